@@ -1,0 +1,72 @@
+"""A bearer token of one project. Its text is shown once, when it is issued; only the SHA-256 digest is kept."""
+
+import secrets
+from collections.abc import Iterable
+from datetime import datetime
+from enum import StrEnum
+from hashlib import sha256
+from typing import Self
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from dalston_queue.ids import uuid7
+from dalston_queue.models.project import Project
+
+PREFIX = "dal_"
+
+
+class Scope(StrEnum):
+    SUBMIT = "submit"
+    READ = "read"
+    OPERATE = "operate"
+    WORKER = "worker"
+
+
+def digest_of(text: str) -> str:
+    """What is stored and looked up for a token's text. The text has 256 random bits, so a plain digest is enough."""
+    return sha256(text.encode()).hexdigest()
+
+
+class ApiToken(models.Model):
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="tokens")
+    name = models.CharField(max_length=120)
+    # Every request: SELECT ... WHERE digest = %s (the unique index).
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    scopes = ArrayField(models.CharField(max_length=20, choices=[(scope.value, scope.value) for scope in Scope]))
+    rate_preset = models.CharField(max_length=20, blank=True, default="", help_text="empty, or `limited`")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "dalston_api_token"
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.project})"
+
+    @classmethod
+    def issue(
+        cls,
+        project: Project,
+        name: str,
+        scopes: Iterable[str],
+        expires_at: datetime | None = None,
+        rate_preset: str = "",
+    ) -> tuple[Self, str]:
+        """Make a token; returns its row and its text, which exists nowhere else."""
+        text = PREFIX + secrets.token_urlsafe(32)
+        token = cls.objects.create(
+            project=project,
+            name=name,
+            digest=digest_of(text),
+            scopes=[Scope(scope).value for scope in scopes],
+            expires_at=expires_at,
+            rate_preset=rate_preset,
+        )
+        return token, text
+
+    def is_valid(self, now: datetime) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)

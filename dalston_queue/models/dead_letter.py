@@ -1,0 +1,51 @@
+"""A dead letter: a task whose budgets are used up, or bytes from Redis that nobody could read. Waits for an operator."""
+
+from django.db import models
+
+from dalston_queue.ids import uuid7
+from dalston_queue.models.task import Task
+
+
+class DeadLetter(models.Model):
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # Null for a malformed entry or event: those belong to no task.
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, null=True, blank=True, related_name="dead_letters")
+    queue = models.CharField(max_length=41)
+    task_type = models.CharField(max_length=64, blank=True, default="")
+    attempt = models.PositiveIntegerField(default=0, help_text="the attempt that died")
+    deliveries = models.PositiveSmallIntegerField(default=0)
+    cause = models.CharField(max_length=20)
+    error = models.TextField(blank=True, default="")
+    error_type = models.CharField(max_length=200, blank=True, default="")
+    traceback = models.TextField(blank=True, default="")
+    fingerprint = models.CharField(max_length=16, help_text="equal for errors that look alike")
+    evidence = models.JSONField(null=True, blank=True, help_text="what the supervisor saw: exit code, signal, log tail")
+    raw = models.JSONField(null=True, blank=True, help_text="the fields of an entry that could not be read")
+    created_at = models.DateTimeField()
+    replayed_at = models.DateTimeField(null=True, blank=True)
+    replayed_attempt = models.PositiveIntegerField(null=True, blank=True, help_text="the attempt the replay made")
+    discarded_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "dalston_dead_letter"
+        indexes = [
+            # The open ones, newest first, and grouped: WHERE replayed_at IS NULL AND discarded_at IS NULL
+            models.Index(
+                fields=["fingerprint", "-created_at"],
+                name="dead_letter_open",
+                condition=models.Q(replayed_at__isnull=True, discarded_at__isnull=True),
+            ),
+            # Expiry: WHERE created_at < %s ORDER BY created_at
+            models.Index(fields=["created_at"], name="dead_letter_by_age"),
+        ]
+        constraints = [
+            # One open dead letter per task, so that a replay knows which one it takes back.
+            models.UniqueConstraint(
+                fields=["task"],
+                name="one_open_dead_letter",
+                condition=models.Q(replayed_at__isnull=True, discarded_at__isnull=True),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.cause} in {self.queue}: {self.error[:80]}"

@@ -1,0 +1,21 @@
+"""Choices and check constraints from our leaf enums, so that the database refuses a word the code doesn't know."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from django.db import models
+
+
+def choices(kind: type[StrEnum]) -> list[tuple[str, str]]:
+    return [(member.value, member.value) for member in kind]
+
+
+def one_of(field: str, values: Iterable[str], name: str) -> models.CheckConstraint:
+    return models.CheckConstraint(condition=models.Q(**{f"{field}__in": sorted(values)}), name=name)
+
+
+def over_has_time(over: Iterable[str], name: str) -> models.CheckConstraint:
+    """A row is over exactly when it has a `finished_at`."""
+    is_over = models.Q(status__in=sorted(over))
+    timed = models.Q(finished_at__isnull=False)
+    return models.CheckConstraint(condition=(is_over & timed) | (~is_over & ~timed), name=name)

@@ -1,0 +1,48 @@
+"""A job: one or more tasks that succeed or fail together. A single task is a job of one."""
+
+from django.db import models
+
+from dalston_queue.ids import uuid7
+from dalston_queue.jobs.states import JOB_OVER, JobStatus, Priority
+from dalston_queue.models.api_token import ApiToken
+from dalston_queue.models.fields import choices, one_of, over_has_time
+from dalston_queue.models.project import Project
+
+
+class Job(models.Model):
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="jobs", db_index=False)
+    token = models.ForeignKey(ApiToken, on_delete=models.SET_NULL, null=True, blank=True, db_index=False)
+    name = models.CharField(max_length=120, help_text="the pipeline's name, or the task type of a job of one")
+    # Written by jobs/lifecycle.py only.
+    status = models.CharField(max_length=12, choices=choices(JobStatus), default=JobStatus.PENDING, editable=False)
+    priority = models.CharField(max_length=6, choices=choices(Priority), default=Priority.MEDIUM)
+    parameters = models.JSONField(default=dict)
+    trace_id = models.CharField(max_length=64)
+    progress = models.FloatField(default=0.0, help_text="weighted share of its tasks that are over, 0 to 1")
+    error = models.TextField(blank=True, default="", help_text="why it failed, in one sentence")
+    created_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True, blank=True)
+    cancel_requested_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "dalston_job"
+        indexes = [
+            # API list of a project's jobs, newest first (ids are time-ordered): WHERE project_id = %s ORDER BY id DESC
+            models.Index(fields=["project", "-id"], name="job_by_project"),
+            # Orchestrator, each second: WHERE status = 'pending' ORDER BY id
+            models.Index(fields=["id"], name="job_pending", condition=models.Q(status="pending")),
+            # Reconciler: WHERE status IN ('running', 'cancelling') AND id > %s ORDER BY id
+            models.Index(fields=["id"], name="job_live", condition=models.Q(status__in=["running", "cancelling"])),
+            # Expiry of history: WHERE finished_at < %s ORDER BY finished_at
+            models.Index(fields=["finished_at"], name="job_finished", condition=models.Q(finished_at__isnull=False)),
+        ]
+        constraints = [
+            one_of("status", JobStatus, "job_status_known"),
+            one_of("priority", Priority, "job_priority_known"),
+            over_has_time(JOB_OVER, "job_over_has_time"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.id}"

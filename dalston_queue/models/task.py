@@ -1,0 +1,80 @@
+"""A task: one stage of a job, run by one engine at a time. Its `attempt` only ever grows; a result counts for one attempt."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from dalston_queue.ids import uuid7
+from dalston_queue.jobs.states import TASK_OVER, Priority, TaskStatus
+from dalston_queue.models.fields import choices, one_of, over_has_time
+from dalston_queue.models.job import Job
+
+
+class Task(models.Model):
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="tasks", db_index=False)  # unique(job, stage)
+    stage = models.CharField(max_length=64, help_text="its unique name in its job")
+    queue = models.CharField(max_length=41, help_text="the stream it goes to")
+    task_type = models.CharField(max_length=64)
+    after = ArrayField(models.CharField(max_length=64), default=list, help_text="stages that must be over first")
+    required = models.BooleanField(default=True)
+    weight = models.FloatField(default=1.0, help_text="its share of the job's progress")
+    # Written by jobs/lifecycle.py only.
+    status = models.CharField(max_length=12, choices=choices(TaskStatus), default=TaskStatus.PENDING, editable=False)
+    priority = models.CharField(max_length=6, choices=choices(Priority), default=Priority.MEDIUM)
+    effective_priority = models.CharField(max_length=6, choices=choices(Priority), default=Priority.MEDIUM)
+    required_capabilities = ArrayField(models.CharField(max_length=41), default=list)
+    parameters = models.JSONField(default=dict)
+    timeout_seconds = models.PositiveIntegerField()
+    attempt = models.PositiveIntegerField(default=1)
+    # Of the last event applied at this attempt; an event applies only if its own is greater.
+    event_seq = models.BigIntegerField(default=0)
+    # Budgets, each counted apart: failures, engines that died with it, nodes that vanished with it.
+    max_retries = models.PositiveSmallIntegerField()
+    retry_count = models.PositiveSmallIntegerField(default=0)
+    deliveries = models.PositiveSmallIntegerField(default=0)
+    node_losses = models.PositiveSmallIntegerField(default=0)
+    assigned_worker_id = models.CharField(max_length=200, blank=True, default="")
+    result = models.JSONField(null=True, blank=True)
+    error = models.TextField(blank=True, default="")
+    error_type = models.CharField(max_length=200, blank=True, default="")
+    error_cause = models.CharField(max_length=20, blank=True, default="")
+    created_at = models.DateTimeField()
+    scheduled_at = models.DateTimeField(null=True, blank=True, help_text="not before this time")
+    enqueued_at = models.DateTimeField(null=True, blank=True, help_text="first time in a stream; ageing counts from it")
+    started_at = models.DateTimeField(null=True, blank=True)
+    cancel_requested_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "dalston_task"
+        indexes = [
+            # Release: children of a job that wait: WHERE job_id = ANY(%s) AND status = 'pending'
+            models.Index(fields=["job"], name="task_pending", condition=models.Q(status="pending")),
+            # Dispatch, each second: WHERE status = 'ready' ORDER BY id
+            models.Index(fields=["id"], name="task_ready", condition=models.Q(status="ready")),
+            # Scheduler, each second: WHERE status = 'scheduled' AND scheduled_at <= now() ORDER BY scheduled_at
+            models.Index(fields=["scheduled_at"], name="task_scheduled", condition=models.Q(status="scheduled")),
+            # Reconciler and stage views: WHERE queue = %s AND status IN ('queued', 'running') AND id > %s ORDER BY id
+            models.Index(
+                fields=["queue", "id"], name="task_in_redis", condition=models.Q(status__in=["queued", "running"])
+            ),
+            # Queue stats, throughput of the last minute: WHERE finished_at > %s
+            models.Index(fields=["finished_at"], name="task_finished", condition=models.Q(finished_at__isnull=False)),
+        ]
+        constraints = [
+            models.UniqueConstraint(fields=["job", "stage"], name="one_task_per_stage"),
+            one_of("status", TaskStatus, "task_status_known"),
+            one_of("priority", Priority, "task_priority_known"),
+            one_of("effective_priority", Priority, "task_effective_priority_known"),
+            over_has_time(TASK_OVER, "task_over_has_time"),
+            models.CheckConstraint(condition=models.Q(attempt__gte=1), name="task_attempt_from_one"),
+            models.CheckConstraint(condition=models.Q(weight__gt=0), name="task_weight_positive"),
+            models.CheckConstraint(condition=models.Q(timeout_seconds__gt=0), name="task_timeout_positive"),
+            models.CheckConstraint(
+                condition=~models.Q(status="scheduled") | models.Q(scheduled_at__isnull=False),
+                name="task_scheduled_has_time",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.stage} {self.id}"
