@@ -1,0 +1,33 @@
+"""The web process: HTTP by Django, WebSockets by Channels, for `uvicorn dalston_site.asgi:application`."""
+
+import os
+import sys
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dalston_site.settings")
+# Requests run on short-lived threads; without a pool each of them would log in to Postgres anew.
+os.environ.setdefault("DALSTON_DB_POOL_SIZE", "10")
+
+from django.core.asgi import get_asgi_application
+
+django_application = get_asgi_application()  # loads the apps; the imports below need them
+
+from channels.auth import AuthMiddlewareStack
+from channels.routing import ProtocolTypeRouter, URLRouter
+from channels.security.websocket import AllowedHostsOriginValidator
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
+
+from dalston_queue.dashboard.routing import websocket_urlpatterns
+
+try:
+    # manage.py does this for every command; uvicorn doesn't.
+    call_command("check")
+except SystemCheckError as error:
+    sys.exit(str(error))
+
+application = ProtocolTypeRouter(
+    {
+        "http": django_application,
+        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+    }
+)

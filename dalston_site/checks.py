@@ -1,0 +1,111 @@
+"""System checks with ids. `manage.py check` runs them all, and so does every process before it starts.
+
+E001-E019  the installation: secret, DEBUG, hosts, servers   (tag "server", only where the web app is installed)
+E1xx       one per DALSTON_* setting, declared in settings.py (tag "dalston")
+E2xx       relations between settings                         (tag "dalston")
+
+A supervisor runs the tag "dalston" only: it has no secret and no database.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from django.conf import settings
+from django.core import checks
+from django.core.checks import CheckMessage, Error
+
+from dalston_site.declared import DECLARED, Declaration
+
+MIN_SECRET = 50
+
+# Smaller setting, larger setting, how many times larger it must be, check id, why.
+RELATIONS = [
+    ("DALSTON_HEARTBEAT_S", "DALSTON_DEAD_AFTER_S", 2, "E201", "one lost beat must not look like a death"),
+    ("DALSTON_RECOVERY_INTERVAL_S", "DALSTON_DEAD_AFTER_S", 1, "E202", "a death is judged over several looks"),
+    ("DALSTON_BACKOFF_BASE_S", "DALSTON_BACKOFF_CAP_S", 1, "E203", "the cap bounds the first delay too"),
+    ("DALSTON_TIMEOUT_HIGH_S", "DALSTON_TIMEOUT_MAX_S", 1, "E204", "growth never shortens a timeout"),
+    ("DALSTON_TIMEOUT_MEDIUM_S", "DALSTON_TIMEOUT_MAX_S", 1, "E205", "growth never shortens a timeout"),
+    ("DALSTON_TIMEOUT_LOW_S", "DALSTON_TIMEOUT_MAX_S", 1, "E206", "growth never shortens a timeout"),
+    ("DALSTON_BACKPRESSURE_WAITING", "DALSTON_BACKPRESSURE_HIGH_ONLY", 1, "E207", "each limit is stricter than the last"),
+    ("DALSTON_BACKPRESSURE_HIGH_ONLY", "DALSTON_BACKPRESSURE_LISTED_ONLY", 1, "E208", "each limit is stricter than the last"),
+    ("DALSTON_PROMOTE_LOW_AFTER_S", "DALSTON_PROMOTE_MEDIUM_AFTER_S", 1, "E209", "a low task becomes medium first, then high"),
+    ("DALSTON_RATE_LIMITED_PER_MINUTE", "DALSTON_RATE_LIMITED_PER_HOUR", 1, "E210", "an hour holds its minutes"),
+    ("DALSTON_MAX_DELIVERIES", "DALSTON_MAX_DELIVERIES_NODE_LOST", 1, "E211", "a lost node is not the task's fault"),
+    ("DALSTON_STALE_THRESHOLD_MS", "DALSTON_ABSOLUTE_TIMEOUT_MS", 1, "E212", "a stale entry is claimed before it is given up"),
+]  # fmt: skip
+
+
+def register() -> None:
+    checks.register(check_values, "dalston")
+    checks.register(check_relations, "dalston")
+    checks.register(check_redis, "dalston")
+    if settings.DALSTON_SERVER_INSTALL:
+        checks.register(check_installation, "server")
+
+
+def check_values(**_: Any) -> list[CheckMessage]:
+    return [
+        _error(it.check_id, f"{it.name} is {getattr(settings, it.name)!r}.", f"Expected {it.expected}. {it.means}")
+        for it in DECLARED.values()
+        if not _allowed(it, getattr(settings, it.name))
+    ]
+
+
+def check_relations(**_: Any) -> list[CheckMessage]:
+    return list(_broken_relations())
+
+
+def check_redis(**_: Any) -> list[CheckMessage]:
+    if settings.REDIS_URL or settings.DALSTON_DEV:
+        return []
+    return [_error("E001", "REDIS_URL is not set.", "Set it to redis://[:password@]host:port/0; every process needs it.")]
+
+
+def check_installation(**_: Any) -> list[CheckMessage]:
+    """Outside development an installation that is open to the world doesn't start."""
+    if settings.DALSTON_DEV:
+        return []
+    return list(_installation_errors())
+
+
+def _installation_errors() -> Iterator[CheckMessage]:
+    secret = str(settings._wrapped.SECRET_KEY) if settings.configured else ""  # noqa: SLF001
+    if len(secret) < MIN_SECRET or secret.startswith("django-insecure-") or len(set(secret)) < 5:
+        yield _error(
+            "E002",
+            f"DALSTON_SECRET_KEY is missing or weak ({len(secret)} characters).",
+            f"Set it to at least {MIN_SECRET} random characters, "
+            "for example from: python3 -c 'import secrets; print(secrets.token_urlsafe(50))'",
+        )
+    if settings.DEBUG:
+        yield _error("E003", "DALSTON_DEBUG is on outside development.", "Unset DALSTON_DEBUG: it shows secrets.")
+    if not settings.ALLOWED_HOSTS:
+        yield _error("E004", "DALSTON_ALLOWED_HOSTS is not set.", "Name the hosts of the dashboard: dalston.example.com")
+    elif open_hosts := [host for host in settings.ALLOWED_HOSTS if host in {"*", "."}]:
+        yield _error("E005", f"DALSTON_ALLOWED_HOSTS holds {open_hosts[0]!r}.", "Name each host instead of all of them.")
+    if settings.DATABASES["default"]["ENGINE"] == "django.db.backends.dummy":
+        yield _error(
+            "E006",
+            "DATABASE_URL is not set.",
+            "Set it to postgres://user:password@host:port/database. Only `runsupervisor` runs without it.",
+        )
+
+
+def _broken_relations() -> Iterator[CheckMessage]:
+    for small_name, large_name, factor, check_id, why in RELATIONS:
+        small, large = getattr(settings, small_name), getattr(settings, large_name)
+        if large < small * factor:
+            least = f"{factor} x {small_name}" if factor != 1 else small_name
+            yield _error(check_id, f"{large_name} ({large:g}) is less than {least} ({small * factor:g}).", f"Raise it: {why}.")
+
+
+def _allowed(declaration: Declaration, value: Any) -> bool:
+    if declaration.pattern is not None:
+        return re.fullmatch(declaration.pattern, value) is not None
+    low, high = declaration.low, declaration.high
+    return (low is None or value >= low) and (high is None or value <= high)
+
+
+def _error(check_id: str, message: str, hint: str) -> CheckMessage:
+    return Error(message, hint=hint, id=f"dalston.{check_id}")

@@ -1,0 +1,181 @@
+"""All settings, in one file. Every value comes from the environment; docs/settings.md lists them with their checks.
+
+DALSTON_DEV=1 marks a development run (`./dev up` and the tests set it). Everything else is production, and strict: the
+checks in checks.py refuse a weak secret, DEBUG, an open host list and a missing database.
+
+A node install has no database driver. There only the supervisor's app is loaded, and nothing here needs more than Django.
+"""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from dalston_site import env, logs
+from dalston_site.declared import name, number, whole
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+# --- What kind of run this is -----------------------------------------------------------------------------------------
+DALSTON_DEV = env.flag("DALSTON_DEV", False)
+DALSTON_SERVER_INSTALL = find_spec("psycopg") is not None
+DEBUG = env.flag("DALSTON_DEBUG", False)
+# Only for cookies and sessions of the web process. A node has none.
+SECRET_KEY = env.text("DALSTON_SECRET_KEY", "for-development-only" if DALSTON_DEV else "")
+ALLOWED_HOSTS = env.words("DALSTON_ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"] if DALSTON_DEV else [])
+CSRF_TRUSTED_ORIGINS = env.words("DALSTON_TRUSTED_ORIGINS", [])
+
+# --- Servers ----------------------------------------------------------------------------------------------------------
+REDIS_URL = env.redis_url("REDIS_URL")
+DATABASES = {"default": env.database("DATABASE_URL")}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+DALSTON_DB_POOL_SIZE = whole(
+    "DALSTON_DB_POOL_SIZE", "E101", 0, "Database connections that a process keeps in a pool; 0: one per thread. The web process uses 10.", low=0, high=500,
+)  # fmt: skip
+if DALSTON_DB_POOL_SIZE and "OPTIONS" in DATABASES["default"]:
+    DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DALSTON_DB_POOL_SIZE, "timeout": 5}
+
+# --- Redis keys -------------------------------------------------------------------------------------------------------
+DALSTON_REDIS_PREFIX = name(
+    "DALSTON_REDIS_PREFIX", "E102", "dalston", "First part of every Redis key. Two installations on one Redis need two prefixes.", pattern=r"[a-z][a-z0-9_-]{0,60}"
+)  # fmt: skip
+DALSTON_REDIS_CLUSTER = env.flag("DALSTON_REDIS_CLUSTER", False)
+
+# fmt: off
+# --- Who is alive -----------------------------------------------------------------------------------------------------
+DALSTON_HEARTBEAT_S = number("DALSTON_HEARTBEAT_S", "E110", 5.0, "Seconds between two beats of a node and its engines.", low=0.05)
+DALSTON_DEAD_AFTER_S = number("DALSTON_DEAD_AFTER_S", "E111", 20.0, "A beat counter that stands still this long, in the leader's own polls, means dead.", low=0.1)
+DALSTON_LEADER_TTL_S = number("DALSTON_LEADER_TTL_S", "E112", 30.0, "How long a leader's lease lasts without renewal.", low=0.5)
+
+# --- Recovery ---------------------------------------------------------------------------------------------------------
+DALSTON_RECOVERY_INTERVAL_S = number("DALSTON_RECOVERY_INTERVAL_S", "E120", 5.0, "Seconds between two looks of the leading orchestrator for dead engines.", low=0.05)
+DALSTON_SCAN_INTERVAL_S = number("DALSTON_SCAN_INTERVAL_S", "E121", 60.0, "Seconds between two runs of the scanner and the reconciler.", low=0.1)
+DALSTON_STALE_THRESHOLD_MS = whole("DALSTON_STALE_THRESHOLD_MS", "E122", 600_000, "Idle time after which an engine may claim an entry whose owner doesn't beat, when no judge is alive.", low=1000)
+DALSTON_ABSOLUTE_TIMEOUT_MS = whole("DALSTON_ABSOLUTE_TIMEOUT_MS", "E123", 1_800_000, "An entry not renewed for this long (or for the task's own timeout, if longer) is taken back even from a live engine.", low=1000)
+DALSTON_DEADLINE_GRACE_S = number("DALSTON_DEADLINE_GRACE_S", "E124", 30.0, "Seconds after a task's deadline when the scanner acts, should the supervisor not have.", low=0)
+DALSTON_MAX_DELIVERIES = whole("DALSTON_MAX_DELIVERIES", "E125", 3, "Deliveries of one attempt before it is a dead letter, when the engine crashed.", high=100)
+DALSTON_MAX_DELIVERIES_NODE_LOST = whole("DALSTON_MAX_DELIVERIES_NODE_LOST", "E126", 10, "The same, when the node or its network was lost.", high=1000)
+
+# --- Scheduling -------------------------------------------------------------------------------------------------------
+DALSTON_SCHEDULER_INTERVAL_S = number("DALSTON_SCHEDULER_INTERVAL_S", "E130", 1.0, "Seconds between two looks for scheduled tasks that are due.", low=0.05)
+DALSTON_SCHEDULER_BATCH = whole("DALSTON_SCHEDULER_BATCH", "E131", 100, "Tasks that one look takes at most.", high=10_000)
+DALSTON_PROMOTE_INTERVAL_S = number("DALSTON_PROMOTE_INTERVAL_S", "E132", 60.0, "Seconds between two promotions of tasks that waited long.", low=0.05)
+DALSTON_PROMOTE_BATCH = whole("DALSTON_PROMOTE_BATCH", "E133", 100, "Tasks that are promoted together.", high=10_000)
+DALSTON_PROMOTE_LOW_AFTER_S = number("DALSTON_PROMOTE_LOW_AFTER_S", "E134", 600.0, "A low task counts as medium after this wait.", low=1)
+DALSTON_PROMOTE_MEDIUM_AFTER_S = number("DALSTON_PROMOTE_MEDIUM_AFTER_S", "E135", 1200.0, "A task counts as high after this wait.", low=1)
+
+# --- Attempts ---------------------------------------------------------------------------------------------------------
+DALSTON_RETRIES_HIGH = whole("DALSTON_RETRIES_HIGH", "E140", 5, "Retries of a failed task of high priority, unless it names its own.", low=0, high=100)
+DALSTON_RETRIES_MEDIUM = whole("DALSTON_RETRIES_MEDIUM", "E141", 3, "The same, medium.", low=0, high=100)
+DALSTON_RETRIES_LOW = whole("DALSTON_RETRIES_LOW", "E142", 2, "The same, low.", low=0, high=100)
+DALSTON_TIMEOUT_HIGH_S = whole("DALSTON_TIMEOUT_HIGH_S", "E143", 300, "Seconds a task of high priority may run, unless it names its own timeout.")
+DALSTON_TIMEOUT_MEDIUM_S = whole("DALSTON_TIMEOUT_MEDIUM_S", "E144", 600, "The same, medium.")
+DALSTON_TIMEOUT_LOW_S = whole("DALSTON_TIMEOUT_LOW_S", "E145", 900, "The same, low.")
+DALSTON_TIMEOUT_GROWTH = number("DALSTON_TIMEOUT_GROWTH", "E146", 1.5, "A task's timeout is multiplied by this after it ran into it.", low=1, high=10)
+DALSTON_TIMEOUT_MAX_S = whole("DALSTON_TIMEOUT_MAX_S", "E147", 3600, "The longest timeout that growth leads to.")
+DALSTON_BACKOFF_BASE_S = number("DALSTON_BACKOFF_BASE_S", "E148", 5.0, "First delay before a retry; it doubles, with full jitter.", low=0)
+DALSTON_BACKOFF_CAP_S = number("DALSTON_BACKOFF_CAP_S", "E149", 60.0, "The longest delay before a retry.", low=0)
+
+# --- What the API accepts ---------------------------------------------------------------------------------------------
+DALSTON_IDEMPOTENCY_WINDOW_S = whole("DALSTON_IDEMPOTENCY_WINDOW_S", "E150", 86_400, "How long an idempotency key is remembered.")
+DALSTON_MAX_PAYLOAD_BYTES = whole("DALSTON_MAX_PAYLOAD_BYTES", "E151", 262_144, "The largest body of a submission; larger input is uploaded as an artifact.", low=1024, high=16_777_216)
+DALSTON_MAX_RESULT_BYTES = whole("DALSTON_MAX_RESULT_BYTES", "E152", 262_144, "The largest result kept in the task's row.", low=1024, high=16_777_216)
+DALSTON_RATE_LIMITED_PER_MINUTE = whole("DALSTON_RATE_LIMITED_PER_MINUTE", "E153", 100, "Requests a minute for tokens with the preset `limited`.")
+DALSTON_RATE_LIMITED_PER_HOUR = whole("DALSTON_RATE_LIMITED_PER_HOUR", "E154", 1000, "Requests an hour for tokens with the preset `limited`.")
+DALSTON_BACKPRESSURE_WAITING = whole("DALSTON_BACKPRESSURE_WAITING", "E155", 10_000, "Tasks waiting in a queue above which submissions get 429 with Retry-After.")
+DALSTON_BACKPRESSURE_HIGH_ONLY = whole("DALSTON_BACKPRESSURE_HIGH_ONLY", "E156", 50_000, "Above this only high priority is accepted.")
+DALSTON_BACKPRESSURE_LISTED_ONLY = whole("DALSTON_BACKPRESSURE_LISTED_ONLY", "E157", 100_000, "Above this only allow-listed tokens are accepted.")
+
+# --- Housekeeping and engines -----------------------------------------------------------------------------------------
+DALSTON_DEAD_LETTER_DAYS = whole("DALSTON_DEAD_LETTER_DAYS", "E160", 30, "Days that a dead letter is kept.", high=3650)
+DALSTON_BREAKER_FAILURES = whole("DALSTON_BREAKER_FAILURES", "E161", 5, "Failures in a row after which an engine takes no work.", high=1000)
+DALSTON_BREAKER_OPEN_S = number("DALSTON_BREAKER_OPEN_S", "E162", 60.0, "Seconds until such an engine gets one trial task.", low=0.1)
+# fmt: on
+
+# --- Django -----------------------------------------------------------------------------------------------------------
+INSTALLED_APPS = ["dalston_site", "supervisor"]
+if DALSTON_SERVER_INSTALL:
+    from dalston_site.huey import make_huey
+
+    INSTALLED_APPS += [
+        "dalston_queue",
+        "django.contrib.admin",
+        "django.contrib.auth",
+        "django.contrib.contenttypes",
+        "django.contrib.sessions",
+        "django.contrib.messages",
+        "django.contrib.staticfiles",
+        "channels",
+        "django_htmx",
+        "huey.contrib.djhuey",
+    ]
+    HUEY = make_huey(REDIS_URL, DALSTON_REDIS_PREFIX)
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+ROOT_URLCONF = "dalston_site.urls"
+ASGI_APPLICATION = "dalston_site.asgi.application"
+CHANNEL_LAYERS = {
+    "default": {
+        # Pub/sub, not lists: a message that nobody reads leaves no key behind.
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [REDIS_URL], "prefix": f"{DALSTON_REDIS_PREFIX}:channels"},
+    }
+}
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "/login/"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "/login/"
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+
+STATIC_URL = "/static/"
+STATIC_ROOT = BASE_DIR / "var" / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
+        if DALSTON_DEV
+        else "whitenoise.storage.CompressedManifestStaticFilesStorage"
+    },
+}
+# In development files are served from where they are edited; production runs `manage.py collectstatic` first.
+WHITENOISE_USE_FINDERS = WHITENOISE_AUTOREFRESH = DALSTON_DEV
+
+# --- HTTPS: on in production, off with DALSTON_HTTPS=0 for a trusted plain network ------------------------------------
+DALSTON_HTTPS = env.flag("DALSTON_HTTPS", not DALSTON_DEV)
+SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = DALSTON_HTTPS
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^metrics$"]  # asked by the proxy itself, from inside
+SECURE_HSTS_SECONDS = 31_536_000 if DALSTON_HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = DALSTON_HTTPS
+X_FRAME_OPTIONS = "DENY"
+
+LOGGING = logs.config(json=not DALSTON_DEV, level=env.text("DALSTON_LOG_LEVEL", "INFO"))
+logs.configure_structlog()

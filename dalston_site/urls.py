@@ -1,0 +1,12 @@
+"""Where each part of the site is mounted."""
+
+from django.contrib import admin
+from django.urls import include, path
+
+from dalston_queue.api.routes import api
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("api/v1/", api.urls),
+    path("", include("dalston_queue.dashboard.urls")),
+]
