@@ -1,0 +1,29 @@
+"""Builds an argv that ends with the process that started it, even when that one is killed with SIGKILL.
+
+`setpriv` sets the parent-death signal between fork and exec; Python's preexec_fn would do it too, but is not safe in a
+program with threads. The kernel sends the signal when the *thread* that forked ends, so start such a process from the
+main thread. Without setpriv (not Linux) a killed parent leaves its children behind until the next start cleans them up.
+"""
+
+import os
+import shutil
+import signal
+
+NOBODY = 65534
+
+
+def guarded(argv: list[str], *, dies_with: signal.Signals, user: int | None = None) -> list[str]:
+    """`argv` under setpriv; with `user`, not as root but as that user, still able to reach files below /root."""
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        return argv
+    command = [setpriv, "--pdeathsig", dies_with.name.removeprefix("SIG")]
+    if user is not None:
+        capability = "-all,+dac_override"
+        command += [f"--reuid={user}", f"--regid={user}", "--clear-groups", "--securebits", "+no_setuid_fixup"]
+        command += [f"--inh-caps={capability}", f"--ambient-caps={capability}"]
+    return [*command, *argv]
+
+
+def can_change_user() -> bool:
+    return os.geteuid() == 0 and shutil.which("setpriv") is not None

@@ -1,0 +1,20 @@
+"""A generated secret that lives in a file only its owner can read."""
+
+import os
+import secrets
+from pathlib import Path
+
+
+def secret(path: Path) -> Path:
+    """Make the file with a new secret, unless it is there; in one step, so that an interrupt leaves none or a whole one."""
+    if not path.exists():
+        write_private(path, secrets.token_urlsafe(32))
+    return path
+
+
+def write_private(path: Path, content: str) -> None:
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(content)
+    new.rename(path)

@@ -1,0 +1,96 @@
+"""Starts a private server on a free port and waits until it answers."""
+
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from dalston_site.embedded.errors import ServerError
+
+PATIENCE_S = 30.0  # a large append-only file or a crash recovery takes its time
+
+
+class Recipe(Protocol):
+    name: str
+    stop_signal: signal.Signals
+
+    def prepare(self) -> None: ...
+    def command(self, port: int) -> list[str]: ...
+    def is_ready(self, port: int, pid: int) -> bool: ...
+    def url(self, port: int) -> str: ...
+
+
+class Process(Protocol):
+    """What `launch` needs of a started process."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def tail(self) -> str: ...
+
+
+def launch(recipe: Recipe, spawn: Callable[[list[str]], Process]) -> str:
+    """Start it with `spawn` and return its address. Another program may take the free port first, so there are tries."""
+    recipe.prepare()
+    for _ in range(3):
+        port = free_port()
+        process = spawn(recipe.command(port))
+        if _wait(recipe, port, process):
+            return recipe.url(port)
+        if "in use" not in process.tail():
+            break
+    raise ServerError(f"{recipe.name} did not start (exit {process.poll()}). Its last lines:\n{process.tail()}")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait(recipe: Recipe, port: int, process: Process) -> bool:
+    end = time.monotonic() + PATIENCE_S
+    while process.poll() is None and time.monotonic() < end:
+        if recipe.is_ready(port, process.pid):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+class Server:
+    """A private server with its log in its folder: what the tests use. Start it from the main thread (see guarded.py)."""
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        self.recipe = recipe
+        self.log = folder / f"{recipe.name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.url = launch(recipe, self._spawn)
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def poll(self) -> int | None:
+        assert self.process is not None
+        return self.process.poll()
+
+    def tail(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
+
+    def stop(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(self.recipe.stop_signal)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _spawn(self, argv: list[str]) -> "Server":
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL, process_group=0)
+        return self

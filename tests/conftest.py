@@ -1,0 +1,105 @@
+"""Fixtures for all tests. The servers themselves are started by tests/servers.py."""
+
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+import redis
+from pytest_django import Settings
+
+from dalston_site.embedded.server import Server
+from dalston_site.embedded.valkey import Valkey
+from tests.support import Spawned
+
+if TYPE_CHECKING:
+    from dalston_queue.broker import Broker
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> str:
+    return os.environ["REDIS_URL"]
+
+
+@pytest.fixture
+def database_url(transactional_db: None) -> str:
+    """The address of the test database, for processes that a test starts."""
+    from django.db import connection
+
+    return urlunsplit(urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}"))
+
+
+@pytest.fixture
+def prefix(request: pytest.FixtureRequest, redis_url: str, settings: Settings) -> Iterator[str]:
+    """A key prefix of this test's own. Keys that are left behind fail the test, unless it is marked keeps_keys."""
+    name = f"test-{secrets.token_hex(6)}"
+    settings.DALSTON_REDIS_PREFIX = name
+    yield name
+    with redis.Redis.from_url(redis_url, decode_responses=True) as client:
+        left = sorted(client.scan_iter(f"{name}:*", count=1000))
+        leaked = [key for key in left if not _is_standing(client, key)]
+        if left:
+            client.delete(*left)
+    if leaked and not request.node.get_closest_marker("keeps_keys"):
+        pytest.fail(f"{len(leaked)} Redis keys were left behind: {', '.join(leaked[:10])}", pytrace=False)
+
+
+def _is_standing(client: "redis.Redis", key: str) -> bool:
+    """Keys that exist once per queue, whatever happened in it: empty streams, and the indexes of names."""
+    kind = key.split(":")[1]
+    return kind in {"lanes", "stages", "counters"} or (client.type(key) == "stream" and client.xlen(key) == 0)
+
+
+@pytest.fixture
+def broker(redis_url: str, prefix: str) -> "Iterator[Broker]":
+    """A broker on this test's prefix; `get_broker()` of the app gives one on the same prefix."""
+    from dalston_queue.broker import connect
+    from dalston_queue.redis import get_broker
+
+    get_broker.cache_clear()
+    yield connect(redis_url, prefix=prefix)
+    get_broker.cache_clear()
+
+
+@pytest.fixture
+def process_env(redis_url: str, prefix: str) -> dict[str, str]:
+    """What a process that a test starts sees: Redis and the test's prefix, no database. Add DATABASE_URL if it needs one."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    return {**kept, "DALSTON_DEV": "1", "REDIS_URL": redis_url, "DALSTON_REDIS_PREFIX": prefix, "PYTHONUNBUFFERED": "1"}
+
+
+@pytest.fixture
+def spawn(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., Spawned]]:
+    """Start a real process: spawn("manage.py", "runorchestrator", env={…}). A .py file runs with our interpreter."""
+    started: list[Spawned] = []
+
+    def start(*argv: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT) -> Spawned:
+        command: Sequence[str] = [sys.executable, *argv] if argv[0].endswith(".py") or argv[0] == "-m" else argv
+        environment = env if env is not None else request.getfixturevalue("process_env")
+        started.append(Spawned(command, tmp_path / f"process-{len(started)}.log", environment, cwd))
+        return started[-1]
+
+    yield start
+    for process in reversed(started):
+        process.reap()
+
+
+@pytest.fixture
+def valkey_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Start another Valkey, with lines for its configuration: valkey_server({"maxmemory": "5mb"})."""
+    started: list[Server] = []
+
+    def start(settings: dict[str, str] | None = None, folder: Path | None = None) -> Server:
+        folder = folder or tmp_path / f"valkey-{len(started)}"
+        started.append(Server(Valkey(folder, settings), folder))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()

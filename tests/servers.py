@@ -1,0 +1,52 @@
+"""A pytest plugin (`-p tests.servers`) that starts a private Postgres and Valkey before Django's settings are read.
+
+`DALSTON_TEST_SERVERS=mine` uses the servers in DATABASE_URL and REDIS_URL instead.
+"""
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from dalston_site.embedded.postgres import Postgres
+from dalston_site.embedded.server import Server
+from dalston_site.embedded.valkey import Valkey
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests() -> Generator[None]:
+    """The first hook of all: pytest-django reads the settings inside the `yield`."""
+    os.environ["DALSTON_DEV"] = "1"
+    if os.environ.get("DALSTON_TEST_SERVERS") != "mine":
+        _start()
+    yield
+
+
+def _start() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="dalston-tests-"))
+    # Not pytest_unconfigure: a conftest that fails to import ends the run without it. Last registered, first run.
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for variable, recipe in {
+        "DATABASE_URL": Postgres(folder / "postgres", fast=True),
+        "REDIS_URL": Valkey(folder / "valkey", {"appendonly": "no"}),
+    }.items():
+        server = Server(recipe, recipe.folder)
+        atexit.register(server.stop)
+        os.environ[variable] = server.url
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="run the tests marked slow, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the slow ones out, visibly, unless they are asked for: by --slow, or by name on the command line."""
+    if config.getoption("--slow") or any("::" in argument for argument in config.args):
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if not item.get_closest_marker("slow")]

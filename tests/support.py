@@ -1,0 +1,80 @@
+"""What tests share: waiting for a condition, and real processes that never outlive their test."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from dalston_site.embedded.guarded import guarded
+
+Found = TypeVar("Found")
+
+
+def wait_until(predicate: Callable[[], Found], timeout: float = 5, what: str = "") -> Found:
+    """Ask again and again until the answer is true, and return it. Fails with `what` was awaited."""
+    end = time.monotonic() + timeout
+    while True:
+        found = predicate()
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {timeout:g} s: {what or getattr(predicate, '__name__', 'the condition')}")
+        time.sleep(0.01)
+
+
+class Spawned:
+    """A real process with its output in a file. It ends with the test, and with the test run even on SIGKILL."""
+
+    def __init__(self, argv: Sequence[str], log: Path, env: Mapping[str, str], cwd: Path | None = None) -> None:
+        self.argv = list(argv)
+        self.log = log
+        command = guarded(self.argv, dies_with=signal.SIGKILL)
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=dict(env), cwd=cwd, process_group=0
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    def send(self, signum: signal.Signals) -> None:
+        self.process.send_signal(signum)
+
+    def wait(self, timeout: float = 10) -> int:
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.argv} still runs after {timeout:g} s:\n{self.output}") from None
+
+    def wait_for(self, text: str, timeout: float = 10) -> None:
+        """Until `text` is in its output."""
+
+        def seen() -> bool:
+            assert text in self.output or self.running(), f"exit {self.process.returncode}, no {text!r}:\n{self.output}"
+            return text in self.output
+
+        wait_until(seen, timeout, f"{text!r} in the output of {self.argv}:\n{self.output}")
+
+    def stop(self, signum: signal.Signals = signal.SIGTERM, timeout: float = 10) -> int:
+        if self.running():
+            self.send(signum)
+        return self.wait(timeout)
+
+    def reap(self) -> None:
+        """Kill what is left of it and its process group."""
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
