@@ -1,0 +1,42 @@
+"""Everything the broker raises.
+
+    BrokerError
+    ├── Unavailable        passes: connection lost, timeout, failover, READONLY, LOADING; repeat the call
+    ├── Denied             passes: Redis is out of memory and refused an append; repeat it later
+    ├── Fenced             permanent for this session: stop the work, open a new session
+    ├── Invalid            permanent: the caller's input is wrong (a name, a size, a setting)
+    │   └── TooManyLanes   permanent until a lane is retired: more than 32 capability sets in one queue
+    └── Misconfigured      permanent: the server can't serve us (eviction on, no permission, wrong password)
+
+`permanent` says whether repeating the same call can ever help.
+"""
+
+from __future__ import annotations
+
+
+class BrokerError(Exception):
+    permanent = True
+
+
+class Unavailable(BrokerError):
+    permanent = False
+
+
+class Denied(BrokerError):
+    permanent = False
+
+
+class Fenced(BrokerError):
+    """The session was ended (the engine was judged dead, or Redis lost it); nothing was settled or claimed."""
+
+
+class Invalid(BrokerError):
+    pass
+
+
+class TooManyLanes(Invalid):
+    pass
+
+
+class Misconfigured(BrokerError):
+    pass
