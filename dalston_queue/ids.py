@@ -10,18 +10,28 @@ import time
 from uuid import UUID
 
 _COUNTER_BITS = 12
-_lock = threading.Lock()
-_last = 0
+
+
+class _Stamps:
+    """Milliseconds and counter as one number. When the counter overflows it carries into the milliseconds, which then
+    run ahead of the clock by a few, never behind."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.last = 0
+
+    def next(self) -> int:
+        with self.lock:
+            self.last = max(self.last + 1, (time.time_ns() // 1_000_000) << _COUNTER_BITS)
+            return self.last
+
+
+_stamps = _Stamps()
 
 
 def uuid7() -> UUID:
     """A new id, greater than every id this process made before."""
-    global _last
-    with _lock:
-        # The counter is the low part of `_last`: when it overflows it carries into the milliseconds, which stay ahead
-        # of the clock by a few, never behind.
-        _last = max(_last + 1, (time.time_ns() // 1_000_000) << _COUNTER_BITS)
-        stamp = _last
+    stamp = _stamps.next()
     milliseconds, counter = stamp >> _COUNTER_BITS, stamp & 0xFFF
     random = int.from_bytes(os.urandom(8), "big") & ((1 << 62) - 1)
     return UUID(int=milliseconds << 80 | 0x7 << 76 | counter << 64 | 0b10 << 62 | random)

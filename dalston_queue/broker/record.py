@@ -26,7 +26,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     renewed_at_ms: int = 0
     deadline_ms: int = 0  # 0: none
     cancel: int = 0  # 1: its engine is asked to stop
-    progress: bytes | str = ""  # JSON, as the engine reported it
+    progress: str = ""  # JSON, as the engine reported it
 
 
 def decode_record(raw: bytes) -> Record | None:

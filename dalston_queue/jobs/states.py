@@ -46,14 +46,6 @@ class JobStatus(StrEnum):
     """Over: somebody cancelled it."""
 
 
-class Priority(StrEnum):
-    """What a client may ask for. Ageing raises the effective priority only."""
-
-    HIGH = "high"
-    MEDIUM = "medium"
-    LOW = "low"
-
-
 @dataclass(frozen=True, slots=True)
 class Transition:
     """One legal move: who makes it, from which states, and to which."""
@@ -88,7 +80,7 @@ TASK_TRANSITIONS: dict[str, Transition] = {
         _task("recover", "ready queued running", TaskStatus.QUEUED, "orchestrator: its engine died, or gave it back"),
         _task("complete", _AT_ENGINE, TaskStatus.COMPLETED, "orchestrator: the engine settled it as done"),
         _task("retry", _AT_ENGINE, TaskStatus.SCHEDULED, "retry policy: failed, and the budget allows another attempt"),
-        _task("rebuild", "queued running", TaskStatus.READY, "reconciler: its entry is lost; a new attempt"),
+        _task("rebuild", "ready queued running", TaskStatus.READY, "reconciler: its entry is lost; a new attempt"),
         _task("fail", _AT_ENGINE, TaskStatus.FAILED, "retry policy: budgets used up, and it is optional"),
         _task(
             "bury", _AT_ENGINE, TaskStatus.DEAD_LETTER, "retry policy: rejected or budgets used up, and it is required"

@@ -1,4 +1,4 @@
-"""A dead letter: a task whose budgets are used up, or bytes from Redis that nobody could read. Waits for an operator."""
+"""A dead letter: a task whose budgets are used up, or bytes that nobody could read. Waits for an operator."""
 
 from django.db import models
 

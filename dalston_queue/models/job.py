@@ -2,8 +2,9 @@
 
 from django.db import models
 
+from dalston_queue.broker.types import Priority
 from dalston_queue.ids import uuid7
-from dalston_queue.jobs.states import JOB_OVER, JobStatus, Priority
+from dalston_queue.jobs.states import JOB_OVER, JobStatus
 from dalston_queue.models.api_token import ApiToken
 from dalston_queue.models.fields import choices, one_of, over_has_time
 from dalston_queue.models.project import Project
@@ -15,8 +16,10 @@ class Job(models.Model):
     token = models.ForeignKey(ApiToken, on_delete=models.SET_NULL, null=True, blank=True, db_index=False)
     name = models.CharField(max_length=120, help_text="the pipeline's name, or the task type of a job of one")
     # Written by jobs/lifecycle.py only.
-    status = models.CharField(max_length=12, choices=choices(JobStatus), default=JobStatus.PENDING, editable=False)
-    priority = models.CharField(max_length=6, choices=choices(Priority), default=Priority.MEDIUM)
+    status = models.CharField(
+        max_length=12, choices=choices(JobStatus), default=JobStatus.PENDING.value, editable=False
+    )
+    priority = models.CharField(max_length=6, choices=choices(Priority), default=Priority.MEDIUM.value)
     parameters = models.JSONField(default=dict)
     trace_id = models.CharField(max_length=64)
     progress = models.FloatField(default=0.0, help_text="weighted share of its tasks that are over, 0 to 1")

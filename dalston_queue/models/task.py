@@ -1,10 +1,11 @@
-"""A task: one stage of a job, run by one engine at a time. Its `attempt` only ever grows; a result counts for one attempt."""
+"""A task: one stage of a job, on one engine at a time. Its `attempt` only grows; a result counts for one attempt."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from dalston_queue.broker.types import Priority
 from dalston_queue.ids import uuid7
-from dalston_queue.jobs.states import TASK_OVER, Priority, TaskStatus
+from dalston_queue.jobs.states import TASK_OVER, TaskStatus
 from dalston_queue.models.fields import choices, one_of, over_has_time
 from dalston_queue.models.job import Job
 
@@ -19,9 +20,11 @@ class Task(models.Model):
     required = models.BooleanField(default=True)
     weight = models.FloatField(default=1.0, help_text="its share of the job's progress")
     # Written by jobs/lifecycle.py only.
-    status = models.CharField(max_length=12, choices=choices(TaskStatus), default=TaskStatus.PENDING, editable=False)
-    priority = models.CharField(max_length=6, choices=choices(Priority), default=Priority.MEDIUM)
-    effective_priority = models.CharField(max_length=6, choices=choices(Priority), default=Priority.MEDIUM)
+    status = models.CharField(
+        max_length=12, choices=choices(TaskStatus), default=TaskStatus.PENDING.value, editable=False
+    )
+    priority = models.CharField(max_length=6, choices=choices(Priority), default=Priority.MEDIUM.value)
+    effective_priority = models.CharField(max_length=6, choices=choices(Priority), default=Priority.MEDIUM.value)
     required_capabilities = ArrayField(models.CharField(max_length=41), default=list)
     parameters = models.JSONField(default=dict)
     timeout_seconds = models.PositiveIntegerField()

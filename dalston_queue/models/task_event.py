@@ -1,4 +1,4 @@
-"""One move of one task, written in the same statement as the move itself. The audit trail: never changed, only expired."""
+"""One move of one task, written in the same statement as the move itself. Never changed, only expired."""
 
 from django.db import models
 

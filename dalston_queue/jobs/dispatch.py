@@ -1,0 +1,152 @@
+"""Puts READY tasks into their streams.
+
+The jobs stay locked from before the append until the commit, so nobody else can move these tasks meanwhile. A crash
+after the append leaves a task READY with an entry: the next dispatch appends again, is told DUPLICATE, and goes on.
+A crash before it leaves a READY task without an entry: it is its own outbox.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import structlog
+from django.db import connection, transaction
+
+from dalston_queue.broker.errors import Invalid
+from dalston_queue.broker.messages import TaskMessage
+from dalston_queue.broker.types import Appended, Cause, Priority
+from dalston_queue.jobs.advance import advance
+from dalston_queue.jobs.dead_letters import Ending, end_tasks
+from dalston_queue.jobs.lifecycle import Change, lock_jobs, move_tasks
+from dalston_queue.jobs.states import JobStatus
+from dalston_queue.redis import get_broker
+
+log = structlog.get_logger(__name__)
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    seen: int  # READY tasks looked at
+    queued: int
+
+
+# Each second, and after an outage: the oldest READY tasks.
+READY = "SELECT id, job_id FROM dalston_task WHERE status = 'ready' ORDER BY id LIMIT %s"
+_READY_OF = "SELECT id, job_id FROM dalston_task WHERE id = ANY(%s) AND status = 'ready'"
+
+_ENTRIES = """
+    SELECT t.id, t.job_id, t.stage, t.queue, t.task_type, t.attempt, t.effective_priority, t.required_capabilities,
+           t.parameters, t.timeout_seconds, t.enqueued_at, j.trace_id, cardinality(t.after) > 0
+    FROM dalston_task t JOIN dalston_job j ON j.id = t.job_id
+    WHERE t.id = ANY(%s) AND t.status = 'ready' AND t.job_id = ANY(%s)
+    ORDER BY t.id"""
+
+_INPUTS = """
+    SELECT c.id, p.stage, p.result
+    FROM dalston_task c JOIN dalston_task p ON p.job_id = c.job_id AND p.stage = ANY(c.after)
+    WHERE c.id = ANY(%s) AND p.status = 'completed'"""
+
+
+def dispatch(task_ids: Iterable[UUID], now: datetime) -> Dispatched:
+    """Queue these tasks, which this process has just made READY."""
+    wanted = list(task_ids)
+    seen = queued = 0
+    for start in range(0, len(wanted), BATCH):
+        done = _dispatch(_READY_OF, wanted[start : start + BATCH], now, skip_locked=False)
+        seen, queued = seen + done.seen, queued + done.queued
+    return Dispatched(seen, queued)
+
+
+def dispatch_oldest(now: datetime) -> Dispatched:
+    """Queue a batch of whatever is READY. Jobs that somebody else works on are left to them."""
+    return _dispatch(READY, BATCH, now, skip_locked=True)
+
+
+@transaction.atomic
+def _dispatch(query: str, argument: object, now: datetime, *, skip_locked: bool) -> Dispatched:
+    with connection.cursor() as cursor:
+        cursor.execute(query, [argument])
+        found: list[tuple[UUID, UUID]] = cursor.fetchall()
+    if not found:
+        return Dispatched(0, 0)
+    jobs = lock_jobs((job for _, job in found), skip_locked=skip_locked)
+    running = [job.id for job in jobs.values() if job.status == JobStatus.RUNNING]
+    messages = _messages([task for task, _ in found], running, now)
+    outcomes = _append(messages)
+    changes: dict[str, list[Change]] = {"enqueue": [], "rebuild": []}
+    refused: list[Ending] = []
+    for message, outcome in zip(messages, outcomes, strict=True):
+        change = Change(task_id=UUID(message.task_id), attempt=message.attempt, at=now)
+        if isinstance(outcome, Invalid):
+            refused.append(
+                Ending(
+                    task_id=change.task_id,
+                    attempt=message.attempt,
+                    at=now,
+                    cause=Cause.REJECTED,
+                    message=f"it can't be queued: {outcome}",
+                    error_type=type(outcome).__name__,
+                )
+            )
+        elif outcome is Appended.SUPERSEDED:
+            # Redis is ahead of us: Postgres lost its last commits. Only a higher attempt than Redis knows can run.
+            changes["rebuild"].append(change)
+        else:
+            changes["enqueue"].append(change)
+    move_tasks("rebuild", changes["rebuild"])
+    advance({moved.job_id for moved in end_tasks(refused)}, now)
+    return Dispatched(len(found), len(move_tasks("enqueue", changes["enqueue"])))
+
+
+def _messages(task_ids: Collection[UUID], running_jobs: list[UUID], now: datetime) -> list[TaskMessage]:
+    with connection.cursor() as cursor:
+        cursor.execute(_ENTRIES, [list(task_ids), running_jobs])
+        rows = cursor.fetchall()
+        inputs: dict[UUID, dict[str, Any]] = {}
+        if children := [row[0] for row in rows if row[-1]]:
+            cursor.execute(_INPUTS, [children])
+            for child, stage, result in cursor.fetchall():
+                inputs.setdefault(child, {})[stage] = None if result is None else msgspec.Raw(result)
+    return [_message(row, inputs.get(row[0], {}), now) for row in rows]
+
+
+def _message(row: tuple[Any, ...], inputs: dict[str, Any], now: datetime) -> TaskMessage:
+    task, job, stage, queue, task_type, attempt, priority, capabilities, parameters, timeout, enqueued, trace, _ = row
+    return TaskMessage(
+        task_id=str(task),
+        job_id=str(job),
+        queue=queue,
+        stage=stage,
+        task_type=task_type,
+        attempt=attempt,
+        priority=Priority(priority),
+        required_capabilities=tuple(capabilities),
+        parameters=msgspec.Raw(parameters),  # JSON text as Postgres has it: no decoding, no encoding
+        inputs=inputs,
+        timeout_ms=timeout * 1000,
+        enqueued_at_ms=int((enqueued or now).timestamp() * 1000),
+        trace_id=trace,
+    )
+
+
+def _append(messages: list[TaskMessage]) -> list[Appended | Invalid]:
+    """Append all in one go; if the broker finds one of them impossible, one by one, to learn which."""
+    if not messages:
+        return []
+    broker = get_broker()
+    try:
+        return list(broker.append(messages))
+    except Invalid:
+        return [_append_one(message) for message in messages]
+
+
+def _append_one(message: TaskMessage) -> Appended | Invalid:
+    try:
+        [outcome] = get_broker().append([message])
+        return outcome
+    except Invalid as error:
+        return error

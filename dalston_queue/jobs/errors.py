@@ -1,0 +1,18 @@
+"""What can be wrong with a request about jobs. All are the caller's to mend; none is worth a blind retry.
+
+JobsError
+├── InvalidJob            the request can't become a job: a bad name, a cycle, a value Postgres can't hold
+└── IdempotencyConflict   the key was used for another request
+"""
+
+
+class JobsError(Exception):
+    """A request about jobs that can't be carried out. The message is a sentence for the client."""
+
+
+class InvalidJob(JobsError):
+    pass
+
+
+class IdempotencyConflict(JobsError):
+    pass

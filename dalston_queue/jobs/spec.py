@@ -1,0 +1,43 @@
+"""What a client asks for: a job and its stages, before anything is stored."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from dalston_queue.broker.types import Priority
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSpec:
+    """One stage. What is None is filled in from the job or from the settings."""
+
+    stage: str
+    queue: str | None = None
+    task_type: str | None = None
+    after: tuple[str, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    required: bool = True
+    required_capabilities: tuple[str, ...] = ()
+    priority: Priority | None = None
+    timeout_seconds: int | None = None
+    max_retries: int | None = None
+    weight: float = 1.0
+    scheduled_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    name: str
+    stages: tuple[StageSpec, ...]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    priority: Priority = Priority.MEDIUM
+    trace_id: str | None = None
+
+
+def single_task(task_type: str, *, queue: str | None = None, **wanted: Any) -> JobSpec:
+    """A job of one: the stage and, unless named, the queue are the task type. `wanted` are fields of StageSpec."""
+    priority = wanted.pop("priority", None) or Priority.MEDIUM
+    trace_id = wanted.pop("trace_id", None)
+    stage = StageSpec(stage=task_type, queue=queue or task_type, task_type=task_type, **wanted)
+    return JobSpec(name=task_type, stages=(stage,), priority=priority, trace_id=trace_id)

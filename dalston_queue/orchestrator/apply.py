@@ -1,0 +1,213 @@
+"""Applies a batch of events in one transaction, in few statements.
+
+The events of one task are applied in the order of their (attempt, seq), one per round; a round is one statement per
+transition. What arrives late, twice or in the wrong order finds no row to move, and that is its whole effect.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from random import SystemRandom
+from uuid import UUID
+
+import msgspec
+from django.db import connection, transaction
+
+from dalston_queue.broker.messages import ErrorInfo, Event
+from dalston_queue.broker.types import Cause, EventKind, Tier
+from dalston_queue.jobs.advance import Advanced, advance
+from dalston_queue.jobs.dead_letters import Ending, end_tasks
+from dalston_queue.jobs.lifecycle import Change, Moved, lock_jobs, move_jobs, move_tasks
+from dalston_queue.jobs.retry import Attempt, Cancel, Exhausted, Retry, RetryPolicy
+
+_encode = msgspec.json.Encoder().encode
+_jitter = SystemRandom().random
+
+
+@transaction.atomic
+def apply(events: Sequence[Event], now: datetime) -> Advanced:
+    """Apply these events; what is returned has to be done after the commit."""
+    jobs = lock_jobs({UUID(event.job_id) for event in events})
+    touched: set[UUID] = set()
+    created = {UUID(event.job_id) for event in events if event.kind is EventKind.JOB_CREATED}
+    touched.update(move_jobs("claim", created & jobs.keys(), now))
+    for batch in rounds(event for event in events if event.task_id):
+        by_kind: dict[EventKind, list[Event]] = defaultdict(list)
+        for event in batch:
+            by_kind[event.kind].append(event)
+        for kind, same in by_kind.items():
+            moved = _failed(same, now) if kind in _FAILURES else _APPLY[kind](same)
+            if kind is not EventKind.TASK_STARTED:
+                touched.update(move.job_id for move in moved)
+    return advance(touched, now)
+
+
+def rounds(events: Iterable[Event]) -> list[list[Event]]:
+    """Split events so that no task is twice in one list, and the events of one task are in order over the lists."""
+    of_task: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        of_task[event.task_id].append(event)
+    result: list[list[Event]] = []
+    for its_events in of_task.values():
+        for place, event in enumerate(sorted(its_events, key=lambda event: (event.attempt, event.seq))):
+            if place == len(result):
+                result.append([])
+            result[place].append(event)
+    return result
+
+
+def _at(event: Event) -> datetime:
+    return datetime.fromtimestamp(event.at_ms / 1000, UTC)
+
+
+def _change(event: Event, **more: object) -> Change:
+    return Change(
+        task_id=UUID(event.task_id),
+        attempt=event.attempt,
+        at=_at(event),
+        seq=event.seq,
+        engine_id=event.engine_id,
+        deliveries=event.deliveries,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def _started(events: list[Event]) -> list[Moved]:
+    return move_tasks("start", [_change(event) for event in events])
+
+
+def _completed(events: list[Event]) -> list[Moved]:
+    return move_tasks("complete", [_change(event, result=_encode(event.result).decode()) for event in events])
+
+
+def _recovered(events: list[Event]) -> list[Moved]:
+    changes = []
+    for event in events:
+        error = event.error or ErrorInfo(message="", cause=Cause.DRAINED)
+        changes.append(_change(event, node_losses=event.losses, cause=error.cause, message=error.message))
+    return move_tasks("recover", changes)
+
+
+def _cancelled(events: list[Event]) -> list[Moved]:
+    return move_tasks(
+        "cancel", [_change(event, cause=Cause.CANCELLED, message=_error(event).message) for event in events]
+    )
+
+
+def _failed(events: list[Event], now: datetime) -> list[Moved]:
+    """Ask the retry policy about each, then act on its verdicts in bulk."""
+    policy = RetryPolicy.from_settings()
+    attempts = _attempts(events)
+    endings: list[Ending] = []
+    changes: dict[str, list[Change]] = {"retry": [], "cancel": []}
+    for event in events:
+        attempt = attempts.get(UUID(event.task_id))
+        if attempt is None:
+            continue
+        error = _error(event)
+        verdict = policy.decide(attempt, error.cause, now, jitter=_jitter(), retry_after_s=error.retry_after_s)
+        if isinstance(verdict, Retry) and event.kind is EventKind.TASK_EXHAUSTED:
+            verdict = Exhausted("the broker found its delivery budget used up")
+        match verdict:
+            case Retry(at, timeout_seconds, charged):
+                changes["retry"].append(
+                    _change(
+                        event,
+                        cause=error.cause,
+                        message=error.message,
+                        error_type=error.type,
+                        scheduled_at=at,
+                        timeout_seconds=timeout_seconds,
+                        charge=int(charged),
+                    )
+                )
+            case Cancel():
+                changes["cancel"].append(
+                    _change(event, cause=error.cause, message=error.message, error_type=error.type)
+                )
+            case Exhausted(why):
+                endings.append(_ending(event, error, why))
+    moved = end_tasks(endings)
+    for transition, its_changes in changes.items():
+        moved += move_tasks(transition, its_changes)
+    return moved
+
+
+def _buried(events: list[Event]) -> list[Moved]:
+    return end_tasks([_ending(event, _error(event), "") for event in events])
+
+
+# Ageing moves an entry, not the task: its status stays, and the API shows the new priority.
+_PROMOTE = """
+    UPDATE dalston_task t SET effective_priority = v.priority, event_seq = v.seq
+    FROM unnest(%s::uuid[], %s::int[], %s::bigint[], %s::text[]) AS v (id, attempt, seq, priority)
+    WHERE t.id = v.id AND t.attempt = v.attempt AND t.event_seq < v.seq AND t.finished_at IS NULL"""
+
+
+def _promoted(events: list[Event]) -> list[Moved]:
+    rows = [event for event in events if event.tier in (Tier.HIGH, Tier.MEDIUM, Tier.LOW)]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _PROMOTE,
+            [
+                [event.task_id for event in rows],
+                [event.attempt for event in rows],
+                [event.seq for event in rows],
+                [str(event.tier) for event in rows],
+            ],
+        )
+    return []
+
+
+_FAILURES = (EventKind.TASK_FAILED, EventKind.TASK_EXHAUSTED)
+_APPLY: dict[EventKind, Callable[[list[Event]], list[Moved]]] = {
+    EventKind.TASK_STARTED: _started,
+    EventKind.TASK_COMPLETED: _completed,
+    EventKind.TASK_CANCELLED: _cancelled,
+    EventKind.TASK_RECOVERED: _recovered,
+    EventKind.TASK_HANDED_BACK: _recovered,
+    EventKind.TASK_PROMOTED: _promoted,
+    EventKind.TASK_BURIED: _buried,
+}
+
+_ATTEMPTS = """
+    SELECT id, retry_count, max_retries, timeout_seconds, cancel_requested_at IS NOT NULL
+    FROM dalston_task WHERE id = ANY(%s)"""
+
+
+def _attempts(events: list[Event]) -> dict[UUID, Attempt]:
+    reported = {UUID(event.task_id): event for event in events}
+    with connection.cursor() as cursor:
+        cursor.execute(_ATTEMPTS, [list(reported)])
+        return {
+            task: Attempt(
+                retry_count=retry_count,
+                max_retries=max_retries,
+                deliveries=reported[task].deliveries,
+                losses=reported[task].losses,
+                timeout_seconds=timeout_seconds,
+                stopping=stopping,
+            )
+            for task, retry_count, max_retries, timeout_seconds, stopping in cursor.fetchall()
+        }
+
+
+def _error(event: Event) -> ErrorInfo:
+    return event.error or ErrorInfo(message=f"{event.kind} came without an error message")
+
+
+def _ending(event: Event, error: ErrorInfo, why: str) -> Ending:
+    return Ending(
+        task_id=UUID(event.task_id),
+        attempt=event.attempt,
+        at=_at(event),
+        cause=error.cause,
+        message=f"{error.message} ({why})" if why else error.message,
+        error_type=error.type,
+        seq=event.seq,
+        engine_id=event.engine_id,
+        deliveries=event.deliveries,
+        traceback=error.traceback,
+        evidence=error.evidence,
+        raw=event.raw,
+    )

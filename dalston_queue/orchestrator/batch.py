@@ -1,0 +1,85 @@
+"""Takes a batch of events through apply, commit and acknowledgement, and isolates the one that can't be applied.
+
+A batch that fails for a passing reason is the caller's to repeat: nothing was acknowledged. A batch that fails for its
+content is split in halves until the culprit stands alone; that one becomes a dead letter, and the rest goes on.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+import structlog
+from django.db import Error, transaction
+
+from dalston_queue.broker.messages import Event, Malformed
+from dalston_queue.broker.types import Cause
+from dalston_queue.jobs.advance import Advanced, advance
+from dalston_queue.jobs.dead_letters import Ending, bury_unreadable, end_tasks
+from dalston_queue.jobs.lifecycle import lock_jobs
+from dalston_queue.orchestrator.apply import apply
+from dalston_queue.orchestrator.database import passes
+
+log = structlog.get_logger(__name__)
+
+
+def handle(batch: Sequence[Event | Malformed], now: datetime) -> Advanced:
+    """Apply a batch and commit. When it returns, every event of the batch is in Postgres in one form or another."""
+    done = Advanced()
+    for malformed in batch:
+        if isinstance(malformed, Malformed):
+            log.error(
+                "an event could not be read and is kept as a dead letter",
+                queue=malformed.queue,
+                reason=malformed.reason,
+            )
+            bury_unreadable(malformed.queue, malformed.reason, malformed.raw, now)
+    _apply_or_split([event for event in batch if isinstance(event, Event)], now, done)
+    return done
+
+
+def _apply_or_split(events: list[Event], now: datetime, done: Advanced) -> None:
+    if not events:
+        return
+    try:
+        done.add(apply(events, now))
+    except Error as error:
+        if passes(error):
+            raise
+        _isolate(events, now, done, error)
+    except (ValueError, TypeError, OverflowError) as error:
+        _isolate(events, now, done, error)
+
+
+def _isolate(events: list[Event], now: datetime, done: Advanced, error: Exception) -> None:
+    if len(events) > 1:
+        middle = len(events) // 2
+        _apply_or_split(events[:middle], now, done)
+        _apply_or_split(events[middle:], now, done)
+        return
+    [event] = events
+    log.error(
+        "an event could not be applied and its task is a dead letter",
+        kind=event.kind, task_id=event.task_id, queue=event.queue, error=str(error),
+    )  # fmt: skip
+    done.add(_bury(event, f"its event {event.kind} could not be stored: {error}", now))
+
+
+@transaction.atomic
+def _bury(event: Event, message: str, now: datetime) -> Advanced:
+    """End the task whose event is poison. An event that names no task of ours is kept by itself."""
+    try:
+        job_id, task_id = UUID(event.job_id), UUID(event.task_id)
+    except ValueError:
+        bury_unreadable(event.queue, message, {"event": repr(event).encode()}, now)
+        return Advanced()
+    lock_jobs([job_id])
+    ending = Ending(
+        task_id=task_id,
+        attempt=event.attempt,
+        at=now,
+        cause=Cause.REJECTED,
+        message=message,
+        error_type="UnstorableEvent",
+        raw={"event": repr(event).encode()},
+    )
+    return advance({moved.job_id for moved in end_tasks([ending])}, now)

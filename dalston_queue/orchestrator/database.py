@@ -1,0 +1,23 @@
+"""Which database errors pass by themselves, and which are the fault of what was written."""
+
+from django.db import Error, InterfaceError, OperationalError, close_old_connections
+
+# SQLSTATE classes: connection lost, transaction rolled back (deadlock, serialization), out of resources, operator
+# intervention (shutdown, cancelled statement); and lock not available.
+_PASSING_CLASSES = ("08", "40", "53", "57")
+_LOCK_NOT_AVAILABLE = "55P03"
+
+
+def passes(error: Error) -> bool:
+    """True if repeating the same transaction can succeed."""
+    cause = error.__cause__
+    sqlstate = getattr(cause, "sqlstate", None)
+    if sqlstate is None:
+        # Without a code the server never answered: the connection is gone or was never made.
+        return isinstance(error, OperationalError | InterfaceError)
+    return sqlstate.startswith(_PASSING_CLASSES) or sqlstate == _LOCK_NOT_AVAILABLE
+
+
+def drop_broken_connection() -> None:
+    """Before the next try: let go of a connection that is no longer usable."""
+    close_old_connections()

@@ -1,0 +1,90 @@
+"""The orchestrator's loop: read events, apply them, commit, acknowledge, act; each second look for what was missed.
+
+Polling is the safety net, not the engine: whatever a dead process left undone is found in Postgres within a second.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+from django.db import Error, connection
+from django.utils import timezone
+
+from dalston_queue.broker import EventReader
+from dalston_queue.broker.errors import BrokerError
+from dalston_queue.broker.messages import Event, Malformed
+from dalston_queue.jobs.advance import Advanced
+from dalston_queue.jobs.dispatch import dispatch
+from dalston_queue.jobs.stop import stop_tasks
+from dalston_queue.orchestrator import polling
+from dalston_queue.orchestrator.batch import handle
+from dalston_queue.orchestrator.database import drop_broken_connection, passes
+
+log = structlog.get_logger(__name__)
+POLL_EVERY_S = 1.0
+TAKE_OVER_AFTER_MS = 10_000
+RETRY_DELAY_S = 0.5
+
+
+@dataclass(slots=True)
+class Orchestrator:
+    reader: EventReader
+    stopping: Callable[[], bool]
+    batch: int = 200
+
+    def run(self) -> None:
+        """Until `stopping()`. A batch that has been read is finished first."""
+        next_poll = 0.0
+        while not self.stopping():
+            try:
+                if time.monotonic() >= next_poll:
+                    next_poll = time.monotonic() + POLL_EVERY_S
+                    polling.look()
+                    self._handle(self.reader.take_over(idle_ms=TAKE_OVER_AFTER_MS, count=self.batch))
+                wait_s = max(0.0, next_poll - time.monotonic())
+                self._handle(self.reader.read(count=self.batch, block_ms=max(1, int(wait_s * 1000))))
+            except BrokerError as error:
+                log.warning("redis does not answer; will try again", error=str(error))
+                self._pause()
+            except Error as error:
+                if not passes(error):
+                    raise
+                log.warning("postgres does not answer; will try again", error=str(error))
+                drop_broken_connection()
+                self._pause()
+        self.reader.close()
+        connection.close()
+
+    def _handle(self, batch: list[Event | Malformed]) -> None:
+        if not batch:
+            return
+        advanced = self._committed(batch)
+        self.reader.ack(batch)
+        act(advanced)
+
+    def _committed(self, batch: list[Event | Malformed]) -> Advanced:
+        """Apply the batch, however long Postgres is away: the events are ours until they are acknowledged, and another
+        orchestrator that takes them over meanwhile does no harm."""
+        while True:
+            try:
+                return handle(batch, timezone.now())
+            except Error as error:
+                if not passes(error) or self.stopping():
+                    raise
+                log.warning("postgres does not answer; the batch waits", events=len(batch), error=str(error))
+                drop_broken_connection()
+                self._pause()
+
+    def _pause(self) -> None:
+        if not self.stopping():
+            time.sleep(RETRY_DELAY_S)
+
+
+def act(advanced: Advanced) -> None:
+    """What follows from a commit, each in a transaction of its own."""
+    now = timezone.now()
+    if advanced.ready:
+        dispatch(advanced.ready, now)
+    if advanced.stopping:
+        stop_tasks(advanced.stopping, now)
