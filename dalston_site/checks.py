@@ -27,12 +27,12 @@ RELATIONS = [
     ("DALSTON_TIMEOUT_HIGH_S", "DALSTON_TIMEOUT_MAX_S", 1, "E204", "growth never shortens a timeout"),
     ("DALSTON_TIMEOUT_MEDIUM_S", "DALSTON_TIMEOUT_MAX_S", 1, "E205", "growth never shortens a timeout"),
     ("DALSTON_TIMEOUT_LOW_S", "DALSTON_TIMEOUT_MAX_S", 1, "E206", "growth never shortens a timeout"),
-    ("DALSTON_BACKPRESSURE_WAITING", "DALSTON_BACKPRESSURE_HIGH_ONLY", 1, "E207", "each limit is stricter than the last"),
-    ("DALSTON_BACKPRESSURE_HIGH_ONLY", "DALSTON_BACKPRESSURE_LISTED_ONLY", 1, "E208", "each limit is stricter than the last"),
-    ("DALSTON_PROMOTE_LOW_AFTER_S", "DALSTON_PROMOTE_MEDIUM_AFTER_S", 1, "E209", "a low task becomes medium first, then high"),
+    ("DALSTON_BACKPRESSURE_WAITING", "DALSTON_BACKPRESSURE_HIGH_ONLY", 1, "E207", "each limit is stricter"),
+    ("DALSTON_BACKPRESSURE_HIGH_ONLY", "DALSTON_BACKPRESSURE_LISTED_ONLY", 1, "E208", "each limit is stricter"),
+    ("DALSTON_PROMOTE_LOW_AFTER_S", "DALSTON_PROMOTE_MEDIUM_AFTER_S", 1, "E209", "low becomes medium first"),
     ("DALSTON_RATE_LIMITED_PER_MINUTE", "DALSTON_RATE_LIMITED_PER_HOUR", 1, "E210", "an hour holds its minutes"),
     ("DALSTON_MAX_DELIVERIES", "DALSTON_MAX_DELIVERIES_NODE_LOST", 1, "E211", "a lost node is not the task's fault"),
-    ("DALSTON_STALE_THRESHOLD_MS", "DALSTON_ABSOLUTE_TIMEOUT_MS", 1, "E212", "a stale entry is claimed before it is given up"),
+    ("DALSTON_STALE_THRESHOLD_MS", "DALSTON_ABSOLUTE_TIMEOUT_MS", 1, "E212", "stale entries are claimed before"),
 ]  # fmt: skip
 
 
@@ -59,7 +59,9 @@ def check_relations(**_: Any) -> list[CheckMessage]:
 def check_redis(**_: Any) -> list[CheckMessage]:
     if settings.REDIS_URL or settings.DALSTON_DEV:
         return []
-    return [_error("E001", "REDIS_URL is not set.", "Set it to redis://[:password@]host:port/0; every process needs it.")]
+    return [
+        _error("E001", "REDIS_URL is not set.", "Set it to redis://[:password@]host:port/0; every process needs it.")
+    ]
 
 
 def check_installation(**_: Any) -> list[CheckMessage]:
@@ -81,9 +83,13 @@ def _installation_errors() -> Iterator[CheckMessage]:
     if settings.DEBUG:
         yield _error("E003", "DALSTON_DEBUG is on outside development.", "Unset DALSTON_DEBUG: it shows secrets.")
     if not settings.ALLOWED_HOSTS:
-        yield _error("E004", "DALSTON_ALLOWED_HOSTS is not set.", "Name the hosts of the dashboard: dalston.example.com")
+        yield _error(
+            "E004", "DALSTON_ALLOWED_HOSTS is not set.", "Name the hosts of the dashboard: dalston.example.com"
+        )
     elif open_hosts := [host for host in settings.ALLOWED_HOSTS if host in {"*", "."}]:
-        yield _error("E005", f"DALSTON_ALLOWED_HOSTS holds {open_hosts[0]!r}.", "Name each host instead of all of them.")
+        yield _error(
+            "E005", f"DALSTON_ALLOWED_HOSTS holds {open_hosts[0]!r}.", "Name each host instead of all of them."
+        )
     if settings.DATABASES["default"]["ENGINE"] == "django.db.backends.dummy":
         yield _error(
             "E006",
@@ -97,7 +103,9 @@ def _broken_relations() -> Iterator[CheckMessage]:
         small, large = getattr(settings, small_name), getattr(settings, large_name)
         if large < small * factor:
             least = f"{factor} x {small_name}" if factor != 1 else small_name
-            yield _error(check_id, f"{large_name} ({large:g}) is less than {least} ({small * factor:g}).", f"Raise it: {why}.")
+            yield _error(
+                check_id, f"{large_name} ({large:g}) is less than {least} ({small * factor:g}).", f"Raise it: {why}."
+            )
 
 
 def _allowed(declaration: Declaration, value: Any) -> bool:

@@ -2,7 +2,11 @@
 
 from huey import RedisHuey
 
+from dalston_site import notify
+
 
 def make_huey(redis_url: str, prefix: str) -> RedisHuey:
     # results=False: duties report through the database and the log, so nothing piles up in Redis.
-    return RedisHuey(prefix, url=redis_url or None, results=False)
+    huey = RedisHuey(prefix, url=redis_url or None, results=False)
+    huey.on_startup(name="say that it is ready")(notify.ready)
+    return huey

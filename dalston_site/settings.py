@@ -105,6 +105,7 @@ if DALSTON_SERVER_INSTALL:
         "django.contrib.staticfiles",
         "channels",
         "django_htmx",
+        "ninja",  # its docs page then comes from our own static files, not from a CDN
         "huey.contrib.djhuey",
     ]
     HUEY = make_huey(REDIS_URL, DALSTON_REDIS_PREFIX)
@@ -112,6 +113,8 @@ if DALSTON_SERVER_INSTALL:
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "dalston_queue.api.middleware.TraceMiddleware",
+    "dalston_queue.dashboard.csp.ContentSecurityPolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

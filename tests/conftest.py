@@ -60,16 +60,15 @@ def _is_standing(client: "redis.Redis", key: str) -> bool:
 def broker(redis_url: str, prefix: str) -> "Iterator[Broker]":
     """A broker on this test's prefix; `get_broker()` of the app gives one on the same prefix."""
     from dalston_queue.broker import connect
-    from dalston_queue.redis import get_broker
 
-    get_broker.cache_clear()
-    yield connect(redis_url, prefix=prefix)
-    get_broker.cache_clear()
+    broker = connect(redis_url, prefix=prefix)
+    yield broker
+    broker.close()
 
 
 @pytest.fixture
 def process_env(redis_url: str, prefix: str) -> dict[str, str]:
-    """What a process that a test starts sees: Redis and the test's prefix, no database. Add DATABASE_URL if it needs one."""
+    """The environment of a process that a test starts: Redis and the test's prefix. Add DATABASE_URL if it needs it."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     return {**kept, "DALSTON_DEV": "1", "REDIS_URL": redis_url, "DALSTON_REDIS_PREFIX": prefix, "PYTHONUNBUFFERED": "1"}
 

@@ -1,5 +1,6 @@
 """What tests share: waiting for a condition, and real processes that never outlive their test."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -73,8 +74,6 @@ class Spawned:
 
     def reap(self) -> None:
         """Kill what is left of it and its process group."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.wait()

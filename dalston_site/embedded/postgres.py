@@ -14,7 +14,14 @@ from dalston_site.embedded.secret import secret
 
 USER = DATABASE = "dalston"
 # A crash of the machine may lose everything: for tests only.
-UNSAFE_BUT_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "wal_level": "minimal", "max_wal_senders": "0"}  # fmt: skip
+UNSAFE_BUT_FAST = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "log_min_messages": "warning",  # and the log has everything
+}
 
 
 class Postgres:
@@ -50,7 +57,7 @@ class Postgres:
             "max_connections": "200",
             "shared_buffers": "64MB",
             "log_line_prefix": "",
-            "log_checkpoints": "off",
+            "log_min_messages": "fatal",  # a failed statement is reported by the program that sent it
             **(UNSAFE_BUT_FAST if self.fast else {}),
         }
         flags = [flag for key, value in options.items() for flag in ("-c", f"{key}={value}")]
@@ -73,7 +80,16 @@ class Postgres:
             os.chown(folder, NOBODY, NOBODY)
         password = secret(self.folder / "password")
         self._call(
-            [str(postgres_program("initdb")), "-D", str(folder), "-U", USER, "--pwfile", str(password), "--no-instructions"]
+            [
+                str(postgres_program("initdb")),
+                "-D",
+                str(folder),
+                "-U",
+                USER,
+                "--pwfile",
+                str(password),
+                "--no-instructions",
+            ]
             + ["--auth", "scram-sha-256", "--encoding", "UTF8", "--locale-provider", "builtin", "--locale", "C.UTF-8"]
             + (["--no-sync"] if self.fast else []),
             folder,

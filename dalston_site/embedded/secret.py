@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def secret(path: Path) -> Path:
-    """Make the file with a new secret, unless it is there; in one step, so that an interrupt leaves none or a whole one."""
+    """Make the file with a new secret, unless it is there. An interrupt leaves none or a whole one."""
     if not path.exists():
         write_private(path, secrets.token_urlsafe(32))
     return path

@@ -33,7 +33,7 @@ class Process(Protocol):
 
 
 def launch(recipe: Recipe, spawn: Callable[[list[str]], Process]) -> str:
-    """Start it with `spawn` and return its address. Another program may take the free port first, so there are tries."""
+    """Start it with `spawn` and return its address. Another program may take the free port first: hence the tries."""
     recipe.prepare()
     for _ in range(3):
         port = free_port()
@@ -61,28 +61,26 @@ def _wait(recipe: Recipe, port: int, process: Process) -> bool:
 
 
 class Server:
-    """A private server with its log in its folder: what the tests use. Start it from the main thread (see guarded.py)."""
+    """A private server with its log in its folder, for the tests. Start it from the main thread (see guarded.py)."""
+
+    process: subprocess.Popen[bytes]
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         self.recipe = recipe
         self.log = folder / f"{recipe.name}.log"
-        self.process: subprocess.Popen[bytes] | None = None
         self.url = launch(recipe, self._spawn)
 
     @property
     def pid(self) -> int:
-        assert self.process is not None
         return self.process.pid
 
     def poll(self) -> int | None:
-        assert self.process is not None
         return self.process.poll()
 
     def tail(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
 
     def stop(self) -> None:
-        assert self.process is not None
         self.process.send_signal(self.recipe.stop_signal)
         try:
             self.process.wait(10)

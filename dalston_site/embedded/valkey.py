@@ -14,7 +14,7 @@ SETTINGS = {
     "appendonly": "yes",
     "save": '""',  # the append-only file is the only copy on disk
     "maxmemory-policy": "noeviction",  # a full server must refuse work, never forget it
-    "daemonize": "no",
+    "loglevel": "warning",
 }
 
 

@@ -1,0 +1,145 @@
+"""`./dev up`, from start to stop."""
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from typing import NoReturn
+
+from dalston_site.embedded.errors import ServerError
+from dalston_site.embedded.postgres import Postgres
+from dalston_site.embedded.server import Recipe, launch
+from dalston_site.embedded.valkey import Valkey
+from dalston_site.up.announcements import Announcements
+from dalston_site.up.children import Child, Children, Stage
+from dalston_site.up.console import Console
+from dalston_site.up.errors import Interrupted, UpError
+from dalston_site.up.hint import DevEnv, closing_words
+from dalston_site.up.holder import Holder
+from dalston_site.up.options import Options, parse
+from dalston_site.up.readiness import Probe, has_announced, node_is_ready, wait_for, web_answers
+from dalston_site.up.services import Addresses, Services
+from dalston_site.up.signals import Signals
+
+
+class Up:
+    def __init__(self, options: Options, console: Console, children: Children) -> None:
+        self.options = options
+        self.console = console
+        self.children = children
+        self.dev_env = DevEnv(options.data)
+        self.announcements = Announcements()
+
+    def run(self) -> NoReturn:
+        """Everything from the first server to the end of the first process that ends. Returns only by an exception."""
+        begin = time.monotonic()
+        self.dev_env.remove()
+        check_port(self.options)
+        addresses = self.start_servers()
+        services = Services(self.options, self.children, addresses, self.announcements.address)
+        self.set_up(services)
+        wait_for(self.start_services(services), self.complain_about_the_dead)
+        token, password = ((self.options.data / name).read_text() for name in ("api-token", "admin-password"))
+        self.dev_env.write(self.options.url, token, addresses)
+        self.console.say(f"Everything answers, {time.monotonic() - begin:.1f} s after the start.")
+        self.console.plain(closing_words(self.options, token, password, self.dev_env.path))
+        self.watch()
+
+    def start_servers(self) -> Addresses:
+        data = self.options.data
+        database_url = os.environ.get("DATABASE_URL") or self.start_server(Postgres(data / "postgres"))
+        redis_url = os.environ.get("REDIS_URL") or self.start_server(Valkey(data / "valkey"))
+        return Addresses(database_url, redis_url)
+
+    def start_server(self, recipe: Recipe) -> str:
+        self.console.say(f"Starting {recipe.name}.")
+        env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
+
+        def spawn(argv: list[str]) -> Child:
+            return self.children.start(recipe.name, argv, env, Stage.DATABASE, recipe.stop_signal)
+
+        return launch(recipe, spawn)
+
+    def set_up(self, services: Services) -> None:
+        self.console.say("Bringing the database up to date.")
+        setup = services.start_setup()
+        while setup.poll() is None:
+            self.complain_about_the_dead(besides=setup)
+            time.sleep(0.02)
+        if setup.poll():
+            raise UpError(f"setup {setup.how_it_ended()}. Its last lines:\n{setup.tail()}")
+        self.children.forget(setup)
+
+    def start_services(self, services: Services) -> list[Probe]:
+        """Start them all, and return how to know that they are ready."""
+        self.console.say("Starting web, orchestrators, housekeeping and nodes.")
+        since_ms = time.time_ns() // 1_000_000
+        services.start_web()
+        speaking = [services.start_orchestrator(number) for number in range(1, self.options.orchestrators + 1)]
+        speaking.append(services.start_housekeeping())
+        nodes = [services.start_node(number) for number in range(1, self.options.nodes + 1)]
+        broker = services.broker()
+        return [
+            web_answers(self.options),
+            *(has_announced(child.name, child.pid, self.announcements) for child in speaking),
+            *(node_is_ready(broker, node.name, since_ms) for node in nodes),
+        ]
+
+    def watch(self) -> NoReturn:
+        while True:
+            self.complain_about_the_dead()
+            time.sleep(0.1)
+
+    def complain_about_the_dead(self, besides: Child | None = None) -> None:
+        dead = self.children.dead()
+        if dead is not None and dead is not besides:
+            raise UpError(f"{dead.name} {dead.how_it_ended()}. Its last lines:\n{dead.tail()}")
+
+
+def check_port(options: Options) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((options.bind, options.port))
+        except OSError as error:
+            raise UpError(
+                f"Port {options.port} on {options.bind} can't be used ({error.strerror}). "
+                "Stop the program that has it, or choose another with --port."
+            ) from None
+
+
+def main(argv: Sequence[str]) -> int:
+    signals = Signals()
+    options = parse(argv)
+    console = Console()
+    try:
+        with Holder(options.data, options.url, console) as holder:
+            return run_and_stop(options, console, Children(holder, console), signals)
+    except Interrupted:
+        return 0
+    except UpError as error:
+        console.say(f"Error: {error}")
+        return 1
+
+
+def run_and_stop(options: Options, console: Console, children: Children, signals: Signals) -> int:
+    up = Up(options, console, children)
+    try:
+        up.run()
+    except Interrupted as interrupt:
+        console.say(f"{interrupt}: stopping. Once more: at once.")
+        return 0
+    except (UpError, ServerError) as error:
+        console.say(f"Error: {error}")
+        return 1
+    finally:
+        signals.stopping()
+        up.dev_env.remove()
+        children.stop(signals.forced)
+        up.announcements.close()
+        console.say("Stopped.")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,103 @@
+"""Finding and ending what is left of a process tree.
+
+A process is known by its pid and start time together, so a pid that was given to another program is never touched. The
+descendants of our processes also carry a mark in their environment, so those that left their process group, or lost
+their parent, are found too. (Postgres and Valkey overwrite theirs with a title; they are in the state file.)
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+MARK = "DALSTON_UP"
+
+
+@dataclass(frozen=True)
+class Identity:
+    pid: int
+    started: float
+
+    @classmethod
+    def of(cls, pid: int) -> "Identity | None":
+        try:
+            return cls(pid, psutil.Process(pid).create_time())
+        except psutil.NoSuchProcess:
+            return None
+
+    def process(self) -> psutil.Process | None:
+        """The very same process, if it still lives."""
+        try:
+            process = psutil.Process(self.pid)
+            same = abs(process.create_time() - self.started) < 1 and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return None
+        return process if same else None
+
+
+def living(identities: Iterable[Identity]) -> list[psutil.Process]:
+    return [process for identity in identities if (process := identity.process())]
+
+
+def processes(pids: Iterable[int]) -> list[psutil.Process]:
+    found = []
+    for pid in pids:
+        try:
+            found.append(psutil.Process(pid))
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def marked(data: Path) -> list[psutil.Process]:
+    """Every process started by an `up` on this data folder, at any depth, but not ourselves."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == str(data) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.Error, OSError):  # gone, or another user's
+            continue
+    return [process for process in found if process != psutil.Process()]
+
+
+def descendants(of: Iterable[psutil.Process]) -> set[psutil.Process]:
+    """The processes and all that they started, directly or not."""
+    family: set[psutil.Process] = set()
+    for process in of:
+        try:
+            family |= {process, *process.children(recursive=True)}
+        except psutil.NoSuchProcess:
+            continue
+    return family
+
+
+def kill(processes: Iterable[psutil.Process], patience_s: float = 3) -> list[psutil.Process]:
+    """SIGKILL them all, and return those that are still there afterwards."""
+    targets = list(processes)
+    for process in targets:
+        try:
+            process.kill()
+        except psutil.Error:
+            continue
+    return wait(targets, patience_s)
+
+
+def wait(processes: Iterable[psutil.Process], patience_s: float) -> list[psutil.Process]:
+    """Until they have ended; those that haven't in time."""
+    end = time.monotonic() + patience_s
+    left = list(processes)
+    while left := [process for process in left if _lives(process)]:
+        if time.monotonic() > end:
+            break
+        time.sleep(0.02)
+    return left
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,45 @@
+"""What a user gets when everything answers: dev.env, and the closing words."""
+
+import json
+import shlex
+from pathlib import Path
+
+from dalston_site.embedded.secret import write_private
+from dalston_site.up.options import Options
+from dalston_site.up.services import Addresses, lan_addresses
+
+
+class DevEnv:
+    """The file `dev.env`, there exactly while Dalston answers."""
+
+    def __init__(self, data: Path) -> None:
+        self.path = data / "dev.env"
+
+    def write(self, url: str, token: str, addresses: Addresses) -> None:
+        values = {
+            "DALSTON_URL": url,
+            "DALSTON_TOKEN": token,
+            "DATABASE_URL": addresses.database_url,
+            "REDIS_URL": addresses.redis_url,
+        }
+        write_private(self.path, "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items()))
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def closing_words(options: Options, token: str, password: str, env_file: Path) -> str:
+    body = json.dumps({"task_type": "echo", "parameters": {"hello": "world"}})
+    lan = "".join(f"\n               http://{address}:{options.port}/" for address in lan_addresses() if options.lan)
+    return f"""
+Dalston is running. Ctrl-C stops it.
+
+  Dashboard    {options.url}/{lan}
+  Login        admin   {password}
+  Environment  {env_file}
+
+  Try it:
+    curl -s {options.url}/api/v1/tasks -H 'Authorization: Bearer {token}' \\
+      -H 'Content-Type: application/json' -d '{body}'
+
+"""

@@ -1,0 +1,88 @@
+"""Which processes `up` runs, and what each of them may know."""
+
+import os
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+
+import psutil
+
+from dalston_queue.broker import Broker, connect
+from dalston_site.embedded.guarded import guarded
+from dalston_site.embedded.secret import secret
+from dalston_site.up.children import Child, Children, Stage
+from dalston_site.up.options import Options
+
+# What a node must not see. It needs Redis and nothing else.
+PRIVATE = {"DATABASE_URL", "DALSTON_SECRET_KEY", "DALSTON_TOKEN", "NOTIFY_SOCKET", "PGPASSWORD"}
+
+
+@dataclass(frozen=True)
+class Addresses:
+    database_url: str
+    redis_url: str
+
+
+class Services:
+    def __init__(self, options: Options, children: Children, addresses: Addresses, notify_socket: str) -> None:
+        self._options = options
+        self._children = children
+        self._addresses = addresses
+        self._notify_socket = notify_socket
+
+    def broker(self) -> Broker:
+        return connect(self._addresses.redis_url, prefix=os.environ.get("DALSTON_REDIS_PREFIX") or "dalston")
+
+    def start_setup(self) -> Child:
+        return self._python("setup", ["-m", "dalston_site.up.accounts", str(self._options.data)], self._server_env())
+
+    def start_web(self) -> Child:
+        listen = ["--host", self._options.bind, "--port", str(self._options.port)]
+        quiet = ["--no-access-log", "--timeout-graceful-shutdown", "2"]
+        return self._python(
+            "web", ["-m", "uvicorn", "dalston_site.asgi:application", *listen, *quiet], self._server_env()
+        )
+
+    def start_orchestrator(self, number: int) -> Child:
+        return self._python(f"orchestrator-{number}", ["manage.py", "runorchestrator"], self._server_env())
+
+    def start_housekeeping(self) -> Child:
+        return self._python("housekeeping", ["manage.py", "run_huey"], self._server_env())
+
+    def start_node(self, number: int) -> Child:
+        node_id = f"node-{number}"
+        state = self._options.data / "nodes" / node_id
+        arguments = ["manage.py", "runsupervisor", "--node-id", node_id, "--state-dir", str(state)]
+        return self._python(node_id, arguments, self._node_env(), Stage.NODE)
+
+    def _python(self, name: str, arguments: list[str], env: dict[str, str], stage: Stage = Stage.SERVICE) -> Child:
+        argv = guarded([sys.executable, *arguments], dies_with=signal.SIGTERM)
+        return self._children.start(name, argv, env, stage, signal.SIGTERM)
+
+    def _node_env(self) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if name not in PRIVATE}
+        return {**inherited, "DALSTON_DEV": "1", "PYTHONUNBUFFERED": "1", "REDIS_URL": self._addresses.redis_url}
+
+    def _server_env(self) -> dict[str, str]:
+        return {
+            **self._node_env(),
+            "NOTIFY_SOCKET": self._notify_socket,
+            "DATABASE_URL": self._addresses.database_url,
+            "DALSTON_SECRET_KEY": secret(self._options.data / "secret-key").read_text(),
+            "DALSTON_ALLOWED_HOSTS": ",".join(allowed_hosts(self._options)),
+        }
+
+
+def allowed_hosts(options: Options) -> list[str]:
+    """With --lan, every name and address of this machine; never `*`, which would let any web page rebind to us."""
+    hosts = ["localhost", "127.0.0.1", "[::1]"]
+    if options.lan:
+        hosts += [socket.gethostname(), f"{socket.gethostname()}.local", *lan_addresses()]
+    return hosts
+
+
+def lan_addresses() -> list[str]:
+    cards = psutil.net_if_addrs().values()
+    found = [address.address for card in cards for address in card if address.family == socket.AF_INET]
+    return [address for address in found if not address.startswith("127.")]
