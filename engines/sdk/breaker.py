@@ -1,0 +1,35 @@
+"""The circuit breaker: an engine that fails five times in a row takes no work for a minute, then one trial task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Breaker:
+    """`failures` in a row open it for `open_s` seconds; 0 failures means that it never opens."""
+
+    failures: int = 5
+    open_s: float = 60.0
+    in_a_row: int = 0
+    opened_at: float | None = None
+
+    def record(self, *, ok: bool, now: float) -> None:
+        """The outcome of a task. A failed trial opens it for another while."""
+        self.in_a_row = 0 if ok else self.in_a_row + 1
+        if ok:
+            self.opened_at = None
+        elif self.failures and self.in_a_row >= self.failures:
+            self.opened_at = now
+
+    @property
+    def is_open(self) -> bool:
+        return self.opened_at is not None
+
+    def admits(self, free: int, running: int, now: float) -> int:
+        """How many of the free slots may be filled: all, none, or one for the trial."""
+        if self.opened_at is None:
+            return free
+        if now - self.opened_at < self.open_s or running:
+            return 0
+        return min(free, 1)

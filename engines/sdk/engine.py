@@ -1,0 +1,98 @@
+"""What an engine author writes: a class with `load`, `run`, `close`, or one function under `@engine`. Sync or async."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from .outcomes import Cancelled, Done, Failed, Outcome, Reject, Retry, TaskCancelled
+from .task import Task
+
+RunFunction = Callable[[Task], Any]
+
+
+class Engine:
+    """Subclass it. `load` runs once before READY, `run` per task (`capacity` at a time), `close` at the end."""
+
+    def load(self) -> Any:
+        """Loads the model. May be async."""
+
+    def run(self, task: Task) -> Any:
+        """Does the task and returns its result, or an outcome. May be async."""
+        raise NotImplementedError(f"{type(self).__name__}.run(task) is missing")
+
+    def close(self) -> Any:
+        """Frees what load took. May be async."""
+
+    def serve(self) -> None:
+        """Runs this engine until SIGTERM, then ends the process. For `if __name__ == "__main__":`."""
+        from .serve import serve
+
+        sys.exit(serve(self))
+
+
+class FunctionEngine(Engine):
+    """An engine made of one function; still callable as that function."""
+
+    def __init__(self, function: RunFunction) -> None:
+        self.function = function
+        self.__doc__ = function.__doc__
+
+    def run(self, task: Task) -> Any:
+        return self.function(task)
+
+    def __call__(self, task: Task) -> Any:
+        return self.function(task)
+
+
+def engine(function: RunFunction) -> FunctionEngine:
+    """Decorator: makes an engine of a function that takes a task and returns its result."""
+    return FunctionEngine(function)
+
+
+def is_async(an_engine: Engine) -> bool:
+    function = an_engine.function if isinstance(an_engine, FunctionEngine) else an_engine.run
+    return inspect.iscoroutinefunction(function)
+
+
+async def _awaited(value: Awaitable[Any]) -> Any:
+    return await value
+
+
+def attempt(an_engine: Engine, task: Task) -> Outcome:
+    """One run in this thread, its outcome as a value. Nothing an author raises leaves this function."""
+    try:
+        value = an_engine.run(task)
+        if inspect.isawaitable(value):
+            value = asyncio.run(_awaited(value))
+    except BaseException as error:  # noqa: BLE001 (an author's SystemExit is a failed task, not our end)
+        return outcome_of_error(error)
+    return outcome_of_value(value)
+
+
+async def attempt_async(an_engine: Engine, task: Task) -> Outcome:
+    """The same on a running event loop."""
+    try:
+        value = await an_engine.run(task)
+    except asyncio.CancelledError:
+        return Cancelled()
+    except BaseException as error:  # noqa: BLE001 (an author's SystemExit is a failed task, not our end)
+        return outcome_of_error(error)
+    return outcome_of_value(value)
+
+
+def outcome_of_value(value: Any) -> Outcome:
+    return value if isinstance(value, (Done, Retry, Reject, Cancelled)) else Done(value)
+
+
+def outcome_of_error(error: BaseException) -> Outcome:
+    if isinstance(error, TaskCancelled):
+        return Cancelled()
+    text = str(error)
+    out_of_memory = type(error).__name__ == "OutOfMemoryError" or "CUDA out of memory" in text
+    trace = "".join(traceback.format_exception(error))[-8000:]
+    return Failed(text[:2000] or type(error).__name__, type(error).__name__, trace, gpu_oom=out_of_memory)

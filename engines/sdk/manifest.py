@@ -1,0 +1,126 @@
+"""engine.yaml: what an engine serves, how it is started and what it needs. Engines and the supervisor read it here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+import yaml
+
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,40}")
+
+T = TypeVar("T")
+
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class ManifestError(Exception):
+    """The file can't be used. The message names the file and the field."""
+
+
+class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """GPUs one process of this engine needs, and the memory it needs on each of them."""
+
+    count: Annotated[int, msgspec.Meta(ge=1, le=16)] = 1
+    vram_mib: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class Probe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An extra health check: a command that must exit 0, or a URL that must answer 2xx. Two failures in a row count."""
+
+    command: tuple[str, ...] = ()
+    url: str = ""
+    every: Seconds = 15.0
+    timeout: Seconds = 5.0
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One engine.yaml. Times are seconds."""
+
+    id: str
+    command: tuple[str, ...]
+    stage: str = ""
+    stages: tuple[str, ...] = ()
+    version: str = "0"
+    capabilities: tuple[str, ...] = ()
+    capacity: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
+    gpu: Gpu | None = None
+    env: dict[str, str] = {}
+    timeout: Seconds | None = None  # the longest that one task may run here; a task's own timeout may be shorter
+    ready_timeout: Seconds = 600.0  # from start to READY=1
+    watchdog: Seconds | None = None  # the longest silence (no progress) of a working engine
+    stop_grace: Seconds = 30.0  # from TERM until the work in hand is given back
+    probe: Probe | None = None
+    breaker: bool = True  # too many failures in a row: no work for a while
+    folder: str = ""  # where the file is; filled in by the reader
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        return self.stages or (self.stage,)
+
+
+def read_manifest(path: str | Path) -> Manifest:
+    """The manifest in this file (or in this folder's engine.yaml). Raises ManifestError, never anything else."""
+    file = Path(path)
+    if file.is_dir():
+        file = file / "engine.yaml"
+    document = read_yaml(file)
+    if "folder" in document:
+        raise ManifestError(f"{file}: field folder: is not yours to set, remove it")
+    manifest = convert(file, document, Manifest)
+    _check(file, manifest)
+    return msgspec.structs.replace(manifest, folder=str(file.parent.resolve()))
+
+
+def read_yaml(file: Path) -> dict[str, Any]:
+    """The mapping in a YAML file. Shared with node.yaml."""
+    try:
+        document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ManifestError(f"{file}: can't be read: {error.strerror or error}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ManifestError(f"{file}: is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(document, dict):
+        raise ManifestError(f"{file}: must be a mapping of fields, such as `id: demo`")
+    return document
+
+
+def convert(file: Path, document: dict[str, Any], kind: type[T]) -> T:
+    """The mapping as a typed value, or a ManifestError that names file and field."""
+    try:
+        return msgspec.convert(document, kind, strict=True)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        field = where.rstrip("`") or "(top)"
+        unknown = re.search(r"unknown field `([^`]+)`", what) or re.search(r"missing required field `([^`]+)`", what)
+        if unknown:
+            name = unknown.group(1)
+            field = name if field == "(top)" else f"{field}.{name}"
+        raise ManifestError(f"{file}: field {field}: {what[0].lower()}{what[1:]}") from None
+
+
+def _check(file: Path, manifest: Manifest) -> None:
+    """What the types can't say."""
+    for field, why in _objections(manifest):
+        raise ManifestError(f"{file}: field {field}: {why}")
+
+
+def _objections(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    if not NAME.fullmatch(manifest.id):
+        yield "id", f"{manifest.id!r} must match {NAME.pattern}"
+    if bool(manifest.stage) == bool(manifest.stages):
+        yield "stage", "give either `stage: name` or `stages: [names]`"
+    for field, names in (("stages", manifest.queues), ("capabilities", manifest.capabilities)):
+        yield from ((field, f"{name!r} must match {NAME.pattern}") for name in names if not NAME.fullmatch(name))
+        if len(set(names)) != len(names):
+            yield field, "names one thing twice"
+    if not manifest.command or not all(manifest.command):
+        yield "command", "must be a list of at least one non-empty string"
+    for name in sorted(manifest.env):
+        if name.startswith("DALSTON_") or name == "NOTIFY_SOCKET":
+            yield "env", f"{name} is set by the supervisor, remove it"
+    if manifest.probe and bool(manifest.probe.command) == bool(manifest.probe.url):
+        yield "probe", "give either `command: [argv]` or `url: http://...`"

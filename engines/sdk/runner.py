@@ -1,0 +1,347 @@
+"""Runs an engine: claims tasks, has them run, settles them. One thread speaks to the broker, and only this one decides.
+
+Tasks run in worker threads, a waiter thread sleeps at Redis; both only put messages into the inbox. When busy, one call
+settles what is finished and claims what comes next. While Redis is away, results are kept and settled on its return.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from dalston_queue.broker import Broker, Claimed, Consumer, messages
+from dalston_queue.broker.errors import Fenced, Unavailable
+from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.types import EngineState, Settled
+
+from .engine import Engine
+from .identity import Identity
+from .manifest import Manifest
+from .notify import notify
+from .outcomes import Cancelled, Failed, Outcome, Retry
+from .settlement import settlement, timed_out
+from .task import Task
+from .waiter import Waiter
+from .watchdog import Watchdog
+from .workers import make_workers
+
+log = logging.getLogger("engine")
+
+BEAT_EVERY = 0.4  # seconds, while tasks run: the longest that a request to cancel stays unseen
+OVERTIME = 5.0  # seconds past its deadline that a task has to see that it is cancelled
+RECONNECT_EVERY = 0.5
+SAFETY_CLAIM_EVERY = 5.0  # an idle engine asks without having been woken
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """A task in a worker, and the claim that it is for."""
+
+    claimed: Claimed
+    task: Task
+    ends_at: float | None  # by the monotonic clock
+    timeout: float
+    lost: bool = False  # given to another engine: its outcome is dropped
+    late: bool = False  # its deadline passed: whatever it returns, it timed out
+
+
+@dataclass(slots=True)
+class Finished:
+    task: Task
+    outcome: Outcome
+
+
+@dataclass(slots=True)
+class Woken:
+    found: bool
+
+
+class Stop:
+    """SIGTERM: take nothing new and finish. The second one: hand back what is not finished."""
+
+
+class Pause:
+    """SIGUSR1: take nothing new until SIGUSR2."""
+
+
+class Resume:
+    pass
+
+
+class Runner:
+    """One engine process at work."""
+
+    def __init__(self, engine: Engine, manifest: Manifest, broker: Broker, identity: Identity) -> None:
+        self.engine = engine
+        self.manifest = manifest
+        self.broker = broker
+        self.identity = identity
+        self.inbox: SimpleQueue[Finished | Woken | Stop | Pause | Resume] = SimpleQueue()
+        self.consumer = Consumer(broker, identity.engine_id, manifest.queues, manifest.capabilities, manifest.capacity)
+        self.workers = make_workers(
+            engine, manifest.capacity, lambda task, outcome: self.inbox.put(Finished(task, outcome))
+        )
+        self.waiter = Waiter(self.consumer, lambda found: self.inbox.put(Woken(found)))
+        self.watchdog = Watchdog(manifest.watchdog)
+        self.breaker = identity.breaker(enabled=manifest.breaker)
+        self.runs: dict[int, Run] = {}
+        self.unsettled: list[tuple[Claimed, messages.Outcome]] = []
+        self.dirty: dict[str, Task] = {}  # progress to report
+        self.hungry = True
+        self.paused = False
+        self.stop_at: float | None = None
+        self.connected = True
+        self.next_beat = self.next_heartbeat = self.next_claim = self.next_try = 0.0
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Until stopped. Returns the exit code."""
+        self._open()
+        notify("READY=1", "STATUS=ready")
+        while not self._may_leave(time.monotonic()):
+            self._receive()
+            now = time.monotonic()
+            self._overdue(now)
+            self.watchdog.tick((run.task for run in self.runs.values()), now)
+            if now >= self.next_try:
+                try:
+                    self._speak(now)
+                except Unavailable as error:
+                    self._lost_connection(error, now)
+                except Fenced:
+                    self._fenced()
+        return self._leave()
+
+    def _receive(self) -> None:
+        """Sleeps until something happens or is due, then takes everything that has happened."""
+        timeout = max(0.0, self._next_moment() - time.monotonic())
+        try:
+            message = self.inbox.get(timeout=timeout)
+            while True:
+                self._handle(message)
+                message = self.inbox.get_nowait()
+        except Empty:
+            pass
+
+    def _handle(self, message: Finished | Woken | Stop | Pause | Resume) -> None:
+        now = time.monotonic()
+        match message:
+            case Finished(task, outcome):
+                self._finished(task, outcome, now)
+            case Woken(found):
+                self.hungry = self.hungry or found or now >= self.next_claim
+            case Stop():
+                self.stop_at = now if self.stop_at is not None else now + self.manifest.stop_grace
+                notify("STOPPING=1", f"STATUS=draining, {len(self.runs)} tasks left")
+            case Pause():
+                self.paused = True
+            case Resume():
+                self.paused, self.hungry = False, True
+
+    def _speak(self, now: float) -> None:
+        """Everything that goes to Redis, in its order: say what we hold, settle and claim, beat."""
+        if not self.connected or (self.runs and now >= self.next_beat):
+            self._beat(now)
+        free = self._free(now)
+        if self.unsettled or (free and self.hungry):
+            self._exchange(free, now)
+        elif free and not self.waiter.armed:
+            self.waiter.arm()
+        if not self.identity.supervised and now >= self.next_heartbeat:
+            self.next_heartbeat = now + self.identity.heartbeat_s
+            self.broker.registry.beat_engine(self._description(), self.identity.node_id)
+
+    # --- with the broker ----------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        while True:
+            try:
+                self.consumer.open()
+                self.consumer.recover()
+                return
+            except Unavailable as error:
+                log.warning("Redis is not there yet: %s", error)
+                try:
+                    if isinstance(self.inbox.get(timeout=RECONNECT_EVERY), Stop):
+                        raise SystemExit(0)
+                except Empty:
+                    pass
+
+    def _exchange(self, free: int, now: float) -> None:
+        sent = list(self.unsettled)
+        answer = self.consumer.exchange(sent, free)
+        del self.unsettled[: len(sent)]
+        for (claimed, _), settled in zip(sent, answer.settled, strict=True):
+            if settled is Settled.LOST:
+                log.warning("task %s: result refused, it was given to another engine", claimed.message.task_id)
+        for claimed in answer.claimed:
+            self._start(claimed)
+        self.next_claim = now + SAFETY_CLAIM_EVERY
+        # A full answer may not be all there was; a short one was, and the next task will wake us.
+        self.hungry = len(answer.claimed) == free and free > 0
+
+    def _beat(self, now: float) -> None:
+        dirty, self.dirty = self.dirty, {}
+        progress = {task_id: {"fraction": task.fraction, "message": task.message} for task_id, task in dirty.items()}
+        change = self.consumer.beat(progress)
+        if not self.connected:
+            log.warning("Redis is back")
+            self.connected = self.hungry = True
+        self.next_beat = now + BEAT_EVERY
+        for claimed in change.cancelled:
+            self._cancel(claimed, lost=False)
+        for claimed in change.lost:
+            self._cancel(claimed, lost=True)
+        running = {id(run.claimed) for run in self.runs.values()}
+        settling = {id(claimed) for claimed, _ in self.unsettled}
+        for claimed in change.given_again:
+            if id(claimed) not in running | settling:
+                self._start(claimed)
+
+    def _lost_connection(self, error: Unavailable, now: float) -> None:
+        if self.connected:
+            log.warning("Redis is away, the work goes on: %s", error)
+        self.connected = False
+        self.next_try = now + RECONNECT_EVERY
+
+    def _fenced(self) -> None:
+        """We were taken for dead and our tasks given to others. What still runs here doesn't count any more."""
+        log.warning("fenced: this engine was taken for dead; its %d tasks are dropped", len(self.runs))
+        for run in self.runs.values():
+            run.lost = True
+            self.workers.cancel(run.task)
+        self.unsettled.clear()
+        self.dirty.clear()
+        self._open()
+        self.hungry = True
+
+    # --- tasks --------------------------------------------------------------------------------------------------------
+
+    def _start(self, claimed: Claimed) -> None:
+        message = claimed.message
+        limits = [seconds for seconds in (claimed.timeout_ms / 1000, self.manifest.timeout) if seconds]
+        timeout = min(limits, default=0.0)
+        task = Task(
+            id=message.task_id,
+            job_id=message.job_id,
+            queue=message.queue,
+            stage=message.stage or message.queue,
+            task_type=message.task_type,
+            attempt=message.attempt,
+            deliveries=claimed.deliveries,
+            parameters=message.parameters or {},
+            inputs=message.inputs or {},
+            deadline=time.time() + timeout if timeout else None,
+            trace_id=message.trace_id,
+            artifacts_root=self.identity.artifacts,
+            on_progress=self._progressed,
+        )
+        ends_at = time.monotonic() + timeout if timeout else None
+        self.runs[id(task)] = Run(claimed, task, ends_at, timeout)
+        self.workers.start(task)
+
+    def _finished(self, task: Task, outcome: Outcome, now: float) -> None:
+        run = self.runs.pop(id(task))
+        self.dirty.pop(task.id, None)
+        if run.lost:
+            return
+        if not isinstance(outcome, Cancelled):
+            was_open = self.breaker.is_open
+            self.breaker.record(ok=not isinstance(outcome, Failed | Retry), now=now)
+            if self.breaker.is_open != was_open:
+                self._tell_health()
+        settled = timed_out(run.timeout) if run.late else settlement(outcome, self.identity.max_result_bytes)
+        self.unsettled.append((run.claimed, settled))
+
+    def _progressed(self, task: Task) -> None:
+        self.dirty[task.id] = task  # called by workers; a dict assignment is atomic
+
+    def _cancel(self, claimed: Claimed, *, lost: bool) -> None:
+        for run in self.runs.values():
+            if run.claimed is claimed:
+                run.lost = run.lost or lost
+                self.workers.cancel(run.task)
+
+    def _overdue(self, now: float) -> None:
+        """At its deadline a task is cancelled. One that goes on takes the process along: a thread can't be ended."""
+        for run in self.runs.values():
+            if run.ends_at is None or run.lost or now < run.ends_at:
+                continue
+            if not run.late:
+                run.late = True
+                self.workers.cancel(run.task)
+            elif now >= run.ends_at + OVERTIME:
+                self._die_of(run)
+
+    def _die_of(self, run: Run) -> None:
+        log.error("task %s ran past its deadline and does not stop: ending this process", run.task.id)
+        rest = [other.claimed for other in self.runs.values() if other is not run and not other.lost]
+        try:
+            self.consumer.exchange([*self.unsettled, (run.claimed, timed_out(run.timeout))], 0)
+            self.consumer.hand_back(rest)
+        except (Unavailable, Fenced) as error:
+            log.error("could not settle it: %s", error)
+        os.abort()  # faulthandler writes the stacks: they show where it hung
+
+    # --- what is allowed, and when ------------------------------------------------------------------------------------
+
+    def _free(self, now: float) -> int:
+        if self.stop_at is not None or self.paused:
+            return 0
+        return self.breaker.admits(self.manifest.capacity - len(self.runs), len(self.runs), now)
+
+    def _next_moment(self) -> float:
+        now = time.monotonic()
+        moments = [now + self.watchdog.period]
+        if self.unsettled or (self.hungry and self._free(now)):
+            moments.append(self.next_try)
+        if self.runs:
+            moments.append(max(self.next_beat, self.next_try))
+        if self.stop_at is not None:
+            moments.append(self.stop_at)
+        moments += [run.ends_at for run in self.runs.values() if run.ends_at is not None and not run.late]
+        return min(moments)
+
+    def _tell_health(self) -> None:
+        state = "unhealthy" if self.breaker.is_open else "healthy"
+        text = f"{self.breaker.in_a_row} tasks failed in a row: no work for {self.breaker.open_s:.0f} s, then one trial"
+        log.warning("circuit breaker: %s", text if self.breaker.is_open else "closed again")
+        notify(f"X_DALSTON_HEALTH={state}", f"STATUS={text if self.breaker.is_open else 'ready'}")
+
+    def _description(self) -> EngineBeat:
+        state = EngineState.DRAINING if self.stop_at is not None else EngineState.READY
+        info: dict[str, Any] = {"version": self.manifest.version, "running": len(self.runs), "alone": True}
+        return EngineBeat(
+            engine_id=self.identity.engine_id,
+            state=EngineState.UNHEALTHY if self.breaker.is_open else state,
+            queues=self.manifest.queues,
+            capabilities=self.manifest.capabilities,
+            capacity=self.manifest.capacity,
+            info=info,
+        )
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _may_leave(self, now: float) -> bool:
+        if self.stop_at is None:
+            return False
+        return now >= self.stop_at or not (self.runs or self.unsettled)
+
+    def _leave(self) -> int:
+        """Settles what is done, hands back what is not, and says goodbye."""
+        try:
+            if self.unsettled:
+                self._exchange(0, time.monotonic())
+            self.consumer.close()
+            if not self.identity.supervised:
+                self.broker.registry.forget([self.identity.engine_id])
+        except (Unavailable, Fenced) as error:
+            log.warning("left without a word to Redis: %s", error)
+        if not self.runs:
+            self.workers.call(self.engine.close)
+        return 0

@@ -1,0 +1,76 @@
+"""The life of an engine process: manifest, load, run, exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from dalston_queue.broker import connect
+
+from .identity import identify
+from .manifest import ManifestError, read_manifest
+from .notify import notify
+from .outcomes import BrokenConfigError
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+log = logging.getLogger("engine")
+CONFIG_EXIT = 78
+
+
+def serve(engine: Engine) -> int:
+    """Runs until SIGTERM and gives the exit code: 78 if the configuration is broken, so that nobody starts it again."""
+    from .runner import Pause, Resume, Runner, Stop
+
+    faulthandler.enable()  # ABRT, the last step but one of a stop, writes every thread's stack
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        manifest = read_manifest(os.environ.get("DALSTON_ENGINE_MANIFEST") or _beside_main())
+    except ManifestError as error:
+        log.error("%s", error)
+        return CONFIG_EXIT
+    identity = identify(manifest.id)
+    broker = connect(identity.redis_url, prefix=identity.prefix, cluster=identity.cluster, shards=identity.shards)
+    runner = Runner(engine, manifest, broker, identity)
+    notify("STATUS=loading")
+    try:
+        runner.workers.call(engine.load)
+    except BrokenConfigError as error:
+        log.error("broken configuration: %s", error)
+        return CONFIG_EXIT
+    except Exception:
+        log.exception("load failed")
+        return 1
+    # Until here the default holds: TERM while loading ends the process, which owns nothing yet.
+    messages: dict[signal.Signals, type[Stop | Pause | Resume]] = {
+        signal.SIGTERM: Stop,
+        signal.SIGINT: Stop,
+        signal.SIGUSR1: Pause,
+        signal.SIGUSR2: Resume,
+    }
+    for number, message in messages.items():
+
+        def enqueue(_number: int, _frame: FrameType | None, kind: type[Stop | Pause | Resume] = message) -> None:
+            runner.inbox.put(kind())  # SimpleQueue.put is reentrant: safe in a handler
+
+        signal.signal(number, enqueue)
+    code = runner.run()
+    if runner.runs:
+        # A thread that still works on a task that we gave back must not delay, or crash, the interpreter's end.
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _beside_main() -> Path:
+    return Path(sys.argv[0]).resolve().parent / "engine.yaml"

@@ -1,0 +1,32 @@
+"""A thread that waits at Redis for new work, so that the runner can wait for that and for its own tasks at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from dalston_queue.broker import Consumer
+
+
+class Waiter:
+    """Armed by the runner when it has free slots; says once whether work may be there, then rests until armed again."""
+
+    def __init__(self, consumer: Consumer, woken: Callable[[bool], None]) -> None:
+        self._consumer = consumer
+        self._woken = woken
+        self._armed = threading.Event()
+        threading.Thread(target=self._run, name="waiter", daemon=True).start()
+
+    def arm(self) -> None:
+        self._armed.set()
+
+    @property
+    def armed(self) -> bool:
+        return self._armed.is_set()
+
+    def _run(self) -> None:
+        while True:
+            self._armed.wait()
+            found = self._consumer.wait(1.0)
+            self._armed.clear()
+            self._woken(found)
