@@ -1,0 +1,84 @@
+"""Puts a supervisor together: lock, clean-up after an earlier one, logs, socket, Redis, loop. And takes it apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.messages import ErrorInfo
+from dalston_queue.broker.types import Cause
+
+from . import orphans
+from .config import NodePlan
+from .environment import Surroundings
+from .inbox import Inbox
+from .link import GiveBack, Link
+from .linux import become_subreaper
+from .lock import NodeLock
+from .logs import Logs
+from .notices import NoticeSocket
+from .statefile import EngineRecord, StateFile
+from .supervisor import Supervisor
+
+log = structlog.get_logger("supervisor")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line and the settings say."""
+
+    state_dir: Path
+    redis_url: str
+    prefix: str
+    heartbeat_s: float
+    max_deliveries: int
+    max_losses: int
+    engine_settings: dict[str, str]
+
+
+def run(plan: NodePlan, options: Options, broker: Broker) -> int:
+    """The whole life of a supervisor. Raises AlreadyRunningError if there is one."""
+    node = plan.config.node
+    options.state_dir.mkdir(parents=True, exist_ok=True)
+    state_dir = options.state_dir.resolve()
+    lock = NodeLock(state_dir / "lock", node)
+    become_subreaper()
+    left = StateFile(state_dir / "engines.json").read()
+    killed = orphans.clean_up(state_dir, left)
+    if killed:
+        log.warning("ended processes that an earlier supervisor left", count=killed)
+    limits = plan.config.logs
+    logs = Logs(state_dir / "logs", limits.max_mib << 20, limits.keep)
+    notices = NoticeSocket(state_dir / "notify")
+    inbox = Inbox()
+    inbox.catch_signals()
+    link = Link(
+        broker,
+        node,
+        inbox.post,
+        heartbeat_s=options.heartbeat_s,
+        max_deliveries=options.max_deliveries,
+        max_losses=options.max_losses,
+    )
+    for record in left:
+        link.give_back(_after_a_kill(record))
+    around = Surroundings(state_dir, notices.path, options.redis_url, options.prefix, options.engine_settings)
+    link.start()
+    try:
+        return Supervisor(plan, around, link=link, inbox=inbox, logs=logs, notices=notices).run()
+    finally:
+        link.close(timeout=5.0)
+        logs.close()
+        notices.close()
+        inbox.close()
+        lock.release()
+
+
+def _after_a_kill(record: EngineRecord) -> GiveBack:
+    """These engines died with their supervisor: no fault of their tasks, so it counts as a lost node."""
+    message = f"engine {record.engine_id} ended together with its supervisor"
+    error = ErrorInfo(message=message, type="SupervisorLost", cause=Cause.NODE_LOST)
+    return GiveBack(record.engine_id, record.queues, Cause.NODE_LOST, error)

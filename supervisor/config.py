@@ -1,0 +1,91 @@
+"""node.yaml: what this node runs. Without a file: every engine found under `engines/`, once each."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from engines.sdk.manifest import Manifest, ManifestError, convert, read_manifest, read_yaml
+
+NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+Count = Annotated[int, msgspec.Meta(ge=0, le=256)]
+
+
+class LogLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Disk for one engine slot: `keep` rotated files and the current one, of `max_mib` each."""
+
+    max_mib: Annotated[int, msgspec.Meta(ge=1)] = 10
+    keep: Annotated[int, msgspec.Meta(ge=0, le=100)] = 5
+
+
+class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One node.yaml."""
+
+    node: str = ""
+    engines: tuple[str, ...] = ("engines",)  # folders that hold engine.yaml files, relative to node.yaml
+    replicas: dict[str, Count] = {}  # processes per engine id; 1 where not named
+    gpus: tuple[str, ...] | None = None  # UUIDs to use; all where not given
+    labels: dict[str, str] = {}
+    vram_headroom_mib: Annotated[int, msgspec.Meta(ge=0)] = 512
+    logs: LogLimits = LogLimits()
+    http: str = ""  # address for /metrics and /healthz, such as 0.0.0.0:9201; none where empty
+    cloud: str = "none"  # whose spot notices to watch: aws, gcp, azure or none
+
+
+class NodePlan(msgspec.Struct, frozen=True):
+    """The configuration and the manifests that it leads to, read together: all valid, or not used at all."""
+
+    config: NodeConfig
+    manifests: dict[str, Manifest]
+    files: tuple[str, ...]  # what to watch for changes
+
+    def replicas(self, engine: str) -> int:
+        return self.config.replicas.get(engine, 1)
+
+
+def read_plan(file: Path | None, *, engines: tuple[str, ...] = (), node: str = "") -> NodePlan:
+    """node.yaml (if given) and every engine.yaml. The command line's folders and node id win. Raises ManifestError."""
+    config = NodeConfig()
+    base = Path.cwd()
+    if file is not None:
+        config = convert(file, read_yaml(file), NodeConfig)
+        base = file.parent
+    if engines:
+        config, base = msgspec.structs.replace(config, engines=engines), Path.cwd()
+    config = msgspec.structs.replace(config, node=node or config.node or default_node_name())
+    if not NODE_NAME.fullmatch(config.node):
+        raise ManifestError(f"{file or 'node id'}: field node: {config.node!r} must match {NODE_NAME.pattern}")
+    if config.cloud not in ("none", "aws", "gcp", "azure"):
+        raise ManifestError(f"{file}: field cloud: {config.cloud!r} must be aws, gcp, azure or none")
+    manifests: dict[str, Manifest] = {}
+    files: list[str] = [str(file)] if file else []
+    for found in _manifest_files([base / folder for folder in config.engines]):
+        manifest = read_manifest(found)
+        if manifest.id in manifests:
+            other = manifests[manifest.id].folder
+            raise ManifestError(f"{found}: field id: {manifest.id!r} is also the id of the engine in {other}")
+        manifests[manifest.id] = manifest
+        files.append(str(found))
+    unknown = sorted(set(config.replicas) - set(manifests))
+    if unknown:
+        raise ManifestError(f"{file}: field replicas.{unknown[0]}: no engine has this id")
+    return NodePlan(config, manifests, tuple(files))
+
+
+def default_node_name() -> str:
+    """The host's name in the alphabet of node ids: dots separate the parts of an engine id, so none can be in it."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname()).strip("-_")[:63] or "node"
+
+
+def _manifest_files(folders: list[Path]) -> list[Path]:
+    found: list[Path] = []
+    for folder in folders:
+        if not folder.is_dir():
+            raise ManifestError(f"{folder}: no such folder of engines")
+        own = folder / "engine.yaml"
+        found += [own] if own.is_file() else sorted(folder.glob("*/engine.yaml"))
+    return found

@@ -1,0 +1,41 @@
+"""What an engine finds in its environment: who it is, where Redis is, where to speak to us, which GPUs are its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .children import STATE_MARK, base_environment
+from .slot import Slot
+
+# Of our own service manager: they are not for the engines.
+NOT_INHERITED = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is the same for all engines of the node."""
+
+    state_dir: Path
+    notify_socket: Path
+    redis_url: str
+    prefix: str
+    settings: dict[str, str] = field(default_factory=dict)  # DALSTON_* that engines read
+
+
+def environment(slot: Slot, around: Surroundings) -> dict[str, str]:
+    inherited = {name: value for name, value in base_environment().items() if name not in NOT_INHERITED}
+    return {
+        **inherited,
+        "PYTHONUNBUFFERED": "1",
+        "CUDA_VISIBLE_DEVICES": ",".join(slot.gpus),  # empty: a CPU engine sees no GPU
+        **around.settings,
+        **slot.manifest.env,
+        "REDIS_URL": around.redis_url,
+        "DALSTON_REDIS_PREFIX": around.prefix,
+        "DALSTON_NODE_ID": slot.node,
+        "DALSTON_ENGINE_ID": slot.engine_id,
+        "DALSTON_ENGINE_MANIFEST": str(Path(slot.manifest.folder, "engine.yaml")),
+        "NOTIFY_SOCKET": str(around.notify_socket),
+        STATE_MARK: str(around.state_dir),
+    }

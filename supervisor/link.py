@@ -1,0 +1,202 @@
+"""The supervisor's line to Redis: a thread of its own, so that a slow or absent Redis delays no signal and no restart.
+
+It beats for the node, gives dead engines' work back and looks for tasks past their deadline. Work that can't be done
+now is kept and done in order when Redis is back.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.errors import BrokerError
+from dalston_queue.broker.messages import ErrorInfo
+from dalston_queue.broker.pending import PendingEntry, PendingOrder
+from dalston_queue.broker.recovery import Expired, TakenBack
+from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.types import Cause, NodeState
+
+log = structlog.get_logger("supervisor.link")
+
+LOOK_EVERY = 1.0  # for overdue tasks and commands
+RETRY_EVERY = 0.5
+MAIN_LOOP_DEAD_AFTER = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the next beat says."""
+
+    state: NodeState
+    engines: tuple[EngineBeat, ...]
+    info: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Put everything that this engine holds back in line; with `forget`, its name goes as well."""
+
+    engine_id: str
+    queues: tuple[str, ...]
+    cause: Cause
+    error: ErrorInfo
+    named: str | None = None  # the task to blame, if there is evidence
+    forget: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack:
+    engine_id: str
+    taken: TakenBack
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """A task of ours ran past its deadline. It is settled as timed out; its engine is still to be ended."""
+
+    engine_id: str
+    task_id: str
+
+
+Posted = GivenBack | Overdue
+
+
+class Link:
+    """`post` hands a message to the main loop; it must be safe to call from this thread."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        node: str,
+        post: Callable[[Posted], None],
+        *,
+        heartbeat_s: float,
+        max_deliveries: int,
+        max_losses: int,
+    ) -> None:
+        self.broker = broker
+        self.node = node
+        self.post = post
+        self.heartbeat_s = heartbeat_s
+        self.max_deliveries = max_deliveries
+        self.max_losses = max_losses
+        self.up = True
+        self.why_down = ""
+        self.alive_at = time.monotonic()  # when the main loop last came by
+        self._report: Report | None = None
+        self._fresh = False
+        self._jobs: deque[GiveBack] = deque()
+        self._wake = threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="redis", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def tell(self, report: Report) -> None:
+        """The state of things; a change goes out at once, the same again with the next beat."""
+        if self._report is None or _essence(report) != _essence(self._report):
+            self._fresh = True
+            self._wake.set()
+        self._report = report
+
+    def give_back(self, job: GiveBack) -> None:
+        self._jobs.append(job)
+        self._wake.set()
+
+    @property
+    def idle(self) -> bool:
+        return not self._jobs
+
+    def close(self, timeout: float) -> None:
+        """Does what is left to do, for as long as this."""
+        self._closing = True
+        self._wake.set()
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        next_beat = next_look = 0.0
+        while not (self._closing and not self._jobs):
+            now = time.monotonic()
+            try:
+                self._work_off()
+                if (self._fresh or now >= next_beat) and self._beat(now):
+                    next_beat = now + self.heartbeat_s
+                if now >= next_look and not self._closing:
+                    next_look = now + LOOK_EVERY
+                    self._find_overdue()
+                self._mark(up=True)
+                self._sleep(min(next_beat, next_look) - time.monotonic())
+            except BrokerError as error:
+                self._mark(up=False, why=str(error))
+                self._sleep(RETRY_EVERY, patient=True)
+
+    def _sleep(self, seconds: float, *, patient: bool = False) -> None:
+        if patient and not self._closing:
+            time.sleep(seconds)  # a wake-up would only make us knock faster on a closed door
+        elif seconds > 0:
+            self._wake.wait(seconds)
+        self._wake.clear()
+
+    def _work_off(self) -> None:
+        while self._jobs:
+            job = self._jobs[0]
+            taken = self.broker.take_back(
+                job.engine_id,
+                job.queues,
+                job.cause,
+                named=job.named,
+                error=job.error,
+                max_deliveries=self.max_deliveries,
+                max_losses=self.max_losses,
+            )
+            if job.forget:
+                self.broker.registry.forget([job.engine_id])
+            self._jobs.popleft()
+            self.post(GivenBack(job.engine_id, taken))
+
+    def _beat(self, now: float) -> bool:
+        """Not if the main loop stands still: then the node must look as dead as it is."""
+        if self._report is None or now - self.alive_at > MAIN_LOOP_DEAD_AFTER:
+            return False
+        self._fresh = False
+        report = self._report
+        self.broker.registry.beat_node(self.node, report.state, report.engines, report.info)
+        return True
+
+    def _find_overdue(self) -> None:
+        report = self._report
+        if report is None:
+            return
+        mine = {engine.engine_id for engine in report.engines}
+        for queue in sorted({queue for engine in report.engines for queue in engine.queues}):
+            page = self.broker.pending(queue, order=PendingOrder.DEADLINE, overdue_by_ms=0, limit=200)
+            for entry in page.entries:
+                if entry.record.owner in mine:
+                    self._expire(entry)
+
+    def _expire(self, entry: PendingEntry) -> None:
+        """Settled before the engine is killed: so it is a timeout, whatever the engine's end looks like."""
+        seconds = entry.running_ms / 1000
+        message = f"still running after {seconds:.0f} s, its timeout; its engine {entry.record.owner} is ended"
+        error = ErrorInfo(message=message, type="Timeout", cause=Cause.TIMEOUT)
+        done = self.broker.expire(entry.queue, entry.task_id, entry.record.attempt, error)
+        if done is Expired.EXPIRED:
+            self.post(Overdue(entry.record.owner, entry.task_id))
+
+    def _mark(self, *, up: bool, why: str = "") -> None:
+        if up != self.up:
+            log.warning("redis is back" if up else "redis is away; engines keep running", why=why)
+        self.up, self.why_down = up, why
+
+
+def _essence(report: Report) -> tuple[object, ...]:
+    """What is worth a beat of its own when it changes; processor load is not."""
+    return (report.state, *((engine.engine_id, engine.state, engine.info.get("why")) for engine in report.engines))

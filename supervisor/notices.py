@@ -1,0 +1,58 @@
+"""The socket on which engines speak sd_notify to us. The kernel says who sent a datagram: nobody speaks for another."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
+LONGEST_PATH = 100  # of the 108 bytes in sockaddr_un
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One datagram: who sent it and what it says."""
+
+    pid: int
+    fields: dict[str, str]
+
+
+class NoticeSocket:
+    """Bound for the life of the supervisor; its path is every child's NOTIFY_SOCKET."""
+
+    def __init__(self, path: Path) -> None:
+        if len(os.fsencode(path)) > LONGEST_PATH:
+            raise OSError(f"the path {path} is too long for a socket: choose a state dir with a shorter name")
+        path.unlink(missing_ok=True)
+        self.path = path
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self.socket.bind(str(path))
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    def receive(self) -> list[Notice]:
+        """All that has arrived."""
+        notices: list[Notice] = []
+        while True:
+            try:
+                data, ancillary, _, _ = self.socket.recvmsg(8192, socket.CMSG_SPACE(_CREDENTIALS.size))
+            except BlockingIOError:
+                return notices
+            for level, kind, content in ancillary:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
+                    pid = _CREDENTIALS.unpack(content[: _CREDENTIALS.size])[0]
+                    notices.append(Notice(pid, _fields(data)))
+
+    def close(self) -> None:
+        self.socket.close()
+        self.path.unlink(missing_ok=True)
+
+
+def _fields(data: bytes) -> dict[str, str]:
+    lines = data.decode("utf-8", "replace").splitlines()
+    return {name: value for name, found, value in (line.partition("=") for line in lines) if found}

@@ -1,0 +1,75 @@
+"""A log file that is rotated by size: `name.log`, `name.log.1` and so on. It never uses more disk than it may."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class RotatingLog:
+    """Whole lines in, oldest file out. A full disk loses lines, counts them, and raises nothing."""
+
+    def __init__(self, path: Path, max_bytes: int, keep: int) -> None:
+        self.path = path
+        self.max_bytes = max_bytes
+        self.keep = keep
+        self.lost = 0
+        self._open()
+
+    def write(self, lines: bytes) -> None:
+        if self.size and self.size + len(lines) > self.max_bytes:
+            self._rotate()
+        try:
+            self.size += os.write(self.fd, lines)
+        except OSError:
+            self.lost += len(lines)
+
+    def tail(self, count: int, after: bytes = b"") -> list[str]:
+        """The last lines, oldest first; only those behind the last line that contains `after`, if it is given."""
+        lines: list[bytes] = []
+        for number in range(self.keep + 1):
+            try:
+                lines = _last_lines(self._name(number), count - len(lines)) + lines
+            except OSError:
+                break
+            if len(lines) >= count:
+                break
+        if after:
+            for index in range(len(lines) - 1, -1, -1):
+                if after in lines[index]:
+                    lines = lines[index + 1 :]
+                    break
+        return [line.decode("utf-8", "replace") for line in lines]
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+    def _open(self) -> None:
+        self.fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        self.size = os.fstat(self.fd).st_size
+
+    def _name(self, number: int) -> Path:
+        return self.path if number == 0 else self.path.with_name(f"{self.path.name}.{number}")
+
+    def _rotate(self) -> None:
+        os.close(self.fd)
+        for number in range(self.keep - 1, -1, -1):
+            if self._name(number).exists():
+                self._name(number).replace(self._name(number + 1))
+        if self.keep == 0:
+            self.path.unlink(missing_ok=True)
+        self._open()
+
+
+def _last_lines(path: Path, count: int) -> list[bytes]:
+    """The last lines of one file, read from its end in growing steps."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        step = 64 << 10
+        while True:
+            start = max(0, end - step)
+            file.seek(start)
+            lines = file.read(end - start).splitlines()
+            if start == 0 or len(lines) > count:
+                return lines[-count:] if count > 0 else []
+            step *= 4
