@@ -1,0 +1,1 @@
+"""What every benchmark needs: a private server, the peers' environment and processes, figures and tables."""

@@ -1,0 +1,40 @@
+"""Dramatiq: Retries as the only middleware, queue prefetch 100, as many threads as tasks at a time."""
+
+import logging
+import os
+import time
+from collections.abc import Callable
+
+# Read when dramatiq is imported. By default two messages per thread, and one thread then mostly waits for its reader.
+os.environ["dramatiq_queue_prefetch"] = "100"  # noqa: SIM112 - its name
+
+import dramatiq
+from dramatiq.brokers.redis import RedisBroker
+from dramatiq.worker import Worker
+
+from bench.peers import probe
+
+
+def _broker(url: str, recovery_s: int | None = None) -> "tuple[RedisBroker, dramatiq.Actor[..., None]]":
+    windows = {} if recovery_s is None else {"heartbeat_timeout": recovery_s * 1000, "maintenance_chance": 500_000}
+    broker = RedisBroker(url=url, middleware=[dramatiq.middleware.Retries(max_retries=3)], **windows)
+    dramatiq.set_broker(broker)
+
+    @dramatiq.actor(broker=broker, queue_name="bench", actor_name="noop")
+    def noop(sent_ns: int) -> None:
+        probe.ran(sent_ns)
+
+    return broker, noop
+
+
+def sender(url: str) -> Callable[[int], None]:
+    _, noop = _broker(url)
+    return noop.send
+
+
+def work(url: str, capacity: int, recovery_s: int | None) -> None:
+    logging.disable(logging.WARNING)
+    broker, _ = _broker(url, recovery_s)
+    Worker(broker, worker_threads=capacity, worker_timeout=100).start()
+    while True:
+        time.sleep(60)

@@ -1,0 +1,88 @@
+"""What the no-op task of every peer calls: counts, times or blocks, as the environment variable BENCH_PROBE says.
+
+    throughput:<warm>:<count>:<seconds>   report the rate after `warm` tasks, over `count` tasks or `seconds`, then exit
+    latency:<count>:<path>                the first run makes the file, which the sender waits for; then report `count`
+                                          delays between the send and the start, and exit
+    survival:<path>                       the first run marks the file and never returns; the second reports, then exits
+
+A report is one JSON line on standard output. The process then ends at once, so that no shutdown is measured.
+"""
+
+import itertools
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+
+
+def _report(**fields: object) -> None:
+    # Not sys.stdout: a worker may have put a logger in its place.
+    os.write(1, json.dumps(fields).encode() + b"\n")
+    os._exit(0)
+
+
+def _throughput(warm: str, count: str, seconds: str) -> Callable[[int], None]:
+    first, last, limit = int(warm), int(warm) + int(count), float(seconds)
+    numbers = itertools.count(1)
+    once = threading.Lock()
+    clock = time.perf_counter
+    start = clock()
+
+    def ran(_sent_ns: int) -> None:
+        nonlocal start
+        n = next(numbers)
+        if n <= first:
+            start = clock()
+        elif n >= last or clock() - start > limit:
+            elapsed = clock() - start
+            if once.acquire(blocking=False):
+                _report(count=n - first, seconds=elapsed)
+
+    return ran
+
+
+def _latency(count: str, path: str) -> Callable[[int], None]:
+    wanted = int(count)
+    delays: list[int] = []
+
+    def ran(sent_ns: int) -> None:
+        now = time.monotonic_ns()  # one clock for all processes of a machine
+        if not sent_ns:
+            os.close(os.open(path, os.O_CREAT))
+            return
+        delays.append(now - sent_ns)
+        if len(delays) == wanted:
+            _report(delays_ns=delays)
+
+    return ran
+
+
+def _survival(path: str) -> Callable[[int], None]:
+    def ran(_sent_ns: int) -> None:
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            _report(ran_again=True)
+        time.sleep(3600)  # until the SIGKILL
+
+    return ran
+
+
+_KINDS: dict[str, Callable[..., Callable[[int], None]]] = {
+    "throughput": _throughput,
+    "latency": _latency,
+    "survival": _survival,
+}
+
+
+def _unset(_sent_ns: int) -> None:
+    """A process that only sends has no probe."""
+
+
+def _from_environment() -> Callable[[int], None]:
+    kind, _, rest = os.environ.get("BENCH_PROBE", "").partition(":")
+    return _KINDS[kind](*rest.split(":")) if kind else _unset
+
+
+ran = _from_environment()
