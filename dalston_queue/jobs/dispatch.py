@@ -67,7 +67,7 @@ def dispatch_oldest(now: datetime) -> Dispatched:
 
 
 @transaction.atomic
-def _dispatch(query: str, argument: object, now: datetime, *, skip_locked: bool) -> Dispatched:
+def _dispatch(query: str, argument: Any, now: datetime, *, skip_locked: bool) -> Dispatched:
     with connection.cursor() as cursor:
         cursor.execute(query, [argument])
         found: list[tuple[UUID, UUID]] = cursor.fetchall()

@@ -193,7 +193,7 @@ def move_jobs(
         FROM unnest(%(ids)s::uuid[], %(errors)s::text[]) AS v (id, error)
         WHERE j.id = v.id AND j.status = ANY(%(sources)s)
         RETURNING j.id"""  # noqa: S608 - built from the table above, nothing else
-    arguments = {
+    arguments: dict[str, Any] = {
         "ids": wanted,
         "errors": [errors.get(job_id) for job_id in wanted],
         "now": now,

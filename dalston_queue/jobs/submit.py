@@ -60,28 +60,29 @@ def submit_many(
 ) -> list[Submission | JobsError]:
     """Accept a batch, each job for itself; the outcomes are in the order of the requests."""
     now = timezone.now()
-    outcomes: list[Submission | JobsError | None] = [None] * len(requests)
-    jobs: list[Job] = []
-    tasks: list[Task] = []
+    outcomes: list[Submission | JobsError] = []
+    jobs: dict[UUID, Job] = {}
+    tasks: dict[UUID, list[Task]] = {}
     with transaction.atomic():
-        for place, request in enumerate(requests):
+        for request in requests:
             try:
                 job, its_tasks = _rows(request.spec, project, token, now)
                 earlier = _take_key(request, project, job.id, now)
             except JobsError as error:
-                outcomes[place] = error
+                outcomes.append(error)
                 continue
             if earlier is None:
-                jobs.append(job)
-                tasks.extend(its_tasks)
-                outcomes[place] = Submission(job.id, tuple(task.id for task in its_tasks), created=True)
+                jobs[job.id], tasks[job.id] = job, its_tasks
+                outcomes.append(Submission(job.id, tuple(task.id for task in its_tasks), created=True))
             else:
-                outcomes[place] = earlier
-        Job.objects.bulk_create(jobs)
-        Task.objects.bulk_create(tasks)
+                # The key's job may be an earlier one of this very batch, not stored yet.
+                rows = tasks.get(earlier) or Task.objects.filter(job_id=earlier).order_by("id").only("id")
+                outcomes.append(Submission(earlier, tuple(task.id for task in rows), created=False))
+        Job.objects.bulk_create(jobs.values())
+        Task.objects.bulk_create(task for its_tasks in tasks.values() for task in its_tasks)
         if jobs:
-            transaction.on_commit(lambda: _hint([job.id for job in jobs]))
-    return [outcome for outcome in outcomes if outcome is not None]
+            transaction.on_commit(lambda: _hint(list(jobs)))
+    return outcomes
 
 
 def task_row(stage: StageSpec, job: Job, now: datetime) -> Task:
@@ -147,19 +148,15 @@ _TAKE_KEY = """
     WHERE k.expires_at <= excluded.created_at
     RETURNING job_id"""
 
-_READ_KEY = """
-    SELECT k.body_digest, k.job_id, array_agg(t.id ORDER BY t.id)
-    FROM dalston_idempotency_key k JOIN dalston_task t ON t.job_id = k.job_id
-    WHERE k.project_id = %s AND k.key = %s
-    GROUP BY k.body_digest, k.job_id"""
+_READ_KEY = "SELECT body_digest, job_id FROM dalston_idempotency_key WHERE project_id = %s AND key = %s"
 
 
-def _take_key(request: Request, project: Project, job_id: UUID, now: datetime) -> Submission | None:
-    """Take the request's key for this job; returns the earlier submission if the key is taken."""
+def _take_key(request: Request, project: Project, job_id: UUID, now: datetime) -> UUID | None:
+    """Take the request's key for this job; returns the earlier job if the key is taken."""
     if request.idempotency_key is None:
         return None
     digest = _digest(request.spec)
-    arguments = {
+    arguments: dict[str, Any] = {
         "project": project.pk,
         "key": request.idempotency_key,
         "digest": digest,
@@ -172,13 +169,14 @@ def _take_key(request: Request, project: Project, job_id: UUID, now: datetime) -
         if cursor.fetchone() is not None:
             return None
         cursor.execute(_READ_KEY, [project.pk, request.idempotency_key])
-        [(earlier_digest, earlier_job, earlier_tasks)] = cursor.fetchall()
+        row: tuple[str, UUID] = cursor.fetchone()
+        earlier_digest, earlier = row
     if earlier_digest != digest:
         raise IdempotencyConflict(
             f"the idempotency key {request.idempotency_key!r} was used for another request; "
-            f"use a new key, or send the same body as for job {earlier_job}"
+            f"use a new key, or send the same body as for job {earlier}"
         )
-    return Submission(earlier_job, tuple(earlier_tasks), created=False)
+    return earlier
 
 
 def _digest(spec: JobSpec) -> str:

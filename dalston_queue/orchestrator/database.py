@@ -11,7 +11,7 @@ _LOCK_NOT_AVAILABLE = "55P03"
 def passes(error: Error) -> bool:
     """True if repeating the same transaction can succeed."""
     cause = error.__cause__
-    sqlstate = getattr(cause, "sqlstate", None)
+    sqlstate: str | None = getattr(cause, "sqlstate", None)
     if sqlstate is None:
         # Without a code the server never answered: the connection is gone or was never made.
         return isinstance(error, OperationalError | InterfaceError)

@@ -1,0 +1,59 @@
+"""The queries that run every second use their own small index, whatever else the tables hold."""
+
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from dalston_queue.jobs import advance, dispatch, lifecycle, stop
+from dalston_queue.orchestrator import polling
+from tests.jobs import make
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_hints")]
+
+_MANY_JOBS = """
+    INSERT INTO dalston_job
+        (id, project_id, name, status, priority, parameters, trace_id, progress, error, created_at, finished_at)
+    SELECT gen_random_uuid(), %s, 'old', 'completed', 'medium', '{}', '', 1, '', now(), now()
+    FROM generate_series(1, 20000)"""
+_MANY_TASKS = """
+    INSERT INTO dalston_task
+        (id, job_id, stage, queue, task_type, after, required, weight, status, priority, effective_priority,
+         required_capabilities, parameters, timeout_seconds, attempt, event_seq, max_retries, retry_count, deliveries,
+         node_losses, assigned_worker_id, error, error_type, error_cause, created_at, finished_at)
+    SELECT gen_random_uuid(), id, 'old', 'old', 'old', '{}', true, 1, 'completed', 'medium', 'medium', '{}', '{}', 600,
+         1, 0, 3, 0, 0, 0, '', '', '', '', now(), now()
+    FROM dalston_job WHERE name = 'old'"""
+
+
+@pytest.fixture
+def history() -> None:
+    """20 000 finished jobs, and one of each live kind."""
+    with connection.cursor() as cursor:
+        cursor.execute(_MANY_JOBS, [make.project().pk])
+        cursor.execute(_MANY_TASKS)
+        make.single()
+        make.claim(make.dag(a="", b="a"))
+        cursor.execute("ANALYZE dalston_job, dalston_task")
+
+
+def plan(query: str, *arguments: Any) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("EXPLAIN " + query, arguments)
+        return "\n".join(row[0] for row in cursor.fetchall())
+
+
+@pytest.mark.usefixtures("history")
+def test_each_poll_uses_its_index_and_never_reads_the_whole_table() -> None:
+    somebody = [make.dag(a="").id]
+    expected = {
+        "job_pending": plan(polling.PENDING, 500),
+        "task_ready": plan(dispatch.READY, 500),
+        "job_live": plan(stop.STOPPING, 100),
+        "task_pending": plan(advance._RELEASABLE, make.NOW, somebody),
+        "one_task_per_stage": plan(advance._TALLY, somebody),
+        "dalston_job_pkey": plan(lifecycle.LOCK_JOBS, somebody),
+    }
+    for index, found in expected.items():
+        assert index in found, found
+        assert "Seq Scan" not in found, found
