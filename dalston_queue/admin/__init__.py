@@ -1,0 +1,20 @@
+"""Django's admin for our tables, one noun per file. What the lifecycle owns is shown and never edited here."""
+
+from dalston_queue.admin.api_token import ApiTokenAdmin
+from dalston_queue.admin.dead_letter import DeadLetterAdmin
+from dalston_queue.admin.job import JobAdmin
+from dalston_queue.admin.nodes import EngineAdmin, NodeAdmin
+from dalston_queue.admin.operator_action import OperatorActionAdmin
+from dalston_queue.admin.project import ProjectAdmin
+from dalston_queue.admin.task import TaskAdmin
+
+__all__ = [
+    "ApiTokenAdmin",
+    "DeadLetterAdmin",
+    "EngineAdmin",
+    "JobAdmin",
+    "NodeAdmin",
+    "OperatorActionAdmin",
+    "ProjectAdmin",
+    "TaskAdmin",
+]

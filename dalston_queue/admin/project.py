@@ -1,0 +1,13 @@
+"""Projects: whom jobs and tokens belong to."""
+
+from django.contrib import admin
+
+from dalston_queue.admin.base import TableAdmin
+from dalston_queue.models import Project
+
+
+@admin.register(Project)
+class ProjectAdmin(TableAdmin):
+    list_display = ["name", "created_at"]
+    search_fields = ["name"]
+    ordering = ["name"]

@@ -1,0 +1,106 @@
+"""Who may call what. A route names the one scope it needs; a route that names none is closed to everybody.
+
+Two ways in, tried in this order: `Authorization: Bearer dal_…`, or the session cookie of somebody who is logged in,
+then with Django's CSRF check. A bearer header that does not hold is refused: it never falls back to the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Q
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja.security import APIKeyCookie, HttpBearer
+from ninja.utils import check_csrf
+
+from dalston_queue.api.principal import Principal
+from dalston_queue.api.problems import ApiProblem, Code
+from dalston_queue.models import ApiToken
+from dalston_queue.models.api_token import Scope, digest_of
+
+LAST_USED_EVERY = timedelta(minutes=1)
+CHALLENGE = {"WWW-Authenticate": 'Bearer realm="dalston"'}
+
+
+class Token(HttpBearer):
+    """A token made with `manage.py token create`."""
+
+    def __init__(self, scope: Scope | None) -> None:
+        super().__init__()
+        self.scope = scope
+
+    def __call__(self, request: HttpRequest) -> Principal | None:
+        header = request.headers.get("Authorization")
+        if header is None:
+            return None
+        kind, _, text = header.partition(" ")
+        if kind.lower() != "bearer" or not text.strip():
+            raise _refused(Code.TOKEN_INVALID, "Send the token as `Authorization: Bearer dal_…`.")
+        return self.authenticate(request, text.strip())
+
+    def authenticate(self, request: HttpRequest, token: str) -> Principal:
+        now = timezone.now()
+        row = ApiToken.objects.select_related("project").filter(digest=digest_of(token)).first()
+        if row is None:
+            raise _refused(Code.TOKEN_INVALID, "This token does not exist.")
+        if row.revoked_at is not None:
+            raise _refused(Code.TOKEN_REVOKED, f"This token was revoked at {row.revoked_at.isoformat()}.")
+        if row.expires_at is not None and row.expires_at <= now:
+            raise _refused(Code.TOKEN_EXPIRED, f"This token expired at {row.expires_at.isoformat()}.")
+        _note_use(row, now)
+        return _allow(Principal.of_token(row), self.scope)
+
+
+class Session(APIKeyCookie):
+    """The cookie of somebody who is logged in; writes need the CSRF token as well."""
+
+    param_name = settings.SESSION_COOKIE_NAME
+
+    def __init__(self, scope: Scope | None) -> None:
+        super().__init__()
+        self.scope = scope
+
+    def _get_key(self, request: HttpRequest) -> str | None:
+        return request.COOKIES.get(self.param_name)
+
+    def authenticate(self, request: HttpRequest, key: str | None) -> Principal | None:
+        if not key or not request.user.is_authenticated:
+            return None
+        if check_csrf(request):
+            raise ApiProblem(403, Code.CSRF_FAILED, "Send the CSRF token of your session in the X-CSRFToken header.")
+        return _allow(Principal.of_user(request.user), self.scope)
+
+
+def needs(scope: Scope) -> list[Callable[[HttpRequest], Any]]:
+    return [Token(scope), Session(scope)]
+
+
+CLOSED: list[Callable[[HttpRequest], Any]] = [Token(None), Session(None)]
+"""The default of every route: somebody forgot to say who may call it."""
+
+
+def _allow(principal: Principal, scope: Scope | None) -> Principal:
+    if scope is None:
+        raise ApiProblem(403, Code.ROUTE_CLOSED, "Nobody may call this route: it names no scope.")
+    if scope not in principal.scopes:
+        raise ApiProblem(
+            403, Code.SCOPE_MISSING, f"This needs the scope `{scope}`, which {principal.name} does not have."
+        )
+    return principal
+
+
+def _note_use(token: ApiToken, now: datetime) -> None:
+    """At most one write a minute and token, whatever the load; the WHERE settles the race between web processes."""
+    due = now - LAST_USED_EVERY
+    if token.last_used_at is not None and token.last_used_at > due:
+        return
+    unused = Q(last_used_at__isnull=True) | Q(last_used_at__lte=due)
+    ApiToken.objects.filter(unused, pk=token.pk).update(last_used_at=now)
+
+
+def _refused(code: Code, detail: str) -> ApiProblem:
+    return ApiProblem(401, code, detail, headers=CHALLENGE)

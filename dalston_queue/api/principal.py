@@ -1,0 +1,63 @@
+"""Who is asking: a token of one project, or a person who is logged in. Routes ask it, never the request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from django.contrib.auth.models import AbstractBaseUser, PermissionsMixin
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+
+from dalston_queue.models import ApiToken, Project
+from dalston_queue.models.api_token import Scope
+
+M = TypeVar("M", bound=Model)
+
+SESSION_PROJECT = "default"
+"""A person belongs to no project: what somebody submits from the docs page goes here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    scopes: frozenset[str]
+    token: ApiToken | None = None
+    user: AbstractBaseUser | None = None
+
+    @classmethod
+    def of_token(cls, token: ApiToken) -> Principal:
+        return cls(scopes=frozenset(token.scopes), token=token)
+
+    @classmethod
+    def of_user(cls, user: AbstractBaseUser) -> Principal:
+        """Everybody who can log in may look at all projects, as on the dashboard; staff may act."""
+        may_act = isinstance(user, PermissionsMixin) and getattr(user, "is_staff", False)
+        scopes = {Scope.READ, Scope.SUBMIT, Scope.OPERATE} if may_act else {Scope.READ}
+        return cls(scopes=frozenset(scopes), user=user)
+
+    @property
+    def name(self) -> str:
+        return f"token {self.token.name}" if self.token else f"user {self.user}"
+
+    @property
+    def sees_everything(self) -> bool:
+        return self.user is not None or Scope.OPERATE in self.scopes
+
+    def project(self) -> Project:
+        """Where this principal's submissions belong."""
+        if self.token:
+            return self.token.project
+        return Project.objects.get_or_create(name=SESSION_PROJECT)[0]
+
+    def visible(self, rows: QuerySet[M], project_field: str) -> QuerySet[M]:
+        """Only its own project's rows, unless it is an operator or a logged-in person."""
+        if self.token is None or self.sees_everything:
+            return rows
+        return rows.filter(**{project_field: self.token.project_id})
+
+
+def principal_of(request: HttpRequest) -> Principal:
+    auth: Any = getattr(request, "auth", None)
+    if not isinstance(auth, Principal):
+        raise TypeError("A route ran without authentication.")
+    return auth

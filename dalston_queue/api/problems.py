@@ -1,0 +1,100 @@
+"""RFC 9457 problem documents: the one shape of every error that the API gives.
+
+`code` is stable and meant for programs, `detail` is a sentence for people, `trace_id` finds the request in the logs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class Code(StrEnum):
+    """Stable names of what went wrong; documented in docs/api.md, compared with it by a test."""
+
+    UNAUTHENTICATED = "unauthenticated"
+    TOKEN_INVALID = "token_invalid"  # noqa: S105
+    TOKEN_EXPIRED = "token_expired"  # noqa: S105
+    TOKEN_REVOKED = "token_revoked"  # noqa: S105
+    CSRF_FAILED = "csrf_failed"
+    SCOPE_MISSING = "scope_missing"
+    ROUTE_CLOSED = "route_closed"
+    NOT_FOUND = "not_found"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    MALFORMED_BODY = "malformed_body"
+    INVALID = "invalid"
+    PAYLOAD_TOO_LARGE = "payload_too_large"
+    IDEMPOTENCY_CONFLICT = "idempotency_conflict"
+    STATE_CONFLICT = "state_conflict"
+    DATABASE_UNAVAILABLE = "database_unavailable"
+    REDIS_UNAVAILABLE = "redis_unavailable"
+    REQUEST_REFUSED = "request_refused"
+    INTERNAL = "internal"
+
+
+TITLES: Mapping[Code, str] = {
+    Code.UNAUTHENTICATED: "Authentication is needed",
+    Code.TOKEN_INVALID: "The token is not valid",
+    Code.TOKEN_EXPIRED: "The token has expired",
+    Code.TOKEN_REVOKED: "The token was revoked",
+    Code.CSRF_FAILED: "The CSRF check failed",
+    Code.SCOPE_MISSING: "A scope is missing",
+    Code.ROUTE_CLOSED: "This route is closed",
+    Code.NOT_FOUND: "Not found",
+    Code.METHOD_NOT_ALLOWED: "Method not allowed",
+    Code.MALFORMED_BODY: "The body is not valid JSON",
+    Code.INVALID: "The request is not valid",
+    Code.PAYLOAD_TOO_LARGE: "The payload is too large",
+    Code.IDEMPOTENCY_CONFLICT: "The idempotency key was used for another request",
+    Code.STATE_CONFLICT: "The state does not allow this",
+    Code.DATABASE_UNAVAILABLE: "The database does not answer",
+    Code.REDIS_UNAVAILABLE: "Redis does not answer",
+    Code.REQUEST_REFUSED: "The request was refused",
+    Code.INTERNAL: "Internal error",
+}
+
+
+class ApiProblem(Exception):  # noqa: N818, the RFC's word
+    """Raised anywhere below a route; becomes the answer."""
+
+    def __init__(
+        self,
+        status: int,
+        code: Code,
+        detail: str,
+        *,
+        errors: Sequence[Mapping[str, Any]] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.errors = list(errors)
+        self.headers = dict(headers or {})
+
+
+def not_found(what: str) -> ApiProblem:
+    """The same answer for what does not exist and for what belongs to another project."""
+    return ApiProblem(404, Code.NOT_FOUND, f"There is no {what}, or it belongs to another project.")
+
+
+def respond(request: HttpRequest, problem: ApiProblem) -> HttpResponse:
+    document: dict[str, Any] = {
+        "type": f"urn:dalston:problem:{problem.code}",
+        "title": TITLES[problem.code],
+        "status": problem.status,
+        "detail": problem.detail,
+        "code": problem.code,
+        "instance": request.path,
+        "trace_id": getattr(request, "trace_id", None),
+    }
+    if problem.errors:
+        document["errors"] = problem.errors
+    return HttpResponse(json.dumps(document), status=problem.status, content_type=MEDIA_TYPE, headers=problem.headers)

@@ -1,0 +1,26 @@
+"""The API put together: every router, its auth, its errors and its docs page. Mounted under /api/v1/."""
+
+from __future__ import annotations
+
+from ninja import NinjaAPI, Swagger
+
+from dalston_queue.api import handlers, tasks
+from dalston_queue.api.auth import CLOSED
+from dalston_queue.api.body import StrictJson
+from dalston_queue.api.renderer import MsgspecRenderer
+
+api = NinjaAPI(
+    title="Dalston",
+    version="1",
+    description=(
+        "A reliable task queue for GPU nodes. Send a token as `Authorization: Bearer dal_…` (`manage.py token create` "
+        "makes one); on this page your login works too. Errors are RFC 9457 problem documents with a stable `code`."
+    ),
+    urls_namespace="api",
+    auth=CLOSED,
+    parser=StrictJson(),
+    renderer=MsgspecRenderer(),
+    docs=Swagger(settings={"persistAuthorization": False, "tryItOutEnabled": True, "defaultModelsExpandDepth": -1}),
+)
+handlers.install(api)
+api.add_router("/tasks", tasks.router)

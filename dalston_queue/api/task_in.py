@@ -1,0 +1,62 @@
+"""The body of POST /tasks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Self
+
+from django.utils import timezone
+from ninja import Schema
+from pydantic import AwareDatetime, ConfigDict, Field, StringConstraints, model_validator
+
+from dalston_queue.broker.types import Priority
+from dalston_queue.jobs.spec import JobSpec, single_task
+
+FARTHEST = timedelta(days=3660)
+Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+Key = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+class TaskIn(Schema):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"task_type": "echo", "priority": "high", "parameters": {"hello": "world"}}]},
+    )
+
+    task_type: Name | None = Field(None, description="What to do. Names the queue too, unless `stage` does.")
+    stage: Name | None = Field(None, description="The queue, if it is not named like the task type.")
+    priority: Priority = Priority.MEDIUM
+    parameters: dict[str, Any] = Field(default_factory=dict, description="What the engine gets, up to 256 KiB.")
+    required_capabilities: list[Name] = Field(default_factory=list, max_length=16)
+    timeout_seconds: int | None = Field(None, ge=1, le=7 * 86_400, description="Default: by priority.")
+    max_retries: int | None = Field(None, ge=0, le=100, description="Default: by priority.")
+    scheduled_at: AwareDatetime | None = Field(None, description="Not before this time; with its UTC offset.")
+    idempotency_key: Key | None = Field(None, description="Or in the header `Idempotency-Key`.")
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        if self.task_type is None and self.stage is None:
+            raise ValueError("task_type or stage is needed")
+        if self.scheduled_at is not None and not _soon_enough(self.scheduled_at):
+            raise ValueError("scheduled_at lies more than ten years ahead")
+        return self
+
+    def spec(self, trace_id: str) -> JobSpec:
+        return single_task(
+            self.task_type or self.stage or "",
+            queue=self.stage,
+            priority=self.priority,
+            parameters=self.parameters,
+            required_capabilities=tuple(self.required_capabilities),
+            timeout_seconds=self.timeout_seconds,
+            max_retries=self.max_retries,
+            scheduled_at=self.scheduled_at,
+            trace_id=trace_id,
+        )
+
+
+def _soon_enough(at: datetime) -> bool:
+    try:
+        return at.astimezone(UTC) <= timezone.now() + FARTHEST
+    except OverflowError:
+        return False

@@ -1,0 +1,105 @@
+"""A task as the API shows it. Names are the seeds', states are ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from ninja import Schema
+from pydantic import Field
+
+from dalston_queue.broker.types import Priority
+from dalston_queue.jobs.states import TaskStatus
+from dalston_queue.models import Task, TaskEvent
+
+
+class ErrorOut(Schema):
+    message: str
+    type: str
+    cause: str = Field(description="error, rejected, engine_lost, node_lost, timeout, gpu_oom, rate_limited, …")
+
+
+class EventOut(Schema):
+    at: datetime
+    transition: str
+    from_status: TaskStatus
+    to_status: TaskStatus
+    attempt: int
+    deliveries: int
+    engine_id: str
+    cause: str
+    message: str
+
+
+class TaskOut(Schema):
+    task_id: UUID
+    job_id: UUID
+    task_type: str
+    stage: str = Field(description="Its name in its job.")
+    queue: str
+    status: TaskStatus
+    priority: Priority
+    effective_priority: Priority = Field(description="Raised by waiting.")
+    required_capabilities: list[str]
+    parameters: dict[str, Any]
+    timeout_seconds: int
+    max_retries: int
+    retry_count: int
+    attempt: int
+    deliveries: int = Field(description="Engines that died with it, in this attempt.")
+    assigned_worker_id: str | None
+    created_at: datetime
+    scheduled_at: datetime | None
+    started_at: datetime | None
+    completed_at: datetime | None = Field(description="When it was over, well or not.")
+    result: Any = None
+    error: ErrorOut | None
+    trace_id: str
+    history: list[EventOut] | None = Field(None, description="Only with `include_history`.")
+
+
+def task_out(task: Task, history: Iterable[TaskEvent] | None = None) -> TaskOut:
+    """From a row read with its job."""
+    failed = task.error or task.error_cause
+    return TaskOut(
+        task_id=task.id,
+        job_id=task.job_id,
+        task_type=task.task_type,
+        stage=task.stage,
+        queue=task.queue,
+        status=TaskStatus(task.status),
+        priority=Priority(task.priority),
+        effective_priority=Priority(task.effective_priority),
+        required_capabilities=task.required_capabilities,
+        parameters=task.parameters,
+        timeout_seconds=task.timeout_seconds,
+        max_retries=task.max_retries,
+        retry_count=task.retry_count,
+        attempt=task.attempt,
+        deliveries=task.deliveries,
+        assigned_worker_id=task.assigned_worker_id or None,
+        created_at=task.created_at,
+        scheduled_at=task.scheduled_at,
+        started_at=task.started_at,
+        completed_at=task.finished_at,
+        result=task.result,
+        error=ErrorOut(message=task.error, type=task.error_type, cause=task.error_cause) if failed else None,
+        trace_id=task.job.trace_id,
+        history=None if history is None else [_event_out(event) for event in history],
+    )
+
+
+def _event_out(event: TaskEvent) -> EventOut:
+    return EventOut(
+        at=event.at,
+        transition=event.transition,
+        from_status=TaskStatus(event.from_status),
+        to_status=TaskStatus(event.to_status),
+        attempt=event.attempt,
+        deliveries=event.deliveries,
+        engine_id=event.engine_id,
+        cause=event.cause,
+        message=event.message,
+    )

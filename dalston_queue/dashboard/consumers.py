@@ -1,0 +1,63 @@
+"""One viewer's WebSocket. It only ever sends; what it sends comes from the hub that all viewers share."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from typing import Any
+
+import structlog
+from channels.auth import get_user
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings
+
+from dalston_queue.dashboard.fragments import current_fragments
+from dalston_queue.dashboard.hub import hub_of
+
+log = structlog.get_logger(__name__)
+
+SIGNED_OUT = 4401
+"""Our close code for "log in again": the page says so instead of trying to reconnect."""
+RECHECK_S = 30.0
+"""How long a socket may outlive its login."""
+
+
+class OverviewConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
+    _jobs: tuple[asyncio.Task[None], ...] = ()
+
+    async def connect(self) -> None:
+        # Accepted first: a refusal during the handshake reaches the page without a code that it could explain.
+        await self.accept()
+        if not self.scope["user"].is_authenticated:
+            await self.close(code=SIGNED_OUT)
+            return
+        self._jobs = (asyncio.create_task(self._push()), asyncio.create_task(self._watch_login()))
+
+    async def disconnect(self, code: int) -> None:
+        for job in self._jobs:
+            job.cancel()
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        """Viewers have nothing to say here."""
+
+    async def _push(self) -> None:
+        messages = hub_of(current_fragments).follow()
+        try:
+            async for message in messages:
+                await self.send(text_data=message)
+        except (OSError, RuntimeError) as error:
+            # The browser is gone and the close has not reached us yet.
+            log.info("overview.push_ended", error=repr(error))
+        finally:
+            await messages.aclose()
+
+    async def _watch_login(self) -> None:
+        """A logout, an expired session or a changed password ends the socket too."""
+        store: Any = import_module(settings.SESSION_ENGINE)
+        while True:
+            await asyncio.sleep(RECHECK_S)
+            session = store.SessionStore(self.scope["session"].session_key)
+            user = await get_user({**self.scope, "session": session})
+            if not user.is_authenticated:
+                await self.close(code=SIGNED_OUT)
+                return

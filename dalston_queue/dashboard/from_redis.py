@@ -1,0 +1,83 @@
+"""The overview's part from Redis: lanes, nodes, engines and who leads. A fixed number of round trips."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+
+from dalston_queue.broker.broker import Broker
+from dalston_queue.broker.registry import EngineInfo, NodeInfo
+from dalston_queue.broker.snapshot import LaneStats, QueueStats, Snapshot
+from dalston_queue.broker.types import EngineState, Role, Tier
+from dalston_queue.dashboard.overview import EngineLine, InRedis, Lane, Leaders, NodeLine
+
+_LOOKING = "dashboard"
+"""A lease is asked for by a token; this one only ever looks who holds it."""
+
+
+def read(broker: Broker) -> InRedis:
+    snapshot = broker.snapshot()
+    engines = broker.registry.engines()
+    return InRedis(
+        snapshot=snapshot,
+        lanes=tuple(_lanes(snapshot, engines)),
+        nodes=tuple(_nodes(broker.registry.nodes(), engines)),
+        leaders=Leaders(_is_led(broker, Role.ORCHESTRATOR), _is_led(broker, Role.HOUSEKEEPING)),
+    )
+
+
+def _is_led(broker: Broker, role: Role) -> bool:
+    return broker.lease(role, _LOOKING).leader() is not None
+
+
+def _lanes(snapshot: Snapshot, engines: list[EngineInfo]) -> list[Lane]:
+    taking = Counter(queue for engine in engines if engine.state is EngineState.READY for queue in engine.queues)
+    return [
+        _lane(snapshot.at_ms, stats, lane, taking[stats.queue])
+        for stats in sorted(snapshot.queues, key=lambda stats: stats.queue)
+        for lane in stats.lanes
+        if lane.length or lane.pending or _is_plain(lane)
+    ]
+
+
+def _is_plain(lane: LaneStats) -> bool:
+    """The one lane of a queue that is shown even when empty, so that the queue itself is seen."""
+    return lane.tier is Tier.MEDIUM and not lane.capabilities
+
+
+def _lane(at_ms: int, stats: QueueStats, lane: LaneStats, engines: int) -> Lane:
+    oldest = None if lane.oldest_age_ms is None else _time(at_ms - lane.oldest_age_ms)
+    waiting = lane.lag if lane.consistent else None
+    return Lane(lane.queue, lane.capabilities, lane.tier, waiting, lane.pending, oldest, engines, stats.paused)
+
+
+def _nodes(nodes: list[NodeInfo], engines: list[EngineInfo]) -> list[NodeLine]:
+    lines = [NodeLine(node.node_id, node.state, _time(node.at_ms), _engines(node.node_id, engines)) for node in nodes]
+    known = {node.node_id for node in nodes}
+    alone = sorted({engine.node_id for engine in engines} - known)
+    # Engines that run without a supervisor, or whose node has not beaten yet.
+    lines += [NodeLine(node_id, "", None, _engines(node_id, engines)) for node_id in alone]
+    return sorted(lines, key=lambda line: line.id)
+
+
+def _engines(node_id: str, engines: list[EngineInfo]) -> tuple[EngineLine, ...]:
+    own = sorted((engine for engine in engines if engine.node_id == node_id), key=lambda engine: engine.engine_id)
+    return tuple(_engine(engine) for engine in own)
+
+
+def _engine(engine: EngineInfo) -> EngineLine:
+    note = engine.info.get("reason") or ""
+    return EngineLine(
+        id=engine.engine_id,
+        node_id=engine.node_id,
+        state=engine.state,
+        queues=tuple(engine.queues),
+        capabilities=tuple(engine.capabilities),
+        capacity=engine.capacity,
+        note=str(note),
+        beat_at=_time(engine.at_ms),
+    )
+
+
+def _time(ms: int) -> datetime | None:
+    return datetime.fromtimestamp(ms / 1000, UTC) if ms else None

@@ -1,0 +1,112 @@
+"""The health line: is it healthy, and what is wrong, in words. Pure: an overview in, sentences out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dalston_queue.broker.snapshot import QueueStats
+from dalston_queue.broker.types import EngineState, NodeState
+from dalston_queue.dashboard.from_postgres import COUNTED
+from dalston_queue.dashboard.overview import InPostgres, InRedis, Overview
+
+
+class Tone(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    tone: Tone
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    tone: Tone
+    headline: str
+    findings: tuple[Finding, ...]
+
+
+_SICK = {EngineState.CRASHLOOP, EngineState.FATAL, EngineState.UNKILLABLE, EngineState.UNHEALTHY, EngineState.DEAD}
+
+
+def judge(overview: Overview) -> Health:
+    findings = tuple(_findings(overview))
+    worst = max((finding.tone for finding in findings), key=list(Tone).index, default=Tone.OK)
+    return Health(worst, _headline(overview, worst), findings)
+
+
+def _headline(overview: Overview, worst: Tone) -> str:
+    if overview.redis is None:
+        return "Redis does not answer: what is waiting and running is not known."
+    if overview.postgres is None:
+        return "Postgres does not answer: nothing can be submitted or recorded."
+    waiting = sum(queue.waiting for queue in overview.redis.snapshot.queues)
+    running = sum(queue.running for queue in overview.redis.snapshot.queues)
+    engines = _ready_engines(overview.redis)
+    now = f"{waiting or 'nothing'} waiting, {running or 'nothing'} running, {_count(engines, 'engine')} ready"
+    start = {Tone.OK: "All is well", Tone.WARN: "Running, with something to look at", Tone.BAD: "Something is wrong"}
+    return f"{start[worst]}: {now}."
+
+
+def _findings(overview: Overview) -> Iterator[Finding]:
+    if overview.redis is None:
+        yield Finding(Tone.BAD, "Submissions are still accepted and stored; they flow again when Redis is back.")
+    else:
+        yield from _of_redis(overview.redis)
+    if overview.postgres is None:
+        yield Finding(Tone.BAD, "Engines finish what they hold; their results wait in Redis until Postgres is back.")
+    else:
+        yield from _of_postgres(overview.postgres)
+
+
+def _of_redis(redis: InRedis) -> Iterator[Finding]:
+    if not redis.leaders.orchestrator:
+        yield Finding(Tone.BAD, "No orchestrator leads: nothing is dispatched. Start manage.py runorchestrator.")
+    if not redis.leaders.housekeeping:
+        yield Finding(Tone.WARN, "Nobody keeps house: no scan, no reconciling. Start manage.py run_huey.")
+    for queue in redis.snapshot.queues:
+        yield from _of_queue(queue, _engines_of(redis, queue.queue))
+    for node in redis.nodes:
+        if node.state == NodeState.DEAD:
+            yield Finding(Tone.BAD, f"Node {node.id} is dead: its tasks went back in line.")
+        for engine in node.engines:
+            if engine.state in _SICK and node.state != NodeState.DEAD:
+                why = f": {engine.note}" if engine.note else ""
+                yield Finding(Tone.WARN, f"Engine {engine.id} is {engine.state}{why}.")
+    if not _ready_engines(redis):
+        yield Finding(Tone.BAD, "No engine is ready: nothing can run. Start manage.py runsupervisor on a node.")
+
+
+def _of_queue(queue: QueueStats, engines: int) -> Iterator[Finding]:
+    if any(not lane.consistent for lane in queue.lanes):
+        yield Finding(Tone.WARN, f"{queue.queue}: the counts are inconsistent; the reconciler will mend them.")
+    if queue.paused:
+        yield Finding(Tone.WARN, f"{queue.queue} is paused with {queue.waiting or 'nothing'} waiting.")
+    elif queue.waiting > 0 and engines == 0:
+        yield Finding(Tone.BAD, f"{queue.queue}: {queue.waiting} waiting, and no ready engine serves it.")
+
+
+def _of_postgres(postgres: InPostgres) -> Iterator[Finding]:
+    count = postgres.dead_letters
+    if count:
+        number = f"More than {COUNTED} dead letters wait" if count > COUNTED else f"{_count(count, 'dead letter')} wait"
+        yield Finding(Tone.WARN, f"{number + ('s' if count == 1 else '')} for a decision.")
+
+
+def _engines_of(redis: InRedis, queue: str) -> int:
+    return sum(
+        queue in engine.queues and engine.state == EngineState.READY for node in redis.nodes for engine in node.engines
+    )
+
+
+def _ready_engines(redis: InRedis) -> int:
+    return sum(engine.state == EngineState.READY for node in redis.nodes for engine in node.engines)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"

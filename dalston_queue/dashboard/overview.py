@@ -1,0 +1,97 @@
+"""What the overview shows, as plain values: read once per tick from Postgres and Redis, the same for every viewer.
+
+A part that cannot be read is None, and the page says "not known". It is never shown as zero.
+Values hold times, not ages: an age would differ with each tick, and every row would count as changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from dalston_queue.broker.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One stream of one queue; `waiting` is None when Redis' own numbers contradict each other."""
+
+    queue: str
+    capabilities: str
+    tier: str
+    waiting: int | None
+    running: int
+    oldest_at: datetime | None
+    engines: int
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RecentTask:
+    id: str
+    job_id: str
+    task_type: str
+    queue: str
+    status: str
+    priority: str
+    attempt: int
+    engine: str
+    error: str
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @property
+    def touched_at(self) -> datetime:
+        return self.finished_at or self.started_at or self.created_at
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLine:
+    id: str
+    node_id: str
+    state: str
+    queues: tuple[str, ...]
+    capabilities: tuple[str, ...]
+    capacity: int
+    note: str
+    beat_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    id: str
+    state: str
+    beat_at: datetime | None
+    engines: tuple[EngineLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaders:
+    orchestrator: bool
+    housekeeping: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InRedis:
+    """What only Redis knows."""
+
+    snapshot: Snapshot
+    lanes: tuple[Lane, ...]
+    nodes: tuple[NodeLine, ...]
+    leaders: Leaders
+
+
+@dataclass(frozen=True, slots=True)
+class InPostgres:
+    """What only Postgres knows."""
+
+    tasks: tuple[RecentTask, ...]
+    dead_letters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    at: datetime
+    redis: InRedis | None
+    postgres: InPostgres | None

@@ -1,0 +1,16 @@
+"""The dashboard's addresses."""
+
+from django.contrib.auth.views import LoginView, LogoutView
+from django.urls import path
+
+from dalston_queue.dashboard import views
+from dalston_queue.dashboard.health import healthz
+
+app_name = "dashboard"
+_login = LoginView.as_view(template_name="dashboard/login.html", redirect_authenticated_user=True)
+urlpatterns = [
+    path("", views.overview, name="overview"),
+    path("login/", _login, name="login"),
+    path("logout/", LogoutView.as_view(), name="logout"),
+    path("healthz", healthz, name="healthz"),
+]

@@ -1,0 +1,22 @@
+"""The pages. Each is a template around fragments; the socket keeps the fragments up to date."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.safestring import mark_safe
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from dalston_queue.dashboard.fragments import current_fragments
+
+
+@require_safe
+@never_cache
+@login_required
+def overview(request: HttpRequest) -> HttpResponse:
+    # Rendered by our own partials, which escape what they show.
+    pieces = {fragment.id: mark_safe(fragment.html) for fragment in current_fragments()}  # noqa: S308
+    context = {**pieces, "api_url": request.build_absolute_uri("/api/v1")}
+    return render(request, "dashboard/overview.html", context)

@@ -1,0 +1,115 @@
+"""`manage.py token create|list|revoke`: API tokens from the shell. A token's text is printed once, when it is made."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
+
+from dalston_queue.models import ApiToken, Project
+from dalston_queue.models.api_token import Scope
+
+DEFAULT_SCOPES = [Scope.SUBMIT.value, Scope.READ.value]
+RATE_PRESETS = ["", "limited"]
+
+
+def days(text: str) -> timedelta:
+    if not text.isdecimal() or not 0 < int(text) <= 36_500:
+        raise ArgumentTypeError(f"{text!r} is not a number of days, such as 30")
+    return timedelta(days=int(text))
+
+
+class Command(BaseCommand):
+    help = "Make, list and revoke API tokens."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True, metavar="create|list|revoke")
+
+        create = actions.add_parser("create", help="make a token and print its text, once")
+        create.add_argument("--project", required=True, help="the project it belongs to; made if it is new")
+        create.add_argument("--name", required=True, help="what it is for, so that you know it again in the list")
+        create.add_argument(
+            "--scope",
+            action="append",
+            choices=[scope.value for scope in Scope],
+            help=f"may be repeated; default: {' and '.join(DEFAULT_SCOPES)}",
+        )
+        create.add_argument("--expires-days", type=days, metavar="DAYS", help="default: it never expires")
+        create.add_argument("--rate", choices=RATE_PRESETS, default="", help="rate preset; default: no limit")
+
+        show = actions.add_parser("list", help="list tokens, never their text")
+        show.add_argument("--project", help="only of this project")
+
+        revoke = actions.add_parser("revoke", help="end a token now")
+        revoke.add_argument("id", type=UUID, help="the id from `token list`")
+
+    def handle(self, *args: Any, **options: Any) -> None:  # noqa: ARG002
+        action = options["action"]
+        if action == "create":
+            self._create(options)
+        elif action == "list":
+            self._list(options["project"])
+        else:
+            self._revoke(options["id"])
+
+    def _create(self, options: dict[str, Any]) -> None:
+        now = timezone.now()
+        lifetime: timedelta | None = options["expires_days"]
+        scopes = dict.fromkeys(options["scope"] or DEFAULT_SCOPES)
+        token, text = ApiToken.issue(
+            _project(options["project"]),
+            options["name"],
+            scopes,
+            expires_at=now + lifetime if lifetime else None,
+            rate_preset=options["rate"],
+        )
+        # The text alone on stdout, so that TOKEN=$(manage.py token create …) works.
+        self.stdout.write(text)
+        self.stderr.write(f"Token {token.id} of project {token.project} with {', '.join(scopes)}. Shown only now.")
+
+    def _list(self, project: str | None) -> None:
+        tokens = ApiToken.objects.select_related("project").order_by("project__name", "id")
+        if project:
+            tokens = tokens.filter(project__name=project)
+        now = timezone.now()
+        for token in tokens:
+            used = _minute(token.last_used_at) if token.last_used_at else "never used"
+            scopes = ",".join(token.scopes)
+            self.stdout.write(f"{token.id}  {token.project}  {token.name}  {scopes}  {_state(token, now)}  {used}")
+
+    def _revoke(self, token_id: UUID) -> None:
+        token = ApiToken.objects.filter(pk=token_id).first()
+        if token is None:
+            raise CommandError(f"There is no token {token_id}. `manage.py token list` shows them.")
+        if ApiToken.objects.filter(pk=token_id, revoked_at__isnull=True).update(revoked_at=timezone.now()):
+            self.stdout.write(f"Revoked {token.name}; it works no more from now on.")
+        else:
+            self.stdout.write(f"{token.name} was revoked before.")
+
+
+def _project(name: str) -> Project:
+    project = Project.objects.filter(name=name).first()
+    if project:
+        return project
+    try:
+        Project(name=name).clean_fields()
+    except ValidationError as error:
+        raise CommandError(f"{name!r} is no project name: {' '.join(error.messages)}") from None
+    return Project.objects.get_or_create(name=name)[0]
+
+
+def _state(token: ApiToken, now: datetime) -> str:
+    if token.revoked_at:
+        return f"revoked {_minute(token.revoked_at)}"
+    if not token.expires_at:
+        return "valid"
+    return f"{'expired' if token.expires_at <= now else 'valid until'} {_minute(token.expires_at)}"
+
+
+def _minute(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,64 @@
+"""Fixtures of the API's tests: a project, tokens, and a client that speaks JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.http import HttpResponse
+from django.test import Client
+
+from dalston_queue.broker import Broker
+from dalston_queue.models import ApiToken, Project
+from tests.support import Spawned
+from tests.web import Web
+
+
+class Api:
+    """The API in this process, through Django's whole middleware."""
+
+    def __init__(self, token: str | None = None, client: Client | None = None) -> None:
+        self.token = token
+        self.client = client or Client(raise_request_exception=False)
+
+    def call(self, method: str, path: str, body: Any = None, raw: bytes | None = None, **headers: str) -> HttpResponse:
+        if self.token:
+            headers.setdefault("Authorization", f"Bearer {self.token}")
+        data = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
+        answer: HttpResponse = self.client.generic(
+            method, f"/api/v1{path}", data, content_type="application/json", headers=headers
+        )
+        return answer
+
+    def post(self, path: str, body: Any = None, **headers: str) -> HttpResponse:
+        return self.call("POST", path, {} if body is None else body, **headers)
+
+    def get(self, path: str, **headers: str) -> HttpResponse:
+        return self.call("GET", path, **headers)
+
+
+@pytest.fixture
+def project(db: None) -> Project:
+    return Project.objects.create(name="alpha")
+
+
+@pytest.fixture
+def token_for(project: Project) -> Callable[..., str]:
+    """Makes a token with these scopes and returns its text."""
+
+    def make(*scopes: str, project: Project = project, **fields: Any) -> str:
+        return ApiToken.issue(project, "test", scopes, **fields)[1]
+
+    return make
+
+
+@pytest.fixture
+def api(token_for: Callable[..., str]) -> Api:
+    return Api(token_for("submit", "read"))
+
+
+@pytest.fixture
+def web(spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str, broker: Broker) -> Web:
+    return Web(spawn, {**process_env, "DATABASE_URL": database_url})

@@ -1,0 +1,116 @@
+"""Who may call what: every route × every kind of caller, compared with one table. A new route must be added to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from dalston_queue.api.routes import api as ninja_api
+from dalston_queue.models import ApiToken
+from tests.api.conftest import Api
+
+NOBODY = "00000000-0000-7000-8000-000000000000"
+
+# (method, path) -> the scope it needs, and the answer to somebody who has it and sends an empty body.
+ROUTES: dict[tuple[str, str], tuple[str, int]] = {
+    ("POST", "/tasks"): ("submit", 422),
+    ("GET", "/tasks/{task_id}"): ("read", 404),
+}
+SCOPES = ["submit", "read", "operate", "worker"]
+
+
+def routes() -> set[tuple[str, str]]:
+    schema = ninja_api.get_openapi_schema(path_prefix="")
+    return {(method.upper(), path) for path, operations in schema["paths"].items() for method in operations}
+
+
+def concrete(path: str) -> str:
+    for name in ("task_id", "job_id", "dead_letter_id"):
+        path = path.replace(f"{{{name}}}", NOBODY)
+    return path.replace("{stage}", "nosuch")
+
+
+def test_the_table_names_every_route() -> None:
+    assert routes() == set(ROUTES)
+
+
+@pytest.mark.parametrize(("method", "path"), sorted(ROUTES), ids=lambda part: part)
+class TestEveryRoute:
+    def test_refuses_nobody_and_bad_tokens(self, method: str, path: str, token_for: Callable[..., str]) -> None:
+        expired = token_for(*SCOPES, expires_at=timezone.now() - timedelta(seconds=1))
+        revoked = token_for(*SCOPES)
+        ApiToken.objects.filter(expires_at__isnull=True).update(revoked_at=timezone.now())
+        for token, code in [
+            (None, "unauthenticated"),
+            ("dal_wrong", "token_invalid"),
+            (expired, "token_expired"),
+            (revoked, "token_revoked"),
+        ]:
+            answer = Api(token).call(method, concrete(path), {})
+            assert (answer.status_code, answer.json()["code"]) == (401, code)
+            assert answer["WWW-Authenticate"].startswith("Bearer")
+
+    def test_needs_its_scope_and_no_other(self, method: str, path: str, token_for: Callable[..., str]) -> None:
+        needed, status = ROUTES[method, path]
+        for scope in SCOPES:
+            answer = Api(token_for(scope)).call(method, concrete(path), {})
+            if scope == needed:
+                assert answer.status_code == status, answer.content
+            else:
+                assert (answer.status_code, answer.json()["code"]) == (403, "scope_missing")
+                assert needed in answer.json()["detail"]
+
+    @pytest.mark.parametrize("staff", [False, True], ids=["viewer", "staff"])
+    def test_a_login_reads_and_only_staff_acts(self, method: str, path: str, staff: bool, admin_user: User) -> None:
+        needed, status = ROUTES[method, path]
+        client = Client(raise_request_exception=False)
+        client.force_login(admin_user if staff else User.objects.create_user("viewer"))
+        answer = Api(client=client).call(method, concrete(path), {})
+        allowed = needed == "read" or (staff and needed != "worker")
+        assert answer.status_code == (status if allowed else 403), answer.content
+
+    def test_a_login_without_the_csrf_token_cannot_write(self, method: str, path: str, admin_user: User) -> None:
+        client = Client(raise_request_exception=False, enforce_csrf_checks=True)
+        client.force_login(admin_user)
+        answer = Api(client=client).call(method, concrete(path), {})
+        if method == "GET":
+            assert answer.status_code == ROUTES[method, path][1]
+        else:
+            assert (answer.status_code, answer.json()["code"]) == (403, "csrf_failed")
+
+
+def test_a_login_with_the_csrf_token_writes(admin_user: User) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(admin_user)
+    client.get("/login/?next=/")
+    client.cookies["csrftoken"] = "a" * 32
+    answer = Api(client=client).post("/tasks", {"task_type": "echo"}, **{"X-CSRFToken": "a" * 32})
+    assert answer.status_code == 201, answer.content
+
+
+def test_a_wrong_bearer_header_does_not_fall_back_to_the_session(admin_client: Client) -> None:
+    assert Api("dal_wrong", admin_client).get(f"/tasks/{NOBODY}").status_code == 401
+    assert Api(client=admin_client).get(f"/tasks/{NOBODY}", Authorization="Basic abc").status_code == 401
+
+
+def test_use_is_noted_at_most_once_a_minute(token_for: Callable[..., str]) -> None:
+    api = Api(token_for("read"))
+    api.get(f"/tasks/{NOBODY}")
+    first = ApiToken.objects.get().last_used_at
+    assert first is not None
+    api.get(f"/tasks/{NOBODY}")
+    assert ApiToken.objects.get().last_used_at == first
+    ApiToken.objects.update(last_used_at=first - timedelta(minutes=2))
+    api.get(f"/tasks/{NOBODY}")
+    assert ApiToken.objects.get().last_used_at > first - timedelta(minutes=1)
+
+
+def test_a_route_that_names_no_scope_is_closed() -> None:
+    from dalston_queue.api.auth import CLOSED
+
+    assert ninja_api.auth == CLOSED

@@ -1,0 +1,52 @@
+"""`?wait=`: the answer comes when the task is over, not later and hardly earlier."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from django.utils import timezone
+
+from dalston_queue.models import Task
+from tests.support import wait_until
+from tests.web import Web
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.keeps_keys]
+
+
+def finish(task_id: str) -> None:
+    Task.objects.filter(pk=task_id).update(status="completed", finished_at=timezone.now(), result={"done": True})
+
+
+def test_it_answers_as_soon_as_the_task_is_over(web: Web, token_for: Callable[..., str]) -> None:
+    with web.client(token_for("submit", "read")) as client:
+        task_id = client.post("/api/v1/tasks", json={"task_type": "echo"}).json()["task_id"]
+        answers: list[tuple[float, dict[str, object]]] = []
+
+        def ask() -> None:
+            body = client.get(f"/api/v1/tasks/{task_id}?wait=20").json()
+            answers.append((time.monotonic(), body))
+
+        waiting = [threading.Thread(target=ask) for _ in range(15)]
+        for thread in waiting:
+            thread.start()
+        # More requests wait than the pool has connections, and another request still gets one.
+        wait_until(lambda: client.get(f"/api/v1/tasks/{task_id}").status_code == 200, what="a read meanwhile")
+        assert not answers
+        finish(task_id)
+        finished = time.monotonic()
+        for thread in waiting:
+            thread.join(10)
+        assert [body["status"] for _, body in answers] == ["completed"] * 15
+        assert max(at for at, _ in answers) - finished < 2
+
+
+def test_it_answers_with_the_state_when_the_time_is_up(web: Web, token_for: Callable[..., str]) -> None:
+    with web.client(token_for("submit", "read")) as client:
+        started = time.monotonic()
+        answer = client.post("/api/v1/tasks?wait=0.5", json={"task_type": "echo"})
+        assert (answer.status_code, answer.json()["status"]) == (201, "pending")
+        assert 0.5 <= time.monotonic() - started < 5
+        assert client.get(f"/api/v1/tasks/{answer.json()['task_id']}?wait=31").status_code == 422

@@ -1,0 +1,76 @@
+"""Every error is a problem document, and a 500 shows nothing but its trace id."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from django.db import OperationalError
+from django.test import Client
+
+from dalston_queue.api import tasks
+from dalston_queue.api.problems import TITLES, Code
+from tests.api.conftest import Api
+
+DOCS = Path(__file__).parents[2] / "docs" / "api.md"
+
+
+@pytest.mark.parametrize(("method", "path", "status", "code"), [
+    ("GET", "/nothing", 404, "not_found"),
+    ("GET", "/tasks/", 404, "not_found"),
+    ("PUT", "/tasks", 405, "method_not_allowed"),
+    ("POST", "/tasks", 401, "unauthenticated"),
+])  # fmt: skip
+def test_errors_around_and_inside_routes_look_alike(db: None, method: str, path: str, status: int, code: str) -> None:
+    answer = Api().call(method, path)
+    body = answer.json()
+    assert answer["Content-Type"] == "application/problem+json"
+    assert (answer.status_code, body["status"], body["code"]) == (status, status, code)
+    assert body["type"] == f"urn:dalston:problem:{code}"
+    assert body["trace_id"] == answer["X-Trace-Id"]
+    assert body["instance"] == f"/api/v1{path}"
+    if status == 405:
+        assert answer["Allow"] == "POST"
+
+
+def test_a_refused_host_is_a_problem_document_too(db: None) -> None:
+    answer = Api(client=Client(SERVER_NAME="evil.example")).get("/tasks/17")
+    assert (answer.status_code, answer.json()["code"]) == (400, "request_refused")
+
+
+def test_a_500_hides_everything_but_the_trace_id(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def burst(*_: object, **__: object) -> None:
+        raise RuntimeError("the password is hunter2")
+
+    monkeypatch.setattr(tasks, "submit", burst)
+    answer = api.post("/tasks", {"task_type": "echo"})
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+    assert b"hunter2" not in answer.content
+    assert b"RuntimeError" not in answer.content
+    assert answer.json()["trace_id"] == answer["X-Trace-Id"]
+
+
+def test_a_database_that_does_not_answer_is_503_with_retry_after(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr(tasks, "submit", refuse)
+    answer = api.post("/tasks", {"task_type": "echo"})
+    assert (answer.status_code, answer.json()["code"]) == (503, "database_unavailable")
+    assert answer["Retry-After"] == "5"
+
+
+def test_every_code_has_a_title_and_a_line_in_the_docs() -> None:
+    assert set(TITLES) == set(Code)
+    text = DOCS.read_text()
+    assert [code for code in Code if f"`{code}`" not in text] == []
+
+
+def test_the_docs_page_loads_nothing_from_elsewhere(client: Client, db: None) -> None:
+    page = client.get("/api/v1/docs")
+    assert page.status_code == 200
+    assert b"http://" not in page.content
+    assert b"https://" not in page.content
+    assert b"/static/ninja/swagger-ui-bundle.js" in page.content
+    schema = client.get("/api/v1/openapi.json").json()
+    assert "/api/v1/tasks" in schema["paths"]

@@ -1,0 +1,64 @@
+"""GET /tasks/{id}: what is shown, and to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+
+from dalston_queue.models import Project, TaskEvent
+from tests.api.conftest import Api
+
+
+@pytest.fixture
+def task_id(api: Api) -> str:
+    made: str = api.post("/tasks", {"task_type": "echo", "parameters": {"n": 1}}).json()["task_id"]
+    return made
+
+
+def test_the_owner_reads_it(api: Api, task_id: str) -> None:
+    body = api.get(f"/tasks/{task_id}").json()
+    assert (body["task_id"], body["status"], body["result"], body["error"]) == (task_id, "pending", None, None)
+    assert body["history"] is None
+
+
+def test_history_is_there_on_request(api: Api, task_id: str) -> None:
+    TaskEvent.objects.create(
+        task_id=task_id,
+        transition="release",
+        from_status="pending",
+        to_status="ready",
+        attempt=1,
+        deliveries=0,
+        at="2030-01-01T00:00:00Z",
+    )
+    [event] = api.get(f"/tasks/{task_id}?include_history=true").json()["history"]
+    assert (event["transition"], event["to_status"]) == ("release", "ready")
+
+
+def test_another_project_sees_nothing_and_an_operator_sees_all(
+    task_id: str, token_for: Callable[..., str], admin_client: Client
+) -> None:
+    other = Project.objects.create(name="beta")
+    answer = Api(token_for("read", "submit", project=other)).get(f"/tasks/{task_id}")
+    unknown = Api(token_for("read")).get(f"/tasks/{uuid4()}")
+    assert answer.status_code == unknown.status_code == 404
+    assert answer.json()["detail"].replace(task_id, "") == unknown.json()["detail"].replace(
+        unknown.request["PATH_INFO"][-36:], ""
+    )
+    assert Api(token_for("read", "operate", project=other)).get(f"/tasks/{task_id}").status_code == 200
+    assert Api(client=admin_client).get(f"/tasks/{task_id}").status_code == 200
+
+
+def test_an_id_that_is_none_is_refused(api: Api) -> None:
+    answer = api.get("/tasks/17")
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
+
+
+def test_one_query_for_the_token_and_one_for_the_task(
+    api: Api, task_id: str, django_assert_num_queries: Callable[..., object]
+) -> None:
+    with django_assert_num_queries(2):  # type: ignore[attr-defined]
+        api.get(f"/tasks/{task_id}")

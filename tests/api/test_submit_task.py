@@ -1,0 +1,121 @@
+"""POST /tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from dalston_queue.models import Job, Project, Task
+from tests.api.conftest import Api
+
+
+def test_a_task_becomes_a_job_of_one_in_the_tokens_project(api: Api, project: Project) -> None:
+    answer = api.post("/tasks", {"task_type": "echo", "priority": "high", "parameters": {"hello": "world"}})
+
+    assert answer.status_code == 201, answer.content
+    body = answer.json()
+    assert answer["Location"] == f"/api/v1/tasks/{body['task_id']}"
+    assert (body["status"], body["queue"], body["priority"]) == ("pending", "echo", "high")
+    assert (body["timeout_seconds"], body["max_retries"]) == (300, 5)
+    job = Job.objects.get(pk=body["job_id"])
+    assert (job.project, job.token.name if job.token else None) == (project, "test")
+    assert Task.objects.get(job=job).parameters == {"hello": "world"}
+
+
+def test_what_the_client_names_wins_over_the_defaults(api: Api) -> None:
+    at = (timezone.now() + timedelta(hours=1)).isoformat()
+    body = api.post(
+        "/tasks",
+        {
+            "task_type": "diarize_fast",
+            "stage": "diarize",
+            "required_capabilities": ["gpu", "cuda12"],
+            "timeout_seconds": 30,
+            "max_retries": 0,
+            "scheduled_at": at,
+        },
+    ).json()
+    assert (body["task_type"], body["queue"]) == ("diarize_fast", "diarize")
+    assert (body["timeout_seconds"], body["max_retries"]) == (30, 0)
+    assert body["required_capabilities"] == ["cuda12", "gpu"]
+    assert datetime.fromisoformat(body["scheduled_at"]) == datetime.fromisoformat(at)
+
+
+def test_stage_alone_is_enough(api: Api) -> None:
+    body = api.post("/tasks", {"stage": "echo"}).json()
+    assert (body["task_type"], body["queue"]) == ("echo", "echo")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, "task_type or stage"),
+        ({"task_type": "echo", "priority": "urgent"}, "priority"),
+        ({"task_type": "echo", "timeout_seconds": 0}, "timeout_seconds"),
+        ({"task_type": "echo", "max_retries": 101}, "max_retries"),
+        ({"task_type": "echo", "parameters": [1]}, "parameters"),
+        ({"task_type": "echo", "scheduled_at": "2030-01-01T00:00:00"}, "scheduled_at"),
+        ({"task_type": "echo", "scheduled_at": "9999-12-31T23:59:59-12:00"}, "ten years"),
+        ({"task_type": "Echo!"}, "Echo!"),
+        ({"task_type": "echo", "required_capabilities": ["a b"]}, "a b"),
+        ({"task_type": "echo", "prioritty": "high"}, "prioritty"),
+        ({"task_type": "echo", "idempotency_key": ""}, "idempotency_key"),
+        ([], "body"),
+    ],
+)
+def test_a_wrong_body_is_refused_with_the_fields_name(api: Api, body: Any, said: str) -> None:
+    answer = api.post("/tasks", body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
+    assert said in answer.json()["detail"]
+    assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"{",
+        b"not json",
+        b'{"task_type": NaN}',
+        b'{"task_type": "echo", "parameters": {"a": "\\u0000"}}',
+        b'{"task_type": "echo", "parameters": {"\\u0000": 1}}',
+        b'{"task_type": "echo", "parameters": {"a": "\\ud800"}}',
+        b'{"task_type": "echo", "parameters": {"a": 99999999999999999999}}',
+        b'{"task_type": "echo", "parameters": {"a": 1e999}}',
+        b'{"task_type": "\xff"}',
+        b'{"task_type": "echo", "parameters": {"a": ' + b"[" * 40 + b"]" * 40 + b"}}",
+        b"[" * 100_000,
+    ],
+    ids=lambda raw: str(raw[:60]),
+)
+def test_json_that_nobody_could_store_is_refused(api: Api, raw: bytes) -> None:
+    answer = api.call("POST", "/tasks", raw=raw)
+    assert (answer.status_code, answer.json()["code"]) == (400, "malformed_body")
+
+
+@pytest.mark.parametrize("size", [300_000, 5_000_000])
+def test_a_large_payload_is_refused_with_advice(api: Api, size: int) -> None:
+    answer = api.post("/tasks", {"task_type": "echo", "parameters": {"text": "x" * size}})
+    assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
+    assert "artifact" in answer.json()["detail"]
+
+
+def test_parameters_just_above_the_limit_are_refused_even_if_the_body_is_not(api: Api) -> None:
+    answer = api.post("/tasks", {"task_type": "echo", "parameters": {"text": "x" * 262_140}})
+    assert answer.status_code == 413
+    answer = api.post("/tasks", {"task_type": "echo", "parameters": {"text": "x" * 262_000}})
+    assert answer.status_code == 201
+
+
+def test_the_callers_trace_goes_with_the_task(api: Api) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    answer = api.post("/tasks", {"task_type": "echo"}, traceparent=f"00-{trace}-00f067aa0ba902b7-01")
+    assert answer.json()["trace_id"] == answer["X-Trace-Id"] == trace
+
+
+def test_a_token_without_submit_makes_nothing(token_for: Callable[..., str], api: Api) -> None:
+    assert Api(token_for("read")).post("/tasks", {"task_type": "echo"}).status_code == 403
+    assert not Job.objects.exists()
