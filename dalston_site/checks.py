@@ -14,6 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error
+from django.core.exceptions import ImproperlyConfigured
 
 from dalston_site.declared import DECLARED, Declaration
 
@@ -72,7 +73,7 @@ def check_installation(**_: Any) -> list[CheckMessage]:
 
 
 def _installation_errors() -> Iterator[CheckMessage]:
-    secret = str(settings._wrapped.SECRET_KEY) if settings.configured else ""  # noqa: SLF001
+    secret = _secret()
     if len(secret) < MIN_SECRET or secret.startswith("django-insecure-") or len(set(secret)) < 5:
         yield _error(
             "E002",
@@ -96,6 +97,13 @@ def _installation_errors() -> Iterator[CheckMessage]:
             "DATABASE_URL is not set.",
             "Set it to postgres://user:password@host:port/database. Only `runsupervisor` runs without it.",
         )
+
+
+def _secret() -> str:
+    try:
+        return settings.SECRET_KEY
+    except ImproperlyConfigured:  # that is how Django says "empty"
+        return ""
 
 
 def _broken_relations() -> Iterator[CheckMessage]:

@@ -7,7 +7,7 @@ so that `FOO= ./dev up` and a blank line in an env file mean the same.
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -37,6 +37,13 @@ def flag(name: str, default: bool) -> bool:
     if value in YES | NO:
         return value in YES
     raise EnvError(name, f"is {value!r}, which is neither yes nor no", "1, true, yes, on, 0, false, no or off")
+
+
+def choice(name: str, default: str, allowed: Sequence[str]) -> str:
+    value = text(name, default).upper()
+    if value not in allowed:
+        raise EnvError(name, f"is {value!r}", f"one of {', '.join(allowed)}")
+    return value
 
 
 def integer(name: str, default: int) -> int:

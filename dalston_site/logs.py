@@ -52,9 +52,9 @@ def config(*, json: bool, level: str) -> dict[str, Any]:
             }
         },
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structured"}},
-        "root": {"handlers": ["stderr"], "level": level.upper()},
+        "root": {"handlers": ["stderr"], "level": level},
         "loggers": {
-            "django": {**ours, "level": level.upper()},
+            "django": {**ours, "level": level},
             "django.server": ours,
             "huey": ours,
             "uvicorn": ours,

@@ -1,0 +1,104 @@
+"""Every setting has a check with an id, and a production install that is open or incomplete refuses to start."""
+
+from typing import Any
+
+import pytest
+from django.core.checks import CheckMessage, run_checks
+from pytest_django import Settings
+
+from dalston_site.checks import RELATIONS
+from dalston_site.declared import DECLARED, Declaration
+
+GOOD_SECRET = "k7$" * 20 + "abcdef"
+
+
+def ids(tag: str = "dalston") -> list[str]:
+    return [message.id.removeprefix("dalston.") for message in found(tag) if message.id]
+
+
+def found(tag: str) -> list[CheckMessage]:
+    return list(run_checks(tags=[tag]))
+
+
+def too_low(declaration: Declaration) -> Any:
+    if declaration.pattern is not None:
+        return "NOT a prefix"
+    assert declaration.low is not None
+    return declaration.low - 1
+
+
+def test_the_defaults_are_fine() -> None:
+    assert found("dalston") == []
+
+
+@pytest.mark.parametrize("declaration", DECLARED.values(), ids=lambda declaration: declaration.name)
+def test_each_setting_is_checked_under_its_own_id(declaration: Declaration, settings: Settings) -> None:
+    setattr(settings, declaration.name, too_low(declaration))
+    (message,) = [message for message in found("dalston") if message.id == f"dalston.{declaration.check_id}"]
+    assert declaration.name in message.msg
+    assert message.hint
+    assert "Expected" in message.hint
+
+
+def test_a_value_above_its_range_is_refused(settings: Settings) -> None:
+    settings.DALSTON_TIMEOUT_GROWTH = 11.0
+    assert ids() == ["E146"]
+
+
+@pytest.mark.parametrize(("small", "large", "factor", "check_id", "why"), RELATIONS)
+def test_each_relation_is_checked(
+    settings: Settings, small: str, large: str, factor: int, check_id: str, why: str
+) -> None:
+    setattr(settings, small, getattr(settings, large) / factor + 1)
+    (message,) = [message for message in found("dalston") if message.id == f"dalston.{check_id}"]
+    assert small in message.msg
+    assert large in message.msg
+    assert message.hint == f"Raise it: {why}."
+
+
+@pytest.fixture
+def production(settings: Settings) -> Settings:
+    settings.DALSTON_DEV = False
+    settings.DEBUG = False
+    settings.SECRET_KEY = GOOD_SECRET
+    settings.ALLOWED_HOSTS = ["dalston.example.com"]
+    return settings
+
+
+def test_a_complete_production_install_passes(production: Settings) -> None:
+    assert ids("server") == []
+
+
+@pytest.mark.parametrize("secret", ["", "short", "django-insecure-" + "x9!" * 30, "a" * 80])
+def test_production_refuses_a_weak_secret_without_showing_it(production: Settings, secret: str) -> None:
+    production.SECRET_KEY = secret
+    (message,) = found("server")
+    assert message.id == "dalston.E002"
+    assert not secret or secret not in str(message)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "check_id"),
+    [
+        ("DEBUG", True, "E003"),
+        ("ALLOWED_HOSTS", [], "E004"),
+        ("ALLOWED_HOSTS", ["dalston.example.com", "*"], "E005"),
+    ],
+)
+def test_production_refuses_an_open_or_incomplete_install(
+    production: Settings, name: str, value: Any, check_id: str
+) -> None:
+    setattr(production, name, value)
+    assert ids("server") == [check_id]
+
+
+def test_production_needs_redis(production: Settings) -> None:
+    production.REDIS_URL = ""
+    assert ids() == ["E001"]
+
+
+def test_development_may_be_open(production: Settings) -> None:
+    production.DALSTON_DEV = True
+    production.SECRET_KEY = "short"
+    production.ALLOWED_HOSTS = ["*"]
+    assert ids("server") == []

@@ -1,0 +1,63 @@
+"""Real processes under production settings: what starts, and what refuses to."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+GOOD = {
+    "DALSTON_SECRET_KEY": "tX3qv8-Lk2mZr6_Wp9sYh4nBd7cGf1jKe5uTa0iOxQyRwEvNbM",
+    "DALSTON_ALLOWED_HOSTS": "dalston.example.com",
+    "DATABASE_URL": "postgres://dalston:pw@db.example/dalston",
+    "REDIS_URL": "redis://:pw@redis.example:6379/0",
+}
+
+
+def run(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    return subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning:dalston_.*", *arguments],
+        cwd=ROOT,
+        env={**kept, **GOOD, **changes},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_check_deploy_is_clean() -> None:
+    done = run("manage.py", "check", "--deploy", "--fail-level", "WARNING")
+    assert done.returncode == 0, done.stderr
+    assert "no issues (0 silenced)" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "check_id"),
+    [
+        ("DALSTON_SECRET_KEY", "", "dalston.E002"),
+        ("DALSTON_DEBUG", "1", "dalston.E003"),
+        ("DALSTON_ALLOWED_HOSTS", "*", "dalston.E005"),
+        ("DATABASE_URL", "", "dalston.E006"),
+    ],
+)
+def test_the_web_process_refuses_to_start(name: str, value: str, check_id: str) -> None:
+    done = run("-m", "uvicorn", "dalston_site.asgi:application", "--port", "0", **{name: value})
+    assert done.returncode != 0
+    assert check_id in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_command_refuses_to_start_too() -> None:
+    done = run("manage.py", "run_huey", DALSTON_HEARTBEAT_S="15")
+    assert done.returncode == 1
+    assert "(dalston.E201) DALSTON_DEAD_AFTER_S (20) is less than 2 x DALSTON_HEARTBEAT_S (30)." in done.stderr
+
+
+def test_a_bad_variable_is_named() -> None:
+    done = run("manage.py", "check", DALSTON_MAX_DELIVERIES="three")
+    assert done.returncode == 1
+    assert "DALSTON_MAX_DELIVERIES is 'three'. Expected a whole number, such as 30." in done.stderr
