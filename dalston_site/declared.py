@@ -23,11 +23,17 @@ class Declaration:
     def expected(self) -> str:
         """The allowed values in words, for the check's hint and for the docs."""
         if self.pattern is not None:
-            return f"text that matches {self.pattern}"
+            return f"text that matches `{self.pattern}`"
         kind = "a whole number" if isinstance(self.default, int) else "a number"
         if self.high is None:
             return f"{kind}, at least {self.low:g}"
         return f"{kind} from {self.low:g} to {self.high:g}"
+
+    @property
+    def row(self) -> str:
+        """Its line in docs/settings.md."""
+        default = f"{self.default:_}" if isinstance(self.default, int) else f"{self.default}".removesuffix(".0")
+        return f"| `{self.name}` | `{default}` | {self.means} | {self.expected} | dalston.{self.check_id} |"
 
 
 DECLARED: dict[str, Declaration] = {}

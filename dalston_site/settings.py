@@ -108,6 +108,8 @@ if DALSTON_SERVER_INSTALL:
         "ninja",  # its docs page then comes from our own static files, not from a CDN
         "huey.contrib.djhuey",
     ]
+    ROOT_URLCONF = "dalston_site.urls"
+    ASGI_APPLICATION = "dalston_site.asgi.application"
     HUEY = make_huey(REDIS_URL, DALSTON_REDIS_PREFIX)
 
 MIDDLEWARE = [
@@ -123,8 +125,6 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
 ]
-ROOT_URLCONF = "dalston_site.urls"
-ASGI_APPLICATION = "dalston_site.asgi.application"
 CHANNEL_LAYERS = {
     "default": {
         # Pub/sub, not lists: a message that nobody reads leaves no key behind.

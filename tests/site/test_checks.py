@@ -45,10 +45,9 @@ def test_a_value_above_its_range_is_refused(settings: Settings) -> None:
     assert ids() == ["E146"]
 
 
-@pytest.mark.parametrize(("small", "large", "factor", "check_id", "why"), RELATIONS)
-def test_each_relation_is_checked(
-    settings: Settings, small: str, large: str, factor: int, check_id: str, why: str
-) -> None:
+@pytest.mark.parametrize("relation", RELATIONS, ids=lambda relation: relation[3])
+def test_each_relation_is_checked(settings: Settings, relation: tuple[str, str, int, str, str]) -> None:
+    small, large, factor, check_id, why = relation
     setattr(settings, small, getattr(settings, large) / factor + 1)
     (message,) = [message for message in found("dalston") if message.id == f"dalston.{check_id}"]
     assert small in message.msg

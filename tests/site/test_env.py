@@ -19,7 +19,9 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
     assert env.flag("THING", True) is True
 
 
-@pytest.mark.parametrize(("value", "expected"), [("1", True), ("Yes", True), ("on", True), ("0", False), ("OFF", False)])
+@pytest.mark.parametrize(
+    ("value", "expected"), [("1", True), ("Yes", True), ("on", True), ("0", False), ("OFF", False)]
+)
 def test_a_flag_takes_the_usual_words(monkeypatch: pytest.MonkeyPatch, value: str, expected: bool) -> None:
     set_to(monkeypatch, value)
     assert env.flag("THING", not expected) is expected

@@ -1,0 +1,66 @@
+"""Imports go one way, and an engine needs no Django."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+
+@pytest.mark.parametrize("module", ["engines.sdk", "engines.sdk.manifest", "dalston_queue.broker"])
+def test_what_an_engine_imports_loads_no_django(module: str) -> None:
+    """In a fresh interpreter, because this one has loaded everything."""
+    program = (
+        f"import sys, {module}; print([name for name in sys.modules if name.split('.')[0] in {{'django', 'psycopg'}}])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def imports_of(folder: Path) -> set[str]:
+    """Every module named in an import statement below this folder."""
+    found: set[str] = set()
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                found.add(node.module or "")
+    return found
+
+
+def is_below(module: str, *packages: str) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+@pytest.mark.parametrize("manifest", sorted(ROOT.glob("engines/*/engine.yaml")), ids=lambda path: path.parent.name)
+def test_an_engine_imports_the_sdk_and_nothing_else_of_ours(manifest: Path) -> None:
+    """Engines are programs, not packages, so import-linter does not see them."""
+    imported = imports_of(manifest.parent)
+    assert [name for name in imported if is_below(name, "dalston_site", "dalston_queue", "supervisor", "django")] == []
+    assert {name for name in imported if is_below(name, "engines")} <= {"engines.sdk"}
+
+
+def test_the_supervisor_never_touches_the_database() -> None:
+    """import-linter knows Django only as a whole."""
+    assert [name for name in imports_of(ROOT / "supervisor") if is_below(name, "django.db", "django.contrib")] == []
+
+
+def test_the_import_contracts_hold() -> None:
+    """The contracts are in pyproject.toml, one for each sentence of the rules."""
+    program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    environment = {**os.environ, "NO_COLOR": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--no-cache"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert " 0 broken." in done.stdout
