@@ -1,4 +1,4 @@
-"""Where the orchestrators and the housekeeping say that they are ready (sd_notify, as to systemd)."""
+"""Where the orchestrators and the housekeeping say that they are ready (see dalston_site/notify.py)."""
 
 import os
 import re
