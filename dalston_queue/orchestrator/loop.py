@@ -31,17 +31,22 @@ RETRY_DELAY_S = 0.5
 class Orchestrator:
     reader: EventReader
     stopping: Callable[[], bool]
+    ready: Callable[[], None]
     batch: int = 200
 
     def run(self) -> None:
         """Until `stopping()`. A batch that has been read is finished first."""
         next_poll = 0.0
+        announced = False
         while not self.stopping():
             try:
                 if time.monotonic() >= next_poll:
                     next_poll = time.monotonic() + POLL_EVERY_S
                     polling.look()
                     self._handle(self.reader.take_over(idle_ms=TAKE_OVER_AFTER_MS, count=self.batch))
+                    if not announced:  # Postgres and Redis have both answered
+                        self.ready()
+                        announced = True
                 wait_s = max(0.0, next_poll - time.monotonic())
                 self._handle(self.reader.read(count=self.batch, block_ms=max(1, int(wait_s * 1000))))
             except BrokerError as error:

@@ -15,6 +15,7 @@ from dalston_queue.broker import EventReader
 from dalston_queue.ids import uuid7
 from dalston_queue.orchestrator.loop import Orchestrator
 from dalston_queue.redis import get_broker
+from dalston_site import notify
 
 log = structlog.get_logger(__name__)
 
@@ -34,6 +35,10 @@ class Command(BaseCommand):
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, request_stop)
         reader = EventReader(get_broker(), name)
-        log.info("orchestrator ready", name=name)
-        Orchestrator(reader, stop.is_set).run()
+
+        def ready() -> None:
+            log.info("orchestrator ready", name=name)
+            notify.ready()
+
+        Orchestrator(reader, stop.is_set, ready).run()
         log.info("orchestrator stopped", name=name)
