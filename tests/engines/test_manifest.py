@@ -53,10 +53,10 @@ def test_a_refusal_names_the_file_and_the_field(tmp_path: Path, text: str, field
 
 @pytest.mark.parametrize("text", ["- a\n- b\n", "id: [", "\x00"])
 def test_what_is_no_mapping_is_refused_with_the_file(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ManifestError, match="engine.yaml: "):
+    with pytest.raises(ManifestError, match=r"engine\.yaml: "):
         read_manifest(write(tmp_path, text))
 
 
 def test_a_missing_file_is_refused_with_its_name(tmp_path: Path) -> None:
-    with pytest.raises(ManifestError, match="engine.yaml: can't be read: No such file"):
+    with pytest.raises(ManifestError, match=r"engine\.yaml: can't be read: No such file"):
         read_manifest(tmp_path)
