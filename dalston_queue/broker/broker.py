@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from dalston_queue.broker.ageing import promote
 from dalston_queue.broker.commands import NodeChannel
+from dalston_queue.broker.dispatch import append, publish_jobs_created
+from dalston_queue.broker.health import check_server, round_trip
+from dalston_queue.broker.keys import Keys
+from dalston_queue.broker.lanes import acknowledge_ghosts, delete_queue, read_lanes, retire_empty, set_paused
 from dalston_queue.broker.lease import Lease
 from dalston_queue.broker.messages import ErrorInfo, Event, TaskMessage
-from dalston_queue.broker.pending import PendingOrder, PendingPage
+from dalston_queue.broker.pending import PendingOrder, PendingPage, pending_page
 from dalston_queue.broker.record import Record
-from dalston_queue.broker.recovery import Expired, TakenBack
+from dalston_queue.broker.recovery import Expired, TakeBack, TakenBack, expire, take_back
 from dalston_queue.broker.registry import Registry
-from dalston_queue.broker.snapshot import Snapshot
+from dalston_queue.broker.removal import cancel, read_records
+from dalston_queue.broker.snapshot import Snapshot, take_snapshot
+from dalston_queue.broker.topology import Topology
 from dalston_queue.broker.types import Appended, Cause, Removed, Role
+from dalston_queue.broker.urls import routes
 
 
 class Broker:
-    registry: Registry
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.registry = Registry(topology)
 
     # submit and dispatch
 
@@ -24,23 +34,29 @@ class Broker:
         """Put attempts in line, in one pipeline; the answers in order. Repeatable: by task and attempt, and by the entry's
         existence (a record whose entry is gone gets a new one). A live entry of an older attempt is removed first.
         Raises Denied when Redis is out of memory, Invalid or TooManyLanes for a bad message (nothing appended)."""
-        raise NotImplementedError
+        return append(self.topology, messages)
 
     def publish_jobs_created(self, job_ids: Iterable[str]) -> None:
         """A hint for the orchestrators (capped; pending jobs are polled as well)."""
-        raise NotImplementedError
+        publish_jobs_created(self.topology.home, job_ids)
 
     def remove(self, queue: str, task_id: str, attempt: int | None = None) -> Removed:
         """Remove a waiting task in O(1). A running one is left alone."""
-        raise NotImplementedError
+        return self._cancel(queue, task_id, attempt, flag=False)
 
     def request_cancel(self, queue: str, task_id: str, attempt: int | None = None) -> Removed:
         """Remove a waiting task; ask the engine of a running one to stop (it settles Cancelled)."""
-        raise NotImplementedError
+        return self._cancel(queue, task_id, attempt, flag=True)
 
     def records(self, queue: str, task_ids: Sequence[str]) -> dict[str, Record]:
         """What Redis knows of these tasks; a task without a record is not in the answer."""
-        raise NotImplementedError
+        found: dict[str, Record] = {}
+        for shard in self.topology.shards_of(queue):
+            for task_id, record in read_records(shard, queue, task_ids).items():
+                # while a task moves between shards both may know it for a moment: the later one counts
+                if task_id not in found or record > found[task_id]:
+                    found[task_id] = record
+        return found
 
     # recovery and ageing
 
@@ -50,7 +66,7 @@ class Broker:
         queues: Iterable[str],
         cause: Cause = Cause.ENGINE_LOST,
         *,
-        judged: Mapping[str, int] | None = None,
+        judged: Mapping[str, int | str] | None = None,
         named: str | None = None,
         error: ErrorInfo | None = None,
         max_deliveries: int = 3,
@@ -61,7 +77,16 @@ class Broker:
         judged: the pulse's counters the verdict was made at, rechecked in the script; None: the caller saw it die (waitpid).
         cause ENGINE_LOST charges deliveries of the named task, or of the only one it ran; NODE_LOST charges losses of all.
         error: message and evidence (exit code, log lines) that go into the events."""
-        raise NotImplementedError
+        request = TakeBack(
+            engine_id=engine_id,
+            cause=cause,
+            judged=judged,
+            named=named,
+            error=error or ErrorInfo(message=f"{engine_id} was lost", cause=cause),
+            max_deliveries=max_deliveries,
+            max_losses=max_losses,
+        )
+        return take_back(((shard, queue) for queue in queues for shard in self.topology.shards_of(queue)), request)
 
     def expire(
         self, queue: str, task_id: str, attempt: int, error: ErrorInfo, *, judged_ms: int | None = None
@@ -69,47 +94,59 @@ class Broker:
         """Take a running task from its owner and report it failed (deadline passed: error.cause TIMEOUT). The supervisor calls
         it before it kills, the scanner 30 s later or after the absolute timeout. judged_ms: the renewed_at_ms that was
         judged too old, rechecked in the script."""
-        raise NotImplementedError
+        for shard in self.topology.shards_of(queue):
+            answer = expire(shard, queue, task_id, attempt, error, judged_ms)
+            if answer is not Expired.ABSENT:
+                return answer
+        return Expired.ABSENT
 
     def promote(self, queue: str, *, now_ms: int | None = None, batch: int = 100) -> list[Event]:
         """One batch of ageing in this queue; the events (task.promoted, with the new tier) are also in the event stream. Call again while it
         returns a full batch. now_ms only for tests; the default is the server's clock."""
-        raise NotImplementedError
+        return promote(self.topology, queue, now_ms, batch)
 
     # queues
 
     def queues(self) -> list[str]:
         """Queues that exist (seed 000: discover_streams), without a scan."""
-        raise NotImplementedError
+        names: set[bytes] = set()
+        for shard in self.topology.shards:
+            names.update(shard.command("SMEMBERS", shard.keys.stages()))
+        return sorted(name.decode() for name in names)
 
     def lanes(self, queue: str) -> list[str]:
         """Capability sets that have a lane in this queue ("" is the plain one)."""
-        raise NotImplementedError
+        return sorted(
+            {lane for shard in self.topology.shards_of(queue) for lane in read_lanes(shard, queue).capabilities}
+        )
 
     def pause(self, queue: str) -> None:
         """Engines claim nothing from this queue until resume()."""
-        raise NotImplementedError
+        for shard in self.topology.shards_of(queue):
+            set_paused(shard, queue, True)
 
     def resume(self, queue: str) -> None:
-        raise NotImplementedError
+        for shard in self.topology.shards_of(queue):
+            set_paused(shard, queue, False)
 
     def reset_queue(self, queue: str) -> None:
         """Delete every key of this queue. For tests and for an operator who has removed a stage."""
-        raise NotImplementedError
+        for shard in self.topology.shards_of(queue):
+            delete_queue(shard, queue)
 
     def retire_empty_lanes(self, queue: str) -> list[str]:
         """Delete lanes without any entry; makes room under the cap of 32 and frees their memory."""
-        raise NotImplementedError
+        return sorted({lane for shard in self.topology.shards_of(queue) for lane in retire_empty(shard, queue)})
 
-    def acknowledge_ghosts(self, queue: str) -> list[str]:
-        """Acknowledge pending entries whose payload is gone (XDEL by a foreign hand, a trim) and delete their records;
-        returns the task ids, for the reconciler to rebuild."""
-        raise NotImplementedError
+    def acknowledge_ghosts(self, queue: str) -> int:
+        """Acknowledge pending entries whose payload is gone (XDEL by a foreign hand, a trim). Their tasks are put in line
+        again by append, which looks for the entry. Call it when a lane is inconsistent; returns how many."""
+        return sum(acknowledge_ghosts(shard, queue) for shard in self.topology.shards_of(queue))
 
     # views
 
     def snapshot(self, queues: Sequence[str] | None = None) -> Snapshot:
-        raise NotImplementedError
+        return take_snapshot(self.topology, queues)
 
     def pending(
         self,
@@ -123,30 +160,36 @@ class Broker:
     ) -> PendingPage:
         """A page of running entries. min_idle_ms: only those not renewed for so long (order IDLE). overdue_by_ms: only those past
         their deadline by so much (order DEADLINE)."""
-        raise NotImplementedError
+        shards = self.topology.shards_of(queue)
+        return pending_page(shards, queue, order, offset, limit, min_idle_ms, overdue_by_ms)
 
     # leadership, nodes, health
 
     def lease(self, role: Role, token: str, ttl_s: float = 30.0) -> Lease:
-        raise NotImplementedError
+        return Lease(self.topology.home, role, token, ttl_s)
 
     def node(self, node_id: str) -> NodeChannel:
-        raise NotImplementedError
+        return NodeChannel(self.topology.home, node_id)
 
     def ping(self) -> float:
         """Round trip to every shard, the slowest in seconds; raises Unavailable naming the shard."""
-        raise NotImplementedError
+        return max(round_trip(shard) for shard in self.topology.shards)
 
     def check(self) -> list[str]:
         """What is wrong with the servers' configuration, one sentence each: eviction policy, version, clock, memory, persistence."""
-        raise NotImplementedError
+        return [finding for shard in self.topology.shards for finding in check_server(shard)]
 
     def close(self) -> None:
-        raise NotImplementedError
+        for shard in self.topology.shards:
+            shard.close()
+
+    def _cancel(self, queue: str, task_id: str, attempt: int | None, flag: bool) -> Removed:
+        answers = [cancel(shard, queue, task_id, attempt, flag) for shard in self.topology.shards_of(queue)]
+        return next((answer for answer in answers if answer is not Removed.ABSENT), Removed.ABSENT)
 
 
 def connect(url: str, *, prefix: str = "dalston", cluster: bool = False, shards: str = "") -> Broker:
     """Make a Broker. url: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port,host:port/service/db, with user and
     password for ACL. cluster: the url names any node of a Redis Cluster. shards: `DALSTON_REDIS_URLS`, comma or newline separated
     "queue/priority=url" with * as wildcard, first match wins, the url itself serves the rest. Connects lazily."""
-    raise NotImplementedError
+    return Broker(Topology(routes(url, Keys(prefix, cluster), shards)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dalston_queue.broker.messages import Outcome, TaskMessage
+from dalston_queue.broker.session import Given, Session
 from dalston_queue.broker.types import Settled, Tier
 
 if TYPE_CHECKING:
@@ -14,29 +15,67 @@ if TYPE_CHECKING:
 class Claimed:
     """Safe to use from the thread that runs the task; calls are serialised by its consumer."""
 
-    message: TaskMessage
-    deliveries: int  # engines that died with it so far
-    losses: int
-    tier: Tier  # the lane it came from; a suspect runs alone
-    deadline_ms: int  # by the clock of the Redis server; 0: none
-    timeout_ms: int  # how long from the claim; 0: no limit
-    stream: str
-    entry_id: str
-    cancel_requested: bool  # set by progress() and by the consumer's beat()
-    lost: bool  # taken back: stop the work, its result will be refused
+    __slots__ = (
+        "_consumer",
+        "cancel_requested",
+        "deadline_ms",
+        "entry_id",
+        "lost",
+        "message",
+        "session",
+        "stream",
+        "tier",
+    )
+
+    def __init__(self, consumer: Consumer, session: Session, given: Given, message: TaskMessage) -> None:
+        self._consumer = consumer
+        self.session = session
+        self.message = message
+        self.tier: Tier = given.tier  # the lane it came from; a suspect runs alone
+        self.stream = given.stream
+        self.entry_id = given.entry_id
+        self.deadline_ms = given.deadline_ms  # by the clock of the Redis server; 0: none
+        self.cancel_requested = False  # set by progress(), renew() and the consumer's beat()
+        self.lost = False  # taken back: stop the work, its result will be refused
+
+    def __repr__(self) -> str:
+        return f"<Claimed {self.message.queue} {self.task_id} attempt {self.attempt} from {self.tier}>"
+
+    @property
+    def task_id(self) -> str:
+        return self.message.task_id
+
+    @property
+    def attempt(self) -> int:
+        return self.message.attempt
+
+    @property
+    def deliveries(self) -> int:
+        """Engines that died with it so far."""
+        return self.message.deliveries
+
+    @property
+    def losses(self) -> int:
+        """Nodes that got lost with it so far."""
+        return self.message.losses
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long from the claim; 0: no limit."""
+        return self.message.timeout_ms
 
     def progress(self, progress: Any) -> bool:
         """Report progress (any JSON value) and renew. False: stop, it was cancelled or lost (see the flags)."""
-        raise NotImplementedError
+        return self._consumer.renew(self, progress)
 
     def renew(self) -> bool:
         """Say that the work goes on. False: stop, it was cancelled or lost (see the flags)."""
-        raise NotImplementedError
+        return self._consumer.renew(self)
 
     def settle(self, outcome: Outcome) -> Settled:
         """Settle now, without claiming. LOST: someone else owns it, the result does not count."""
-        raise NotImplementedError
+        return self._consumer.exchange([(self, outcome)], free=0).settled[0]
 
     def hand_back(self) -> bool:
         """Put it back to the front of the line, uncounted. False: it wasn't ours any more."""
-        raise NotImplementedError
+        return self.task_id in self._consumer.hand_back([self])

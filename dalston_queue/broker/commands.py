@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-if TYPE_CHECKING:
-    from dalston_queue.broker.broker import Broker
+from dalston_queue.broker.faults import translated
+from dalston_queue.broker.shard import Call, Shard, command
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,30 +25,82 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     detail: dict[str, Any] = {}
 
 
+COMMANDS_KEPT = 200
+LOG_LINES_KEPT = 2000
+KEPT_S = 24 * 3600
+
+
 class NodeChannel:
-    """broker.node(node_id)"""
+    """broker.node(node_id): the dashboard sends and awaits, the node's supervisor receives and replies."""
 
-    def __init__(self, broker: Broker, node_id: str) -> None:
-        raise NotImplementedError
+    def __init__(self, shard: Shard, node_id: str) -> None:
+        self._shard = shard
+        self._commands = shard.keys.commands(node_id)
+        self._replies = shard.keys.replies(node_id)
+        self._logs = shard.keys.logs(node_id)
 
-    def send(self, command: Command) -> str:
+    def send(self, request: Command) -> str:
         """Dashboard: returns the command id."""
-        raise NotImplementedError
+        return self._add(self._commands, COMMANDS_KEPT, [("m", msgspec.json.encode(request))])
 
     def receive(self, after: str, block_ms: int = 0, count: int = 20) -> list[Command]:
-        """Supervisor: commands after this id ("0" from the start); keep the last id in the state file."""
-        raise NotImplementedError
+        """Supervisor: commands after this id ("0" from the start); keep the last id in the state file. A command that can't
+        be read is skipped."""
+        found = []
+        for entry_id, fields in self._read(self._commands, after, block_ms, count):
+            try:
+                request = msgspec.json.decode(fields.get(b"m", b""), type=Command)
+            except msgspec.MsgspecError:
+                continue
+            found.append(msgspec.structs.replace(request, command_id=entry_id, at_ms=int(entry_id.partition("-")[0])))
+        return found
 
     def reply(self, reply: Reply) -> None:
-        raise NotImplementedError
+        self._add(self._replies, COMMANDS_KEPT, [("m", msgspec.json.encode(reply))])
 
     def outcome(self, command_id: str) -> Reply | None:
-        """Dashboard: the reply to this command, None while there is none."""
-        raise NotImplementedError
+        """Dashboard: the reply to this command, None while there is none. A command may be answered in steps; the last counts."""
+        rows = self._shard.command("XREVRANGE", self._replies, "+", "-", "COUNT", COMMANDS_KEPT)
+        for _, fields in rows:
+            try:
+                reply = msgspec.json.decode(
+                    dict(zip(fields[::2], fields[1::2], strict=True)).get(b"m", b""), type=Reply
+                )
+            except msgspec.MsgspecError:
+                continue
+            if reply.command_id == command_id:
+                return reply
+        return None
 
     def log(self, engine_id: str, lines: list[str]) -> None:
-        raise NotImplementedError
+        if lines:
+            self._add(self._logs, LOG_LINES_KEPT, [("e", engine_id), ("m", msgspec.json.encode(lines))])
 
     def follow(self, after: str = "$", block_ms: int = 1000, count: int = 200) -> list[tuple[str, str, str]]:
         """(id, engine_id, line) after this id."""
-        raise NotImplementedError
+        found = []
+        for entry_id, fields in self._read(self._logs, after, block_ms, count):
+            try:
+                lines = msgspec.json.decode(fields.get(b"m", b""), type=list[str])
+            except msgspec.MsgspecError:
+                continue
+            engine = fields.get(b"e", b"").decode(errors="replace")
+            found += [(entry_id, engine, line) for line in lines]
+        return found
+
+    def _add(self, key: str, kept: int, fields: list[tuple[str, str | bytes]]) -> str:
+        flat = [part for pair in fields for part in pair]
+        entry_id, _ = self._shard.calls(
+            [command("XADD", key, "MAXLEN", "~", kept, "*", *flat), command("EXPIRE", key, KEPT_S)]
+        )
+        if isinstance(entry_id, Exception):
+            with translated(self._shard.name):
+                raise entry_id
+        return str(entry_id.decode())
+
+    def _read(self, key: str, after: str, block_ms: int, count: int) -> list[tuple[str, dict[bytes, bytes]]]:
+        # XREAD knows no way not to block other than leaving BLOCK out: 0 would block for ever
+        block = ("BLOCK", min(block_ms, 4000)) if block_ms else ()
+        reply = self._shard.call(Call(key, ("XREAD", "COUNT", count, *block, "STREAMS", key, after)))
+        rows = reply[0][1] if reply else []
+        return [(entry_id.decode(), dict(zip(f[::2], f[1::2], strict=True))) for entry_id, f in rows]

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dalston_queue.broker.backoff import Backoff
 from dalston_queue.broker.claimed import Claimed
-from dalston_queue.broker.messages import Malformed, Outcome
-from dalston_queue.broker.types import Settled
+from dalston_queue.broker.errors import Fenced, Invalid, Unavailable
+from dalston_queue.broker.keys import check_name
+from dalston_queue.broker.messages import ErrorInfo, Malformed, Outcome, decode_task, encode_error, encode_outcome
+from dalston_queue.broker.session import Given, Limits, Session, Settlement
+from dalston_queue.broker.stale import StaleClaim
+from dalston_queue.broker.types import Cause, Settled, Tier
+from dalston_queue.broker.waker import Waker
 
 if TYPE_CHECKING:
     from dalston_queue.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+MAX_CAPACITY = 256
 
 
 class Exchanged(msgspec.Struct):
@@ -32,9 +44,9 @@ class Beat(msgspec.Struct):
 
 
 class Consumer:
-    """Open it, then loop: exchange(...), and wait(...) when nothing came. All calls may raise Unavailable (repeat) or
-    Fenced (drop what is held, call open() again). Safe to share between threads; calls are serialised by a lock,
-    except wait(), which has its own connection."""
+    """Open it, then loop: exchange(...), and wait(...) when nothing came. Calls may raise Unavailable (wait() backs off;
+    then repeat the call, with the same settlements) or Fenced (stop what was held, call open() again). Safe to share
+    between threads: calls are serialised by a lock, except wait(), which has its own connection."""
 
     def __init__(
         self,
@@ -49,44 +61,200 @@ class Consumer:
     ) -> None:
         """max_suspects: how many suspects of one queue may run at once, on all engines together.
         max_backlog: events waiting above which this engine claims nothing."""
-        raise NotImplementedError
+        if not queues or not 0 < capacity <= MAX_CAPACITY:
+            raise Invalid(f"engine {engine_id} needs at least one queue and a capacity of 1 to {MAX_CAPACITY}")
+        limits = Limits(max_backlog=max_backlog, max_suspects=max_suspects)
+        able = frozenset(check_name("capability", name) for name in capabilities)
+        self.engine_id = engine_id
+        self.capacity = capacity
+        self._sessions = [
+            Session(shard, check_name("queue", queue), engine_id, able, limits)
+            for queue in queues
+            for shard in broker.topology.shards_of(queue)
+        ]
+        self._held: dict[tuple[str, str], Claimed] = {}
+        self._turn = 0
+        self._lock = threading.RLock()
+        self._waker = Waker()
+        self._backoff = Backoff()
+        self._stale = StaleClaim(broker, engine_id, queues)
 
     @property
     def held(self) -> list[Claimed]:
         """What was claimed and is neither settled, handed back nor lost."""
-        raise NotImplementedError
+        with self._lock:
+            return list(self._held.values())
 
     def open(self) -> None:
         """Open the sessions. A repeated open fences the previous session of the same engine id."""
-        raise NotImplementedError
+        with self._lock:
+            self._drop_all()
+            for session in self._sessions:
+                session.open()
 
     def exchange(self, settlements: Sequence[tuple[Claimed, Outcome]] = (), free: int | None = None) -> Exchanged:
-        """Settle these and claim up to `free` (default: capacity minus what is held), in one round trip per queue."""
-        raise NotImplementedError
+        """Settle these and claim up to `free` (default: the capacity that is left), in one round trip per queue."""
+        with self._lock:
+            try:
+                return self._exchange(settlements, free)
+            except Fenced:
+                self._drop_all()
+                raise
+
+    def _exchange(self, settlements: Sequence[tuple[Claimed, Outcome]], free: int | None) -> Exchanged:
+        prepared: dict[int, list[Settlement]] = {}
+        leaving = {(claimed.stream, claimed.entry_id) for claimed, _ in settlements}
+        for claimed, outcome in settlements:
+            kind, body = encode_outcome(outcome)
+            settlement = Settlement(claimed.task_id, claimed.attempt, claimed.stream, kind.value, body)
+            prepared.setdefault(id(claimed.session), []).append(settlement)
+        keeping = [claimed for place, claimed in self._held.items() if place not in leaving]
+        room = self.capacity - len(keeping) if free is None else free
+        if any(claimed.tier is Tier.SUSPECT for claimed in keeping):
+            room = 0  # a suspect runs alone
+        result = Exchanged([], [], [])
+        codes: dict[tuple[str, int], Settled] = {}
+        for session in self._in_turn():
+            alone = not keeping and not result.claimed
+            if any(claimed.tier is Tier.SUSPECT for claimed in result.claimed):
+                room = 0
+            answer = session.exchange(prepared.get(id(session), ()), room - len(result.claimed), alone)
+            codes |= answer.settled
+            result.claimed += self._take(session, answer.given, result.buried)
+            for reason, stream, entry_id in answer.buried:
+                result.buried.append(
+                    Malformed(reason=reason, raw={}, queue=session.queue, stream=stream, entry_id=entry_id)
+                )
+        for claimed, _ in settlements:
+            code = codes[claimed.task_id, claimed.attempt]
+            claimed.lost = code is Settled.LOST
+            self._held.pop((claimed.stream, claimed.entry_id), None)
+            result.settled.append(code)
+        self._backoff.reset()
+        return result
 
     def claim(self, n: int | None = None) -> list[Claimed]:
         """Only claim."""
-        raise NotImplementedError
+        return self.exchange((), n).claimed
 
     def wait(self, timeout: float = 1.0) -> bool:
-        """Sleep until something may be there. Follows new lanes. Never raises on a lost connection: it backs off."""
-        raise NotImplementedError
+        """Sleep until something may be there: True. Follows new lanes. Never raises on a lost connection: it backs off."""
+        try:
+            if self._waker.wait(self._sessions, min(timeout, 1.0)):
+                return True
+            with self._lock:
+                for session in self._sessions:
+                    session.refresh_lanes()
+            self._backoff.reset()
+        except Unavailable as error:
+            pause = self._backoff.next()
+            log.warning("%s waits %.1f s for Redis: %s", self.engine_id, pause, error)
+            time.sleep(min(pause, timeout))
+        return False
 
     def beat(self, progress: dict[str, Any] | None = None) -> Beat:
         """Say what is held (renewing it) and learn what changed. Call it about once a second while anything runs, and
         after any Unavailable. progress: by task id, reported on the way. Doesn't count as the engine's heartbeat:
-        that is registry.beat, by the supervisor or by the engine that runs alone."""
-        raise NotImplementedError
+        that is registry.beat_node by the supervisor, or registry.beat_engine by an engine that runs alone."""
+        with self._lock:
+            try:
+                return self._beat(list(self._held.values()), progress or {}, look=True)
+            except Fenced:
+                self._drop_all()
+                raise
+
+    def renew(self, claimed: Claimed, progress: Any = None) -> bool:
+        """One task's share of a beat; Claimed.renew and Claimed.progress call it."""
+        with self._lock:
+            if (claimed.stream, claimed.entry_id) not in self._held:
+                return False
+            try:
+                self._beat([claimed], {} if progress is None else {claimed.task_id: progress}, look=False)
+            except Fenced:
+                self._drop_all()
+                return False
+            return not (claimed.cancel_requested or claimed.lost)
+
+    def _beat(self, held: list[Claimed], progress: dict[str, Any], look: bool) -> Beat:
+        result = Beat([], [], [])
+        for session in self._sessions:
+            mine = [claimed for claimed in held if claimed.session is session]
+            if not mine and not look:
+                continue
+            said = [(c.task_id, c.attempt, c.stream, _json(progress.get(c.task_id))) for c in mine]
+            codes, again = session.beat(said, look)
+            for claimed, code in zip(mine, codes, strict=True):
+                if code == b"lost":
+                    claimed.lost = True
+                    self._held.pop((claimed.stream, claimed.entry_id), None)
+                    result.lost.append(claimed)
+                elif code == b"cancel":
+                    claimed.cancel_requested = True
+                    result.cancelled.append(claimed)
+            result.given_again += self._take(session, again, [])
+        return result
 
     def hand_back(self, claimed: Sequence[Claimed] | None = None) -> list[str]:
         """Give back (default: everything held), uncounted, to the front of the line. Returns the task ids given."""
-        raise NotImplementedError
+        with self._lock:
+            giving = list(self._held.values()) if claimed is None else list(claimed)
+            body = encode_error(ErrorInfo(message=f"{self.engine_id} gave it back", cause=Cause.DRAINED))
+            given: list[str] = []
+            for session in self._sessions:
+                mine = [c for c in giving if c.session is session]
+                if not mine:
+                    continue
+                for c, ok in zip(
+                    mine, session.hand_back([(c.task_id, c.attempt, c.stream) for c in mine], body), strict=True
+                ):
+                    self._held.pop((c.stream, c.entry_id), None)
+                    c.lost = True
+                    if ok:
+                        given.append(c.task_id)
+            return given
 
     def recover(self) -> int:
         """The engine's own stale claim: take back what owners judged dead hold in our queues, so that the next claim
         gets it. At start and when idle. Returns how many entries moved."""
-        raise NotImplementedError
+        return self._stale.take_back()
 
     def close(self) -> None:
         """Hand back what is held, end the sessions, leave the groups. Idempotent."""
-        raise NotImplementedError
+        self._waker.close()
+        with self._lock:
+            try:
+                self.hand_back()
+            except Fenced:
+                self._drop_all()
+            for session in self._sessions:
+                session.close()
+
+    def _in_turn(self) -> list[Session]:
+        """The queue that is asked first rotates, so that none starves another."""
+        self._turn = (self._turn + 1) % len(self._sessions)
+        return self._sessions[self._turn :] + self._sessions[: self._turn]
+
+    def _take(self, session: Session, given: Sequence[Given], buried: list[Malformed]) -> list[Claimed]:
+        taken = []
+        for item in given:
+            message = decode_task(session.queue, item.values, item.deliveries, item.losses)
+            if isinstance(message, str):
+                session.bury(item, message)
+                buried.append(
+                    Malformed(reason=message, raw={}, queue=session.queue, stream=item.stream, entry_id=item.entry_id)
+                )
+                continue
+            place = (item.stream, item.entry_id)
+            if place not in self._held:
+                self._held[place] = Claimed(self, session, item, message)
+            taken.append(self._held[place])
+        return taken
+
+    def _drop_all(self) -> None:
+        for claimed in self._held.values():
+            claimed.lost = True
+        self._held.clear()
+
+
+def _json(progress: Any) -> bytes:
+    return b"" if progress is None else msgspec.json.encode(progress)

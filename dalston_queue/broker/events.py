@@ -2,35 +2,181 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dalston_queue.broker.messages import Event, Malformed
+import redis
+from redis.connection import ConnectionInterface
+
+from dalston_queue.broker.errors import Unavailable
+from dalston_queue.broker.faults import translated
+from dalston_queue.broker.keys import EVENT_GROUP, JOBS
+from dalston_queue.broker.messages import Event, Malformed, decode_event
+from dalston_queue.broker.shard import Argument, Call, Shard, script
 
 if TYPE_CHECKING:
     from dalston_queue.broker.broker import Broker
 
+REFRESH_S = 1.0  # a new queue's events are read within this
+
 
 class EventReader:
-    """One per orchestrator process; not shared between threads. Deliveries repeat after errors: apply by (attempt, seq)."""
+    """One per orchestrator process; not shared between threads. What is read but not acknowledged is read again after an
+    error, and taken over by another reader after a death: apply events by (attempt, seq)."""
 
     def __init__(self, broker: Broker, consumer_name: str) -> None:
-        raise NotImplementedError
+        self._topology = broker.topology
+        self._name = consumer_name
+        self._streams: list[_Stream] = []
+        self._refreshed = 0.0
+        self._again = True  # the first read of a restarted reader and the first after an error: what is ours already
+        self._connection: ConnectionInterface | None = None
 
     def read(self, count: int = 200, block_ms: int = 1000) -> list[Event | Malformed]:
-        """Up to `count` events per queue stream, [] after block_ms. Raises Unavailable when Redis is away; the next
-        read then brings again what this reader got but has not acknowledged."""
-        raise NotImplementedError
+        """Up to `count` events per queue, [] after block_ms. Raises Unavailable when Redis is away; the next read then
+        brings again what this reader got but has not acknowledged."""
+        try:
+            self._refresh()
+            if self._again:
+                found = self._read_all("0", count)
+                self._again = False
+                if found:
+                    return found
+            found = self._read_all(">", count)
+            if found or block_ms <= 0:
+                return found
+            return self._block(count, min(block_ms, int(REFRESH_S * 1000)))
+        except Unavailable:
+            self._again = True
+            self._disconnect()
+            raise
 
     def ack(self, events: Sequence[Event | Malformed]) -> int:
         """After the commit: acknowledge, delete, and clear the tombstones of ended attempts. One script per queue.
         Also the way to be rid of a Malformed once it is dead-lettered. Returns how many were still there."""
-        raise NotImplementedError
+        by_stream: dict[tuple[int, str, str], list[Argument]] = {}
+        for event in events:
+            ends = isinstance(event, Event) and event.kind.ends_attempt
+            task, attempt = (event.task_id, event.attempt) if ends and isinstance(event, Event) else ("", "")
+            arguments = by_stream.setdefault((event.shard, event.stream, event.queue), [EVENT_GROUP])
+            arguments += (event.entry_id, task, attempt)
+        total = 0
+        for (index, stream, queue), arguments in by_stream.items():
+            shard = self._topology.shards[index]
+            for part in _parts(arguments):
+                total += shard.run("ack_events", [stream, shard.keys.tasks(queue)], part)
+        return total
 
     def take_over(self, idle_ms: int = 60_000, count: int = 200) -> list[Event | Malformed]:
-        """Events that another reader got and did not acknowledge for idle_ms. Call it now and then; a cursor is kept."""
-        raise NotImplementedError
+        """Events that another reader got and did not acknowledge for idle_ms. Call it now and then; a cursor is kept, so
+        that each call goes on where the last one stopped."""
+        self._refresh()
+        found: list[Event | Malformed] = []
+        for stream in self._streams:
+            arguments = (EVENT_GROUP, self._name, idle_ms, stream.cursor, "COUNT", count)
+            cursor, rows, *_ = stream.shard.command("XAUTOCLAIM", stream.key, *arguments)
+            stream.cursor = cursor.decode()
+            found += stream.decode(rows)
+        return found
 
     def close(self) -> None:
         """Leave the groups where nothing is pending for this reader."""
-        raise NotImplementedError
+        self._disconnect()
+        for shard in self._topology.shards:
+            mine = [stream.key for stream in self._streams if stream.shard is shard]
+            shard.calls([script("forget_consumer", [key], [EVENT_GROUP, self._name]) for key in mine])
+
+    def _refresh(self) -> None:
+        """Follow new queues, and make groups anew that a flush took away."""
+        if self._streams and not self._again and time.monotonic() - self._refreshed < REFRESH_S:
+            return
+        known = {(stream.shard.index, stream.key): stream for stream in self._streams}
+        self._streams = []
+        for shard in self._topology.shards:
+            queues = sorted(name.decode() for name in shard.command("SMEMBERS", shard.keys.stages()))
+            if shard is self._topology.home:
+                queues.insert(0, JOBS)
+            streams = [_Stream(shard, queue) for queue in queues]
+            self._streams += [known.get((shard.index, stream.key), stream) for stream in streams]
+            self._create_groups(shard, [stream.key for stream in streams])
+        self._refreshed = time.monotonic()
+
+    def _create_groups(self, shard: Shard, keys: Sequence[str]) -> None:
+        # at 0: what came before the group counts too
+        calls = [Call(key, ("XGROUP", "CREATE", key, EVENT_GROUP, "0", "MKSTREAM")) for key in keys]
+        for reply in shard.calls(calls):
+            if isinstance(reply, redis.ResponseError) and not str(reply).startswith("BUSYGROUP"):
+                with translated(shard.name):
+                    raise reply
+
+    def _read_all(self, after: str, count: int) -> list[Event | Malformed]:
+        found: list[Event | Malformed] = []
+        for shard in self._topology.shards:
+            streams = [stream for stream in self._streams if stream.shard is shard]
+            calls = [Call(stream.key, _xreadgroup(self._name, count, None, [stream], after)) for stream in streams]
+            for stream, reply in zip(streams, shard.calls(calls), strict=True):
+                found += self._rows([stream], reply)
+        return found
+
+    def _block(self, count: int, block_ms: int) -> list[Event | Malformed]:
+        """Nothing is there: sleep on the streams of the home server, or in a cluster on the first of them."""
+        home = self._topology.home
+        streams = [stream for stream in self._streams if stream.shard is home]
+        if home.keys.cluster:
+            streams = streams[:1]
+        if len(self._topology.shards) > 1 or home.keys.cluster:
+            block_ms = min(block_ms, 50)  # the other servers are asked in between
+        with translated(home.name):
+            if self._connection is None:
+                self._connection = home.connection(streams[0].key)
+            self._connection.send_command(*_xreadgroup(self._name, count, block_ms, streams, ">"))
+            try:
+                reply = self._connection.read_response(timeout=block_ms / 1000 + 5)
+            except redis.ResponseError as error:
+                reply = error
+        return self._rows(streams, reply)
+
+    def _rows(self, streams: Sequence[_Stream], reply: Any) -> list[Event | Malformed]:
+        if isinstance(reply, redis.ResponseError):
+            if str(reply).startswith(("NOGROUP", "UNBLOCKED")):
+                self._again = True  # the stream was deleted: make the group anew
+                return []
+            with translated(streams[0].shard.name):
+                raise reply
+        by_key = {stream.key.encode(): stream for stream in streams}
+        return [event for key, rows in reply or () for event in by_key[key].decode(rows)]
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.disconnect()
+            self._connection = None
+
+
+class _Stream:
+    def __init__(self, shard: Shard, queue: str) -> None:
+        self.shard = shard
+        self.queue = queue
+        self.key = shard.keys.events(queue)
+        self.cursor = "0-0"
+
+    def decode(self, rows: Sequence[Any]) -> list[Event | Malformed]:
+        return [
+            decode_event(self.queue, self.key, self.shard.index, entry_id, fields)
+            for entry_id, fields in rows
+            if fields is not None
+        ]
+
+
+def _xreadgroup(
+    name: str, count: int, block_ms: int | None, streams: Sequence[_Stream], after: str
+) -> tuple[Argument, ...]:
+    block = ("BLOCK", block_ms) if block_ms is not None else ()
+    keys = [stream.key for stream in streams]
+    return ("XREADGROUP", "GROUP", EVENT_GROUP, name, "COUNT", count, *block, "STREAMS", *keys, *([after] * len(keys)))
+
+
+def _parts(arguments: list[Argument], most: int = 500) -> list[list[Argument]]:
+    """At most so many events per script."""
+    head, rest = arguments[:1], arguments[1:]
+    return [head + rest[i : i + 3 * most] for i in range(0, len(rest), 3 * most)]

@@ -8,14 +8,12 @@ lease: two leaders for a moment, harmless, because each act guards itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
 
 import msgspec
 
+from dalston_queue.broker.shard import Shard, command
 from dalston_queue.broker.types import Role
-
-if TYPE_CHECKING:
-    from dalston_queue.broker.broker import Broker
 
 
 class Leader(msgspec.Struct, frozen=True):
@@ -27,25 +25,46 @@ class Leader(msgspec.Struct, frozen=True):
 class Lease:
     """One per role and process. The token must be unique to the process."""
 
-    def __init__(self, broker: Broker, role: Role, token: str, ttl_s: float = 30.0, margin_s: float = 2.0) -> None:
-        raise NotImplementedError
+    def __init__(self, shard: Shard, role: Role, token: str, ttl_s: float = 30.0, margin_s: float = 2.0) -> None:
+        self._shard = shard
+        self._key = shard.keys.leader(role)
+        self._token = token
+        self._ttl_s = ttl_s
+        self._margin_s = margin_s
+        self._trusted_until = 0.0
+        self.role = role
+        self.term = 0
 
     @property
     def held(self) -> bool:
         """True while the lease can be trusted, by this process's monotonic clock."""
-        raise NotImplementedError
+        return time.monotonic() < self._trusted_until
 
     def acquire(self, term: int = 0) -> bool:
         """Take it if it is free, or renew it if it is ours. The term comes from Postgres."""
-        raise NotImplementedError
+        self.term = term
+        return self._run("lease_acquire", term, int(self._ttl_s * 1000))
 
     def renew(self) -> bool:
         """False: it is no longer ours."""
-        raise NotImplementedError
+        return self._run("lease_renew", self.term, int(self._ttl_s * 1000))
 
     def release(self) -> bool:
-        raise NotImplementedError
+        self._trusted_until = 0.0
+        return bool(self._shard.run("lease_release", [self._key], [self._token, self.term]))
 
     def leader(self) -> Leader | None:
         """Who leads now."""
-        raise NotImplementedError
+        (token, term), ttl_ms = self._shard.calls(
+            [command("HMGET", self._key, "token", "term"), command("PTTL", self._key)]
+        )
+        if token is None:
+            return None
+        return Leader(token.decode(), int(term), ttl_ms)
+
+    def _run(self, name: str, term: int, ttl_ms: int) -> bool:
+        # the TTL starts on the server after this moment, so trusting it from here errs on the safe side
+        start = time.monotonic()
+        ours = bool(self._shard.run(name, [self._key], [self._token, term, ttl_ms]))
+        self._trusted_until = start + self._ttl_s - self._margin_s if ours else 0.0
+        return ours

@@ -8,14 +8,14 @@ it returns a Malformed with the raw fields.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.types import Cause, EventKind, Priority, Tier
 
-VERSION = 1
 MAX_ENTRY_BYTES = 8 * 1024 * 1024  # parameters plus the parents' results; anything larger is malformed
 
 
@@ -35,7 +35,8 @@ class TaskMessage(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int = 0  # 0: no deadline
     enqueued_at_ms: int = 0  # the first time, kept by moves and rebuilds; 0 means now
     trace_id: str = ""
-    v: int = VERSION
+    deliveries: int = 0  # engines that died with it before: a rebuild must not forget them
+    losses: int = 0
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,15 +48,15 @@ class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     evidence: Any = None
 
 
-class Completed(msgspec.Struct, frozen=True, tag="completed"):
+class Completed(msgspec.Struct, frozen=True):
     result: Any = None
 
 
-class Failed(msgspec.Struct, frozen=True, tag="failed"):
+class Failed(msgspec.Struct, frozen=True):
     error: ErrorInfo
 
 
-class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
+class Cancelled(msgspec.Struct, frozen=True):
     message: str = "cancelled on request"
 
 
@@ -95,19 +96,150 @@ class Malformed(msgspec.Struct, frozen=True, kw_only=True):
     shard: int = 0
 
 
-def encode_task(message: TaskMessage) -> list[bytes]:
-    """The values of the entry's fields t, j, a, e, o, m (v is VERSION)."""
-    raise NotImplementedError
+class _Body(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """`m` of a work entry."""
+
+    task_type: str
+    stage: str = ""
+    priority: Priority = Priority.MEDIUM
+    required_capabilities: tuple[str, ...] = ()
+    parameters: Any = None
+    inputs: Any = None
+    trace_id: str = ""
 
 
-def decode_task(queue: str, fields: Sequence[bytes]) -> TaskMessage | Malformed:
-    """From the flat field list of an entry."""
-    raise NotImplementedError
+class _EventBody(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """`m` of an event."""
+
+    result: Any = None
+    error: ErrorInfo | None = None
+
+
+_encoder = msgspec.json.Encoder()
+_body_decoder = msgspec.json.Decoder(_Body)
+_event_decoder = msgspec.json.Decoder(_EventBody)
+_raw_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_KINDS = {kind.value.encode(): kind for kind in EventKind}
+
+
+def encode_task(message: TaskMessage) -> list[str | bytes | int]:
+    """What append.lua takes per message: task, job, attempt, enqueued_at, timeout, deliveries, losses, JSON."""
+    body = _Body(
+        task_type=message.task_type,
+        stage=message.stage if message.stage != message.queue else "",
+        priority=message.priority,
+        required_capabilities=message.required_capabilities,
+        parameters=message.parameters,
+        inputs=message.inputs,
+        trace_id=message.trace_id,
+    )
+    try:
+        encoded = _encoder.encode(body)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"task {message.task_id} has parameters or inputs that are not JSON: {error}") from error
+    if len(encoded) + 1024 > MAX_ENTRY_BYTES:
+        raise Invalid(
+            f"task {message.task_id} is {len(encoded)} bytes large, more than {MAX_ENTRY_BYTES}: use an artifact"
+        )
+    return [
+        message.task_id,
+        message.job_id,
+        message.attempt,
+        message.enqueued_at_ms,
+        message.timeout_ms,
+        message.deliveries,
+        message.losses,
+        encoded,
+    ]
+
+
+def decode_task(queue: str, values: Sequence[Any], deliveries: int = 0, losses: int = 0) -> TaskMessage | str:
+    """From task, job, attempt, enqueued_at, timeout, JSON, as the scripts return them. A string says what is wrong."""
+    task_id, job_id, attempt, enqueued_at_ms, timeout_ms, raw = values
+    try:
+        body = _body_decoder.decode(raw)
+        return TaskMessage(
+            task_id=task_id.decode(),
+            job_id=job_id.decode(),
+            queue=queue,
+            task_type=body.task_type,
+            attempt=attempt,
+            stage=body.stage or queue,
+            priority=body.priority,
+            required_capabilities=body.required_capabilities,
+            parameters=body.parameters,
+            inputs=body.inputs,
+            timeout_ms=timeout_ms,
+            enqueued_at_ms=enqueued_at_ms,
+            trace_id=body.trace_id,
+            deliveries=deliveries,
+            losses=losses,
+        )
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return f"the entry can not be read: {error}"
 
 
 def encode_outcome(outcome: Outcome) -> tuple[EventKind, bytes]:
-    raise NotImplementedError
+    match outcome:
+        case Completed(result):
+            return EventKind.TASK_COMPLETED, _encoder.encode(_EventBody(result=result))
+        case Failed(error):
+            return EventKind.TASK_FAILED, _encoder.encode(_EventBody(error=error))
+        case Cancelled(message):
+            error = ErrorInfo(message=message, cause=Cause.CANCELLED)
+            return EventKind.TASK_CANCELLED, _encoder.encode(_EventBody(error=error))
 
 
-def decode_event(queue: str, entry_id: str, fields: Mapping[bytes, bytes]) -> Event | Malformed:
-    raise NotImplementedError
+def encode_error(error: ErrorInfo | None) -> bytes:
+    """The body of an event that a script writes for the caller."""
+    return _encoder.encode(_EventBody(error=error)) if error else b""
+
+
+def decode_event(queue: str, stream: str, shard: int, entry_id: bytes, fields: Sequence[bytes]) -> Event | Malformed:
+    """From an event stream's flat field list."""
+    values = dict(zip(fields[::2], fields[1::2], strict=False))
+    try:
+        body = _event_decoder.decode(values[b"m"]) if values.get(b"m") else _EventBody()
+        tier = values.get(b"p")
+        return Event(
+            kind=_KINDS[values[b"k"]],
+            job_id=values[b"j"].decode(),
+            task_id=values.get(b"t", b"").decode(),
+            queue=queue,
+            attempt=int(values.get(b"a", 0)),
+            seq=int(values.get(b"s", 0)),
+            deliveries=int(values.get(b"d", 0)),
+            losses=int(values.get(b"l", 0)),
+            engine_id=values.get(b"e", b"").decode(),
+            at_ms=int(values.get(b"at", 0)),
+            tier=Tier(tier.decode()) if tier else None,
+            result=body.result,
+            error=body.error,
+            raw=_raw_fields(values[b"raw"]) if b"raw" in values else None,
+            stream=stream,
+            entry_id=entry_id.decode(),
+            shard=shard,
+        )
+    except (KeyError, ValueError, msgspec.MsgspecError, RecursionError) as error:
+        return Malformed(
+            reason=f"the event can't be read: {type(error).__name__} {error}",
+            raw={name.decode(errors="backslashreplace"): value for name, value in values.items()},
+            queue=queue,
+            stream=stream,
+            entry_id=entry_id.decode(),
+            shard=shard,
+        )
+
+
+def _raw_fields(packed: bytes) -> dict[str, bytes]:
+    """The fields of a buried entry. cmsgpack writes Lua strings as text, whatever bytes they are, so no decoder that
+    checks UTF-8 can be used on them: only the framing is decoded, then the header of each string is cut off."""
+    items = [_string_bytes(bytes(item)) for item in _raw_decoder.decode(packed)]
+    return {name.decode(errors="backslashreplace"): value for name, value in zip(items[::2], items[1::2], strict=False)}
+
+
+def _string_bytes(item: bytes) -> bytes:
+    head = item[0]
+    if 0xA0 <= head <= 0xBF:  # fixstr
+        return item[1:]
+    return item[{0xD9: 2, 0xDA: 3, 0xDB: 5}.get(head, 0) :]

@@ -10,7 +10,7 @@ import msgspec
 from dalston_queue.broker.types import RecordState
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True):
+class Record(msgspec.Struct, frozen=True, array_like=True, order=True):
     attempt: int
     seq: int  # number of the task's last event in this attempt
     state: RecordState

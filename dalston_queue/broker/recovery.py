@@ -1,10 +1,18 @@
-"""Taking work back from engines that are gone or overdue: values returned by Broker.take_back and Broker.expire."""
+"""Taking work back from engines that are gone, and single tasks from engines that overdo them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 import msgspec
+
+from dalston_queue.broker.keys import WORK_GROUP
+from dalston_queue.broker.lanes import read_lanes
+from dalston_queue.broker.messages import MAX_ENTRY_BYTES, ErrorInfo, encode_error
+from dalston_queue.broker.removal import follow
+from dalston_queue.broker.shard import Argument, Shard, command
+from dalston_queue.broker.types import Cause
 
 
 class TakenBack(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,3 +32,88 @@ class Expired(StrEnum):
     EXPIRED = "expired"  # taken from its owner, task.failed written
     RENEWED = "renewed"  # it was renewed since it was judged: left alone
     ABSENT = "absent"  # not running at this attempt any more
+
+
+VERDICT = "verdict"  # in place of a counter: take back only from an engine that is judged dead
+
+
+class TakeBack(msgspec.Struct, frozen=True, kw_only=True):
+    """The request, the same for each queue and shard."""
+
+    engine_id: str
+    cause: Cause
+    judged: Mapping[str, int | str] | None
+    named: str | None
+    error: ErrorInfo
+    max_deliveries: int
+    max_losses: int
+
+
+def take_back(places: Iterable[tuple[Shard, str]], request: TakeBack) -> TakenBack:
+    places = list(places)
+    # an engine may hold one task in each of several queues: none of them ran alone
+    alone = request.named is None and (
+        len(places) == 1 or sum(_held(*place, request.engine_id) for place in places) == 1
+    )
+    total = TakenBack()
+    for shard, queue in places:
+        part = _take_back(shard, queue, request, alone)
+        total = TakenBack(
+            alive=total.alive or part.alive,
+            recovered=total.recovered + part.recovered,
+            exhausted=total.exhausted + part.exhausted,
+            lost=total.lost + part.lost,
+        )
+    return total
+
+
+def _held(shard: Shard, queue: str, engine_id: str) -> int:
+    streams = [key for lane in read_lanes(shard, queue).capabilities for key in shard.keys.lane(queue, lane)]
+    replies = shard.calls([command("XPENDING", key, WORK_GROUP, "-", "+", 2, engine_id) for key in streams])
+    return sum(len(reply) for reply in replies if isinstance(reply, list))
+
+
+def _take_back(shard: Shard, queue: str, request: TakeBack, alone: bool) -> TakenBack:
+    keys, engine = shard.keys, request.engine_id
+    judged: int | str = "" if request.judged is None else request.judged.get(queue, 0)
+    while True:
+        lanes = read_lanes(shard, queue)
+        names = [
+            keys.session(queue, engine),
+            keys.tasks(queue),
+            keys.running(queue),
+            keys.deadlines(queue),
+            keys.events(queue),
+            keys.counters(queue),
+            keys.beats(queue),
+            keys.verdicts(queue),
+            keys.lanes(queue),
+            *(keys.wake(queue, lane) for lane in lanes.capabilities),
+            *(key for lane in lanes.capabilities for key in keys.lane(queue, lane)),
+        ]
+        arguments: list[Argument] = [
+            engine,
+            judged,
+            lanes.version,
+            len(lanes.capabilities),
+            request.cause,
+            request.named or "",
+            int(alone),
+            request.max_deliveries,
+            request.max_losses,
+            encode_error(request.error),
+            MAX_ENTRY_BYTES,
+        ]
+        status, *parts = shard.run("take_back", names, arguments)
+        if status == b"ALIVE":
+            return TakenBack(alive=True)
+        if status == b"OK":
+            recovered, exhausted, lost = (tuple(item.decode() for item in part) for part in parts)
+            return TakenBack(recovered=recovered, exhausted=exhausted, lost=lost)
+
+
+def expire(shard: Shard, queue: str, task_id: str, attempt: int, error: ErrorInfo, judged_ms: int | None) -> Expired:
+    keys = shard.keys
+    names = [keys.tasks(queue), keys.running(queue), keys.deadlines(queue), keys.events(queue), keys.counters(queue)]
+    arguments: list[Argument] = [task_id, attempt, "" if judged_ms is None else judged_ms, encode_error(error)]
+    return Expired(follow(shard, "expire", queue, task_id, names, arguments).decode())

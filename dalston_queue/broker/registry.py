@@ -7,15 +7,19 @@ makes it void: a lapsed engine that beats again is back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
+import redis
 
-from dalston_queue.broker.types import EngineState, NodeState
+from dalston_queue.broker.faults import translated
+from dalston_queue.broker.shard import Call, Shard, command
+from dalston_queue.broker.topology import Topology
+from dalston_queue.broker.types import Cause, EngineState, NodeState
 
-if TYPE_CHECKING:
-    from dalston_queue.broker.broker import Broker
+KEPT_MS = 24 * 3600 * 1000  # an engine or node that does not beat for a day is forgotten
 
 
 class EngineBeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,41 +55,161 @@ class Pulse(msgspec.Struct, frozen=True):
 
 
 class Registry:
-    def __init__(self, broker: Broker) -> None:
-        raise NotImplementedError
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._home = topology.home
+        self._keys = topology.home.keys
 
     def beat_node(
         self, node_id: str, state: NodeState, engines: Sequence[EngineBeat], info: dict[str, Any] | None = None
     ) -> None:
         """One pipeline for the node and all its engines."""
-        raise NotImplementedError
+        key = self._keys.node(node_id)
+        calls = [
+            command("HINCRBY", key, "beat", 1),
+            command("HSET", key, "state", state, "at", _now_ms(), "info", _encode(info or {})),
+            command("HDEL", key, "dead"),
+            command("PEXPIRE", key, KEPT_MS),
+            command("SADD", self._keys.nodes(), node_id),
+        ]
+        for engine in engines:
+            calls += self._engine_calls(engine, node_id)
+        self._send(calls, engines)
 
     def beat_engine(self, engine: EngineBeat, node_id: str = "") -> None:
         """For an engine that runs alone, without a supervisor."""
-        raise NotImplementedError
+        self._send(self._engine_calls(engine, node_id), [engine])
 
     def nodes(self) -> list[NodeInfo]:
-        raise NotImplementedError
+        return [
+            NodeInfo(
+                node_id=node_id,
+                state=NodeState.DEAD if b"dead" in fields else NodeState(fields[b"state"].decode()),
+                beat=int(fields[b"beat"]),
+                at_ms=int(fields[b"at"]),
+                info=msgspec.json.decode(fields[b"info"], type=dict[str, Any]),
+            )
+            for node_id, fields in self._read(self._keys.nodes(), self._keys.node)
+        ]
 
     def engines(self) -> list[EngineInfo]:
         """All engines that beat within the last day; state is `dead` for those judged dead and not back since."""
-        raise NotImplementedError
+        found = []
+        for _, fields in self._read(self._keys.engines(), self._keys.engine):
+            said = msgspec.json.decode(fields[b"said"], type=EngineBeat)
+            dead = b"dead" in fields
+            found.append(
+                EngineInfo(
+                    engine_id=said.engine_id,
+                    state=EngineState.DEAD if dead else said.state,
+                    queues=said.queues,
+                    capabilities=said.capabilities,
+                    capacity=said.capacity,
+                    info=said.info,
+                    node_id=fields[b"node"].decode(),
+                    beat=int(fields[b"beat"]),
+                    at_ms=int(fields[b"at"]),
+                )
+            )
+        return found
 
     def pulses(self) -> dict[str, Pulse]:
         """Beat counters of every engine that has a session or beat for a queue, by engine id."""
-        raise NotImplementedError
+        counters: dict[str, dict[str, int]] = {}
+        for shard in self._topology.shards:
+            queues = sorted(name.decode() for name in shard.command("SMEMBERS", shard.keys.stages()))
+            replies = shard.calls([command("HGETALL", shard.keys.beats(queue)) for queue in queues])
+            for queue, reply in zip(queues, replies, strict=True):
+                for engine, counter in zip(reply[::2], reply[1::2], strict=True):
+                    mine = counters.setdefault(engine.decode(), {})
+                    mine[queue] = max(mine.get(queue, 0), int(counter))
+        return {engine: Pulse(engine, by_queue) for engine, by_queue in counters.items()}
 
-    def condemn(self, pulse: Pulse) -> None:
+    def condemn(self, pulse: Pulse, cause: Cause = Cause.NODE_LOST) -> None:
         """The judge's verdict: dead, at this pulse. Void as soon as the engine beats again."""
-        raise NotImplementedError
+        for queue, counter in pulse.counters.items():
+            for shard in self._topology.shards_of(queue):
+                shard.command("HSET", shard.keys.verdicts(queue), pulse.engine_id, f"{counter}:{cause}")
+        self._mark_dead(self._keys.engine(pulse.engine_id))
 
     def condemn_node(self, node: NodeInfo) -> None:
-        raise NotImplementedError
+        self._mark_dead(self._keys.node(node.node_id))
 
-    def dead(self, queue: str) -> list[str]:
-        """Engines of this queue that are judged dead and have not beaten since."""
-        raise NotImplementedError
+    def dead(self, queue: str) -> dict[str, Cause]:
+        """Engines of this queue that are judged dead and have not beaten since, and what they died of."""
+        found: dict[str, Cause] = {}
+        for shard in self._topology.shards_of(queue):
+            keys = [shard.keys.verdicts(queue), shard.keys.beats(queue)]
+            verdicts, beats = (
+                dict(zip(reply[::2], reply[1::2], strict=True))
+                for reply in shard.calls([command("HGETALL", key) for key in keys])
+            )
+            for engine, verdict in verdicts.items():
+                counter, _, cause = verdict.partition(b":")
+                if beats.get(engine) == counter:
+                    found[engine.decode()] = Cause(cause.decode())
+        return found
 
     def forget(self, engine_ids: Iterable[str] = (), node_ids: Iterable[str] = ()) -> None:
         """Remove from the registry: an engine that stopped in good order, a node that is gone."""
-        raise NotImplementedError
+        calls = []
+        for engine_id in engine_ids:
+            calls += [command("DEL", self._keys.engine(engine_id)), command("SREM", self._keys.engines(), engine_id)]
+        for node_id in node_ids:
+            calls += [command("DEL", self._keys.node(node_id)), command("SREM", self._keys.nodes(), node_id)]
+            calls += [
+                command("DEL", key(node_id)) for key in (self._keys.commands, self._keys.replies, self._keys.logs)
+            ]
+        self._home.calls(calls)
+
+    def _engine_calls(self, engine: EngineBeat, node_id: str) -> list[Call]:
+        key = self._keys.engine(engine.engine_id)
+        return [
+            command("HINCRBY", key, "beat", 1),
+            command("HSET", key, "said", _encode(engine), "node", node_id, "at", _now_ms()),
+            command("HDEL", key, "dead"),
+            command("PEXPIRE", key, KEPT_MS),
+            command("SADD", self._keys.engines(), engine.engine_id),
+        ]
+
+    def _send(self, calls: list[Call], engines: Sequence[EngineBeat]) -> None:
+        """The home shard's part and, where a queue lives, the counter that take_back rechecks."""
+        by_shard: dict[Shard, list[Call]] = {self._home: calls}
+        for engine in engines:
+            for queue in engine.queues:
+                for shard in self._topology.shards_of(queue):
+                    key = shard.keys.beats(queue)
+                    by_shard.setdefault(shard, []).append(command("HINCRBY", key, engine.engine_id, 1))
+                    by_shard[shard].append(command("SADD", shard.keys.stages(), queue))
+        for shard, batch in by_shard.items():
+            for reply in shard.calls(batch):
+                if isinstance(reply, redis.ResponseError):
+                    with translated(shard.name):
+                        raise reply
+
+    def _read(self, index: str, key: Callable[[str], str]) -> list[tuple[str, dict[bytes, bytes]]]:
+        names = sorted(name.decode() for name in self._home.command("SMEMBERS", index))
+        replies = self._home.calls([command("HGETALL", key(name)) for name in names])
+        found, gone = [], []
+        for name, reply in zip(names, replies, strict=True):
+            fields = dict(zip(reply[::2], reply[1::2], strict=True))
+            if b"beat" in fields and b"at" in fields:
+                found.append((name, fields))
+            else:
+                gone.append(name)
+        if gone:
+            self._home.command("SREM", index, *gone)
+        return found
+
+    def _mark_dead(self, key: str) -> None:
+        # only while it is there: HSET alone would make a half-empty hash of one that has lapsed
+        if self._home.command("EXISTS", key):
+            self._home.command("HSET", key, "dead", 1)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _encode(value: Any) -> bytes:
+    return msgspec.json.encode(value, enc_hook=str)

@@ -1,0 +1,97 @@
+"""Ageing: who has waited long enough to count as the next higher priority. Deciding is pure; a script moves.
+
+The front of a lane shows who waits longest there, because a lane is in the order of arrival. Entries that are older than
+their place shows (promoted before, rebuilt) stand in the sorted set `ageing:S` by the time they are due.
+"""
+
+from __future__ import annotations
+
+from dalston_queue.broker.lanes import read_lanes
+from dalston_queue.broker.messages import Event
+from dalston_queue.broker.record import decode_record
+from dalston_queue.broker.shard import Shard
+from dalston_queue.broker.topology import Topology
+from dalston_queue.broker.types import EventKind, RecordState, Tier
+
+# total wait since the first enqueued_at after which an entry of this tier counts as the next
+PROMOTIONS: dict[Tier, tuple[Tier, int]] = {
+    Tier.LOW: (Tier.MEDIUM, 10 * 60_000),
+    Tier.MEDIUM: (Tier.HIGH, 20 * 60_000),
+}
+
+
+def promoted_after_ms(tier: Tier) -> int:
+    """0: never."""
+    return PROMOTIONS[tier][1] if tier in PROMOTIONS else 0
+
+
+def is_due(tier: Tier, enqueued_at_ms: int, now_ms: int) -> bool:
+    return tier in PROMOTIONS and now_ms - enqueued_at_ms >= PROMOTIONS[tier][1]
+
+
+def promote(topology: Topology, queue: str, now_ms: int | None, batch: int) -> list[Event]:
+    """One batch per shard."""
+    moved: list[Event] = []
+    for shard in topology.shards_of(queue):
+        moved += _promote(shard, queue, shard.now_ms() if now_ms is None else now_ms, batch)
+    return moved
+
+
+def _promote(shard: Shard, queue: str, now_ms: int, batch: int) -> list[Event]:
+    """The due ones of the higher tier first, so that a task climbs one step per round."""
+    moved: list[Event] = []
+    for lane in read_lanes(shard, queue).capabilities:
+        for tier in (Tier.MEDIUM, Tier.LOW):
+            room = batch - len(moved)
+            if room > 0:
+                due = _due(shard, queue, lane, tier, now_ms, room)
+                moved += _move(shard, queue, lane, tier, due)
+    return moved
+
+
+def _due(shard: Shard, queue: str, lane: str, tier: Tier, now_ms: int, batch: int) -> list[str]:
+    keys = shard.keys
+    stream = keys.stream(queue, lane, tier)
+    due: dict[str, None] = {}
+    for _, fields in shard.run("front", [stream], [batch]):
+        values = dict(zip(fields[::2], fields[1::2], strict=True))
+        try:
+            task, since = values[b"t"].decode(), int(values[b"e"])
+        except (KeyError, ValueError):
+            continue  # unreadable: the engine that claims it buries it
+        if not is_due(tier, since, now_ms):
+            break
+        due[task] = None
+    old: list[bytes] = shard.command("ZRANGE", keys.ageing(queue), "-inf", now_ms, "BYSCORE", "LIMIT", 0, batch)
+    if old:
+        for task_bytes, raw in zip(old, shard.command("HMGET", keys.tasks(queue), *old), strict=True):
+            record = decode_record(raw) if raw else None
+            if record is None or record.state is not RecordState.WAITING or record.stream == stream:
+                due[task_bytes.decode()] = None  # the script forgets those that don't wait any more
+    return list(due)[:batch]
+
+
+def _move(shard: Shard, queue: str, lane: str, tier: Tier, tasks: list[str]) -> list[Event]:
+    if not tasks:
+        return []
+    keys = shard.keys
+    target, _ = PROMOTIONS[tier]
+    names = [keys.tasks(queue), keys.ageing(queue), keys.events(queue), keys.counters(queue), keys.wake(queue, lane)]
+    streams = [keys.stream(queue, lane, tier), keys.stream(queue, lane, target)]
+    answers = shard.run("promote", [*names, *streams], [target, promoted_after_ms(target), *tasks])
+    return [
+        Event(
+            kind=EventKind.TASK_PROMOTED,
+            job_id=answer[0].decode(),
+            task_id=task,
+            queue=queue,
+            attempt=answer[1],
+            seq=answer[2],
+            deliveries=answer[3],
+            losses=answer[4],
+            tier=target,
+            shard=shard.index,
+        )
+        for task, answer in zip(tasks, answers, strict=True)
+        if answer
+    ]

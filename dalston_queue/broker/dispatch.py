@@ -1,0 +1,108 @@
+"""Putting attempts in line, and the hint that jobs were created."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import redis
+
+from dalston_queue.broker.ageing import promoted_after_ms
+from dalston_queue.broker.errors import Invalid, TooManyLanes
+from dalston_queue.broker.faults import translated
+from dalston_queue.broker.keys import JOBS, MAX_LANES, check_name, join_capabilities
+from dalston_queue.broker.lanes import retire_empty
+from dalston_queue.broker.messages import TaskMessage, encode_task
+from dalston_queue.broker.shard import Argument, Call, Shard, command, script
+from dalston_queue.broker.topology import Topology
+from dalston_queue.broker.types import Appended, EventKind, Tier
+
+BATCH = 100  # messages per script: the server does other work in between
+SUSPECT_FROM = 2  # deliveries; lua/include/record.lua has the same
+_ANSWERS = frozenset(Appended)
+JOB_HINTS = 100_000  # hints kept when no orchestrator reads them
+
+
+class _Lane:
+    """Messages of one call that go to one stream."""
+
+    def __init__(self, shard: Shard, queue: str, capabilities: str, tier: Tier) -> None:
+        self.shard, self.queue, self.capabilities, self.tier = shard, queue, capabilities, tier
+        self.positions: list[int] = []
+        self.encoded: list[list[str | bytes | int]] = []
+
+    def call(self, start: int, stop: int, other: str | None = None) -> Call:
+        keys, queue = self.shard.keys, self.queue
+        arguments: list[Argument] = [self.capabilities, MAX_LANES, promoted_after_ms(self.tier)]
+        for encoded in self.encoded[start:stop]:
+            arguments.extend(encoded)
+        names = [
+            keys.tasks(queue),
+            keys.lanes(queue),
+            keys.wake(queue, self.capabilities),
+            keys.ageing(queue),
+            keys.counters(queue),
+            keys.running(queue),
+            keys.deadlines(queue),
+            keys.stream(queue, self.capabilities, self.tier),
+        ]
+        return script("append", [*names, other] if other else names, arguments)
+
+
+def append(topology: Topology, messages: Sequence[TaskMessage], tier: Tier | None = None) -> list[Appended]:
+    lanes: dict[tuple[str, str, Tier], _Lane] = {}
+    for position, message in enumerate(messages):
+        capabilities = join_capabilities(message.required_capabilities)
+        place = tier or (Tier.SUSPECT if message.deliveries >= SUSPECT_FROM else Tier(message.priority))
+        key = (check_name("queue", message.queue), capabilities, place)
+        if key not in lanes:
+            lanes[key] = _Lane(topology.shard_for(message.queue, message.priority), *key)
+        if not 0 < len(message.task_id) <= 200 or message.attempt < 1:
+            raise Invalid(
+                f"task {message.task_id!r} attempt {message.attempt}: an id of 1 to 200 characters and an attempt from 1 on"
+            )
+        lanes[key].positions.append(position)
+        lanes[key].encoded.append(encode_task(message))
+    answers: list[Appended | None] = [None] * len(messages)
+    for shard in topology.shards:
+        _append_to(shard, [lane for lane in lanes.values() if lane.shard is shard], answers)
+    return [answer for answer in answers if answer is not None]
+
+
+def _append_to(shard: Shard, lanes: list[_Lane], answers: list[Appended | None]) -> None:
+    if not lanes:
+        return
+    batches = [(lane, start, start + BATCH) for lane in lanes for start in range(0, len(lane.positions), BATCH)]
+    calls = [lane.call(start, stop) for lane, start, stop in batches]
+    # named first, so that whoever walks the queues sees it; always, because a flush may have forgotten it
+    calls.append(command("SADD", shard.keys.stages(), *{lane.queue for lane in lanes}))
+    for (lane, start, stop), first in zip(batches, shard.calls(calls), strict=False):
+        again = first == b"LANES" and retire_empty(shard, lane.queue)
+        reply = shard.call(lane.call(start, stop)) if again else first
+        if reply == b"LANES":
+            raise TooManyLanes(
+                f"queue {lane.queue} has {MAX_LANES} capability sets and none of them is empty: "
+                f"{lane.capabilities} can't be added; use fewer combinations of required_capabilities"
+            )
+        if isinstance(reply, Exception):
+            with translated(shard.name):
+                raise reply
+        for offset, answer in enumerate(reply, start):
+            answers[lane.positions[offset]] = _decided(shard, lane, offset, answer)
+
+
+def _decided(shard: Shard, lane: _Lane, position: int, answer: bytes) -> Appended:
+    """The script names the stream it must know before it can decide; it moves at most a few times."""
+    while answer.decode() not in _ANSWERS:
+        (answer,) = shard.call(lane.call(position, position + 1, other=answer.decode()))
+    return Appended(answer.decode())
+
+
+def publish_jobs_created(shard: Shard, job_ids: Iterable[str]) -> None:
+    key = shard.keys.events(JOBS)
+    replies = shard.calls(
+        [command("XADD", key, "MAXLEN", "~", JOB_HINTS, "*", "k", EventKind.JOB_CREATED, "j", job) for job in job_ids]
+    )
+    for reply in replies:
+        if isinstance(reply, redis.ResponseError):
+            with translated(shard.name):
+                raise reply

@@ -1,0 +1,75 @@
+#!lua
+-- Puts attempts of tasks in one lane. No allow-oom: when Redis is full, this is what is refused.
+-- KEYS  1 tasks  2 lanes  3 wake  4 ageing  5 counters  6 running  7 deadlines  8 stream  9 (optional) the other stream
+--       that a record was found in
+-- ARGV  1 capability set  2 most lanes  3 ms of wait after which this tier is promoted (0: never), then per message:
+--       task, job, attempt, enqueued_at (0: now), timeout ms, deliveries, losses, JSON
+-- Returns 'LANES' (too many), or one answer per message: 'added', 'duplicate', 'settled', 'superseded', or the key of
+--       the stream that must be declared as KEYS[9] before this message can be decided.
+-- Repeatable: by task and attempt, and by the entry's existence.
+-- include: record, wake, lane
+local tasks, stream = KEYS[1], KEYS[8]
+local lane = '@' .. ARGV[1]
+if redis.call('HEXISTS', KEYS[2], lane) == 0 then
+  local lanes = 0
+  for _, name in ipairs(redis.call('HKEYS', KEYS[2])) do
+    if string.sub(name, 1, 1) == '@' then lanes = lanes + 1 end
+  end
+  if lanes >= tonumber(ARGV[2]) then return 'LANES' end
+  redis.call('HSET', KEYS[2], lane, 1)
+  redis.call('HINCRBY', KEYS[2], '#v', 1)
+end
+ensure_group(stream)
+local now = now_ms()
+local age_after = tonumber(ARGV[3])
+local answers = {}
+local added = 0
+
+-- 'add', or the answer. Removes what a new attempt replaces.
+local function decide(task, attempt, r)
+  if not r or (r[STATE] == 's' and r[ATTEMPT] < attempt) then return 'add' end
+  if r[ATTEMPT] > attempt then return 'superseded' end
+  if r[STATE] == 's' then return 'settled' end
+  local home = r[STREAM]
+  if home ~= stream and home ~= KEYS[9] then return home end
+  if r[ATTEMPT] == attempt and #redis.call('XRANGE', home, r[ENTRY], r[ENTRY]) == 1 then return 'duplicate' end
+  redis.pcall('XACK', home, GROUP, r[ENTRY])
+  redis.call('XDEL', home, r[ENTRY])
+  redis.call('ZREM', KEYS[6], task)
+  redis.call('ZREM', KEYS[7], task)
+  if r[AGED] == 1 then redis.call('ZREM', KEYS[4], task) end
+  return 'add'
+end
+
+for i = 4, #ARGV, 8 do
+  local task, attempt, since = ARGV[i], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
+  local r = unpack_record(redis.call('HGET', tasks, task))
+  local answer = decide(task, attempt, r)
+  if answer == 'add' then
+    if since == 0 then since = now end
+    local id = redis.call('XADD', stream, '*', 'v', 1, 't', task, 'j', ARGV[i + 1], 'a', attempt, 'e', since,
+      'o', ARGV[i + 4], 'm', ARGV[i + 7])
+    -- older than its place in line shows: the front of the lane won't tell when it is due
+    local aged = 0
+    if age_after > 0 and since < now - 1000 then
+      redis.call('ZADD', KEYS[4], since + age_after, task)
+      aged = 1
+    end
+    local seq = 0
+    local deliveries, losses = tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6])
+    if r and r[ATTEMPT] == attempt then
+      seq = r[SEQ]
+      deliveries = math.max(deliveries, r[DELIVERIES])
+      losses = math.max(losses, r[LOSSES])
+    end
+    redis.call('HSET', tasks, task, waiting({attempt, seq, 'w', deliveries, losses}, stream, id, aged))
+    added = added + 1
+    answer = 'added'
+  end
+  answers[#answers + 1] = answer
+end
+if added > 0 then
+  redis.call('HINCRBY', KEYS[5], 'appended', added)
+  wake(KEYS[3], added)
+end
+return answers

@@ -1,0 +1,60 @@
+#!lua flags=allow-oom
+-- An engine says what it holds: renews it, and learns what was cancelled or lost and what it should hold but doesn't.
+-- KEYS  1 session  2 tasks  3 running  4 deadlines  5 events  6 counters  7 lanes, then the streams of its lanes
+-- ARGV  1 fence  2 engine id  3 largest entry in bytes  4 1: also look for entries not held, then per held task:
+--       task, attempt, index of its stream in KEYS, JSON progress ('' for none)
+-- Returns {'FENCED'}, or {'OK', lanes version, answer per held task ('ok', 'cancel', 'lost'), claims to take up again};
+--       claims are as in settle_and_claim. Repeatable.
+-- include: record, event, entry, owner, again
+local keys = {tasks = KEYS[2], running = KEYS[3], deadlines = KEYS[4], events = KEYS[5], counters = KEYS[6]}
+local me, max_bytes = ARGV[2], tonumber(ARGV[3])
+if redis.call('HGET', KEYS[1], 'f') ~= ARGV[1] then return {'FENCED'} end
+local now = now_ms()
+local codes, held, again = {}, {}, {}
+for i = 5, #ARGV, 4 do
+  local task, stream = ARGV[i], KEYS[tonumber(ARGV[i + 2])]
+  local r = unpack_record(redis.call('HGET', keys.tasks, task))
+  if r and r[STATE] == 'r' and r[OWNER] == me and r[ATTEMPT] == tonumber(ARGV[i + 1]) and r[STREAM] == stream
+    and owns(stream, r[ENTRY], me) then
+    held[stream .. ' ' .. r[ENTRY]] = true
+    -- JUSTID: renews the idle time that XPENDING shows without counting a delivery; we are the owner
+    redis.call('XCLAIM', stream, GROUP, me, 0, r[ENTRY], 'JUSTID')
+    r[RENEWED] = now
+    if ARGV[i + 3] ~= '' then r[PROGRESS] = ARGV[i + 3] end
+    redis.call('HSET', keys.tasks, task, cmsgpack.pack(r))
+    redis.call('ZADD', keys.running, now, task)
+    codes[#codes + 1] = r[CANCEL] == 1 and 'cancel' or 'ok'
+  else
+    codes[#codes + 1] = 'lost'
+  end
+end
+if ARGV[4] == '1' then
+  for index = 8, #KEYS do
+    local stream = KEYS[index]
+    local mine = redis.pcall('XPENDING', stream, GROUP, '-', '+', 256, me)
+    if not mine.err then
+      for _, pending in ipairs(mine) do
+        local id = pending[1]
+        if not held[stream .. ' ' .. id] then
+          local claim = claim_again(keys, stream, index, id, me, max_bytes)
+          if claim then
+            again[#again + 1] = claim
+          else
+            -- a ghost (its payload is gone) or a copy: nobody can run it, and it must not stay with a live owner
+            local entry = redis.call('XRANGE', stream, id, id)[1]
+            local f, reason
+            if entry then f, reason = parse_entry(entry[2], max_bytes) end
+            if reason then
+              bury(keys, stream, id, entry[2], me, now, reason)
+            else
+              redis.call('XACK', stream, GROUP, id)
+              redis.call('XDEL', stream, id)
+              redis.call('HINCRBY', keys.counters, 'ghosts', 1)
+            end
+          end
+        end
+      end
+    end
+  end
+end
+return {'OK', redis.call('HGET', KEYS[7], '#v'), codes, again}

@@ -1,0 +1,24 @@
+#!lua flags=allow-oom
+-- Removes a waiting task, or asks the engine of a running one to stop.
+-- KEYS  1 tasks  2 ageing  3 counters  4 the stream that its record names
+-- ARGV  1 task  2 attempt, '' for any  3 1: flag it if it runs
+-- Returns {'removed'}, {'flagged'}, {'running'}, {'settled'}, {'absent'}, or {'elsewhere', stream}. Repeatable.
+-- include: record
+local task = ARGV[1]
+local r = unpack_record(redis.call('HGET', KEYS[1], task))
+if not r or (ARGV[2] ~= '' and r[ATTEMPT] ~= tonumber(ARGV[2])) then return {'absent'} end
+if r[STATE] == 's' then return {'settled'} end
+if r[STATE] == 'r' then
+  if ARGV[3] ~= '1' then return {'running'} end
+  if r[CANCEL] ~= 1 then
+    r[CANCEL] = 1
+    redis.call('HSET', KEYS[1], task, cmsgpack.pack(r))
+  end
+  return {'flagged'}
+end
+if r[STREAM] ~= KEYS[4] then return {'elsewhere', r[STREAM]} end
+redis.call('XDEL', KEYS[4], r[ENTRY])
+redis.call('HDEL', KEYS[1], task)
+if r[AGED] == 1 then redis.call('ZREM', KEYS[2], task) end
+redis.call('HINCRBY', KEYS[3], 'removed', 1)
+return {'removed'}

@@ -1,0 +1,36 @@
+#!lua flags=allow-oom
+-- A draining engine gives tasks back, uncounted, to the front of the line (a suspect stays a suspect).
+-- KEYS  1 session  2 tasks  3 running  4 deadlines  5 events  6 counters, then the wake key of each of the engine's L lanes,
+--       then the five streams of each lane in claiming order
+-- ARGV  1 fence  2 engine id  3 L  4 JSON body of the event, then per task: task, attempt, index of its stream in KEYS
+-- Returns {'FENCED'}, or {'OK', answer per task: 'ok' or 'lost'}. Repeatable: what is given back is no longer ours.
+-- include: record, event, wake, lane, owner
+local keys = {tasks = KEYS[2], running = KEYS[3], deadlines = KEYS[4], events = KEYS[5], counters = KEYS[6]}
+local me, lane_count = ARGV[2], tonumber(ARGV[3])
+if redis.call('HGET', KEYS[1], 'f') ~= ARGV[1] then return {'FENCED'} end
+local now = now_ms()
+local first_stream = 7 + lane_count
+local codes, given = {}, 0
+for i = 5, #ARGV, 3 do
+  local task, index = ARGV[i], tonumber(ARGV[i + 2])
+  local stream = KEYS[index]
+  local r = unpack_record(redis.call('HGET', keys.tasks, task))
+  local entry
+  if r and r[STATE] == 'r' and r[OWNER] == me and r[ATTEMPT] == tonumber(ARGV[i + 1]) and r[STREAM] == stream
+    and owns(stream, r[ENTRY], me) then
+    entry = redis.call('XRANGE', stream, r[ENTRY], r[ENTRY])[1]
+  end
+  if entry then
+    local lane = math.floor((index - first_stream) / 5)
+    local tier = r[DELIVERIES] >= SUSPECT_FROM and 4 or 0
+    r[SEQ] = r[SEQ] + 1
+    requeue(keys, task, r, stream, KEYS[first_stream + lane * 5 + tier], KEYS[7 + lane], entry[2])
+    write_event(keys.events, 'task.handed_back', task, r[JOB], r, me, now, TIER_NAMES[tier + 1], ARGV[4])
+    given = given + 1
+    codes[#codes + 1] = 'ok'
+  else
+    codes[#codes + 1] = 'lost'
+  end
+end
+if given > 0 then redis.call('HINCRBY', keys.counters, 'handed_back', given) end
+return {'OK', codes}

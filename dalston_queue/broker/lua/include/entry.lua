@@ -1,0 +1,47 @@
+-- Reading a work entry. Anything may stand in the stream: a foreign XADD, a newer version, bytes of any size.
+local VERSION = '1'
+
+-- the entry's values, or nil and why it can't be read. Unknown fields are ignored.
+local function parse_entry(fields, max_bytes)
+  local f = {}
+  local bytes = 0
+  for i = 1, #fields, 2 do
+    f[fields[i]] = fields[i + 1]
+    bytes = bytes + #fields[i + 1]
+  end
+  if bytes > max_bytes then return nil, 'the entry is larger than ' .. max_bytes .. ' bytes' end
+  if not f.v then return nil, 'the entry has no version' end
+  if f.v ~= VERSION then return nil, 'the entry has an unknown version' end
+  if not (f.t and f.j and f.a and f.e and f.o and f.m) then return nil, 'the entry lacks a field' end
+  f.a, f.e, f.o = tonumber(f.a), tonumber(f.e), tonumber(f.o)
+  if not (f.a and f.e and f.o) or #f.t == 0 or #f.t > 200 then return nil, 'a field of the entry has the wrong type' end
+  return f
+end
+
+-- the event that carries an unreadable entry to the dead letters, raw. `reason` is one of our own constants.
+local function write_burial(events, task, r, engine, now, reason, fields)
+  redis.call('XADD', events, '*', 'k', 'task.buried', 't', task, 'j', '', 'a', r[ATTEMPT], 's', r[SEQ], 'd', r[DELIVERIES],
+    'l', r[LOSSES], 'e', engine, 'at', now, 'p', '', 'm', '{"error":{"message":"' .. reason .. '","cause":"rejected"}}',
+    'raw', cmsgpack.pack(fields))
+end
+
+-- takes an unreadable entry out of the stream. Its record, if it has one, becomes the tombstone that the event clears.
+local function bury(keys, stream, id, fields, engine, now, reason)
+  local task = ''
+  for i = 1, #fields, 2 do
+    if fields[i] == 't' and #fields[i + 1] <= 200 then task = fields[i + 1] end
+  end
+  local r = task ~= '' and unpack_record(redis.call('HGET', keys.tasks, task))
+  if r and r[STREAM] == stream and r[ENTRY] == id then
+    r[SEQ] = r[SEQ] + 1
+    redis.call('HSET', keys.tasks, task, tombstone(r))
+    redis.call('ZREM', keys.running, task)
+    redis.call('ZREM', keys.deadlines, task)
+  else
+    r = {0, 0, 's', 0, 0}
+  end
+  write_burial(keys.events, task, r, engine, now, reason, fields)
+  redis.call('XACK', stream, GROUP, id)
+  redis.call('XDEL', stream, id)
+  redis.call('HINCRBY', keys.counters, 'buried', 1)
+end

@@ -1,0 +1,18 @@
+-- Streams of a lane: made with their group at 0, so that nothing that came before the group is skipped.
+local function ensure_group(stream)
+  if redis.call('EXISTS', stream) == 0 then
+    redis.call('XGROUP', 'CREATE', stream, GROUP, '0', 'MKSTREAM')
+  end
+end
+
+-- Moves a pending entry back in line: same attempt, new entry. The caller has checked the record.
+local function requeue(keys, task, r, from, to, wake_key, fields)
+  ensure_group(to)
+  local id = redis.call('XADD', to, '*', unpack(fields))
+  redis.call('XACK', from, GROUP, r[ENTRY])
+  redis.call('XDEL', from, r[ENTRY])
+  redis.call('ZREM', keys.running, task)
+  redis.call('ZREM', keys.deadlines, task)
+  redis.call('HSET', keys.tasks, task, waiting(r, to, id, 0))
+  wake(wake_key, 1)
+end

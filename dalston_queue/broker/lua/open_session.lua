@@ -1,0 +1,11 @@
+#!lua flags=allow-oom
+-- Opens an engine's session in one queue; a former session of the same engine id is fenced off.
+-- KEYS  1 session  2 beats
+-- ARGV  1 fence (random, new for each open)  2 engine id
+-- Returns 'OK'. Repeatable: the same fence changes nothing.
+if redis.call('HGET', KEYS[1], 'f') == ARGV[1] then return 'OK' end
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], 'f', ARGV[1], 'n', 0, 'r', '')
+-- counts as a beat, so that an engine that dies before its first one can be judged
+redis.call('HINCRBY', KEYS[2], ARGV[2], 1)
+return 'OK'

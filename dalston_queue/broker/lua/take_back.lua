@@ -1,0 +1,89 @@
+#!lua flags=allow-oom
+-- Puts everything that a lost engine holds in one queue back in line and ends its session.
+-- KEYS  1 session  2 tasks  3 running  4 deadlines  5 events  6 counters  7 beats  8 verdicts  9 lanes, then the wake key of
+--       each of the queue's L lanes, then the five streams of each lane in claiming order
+-- ARGV  1 engine id  2 the beat counter it was judged at; 'verdict': only if it is judged dead; '': someone saw it die
+--       3 lanes version that KEYS were made from  4 L  5 'engine_lost' or 'node_lost'  6 the named task or ''
+--       7 1: charge the only one it holds  8 most deliveries  9 most losses  10 JSON body of the events  11 largest entry
+-- Returns {'LANES'} when a lane was added since, {'ALIVE'} when it beat since; else
+--       {'OK', recovered tasks, exhausted tasks, ids of entries whose payload is gone}. Repeatable.
+-- include: record, event, entry, wake, lane
+local keys = {tasks = KEYS[2], running = KEYS[3], deadlines = KEYS[4], events = KEYS[5], counters = KEYS[6]}
+local engine, judged, named = ARGV[1], ARGV[2], ARGV[6]
+local lane_count, max_bytes = tonumber(ARGV[4]), tonumber(ARGV[11])
+if (redis.call('HGET', KEYS[9], '#v') or '') ~= ARGV[3] then return {'LANES'} end
+local beat = redis.call('HGET', KEYS[7], engine)
+if judged == 'verdict' then
+  local verdict = redis.call('HGET', KEYS[8], engine)
+  if not beat or not verdict or beat ~= string.match(verdict, '^(%d+):') then return {'ALIVE'} end
+elseif judged ~= '' and beat and beat ~= judged then
+  return {'ALIVE'}
+end
+
+-- what it holds, before anything is written: whether a task ran alone decides whether it is charged
+local first_stream = 10 + lane_count
+local held = {}
+for index = first_stream, #KEYS do
+  local start = '-'
+  while start do
+    local page = redis.pcall('XPENDING', KEYS[index], GROUP, start, '+', 100, engine)
+    start = nil
+    if not page.err then
+      for _, pending in ipairs(page) do held[#held + 1] = {index, pending[1]} end
+      if #page == 100 then start = '(' .. page[100][1] end
+    end
+  end
+end
+
+local now = now_ms()
+local recovered, exhausted, lost = {}, {}, {}
+local alone = #held == 1 and ARGV[7] == '1' and named == ''
+for _, h in ipairs(held) do
+  local index, id = h[1], h[2]
+  local stream = KEYS[index]
+  local entry = redis.call('XRANGE', stream, id, id)[1]
+  local f, reason
+  if entry then f, reason = parse_entry(entry[2], max_bytes) end
+  local r = f and unpack_record(redis.call('HGET', keys.tasks, f.t))
+  if reason then
+    bury(keys, stream, id, entry[2], engine, now, reason)
+  elseif not r or r[ENTRY] ~= id or r[STREAM] ~= stream then
+    -- a ghost or a copy; the reconciler rebuilds a task that has no entry
+    redis.call('XACK', stream, GROUP, id)
+    redis.call('XDEL', stream, id)
+    lost[#lost + 1] = id
+  else
+    if ARGV[5] == 'node_lost' then
+      r[LOSSES] = r[LOSSES] + 1
+    elseif named == f.t or alone then
+      r[DELIVERIES] = r[DELIVERIES] + 1
+    end
+    r[SEQ] = r[SEQ] + 1
+    if r[DELIVERIES] >= tonumber(ARGV[8]) or r[LOSSES] >= tonumber(ARGV[9]) then
+      redis.call('XACK', stream, GROUP, id)
+      redis.call('XDEL', stream, id)
+      redis.call('ZREM', keys.running, f.t)
+      redis.call('ZREM', keys.deadlines, f.t)
+      redis.call('HSET', keys.tasks, f.t, tombstone(r))
+      write_event(keys.events, 'task.exhausted', f.t, f.j, r, engine, now, '', ARGV[10])
+      exhausted[#exhausted + 1] = f.t
+    else
+      local lane = math.floor((index - first_stream) / 5)
+      local tier = r[DELIVERIES] >= SUSPECT_FROM and 4 or 0
+      requeue(keys, f.t, r, stream, KEYS[first_stream + lane * 5 + tier], KEYS[10 + lane], entry[2])
+      write_event(keys.events, 'task.recovered', f.t, f.j, r, engine, now, TIER_NAMES[tier + 1], ARGV[10])
+      recovered[#recovered + 1] = f.t
+    end
+  end
+end
+if #recovered > 0 then redis.call('HINCRBY', keys.counters, 'recovered', #recovered) end
+if #exhausted > 0 then redis.call('HINCRBY', keys.counters, 'exhausted', #exhausted) end
+if #lost > 0 then redis.call('HINCRBY', keys.counters, 'ghosts', #lost) end
+redis.call('DEL', KEYS[1])
+redis.call('HDEL', KEYS[7], engine)
+redis.call('HDEL', KEYS[8], engine)
+for index = first_stream, #KEYS do
+  -- nothing is pending for it any more
+  redis.pcall('XGROUP', 'DELCONSUMER', KEYS[index], GROUP, engine)
+end
+return {'OK', recovered, exhausted, lost}

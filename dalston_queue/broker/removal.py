@@ -1,0 +1,37 @@
+"""Finding a task by its record: reading records, removing and cancelling in O(1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dalston_queue.broker.record import Record, decode_record
+from dalston_queue.broker.shard import Argument, Shard
+from dalston_queue.broker.types import Removed
+
+
+def read_records(shard: Shard, queue: str, task_ids: Sequence[str]) -> dict[str, Record]:
+    if not task_ids:
+        return {}
+    raw = shard.command("HMGET", shard.keys.tasks(queue), *task_ids)
+    decoded = {task: decode_record(value) for task, value in zip(task_ids, raw, strict=True) if value}
+    return {task: record for task, record in decoded.items() if record}
+
+
+def cancel(shard: Shard, queue: str, task_id: str, attempt: int | None, flag: bool) -> Removed:
+    keys = shard.keys
+    names = [keys.tasks(queue), keys.ageing(queue), keys.counters(queue)]
+    arguments: list[Argument] = [task_id, "" if attempt is None else attempt, int(flag)]
+    return Removed(follow(shard, "cancel", queue, task_id, names, arguments).decode())
+
+
+def follow(
+    shard: Shard, name: str, queue: str, task_id: str, keys: Sequence[str], arguments: Sequence[Argument]
+) -> bytes:
+    """Run a script that must know the task's stream. It may move between the look and the script; then look again."""
+    record = read_records(shard, queue, [task_id]).get(task_id)
+    stream = record.stream if record and record.stream else shard.keys.stream(queue)
+    while True:
+        answer = shard.run(name, [*keys, stream], arguments)
+        if answer[0] != b"elsewhere":
+            return bytes(answer[0])
+        stream = answer[1].decode()

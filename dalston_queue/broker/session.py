@@ -1,0 +1,238 @@
+"""One engine's session in one queue of one shard: the fence, the sequence number and the call that has no answer yet.
+
+Failure cases. The reply is lost: the same bytes are sent again, with the same sequence number, and the script gives the
+stored answer. The session is gone (the engine was judged dead, or Redis lost it): every call is FENCED before anything
+else, so a zombie can't settle or claim. Redis failed over and forgot the last calls: it names the number it knows, and
+the session goes on from there; what it claimed in between is given again on the next beat.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from dalston_queue.broker.errors import Fenced
+from dalston_queue.broker.lanes import Lanes, read_lanes
+from dalston_queue.broker.link import Link, Packed
+from dalston_queue.broker.messages import MAX_ENTRY_BYTES
+from dalston_queue.broker.shard import Argument, Shard
+from dalston_queue.broker.types import TIERS, Settled, Tier
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    task_id: str
+    attempt: int
+    stream: str
+    kind: str
+    body: bytes
+
+
+class Given(msgspec.Struct):
+    """An entry as the scripts give it."""
+
+    stream: str
+    tier: Tier
+    entry_id: str
+    deliveries: int
+    losses: int
+    deadline_ms: int
+    values: list[Any]  # task, job, attempt, enqueued_at, timeout, JSON
+
+
+class Answer(msgspec.Struct):
+    settled: dict[tuple[str, int], Settled]
+    given: list[Given]
+    buried: list[tuple[str, str, str]]  # reason, stream, entry id
+
+
+class Limits(msgspec.Struct, frozen=True):
+    max_backlog: int
+    max_suspects: int
+
+
+class Session:
+    def __init__(self, shard: Shard, queue: str, engine_id: str, capabilities: frozenset[str], limits: Limits) -> None:
+        self.shard = shard
+        self.queue = queue
+        self._engine_id = engine_id
+        self._capabilities = capabilities
+        self._limits = limits
+        self._key = shard.keys.session(queue, engine_id)
+        self._link = Link(shard, self._key)
+        self._fence = ""
+        self._number = 0
+        self._unanswered: tuple[bytes, Sequence[Settlement], int] | None = None
+        self._use(Lanes(b"", ()))
+
+    # opening and closing
+
+    def open(self) -> None:
+        self._fence = secrets.token_hex(8)
+        self._number = 0
+        self._unanswered = None
+        self.shard.run("open_session", [self._key, self.shard.keys.beats(self.queue)], [self._fence, self._engine_id])
+        self.refresh_lanes()
+
+    def close(self) -> None:
+        keys = self.shard.keys
+        names = [self._key, keys.beats(self.queue), keys.verdicts(self.queue), *self._streams]
+        self.shard.run("close_session", names, [self._fence, self._engine_id])
+        self._link.close()
+
+    def refresh_lanes(self) -> None:
+        self._use(read_lanes(self.shard, self.queue))
+
+    @property
+    def wake_keys(self) -> list[str]:
+        return [self.shard.keys.wake(self.queue, lane) for lane in self._readable]
+
+    # the hot path
+
+    def exchange(self, settlements: Sequence[Settlement], free: int, alone: bool) -> Answer:
+        answer = Answer({}, [], [])
+        if self._unanswered is not None:
+            self._resend(answer)
+            free -= len(answer.given)
+            settlements = [s for s in settlements if (s.task_id, s.attempt) not in answer.settled]
+            alone = alone and not answer.given
+        if not settlements and free <= 0:
+            return answer
+        self._send(self._pack(settlements, max(free, 0), alone), settlements, answer)
+        return answer
+
+    def _pack(self, settlements: Sequence[Settlement], free: int, alone: bool) -> bytes:
+        arguments: list[Argument] = [self._number + 1, free, int(alone)]
+        for s in settlements:
+            arguments += (s.task_id, s.attempt, self._position(s.stream, 8 + len(self._readable)), s.kind, s.body)
+        return self._exchange.with_arguments(arguments)
+
+    def _send(self, packed: bytes, settlements: Sequence[Settlement], answer: Answer) -> None:
+        self._unanswered = (packed, settlements, 8 + len(self._readable))
+        self._resend(answer)
+
+    def _resend(self, answer: Answer) -> None:
+        assert self._unanswered is not None
+        packed, settlements, before_streams = self._unanswered
+        streams = self._streams
+        reply = self._link.call(self._exchange.script, packed)
+        status = reply[0]
+        if status == b"OK":
+            self._number += 1
+            self._unanswered = None
+            _, version, codes, claims, buried = reply
+            for settlement, code in zip(settlements, codes, strict=True):
+                answer.settled[settlement.task_id, settlement.attempt] = Settled(code.decode())
+            answer.given += [self._given(claim, streams, before_streams) for claim in claims]
+            answer.buried += [(reason.decode(), s.decode(), entry.decode()) for reason, s, entry in buried]
+            self._follow(version)
+        elif status == b"SEQUENCE":
+            # a failover forgot our last calls: go on from what Redis knows
+            self._number = int(reply[1])
+            self._unanswered = None
+        else:
+            self._fenced()
+
+    # while tasks run
+
+    def beat(self, held: Sequence[tuple[str, int, str, bytes]], look: bool) -> tuple[list[bytes], list[Given]]:
+        """held: task, attempt, stream, JSON progress. Returns an answer per task, and what to take up again."""
+        arguments: list[Argument] = [int(look)]
+        for task_id, attempt, stream, progress in held:
+            arguments += (task_id, attempt, self._position(stream, 7), progress)
+        reply = self._link.call(self._beat.script, self._beat.with_arguments(arguments))
+        if reply[0] != b"OK":
+            self._fenced()
+        _, version, codes, again = reply
+        given = [self._given(claim, self._streams, 7) for claim in again]
+        self._follow(version)
+        return codes, given
+
+    def hand_back(self, held: Sequence[tuple[str, int, str]], body: bytes) -> list[bool]:
+        keys, queue = self.shard.keys, self.queue
+        names = [
+            self._key,
+            keys.tasks(queue),
+            keys.running(queue),
+            keys.deadlines(queue),
+            keys.events(queue),
+            keys.counters(queue),
+            *self.wake_keys,
+            *self._streams,
+        ]
+        arguments: list[Argument] = [self._fence, self._engine_id, len(self._readable), body]
+        for task_id, attempt, stream in held:
+            arguments += (task_id, attempt, self._position(stream, 6 + len(self._readable)))
+        reply = self.shard.run("hand_back", names, arguments)
+        if reply[0] != b"OK":
+            self._fenced()
+        return [code == b"ok" for code in reply[1]]
+
+    def bury(self, given: Given, reason: str) -> None:
+        keys, queue = self.shard.keys, self.queue
+        names = [
+            keys.tasks(queue),
+            keys.running(queue),
+            keys.deadlines(queue),
+            keys.events(queue),
+            keys.counters(queue),
+        ]
+        safe = reason.translate({ord(c): "'" for c in '"\\'} | dict.fromkeys(range(32), " "))
+        arguments: list[Argument] = [self._fence, self._engine_id, given.entry_id, safe]
+        if self.shard.run("bury", [self._key, *names, given.stream], arguments) == b"FENCED":
+            self._fenced()
+
+    # inside
+
+    def _use(self, lanes: Lanes) -> None:
+        keys, queue = self.shard.keys, self.queue
+        self._version = lanes.version
+        self._readable = lanes.readable_by(self._capabilities)
+        self._streams = [key for lane in self._readable for key in keys.lane(queue, lane)]
+        self._positions = {stream: position for position, stream in enumerate(self._streams, 1)}
+        head = [
+            self._key,
+            keys.tasks(queue),
+            keys.running(queue),
+            keys.deadlines(queue),
+            keys.events(queue),
+            keys.counters(queue),
+            keys.lanes(queue),
+        ]
+        limits = self._limits
+        self._exchange = Packed(
+            "settle_and_claim",
+            [*head, keys.ageing(queue), *self.wake_keys, *self._streams],
+            [
+                self._fence,
+                self._engine_id,
+                len(self._readable),
+                MAX_ENTRY_BYTES,
+                limits.max_backlog,
+                limits.max_suspects,
+            ],
+        )
+        self._beat = Packed("beat", [*head, *self._streams], [self._fence, self._engine_id, MAX_ENTRY_BYTES])
+
+    def _follow(self, version: bytes | None) -> None:
+        if (version or b"") != self._version:
+            self.refresh_lanes()
+
+    def _position(self, stream: str, before: int) -> int:
+        # 1 is the session itself: never a task's stream, so the script answers "lost"
+        return before + self._positions[stream] if stream in self._positions else 1
+
+    def _given(self, claim: list[Any], streams: Sequence[str], before: int) -> Given:
+        index, entry_id, deliveries, losses, deadline, *values = claim
+        position = index - before - 1
+        tier = TIERS[position % len(TIERS)]
+        return Given(streams[position], tier, entry_id.decode(), deliveries, losses, deadline, values)
+
+    def _fenced(self) -> None:
+        self._unanswered = None
+        raise Fenced(
+            f"the session of {self._engine_id} in queue {self.queue} was ended: it was judged dead, or Redis lost it. "
+            "Its tasks run elsewhere; drop them and open a new session"
+        )

@@ -1,0 +1,147 @@
+"""One Redis deployment (a server, a Sentinel set, a cluster) and how calls reach it. A shard is a whole broker.
+
+Nothing is retried blindly: a call whose reply is lost raises Unavailable, and whoever made it decides to repeat it.
+Every script can be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import redis
+from redis.cluster import RedisCluster
+from redis.connection import ConnectionInterface, ConnectionPool
+from redis.exceptions import MovedError, NoScriptError
+
+from dalston_queue.broker.faults import translated
+from dalston_queue.broker.keys import Keys
+from dalston_queue.broker.scripts import Script, load
+
+Argument = str | bytes | int | float
+Client = redis.Redis | RedisCluster
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A command with the key that says where it goes (any, without a cluster)."""
+
+    key: str
+    arguments: tuple[Argument, ...]
+    script: Script | None = None
+
+
+def command(name: str, key: str, *arguments: Argument) -> Call:
+    return Call(key, (name, key, *arguments))
+
+
+def script(name: str, keys: Sequence[str], arguments: Sequence[Argument] = ()) -> Call:
+    loaded = load(name)
+    return Call(keys[0], ("EVALSHA", loaded.sha, len(keys), *keys, *arguments), loaded)
+
+
+class Shard:
+    def __init__(self, index: int, name: str, keys: Keys, make_client: Callable[[], Client]) -> None:
+        self.index = index
+        self.name = name  # the URL without its password: for messages and logs
+        self.keys = keys
+        self._make_client = make_client
+        self._client: Client | None = None
+
+    @property
+    def client(self) -> Client:
+        if self._client is None:
+            with translated(self.name):
+                self._client = self._make_client()  # a cluster client asks for the topology here
+        return self._client
+
+    def run(self, name: str, keys: Sequence[str], arguments: Sequence[Argument] = ()) -> Any:
+        """Run one script."""
+        return self.call(script(name, keys, arguments))
+
+    def command(self, name: str, key: str, *arguments: Argument) -> Any:
+        return self.call(command(name, key, *arguments))
+
+    def now_ms(self) -> int:
+        """The server's clock. A cluster has several; the one that serves the home keys is as good as any."""
+        seconds, micros = self.call(Call(self.keys.stages(), ("TIME",)))
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def call(self, call: Call) -> Any:
+        (reply,) = self.calls([call])
+        if isinstance(reply, Exception):
+            with translated(self.name):
+                raise reply
+        return reply
+
+    def calls(self, calls: Sequence[Call]) -> list[Any]:
+        """Run many in one round trip per server; an error of a single one is its answer."""
+        replies: list[Any] = [None] * len(calls)
+        for pool, positions in self._by_server(calls):
+            with translated(self.name):
+                self._pipeline(pool, calls, positions, replies)
+        return replies
+
+    def pool(self, key: str) -> ConnectionPool:
+        """The connections to the server that serves this key."""
+        client = self.client
+        if isinstance(client, RedisCluster):
+            with translated(self.name):
+                node = client.get_node_from_key(key)
+                return client.get_redis_connection(node).connection_pool
+        return client.connection_pool
+
+    def connection(self, key: str, **options: Any) -> ConnectionInterface:
+        """A connection of one's own to the server that serves this key."""
+        pool = self.pool(key)
+        made: ConnectionInterface = pool.connection_class(**{**pool.connection_kwargs, **options})
+        return made
+
+    def moved(self) -> None:
+        """The server said that it isn't the one any more: learn the topology again, drop old connections."""
+        client = self.client
+        if isinstance(client, RedisCluster):
+            with translated(self.name):
+                client.nodes_manager.initialize()
+        else:
+            client.connection_pool.disconnect(inuse_connections=False)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def _by_server(self, calls: Sequence[Call]) -> list[tuple[ConnectionPool, list[int]]]:
+        if not self.keys.cluster:
+            return [(self.pool(""), list(range(len(calls))))] if calls else []
+        groups: dict[int, tuple[ConnectionPool, list[int]]] = {}
+        for position, call in enumerate(calls):
+            pool = self.pool(call.key)
+            groups.setdefault(id(pool), (pool, []))[1].append(position)
+        return list(groups.values())
+
+    def _pipeline(self, pool: ConnectionPool, calls: Sequence[Call], positions: list[int], replies: list[Any]) -> None:
+        connection = pool.get_connection()
+        try:
+            connection.send_packed_command(connection.pack_commands([calls[p].arguments for p in positions]))
+            for position in positions:
+                replies[position] = _read(connection)
+            for position in positions:
+                missing = calls[position].script
+                if missing is not None and isinstance(replies[position], NoScriptError):
+                    _, _sha, *rest = calls[position].arguments
+                    connection.send_command("EVAL", missing.source, *rest)
+                    replies[position] = _read(connection)
+        except BaseException:
+            connection.disconnect()  # an unread reply must not answer the next command
+            raise
+        finally:
+            pool.release(connection)
+        if any(isinstance(reply, (MovedError, redis.ReadOnlyError)) for reply in replies):
+            self.moved()
+
+
+def _read(connection: ConnectionInterface) -> Any:
+    try:
+        return connection.read_response()
+    except redis.ResponseError as error:
+        return error

@@ -1,0 +1,21 @@
+"""Which shard holds what. A task lives in exactly one; registry, leases, commands and job hints live in the home shard."""
+
+from __future__ import annotations
+
+from dalston_queue.broker.shard import Shard
+from dalston_queue.broker.types import Priority
+from dalston_queue.broker.urls import Route
+
+
+class Topology:
+    def __init__(self, routes: tuple[Route, ...]) -> None:
+        self._routes = routes
+        self.home = routes[-1].shard
+        self.shards: tuple[Shard, ...] = tuple(sorted({r.shard for r in routes}, key=lambda shard: shard.index))
+
+    def shard_for(self, queue: str, priority: Priority) -> Shard:
+        return next(route.shard for route in self._routes if route.matches(queue, priority))
+
+    def shards_of(self, queue: str) -> tuple[Shard, ...]:
+        """Every shard that may hold tasks of this queue, highest priority first."""
+        return tuple(dict.fromkeys(self.shard_for(queue, priority) for priority in Priority))
