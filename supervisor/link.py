@@ -6,6 +6,7 @@ now is kept and done in order when Redis is back.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -93,6 +94,7 @@ class Link:
         self._report: Report | None = None
         self._fresh = False
         self._jobs: deque[GiveBack] = deque()
+        self._gone: deque[str] = deque(maxlen=1000)
         self._wake = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="redis", daemon=True)
@@ -116,7 +118,7 @@ class Link:
         return not self._jobs
 
     def close(self, timeout: float) -> None:
-        """Does what is left to do, for as long as this."""
+        """Does what is left to do, for as long as this, and takes the node off the list."""
         self._closing = True
         self._wake.set()
         self._thread.join(timeout)
@@ -137,6 +139,11 @@ class Link:
             except BrokerError as error:
                 self._mark(up=False, why=str(error))
                 self._sleep(RETRY_EVERY, patient=True)
+        with contextlib.suppress(BrokerError):
+            self.broker.registry.forget([engine.engine_id for engine in self._last_engines()], [self.node])
+
+    def _last_engines(self) -> tuple[EngineBeat, ...]:
+        return self._report.engines if self._report else ()
 
     def _sleep(self, seconds: float, *, patient: bool = False) -> None:
         if patient and not self._closing:
@@ -158,6 +165,7 @@ class Link:
                 max_losses=self.max_losses,
             )
             if job.forget:
+                self._gone.append(job.engine_id)
                 self.broker.registry.forget([job.engine_id])
             self._jobs.popleft()
             self.post(GivenBack(job.engine_id, taken))
@@ -168,7 +176,9 @@ class Link:
             return False
         self._fresh = False
         report = self._report
-        self.broker.registry.beat_node(self.node, report.state, report.engines, report.info)
+        # The report may be older than a give-back: a forgotten engine must not be beaten back to life.
+        engines = [engine for engine in report.engines if engine.engine_id not in self._gone]
+        self.broker.registry.beat_node(self.node, report.state, engines, report.info)
         return True
 
     def _find_overdue(self) -> None:

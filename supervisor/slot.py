@@ -54,6 +54,7 @@ class Slot:
     def beat(self) -> EngineBeat:
         info: dict[str, Any] = {
             "slot": self.name,
+            "stages": list(self.manifest.queues),
             "version": self.manifest.version,
             "pid": self.child.pid if self.child else None,
             "why": self.unhealthy or self.life.why,
@@ -66,7 +67,8 @@ class Slot:
         return EngineBeat(
             engine_id=self.engine_id,
             state=self.shown_state,
-            queues=self.manifest.queues,
+            # A slot without a process serves nothing, and an id that never ran must leave no counters behind.
+            queues=self.manifest.queues if self.child else (),
             capabilities=self.manifest.capabilities,
             capacity=self.manifest.capacity,
             info=info,

@@ -189,9 +189,11 @@ class Runner:
         dirty, self.dirty = self.dirty, {}
         progress = {task_id: {"fraction": task.fraction, "message": task.message} for task_id, task in dirty.items()}
         change = self.consumer.beat(progress)
+        again = change.given_again
         if not self.connected:
             log.warning("Redis is back")
             self.connected = self.hungry = True
+            again = self.consumer.held  # a call that broke off half-way may have claimed some without telling us
         self.next_beat = now + BEAT_EVERY
         for claimed in change.cancelled:
             self._cancel(claimed, lost=False)
@@ -199,7 +201,7 @@ class Runner:
             self._cancel(claimed, lost=True)
         running = {id(run.claimed) for run in self.runs.values()}
         settling = {id(claimed) for claimed, _ in self.unsettled}
-        for claimed in change.given_again:
+        for claimed in again:
             if id(claimed) not in running | settling:
                 self._start(claimed)
 

@@ -2,9 +2,14 @@
 
 import os
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from dalston_queue.broker import Broker
+from tests.supervisor.node import Node
+from tests.support import Spawned
 
 HERE = Path(__file__).resolve().parent
 
@@ -38,3 +43,24 @@ def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def nvml(nvml_library: Path, tmp_path: Path) -> NvmlStub:
     return NvmlStub(nvml_library, tmp_path / "nvml.state")
+
+
+@pytest.fixture
+def make_node(
+    broker: Broker, spawn: Callable[..., Spawned], process_env: dict[str, str], tmp_path: Path
+) -> Iterator[Callable[..., Node]]:
+    """Nodes of this test; all are stopped and leave no key."""
+    made: list[Node] = []
+
+    def make(name: str = "node-a", **env: str) -> Node:
+        made.append(Node(broker, spawn, {**process_env, "DALSTON_HEARTBEAT_S": "0.5", **env}, tmp_path, name))
+        return made[-1]
+
+    yield make
+    for node in made:
+        node.clean()
+
+
+@pytest.fixture
+def node(make_node: Callable[..., Node]) -> Node:
+    return make_node()

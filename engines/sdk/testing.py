@@ -1,0 +1,76 @@
+"""Runs one task on an engine without Redis and without a supervisor, for the engine author's own tests.
+
+done = run_task(my_engine, {"text": "hello"})
+assert done.outcome == Done({"text": "HELLO"})
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import msgspec
+
+from .engine import Engine
+from .outcomes import Outcome
+from .task import Task
+from .workers import make_workers
+
+
+@dataclass(frozen=True, slots=True)
+class TestRun:
+    """What came of it."""
+
+    __test__ = False  # pytest: this is not a test
+
+    outcome: Outcome
+    progress: list[tuple[float, str]]
+    artifacts: Path
+
+
+def run_task(
+    engine: Engine,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    queue: str = "test",
+    inputs: Mapping[str, Any] | None = None,
+    timeout: float | None = None,
+    cancel_after: float | None = None,
+    artifacts: Path | None = None,
+) -> TestRun:
+    """`load`, one `run`, `close`. Parameters travel through JSON as they would in earnest."""
+    progress: list[tuple[float, str]] = []
+    task = Task(
+        id="task",
+        job_id="job",
+        queue=queue,
+        stage=queue,
+        task_type=queue,
+        attempt=1,
+        deliveries=0,
+        parameters=_through_json(parameters or {}),
+        inputs=_through_json(inputs or {}),
+        deadline=None if timeout is None else time.time() + timeout,
+        artifacts_root=artifacts or Path(tempfile.mkdtemp(prefix="dalston-artifacts-")),
+        on_progress=lambda task: progress.append((task.fraction, task.message)),
+    )
+    outcomes: SimpleQueue[Outcome] = SimpleQueue()
+    workers = make_workers(engine, 1, lambda _, outcome: outcomes.put(outcome))
+    workers.call(engine.load)
+    workers.start(task)
+    if cancel_after is not None:
+        threading.Timer(cancel_after, workers.cancel, [task]).start()
+    outcome = outcomes.get()
+    workers.call(engine.close)
+    return TestRun(outcome, progress, task.artifacts_root)
+
+
+def _through_json(value: Mapping[str, Any]) -> dict[str, Any]:
+    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
+    return decoded
