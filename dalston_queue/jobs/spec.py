@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from dalston_queue.broker.types import Priority
+from dalston_queue.jobs.errors import InvalidJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,3 +44,15 @@ def single_task(task_type: str, *, queue: str | None = None, **wanted: Any) -> J
     trace_id = wanted.pop("trace_id", None)
     stage = StageSpec(stage=task_type, queue=queue or task_type, task_type=task_type, **wanted)
     return JobSpec(name=task_type, stages=(stage,), priority=priority, trace_id=trace_id)
+
+
+def stage_from(wanted: object) -> StageSpec:
+    """A stage from JSON, as a schedule or an engine's result has it. The types are checked, unknown fields refused."""
+    if isinstance(wanted, Mapping):
+        known = StageSpec.__dataclass_fields__
+        if unknown := [name for name in wanted if name not in known]:
+            raise InvalidJob(f"a stage has no field {unknown[0]!r}; known: {', '.join(known)}")
+    try:
+        return msgspec.convert(wanted, StageSpec)
+    except msgspec.ValidationError as error:
+        raise InvalidJob(f"a stage can't be read: {error}") from None

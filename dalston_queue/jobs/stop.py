@@ -1,28 +1,38 @@
-"""Tells Redis and engines to stop the tasks of jobs that are ending, and ends those that no engine has.
+"""Makes Redis and engines let go of tasks that were asked to stop, and ends those that no engine has.
 
-Repeatable and polled: a job stays `cancelling` until each of its tasks is over, whoever dies in between.
+Repeatable and polled: such a task keeps `cancel_requested_at` until it is over, whoever dies in between.
 """
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import connection, transaction
 
+from dalston_queue.broker.messages import ErrorInfo
 from dalston_queue.broker.types import Cause, Removed
 from dalston_queue.jobs.advance import Advanced, advance
 from dalston_queue.jobs.lifecycle import Change, lock_jobs, move_tasks
 from dalston_queue.redis import get_broker
 
-# Each second, for jobs in `cancelling`.
-STOPPING = "SELECT id FROM dalston_job WHERE status = 'cancelling' ORDER BY id LIMIT %s"
+# An engine sees the request within a second. One that hasn't answered after this is taken out of the story: the task is
+# taken from it, and whatever it says later is refused.
+GRACE = timedelta(seconds=30)
+
+# Each second.
+STOPPING = """
+    SELECT DISTINCT job_id FROM (
+        SELECT job_id FROM dalston_task
+        WHERE cancel_requested_at IS NOT NULL AND status IN ('queued', 'running') ORDER BY id LIMIT %s
+    ) AS asked"""
 _TO_STOP = """
-    SELECT id, queue, attempt FROM dalston_task
+    SELECT id, queue, attempt, cancel_requested_at FROM dalston_task
     WHERE job_id = ANY(%s) AND status IN ('queued', 'running') AND cancel_requested_at IS NOT NULL
     ORDER BY id"""
 
 
-def stopping_jobs(limit: int = 100) -> list[UUID]:
+def stopping_jobs(limit: int = 500) -> list[UUID]:
+    """Jobs with tasks that were asked to stop and have not."""
     with connection.cursor() as cursor:
         cursor.execute(STOPPING, [limit])
         return [row[0] for row in cursor.fetchall()]
@@ -35,12 +45,21 @@ def stop_tasks(job_ids: Collection[UUID], now: datetime, *, skip_locked: bool = 
     jobs = lock_jobs(job_ids, skip_locked=skip_locked)
     with connection.cursor() as cursor:
         cursor.execute(_TO_STOP, [list(jobs)])
-        rows: list[tuple[UUID, str, int]] = cursor.fetchall()
-    broker = get_broker()
+        rows: list[tuple[UUID, str, int, datetime]] = cursor.fetchall()
     over = [
         Change(task_id=task, attempt=attempt, at=now, cause=Cause.CANCELLED, message="it was stopped before it ran")
-        for task, queue, attempt in rows
-        if broker.request_cancel(queue, str(task), attempt) in (Removed.REMOVED, Removed.ABSENT)
+        for task, queue, attempt, requested_at in rows
+        if _let_go(queue, task, attempt, overdue=now - requested_at > GRACE)
     ]
     move_tasks("cancel", over)
     return advance(jobs, now)
+
+
+def _let_go(queue: str, task: UUID, attempt: int, *, overdue: bool) -> bool:
+    """True if Redis holds nothing of it any more, so that no event will end it."""
+    broker = get_broker()
+    found = broker.request_cancel(queue, str(task), attempt)
+    if found is Removed.FLAGGED and overdue:
+        error = ErrorInfo(message="its engine did not stop it when asked", cause=Cause.CANCELLED)
+        broker.expire(queue, str(task), attempt, error)
+    return found in (Removed.REMOVED, Removed.ABSENT)

@@ -61,6 +61,12 @@ class Task(models.Model):
             models.Index(
                 fields=["queue", "id"], name="task_in_redis", condition=models.Q(status__in=["queued", "running"])
             ),
+            # Stop, each second: WHERE cancel_requested_at IS NOT NULL AND status IN ('queued', 'running') ORDER BY id
+            models.Index(
+                fields=["id"],
+                name="task_stopping",
+                condition=models.Q(cancel_requested_at__isnull=False, status__in=["queued", "running"]),
+            ),
             # Queue stats, throughput of the last minute: WHERE finished_at > %s
             models.Index(fields=["finished_at"], name="task_finished", condition=models.Q(finished_at__isnull=False)),
         ]

@@ -17,8 +17,11 @@ from dalston_queue.broker.messages import ErrorInfo, Event
 from dalston_queue.broker.types import Cause, EventKind, Tier
 from dalston_queue.jobs.advance import Advanced, advance
 from dalston_queue.jobs.dead_letters import Ending, end_tasks
+from dalston_queue.jobs.errors import InvalidJob
+from dalston_queue.jobs.expand import add_stages, check_addition, wanted_stages
 from dalston_queue.jobs.lifecycle import Change, Moved, lock_jobs, move_jobs, move_tasks
 from dalston_queue.jobs.retry import Attempt, Cancel, Exhausted, Retry, RetryPolicy
+from dalston_queue.jobs.spec import StageSpec
 
 _encode = msgspec.json.Encoder().encode
 _jitter = SystemRandom().random
@@ -36,7 +39,7 @@ def apply(events: Sequence[Event], now: datetime) -> Advanced:
         for event in batch:
             by_kind[event.kind].append(event)
         for kind, same in by_kind.items():
-            moved = _failed(same, now) if kind in _FAILURES else _APPLY[kind](same)
+            moved = _APPLY[kind](same, now)
             if kind is not EventKind.TASK_STARTED:
                 touched.update(move.job_id for move in moved)
     return advance(touched, now)
@@ -72,15 +75,32 @@ def _change(event: Event, **more: object) -> Change:
     )
 
 
-def _started(events: list[Event]) -> list[Moved]:
+def _started(events: list[Event], _now: datetime) -> list[Moved]:
     return move_tasks("start", [_change(event) for event in events])
 
 
-def _completed(events: list[Event]) -> list[Moved]:
-    return move_tasks("complete", [_change(event, result=_encode(event.result).decode()) for event in events])
+def _completed(events: list[Event], now: datetime) -> list[Moved]:
+    """Complete them, and add the stages that their results ask for."""
+    endings: list[Ending] = []
+    changes: list[Change] = []
+    more: dict[UUID, Sequence[StageSpec]] = {}
+    for event in events:
+        try:
+            if stages := wanted_stages(event.result):
+                check_addition(UUID(event.job_id), stages)
+                more[UUID(event.task_id)] = stages
+            changes.append(_change(event, result=_encode(event.result).decode()))
+        except InvalidJob as error:
+            refused = ErrorInfo(message=f"its result asks for stages: {error}", type="InvalidJob", cause=Cause.REJECTED)
+            endings.append(_ending(event, refused, ""))
+    moved = move_tasks("complete", changes)
+    for move in moved:
+        if move.task_id in more:
+            add_stages(move.job_id, more[move.task_id], now)
+    return moved + end_tasks(endings)
 
 
-def _recovered(events: list[Event]) -> list[Moved]:
+def _recovered(events: list[Event], _now: datetime) -> list[Moved]:
     changes = []
     for event in events:
         error = event.error or ErrorInfo(message="", cause=Cause.DRAINED)
@@ -88,7 +108,7 @@ def _recovered(events: list[Event]) -> list[Moved]:
     return move_tasks("recover", changes)
 
 
-def _cancelled(events: list[Event]) -> list[Moved]:
+def _cancelled(events: list[Event], _now: datetime) -> list[Moved]:
     return move_tasks(
         "cancel", [_change(event, cause=Cause.CANCELLED, message=_error(event).message) for event in events]
     )
@@ -133,7 +153,7 @@ def _failed(events: list[Event], now: datetime) -> list[Moved]:
     return moved
 
 
-def _buried(events: list[Event]) -> list[Moved]:
+def _buried(events: list[Event], _now: datetime) -> list[Moved]:
     return end_tasks([_ending(event, _error(event), "") for event in events])
 
 
@@ -144,7 +164,7 @@ _PROMOTE = """
     WHERE t.id = v.id AND t.attempt = v.attempt AND t.event_seq < v.seq AND t.finished_at IS NULL"""
 
 
-def _promoted(events: list[Event]) -> list[Moved]:
+def _promoted(events: list[Event], _now: datetime) -> list[Moved]:
     rows = [event for event in events if event.tier in (Tier.HIGH, Tier.MEDIUM, Tier.LOW)]
     with connection.cursor() as cursor:
         cursor.execute(
@@ -159,10 +179,11 @@ def _promoted(events: list[Event]) -> list[Moved]:
     return []
 
 
-_FAILURES = (EventKind.TASK_FAILED, EventKind.TASK_EXHAUSTED)
-_APPLY: dict[EventKind, Callable[[list[Event]], list[Moved]]] = {
+_APPLY: dict[EventKind, Callable[[list[Event], datetime], list[Moved]]] = {
     EventKind.TASK_STARTED: _started,
     EventKind.TASK_COMPLETED: _completed,
+    EventKind.TASK_FAILED: _failed,
+    EventKind.TASK_EXHAUSTED: _failed,
     EventKind.TASK_CANCELLED: _cancelled,
     EventKind.TASK_RECOVERED: _recovered,
     EventKind.TASK_HANDED_BACK: _recovered,

@@ -20,7 +20,7 @@ def look() -> None:
     claim_pending()
     dispatch_ready()
     if jobs := stopping_jobs():
-        stop_tasks(jobs, timezone.now(), skip_locked=True)
+        dispatch(stop_tasks(jobs, timezone.now(), skip_locked=True).ready, timezone.now())
 
 
 def claim_pending() -> None:

@@ -1,0 +1,158 @@
+"""Takes dead letters back: the same row, fresh budgets, the next attempt. Its job runs again, what was skipped waits.
+
+Idempotent: a letter that was replayed answers with the attempt it got. A job can't succeed while any required task
+of it is dead, so all dead letters of a job are taken back together.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from django.db import transaction
+from django.db.models import QuerySet
+
+from dalston_queue.broker.types import Priority
+from dalston_queue.jobs.advance import advance
+from dalston_queue.jobs.lifecycle import Change, lock_jobs, move_jobs, move_tasks
+from dalston_queue.models import DeadLetter, Task
+
+BATCH = 100
+
+
+class Outcome(StrEnum):
+    REPLAYED = "replayed"
+    ALREADY = "already replayed"
+    DISCARDED = "discarded before"
+    STOPPING = "its job is still stopping other tasks; try again in a moment"
+    UNREADABLE = "bytes that belong to no task can't be replayed"
+    GONE = "there is no such dead letter"
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    letter_id: UUID
+    outcome: Outcome
+    task_id: UUID | None = None
+    attempt: int | None = None  # the attempt the replay made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which open dead letters: those that match everything given."""
+
+    queue: str | None = None
+    cause: str | None = None
+    fingerprint: str | None = None
+    task_type: str | None = None
+    error_contains: str | None = None
+    project_id: UUID | None = None
+    created_before: datetime | None = None
+
+
+def matching(wanted: Filter) -> "QuerySet[DeadLetter]":
+    """The open letters of a filter, oldest first: to count for a dry run, to list, to replay."""
+    letters = DeadLetter.objects.filter(replayed_at__isnull=True, discarded_at__isnull=True)
+    for lookup, value in {
+        "queue": wanted.queue,
+        "cause": wanted.cause,
+        "fingerprint": wanted.fingerprint,
+        "task_type": wanted.task_type,
+        "error__icontains": wanted.error_contains,
+        "task__job__project_id": wanted.project_id,
+        "created_at__lt": wanted.created_before,
+    }.items():
+        if value is not None:
+            letters = letters.filter(**{lookup: value})
+    return letters.order_by("id")
+
+
+def replay(
+    letter_ids: Collection[UUID],
+    now: datetime,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    priority: Priority | None = None,
+) -> list[Replayed]:
+    """Replay these letters, in the order given. New parameters and priority apply to the tasks of these letters."""
+    ids = list(dict.fromkeys(letter_ids))
+    outcomes: dict[UUID, Replayed] = {}
+    for start in range(0, len(ids), BATCH):
+        outcomes |= _replay(ids[start : start + BATCH], now, parameters, priority)
+    return [outcomes[letter] for letter in ids]
+
+
+@transaction.atomic
+def discard(letter_ids: Collection[UUID], now: datetime) -> int:
+    """Close letters without a replay; their tasks and jobs stay as they ended. Returns how many were open."""
+    letters = DeadLetter.objects.filter(id__in=letter_ids, replayed_at__isnull=True, discarded_at__isnull=True)
+    return letters.update(discarded_at=now)
+
+
+@transaction.atomic
+def _replay(
+    ids: list[UUID], now: datetime, parameters: Mapping[str, Any] | None, priority: Priority | None
+) -> dict[UUID, Replayed]:
+    jobs = lock_jobs(DeadLetter.objects.filter(id__in=ids, task__isnull=False).values_list("task__job_id", flat=True))
+    asked = {letter.id: letter for letter in DeadLetter.objects.filter(id__in=ids).select_related("task")}
+    outcomes = {letter: _closed(letter, asked.get(letter)) for letter in ids}
+    wanted = {
+        letter.task_id
+        for letter in asked.values()
+        if outcomes[letter.id].outcome is Outcome.REPLAYED and letter.task_id is not None
+    }
+    of_jobs = set(Task.objects.filter(id__in=wanted).values_list("job_id", flat=True))
+    opened = move_jobs("replay", of_jobs & jobs.keys(), now)
+    text = None if parameters is None else msgspec.json.encode(parameters).decode()
+    changes = [
+        Change(
+            task_id=task.id,
+            attempt=task.attempt,
+            at=now,
+            message="replayed",
+            parameters=text if task.id in wanted else None,
+            priority=priority if task.id in wanted else None,
+        )
+        for task in Task.objects.filter(job_id__in=opened, status="dead_letter").only("id", "attempt")
+    ]
+    attempts = {moved.task_id: moved.attempt for moved in move_tasks("replay", changes)}
+    _reopen(opened, now)
+    _close(attempts, now)
+    advance(opened, now)
+    for letter in asked.values():
+        if outcomes[letter.id].outcome is Outcome.REPLAYED:
+            attempt = attempts.get(letter.task_id) if letter.task_id else None
+            outcome = Outcome.STOPPING if attempt is None else Outcome.REPLAYED
+            outcomes[letter.id] = Replayed(letter.id, outcome, letter.task_id, attempt)
+    return outcomes
+
+
+def _closed(letter_id: UUID, letter: DeadLetter | None) -> Replayed:
+    """Why a letter can't be replayed; REPLAYED stands for "it can"."""
+    if letter is None:
+        return Replayed(letter_id, Outcome.GONE)
+    if letter.replayed_at is not None:
+        return Replayed(letter_id, Outcome.ALREADY, letter.task_id, letter.replayed_attempt)
+    if letter.discarded_at is not None:
+        return Replayed(letter_id, Outcome.DISCARDED, letter.task_id)
+    if letter.task_id is None:
+        return Replayed(letter_id, Outcome.UNREADABLE)
+    return Replayed(letter_id, Outcome.REPLAYED, letter.task_id)
+
+
+def _reopen(job_ids: list[UUID], now: datetime) -> None:
+    """What was skipped or stopped when the job failed waits again for its parents."""
+    rows = Task.objects.filter(job_id__in=job_ids, status__in=["skipped", "cancelled"]).values_list("id", "attempt")
+    changes = [Change(task_id=task, attempt=attempt, at=now, message="its job runs again") for task, attempt in rows]
+    move_tasks("reopen", changes)
+
+
+def _close(attempts: Mapping[UUID, int], now: datetime) -> None:
+    letters = list(DeadLetter.objects.filter(task_id__in=attempts, replayed_at__isnull=True, discarded_at__isnull=True))
+    for letter in letters:
+        letter.replayed_at = now
+        letter.replayed_attempt = attempts[letter.task_id] if letter.task_id else None
+    DeadLetter.objects.bulk_update(letters, ["replayed_at", "replayed_attempt"])
