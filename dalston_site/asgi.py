@@ -14,14 +14,13 @@ django_application = get_asgi_application()  # loads the apps; the imports below
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
-from django.core.management import call_command
-from django.core.management.base import SystemCheckError
+from django.core.management.base import BaseCommand, SystemCheckError
 
 from dalston_queue.dashboard.routing import websocket_urlpatterns
 
 try:
     # manage.py does this for every command; uvicorn doesn't.
-    call_command("check")
+    BaseCommand().check()
 except SystemCheckError as error:
     sys.exit(str(error))
 

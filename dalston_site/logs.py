@@ -6,22 +6,16 @@ Every logger of the process ends here, structlog's and the standard library's al
 from typing import Any
 
 import structlog
-from structlog.typing import Processor
-
-SHARED: list[Processor] = [
-    structlog.contextvars.merge_contextvars,
-    structlog.stdlib.add_log_level,
-    structlog.stdlib.add_logger_name,
-    structlog.stdlib.ExtraAdder(),
-    structlog.processors.TimeStamper(fmt="iso", utc=True),
-]
+from structlog.typing import EventDict, Processor, WrappedLogger
 
 
-def configure_structlog() -> None:
+def config(*, json: bool, level: str) -> dict[str, Any]:
+    """Django's LOGGING. Also tells structlog to hand its events to it."""
+    shared = _shared(time_format="iso" if json else "%H:%M:%S.%f")
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
-            *SHARED,
+            *shared,
             structlog.stdlib.PositionalArgumentsFormatter(),
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
@@ -29,36 +23,46 @@ def configure_structlog() -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
-
-
-def config(*, json: bool, level: str) -> dict[str, Any]:
-    """Django's LOGGING."""
-    renderer: list[Processor] = (
+    last: list[Processor] = (
         [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
         if json
         else [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)]
     )
-    remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
-    # huey adds its own handler to a logger that has none, and uvicorn sets up its own before Django does.
+    formatter = {
+        "()": structlog.stdlib.ProcessorFormatter,
+        "foreign_pre_chain": shared,
+        "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+    }
+    # Their own handlers would print a second time; huey adds one to a logger that has none.
     ours = {"handlers": ["stderr"], "propagate": False}
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {
-            "structured": {
-                "()": structlog.stdlib.ProcessorFormatter,
-                "foreign_pre_chain": SHARED,
-                "processors": [remove, *renderer],
-            }
-        },
+        "formatters": {"structured": formatter},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structured"}},
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {
             "django": {**ours, "level": level},
-            "django.server": ours,
-            "huey": ours,
+            "huey": {**ours, "level": "WARNING"},  # it announces each duty; the duties report what they did
             "uvicorn": ours,
             "uvicorn.error": {"handlers": [], "propagate": True},
-            "uvicorn.access": {"handlers": [], "propagate": True},
+            "uvicorn.access": {"handlers": [], "propagate": False},  # the proxy in front has that log
         },
     }
+
+
+def _shared(time_format: str) -> list[Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.ExtraAdder(),
+        _drop_colours,
+        structlog.processors.TimeStamper(fmt=time_format, utc=True),
+    ]
+
+
+def _drop_colours(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """uvicorn sends each message a second time, with terminal colours."""
+    event.pop("color_message", None)
+    return event

@@ -182,4 +182,3 @@ X_FRAME_OPTIONS = "DENY"
 
 LOG_LEVEL = env.choice("DALSTON_LOG_LEVEL", "INFO", ["DEBUG", "INFO", "WARNING", "ERROR"])
 LOGGING = logs.config(json=not DALSTON_DEV, level=LOG_LEVEL)
-logs.configure_structlog()

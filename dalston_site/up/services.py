@@ -39,7 +39,7 @@ class Services:
 
     def start_web(self) -> Child:
         listen = ["--host", self._options.bind, "--port", str(self._options.port)]
-        quiet = ["--no-access-log", "--timeout-graceful-shutdown", "2"]
+        quiet = ["--log-level", "warning", "--lifespan", "off", "--timeout-graceful-shutdown", "2"]
         return self._python(
             "web", ["-m", "uvicorn", "dalston_site.asgi:application", *listen, *quiet], self._server_env()
         )

@@ -1,0 +1,91 @@
+"""`./dev up` as a real process, on a data folder and a port of its own."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dalston_site.embedded.server import free_port
+from dalston_site.up.family import marked
+from tests.conftest import ROOT
+from tests.support import Spawned, wait_until
+
+HINT = "Ctrl-C stops it."
+
+
+class Up:
+    """One data folder, on which `up` may be started again and again."""
+
+    def __init__(self, data: Path, port: int, logs: Path) -> None:
+        self.data = data
+        self.port = port
+        self._logs = logs
+        self._started: list[Spawned] = []
+
+    def start(self, *options: str, port: int | None = None, env: dict[str, str] | None = None) -> Spawned:
+        """Exactly what `./dev up` executes, so that the test knows the pid."""
+        argv = [
+            sys.executable,
+            "-m",
+            "dalston_site.up",
+            "--data",
+            str(self.data),
+            "--port",
+            str(port or self.port),
+            *options,
+        ]
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+        log = self._logs / f"up-{len(self._started)}.log"
+        self._started.append(Spawned(argv, log, {**kept, **(env or {})}, ROOT))
+        return self._started[-1]
+
+    def ready(self, *options: str, env: dict[str, str] | None = None) -> Spawned:
+        up = self.start(*options, env=env)
+        up.wait_for(HINT, 40)
+        return up
+
+    @property
+    def env(self) -> dict[str, str]:
+        lines = (self.data / "dev.env").read_text().splitlines()
+        return {name: value.strip("'") for name, _, value in (line.partition("=") for line in lines)}
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything that runs for this data folder, by its mark or (the servers overwrite theirs) its command line."""
+        by_command = (it for it in psutil.process_iter() if str(self.data) in " ".join(_command(it)))
+        return list({*marked(self.data), *by_command})
+
+    def nothing_is_left(self, within: float = 0.0) -> None:
+        wait_until(lambda: not self.processes(), within, f"no process left of {self.data}: {self.processes()}")
+
+    def reap(self) -> None:
+        for up in self._started:
+            up.reap()
+        for process in self.processes():
+            process.kill()
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Up]:
+    one = Up(tmp_path / "data", free_port(), tmp_path)
+    yield one
+    one.reap()
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One `up` that is shared by the tests that only use it."""
+    folder = tmp_path_factory.mktemp("up")
+    one = Up(folder / "data", free_port(), folder)
+    one.ready()
+    yield one
+    one.reap()

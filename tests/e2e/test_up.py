@@ -1,0 +1,138 @@
+"""What a user meets first: `./dev up`, its hint, the `curl`, and the page that moves by itself."""
+
+import asyncio
+import json
+import re
+import shlex
+import stat
+import subprocess
+import time
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import psutil
+import psycopg
+import redis
+import websockets
+
+from tests.e2e.conftest import Up
+from tests.support import wait_until
+
+
+def output(up: Up) -> str:
+    return next(up.data.parent.glob("up-0.log")).read_text()
+
+
+def printed_curl(up: Up) -> list[str]:
+    found = re.search(r"^    curl .*(?:\\\n.*)*", output(up), re.MULTILINE)
+    assert found
+    return shlex.split(found[0])
+
+
+def client(up: Up) -> httpx.Client:
+    return httpx.Client(base_url=up.env["DALSTON_URL"], headers={"Authorization": f"Bearer {up.env['DALSTON_TOKEN']}"})
+
+
+def logged_in(up: Up) -> httpx.Client:
+    """A browser after the login form, with the login that was printed."""
+    found = re.search(r"Login +(\S+) +(\S+)", output(up))
+    assert found
+    browser = httpx.Client(base_url=up.env["DALSTON_URL"], follow_redirects=True)
+    browser.get("/login/")
+    answer = browser.post(
+        "/login/",
+        data={"username": found[1], "password": found[2], "csrfmiddlewaretoken": browser.cookies["csrftoken"]},
+        headers={"Referer": up.env["DALSTON_URL"]},
+    )
+    assert answer.status_code == 200
+    assert "sessionid" in browser.cookies
+    return browser
+
+
+def test_dev_env_is_private_and_its_addresses_work(running: Up) -> None:
+    assert stat.S_IMODE((running.data / "dev.env").stat().st_mode) == 0o600
+    assert set(running.env) == {"DALSTON_URL", "DALSTON_TOKEN", "DATABASE_URL", "REDIS_URL"}
+    assert httpx.get(f"{running.env['DALSTON_URL']}/healthz").status_code == 200
+    with psycopg.connect(running.env["DATABASE_URL"]) as connection:
+        assert connection.execute("SELECT count(*) FROM django_migrations").fetchone() != (0,)
+    with redis.Redis.from_url(running.env["REDIS_URL"]) as server:
+        assert server.ping()
+
+
+def test_the_printed_curl_returns_a_task_that_completes_within_two_seconds(running: Up) -> None:
+    done = subprocess.run(printed_curl(running), capture_output=True, text=True, check=True)
+    submitted = json.loads(done.stdout)
+    began = time.monotonic()
+    with client(running) as api:
+
+        def finished() -> dict[str, Any] | None:
+            task = api.get(f"/api/v1/tasks/{submitted['task_id']}").raise_for_status().json()
+            return task if task["status"] == "completed" else None
+
+        task = wait_until(finished, 2, "the task is completed")
+    assert task["result"] == {"hello": "world"}
+    assert time.monotonic() - began < 2
+
+
+def test_every_line_has_the_name_of_its_process_in_front(running: Up) -> None:
+    prefixed, _, _ = output(running).partition("\nDalston is running.")
+    assert {line.split("|")[0].strip() for line in prefixed.splitlines()} >= {"up", "orchestrator-1"}
+    assert all(re.match(r"[a-z0-9-]+ +\| ", line) for line in prefixed.splitlines()), prefixed
+
+
+def test_the_overview_page_gets_a_finished_task_over_its_socket(running: Up) -> None:
+    marker = f"m{uuid4().hex[:10]}"
+    with logged_in(running) as browser, client(running) as api:
+        page = browser.get("/")
+        assert page.status_code == 200
+        cookies = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+        host = running.env["DALSTON_URL"].removeprefix("http://")
+
+        async def submit_and_listen() -> str:
+            async with websockets.connect(
+                f"ws://{host}/ws/overview/", additional_headers={"Cookie": cookies}, origin=f"http://{host}"
+            ) as socket:
+                submitted = api.post(
+                    "/api/v1/tasks", json={"task_type": "echo", "parameters": {"marker": marker}}
+                ).json()
+                task_id = submitted["task_id"]
+                heard = ""
+                async with asyncio.timeout(5):
+                    while not (task_id in heard and "completed" in heard.partition(task_id)[2]):
+                        heard += str(await socket.recv())
+                return heard
+
+        assert asyncio.run(submit_and_listen())
+
+
+def test_a_socket_from_another_site_is_refused(running: Up) -> None:
+    host = running.env["DALSTON_URL"].removeprefix("http://")
+
+    async def knock() -> int:
+        try:
+            async with websockets.connect(f"ws://{host}/ws/overview/", origin="https://evil.example"):
+                return 101
+        except websockets.InvalidStatus as refused:
+            return refused.response.status_code
+
+    assert asyncio.run(knock()) == 403
+
+
+def test_nodes_and_engines_see_redis_and_no_secret(running: Up) -> None:
+    """Read from the running processes themselves."""
+    (supervisor,) = [it for it in running.processes() if "runsupervisor" in it.cmdline()]
+    engines = [it for it in supervisor.children(recursive=True) if "engine.py" in " ".join(it.cmdline())]
+    assert engines
+    password = running.env["DATABASE_URL"].split("@")[0].rpartition(":")[2]
+    for process in [supervisor, *engines]:
+        environment = process.environ()
+        assert environment["REDIS_URL"] == running.env["REDIS_URL"]
+        assert not environment.keys() & {"DATABASE_URL", "DALSTON_SECRET_KEY", "DALSTON_TOKEN"}
+        assert password not in " ".join([*environment.values(), *process.cmdline()])
+
+
+def test_no_secret_is_on_a_command_line(running: Up) -> None:
+    secrets = [*(running.env[name].split("@")[0].rpartition(":")[2] for name in ("DATABASE_URL", "REDIS_URL"))]
+    lines = " ".join(" ".join(it.cmdline()) for it in psutil.process_iter() if it.is_running())
+    assert not any(secret in lines for secret in [*secrets, running.env["DALSTON_TOKEN"]])

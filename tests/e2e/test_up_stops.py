@@ -1,0 +1,138 @@
+"""`./dev up` leaves nothing behind, however it ends, and the next one works."""
+
+import random
+import signal
+import socket
+import time
+
+import psycopg
+import pytest
+
+from tests.e2e.conftest import Up
+from tests.support import Spawned
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def stop_and_time(up: Spawned, signum: signal.Signals) -> float:
+    began = time.monotonic()
+    assert up.stop(signum, timeout=10) == 0, up.output
+    return time.monotonic() - began
+
+
+def test_ctrl_c_and_sigterm_stop_everything_and_the_login_survives(up: Up) -> None:
+    first = up.ready("--orchestrators", "2", "--nodes", "2")
+    token = up.env["DALSTON_TOKEN"]
+    password = (up.data / "admin-password").read_text()
+    names = {line.split("|")[0].strip() for line in first.output.splitlines() if "|" in line}
+    assert {"orchestrator-1", "orchestrator-2"} <= names
+    stop_and_time(first, signal.SIGINT)
+    up.nothing_is_left()
+    assert not (up.data / "dev.env").exists()
+
+    second = up.ready()
+    assert up.env["DALSTON_TOKEN"] == token
+    assert (up.data / "admin-password").read_text() == password
+    stop_and_time(second, signal.SIGTERM)
+    up.nothing_is_left()
+
+
+def test_a_second_ctrl_c_does_not_wait(up: Up) -> None:
+    first = up.ready()
+    (supervisor,) = [it for it in up.processes() if "runsupervisor" in it.cmdline()]
+    supervisor.suspend()  # it can't stop in good order now
+    first.send(signal.SIGINT)
+    first.wait_for("stopping", 5)
+    began = time.monotonic()
+    first.send(signal.SIGINT)
+    assert first.wait(5) == 0
+    assert time.monotonic() - began < 3
+    up.nothing_is_left()
+
+
+def test_after_a_kill_9_nothing_is_left_and_the_next_up_works(up: Up) -> None:
+    first = up.ready()
+    first.send(signal.SIGKILL)
+    first.wait()
+    second = up.ready()
+    stop_and_time(second, signal.SIGTERM)
+    up.nothing_is_left()
+
+
+def test_the_next_up_ends_processes_that_outlived_a_killed_one(up: Up) -> None:
+    first = up.ready()
+    (supervisor,) = [it for it in up.processes() if "runsupervisor" in it.cmdline()]
+    supervisor.suspend()  # a stopped process takes no notice of its parent's death
+    first.send(signal.SIGKILL)
+    first.wait()
+    second = up.ready()
+    assert "Cleaning up after a ./dev up that was killed" in second.output
+    assert not supervisor.is_running()
+    stop_and_time(second, signal.SIGTERM)
+    up.nothing_is_left()
+
+
+def test_a_second_up_on_the_same_data_says_who_holds_it(up: Up) -> None:
+    first = up.start()
+    first.wait_for("Starting", 10)
+    second = up.start(port=up.port)
+    assert second.wait(10) == 1
+    assert f"is in use by the ./dev up with pid {first.pid}, since " in second.output
+    assert f"http://127.0.0.1:{up.port}" in second.output
+    assert first.running()
+
+
+def test_a_taken_port_is_said_before_anything_starts(up: Up) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", up.port))
+        other.listen()
+        refused = up.start()
+        assert refused.wait(10) == 1
+    assert f"Port {up.port} on 127.0.0.1 can't be used (Address already in use)" in refused.output
+    assert "Starting" not in refused.output
+
+
+def test_a_process_that_dies_is_named_with_its_last_lines_and_all_stop(up: Up) -> None:
+    first = up.ready()
+    (web,) = [it for it in up.processes() if "uvicorn" in it.cmdline()]
+    web.kill()
+    assert first.wait(12) == 1
+    assert "Error: web was killed by SIGKILL. Its last lines:" in first.output
+    up.nothing_is_left()
+
+
+def test_a_process_that_cannot_start_is_named_and_all_stop(up: Up) -> None:
+    failed = up.start(env={"DALSTON_MAX_DELIVERIES": "none"})
+    assert failed.wait(30) == 1
+    assert "DALSTON_MAX_DELIVERIES is 'none'" in failed.output
+    assert "Error: setup ended (exit 1)" in failed.output
+    up.nothing_is_left()
+
+
+def interrupt_at_random_moments(up: Up, moments: int, seed: int) -> None:
+    """The seed makes the moments the same in each run; they span a whole start."""
+    chance = random.Random(seed)
+    for number in range(moments):
+        one = up.start()
+        time.sleep(chance.uniform(0.0, 6.0))  # the moment is the test
+        signum = chance.choice([signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+        one.send(signum)
+        one.wait(12)
+        # After SIGKILL the kernel has told the children, and they need a moment; the others are waited for.
+        up.nothing_is_left(within=10 if signum is signal.SIGKILL else 0.5)
+        assert not (up.data / "dev.env").exists() or signum is signal.SIGKILL, f"moment {number}"
+    last = up.ready()
+    with psycopg.connect(up.env["DATABASE_URL"]) as connection:
+        assert connection.execute("SELECT count(*) FROM auth_user WHERE username = 'admin'").fetchone() == (1,)
+    stop_and_time(last, signal.SIGTERM)
+    up.nothing_is_left()
+
+
+def test_up_can_be_interrupted_at_any_moment(up: Up) -> None:
+    interrupt_at_random_moments(up, moments=4, seed=4)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_up_can_be_interrupted_twenty_times_in_a_row(up: Up) -> None:
+    interrupt_at_random_moments(up, moments=20, seed=20)
