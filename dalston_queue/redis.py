@@ -1,12 +1,17 @@
 """The process-wide Broker, made from the settings on first use. It connects lazily: Redis may be absent."""
 
-from functools import cache
+from functools import lru_cache
 
 from django.conf import settings
 
 from dalston_queue.broker import Broker, connect
 
 
-@cache
 def get_broker() -> Broker:
-    return connect(settings.REDIS_URL, prefix=settings.DALSTON_REDIS_PREFIX, cluster=settings.DALSTON_REDIS_CLUSTER)
+    """The one broker of this process. A test that changes the settings gets one of its own."""
+    return _connected(settings.REDIS_URL, settings.DALSTON_REDIS_PREFIX, settings.DALSTON_REDIS_CLUSTER)
+
+
+@lru_cache(maxsize=1)
+def _connected(url: str, prefix: str, cluster: bool) -> Broker:
+    return connect(url, prefix=prefix, cluster=cluster)

@@ -16,6 +16,7 @@ from dalston_queue.broker.types import Cause
 from dalston_queue.jobs.advance import Advanced, advance
 from dalston_queue.jobs.dead_letters import Ending, bury_unreadable, end_tasks
 from dalston_queue.jobs.lifecycle import lock_jobs
+from dalston_queue.orchestrator import counters
 from dalston_queue.orchestrator.apply import apply
 from dalston_queue.orchestrator.database import passes
 
@@ -34,6 +35,7 @@ def handle(batch: Sequence[Event | Malformed], now: datetime) -> Advanced:
             )
             bury_unreadable(malformed.queue, malformed.reason, malformed.raw, now)
     _apply_or_split([event for event in batch if isinstance(event, Event)], now, done)
+    counters.EVENTS.inc(len(batch))
     return done
 
 
@@ -61,6 +63,7 @@ def _isolate(events: list[Event], now: datetime, done: Advanced, error: Exceptio
         "an event could not be applied and its task is a dead letter",
         kind=event.kind, task_id=event.task_id, queue=event.queue, error=str(error),
     )  # fmt: skip
+    counters.POISON.inc()
     done.add(_bury(event, f"its event {event.kind} could not be stored: {error}", now))
 
 

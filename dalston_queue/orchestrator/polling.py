@@ -10,14 +10,18 @@ from django.utils import timezone
 
 from dalston_queue.jobs.advance import Advanced, claim_jobs
 from dalston_queue.jobs.dispatch import BATCH, dispatch, dispatch_oldest
+from dalston_queue.jobs.recurring import submit_due
 from dalston_queue.jobs.stop import stop_tasks, stopping_jobs
+from dalston_queue.orchestrator.scheduler import make_due_ready
 
 # Each second: jobs that nobody has claimed.
 PENDING = "SELECT id FROM dalston_job WHERE status = 'pending' ORDER BY id LIMIT %s"
 
 
 def look() -> None:
+    submit_due(timezone.now())
     claim_pending()
+    dispatch(make_due_ready(timezone.now()), timezone.now())
     dispatch_ready()
     if jobs := stopping_jobs():
         dispatch(stop_tasks(jobs, timezone.now(), skip_locked=True).ready, timezone.now())

@@ -3,11 +3,8 @@
 import pytest
 from pytest_django import Settings
 
-from dalston_queue.redis import get_broker
-
 
 @pytest.fixture
 def no_hints(settings: Settings) -> None:
     """Redis is absent: submissions are accepted all the same, and the hint goes nowhere."""
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    get_broker.cache_clear()

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 from dalston_queue.jobs import advance, dispatch, lifecycle, stop
-from dalston_queue.orchestrator import polling
+from dalston_queue.orchestrator import polling, scheduler
 from tests.jobs import make
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_hints")]
@@ -49,7 +49,8 @@ def test_each_poll_uses_its_index_and_never_reads_the_whole_table() -> None:
     expected = {
         "job_pending": plan(polling.PENDING, 500),
         "task_ready": plan(dispatch.READY, 500),
-        "job_live": plan(stop.STOPPING, 100),
+        "task_stopping": plan(stop.STOPPING, 100),
+        "task_scheduled": plan(scheduler.DUE, make.NOW, 100),
         "task_pending": plan(advance._RELEASABLE, make.NOW, somebody),
         "one_task_per_stage": plan(advance._TALLY, somebody),
         "dalston_job_pkey": plan(lifecycle.LOCK_JOBS, somebody),

@@ -1,0 +1,50 @@
+"""Makes scheduled tasks ready when their time has come: wanted start times and retries alike.
+
+No leader is needed: each look takes a batch whose jobs nobody else has locked. If Redis is away the tasks become READY,
+which dispatch finds again; if Postgres is away they stay due.
+"""
+
+from datetime import datetime
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection, transaction
+
+from dalston_queue.jobs.lifecycle import Change, lock_jobs, move_tasks
+from dalston_queue.orchestrator import counters
+
+# Each second.
+DUE = """
+    SELECT id, job_id, attempt, scheduled_at FROM dalston_task
+    WHERE status = 'scheduled' AND scheduled_at <= %s ORDER BY scheduled_at LIMIT %s"""
+
+
+def make_due_ready(now: datetime) -> list[UUID]:
+    """All that is due, batch by batch; returns the tasks that are READY now, to be dispatched."""
+    ready: list[UUID] = []
+    size: int = settings.DALSTON_SCHEDULER_BATCH
+    with counters.FAILED.count_exceptions():
+        while True:
+            seen, moved = _batch(now, size)
+            ready += moved
+            # A full batch of which nothing moved is in other hands.
+            if seen < size or not moved:
+                return ready
+
+
+@transaction.atomic
+def _batch(now: datetime, size: int) -> tuple[int, list[UUID]]:
+    with connection.cursor() as cursor:
+        cursor.execute(DUE, [now, size])
+        rows: list[tuple[UUID, UUID, int, datetime]] = cursor.fetchall()
+    if not rows:
+        return 0, []
+    free = lock_jobs((job for _, job, _, _ in rows), skip_locked=True)
+    changes = [Change(task_id=task, attempt=attempt, at=now) for task, job, attempt, _ in rows if job in free]
+    moved = [move.task_id for move in move_tasks("due", changes)]
+    counters.SCANNED.inc(len(rows))
+    counters.QUEUED.inc(len(moved))
+    due_at = {task: at for task, _, _, at in rows}
+    for task in moved:
+        counters.LATENESS.observe((now - due_at[task]).total_seconds())
+    return len(rows), moved

@@ -1,0 +1,123 @@
+"""The overview page: what it shows, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.messages import TaskMessage
+from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.types import EngineState, NodeState
+from dalston_queue.dashboard.latest import latest
+from dalston_queue.jobs.spec import single_task
+from dalston_queue.jobs.submit import submit
+from dalston_queue.models import DeadLetter, Project, Task
+
+pytestmark = [pytest.mark.django_db, pytest.mark.keeps_keys]
+
+
+@pytest.fixture
+def viewer(client: Client, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Client:
+    """Somebody who is logged in, in a process that has read nothing yet."""
+    monkeypatch.setattr(latest, "fresh_s", -1.0)
+    client.force_login(User.objects.create_user("ada"))
+    return client
+
+
+def page(viewer: Client) -> str:
+    answer = viewer.get("/")
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_an_empty_installation_tells_what_to_do(viewer: Client) -> None:
+    text = page(viewer)
+    assert "curl http://testserver/api/v1/tasks" in text
+    assert "No task yet" in text
+    assert "manage.py runsupervisor" in text
+    assert "No orchestrator leads" in text
+
+
+def test_it_shows_lanes_tasks_nodes_and_engines(viewer: Client, broker: Broker) -> None:
+    project = Project.objects.create(name="alpha")
+    made = submit(single_task("echo"), project=project)
+    broker.append(
+        [TaskMessage(task_id=str(made.task_ids[0]), job_id=str(made.job_id), queue="echo", task_type="echo", attempt=1)]
+    )
+    beat = EngineBeat(engine_id="gpu-01.demo.0.b1", state=EngineState.READY, queues=("echo",), capacity=4)
+    broker.registry.beat_node("gpu-01", NodeState.ACTIVE, [beat])
+
+    text = page(viewer)
+
+    assert f'id="task-{made.task_ids[0]}"' in text
+    assert 'id="lane-echo--medium"' in text
+    assert 'id="node-gpu-01"' in text
+    assert "demo.0.b1" in text
+    assert "1 waiting, nothing running, 1 engine ready." in text
+
+
+def test_a_task_that_ends_late_is_shown_among_newer_ones(viewer: Client) -> None:
+    project = Project.objects.create(name="alpha")
+    old = submit(single_task("slow"), project=project).task_ids[0]
+    for _ in range(30):
+        submit(single_task("echo"), project=project)
+    assert f"task-{old}" not in page(viewer)
+    Task.objects.filter(pk=old).update(status="completed", finished_at=timezone.now() + timedelta(seconds=1))
+    assert f"task-{old}" in page(viewer)
+
+
+def test_what_users_send_is_escaped(viewer: Client) -> None:
+    project = Project.objects.create(name="alpha")
+    task = submit(single_task("echo"), project=project).task_ids[0]
+    Task.objects.filter(pk=task).update(error="<script>alert(1)</script>", error_cause="error")
+    assert "<script>alert" not in page(viewer)
+    assert "&lt;script&gt;alert" in page(viewer)
+
+
+def test_it_costs_two_queries_beside_the_login(viewer: Client) -> None:
+    project = Project.objects.create(name="alpha")
+    for _ in range(40):
+        submit(single_task("echo"), project=project)
+    with CaptureQueriesContext(connection) as captured:
+        page(viewer)
+    assert len([query for query in captured if "dalston_" in query["sql"]]) == 2
+
+
+def test_dead_letters_are_counted_on_the_page(viewer: Client) -> None:
+    DeadLetter.objects.create(queue="echo", cause="error", fingerprint="f", created_at=timezone.now())
+    assert "1 dead letter waits" in page(viewer)
+
+
+@pytest.fixture
+def dead_redis(settings: object, redis_url: str, broker: Broker) -> Iterator[None]:
+    """The same address on a port where nobody listens."""
+    from dalston_queue.redis import get_broker
+
+    settings.REDIS_URL = redis_url.replace(str(urlsplit(redis_url).port), "1")  # type: ignore[attr-defined]
+    yield
+
+
+def test_without_redis_the_page_says_what_is_not_known(viewer: Client, dead_redis: None) -> None:
+    text = page(viewer)
+    assert "Redis does not answer: what is waiting and running is not known." in text
+    assert text.count("Not known: Redis does not answer.") == 2
+
+
+def test_healthz_says_which_server_is_missing(viewer: Client, dead_redis: None, client: Client) -> None:
+    answer = Client().get("/healthz")
+    assert answer.status_code == 503
+    assert answer.json() == {"status": "unavailable", "postgres": "ok", "redis": "no answer"}
+
+
+def test_healthz_is_open_and_says_little(broker: Broker, client: Client) -> None:
+    answer = client.get("/healthz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok", "postgres": "ok", "redis": "ok"})

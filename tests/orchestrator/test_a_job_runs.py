@@ -1,0 +1,167 @@
+"""From submit to completed, in this process and with a real orchestrator process."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from dalston_queue.broker import Broker, Claimed
+from dalston_queue.broker.messages import Completed, ErrorInfo, Failed, Outcome
+from dalston_queue.broker.types import Cause
+from dalston_queue.jobs.spec import StageSpec
+from dalston_queue.models import DeadLetter, Job, Task
+from tests.jobs import make
+from tests.orchestrator.support import Steps, echo, engine, run_to_the_end, work
+from tests.support import Spawned, wait_until
+
+
+def test_a_single_task_runs_and_its_result_is_kept(broker: Broker, steps: Steps) -> None:
+    task = make.single(parameters={"text": "hello"})
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+    task.refresh_from_db()
+    assert (task.status, task.attempt, task.assigned_worker_id) == ("completed", 1, "node.demo.0.boot")
+    assert task.result["parameters"] == {"text": "hello"}
+    assert list(task.events.order_by("id").values_list("transition", flat=True)) == [
+        "release",
+        "enqueue",
+        "start",
+        "complete",
+    ]
+
+
+def test_a_diamond_runs_in_order_and_results_reach_the_children(broker: Broker, steps: Steps) -> None:
+    job = make.dag(a="", b="a", c="a", d="b c")
+    order: list[str] = []
+
+    def answer(claimed: Claimed) -> Outcome:
+        order.append(claimed.message.stage)
+        return Completed({"from": claimed.message.stage, "inputs": sorted(claimed.message.inputs)})
+
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer, answer)
+    job.refresh_from_db()
+    assert (job.status, job.progress) == ("completed", 1.0)
+    assert (order[0], order[-1], len(order)) == ("a", "d", 4)
+    assert Task.objects.get(job=job, stage="d").result == {"from": "d", "inputs": ["b", "c"]}
+
+
+def test_a_failed_task_is_tried_again_after_its_wait_and_then_dead(broker: Broker, steps: Steps) -> None:
+    task = make.single(max_retries=1)
+
+    def fail(claimed: Claimed) -> Outcome:
+        return Failed(ErrorInfo(message="no such file", type="OSError", evidence={"log": ["line"]}))
+
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer, fail)
+        task.refresh_from_db()
+        assert (task.status, task.attempt, task.retry_count, task.error) == ("scheduled", 2, 1, "no such file")
+        Task.objects.filter(id=task.id).update(scheduled_at=timezone.now() - timedelta(seconds=1))
+        run_to_the_end(steps, consumer, fail)
+    task.refresh_from_db()
+    assert (task.status, task.job.status, task.job.error) == (
+        "dead_letter",
+        "failed",
+        "stage echo: no such file (1 of 1 retries used)",
+    )
+    letter = DeadLetter.objects.get(task=task)
+    assert (letter.attempt, letter.cause, letter.error_type, letter.evidence) == (
+        2,
+        "error",
+        "OSError",
+        {"log": ["line"]},
+    )
+
+
+def test_a_rejected_task_is_dead_at_once(broker: Broker, steps: Steps) -> None:
+    task = make.single()
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer, lambda _: Failed(ErrorInfo(message="bad input", cause=Cause.REJECTED)))
+    task.refresh_from_db()
+    assert (task.status, task.attempt, task.error_cause) == ("dead_letter", 1, "rejected")
+
+
+def test_a_stage_may_ask_for_more_stages(broker: Broker, steps: Steps) -> None:
+    job = make.job_of(StageSpec(stage="split", queue="echo"))
+
+    def answer(claimed: Claimed) -> Outcome:
+        if claimed.message.stage != "split":
+            return echo(claimed)
+        channels = [{"stage": f"echo_ch{n}", "after": ["split"], "parameters": {"channel": n}} for n in range(2)]
+        merge = {"stage": "merge", "queue": "echo", "after": ["echo_ch0", "echo_ch1"]}
+        return Completed({"$stages": [*channels, merge]})
+
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer, answer)
+    job.refresh_from_db()
+    assert job.status == "completed"
+    assert make.statuses(job) == dict.fromkeys(("echo_ch0", "echo_ch1", "merge", "split"), "completed")
+    assert set(Task.objects.get(job=job, stage="merge").result["inputs"]) == {"echo_ch0", "echo_ch1"}
+
+
+def test_a_request_for_impossible_stages_is_a_dead_letter_that_says_why(broker: Broker, steps: Steps) -> None:
+    task = make.single()
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer, lambda _: Completed({"$stages": [{"stage": "x", "after": ["y"]}]}))
+    task.refresh_from_db()
+    assert task.status == "dead_letter"
+    assert task.error == "its result asks for stages: the stage 'x' waits for 'y', which is no stage of this job"
+
+
+def test_a_handed_back_task_costs_nothing(broker: Broker, steps: Steps) -> None:
+    task = make.single()
+    with engine(broker) as consumer:
+        steps.poll()
+        consumer.claim()
+        consumer.hand_back()
+        steps.drain()
+        task.refresh_from_db()
+        assert (task.status, task.attempt, task.deliveries, task.retry_count) == ("queued", 1, 0, 0)
+        run_to_the_end(steps, consumer)
+    task.refresh_from_db()
+    assert task.status == "completed"
+
+
+def test_ageing_reaches_the_row(broker: Broker, steps: Steps) -> None:
+    task = make.single(priority="low")
+    steps.poll()
+    later = int((timezone.now() + timedelta(minutes=11)).timestamp() * 1000)
+    assert broker.promote("echo", now_ms=later)
+    steps.drain()
+    task.refresh_from_db()
+    assert (task.priority, task.effective_priority, task.status) == ("low", "medium", "queued")
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+
+
+def test_an_entry_no_lane_can_hold_is_a_dead_letter_not_a_stuck_queue(broker: Broker, steps: Steps) -> None:
+    tasks = [make.single(required_capabilities=(f"cap{n}",)) for n in range(40)]
+    steps.poll()
+    dead = DeadLetter.objects.filter(task__in=tasks)
+    assert dead.exists()
+    assert all("it can't be queued" in letter.error for letter in dead)
+    waiting = Task.objects.filter(status="queued")
+    assert waiting.count() == len(tasks) - dead.count()
+    with engine(broker) as consumer:
+        assert work(consumer) == []
+    steps.drain()
+    broker.reset_queue("echo")
+
+
+@pytest.mark.keeps_keys
+def test_a_real_orchestrator_moves_a_job_from_submit_to_completed(
+    broker: Broker, process_env: dict[str, str], database_url: str, spawn: Callable[..., Spawned]
+) -> None:
+    process = spawn("manage.py", "runorchestrator", env={**process_env, "DATABASE_URL": database_url})
+    process.wait_for("orchestrator ready")
+    job = make.dag(a="", b="a", c="b")
+    with engine(broker) as consumer:
+
+        def done() -> bool:
+            work(consumer)
+            return Job.objects.get(id=job.id).status == "completed"
+
+        wait_until(done, 10, "the job is completed")
+    assert process.stop() == 0
+    assert "orchestrator stopped" in process.output
