@@ -100,8 +100,6 @@ def test_dead_letters_are_counted_on_the_page(viewer: Client) -> None:
 @pytest.fixture
 def dead_redis(settings: object, redis_url: str, broker: Broker) -> Iterator[None]:
     """The same address on a port where nobody listens."""
-    from dalston_queue.redis import get_broker
-
     settings.REDIS_URL = redis_url.replace(str(urlsplit(redis_url).port), "1")  # type: ignore[attr-defined]
     yield
 
