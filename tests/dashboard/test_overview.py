@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from urllib.parse import urlsplit
 
@@ -98,10 +97,9 @@ def test_dead_letters_are_counted_on_the_page(viewer: Client) -> None:
 
 
 @pytest.fixture
-def dead_redis(settings: object, redis_url: str, broker: Broker) -> Iterator[None]:
+def dead_redis(settings: object, redis_url: str, broker: Broker) -> None:
     """The same address on a port where nobody listens."""
     settings.REDIS_URL = redis_url.replace(str(urlsplit(redis_url).port), "1")  # type: ignore[attr-defined]
-    yield
 
 
 def test_without_redis_the_page_says_what_is_not_known(viewer: Client, dead_redis: None) -> None:
