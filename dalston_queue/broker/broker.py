@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dalston_queue.broker.ageing import promote
 from dalston_queue.broker.commands import NodeChannel
@@ -16,7 +16,7 @@ from dalston_queue.broker.pending import PendingOrder, PendingPage, pending_page
 from dalston_queue.broker.record import Record
 from dalston_queue.broker.recovery import Expired, TakeBack, TakenBack, expire, take_back
 from dalston_queue.broker.registry import Registry
-from dalston_queue.broker.removal import cancel, read_records
+from dalston_queue.broker.removal import cancel, read_records, scan_records
 from dalston_queue.broker.snapshot import Snapshot, take_snapshot
 from dalston_queue.broker.topology import Topology
 from dalston_queue.broker.types import Appended, Cause, Removed, Role
@@ -57,6 +57,11 @@ class Broker:
                 if task_id not in found or record > found[task_id]:
                     found[task_id] = record
         return found
+
+    def scan_records(self, queue: str, page: int = 1000) -> Iterator[dict[str, Record]]:
+        """All that Redis knows of a queue, a page at a time: for the reconciler."""
+        for shard in self.topology.shards_of(queue):
+            yield from scan_records(shard, queue, page)
 
     # recovery and ageing
 

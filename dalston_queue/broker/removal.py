@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dalston_queue.broker.record import Record, decode_record
 from dalston_queue.broker.shard import Argument, Shard
@@ -15,6 +15,17 @@ def read_records(shard: Shard, queue: str, task_ids: Sequence[str]) -> dict[str,
     raw = shard.command("HMGET", shard.keys.tasks(queue), *task_ids)
     decoded = {task: decode_record(value) for task, value in zip(task_ids, raw, strict=True) if value}
     return {task: record for task, record in decoded.items() if record}
+
+
+def scan_records(shard: Shard, queue: str, page: int) -> Iterator[dict[str, Record]]:
+    """Every record, about `page` at a time. One that is there all along comes at least once, others may or may not."""
+    cursor = b"0"
+    while True:
+        cursor, flat = shard.command("HSCAN", shard.keys.tasks(queue), cursor, "COUNT", page)
+        decoded = {task.decode(): decode_record(raw) for task, raw in zip(flat[::2], flat[1::2], strict=True)}
+        yield {task: record for task, record in decoded.items() if record}
+        if cursor == b"0":
+            return
 
 
 def cancel(shard: Shard, queue: str, task_id: str, attempt: int | None, flag: bool) -> Removed:
