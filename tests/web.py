@@ -1,46 +1,55 @@
-"""A real web process for tests: uvicorn on a free port, on the test's own database and key prefix."""
+"""A real web process for tests: uvicorn on a free port, on the test database and a key prefix of its own.
+
+It lives as long as the test run. Tests that use it need `django_db(transaction=True)`, or it would not see their rows.
+"""
 
 from __future__ import annotations
 
+import os
+import secrets
 import socket
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import httpx
+import pytest
+from django.db import connection
+from pytest_django import DjangoDbBlocker
 
 from tests.support import Spawned, wait_until
 
+ROOT = Path(__file__).resolve().parent.parent
+
 
 class Web:
-    def __init__(self, spawn: Callable[..., Spawned], env: Mapping[str, str]) -> None:
+    def __init__(self, env: Mapping[str, str], log: Path) -> None:
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.origin = self.url
-        self._spawn, self._env = spawn, dict(env)
+        self._env, self._log = dict(env), log
         self.process = self.start()
 
     def start(self) -> Spawned:
-        command = ["-m", "uvicorn", "dalston_site.asgi:application", "--port", str(self.port), "--log-level", "warning"]
-        self.process = self._spawn(*command, env=self._env)
-        wait_until(self._answers, 20, "the web process answers")
+        argv = [sys.executable, "-m", "uvicorn", "dalston_site.asgi:application", "--port", str(self.port)]
+        self.process = Spawned(argv, self._log, self._env, ROOT)
+        wait_until(self._answers, 30, "the web process answers")
         return self.process
 
     def client(self, token: str | None = None) -> httpx.Client:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         return httpx.Client(base_url=self.url, headers=headers, timeout=40)
 
-    def log_in(self, username: str, password: str) -> httpx.Client:
-        """A client with a session, as a browser would have it after the login form."""
-        client = self.client()
-        client.get("/login/")
-        form = {
-            "username": username,
-            "password": password,
-            "csrfmiddlewaretoken": client.cookies["csrftoken"],
-            "next": "/",
-        }
-        answer = client.post("/login/", data=form, headers={"Referer": f"{self.url}/login/"})
-        assert answer.status_code == 302, answer.text
-        return client
+    @contextmanager
+    def log_in(self, username: str, password: str) -> Iterator[httpx.Client]:
+        """A client with a session, as a browser has it after the login form."""
+        with self.client() as client:
+            client.get("/login/").raise_for_status()
+            form = {"username": username, "password": password, "csrfmiddlewaretoken": client.cookies["csrftoken"]}
+            answer = client.post("/login/", data=form, headers={"Referer": f"{self.url}/login/"})
+            assert answer.status_code == 302, answer.text
+            yield client
 
     def _answers(self) -> bool:
         assert self.process.running(), self.process.output
@@ -48,6 +57,24 @@ class Web:
             return httpx.get(f"{self.url}/healthz", timeout=5).status_code == 200
         except httpx.TransportError:
             return False
+
+
+@pytest.fixture(scope="session")
+def web(
+    django_db_setup: None, django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Web]:
+    with django_db_blocker.unblock():
+        database = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}")
+    env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR", "REDIS_URL") if name in os.environ}
+    env |= {
+        "DALSTON_DEV": "1",
+        "DATABASE_URL": urlunsplit(database),
+        "DALSTON_REDIS_PREFIX": f"test-{secrets.token_hex(6)}",
+    }
+    server = Web(env, tmp_path_factory.mktemp("web") / "log")
+    yield server
+    server.process.stop()
+    server.process.reap()
 
 
 def _free_port() -> int:

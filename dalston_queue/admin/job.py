@@ -9,6 +9,7 @@ from dalston_queue.models import Job, Task
 class TasksOfJob(ReadOnly, AnyTabularInline):
     model = Task
     fields = ["stage", "queue", "status", "attempt", "retry_count", "assigned_worker_id", "started_at", "finished_at"]
+    readonly_fields = ["status"]
     ordering = ["id"]
     show_change_link = True
     extra = 0

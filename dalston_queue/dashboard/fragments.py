@@ -62,8 +62,8 @@ def _table(name: str, rows: list[Row] | None) -> Fragment:
 @lru_cache(maxsize=512)
 def _task(task: RecentTask) -> Row:
     row_id = f"task-{task.id}"
-    tone = TASK_TONES.get(task.status, "")
-    return Row(row_id, _render("row", row_id=row_id, task=task, tone=tone, spent=_spent(task)))
+    status, tone = task.status.replace("_", " "), TASK_TONES.get(task.status, "")
+    return Row(row_id, _render("row", row_id=row_id, task=task, status=status, tone=tone, spent=_spent(task)))
 
 
 def _spent(task: RecentTask) -> str | None:

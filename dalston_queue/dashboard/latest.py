@@ -20,15 +20,16 @@ FRESH_S = 0.5
 
 
 class Latest:
-    def __init__(self) -> None:
+    def __init__(self, fresh_s: float = FRESH_S) -> None:
+        self.fresh_s = fresh_s
         self._lock = threading.Lock()
-        self._read_at = -FRESH_S
+        self._read_at = 0.0
         self._overview: Overview | None = None
 
-    def get(self, max_age_s: float = FRESH_S) -> Overview:
+    def get(self) -> Overview:
         """One thread reads; others that come meanwhile wait for it and take the same."""
         with self._lock:
-            if self._overview is None or time.monotonic() - self._read_at > max_age_s:
+            if self._overview is None or time.monotonic() - self._read_at > self.fresh_s:
                 self._overview = read()
                 self._read_at = time.monotonic()
             return self._overview

@@ -10,10 +10,10 @@ import pytest
 from django.http import HttpResponse
 from django.test import Client
 
-from dalston_queue.broker import Broker
 from dalston_queue.models import ApiToken, Project
-from tests.support import Spawned
-from tests.web import Web
+from tests.web import web
+
+__all__ = ["web"]
 
 
 class Api:
@@ -57,8 +57,3 @@ def token_for(project: Project) -> Callable[..., str]:
 @pytest.fixture
 def api(token_for: Callable[..., str]) -> Api:
     return Api(token_for("submit", "read"))
-
-
-@pytest.fixture
-def web(spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str, broker: Broker) -> Web:
-    return Web(spawn, {**process_env, "DATABASE_URL": database_url})

@@ -42,7 +42,6 @@ def test_two_different_keys_in_one_request_are_refused(api: Api) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.keeps_keys
 def test_fifty_posts_at_once_make_one_task(web: Web, token_for: Callable[..., str]) -> None:
     token = token_for("submit", "read")
     with web.client(token) as client, ThreadPoolExecutor(50) as pool:

@@ -13,7 +13,7 @@ from dalston_queue.models import Task
 from tests.support import wait_until
 from tests.web import Web
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.keeps_keys]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def finish(task_id: str) -> None:

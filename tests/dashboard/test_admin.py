@@ -1,0 +1,103 @@
+"""The admin: everything can be looked at, what the lifecycle owns cannot be edited, a token is shown once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from dalston_queue.jobs.spec import single_task
+from dalston_queue.jobs.submit import submit
+from dalston_queue.models import ApiToken, DeadLetter, Engine, Node, OperatorAction, Project, Task, TaskEvent
+from dalston_queue.models.api_token import digest_of
+
+NOUNS = ["apitoken", "deadletter", "engine", "job", "node", "operatoraction", "project", "task"]
+EDITABLE = {"project"}
+
+
+@pytest.fixture
+def rows(db: None) -> dict[str, str]:
+    """One row of each kind, and its primary key."""
+    now = timezone.now()
+    project = Project.objects.create(name="alpha")
+    token, _ = ApiToken.issue(project, "laptop", ["read"])
+    made = submit(single_task("echo", parameters={"x": 1}), project=project, token=token)
+    task = Task.objects.get(pk=made.task_ids[0])
+    event = {"from_status": "pending", "to_status": "ready", "attempt": 1, "deliveries": 0, "at": now}
+    TaskEvent.objects.create(task=task, transition="release", **event)
+    letter = DeadLetter.objects.create(task=task, queue="echo", cause="error", fingerprint="f", created_at=now)
+    Node.objects.create(id="gpu-01", state="active", first_seen_at=now, last_seen_at=now)
+    Engine.objects.create(id="gpu-01.demo.0.b", node_id="gpu-01", state="ready", first_seen_at=now, last_seen_at=now)
+    action = OperatorAction.objects.create(at=now, actor="ada", action="job.cancel", target=str(task.job_id))
+    return {
+        "apitoken": str(token.pk),
+        "deadletter": str(letter.pk),
+        "engine": "gpu-01.demo.0.b",
+        "job": str(task.job_id),
+        "node": "gpu-01",
+        "operatoraction": str(action.pk),
+        "project": str(project.pk),
+        "task": str(task.pk),
+    }
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_every_list_and_every_row_opens(admin_client: Client, rows: dict[str, str], noun: str) -> None:
+    base = f"/admin/dalston_queue/{noun}/"
+    for query in ("", "?q=alpha", f"?q={rows[noun]}", "?q=0193e2b0-0000-7000-8000-000000000000"):
+        assert admin_client.get(base + query).status_code == 200, query
+    page = admin_client.get(f"{base}{rows[noun]}/change/")
+    assert page.status_code == 200, page
+    assert (b'name="_save"' in page.content) == (noun in EDITABLE)
+
+
+@pytest.mark.parametrize("noun", [noun for noun in NOUNS if noun not in EDITABLE])
+def test_what_the_lifecycle_owns_cannot_be_changed_or_deleted(
+    admin_client: Client, rows: dict[str, str], noun: str
+) -> None:
+    base = f"/admin/dalston_queue/{noun}/{rows[noun]}"
+    assert admin_client.post(f"{base}/change/", {"status": "completed"}).status_code == 403
+    assert admin_client.post(f"{base}/delete/", {"post": "yes"}).status_code == 403
+
+
+def test_a_pasted_task_id_finds_its_job(admin_client: Client, rows: dict[str, str]) -> None:
+    page = admin_client.get(f"/admin/dalston_queue/job/?q={rows['task']}")
+    assert rows["job"] in page.content.decode()
+
+
+def test_a_tokens_page_never_shows_its_digest(admin_client: Client, rows: dict[str, str]) -> None:
+    digest = ApiToken.objects.get().digest.encode()
+    for path in ("", f"{rows['apitoken']}/change/"):
+        assert digest not in admin_client.get(f"/admin/dalston_queue/apitoken/{path}").content
+
+
+def test_a_new_token_is_shown_once_and_works(admin_client: Client, rows: dict[str, str]) -> None:
+    form = {"project": rows["project"], "name": "robot", "scopes": ["submit", "read"], "rate_preset": ""}
+    form |= {"expires_at_0": "", "expires_at_1": ""}
+    page = admin_client.post("/admin/dalston_queue/apitoken/add/", form)
+    found = re.search(r"dal_[\w-]+", page.content.decode())
+    assert found, page.content.decode()
+    assert "no-store" in page["Cache-Control"]
+    token = ApiToken.objects.get(digest=digest_of(found.group()))
+    assert (token.name, token.scopes) == ("robot", ["submit", "read"])
+    assert ApiToken.objects.filter(name="robot").count() == 1
+    assert found.group().encode() not in admin_client.get(f"/admin/dalston_queue/apitoken/{token.pk}/change/").content
+
+
+def test_revoking_is_an_action_on_the_list(admin_client: Client, rows: dict[str, str]) -> None:
+    admin_client.post("/admin/dalston_queue/apitoken/", {"action": "revoke", "_selected_action": [rows["apitoken"]]})
+    assert ApiToken.objects.get(pk=rows["apitoken"]).revoked_at is not None
+
+
+def test_a_longer_list_needs_no_more_queries(
+    admin_client: Client, rows: dict[str, str], django_assert_max_num_queries: Callable[..., object]
+) -> None:
+    project = Project.objects.get()
+    for _ in range(15):
+        submit(single_task("echo"), project=project)
+    for noun in ("job", "task"):
+        with django_assert_max_num_queries(6):  # type: ignore[attr-defined]
+            assert admin_client.get(f"/admin/dalston_queue/{noun}/").content.count(b"echo") >= 15

@@ -1,0 +1,93 @@
+"""The health line says what is wrong in words, worst first thing to know."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from dalston_queue.broker.snapshot import QueueStats, Snapshot
+from dalston_queue.dashboard.health_line import Tone, judge
+from dalston_queue.dashboard.overview import EngineLine, InPostgres, InRedis, Leaders, NodeLine, Overview
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def engine(state: str = "ready", queue: str = "echo", note: str = "") -> EngineLine:
+    return EngineLine("n.demo.0.b", "n", state, (queue,), (), 1, note, NOW)
+
+
+def queue(waiting: int = 0, running: int = 0, paused: bool = False) -> QueueStats:
+    return QueueStats(
+        queue="echo",
+        lanes=[],
+        waiting=waiting,
+        running=running,
+        oldest_age_ms=None,
+        events_backlog=0,
+        paused=paused,
+        counters={},
+    )
+
+
+def overview(*queues: QueueStats, engines: tuple[EngineLine, ...] = (engine(),), node: str = "active") -> Overview:
+    snapshot = Snapshot(at_ms=0, queues=list(queues), jobs_backlog=0)
+    nodes = (NodeLine("n", node, NOW, engines),)
+    return Overview(NOW, InRedis(snapshot, (), nodes, Leaders(True, True)), InPostgres((), 0))
+
+
+def said(view: Overview) -> str:
+    return " ".join(finding.text for finding in judge(view).findings)
+
+
+def test_all_is_well() -> None:
+    health = judge(overview(queue(waiting=3, running=1)))
+    assert health.tone is Tone.OK
+    assert health.headline == "All is well: 3 waiting, 1 running, 1 engine ready."
+    assert health.findings == ()
+
+
+def test_work_that_no_engine_serves_is_named() -> None:
+    view = overview(queue(waiting=5), engines=(engine(queue="sleep"),))
+    assert judge(view).tone is Tone.BAD
+    assert "echo: 5 waiting, and no ready engine serves it." in said(view)
+
+
+def test_nobody_leads() -> None:
+    view = overview(queue())
+    assert view.redis
+    view = replace(view, redis=replace(view.redis, leaders=Leaders(orchestrator=False, housekeeping=False)))
+    assert judge(view).tone is Tone.BAD
+    assert "runorchestrator" in said(view)
+    assert "run_huey" in said(view)
+
+
+def test_a_dead_node_is_said_once_and_not_again_for_each_of_its_engines() -> None:
+    view = overview(queue(), engines=(engine("dead"), engine("dead")), node="dead")
+    assert said(view).count("dead") == 1
+
+
+def test_a_crash_loop_is_said_with_its_reason() -> None:
+    assert "n.demo.0.b is crashloop: exit 1 five times." in said(
+        overview(engines=(engine(), engine("crashloop", note="exit 1 five times")))
+    )
+
+
+def test_a_paused_queue_is_no_alarm_but_is_said() -> None:
+    view = overview(queue(waiting=2, paused=True), engines=(engine(queue="sleep"),))
+    assert judge(view).tone is Tone.WARN
+    assert "echo is paused with 2 waiting." in said(view)
+
+
+def test_dead_letters_are_counted_to_a_thousand() -> None:
+    view = overview(queue())
+    assert "1 dead letter waits for a decision." in said(replace(view, postgres=InPostgres((), 1)))
+    assert "3 dead letters wait for a decision." in said(replace(view, postgres=InPostgres((), 3)))
+    assert "More than 1000 dead letters wait" in said(replace(view, postgres=InPostgres((), 1001)))
+
+
+def test_what_cannot_be_read_is_not_known_and_never_zero() -> None:
+    health = judge(replace(overview(queue()), redis=None))
+    assert health.tone is Tone.BAD
+    assert "not known" in health.headline
+    health = judge(replace(overview(queue()), postgres=None))
+    assert "Postgres does not answer" in health.headline

@@ -1,0 +1,116 @@
+"""The overview's WebSocket, over a real web process: who gets in, what is pushed, and how soon."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from dalston_queue.jobs.spec import single_task
+from dalston_queue.jobs.submit import submit
+from dalston_queue.models import Project, Task
+from tests.web import Web
+
+pytestmark = pytest.mark.django_db(transaction=True)
+PASSWORD = "a long pass phrase"
+
+
+@pytest.fixture
+def session(web: Web) -> Iterator[httpx.Client]:
+    User.objects.create_user("ada", password=PASSWORD)
+    with web.log_in("ada", PASSWORD) as client:
+        yield client
+
+
+@contextmanager
+def socket(web: Web, session: httpx.Client | None, origin: str | None = None) -> Iterator[ClientConnection]:
+    headers = {"Cookie": f"sessionid={session.cookies['sessionid']}"} if session else {}
+    url = f"ws://127.0.0.1:{web.port}/ws/overview/"
+    with connect(url, origin=origin or web.url, additional_headers=headers) as connection:  # type: ignore[arg-type]
+        yield connection
+
+
+def until(connection: ClientConnection, pattern: str, timeout: float = 5) -> str:
+    """The first message that matches."""
+    end = time.monotonic() + timeout
+    while True:
+        message = connection.recv(timeout=max(0.01, end - time.monotonic()))
+        assert isinstance(message, str)
+        if re.search(pattern, message):
+            return message
+
+
+def test_an_unauthenticated_socket_is_closed_with_a_code_the_page_understands(web: Web) -> None:
+    with socket(web, None) as connection, pytest.raises(ConnectionClosed):
+        connection.recv(timeout=5)
+    assert connection.close_code == 4401
+
+
+def test_another_origin_is_refused(web: Web, session: httpx.Client) -> None:
+    with pytest.raises(InvalidStatus, match="403"), socket(web, session, origin="https://evil.example"):
+        pass
+
+
+def test_the_first_message_is_everything_and_later_ones_only_what_changed(web: Web, session: httpx.Client) -> None:
+    with socket(web, session) as connection:
+        first = connection.recv(timeout=5)
+        assert isinstance(first, str)
+        for fragment in ("pulse", "health", "lanes", "tasks", "nodes"):
+            assert f'id="{fragment}"' in first
+        second = connection.recv(timeout=5)
+        assert isinstance(second, str)
+        assert 'id="pulse"' in second
+        assert "<table" not in second
+        assert 'id="tasks"' not in second
+
+
+def test_a_new_task_and_its_end_are_pushed_within_a_second(web: Web, session: httpx.Client) -> None:
+    project = Project.objects.create(name="alpha")
+    with socket(web, session) as one, socket(web, session) as two:
+        for connection in (one, two):
+            connection.recv(timeout=5)
+        task_id = submit(single_task("echo"), project=project).task_ids[0]
+        submitted = time.monotonic()
+        for connection in (one, two):
+            until(connection, f'id="task-{task_id}".*pending')
+        assert time.monotonic() - submitted < 1.5  # a second by design; this machine is shared
+        now = timezone.now()
+        Task.objects.filter(pk=task_id).update(status="completed", started_at=now, finished_at=now)
+        finished = time.monotonic()
+        message = until(one, f'id="task-{task_id}".*completed')
+        assert time.monotonic() - finished < 1.5
+        assert 'id="tasks"' not in message, "only the row was to be sent"
+
+
+def test_the_page_shows_the_same_row_as_the_socket(web: Web, session: httpx.Client) -> None:
+    task_id = submit(single_task("echo"), project=Project.objects.create(name="alpha")).task_ids[0]
+    row = rf'<tr id="task-{task_id}">.*?</tr>'
+    with socket(web, session) as connection:
+        pushed = re.search(row, until(connection, row))
+    shown = re.search(row, session.get("/").text)
+    assert pushed
+    assert shown
+    assert pushed.group() == shown.group()
+
+
+def test_after_a_restart_of_the_web_process_a_viewer_catches_up(web: Web, session: httpx.Client) -> None:
+    with socket(web, session) as connection:
+        connection.recv(timeout=5)
+        web.process.stop()
+        with pytest.raises(ConnectionClosed):
+            until(connection, "nothing ever says this")
+        assert connection.close_code in {1006, 1012}, "codes after which htmx reconnects by itself"
+    task_id = submit(single_task("echo"), project=Project.objects.create(name="alpha")).task_ids[0]
+    web.start()
+    with socket(web, session) as connection:
+        first = connection.recv(timeout=5)
+        assert isinstance(first, str)
+        assert f'id="task-{task_id}"' in first
