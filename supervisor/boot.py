@@ -14,12 +14,16 @@ from dalston_queue.broker.types import Cause
 from . import orphans
 from .config import NodePlan
 from .environment import Surroundings
+from .fleet import Fleet
+from .gpu.gpus import Gpus
+from .gpu.monitor import GpuMonitor
 from .inbox import Inbox
 from .link import GiveBack, Link
 from .linux import become_subreaper
 from .lock import NodeLock
 from .logs import Logs
 from .notices import NoticeSocket
+from .reload import Watch
 from .statefile import EngineRecord, StateFile
 from .supervisor import Supervisor
 
@@ -39,7 +43,7 @@ class Options:
     engine_settings: dict[str, str]
 
 
-def run(plan: NodePlan, options: Options, broker: Broker) -> int:
+def run(plan: NodePlan, options: Options, broker: Broker, watch: Watch) -> int:
     """The whole life of a supervisor. Raises AlreadyRunningError if there is one."""
     node = plan.config.node
     options.state_dir.mkdir(parents=True, exist_ok=True)
@@ -64,12 +68,17 @@ def run(plan: NodePlan, options: Options, broker: Broker) -> int:
         max_losses=options.max_losses,
     )
     for record in left:
-        link.give_back(_after_a_kill(record))
+        link.send(_after_a_kill(record))
     around = Surroundings(state_dir, notices.path, options.redis_url, options.prefix, options.engine_settings)
+    gpus = Gpus(plan.config.gpus, plan.config.vram_headroom_mib, GpuMonitor())
+    fleet = Fleet(node, around, link=link, logs=logs, gpus=gpus)
+    supervisor = Supervisor(plan, around, fleet=fleet, link=link, inbox=inbox, watch=watch)
+    link.after = supervisor.intents.intent.after
     link.start()
     try:
-        return Supervisor(plan, around, link=link, inbox=inbox, logs=logs, notices=notices).run()
+        return supervisor.run(notices)
     finally:
+        gpus.monitor.stop()
         link.close(timeout=5.0)
         logs.close()
         notices.close()

@@ -80,8 +80,8 @@ def send(pid: int, number: signal.Signals, *, whole_group: bool = False) -> bool
     return True
 
 
-def reap(children: dict[int, Child]) -> Iterator[tuple[int, Child | None, int]]:
-    """Every child that ended: (pid, what we know of it, returncode). An adopted orphan has no Child."""
+def reap(children: dict[int, Child]) -> Iterator[tuple[int, int]]:
+    """Every child that ended: (pid, returncode). An adopted orphan is none of `children`, and reaped too."""
     while True:
         try:
             info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -92,8 +92,8 @@ def reap(children: dict[int, Child]) -> Iterator[tuple[int, Child | None, int]]:
         child = children.get(info.si_pid)
         if child is None:
             _, status = os.waitpid(info.si_pid, 0)
-            yield info.si_pid, None, os.waitstatus_to_exitcode(status)
+            yield info.si_pid, os.waitstatus_to_exitcode(status)
         else:
             # Group first, while the zombie still holds the pid: no other group can have its number.
             send(child.pid, signal.SIGKILL, whole_group=True)
-            yield child.pid, child, child.popen.wait()
+            yield child.pid, child.popen.wait()

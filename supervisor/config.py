@@ -41,7 +41,11 @@ class NodePlan(msgspec.Struct, frozen=True):
 
     config: NodeConfig
     manifests: dict[str, Manifest]
-    files: tuple[str, ...]  # what to watch for changes
+    watched: tuple[str, ...]  # node.yaml and the folders of engines
+
+    def places(self) -> list[Path]:
+        """Where a change matters."""
+        return [Path(name) for name in self.watched]
 
     def replicas(self, engine: str) -> int:
         return self.config.replicas.get(engine, 1)
@@ -62,18 +66,17 @@ def read_plan(file: Path | None, *, engines: tuple[str, ...] = (), node: str = "
     if config.cloud not in ("none", "aws", "gcp", "azure"):
         raise ManifestError(f"{file}: field cloud: {config.cloud!r} must be aws, gcp, azure or none")
     manifests: dict[str, Manifest] = {}
-    files: list[str] = [str(file)] if file else []
-    for found in _manifest_files([base / folder for folder in config.engines]):
+    folders = [base / folder for folder in config.engines]
+    for found in _manifest_files(folders):
         manifest = read_manifest(found)
         if manifest.id in manifests:
             other = manifests[manifest.id].folder
             raise ManifestError(f"{found}: field id: {manifest.id!r} is also the id of the engine in {other}")
         manifests[manifest.id] = manifest
-        files.append(str(found))
     unknown = sorted(set(config.replicas) - set(manifests))
     if unknown:
         raise ManifestError(f"{file}: field replicas.{unknown[0]}: no engine has this id")
-    return NodePlan(config, manifests, tuple(files))
+    return NodePlan(config, manifests, tuple(str(place) for place in ([file] if file else []) + folders))
 
 
 def default_node_name() -> str:

@@ -23,6 +23,11 @@ class Surroundings:
     settings: dict[str, str] = field(default_factory=dict)  # DALSTON_* that engines read
 
 
+def environment_of_helpers(around: Surroundings) -> dict[str, str]:
+    """For processes of our own, such as the GPU probe: marked, so that a successor finds them too."""
+    return {**base_environment(), STATE_MARK: str(around.state_dir)}
+
+
 def environment(slot: Slot, around: Surroundings) -> dict[str, str]:
     inherited = {name: value for name, value in base_environment().items() if name not in NOT_INHERITED}
     return {

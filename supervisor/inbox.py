@@ -10,7 +10,7 @@ from collections import deque
 from types import FrameType
 from typing import Any
 
-from .link import Posted
+from .happenings import Happening
 
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
@@ -19,7 +19,7 @@ class Inbox:
     """A queue that a select() can wait on."""
 
     def __init__(self) -> None:
-        self._messages: deque[Posted | signal.Signals] = deque()
+        self._messages: deque[Happening | signal.Signals] = deque()
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._reader, selectors.EVENT_READ)
@@ -35,7 +35,7 @@ class Inbox:
     def unwatch(self, source: Any) -> None:
         self._selector.unregister(source)
 
-    def post(self, message: Posted | signal.Signals) -> None:
+    def post(self, message: Happening | signal.Signals) -> None:
         """From any thread, and from signal handlers."""
         self._messages.append(message)
         with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well as a fuller one
@@ -47,8 +47,8 @@ class Inbox:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._reader, 65536)
 
-    def messages(self) -> list[Posted | signal.Signals]:
-        taken: list[Posted | signal.Signals] = []
+    def messages(self) -> list[Happening | signal.Signals]:
+        taken: list[Happening | signal.Signals] = []
         while self._messages:
             taken.append(self._messages.popleft())
         return taken

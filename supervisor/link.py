@@ -1,7 +1,7 @@
 """The supervisor's line to Redis: a thread of its own, so that a slow or absent Redis delays no signal and no restart.
 
-It beats for the node, gives dead engines' work back and looks for tasks past their deadline. Work that can't be done
-now is kept and done in order when Redis is back.
+It beats for the node, gives dead engines' work back, looks for tasks past their deadline and hears commands. Work that
+can't be done now is kept and done in order when Redis is back.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from typing import Any
 import structlog
 
 from dalston_queue.broker import Broker
+from dalston_queue.broker.commands import Reply
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.messages import ErrorInfo
 from dalston_queue.broker.pending import PendingEntry, PendingOrder
-from dalston_queue.broker.recovery import Expired, TakenBack
+from dalston_queue.broker.recovery import Expired
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.types import Cause, NodeState
+
+from .happenings import Commanded, GivenBack, Happening, Overdue
 
 log = structlog.get_logger("supervisor.link")
 
@@ -53,20 +56,11 @@ class GiveBack:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenBack:
-    engine_id: str
-    taken: TakenBack
-
-
-@dataclass(frozen=True, slots=True)
-class Overdue:
-    """A task of ours ran past its deadline. It is settled as timed out; its engine is still to be ended."""
+class LogLines:
+    """For those who follow an engine's log."""
 
     engine_id: str
-    task_id: str
-
-
-Posted = GivenBack | Overdue
+    lines: list[str]
 
 
 class Link:
@@ -76,13 +70,16 @@ class Link:
         self,
         broker: Broker,
         node: str,
-        post: Callable[[Posted], None],
+        post: Callable[[Happening], None],
         *,
         heartbeat_s: float,
         max_deliveries: int,
         max_losses: int,
+        after: str = "0",
     ) -> None:
         self.broker = broker
+        self.channel = broker.node(node)
+        self.after = after  # the last command that was heard
         self.node = node
         self.post = post
         self.heartbeat_s = heartbeat_s
@@ -93,7 +90,7 @@ class Link:
         self.alive_at = time.monotonic()  # when the main loop last came by
         self._report: Report | None = None
         self._fresh = False
-        self._jobs: deque[GiveBack] = deque()
+        self._jobs: deque[GiveBack | Reply | LogLines] = deque()
         self._gone: deque[str] = deque(maxlen=1000)
         self._wake = threading.Event()
         self._closing = False
@@ -109,7 +106,8 @@ class Link:
             self._wake.set()
         self._report = report
 
-    def give_back(self, job: GiveBack) -> None:
+    def send(self, job: GiveBack | Reply | LogLines) -> None:
+        """Done in order, once Redis is there."""
         self._jobs.append(job)
         self._wake.set()
 
@@ -133,6 +131,7 @@ class Link:
                     next_beat = now + self.heartbeat_s
                 if now >= next_look and not self._closing:
                     next_look = now + LOOK_EVERY
+                    self._hear_commands()
                     self._find_overdue()
                 self._mark(up=True)
                 self._sleep(min(next_beat, next_look) - time.monotonic())
@@ -154,21 +153,34 @@ class Link:
 
     def _work_off(self) -> None:
         while self._jobs:
-            job = self._jobs[0]
-            taken = self.broker.take_back(
-                job.engine_id,
-                job.queues,
-                job.cause,
-                named=job.named,
-                error=job.error,
-                max_deliveries=self.max_deliveries,
-                max_losses=self.max_losses,
-            )
-            if job.forget:
-                self._gone.append(job.engine_id)
-                self.broker.registry.forget([job.engine_id])
-            self._jobs.popleft()
-            self.post(GivenBack(job.engine_id, taken))
+            match job := self._jobs[0]:
+                case GiveBack():
+                    self._give_back(job)
+                case LogLines():
+                    self.channel.log(job.engine_id, job.lines)
+                case Reply():
+                    self.channel.reply(job)
+            self._jobs.popleft()  # only now: what an outage interrupted is done again, and can be
+
+    def _give_back(self, job: GiveBack) -> None:
+        taken = self.broker.take_back(
+            job.engine_id,
+            job.queues,
+            job.cause,
+            named=job.named,
+            error=job.error,
+            max_deliveries=self.max_deliveries,
+            max_losses=self.max_losses,
+        )
+        if job.forget:
+            self._gone.append(job.engine_id)
+            self.broker.registry.forget([job.engine_id])
+        self.post(GivenBack(job.engine_id, taken))
+
+    def _hear_commands(self) -> None:
+        for command in self.channel.receive(self.after):
+            self.after = command.command_id
+            self.post(Commanded(command))
 
     def _beat(self, now: float) -> bool:
         """Not if the main loop stands still: then the node must look as dead as it is."""

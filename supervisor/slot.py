@@ -12,7 +12,7 @@ from engines.sdk.manifest import Manifest
 
 from .children import Child
 from .exits import Exit
-from .policy.lifecycle import Life
+from .policy.lifecycle import Life, reconsidered
 from .statefile import EngineRecord, Process
 
 
@@ -30,8 +30,14 @@ class Slot:
     oom_kills_before: int = 0
     last_exit: Exit | None = None
     exits: int = 0
-    unhealthy: str = ""  # why it takes no work
+    breaker: str = ""  # why its circuit breaker is open
+    probe_failing: str = ""  # what its health check says
+    pausable: bool = False  # its SDK understands SIGUSR1 and SIGUSR2
+    is_paused: bool = False
     gpus: tuple[str, ...] = ()  # UUIDs it is pinned to
+    dead_pids: tuple[int, ...] = ()  # of its last process and family, until their GPU memory is seen to be free
+    died_at: float = 0.0
+    reclaiming: str = ""
     cpu_percent: float = 0.0
     memory_mib: float = 0.0
     retired: bool = False  # scaled away or removed: it goes when its process is gone
@@ -47,9 +53,43 @@ class Slot:
         """A new boot: no two processes ever share an id."""
         self.engine_id = f"{self.node}.{self.name}.{secrets.token_hex(6)}"
 
+    def began(self, oom_kills: int) -> None:
+        """A process is about to start in it."""
+        self.oom_kills_before = oom_kills
+        self.breaker = self.probe_failing = ""
+        self.pausable = self.is_paused = False
+
+    def ended(self, how: Exit, now: float) -> None:
+        """The process is gone and its work given back."""
+        self.last_exit = how
+        self.exits += 1
+        if self.gpus and self.child:
+            self.dead_pids = (self.child.pid, *(process.pid for process in self.descendants))
+            self.died_at = now
+        self.child = None
+        self.descendants = ()
+        self.cpu_percent = self.memory_mib = 0.0
+        self.renew_id()
+
+    def reconsider(self) -> None:
+        """Somebody wants it tried again now."""
+        self.life = reconsidered(self.life)
+
+    @property
+    def occupied(self) -> bool:
+        """It has a claim on its GPUs."""
+        return self.child is not None or bool(self.dead_pids)
+
+    @property
+    def why(self) -> str:
+        return self.reclaiming or self.probe_failing or self.breaker or self.life.why
+
     @property
     def shown_state(self) -> EngineState:
-        return EngineState.UNHEALTHY if self.unhealthy and self.life.state is EngineState.READY else self.life.state
+        if self.reclaiming:
+            return EngineState.RECLAIMING
+        ill = self.breaker or self.probe_failing
+        return EngineState.UNHEALTHY if ill and self.life.state is EngineState.READY else self.life.state
 
     def beat(self) -> EngineBeat:
         info: dict[str, Any] = {
@@ -57,7 +97,7 @@ class Slot:
             "stages": list(self.manifest.queues),
             "version": self.manifest.version,
             "pid": self.child.pid if self.child else None,
-            "why": self.unhealthy or self.life.why,
+            "why": self.why,
             "exits": self.exits,
             "last_exit": self.last_exit.text if self.last_exit else "",
             "cpu_percent": round(self.cpu_percent, 1),

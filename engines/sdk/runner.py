@@ -102,7 +102,7 @@ class Runner:
     def run(self) -> int:
         """Until stopped. Returns the exit code."""
         self._open()
-        notify("READY=1", "STATUS=ready")
+        notify("READY=1", "STATUS=ready", "X_DALSTON_SDK=1")
         while not self._may_leave(time.monotonic()):
             self._receive()
             now = time.monotonic()

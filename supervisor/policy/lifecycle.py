@@ -48,6 +48,20 @@ def unwanted(life: Life) -> Life:
     return replace(life, wanted=False)
 
 
+def wanted_again(life: Life) -> Life:
+    """It may be started again; one that was stopped is."""
+    state = EngineState.PENDING if life.state is EngineState.STOPPED else life.state
+    return replace(life, wanted=True, state=state)
+
+
+def reconsidered(life: Life) -> Life:
+    """Its configuration changed: what was final or delayed is tried again at once."""
+    if life.running:
+        return life
+    state = life.state if life.state is EngineState.STOPPED else EngineState.PENDING
+    return replace(life, state=state, history=History(), retry_at=0.0)
+
+
 def spawned(life: Life, now: float) -> Life:
     return replace(life, state=EngineState.STARTING, why="", running=True, started_at=now, ready_at=None, sign_at=now)
 

@@ -1,8 +1,8 @@
-"""A dead engine's work runs elsewhere within a second, and a task that kills engines comes to rest with its black box."""
+"""A dead engine's work runs elsewhere within a second; a task that kills engines comes to rest with its black box."""
 
 import time
 
-from dalston_queue.broker.types import EngineState, EventKind
+from dalston_queue.broker.types import EventKind
 from tests.supervisor.node import Node, alive, kill
 
 

@@ -14,8 +14,9 @@ from django.core.management.base import BaseCommand, CommandError
 from dalston_queue.broker import connect
 from engines.sdk.manifest import ManifestError
 from supervisor import boot
-from supervisor.config import read_plan
+from supervisor.config import NodePlan, read_plan
 from supervisor.lock import AlreadyRunningError
+from supervisor.reload import Watch
 
 FOR_ENGINES = ("DALSTON_HEARTBEAT_S", "DALSTON_BREAKER_FAILURES", "DALSTON_BREAKER_OPEN_S", "DALSTON_MAX_RESULT_BYTES")
 
@@ -37,8 +38,12 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         folders = options["engines"] or ([] if options["config"] else [str(settings.BASE_DIR / "engines")])
+
+        def read() -> NodePlan:
+            return read_plan(options["config"], engines=tuple(folders), node=options["node_id"])
+
         try:
-            plan = read_plan(options["config"], engines=tuple(folders), node=options["node_id"])
+            plan = read()
         except ManifestError as error:
             raise CommandError(str(error), returncode=78) from None
         chosen = boot.Options(
@@ -54,7 +59,7 @@ class Command(BaseCommand):
             settings.REDIS_URL, prefix=settings.DALSTON_REDIS_PREFIX, cluster=settings.DALSTON_REDIS_CLUSTER
         )
         try:
-            code = boot.run(plan, chosen, broker)
+            code = boot.run(plan, chosen, broker, Watch(read, plan.places))
         except AlreadyRunningError as error:
             raise CommandError(str(error), returncode=75) from None
         sys.exit(code)

@@ -1,0 +1,247 @@
+"""The engines of the node: their slots, their processes, and every act on them. The policy decides, this acts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+
+from dalston_queue.broker.messages import ErrorInfo
+from dalston_queue.broker.types import Cause, EngineState
+from engines.sdk.manifest import Manifest
+
+from . import children, orphans
+from .blackbox import evidence
+from .cgroup import MemoryEvents
+from .children import Child
+from .environment import Surroundings, environment
+from .exits import ExitKind, classify
+from .gpu.gpus import Gpus, Tenant
+from .link import GiveBack, Link
+from .logs import Logs
+from .notices import Notice
+from .policy import lifecycle
+from .slot import Slot
+from .statefile import StateFile
+
+log = structlog.get_logger("supervisor.fleet")
+
+
+class Fleet:
+    """Only the main loop touches it."""
+
+    def __init__(self, node: str, around: Surroundings, *, link: Link, logs: Logs, gpus: Gpus) -> None:
+        self.node = node
+        self.around = around
+        self.link = link
+        self.logs = logs
+        self.gpus = gpus
+        self.memory = MemoryEvents()
+        self.state_file = StateFile(around.state_dir / "engines.json")
+        self.slots: dict[str, Slot] = {}
+        self.children: dict[int, Child] = {}
+        self.paused = ""  # why engines take no new work
+
+    def __iter__(self) -> Iterator[Slot]:
+        return iter(list(self.slots.values()))
+
+    def of(self, engine: str) -> list[Slot]:
+        """The slots of one engine."""
+        return [slot for slot in self.slots.values() if slot.manifest.id == engine and not slot.retired]
+
+    def find(self, name: str) -> list[Slot]:
+        """By engine id, slot name or the whole id of a process."""
+        return [slot for slot in self.slots.values() if name in (slot.manifest.id, slot.name, slot.engine_id)]
+
+    # --- what there should be -----------------------------------------------------------------------------------------
+
+    def arrange(self, manifests: dict[str, Manifest], replicas: dict[str, int], now: float) -> None:
+        """Makes the slots match. Touches only what changed: scaling one engine restarts none."""
+        for engine in {slot.manifest.id for slot in self.slots.values()} - set(manifests):
+            for slot in self.of(engine):
+                self.retire(slot, "its engine.yaml is gone", now)
+        for engine, manifest in manifests.items():
+            wanted = replicas[engine]
+            for slot in self.of(engine):
+                if slot.number >= wanted:
+                    self.retire(slot, f"scaled to {wanted}", now)
+                elif slot.manifest != manifest:
+                    self.replace(slot, manifest, now)
+            for number in range(wanted):
+                self._add(Slot(self.node, number, manifest))
+
+    def _add(self, slot: Slot) -> None:
+        present = self.slots.get(slot.name)
+        if present is None:
+            self.slots[slot.name] = slot
+        elif present.retired:  # scaled up again before it was gone
+            present.retired = False
+            present.manifest = slot.manifest
+            present.life = lifecycle.wanted_again(present.life)
+
+    def retire(self, slot: Slot, why: str, now: float) -> None:
+        slot.retired = True
+        slot.life = lifecycle.unwanted(slot.life)
+        self.stop(slot, why, slot.manifest.stop_grace, now)
+
+    def replace(self, slot: Slot, manifest: Manifest, now: float) -> None:
+        """Another engine.yaml: the process goes in good order and comes back with the new one."""
+        grace = slot.manifest.stop_grace
+        slot.manifest = manifest
+        slot.life = lifecycle.reconsidered(slot.life)
+        if slot.child is not None:
+            self.stop(slot, "its engine.yaml changed", grace, now)
+
+    # --- one slot -----------------------------------------------------------------------------------------------------
+
+    def attend(self, slot: Slot, now: float) -> None:
+        """What is due, by the policy."""
+        if slot.retired and slot.child is None:
+            del self.slots[slot.name]
+            return
+        self._reclaim(slot)
+        if not slot.reclaiming and lifecycle.startable(slot.life, now):
+            self._try_start(slot, now)
+        overdue = lifecycle.verdict(slot.life, slot.manifest, now)
+        if overdue is not None:
+            self.end(slot, overdue, now)
+        slot.life, rung = lifecycle.climbed(slot.life, now)
+        while rung is not None:
+            if slot.child is not None:
+                log.info("signal", engine=slot.engine_id, signal=rung.signal.name, why=slot.life.why)
+                children.send(slot.child.pid, rung.signal, whole_group=rung.whole_group)
+            slot.life, rung = lifecycle.climbed(slot.life, now)
+
+    def _try_start(self, slot: Slot, now: float) -> None:
+        tenants = [Tenant(other.manifest.gpu, other.gpus) for other in self.slots.values() if other.occupied]
+        admission = self.gpus.admit(slot.manifest.gpu, tenants)
+        if admission.why_not:
+            slot.life = lifecycle.waits(slot.life, admission.why_not)
+            return
+        slot.gpus = admission.gpus
+        self.start(slot, now)
+
+    def start(self, slot: Slot, now: float) -> None:
+        try:
+            argv = children.resolve(slot.manifest.command, slot.manifest.folder)
+        except FileNotFoundError as error:
+            slot.life = lifecycle.not_spawned(slot.life, str(error))
+            log.error("engine can't start", engine=slot.name, why=str(error))
+            return
+        slot.began(self.memory.oom_kills())
+        output = self.logs.open(slot.name, slot.engine_id)
+        env = environment(slot, self.around)
+        slot.child = children.spawn(slot.name, argv, folder=slot.manifest.folder, env=env, output=output)
+        self.children[slot.child.pid] = slot.child
+        slot.life = lifecycle.spawned(slot.life, now)
+        self.save()
+        log.info("engine started", engine=slot.engine_id, pid=slot.child.pid)
+
+    def stop(self, slot: Slot, why: str, grace: float, now: float) -> None:
+        """In good order: it may finish what it has within the grace."""
+        slot.life = lifecycle.stopping(slot.life, why, grace, now)
+
+    def end(self, slot: Slot, reason: ExitKind, now: float, named: str | None = None) -> None:
+        """Hung, late, or never ready. Its work is taken away first: whatever it still does will be refused."""
+        log.warning("engine is ended", engine=slot.engine_id, why=str(reason))
+        slot.life = lifecycle.killing(slot.life, reason, now)
+        self.logs.note(slot.name, f"{slot.engine_id} is ended: {reason}")
+        message = f"engine {slot.engine_id} was ended: {reason}"
+        self._give_back(slot, Cause.ENGINE_LOST, message, {"kind": str(reason)}, named=named, forget=False)
+
+    def end_overdue(self, engine_id: str, task_id: str, now: float) -> None:
+        for slot in self.find(engine_id):
+            if slot.child and (slot.life.climb is None or slot.life.state is EngineState.DRAINING):
+                # The late task is settled; the others are innocent, so the blame is named and falls on nobody.
+                self.end(slot, ExitKind.TIMEOUT, now, named=task_id)
+
+    # --- what engines say, and how they go ----------------------------------------------------------------------------
+
+    def listen(self, notice: Notice, now: float) -> None:
+        """A word from an engine. From its main process or its group, or it is nobody's."""
+        slot = self._sender(notice.pid)
+        if slot is None:
+            log.warning("a notice of a process that is no engine of ours was ignored", pid=notice.pid)
+            return
+        before = slot.life.state
+        slot.life = lifecycle.noticed(slot.life, notice.fields, now)
+        slot.pausable = slot.pausable or notice.fields.get("X_DALSTON_SDK") == "1"
+        health = notice.fields.get("X_DALSTON_HEALTH")
+        if health:
+            slot.breaker = notice.fields.get("STATUS", "circuit breaker open") if health == "unhealthy" else ""
+        if slot.life.state is not before:
+            log.info("engine", engine=slot.engine_id, state=str(slot.life.state))
+            self.apply_pause(slot)
+
+    def _sender(self, pid: int) -> Slot | None:
+        child = self.children.get(pid)
+        if child is None:
+            with contextlib.suppress(ProcessLookupError):
+                child = self.children.get(os.getpgid(pid))
+        return self.slots.get(child.name) if child else None
+
+    def bury(self, slot: Slot, returncode: int, now: float) -> None:
+        """Its process ended: its work goes back at once, then the rest is cleaned up."""
+        self.logs.finish(slot.engine_id)
+        tail = self.logs.tail(slot.name, 200, slot.engine_id)
+        reason = slot.life.climb.reason if slot.life.climb else ""
+        oom_kills = self.memory.oom_kills() - slot.oom_kills_before
+        ended = classify(returncode, stop_reason=reason, oom_kills=oom_kills, log_tail=tail)
+        cause = Cause.DRAINED if ended.kind is ExitKind.STOPPED else Cause.ENGINE_LOST
+        message = f"engine {slot.engine_id} ended: {ended.text}"
+        self._give_back(slot, cause, message, evidence(ended, tail, self.gpus.monitor.samples, slot.gpus))
+        slot.life = lifecycle.exited(slot.life, ended, now, random.random())  # noqa: S311 (jitter, not a secret)
+        log.info("engine ended", engine=slot.engine_id, why=ended.text, next=str(slot.life.state))
+        self.logs.note(slot.name, f"{slot.engine_id} ended: {ended.text}")
+        orphans.kill_family(slot.engine_id, slot.descendants)
+        slot.ended(ended, now)
+        self.gpus.monitor.poke()
+        self.save()
+
+    def _reclaim(self, slot: Slot) -> None:
+        """A dead process that still holds GPU memory keeps its slot closed."""
+        if slot.dead_pids:
+            slot.reclaiming = self.gpus.held_by(slot.dead_pids, slot.died_at)
+            if not slot.reclaiming:
+                slot.dead_pids = ()
+                slot.gpus = ()
+
+    def _give_back(
+        self,
+        slot: Slot,
+        cause: Cause,
+        message: str,
+        facts: dict[str, object],
+        named: str | None = None,
+        *,
+        forget: bool = True,
+    ) -> None:
+        error = ErrorInfo(message=message, type="EngineLost", cause=cause, evidence=facts)
+        self.link.send(GiveBack(slot.engine_id, slot.manifest.queues, cause, error, named, forget))
+
+    # --- all of them --------------------------------------------------------------------------------------------------
+
+    def pause(self, why: str) -> None:
+        """Engines keep what they have and take nothing new; an empty reason lets them again."""
+        if why != self.paused:
+            self.paused = why
+            for slot in self:
+                self.apply_pause(slot)
+
+    def apply_pause(self, slot: Slot) -> None:
+        should = bool(self.paused or slot.probe_failing)
+        if slot.child and slot.pausable and slot.life.state is EngineState.READY and should != slot.is_paused:
+            children.send(slot.child.pid, signal.SIGUSR1 if should else signal.SIGUSR2)
+            slot.is_paused = should
+
+    def save(self) -> None:
+        records = (slot.record() for slot in self.slots.values())
+        self.state_file.write([record for record in records if record is not None])
+
+    def log_folder(self) -> Path:
+        return self.logs.folder

@@ -1,0 +1,34 @@
+"""What people asked of this node, kept over restarts: drained, cordoned, scaled, and the last command obeyed."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import msgspec
+
+FORGOTTEN_AFTER_S = 60.0
+
+
+class Intent(msgspec.Struct):
+    after: str = ""  # id of the last command
+    drained: str = ""  # why, by whom
+    cordoned: str = ""
+    replicas: dict[str, int] = {}  # by engine id; wins over node.yaml
+
+
+class IntentFile:
+    """Saved before a command is carried out: after a crash it is not carried out twice."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.intent = msgspec.json.decode(path.read_bytes(), type=Intent)
+        except (OSError, msgspec.MsgspecError):
+            # A node without a past does not obey the commands that an earlier one of its name was given.
+            self.intent = Intent(after=f"{int((time.time() - FORGOTTEN_AFTER_S) * 1000)}-0")
+
+    def save(self) -> None:
+        new = self.path.with_suffix(".new")
+        new.write_bytes(msgspec.json.encode(self.intent))
+        new.replace(self.path)

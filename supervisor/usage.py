@@ -1,0 +1,50 @@
+"""CPU and memory of each engine with its whole family, and the family's members for the state file."""
+
+from __future__ import annotations
+
+import psutil
+
+from .fleet import Fleet
+from .linux import descendants, process_table, start_time
+from .statefile import Process
+
+EVERY = 5.0
+
+
+class Usage:
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.next_at = 0.0
+        self._processes: dict[int, psutil.Process] = {}  # kept: cpu_percent compares with the call before
+
+    def due(self, now: float) -> bool:
+        return now >= self.next_at
+
+    def sample(self, now: float) -> None:
+        self.next_at = now + EVERY
+        table = process_table()
+        alive: set[int] = set()
+        changed = False
+        for slot in self.fleet:
+            if slot.child is None:
+                continue
+            family = descendants(slot.child.pid, table)
+            alive.update((slot.child.pid, *family))
+            members = tuple(Process(pid, start) for pid in family if (start := start_time(pid)) is not None)
+            changed = changed or members != slot.descendants
+            slot.descendants = members
+            slot.cpu_percent, slot.memory_mib = self._measure([slot.child.pid, *family])
+        self._processes = {pid: process for pid, process in self._processes.items() if pid in alive}
+        if changed:
+            self.fleet.save()
+
+    def _measure(self, pids: list[int]) -> tuple[float, float]:
+        cpu = memory = 0.0
+        for pid in pids:
+            try:
+                process = self._processes.setdefault(pid, psutil.Process(pid))
+                cpu += process.cpu_percent()
+                memory += process.memory_info().rss / (1 << 20)
+            except psutil.Error:
+                self._processes.pop(pid, None)
+        return cpu, memory
