@@ -86,6 +86,7 @@ DALSTON_BACKPRESSURE_LISTED_ONLY = whole("DALSTON_BACKPRESSURE_LISTED_ONLY", "E1
 
 # --- Housekeeping and engines -----------------------------------------------------------------------------------------
 DALSTON_DEAD_LETTER_DAYS = whole("DALSTON_DEAD_LETTER_DAYS", "E160", 30, "Days that a dead letter is kept.", high=3650)
+DALSTON_HISTORY_DAYS = whole("DALSTON_HISTORY_DAYS", "E163", 90, "Days that a finished job is kept with its tasks and their history.", high=3650)
 DALSTON_BREAKER_FAILURES = whole("DALSTON_BREAKER_FAILURES", "E161", 5, "Failures in a row after which an engine takes no work.", high=1000)
 DALSTON_BREAKER_OPEN_S = number("DALSTON_BREAKER_OPEN_S", "E162", 60.0, "Seconds until such an engine gets one trial task.", low=0.1)
 # fmt: on

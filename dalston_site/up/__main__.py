@@ -38,8 +38,9 @@ class Up:
         check_port(self.options)
         addresses = self.start_servers()
         services = Services(self.options, self.children, addresses, self.announcements.address)
+        nodes = self.start_nodes(services)  # they need no database, and load while it is brought up to date
         self.set_up(services)
-        wait_for(self.start_services(services), self.complain_about_the_dead)
+        wait_for([*self.start_services(services), *nodes], self.complain_about_the_dead)
         token, password = ((self.options.data / name).read_text() for name in ("api-token", "admin-password"))
         self.dev_env.write(self.options.url, token, addresses)
         self.console.say(f"Everything answers, {time.monotonic() - begin:.1f} s after the start.")
@@ -71,20 +72,21 @@ class Up:
             raise UpError(f"setup {setup.how_it_ended()}. Its last lines:\n{setup.tail()}")
         self.children.forget(setup)
 
+    def start_nodes(self, services: Services) -> list[Probe]:
+        self.console.say("Starting nodes.")
+        since_ms = time.time_ns() // 1_000_000
+        nodes = [services.start_node(number) for number in range(1, self.options.nodes + 1)]
+        broker = services.broker()
+        return [node_is_ready(broker, node.name, since_ms) for node in nodes]
+
     def start_services(self, services: Services) -> list[Probe]:
         """Start them all, and return how to know that they are ready."""
-        self.console.say("Starting web, orchestrators, housekeeping and nodes.")
-        since_ms = time.time_ns() // 1_000_000
+        self.console.say("Starting web, orchestrators and housekeeping.")
         services.start_web()
         speaking = [services.start_orchestrator(number) for number in range(1, self.options.orchestrators + 1)]
         speaking.append(services.start_housekeeping())
-        nodes = [services.start_node(number) for number in range(1, self.options.nodes + 1)]
-        broker = services.broker()
-        return [
-            web_answers(self.options),
-            *(has_announced(child.name, child.pid, self.announcements) for child in speaking),
-            *(node_is_ready(broker, node.name, since_ms) for node in nodes),
-        ]
+        announced = [has_announced(child.name, child.pid, self.announcements) for child in speaking]
+        return [web_answers(self.options), *announced]
 
     def watch(self) -> NoReturn:
         while True:
