@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dalston_site.embedded.postgres import Postgres
-from dalston_site.embedded.server import Server
+from dalston_site.embedded.server import Recipe, Server
 from dalston_site.embedded.valkey import Valkey
 
 
@@ -30,11 +30,12 @@ def _start() -> None:
     folder = Path(tempfile.mkdtemp(prefix="dalston-tests-"))
     # Not pytest_unconfigure: a conftest that fails to import ends the run without it. Last registered, first run.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for variable, recipe in {
+    recipes: dict[str, Recipe] = {
         "DATABASE_URL": Postgres(folder / "postgres", fast=True),
         "REDIS_URL": Valkey(folder / "valkey", {"appendonly": "no"}),
-    }.items():
-        server = Server(recipe, recipe.folder)
+    }
+    for variable, recipe in recipes.items():
+        server = Server(recipe, folder)
         atexit.register(server.stop)
         os.environ[variable] = server.url
 

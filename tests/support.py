@@ -14,7 +14,7 @@ from dalston_site.embedded.guarded import guarded
 Found = TypeVar("Found")
 
 
-def wait_until(predicate: Callable[[], Found], timeout: float = 5, what: str = "") -> Found:
+def wait_until(predicate: Callable[[], Found | None], timeout: float = 5, what: str = "") -> Found:
     """Ask again and again until the answer is true, and return it. Fails with `what` was awaited."""
     end = time.monotonic() + timeout
     while True:

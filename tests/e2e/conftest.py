@@ -24,6 +24,7 @@ class Up:
         self.port = port
         self._logs = logs
         self._started: list[Spawned] = []
+        self._count = 0
 
     def start(self, *options: str, port: int | None = None, env: dict[str, str] | None = None) -> Spawned:
         """Exactly what `./dev up` executes, so that the test knows the pid."""
@@ -38,7 +39,8 @@ class Up:
             *options,
         ]
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-        log = self._logs / f"up-{len(self._started)}.log"
+        self._count += 1
+        log = self._logs / f"up-{self._count}.log"
         self._started.append(Spawned(argv, log, {**kept, **(env or {})}, ROOT))
         return self._started[-1]
 
@@ -61,8 +63,8 @@ class Up:
         wait_until(lambda: not self.processes(), within, f"no process left of {self.data}: {self.processes()}")
 
     def reap(self) -> None:
-        for up in self._started:
-            up.reap()
+        while self._started:
+            self._started.pop().reap()
         for process in self.processes():
             process.kill()
 
@@ -75,10 +77,24 @@ def _command(process: psutil.Process) -> list[str]:
 
 
 @pytest.fixture
-def up(tmp_path: Path) -> Iterator[Up]:
+def fresh(tmp_path: Path) -> Iterator[Up]:
+    """A data folder that doesn't exist yet."""
     one = Up(tmp_path / "data", free_port(), tmp_path)
     yield one
     one.reap()
+
+
+@pytest.fixture(scope="module")
+def _used(tmp_path_factory: pytest.TempPathFactory) -> Up:
+    folder = tmp_path_factory.mktemp("up")
+    return Up(folder / "data", free_port(), folder)
+
+
+@pytest.fixture
+def up(_used: Up) -> Iterator[Up]:
+    """A data folder that the tests of a file share one after the other, so that only the first has to fill it."""
+    yield _used
+    _used.reap()
 
 
 @pytest.fixture(scope="session")

@@ -16,13 +16,14 @@ import psutil
 import psycopg
 import redis
 import websockets
+from websockets.typing import Origin
 
 from tests.e2e.conftest import Up
 from tests.support import wait_until
 
 
 def output(up: Up) -> str:
-    return next(up.data.parent.glob("up-0.log")).read_text()
+    return next(up.data.parent.glob("up-1.log")).read_text()
 
 
 def run_printed_curl(up: Up) -> dict[str, Any]:
@@ -96,7 +97,7 @@ def test_the_overview_page_gets_a_finished_task_over_its_socket(running: Up) -> 
 
         async def submit_and_listen() -> str:
             async with websockets.connect(
-                f"ws://{host}/ws/overview/", additional_headers={"Cookie": cookies}, origin=f"http://{host}"
+                f"ws://{host}/ws/overview/", additional_headers={"Cookie": cookies}, origin=Origin(f"http://{host}")
             ) as socket:
                 submitted = api.post(
                     "/api/v1/tasks", json={"task_type": "echo", "parameters": {"marker": marker}}
@@ -116,7 +117,7 @@ def test_a_socket_from_another_site_is_refused(running: Up) -> None:
 
     async def knock() -> int:
         try:
-            async with websockets.connect(f"ws://{host}/ws/overview/", origin="https://evil.example"):
+            async with websockets.connect(f"ws://{host}/ws/overview/", origin=Origin("https://evil.example")):
                 return 101
         except websockets.InvalidStatus as refused:
             return refused.response.status_code

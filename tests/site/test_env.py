@@ -1,6 +1,7 @@
 """A bad environment variable stops the program, and the message names it."""
 
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -46,7 +47,7 @@ def test_words_are_split_at_commas_and_spaces(monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_a_bad_value_names_the_variable_and_what_is_expected(
-    monkeypatch: pytest.MonkeyPatch, read: "env.Callable[[], object]", value: str, message: str
+    monkeypatch: pytest.MonkeyPatch, read: Callable[[], object], value: str, message: str
 ) -> None:
     set_to(monkeypatch, value)
     with pytest.raises(EnvError, match=re.escape(message)) as caught:
