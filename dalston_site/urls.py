@@ -4,9 +4,11 @@ from django.contrib import admin
 from django.urls import include, path
 
 from dalston_queue.api.routes import api
+from dalston_queue.metrics import metrics
 
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("api/v1/", api.urls),
+    path("metrics", metrics),
     path("", include("dalston_queue.dashboard.urls")),
 ]

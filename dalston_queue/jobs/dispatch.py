@@ -42,9 +42,10 @@ _ENTRIES = """
     SELECT t.id, t.job_id, t.stage, t.queue, t.task_type, t.attempt, t.effective_priority, t.required_capabilities,
            t.parameters, t.timeout_seconds, t.enqueued_at, j.trace_id, cardinality(t.after) > 0
     FROM dalston_task t JOIN dalston_job j ON j.id = t.job_id
-    WHERE t.id = ANY(%s) AND t.status = 'ready' AND t.job_id = ANY(%s)
+    WHERE t.id = ANY(%s) AND t.status = ANY(%s) AND t.job_id = ANY(%s)
     ORDER BY t.id"""
 
+_JOBS_OF = "SELECT job_id FROM dalston_task WHERE id = ANY(%s)"
 _INPUTS = """
     SELECT c.id, p.stage, p.result
     FROM dalston_task c JOIN dalston_task p ON p.job_id = c.job_id AND p.stage = ANY(c.after)
@@ -75,7 +76,7 @@ def _dispatch(query: str, argument: Any, now: datetime, *, skip_locked: bool) ->
         return Dispatched(0, 0)
     jobs = lock_jobs((job for _, job in found), skip_locked=skip_locked)
     running = [job.id for job in jobs.values() if job.status == JobStatus.RUNNING]
-    messages = _messages([task for task, _ in found], running, now)
+    messages = _messages([task for task, _ in found], ["ready"], running, now)
     outcomes = _append(messages)
     changes: dict[str, list[Change]] = {"enqueue": [], "rebuild": []}
     refused: list[Ending] = []
@@ -102,9 +103,18 @@ def _dispatch(query: str, argument: Any, now: datetime, *, skip_locked: bool) ->
     return Dispatched(len(found), len(move_tasks("enqueue", changes["enqueue"])))
 
 
-def _messages(task_ids: Collection[UUID], running_jobs: list[UUID], now: datetime) -> list[TaskMessage]:
+@transaction.atomic
+def append_again(task_ids: Collection[UUID], now: datetime) -> None:
+    """Make sure that tasks which are QUEUED or RUNNING have their entry: append adds it where it is gone."""
     with connection.cursor() as cursor:
-        cursor.execute(_ENTRIES, [list(task_ids), running_jobs])
+        cursor.execute(_JOBS_OF, [list(task_ids)])
+        jobs = lock_jobs(row[0] for row in cursor.fetchall())
+    _append(_messages(task_ids, ["queued", "running"], list(jobs), now))
+
+
+def _messages(task_ids: Collection[UUID], statuses: list[str], jobs: list[UUID], now: datetime) -> list[TaskMessage]:
+    with connection.cursor() as cursor:
+        cursor.execute(_ENTRIES, [list(task_ids), statuses, jobs])
         rows = cursor.fetchall()
         inputs: dict[UUID, dict[str, Any]] = {}
         if children := [row[0] for row in rows if row[-1]]:

@@ -85,10 +85,18 @@ def submit_many(
     return outcomes
 
 
+# The settings that fill in retries and timeout, by priority.
+_DEFAULTS = {
+    Priority.HIGH: ("DALSTON_RETRIES_HIGH", "DALSTON_TIMEOUT_HIGH_S"),
+    Priority.MEDIUM: ("DALSTON_RETRIES_MEDIUM", "DALSTON_TIMEOUT_MEDIUM_S"),
+    Priority.LOW: ("DALSTON_RETRIES_LOW", "DALSTON_TIMEOUT_LOW_S"),
+}
+
+
 def task_row(stage: StageSpec, job: Job, now: datetime) -> Task:
     """The row of a stage, with what it left open filled in from its job and the settings."""
     priority = stage.priority or Priority(job.priority)
-    defaults = priority.upper()
+    retries, timeout = _DEFAULTS[priority]
     _storable(stage.parameters, f"the parameters of stage {stage.stage!r}")
     return Task(
         id=uuid7(),
@@ -103,10 +111,8 @@ def task_row(stage: StageSpec, job: Job, now: datetime) -> Task:
         effective_priority=priority,
         required_capabilities=sorted(set(stage.required_capabilities)),
         parameters=stage.parameters,
-        timeout_seconds=stage.timeout_seconds or getattr(settings, f"DALSTON_TIMEOUT_{defaults}_S"),
-        max_retries=getattr(settings, f"DALSTON_RETRIES_{defaults}")
-        if stage.max_retries is None
-        else stage.max_retries,
+        timeout_seconds=stage.timeout_seconds or getattr(settings, timeout),
+        max_retries=getattr(settings, retries) if stage.max_retries is None else stage.max_retries,
         scheduled_at=stage.scheduled_at,
         created_at=now,
     )

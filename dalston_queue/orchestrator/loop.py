@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
+from django.conf import settings
 from django.db import Error, connection
 from django.utils import timezone
 
@@ -22,7 +23,6 @@ from dalston_queue.orchestrator.batch import handle
 from dalston_queue.orchestrator.database import drop_broken_connection, passes
 
 log = structlog.get_logger(__name__)
-POLL_EVERY_S = 1.0
 TAKE_OVER_AFTER_MS = 10_000
 RETRY_DELAY_S = 0.5
 
@@ -41,7 +41,7 @@ class Orchestrator:
         while not self.stopping():
             try:
                 if time.monotonic() >= next_poll:
-                    next_poll = time.monotonic() + POLL_EVERY_S
+                    next_poll = time.monotonic() + settings.DALSTON_SCHEDULER_INTERVAL_S
                     polling.look()
                     self._handle(self.reader.take_over(idle_ms=TAKE_OVER_AFTER_MS, count=self.batch))
                     if not announced:  # Postgres and Redis have both answered

@@ -1,0 +1,20 @@
+"""`manage.py reconcile [--dry-run]`: make Redis agree with Postgres now, and say what was found."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from dalston_queue.orchestrator.reconciler import reconcile
+
+
+class Command(BaseCommand):
+    help = "Compare Postgres with Redis both ways and repair what differs."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        report = reconcile(dry_run=options["dry_run"], say=self.stdout.write)
+        found = ", ".join(f"{count} × {kind}" for kind, count in report.found.items()) or "nothing differs"
+        self.stdout.write(f"{'would repair' if options['dry_run'] else 'repaired'}: {found}")

@@ -1,0 +1,119 @@
+"""The recurring duties of the housekeeping process, and the one way they are run.
+
+One process leads at a time: it holds the role's lease while it runs the duties that are due, and gives it back. Each
+run is recorded, with what it repaired or the error it ended with. A duty that raises doesn't stop the others; it is
+due again at once, and its failures are counted where operators look.
+"""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+from django.conf import settings
+from django.utils import timezone
+
+from dalston_queue.broker.types import Role
+from dalston_queue.ids import uuid7
+from dalston_queue.models import Duty
+from dalston_queue.orchestrator import housekeeping
+from dalston_queue.orchestrator.leadership import Leadership
+from dalston_queue.orchestrator.reconciler import reconcile
+from dalston_queue.orchestrator.report import Report
+from dalston_queue.orchestrator.scanner import scan
+
+log = structlog.get_logger(__name__)
+HOLDER = f"{socket.gethostname()}.{os.getpid()}.{uuid7().hex[-8:]}"
+
+
+@dataclass(frozen=True, slots=True)
+class DutySpec:
+    name: str
+    every_s: Callable[[], float]
+    run: Callable[[datetime], Report]
+
+
+DUTIES: tuple[DutySpec, ...] = (
+    DutySpec("scanner", lambda: settings.DALSTON_SCAN_INTERVAL_S, lambda _now: scan()),
+    DutySpec("reconciler", lambda: settings.DALSTON_SCAN_INTERVAL_S, lambda _now: reconcile()),
+    DutySpec("ageing", lambda: settings.DALSTON_PROMOTE_INTERVAL_S, lambda _now: housekeeping.promote_aged()),
+    DutySpec("registry", lambda: 60.0, housekeeping.mirror_registry),
+    DutySpec("expiry", lambda: 3600.0, housekeeping.expire_kept),
+    DutySpec("dead-letter digest", lambda: 3600.0, housekeeping.digest_dead_letters),
+)
+
+
+def run_due_duties() -> list[str]:
+    """Run what is due, if this process can lead; returns the names of what ran."""
+    leadership = Leadership(Role.HOUSEKEEPING, HOLDER)
+    if not leadership.keep():
+        return []
+    with _Renewed(leadership):
+        return [spec.name for spec in due(timezone.now()) if leadership.held and run_duty(spec)]
+
+
+def due(now: datetime) -> list[DutySpec]:
+    """Duties whose interval has passed, or whose last run failed. Huey wakes us about once a minute, so a duty that
+    would be due within the next few seconds is due now."""
+    rows = {row.name: row for row in Duty.objects.all()}
+    slack = timedelta(seconds=5)
+    return [
+        spec
+        for spec in DUTIES
+        if (row := rows.get(spec.name)) is None
+        or row.last_error
+        or now >= row.last_run_at + timedelta(seconds=spec.every_s()) - slack
+    ]
+
+
+def run_duty(spec: DutySpec) -> bool:
+    """Run one duty and record it; False if it failed."""
+    started, clock = timezone.now(), time.monotonic()
+    report, problem = Report(), ""
+    try:
+        report = spec.run(started)
+    except Exception as error:  # whatever it is: it is recorded and shown, and the other duties go on
+        log.exception("a duty failed", duty=spec.name)
+        problem = f"{type(error).__name__}: {error}"
+    _record(spec.name, started, int((time.monotonic() - clock) * 1000), report, problem)
+    if report.repaired:
+        log.info("a duty repaired something", duty=spec.name, repaired=report.repaired, found=dict(report.found))
+    return not problem
+
+
+def _record(name: str, started: datetime, duration_ms: int, report: Report, problem: str) -> None:
+    row = Duty.objects.filter(name=name).first() or Duty(name=name)
+    row.last_run_at = started
+    row.duration_ms = duration_ms
+    row.repaired = report.repaired
+    row.total_repaired += report.repaired
+    row.report = dict(report.found)
+    row.last_error = problem
+    row.failures = row.failures + 1 if problem else 0
+    row.holder = HOLDER
+    row.save()
+
+
+class _Renewed:
+    """Renews the lease while the duties run, however long one takes; gives it back after the last."""
+
+    def __init__(self, leadership: Leadership) -> None:
+        self._leadership = leadership
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+        self._leadership.resign()
+
+    def _renew(self) -> None:
+        while not self._done.wait(settings.DALSTON_LEADER_TTL_S / 3):
+            self._leadership.renew()

@@ -1,0 +1,129 @@
+"""Small duties: ageing, expiry of what was kept long enough, the digest of dead letters, rows of nodes and engines."""
+
+from datetime import UTC, datetime, timedelta
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import Count, Max, Min
+
+from dalston_queue.broker.registry import EngineInfo, NodeInfo
+from dalston_queue.models import DeadLetter, Engine, IdempotencyKey, Node
+from dalston_queue.orchestrator.report import Report
+from dalston_queue.redis import get_broker
+
+BATCH = 1000
+
+
+def promote_aged() -> Report:
+    """Tasks that waited long count as a higher priority. The event of each reaches its row by the usual way."""
+    broker = get_broker()
+    report = Report()
+    size: int = settings.DALSTON_PROMOTE_BATCH
+    for queue in broker.queues():
+        while moved := broker.promote(queue, batch=size):
+            report.note(queue, len(moved))
+            if len(moved) < size:
+                break
+    return report
+
+
+# A job whose dead letter is still open is kept with it.
+_OLD_JOBS = """
+    SELECT j.id FROM dalston_job j
+    WHERE j.finished_at < %s AND NOT EXISTS (
+        SELECT FROM dalston_task t JOIN dalston_dead_letter d ON d.task_id = t.id
+        WHERE t.job_id = j.id AND d.replayed_at IS NULL AND d.discarded_at IS NULL
+    )
+    ORDER BY j.finished_at LIMIT %s FOR UPDATE SKIP LOCKED"""
+
+# In the order of their foreign keys.
+_DELETE_JOBS = (
+    "DELETE FROM dalston_task_event WHERE task_id IN (SELECT id FROM dalston_task WHERE job_id = ANY(%s))",
+    "DELETE FROM dalston_dead_letter WHERE task_id IN (SELECT id FROM dalston_task WHERE job_id = ANY(%s))",
+    "DELETE FROM dalston_idempotency_key WHERE job_id = ANY(%s)",
+    "UPDATE dalston_schedule SET last_job_id = NULL WHERE last_job_id = ANY(%s)",
+    "DELETE FROM dalston_task WHERE job_id = ANY(%s)",
+    "DELETE FROM dalston_job WHERE id = ANY(%s)",
+)
+
+
+def expire_kept(now: datetime) -> Report:
+    """Forget what was kept long enough: dead letters, idempotency keys, finished jobs with all their history."""
+    report = Report()
+    old_letters = DeadLetter.objects.filter(created_at__lt=now - timedelta(days=settings.DALSTON_DEAD_LETTER_DAYS))
+    report.note("dead letters", old_letters.delete()[0])
+    report.note("idempotency keys", IdempotencyKey.objects.filter(expires_at__lt=now).delete()[0])
+    while deleted := _delete_jobs(now - timedelta(days=settings.DALSTON_HISTORY_DAYS)):
+        report.note("jobs", deleted)
+    return report
+
+
+@transaction.atomic
+def _delete_jobs(before: datetime) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(_OLD_JOBS, [before, BATCH])
+        jobs = [row[0] for row in cursor.fetchall()]
+        if jobs:
+            for statement in _DELETE_JOBS:
+                cursor.execute(statement, [jobs])
+    return len(jobs)
+
+
+def digest_dead_letters(now: datetime) -> Report:
+    """What the open dead letters of the last day have in common, the most frequent first; new patterns are counted."""
+    report = Report()
+    recent = DeadLetter.objects.filter(
+        replayed_at__isnull=True, discarded_at__isnull=True, created_at__gte=now - timedelta(days=1)
+    )
+    patterns = recent.values("fingerprint", "queue", "cause").annotate(
+        letters=Count("id"), first=Min("created_at"), example=Max("error")
+    )
+    for pattern in patterns.order_by("-letters")[:20]:
+        name = f"{pattern['queue']}: {pattern['cause']}: {pattern['example'][:80]}"
+        report.note(name, pattern["letters"], repaired=False)
+        if pattern["first"] > now - timedelta(hours=1):
+            report.note("new patterns in the last hour", repaired=False)
+    return report
+
+
+def mirror_registry(now: datetime) -> Report:
+    """Keep what Redis says about nodes and engines in rows that outlive their heartbeat."""
+    registry = get_broker().registry
+    report = Report()
+    nodes, engines = registry.nodes(), registry.engines()
+    Node.objects.bulk_create(
+        [_node(node, now) for node in nodes],
+        update_conflicts=True,
+        unique_fields=["id"],
+        update_fields=["state", "facts", "last_seen_at"],
+    )
+    Engine.objects.bulk_create(
+        [_engine(engine, now) for engine in engines],
+        update_conflicts=True,
+        unique_fields=["id"],
+        update_fields=["node_id", "state", "queues", "capabilities", "capacity", "facts", "last_seen_at"],
+    )
+    report.note("nodes", len(nodes), repaired=False)
+    report.note("engines", len(engines), repaired=False)
+    forgotten = Engine.objects.filter(last_seen_at__lt=now - timedelta(days=settings.DALSTON_HISTORY_DAYS))
+    report.note("forgotten engines", forgotten.delete()[0])
+    return report
+
+
+def _node(node: NodeInfo, now: datetime) -> Node:
+    seen = datetime.fromtimestamp(node.at_ms / 1000, UTC)
+    return Node(id=node.node_id, state=node.state, facts=node.info, first_seen_at=now, last_seen_at=seen)
+
+
+def _engine(engine: EngineInfo, now: datetime) -> Engine:
+    return Engine(
+        id=engine.engine_id,
+        node_id=engine.node_id,
+        state=engine.state,
+        queues=list(engine.queues),
+        capabilities=list(engine.capabilities),
+        capacity=engine.capacity,
+        facts=engine.info,
+        first_seen_at=now,
+        last_seen_at=datetime.fromtimestamp(engine.at_ms / 1000, UTC),
+    )

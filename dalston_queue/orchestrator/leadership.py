@@ -1,0 +1,70 @@
+"""Keeps the lease of a role: takes it when it is free, renews it in time, gives it back on a clean stop.
+
+Redis says who leads; Postgres gives each new leader a term that is higher than any before it, and remembers who it was.
+A leader that loses Redis trusts its lease only until it would have run out by its own clock. Two leaders for a moment
+(a failover that forgot the lease) are harmless: each thing a leader does guards itself.
+"""
+
+from datetime import datetime
+
+import structlog
+from django.conf import settings
+from django.db import connection
+from django.utils import timezone
+
+from dalston_queue.broker.errors import BrokerError
+from dalston_queue.broker.types import Role
+from dalston_queue.redis import get_broker
+
+log = structlog.get_logger(__name__)
+
+_NEXT_TERM = """
+    INSERT INTO dalston_leadership AS l (role, term, holder, since) VALUES (%s, 1, %s, %s)
+    ON CONFLICT (role) DO UPDATE SET term = l.term + 1, holder = excluded.holder, since = excluded.since
+    RETURNING term"""
+
+
+class Leadership:
+    """One per role and process. `token` names the process."""
+
+    def __init__(self, role: Role, token: str) -> None:
+        self.role = role
+        self._lease = get_broker().lease(role, token, settings.DALSTON_LEADER_TTL_S)
+        self._token = token
+
+    @property
+    def held(self) -> bool:
+        """True while this process may act as the leader."""
+        return self._lease.held
+
+    def keep(self) -> bool:
+        """Call it a few times per TTL: renews the lease if it is ours, takes it if it is free. True: we lead."""
+        if self._lease.held:
+            if self._lease.renew():
+                return True
+            log.warning("lost the lease", role=self.role, term=self._lease.term)
+        # Asking first keeps the term from growing with every look of every standby.
+        if self._lease.leader() is not None:
+            return False
+        term = self._next_term(timezone.now())
+        if not self._lease.acquire(term):
+            return False
+        log.info("leads", role=self.role, term=term, token=self._token)
+        return True
+
+    def renew(self) -> bool:
+        """Only renew: from a second thread, while the first one works. Never touches Postgres."""
+        try:
+            return self._lease.renew()
+        except BrokerError as error:
+            log.warning("the lease could not be renewed", role=self.role, error=str(error))
+            return False
+
+    def resign(self) -> None:
+        """Let the next one lead at once."""
+        self._lease.release()
+
+    def _next_term(self, now: datetime) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(_NEXT_TERM, [self.role, self._token, now])
+            return int(cursor.fetchone()[0])

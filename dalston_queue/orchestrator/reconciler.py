@@ -1,0 +1,199 @@
+"""Makes Redis agree with Postgres, which is the truth. Both ways, a page at a time; `manage.py reconcile` runs it, too.
+
+A row that should be in Redis and isn't gets its next attempt. What is in Redis and shouldn't be is removed. Jobs that
+nothing will move any more are moved. Each repair looks again under the job's lock before it acts.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.record import Record
+from dalston_queue.broker.types import RecordState
+from dalston_queue.jobs import pause
+from dalston_queue.jobs.advance import advance
+from dalston_queue.jobs.dispatch import append_again, dispatch, dispatch_oldest
+from dalston_queue.jobs.lifecycle import Change, lock_jobs, move_tasks
+from dalston_queue.orchestrator.discrepancy import REBUILT, compare, is_orphan
+from dalston_queue.orchestrator.report import Report
+from dalston_queue.redis import get_broker
+
+PAGE = 1000
+
+QUEUES = "SELECT DISTINCT queue FROM dalston_task WHERE status IN ('queued', 'running')"
+IN_REDIS = """
+    SELECT id, job_id, attempt, status FROM dalston_task
+    WHERE queue = %s AND status IN ('queued', 'running') AND id > %s ORDER BY id LIMIT %s"""
+_SAME = "SELECT id, job_id, attempt, status FROM dalston_task WHERE id = ANY(%s) AND status IN ('queued', 'running')"
+_ROWS = "SELECT id, finished_at IS NOT NULL, attempt FROM dalston_task WHERE id = ANY(%s)"
+# Nothing will move these: no task of theirs is at an engine, due, or ready. Jobs without any task are among them.
+STUCK_JOBS = """
+    SELECT j.id FROM dalston_job j
+    WHERE j.status IN ('running', 'cancelling') AND j.id > %s AND NOT EXISTS (
+        SELECT FROM dalston_task t
+        WHERE t.job_id = j.id AND t.status IN ('scheduled', 'ready', 'queued', 'running')
+    )
+    ORDER BY j.id LIMIT %s"""
+
+Row = tuple[UUID, UUID, int, str]
+_FIRST = UUID(int=0)
+
+
+def reconcile(*, dry_run: bool = False, say: Callable[[str], None] | None = None) -> Report:
+    """Compare everything, repair what differs; `say` is told each finding, `dry_run` repairs nothing."""
+    return _Run(get_broker(), dry_run, say or (lambda _: None)).run()
+
+
+@dataclass(slots=True)
+class _Run:
+    broker: Broker
+    dry_run: bool
+    say: Callable[[str], None]
+    report: Report = field(default_factory=Report)
+
+    def run(self) -> Report:
+        if not self.dry_run:
+            self.report.note("pause flags", pause.restore())
+            self._dispatch_ready()
+        self._ghosts()
+        for queue in self._column(QUEUES):
+            self._rows_of(queue)
+        for queue in self.broker.queues():
+            for page in self.broker.scan_records(queue, PAGE):
+                self._orphans(queue, page)
+        self._stuck_jobs()
+        return self.report
+
+    def _dispatch_ready(self) -> None:
+        while queued := dispatch_oldest(timezone.now()).queued:
+            self.report.note("ready without entry", queued)
+
+    def _ghosts(self) -> None:
+        for stats in self.broker.snapshot().queues:
+            if not all(lane.consistent for lane in stats.lanes):
+                self._found("pending entries without payload", stats.queue, 0)
+                if not self.dry_run:
+                    self.report.note("pending entries without payload", self.broker.acknowledge_ghosts(stats.queue))
+
+    # Postgres -> Redis
+
+    def _rows_of(self, queue: str) -> None:
+        live: list[UUID] = []  # rows whose record is fine: their entries must exist
+        for rows in self._pages(queue):
+            records = self.broker.records(queue, [str(row[0]) for row in rows])
+            backlog = self._events_waiting(queue)
+            wrong = [row for row in rows if compare(row[3], row[2], records.get(str(row[0])), events_waiting=backlog)]
+            bad = {row[0] for row in wrong}
+            live += [row[0] for row in rows if row[0] not in bad and _has_entry(records[str(row[0])])]
+            if wrong:
+                self._repair(queue, wrong, records)
+        self._missing_entries(queue, live)
+
+    def _missing_entries(self, queue: str, live: list[UUID]) -> None:
+        """More records than entries: a stream was deleted or trimmed by a foreign hand. Append looks for each entry."""
+        entries = sum(lane.length for stats in self.broker.snapshot([queue]).queues for lane in stats.lanes)
+        if entries >= len(live):
+            return
+        self._found("records without entry", queue, len(live) - entries)
+        if not self.dry_run:
+            for start in range(0, len(live), PAGE):
+                append_again(live[start : start + PAGE], timezone.now())
+
+    def _repair(self, queue: str, rows: list[Row], seen: dict[str, Record]) -> None:
+        if self.dry_run:
+            for task, _, attempt, status in rows:
+                kind = compare(status, attempt, seen.get(str(task)), events_waiting=False)
+                self._found(str(kind), f"task {task} ({queue}, attempt {attempt})", 1)
+            return
+        dispatch(self._repair_locked(queue, rows, seen), timezone.now())
+
+    @transaction.atomic
+    def _repair_locked(self, queue: str, rows: list[Row], seen: dict[str, Record]) -> list[UUID]:
+        now = timezone.now()
+        jobs = lock_jobs({job for _, job, _, _ in rows})
+        with connection.cursor() as cursor:
+            cursor.execute(_SAME, [[row[0] for row in rows]])
+            same: list[Row] = [row for row in cursor.fetchall() if row[1] in jobs]
+        records = self.broker.records(queue, [str(row[0]) for row in same])
+        changes: dict[str, list[Change]] = {"rebuild": [], "recover": []}
+        for task, _, attempt, status in same:
+            record = records.get(str(task))
+            kind = compare(status, attempt, record, events_waiting=record != seen.get(str(task)))
+            if kind is not None:
+                self._found(kind, f"task {task} ({queue}, attempt {attempt})", 1)
+                move = "rebuild" if kind in REBUILT else "recover"
+                changes[move].append(Change(task_id=task, attempt=attempt, at=now, message=str(kind)))
+        move_tasks("recover", changes["recover"])
+        return [moved.task_id for moved in move_tasks("rebuild", changes["rebuild"])]
+
+    def _events_waiting(self, queue: str) -> bool:
+        return any(stats.events_backlog > 0 for stats in self.broker.snapshot([queue]).queues)
+
+    # Redis -> Postgres
+
+    def _orphans(self, queue: str, page: dict[str, Record]) -> None:
+        known = self._known(page)
+        for task, record in page.items():
+            if is_orphan(known.get(task), record):
+                self._found("in Redis without a live task", f"task {task} ({queue}, attempt {record.attempt})", 1)
+                if not self.dry_run:
+                    self.broker.request_cancel(queue, task, record.attempt)
+
+    def _known(self, page: dict[str, Record]) -> dict[str, tuple[bool, int]]:
+        ids = [UUID(task) for task in page if _is_uuid(task)]
+        with connection.cursor() as cursor:
+            cursor.execute(_ROWS, [ids])
+            return {str(task): (over, attempt) for task, over, attempt in cursor.fetchall()}
+
+    # Jobs
+
+    def _stuck_jobs(self) -> None:
+        after = _FIRST
+        while jobs := self._column(STUCK_JOBS, after, PAGE):
+            after = jobs[-1]
+            if self.dry_run:
+                for job in jobs:
+                    self._found("job that nothing will move", f"job {job}", 1)
+                continue
+            with transaction.atomic():
+                locked = lock_jobs(jobs, skip_locked=True)
+                advanced = advance(locked, timezone.now())
+            self.report.note("job that nothing would move", len(advanced.ended))
+            dispatch(advanced.ready, timezone.now())
+
+    def _pages(self, queue: str) -> Iterator[list[Row]]:
+        after = _FIRST
+        while True:
+            with connection.cursor() as cursor:
+                cursor.execute(IN_REDIS, [queue, after, PAGE])
+                rows: list[Row] = cursor.fetchall()
+            if not rows:
+                return
+            yield rows
+            after = rows[-1][0]
+
+    def _column(self, statement: str, *arguments: UUID | int) -> list[Any]:
+        with connection.cursor() as cursor:
+            cursor.execute(statement, arguments)
+            return [row[0] for row in cursor.fetchall()]
+
+    def _found(self, kind: str, what: str, count: int) -> None:
+        self.say(f"{kind}: {what}")
+        self.report.note(kind, count, repaired=not self.dry_run)
+
+
+def _has_entry(record: Record) -> bool:
+    return record.state is not RecordState.SETTLED
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,94 @@
+"""What the leading orchestrator does for dead engines, in a thread of its own so that a slow Postgres delays nobody's
+recovery: it judges, condemns, and takes their work back. Needs only Redis."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+from django.conf import settings
+from django.db import Error, connection
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.errors import BrokerError
+from dalston_queue.broker.registry import Pulse
+from dalston_queue.broker.types import Cause
+from dalston_queue.orchestrator.judge import Judge
+from dalston_queue.orchestrator.leadership import Leadership
+
+log = structlog.get_logger(__name__)
+
+
+def _judge() -> "Judge[str, object]":
+    # Two looks may be late by one interval; more than that is a hole.
+    return Judge(settings.DALSTON_DEAD_AFTER_S, 2 * settings.DALSTON_RECOVERY_INTERVAL_S)
+
+
+@dataclass(slots=True)
+class Recovery:
+    broker: Broker
+    leadership: Leadership
+    _engines: "Judge[str, object]" = field(default_factory=_judge)
+    _nodes: "Judge[str, object]" = field(default_factory=_judge)
+
+    def run(self, wait: Callable[[float], bool]) -> None:
+        """Until `wait`, which sleeps for so many seconds, says that it is time to stop."""
+        while True:
+            try:
+                if self.leadership.keep():
+                    self.look(time.monotonic())
+                else:
+                    self.forget_looks()
+            except (BrokerError, Error) as error:
+                log.warning("recovery waits for redis or postgres", error=str(error))
+                connection.close_if_unusable_or_obsolete()
+            if wait(self._interval_s()):
+                break
+        self._resign()
+
+    def look(self, now: float) -> int:
+        """One look; returns how many tasks were taken back from the dead."""
+        pulses = self.broker.registry.pulses()
+        nodes = {node.node_id: node for node in self.broker.registry.nodes()}
+        home = {engine.engine_id: engine.node_id for engine in self.broker.registry.engines()}
+        for node_id in self._nodes.look({name: node.beat for name, node in nodes.items()}, now):
+            self.broker.registry.condemn_node(nodes[node_id])
+        counters: dict[str, object] = {name: pulse.counters for name, pulse in pulses.items()}
+        dead = self._engines.look(counters, now)
+        return sum(self._take_back(pulses[engine], self._cause(home.get(engine, ""))) for engine in dead)
+
+    def forget_looks(self) -> None:
+        """A standby doesn't look, so it must not judge by what it saw before."""
+        self._engines, self._nodes = _judge(), _judge()
+
+    def _cause(self, node_id: str) -> Cause:
+        """An engine that falls silent while its node beats has died; with a silent node, or none, nobody knows."""
+        known = bool(node_id) and self._nodes.knows(node_id)
+        silent = self._nodes.silent_for(node_id) >= settings.DALSTON_DEAD_AFTER_S / 2
+        return Cause.ENGINE_LOST if known and not silent else Cause.NODE_LOST
+
+    def _take_back(self, pulse: Pulse, cause: Cause) -> int:
+        self.broker.registry.condemn(pulse, cause)
+        taken = self.broker.take_back(
+            pulse.engine_id,
+            pulse.counters,
+            cause,
+            judged=pulse.counters,
+            max_deliveries=settings.DALSTON_MAX_DELIVERIES,
+            max_losses=settings.DALSTON_MAX_DELIVERIES_NODE_LOST,
+        )
+        if taken.moved:
+            log.warning("took work back", engine=pulse.engine_id, cause=cause, recovered=len(taken.recovered),
+                        exhausted=len(taken.exhausted))  # fmt: skip
+        return taken.moved
+
+    def _interval_s(self) -> float:
+        """Standbys look at the lease often enough to take over within its TTL."""
+        return min(settings.DALSTON_RECOVERY_INTERVAL_S, settings.DALSTON_LEADER_TTL_S / 6)
+
+    def _resign(self) -> None:
+        try:
+            self.leadership.resign()
+        except BrokerError as error:
+            log.warning("the lease runs out by itself: redis does not answer", error=str(error))
+        connection.close()

@@ -1,0 +1,73 @@
+"""The stale scanner (seed 000, 33.4): the last net under the supervisors and the judge.
+
+It finds every stream by itself and acts on what is judged, never on its own suspicion: work of engines that the judge
+condemned is taken back; a task past its deadline plus a grace, or not renewed within the absolute timeout, is taken
+from its owner even if that one is alive, and fails with the cause `timeout`. A live owner in time is left alone.
+"""
+
+from collections.abc import Iterator
+
+from django.conf import settings
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.messages import ErrorInfo
+from dalston_queue.broker.pending import PendingEntry, PendingOrder
+from dalston_queue.broker.recovery import VERDICT, Expired
+from dalston_queue.broker.types import Cause
+from dalston_queue.orchestrator.report import Report
+from dalston_queue.redis import get_broker
+
+PAGE = 500
+
+
+def scan() -> Report:
+    broker = get_broker()
+    report = Report()
+    for queue in broker.queues():
+        _take_back_from_the_dead(broker, queue, report)
+        _expire(broker, _overdue(broker, queue), report)
+        _expire(broker, _forgotten(broker, queue), report)
+    return report
+
+
+def _take_back_from_the_dead(broker: Broker, queue: str, report: Report) -> None:
+    """What the leading orchestrator left, should it have died between verdict and take-back."""
+    for engine, cause in broker.registry.dead(queue).items():
+        taken = broker.take_back(
+            engine,
+            [queue],
+            cause,
+            judged={queue: VERDICT},
+            max_deliveries=settings.DALSTON_MAX_DELIVERIES,
+            max_losses=settings.DALSTON_MAX_DELIVERIES_NODE_LOST,
+        )
+        report.note("recovered", len(taken.recovered))
+        report.note("exhausted", len(taken.exhausted))
+
+
+def _overdue(broker: Broker, queue: str) -> Iterator[tuple[PendingEntry, str]]:
+    """Past their deadline for longer than the supervisor needs to act on it."""
+    grace_ms = int(settings.DALSTON_DEADLINE_GRACE_S * 1000)
+    page = broker.pending(queue, order=PendingOrder.DEADLINE, overdue_by_ms=grace_ms, limit=PAGE)
+    for entry in page.entries:
+        yield entry, f"it ran {entry.overdue_ms // 1000} s past its deadline"
+
+
+def _forgotten(broker: Broker, queue: str) -> Iterator[tuple[PendingEntry, str]]:
+    """Not renewed for the absolute timeout, or for the task's own timeout if that is longer."""
+    absolute_ms: int = settings.DALSTON_ABSOLUTE_TIMEOUT_MS
+    page = broker.pending(queue, order=PendingOrder.IDLE, min_idle_ms=absolute_ms, limit=PAGE)
+    for entry in page.entries:
+        own_ms = entry.record.deadline_ms - entry.record.claimed_at_ms if entry.record.deadline_ms else 0
+        if entry.idle_ms > max(absolute_ms, own_ms):
+            yield entry, f"its engine said nothing about it for {entry.idle_ms // 1000} s"
+
+
+def _expire(broker: Broker, entries: Iterator[tuple[PendingEntry, str]], report: Report) -> None:
+    for entry, message in entries:
+        error = ErrorInfo(message=message, type="Timeout", cause=Cause.TIMEOUT)
+        record = entry.record
+        outcome = broker.expire(
+            entry.queue, entry.task_id, record.attempt, error, judged_ms=record.renewed_at_ms or None
+        )
+        report.note("expired" if outcome is Expired.EXPIRED else "gone meanwhile", repaired=outcome is Expired.EXPIRED)
