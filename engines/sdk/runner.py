@@ -150,8 +150,9 @@ class Runner:
         free = self._free(now)
         if self.unsettled or (free and self.hungry):
             self._exchange(free, now)
-        elif free and not self.waiter.armed:
-            self.waiter.arm()
+            free = self._free(now)
+        if free and not self.hungry and not self.waiter.armed:
+            self.waiter.arm()  # at once: until the next message, nothing else would wake us
         if not self.identity.supervised and now >= self.next_heartbeat:
             self.next_heartbeat = now + self.identity.heartbeat_s
             self.broker.registry.beat_engine(self._description(), self.identity.node_id)
