@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.harness.figures import Section
 from bench.harness.servers import BenchServer, private_server
-from bench.peers import NAMES, settings_of
+from bench.peers import NAMES, OURS, settings_of
 from bench.sections.depth import depth
 from bench.sections.latency import latency
 from bench.sections.memory import memory
@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {machine}, load {os.getloadavg()[0]:.1f}")
         sections = measure(server, options)
     print("\nHow each is configured:")
-    for name in ("dalston", *options.peers):
+    for name in (*OURS, *options.peers):
         print(f"  {settings_of(name)}")
     print(f"{time.monotonic() - start:.0f} s")
     if options.json:

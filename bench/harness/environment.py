@@ -27,4 +27,4 @@ def peer_python() -> str:
 
 def python_of(peer: str) -> str:
     """Dalston runs in the product's own environment, everybody else in the bench's."""
-    return sys.executable if peer == "dalston" else peer_python()
+    return sys.executable if peer.startswith("dalston") else peer_python()

@@ -21,7 +21,10 @@ class Peer(Protocol):
 
 
 NAMES = ("celery", "rq", "dramatiq", "arq", "taskiq", "saq", "streaq", "huey")
-"""The other queues, in the order of the tables. Dalston itself is `dalston`, in the product's own environment."""
+"""The other queues, in the order of the tables."""
+
+OURS = ("dalston", "dalston_sdk")
+"""Dalston itself, in the product's own environment: the bare broker, and the engine SDK on top of it."""
 
 NOT_CONCURRENT = {"rq"}
 """One process runs one task at a time: more is more processes."""

@@ -17,10 +17,10 @@ NO_LIMIT = 100_000_000
 """Nobody reads the events here; in production an engine stops claiming when they pile up."""
 
 
-def message(sent_ns: int) -> TaskMessage:
+def message(sent_ns: int, queue: str = QUEUE) -> TaskMessage:
     task_id = str(uuid.uuid4())
     return TaskMessage(
-        task_id=task_id, job_id=task_id, queue=QUEUE, task_type="noop", attempt=1, parameters={"sent_ns": sent_ns}
+        task_id=task_id, job_id=task_id, queue=queue, task_type="noop", attempt=1, parameters={"sent_ns": sent_ns}
     )
 
 

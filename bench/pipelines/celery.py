@@ -1,4 +1,4 @@
-"""Celery and django-celery-results: acks_late, Redis as broker, results in Postgres; one worker process with 8 threads,
+"""Celery and django-celery-results: acks_late, Redis as broker, results in Postgres, one worker process of 32 threads,
 no gossip, mingle or events; one submit per task. Postgres knows a task only when it is over; there is no history.
 """
 
@@ -55,4 +55,4 @@ def submit(count: int) -> None:
 
 def work() -> None:
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel=ERROR"]
-    app.worker_main(["--quiet", "worker", "--pool=threads", "--concurrency=8", *quiet])
+    app.worker_main(["--quiet", "worker", "--pool=threads", "--concurrency=32", *quiet])

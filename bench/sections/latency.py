@@ -6,6 +6,7 @@ from pathlib import Path
 from bench.harness.figures import Rounds, Section, Target, percentile
 from bench.harness.processes import PeerError, report, started
 from bench.harness.servers import BenchServer
+from bench.peers import OURS
 
 
 def delays_ms(peer: str, server: BenchServer, samples: int) -> list[float]:
@@ -21,7 +22,7 @@ def delays_ms(peer: str, server: BenchServer, samples: int) -> list[float]:
 
 
 def latency(server: BenchServer, peers: list[str], *, rounds: int, samples: int) -> Section:
-    names = ["dalston", *peers]
+    names = [*OURS, *peers]
     medians = {name: Rounds(smaller_is_better=True) for name in names}
     tails = {name: Rounds(smaller_is_better=True) for name in names}
     section = Section(

@@ -8,13 +8,13 @@ import redis
 from bench.harness.figures import Rounds, Section, Target
 from bench.harness.processes import PeerError, run
 from bench.harness.servers import BenchServer
-from bench.peers import NOT_CONCURRENT
+from bench.peers import NOT_CONCURRENT, OURS
 
 WARM = 50
 SLACK = 150
 """Tasks beyond the measured ones, so that nobody is measured on an empty queue."""
 
-COUNTS = {("dalston", 1): 8_000, ("dalston", 32): 30_000}
+COUNTS = {("dalston", 1): 12_000, ("dalston", 32): 30_000, ("dalston_sdk", 1): 6_000, ("dalston_sdk", 32): 20_000}
 PEER_COUNT = 2_500
 
 
@@ -52,7 +52,7 @@ def throughput(server: BenchServer, peers: list[str], survivors: set[str], *, ro
     """`survivors`: the peers that keep the task when a worker is killed; Dalston is compared with them only."""
     capacities = (1, 32)
     raw = {"PING loop": Rounds(), "pipelined XADD": Rounds()}
-    rates = {(peer, capacity): Rounds() for peer in ["dalston", *peers] for capacity in capacities}
+    rates = {(peer, capacity): Rounds() for peer in [*OURS, *peers] for capacity in capacities}
     failures: list[str] = []
     for number in range(rounds):
         raw["PING loop"].add(ping_loop(server, seconds / 2))
@@ -72,7 +72,7 @@ def throughput(server: BenchServer, peers: list[str], survivors: set[str], *, ro
         ["", "1 at a time", "of all rounds", "32 at a time", "of all rounds"],
         notes=failures,
     )
-    for peer in ["dalston", *peers]:
+    for peer in [*OURS, *peers]:
         row = [peer]
         for capacity in capacities:
             measured = rates[peer, capacity]

@@ -1,0 +1,50 @@
+"""The benchmarks run: on a small scale, without peers, so that they can't rot."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def bench(name: str, *arguments: str) -> str:
+    """`./dev bench NAME` without its installing."""
+    done = subprocess.run(
+        [sys.executable, f"bench/{name}.py", "--small", "--peers", "", *arguments],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=50,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_broker_bench_measures_every_section_and_writes_json(tmp_path: Path) -> None:
+    output = bench("broker", "--json", str(tmp_path / "figures.json"))
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert len(figures["sections"]) == 5
+    for section in figures["sections"]:
+        assert section["title"] in output
+        assert section["rows"][0][1] not in ("", "-"), f"{section['title']}: nothing was measured: {section['notes']}"
+        assert not section["notes"] or "appended" in section["notes"][0]
+
+
+def test_memory_and_keys_return_after_draining(tmp_path: Path) -> None:
+    """Not a matter of speed, so a test may insist on it."""
+    bench("broker", "--only", "memory", "--json", str(tmp_path / "figures.json"))
+    [section] = json.loads((tmp_path / "figures.json").read_text())["sections"]
+    assert all(target["kept"] for target in section["targets"]), section
+
+
+def test_unknown_names_are_refused_with_the_known_ones() -> None:
+    done = subprocess.run(
+        [sys.executable, "bench/broker.py", "--peers", "sidekiq"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "unknown: sidekiq; known are celery, rq" in done.stderr
+
+
+@pytest.mark.slow
+def test_pipeline_bench_takes_tasks_to_completed() -> None:
+    assert "tasks/s through Postgres" in bench("pipeline")
