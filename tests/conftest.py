@@ -51,9 +51,9 @@ def prefix(request: pytest.FixtureRequest, redis_url: str, settings: Settings) -
 
 
 def _is_standing(client: "redis.Redis", key: str) -> bool:
-    """Keys that exist once per queue, whatever happened in it: empty streams, and the indexes of names."""
+    """Keys that exist once per queue, whatever happened in it: empty streams, indexes of names, wake-up tokens."""
     kind = key.split(":")[1]
-    return kind in {"lanes", "stages", "counters"} or (client.type(key) == "stream" and client.xlen(key) == 0)
+    return kind in {"lanes", "stages", "counters", "wake"} or (client.type(key) == "stream" and client.xlen(key) == 0)
 
 
 @pytest.fixture
