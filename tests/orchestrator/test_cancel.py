@@ -1,0 +1,156 @@
+"""Cancel: what waits is over at once, what runs is told, and a race has one winner."""
+
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from django.utils import timezone
+from pytest_django import Settings
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.messages import Cancelled, Completed
+from dalston_queue.broker.types import Settled
+from dalston_queue.jobs.cancel import cancel_job, cancel_task
+from dalston_queue.jobs.spec import StageSpec
+from dalston_queue.models import Job, Task
+from tests.jobs import make
+from tests.orchestrator.support import Steps, engine, run_to_the_end
+
+
+def now() -> datetime:
+    return timezone.now()
+
+
+def test_a_job_that_nobody_claimed_is_cancelled_at_once(steps: Steps) -> None:
+    job = make.dag(a="", b="a")
+    outcome = cancel_job(job.id, now())
+    assert (outcome.status, outcome.was_running, outcome.already_over) == ("cancelled", False, False)
+    assert make.statuses(job) == {"a": "cancelled", "b": "cancelled"}
+    steps.poll()
+    steps.drain()
+    assert make.statuses(job) == {"a": "cancelled", "b": "cancelled"}
+
+
+def test_a_waiting_entry_is_removed_and_the_job_is_over_at_once(broker: Broker, steps: Steps) -> None:
+    job = make.dag(a="", b="a")
+    steps.poll()
+    outcome = cancel_job(job.id, now())
+    assert (outcome.status, outcome.was_running, outcome.told) == ("cancelled", True, True)
+    with engine(broker) as consumer:
+        assert consumer.claim() == []
+    steps.drain()
+
+
+def test_a_running_task_is_told_and_the_job_ends_with_its_answer(broker: Broker, steps: Steps) -> None:
+    job = make.dag(a="", b="a")
+    steps.poll()
+    with engine(broker) as consumer:
+        [claimed] = consumer.claim()
+        steps.drain()
+        outcome = cancel_job(job.id, now())
+        assert (outcome.status, outcome.was_running, outcome.told) == ("cancelling", True, True)
+        assert consumer.beat().cancelled == [claimed]
+        claimed.settle(Cancelled())
+        steps.drain()
+    job = Job.objects.get(id=job.id)
+    assert job.status == "cancelled"
+    assert make.statuses(job) == {"a": "cancelled", "b": "cancelled"}
+    task = Task.objects.get(job=job, stage="a")
+    assert job.cancel_requested_at is not None
+    assert job.finished_at is not None
+    assert task.cancel_requested_at is not None
+
+
+def test_a_completion_that_comes_first_wins_and_the_job_is_cancelled_behind_it(broker: Broker, steps: Steps) -> None:
+    job = make.dag(a="", b="a")
+    steps.poll()
+    with engine(broker) as consumer:
+        [claimed] = consumer.claim()
+        assert claimed.settle(Completed(1)) is Settled.ACCEPTED
+        assert cancel_job(job.id, now()).status == "cancelling"
+        steps.drain()
+    assert make.statuses(job) == {"a": "completed", "b": "cancelled"}
+    assert Job.objects.get(id=job.id).status == "cancelled"
+
+
+def test_an_engine_that_does_not_stop_loses_the_task_and_its_result_is_refused(broker: Broker, steps: Steps) -> None:
+    job = make.dag(a="")
+    steps.poll()
+    with engine(broker) as consumer:
+        [claimed] = consumer.claim()
+        steps.drain()
+        cancel_job(job.id, now())
+        Task.objects.filter(job=job).update(cancel_requested_at=now() - timedelta(seconds=31))
+        steps.poll()
+        steps.drain()
+        assert claimed.settle(Completed(1)) is Settled.LOST
+        steps.drain()
+    assert make.statuses(job) == {"a": "cancelled"}
+    assert Job.objects.get(id=job.id).status == "cancelled"
+
+
+def test_a_task_that_fails_while_it_is_being_cancelled_is_not_tried_again(broker: Broker, steps: Steps) -> None:
+    job = make.dag(a="")
+    steps.poll()
+    with engine(broker) as consumer:
+        consumer.claim()
+        cancel_job(job.id, now())
+        run_to_the_end(steps, consumer)
+        consumer.hand_back()
+        steps.drain()
+        steps.poll()
+        steps.drain()
+    assert make.statuses(job) == {"a": "cancelled"}
+
+
+def test_cancelling_a_required_task_cancels_its_job(steps: Steps) -> None:
+    job = make.dag(a="", b="a")
+    steps.poll()
+    outcome = cancel_task(Task.objects.get(job=job, stage="b").id, now())
+    assert outcome.status == "cancelled"
+    assert Job.objects.get(id=job.id).status == "cancelled"
+    steps.drain()
+
+
+def test_cancelling_an_optional_task_lets_the_others_run(broker: Broker, steps: Steps) -> None:
+    job = make.job_of(
+        StageSpec(stage="a", queue="echo"),
+        StageSpec(stage="extra", queue="echo", required=False),
+        StageSpec(stage="b", queue="echo", after=("a", "extra")),
+    )
+    steps.poll()
+    outcome = cancel_task(Task.objects.get(job=job, stage="extra").id, now())
+    assert (outcome.status, outcome.was_running) == ("cancelled", True)
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+    assert make.statuses(job) == {"a": "completed", "b": "completed", "extra": "cancelled"}
+    assert Job.objects.get(id=job.id).status == "completed"
+
+
+def test_what_is_over_stays_as_it_is(broker: Broker, steps: Steps) -> None:
+    job = make.dag(a="")
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+    outcome = cancel_job(job.id, now())
+    assert (outcome.already_over, outcome.status) == (True, "completed")
+    assert cancel_task(Task.objects.get(job=job).id, now()).already_over
+
+
+@pytest.mark.django_db
+def test_what_does_not_exist_is_said_so() -> None:
+    assert not cancel_job(uuid4(), now()).found
+    assert not cancel_task(uuid4(), now()).found
+
+
+def test_while_redis_is_away_the_cancel_is_kept_and_carried_out_later(
+    broker: Broker, steps: Steps, settings: Settings
+) -> None:
+    job = make.dag(a="")
+    steps.poll()
+    address, settings.REDIS_URL = settings.REDIS_URL, "redis://127.0.0.1:1/0"
+    outcome = cancel_job(job.id, now())
+    assert (outcome.status, outcome.told) == ("cancelling", False)
+    settings.REDIS_URL = address
+    steps.poll()
+    assert Job.objects.get(id=job.id).status == "cancelled"
+    steps.drain()

@@ -1,0 +1,130 @@
+"""Replay: the same row, fresh budgets, the next attempt; idempotent, for one, many and all that match."""
+
+from uuid import uuid4
+
+import pytest
+from django.utils import timezone
+
+from dalston_queue.broker import Broker, Claimed
+from dalston_queue.broker.messages import Completed, ErrorInfo, Failed, Outcome
+from dalston_queue.broker.types import Cause, Priority
+from dalston_queue.jobs.replay import Filter, Replayed, discard, matching, replay
+from dalston_queue.jobs.replay import Outcome as Replay
+from dalston_queue.models import DeadLetter, Job, Task
+from tests.jobs import make
+from tests.orchestrator.support import Steps, echo, engine, run_to_the_end
+
+
+def reject(claimed: Claimed) -> Outcome:
+    return Failed(ErrorInfo(message=f"bad {claimed.message.stage}", type="ValueError", cause=Cause.REJECTED))
+
+
+def dead(broker: Broker, steps: Steps, *jobs: Job) -> list[DeadLetter]:
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer, reject)
+    return list(DeadLetter.objects.filter(task__job__in=jobs).order_by("id"))
+
+
+def test_a_replayed_job_runs_to_its_end_with_what_was_skipped(broker: Broker, steps: Steps) -> None:
+    job = make.dag(a="", b="a", c="b")
+    [letter] = dead(broker, steps, job)
+    assert make.statuses(job) == {"a": "dead_letter", "b": "skipped", "c": "skipped"}
+    [outcome] = replay([letter.id], timezone.now())
+    assert outcome == Replayed(letter.id, Replay.REPLAYED, letter.task_id, 2)
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+    job.refresh_from_db()
+    assert (job.status, job.error) == ("completed", "")
+    assert set(make.statuses(job).values()) == {"completed"}
+    letter.refresh_from_db()
+    assert (letter.replayed_attempt, letter.attempt) == (2, 1)
+    trail = Task.objects.get(job=job, stage="a").events.order_by("id").values_list("transition", flat=True)
+    assert list(trail) == ["release", "enqueue", "start", "bury", "replay", "enqueue", "start", "complete"]
+
+
+def test_a_second_replay_of_the_same_letter_changes_nothing(broker: Broker, steps: Steps) -> None:
+    task = make.single()
+    [letter] = dead(broker, steps, task.job)
+    replay([letter.id], timezone.now())
+    [again] = replay([letter.id], timezone.now())
+    assert again == Replayed(letter.id, Replay.ALREADY, task.id, 2)
+    with engine(broker) as consumer:
+        assert run_to_the_end(steps, consumer) == 1
+
+
+def test_new_parameters_and_priority_reach_the_engine_and_budgets_are_fresh(broker: Broker, steps: Steps) -> None:
+    task = make.single(parameters={"a": 1}, priority="low")
+    [letter] = dead(broker, steps, task.job)
+    Task.objects.filter(id=task.id).update(retry_count=2)
+    replay([letter.id], timezone.now(), parameters={"a": 2}, priority=Priority.HIGH)
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+    task.refresh_from_db()
+    assert (task.result["parameters"], task.priority, task.retry_count) == ({"a": 2}, "high", 0)
+
+
+def test_a_task_that_dies_again_gets_a_second_letter_and_the_attempt_only_grows(broker: Broker, steps: Steps) -> None:
+    task = make.single()
+    [first] = dead(broker, steps, task.job)
+    replay([first.id], timezone.now())
+    [_, second] = dead(broker, steps, task.job)
+    assert (second.attempt, second.replayed_at) == (2, None)
+    [outcome] = replay([second.id], timezone.now())
+    assert outcome.attempt == 3
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+
+
+def test_all_that_match_a_filter_are_counted_and_replayed(broker: Broker, steps: Steps) -> None:
+    jobs = [make.dag(a=""), make.dag(a=""), make.dag(b="")]
+    letters = dead(broker, steps, *jobs)
+    wanted = Filter(queue="echo", error_contains="bad a")
+    assert matching(wanted).count() == 2
+    outcomes = replay(list(matching(wanted).values_list("id", flat=True)), timezone.now())
+    assert [outcome.outcome for outcome in outcomes] == [Replay.REPLAYED, Replay.REPLAYED]
+    assert matching(wanted).count() == 0
+    assert matching(Filter(fingerprint=letters[2].fingerprint)).count() == 1
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+
+
+def test_two_dead_stages_of_one_job_are_taken_back_together(broker: Broker, steps: Steps) -> None:
+    job = make.dag(a="", b="")
+    letters = dead(broker, steps, job)
+    assert len(letters) == 2
+    replay([letters[0].id], timezone.now())
+    assert not matching(Filter()).exists()
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+    job.refresh_from_db()
+    assert job.status == "completed"
+
+
+def test_while_siblings_are_still_being_stopped_the_operator_is_told_to_wait(broker: Broker, steps: Steps) -> None:
+    job = make.dag(a="", b="")
+    steps.poll()
+    with engine(broker) as consumer:
+        claimed = {task.message.stage: task for task in consumer.claim()}
+        claimed["a"].settle(reject(claimed["a"]))
+        steps.drain()
+        letter = DeadLetter.objects.get(task__job=job)
+        [outcome] = replay([letter.id], timezone.now())
+        assert outcome.outcome is Replay.STOPPING
+        claimed["b"].settle(Completed(1))
+        steps.drain()
+        [outcome] = replay([letter.id], timezone.now())
+        assert outcome.outcome is Replay.REPLAYED
+        run_to_the_end(steps, consumer, echo)
+    job.refresh_from_db()
+    assert job.status == "completed"
+
+
+@pytest.mark.django_db
+def test_what_cannot_be_replayed_says_why() -> None:
+    raw = DeadLetter.objects.create(queue="echo", cause="rejected", fingerprint="f", created_at=timezone.now())
+    missing = uuid4()
+    outcomes = [answer.outcome for answer in replay([missing, raw.id], timezone.now())]
+    assert outcomes == [Replay.GONE, Replay.UNREADABLE]
+    assert discard([raw.id], timezone.now()) == 1
+    assert discard([raw.id], timezone.now()) == 0
+    assert replay([raw.id], timezone.now())[0].outcome is Replay.DISCARDED
