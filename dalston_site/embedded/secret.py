@@ -5,10 +5,10 @@ import secrets
 from pathlib import Path
 
 
-def secret(path: Path) -> Path:
-    """Make the file with a new secret, unless it is there. An interrupt leaves none or a whole one."""
+def secret(path: Path, size: int = 32) -> Path:
+    """Make the file with a new secret of `size` random bytes, unless it is there. An interrupt leaves none or a whole one."""
     if not path.exists():
-        write_private(path, secrets.token_urlsafe(32))
+        write_private(path, secrets.token_urlsafe(size))
     return path
 
 

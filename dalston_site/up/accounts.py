@@ -16,7 +16,7 @@ def main(data: Path) -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dalston_site.settings")
     django.setup()
     call_command("migrate", interactive=False, verbosity=0)
-    ensure_admin(secret(data / "admin-password").read_text())
+    ensure_admin(secret(data / "admin-password", size=12).read_text())
     ensure_token(data / "api-token")
 
 

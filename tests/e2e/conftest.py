@@ -28,16 +28,8 @@ class Up:
 
     def start(self, *options: str, port: int | None = None, env: dict[str, str] | None = None) -> Spawned:
         """Exactly what `./dev up` executes, so that the test knows the pid."""
-        argv = [
-            sys.executable,
-            "-m",
-            "dalston_site.up",
-            "--data",
-            str(self.data),
-            "--port",
-            str(port or self.port),
-            *options,
-        ]
+        place = ["--data", str(self.data), "--port", str(port or self.port)]
+        argv = [sys.executable, "-m", "dalston_site.up", *place, *options]
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
         self._count += 1
         log = self._logs / f"up-{self._count}.log"
