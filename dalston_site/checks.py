@@ -16,6 +16,8 @@ from django.core import checks
 from django.core.checks import CheckMessage, Error
 from django.core.exceptions import ImproperlyConfigured
 
+from dalston_queue.broker import connect
+from dalston_queue.broker.errors import Invalid
 from dalston_site.declared import DECLARED, Declaration
 
 MIN_SECRET = 50
@@ -58,7 +60,9 @@ def check_relations(**_: Any) -> list[CheckMessage]:
 
 
 def check_redis(**_: Any) -> list[CheckMessage]:
-    if settings.REDIS_URL or settings.DALSTON_DEV:
+    if settings.REDIS_URL:
+        return list(_redis_errors())
+    if settings.DALSTON_DEV:
         return []
     return [
         _error("E001", "REDIS_URL is not set.", "Set it to redis://[:password@]host:port/0; every process needs it.")
@@ -96,6 +100,20 @@ def _installation_errors() -> Iterator[CheckMessage]:
             "E006",
             "DATABASE_URL is not set.",
             "Set it to postgres://user:password@host:port/database. Only `runsupervisor` runs without it.",
+        )
+
+
+def _redis_errors() -> Iterator[CheckMessage]:
+    try:
+        connect(settings.REDIS_URL, cluster=settings.DALSTON_REDIS_CLUSTER, shards=settings.DALSTON_REDIS_URLS).close()
+    except Invalid as error:
+        yield _error("E103", f"{error}.", "See DALSTON_REDIS_URLS and REDIS_URL in docs/settings.md.")
+    side = settings.DALSTON_SIDE_REDIS_URL
+    if "+sentinel" in side or (settings.DALSTON_REDIS_CLUSTER and side == settings.REDIS_URL):
+        yield _error(
+            "E104",
+            "Housekeeping and the live pages can use neither a Redis Cluster nor Sentinels.",
+            "Set DALSTON_SIDE_REDIS_URL to a plain Redis server; what they keep there may be lost at any time.",
         )
 
 

@@ -60,10 +60,13 @@ def words(name: str, default: list[str]) -> list[str]:
 
 
 def redis_url(name: str, default: str = "") -> str:
+    """The address of one server, over TCP, TLS or a Unix socket, or of Sentinels that know it."""
     value = text(name, default)
-    parts = urlsplit(value)
-    if value and (parts.scheme not in {"redis", "rediss"} or not parts.hostname):
-        raise EnvError(name, _not_an_address(parts.scheme), "redis://[:password@]host:port/0 or rediss://…")
+    scheme = urlsplit(value).scheme
+    if value and scheme not in {"redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel"}:
+        raise EnvError(
+            name, _not_an_address(scheme), "redis://[:password@]host:port/0, rediss://… or redis+sentinel://…"
+        )
     return value
 
 

@@ -40,6 +40,9 @@ DALSTON_REDIS_PREFIX = name(
     "DALSTON_REDIS_PREFIX", "E102", "dalston", "First part of every Redis key. Two installations on one Redis need two prefixes.", pattern=r"[a-z][a-z0-9_-]{0,60}"
 )  # fmt: skip
 DALSTON_REDIS_CLUSTER = env.flag("DALSTON_REDIS_CLUSTER", False)
+DALSTON_REDIS_URLS = env.text("DALSTON_REDIS_URLS")
+# huey and Channels know neither Cluster nor Sentinel; what they keep in Redis may be lost.
+DALSTON_SIDE_REDIS_URL = env.redis_url("DALSTON_SIDE_REDIS_URL", REDIS_URL)
 
 # fmt: off
 # --- Who is alive -----------------------------------------------------------------------------------------------------
@@ -113,7 +116,7 @@ if DALSTON_SERVER_INSTALL:
     ]
     ROOT_URLCONF = "dalston_site.urls"
     ASGI_APPLICATION = "dalston_site.asgi.application"
-    HUEY = make_huey(REDIS_URL, DALSTON_REDIS_PREFIX)
+    HUEY = make_huey(DALSTON_SIDE_REDIS_URL, DALSTON_REDIS_PREFIX)
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -132,7 +135,7 @@ CHANNEL_LAYERS = {
     "default": {
         # Pub/sub, not lists: a message that nobody reads leaves no key behind.
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        "CONFIG": {"hosts": [REDIS_URL], "prefix": f"{DALSTON_REDIS_PREFIX}:channels"},
+        "CONFIG": {"hosts": [DALSTON_SIDE_REDIS_URL], "prefix": f"{DALSTON_REDIS_PREFIX}:channels"},
     }
 }
 TEMPLATES = [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def secret(path: Path, size: int = 32) -> Path:
-    """Make the file with a new secret of `size` random bytes, unless it is there. An interrupt leaves none or a whole one."""
+    """Make the file with a new secret of `size` bytes, unless it is there. An interrupt leaves none or a whole one."""
     if not path.exists():
         write_private(path, secrets.token_urlsafe(size))
     return path

@@ -96,6 +96,19 @@ def test_production_needs_redis(production: Settings) -> None:
     assert ids() == ["E001"]
 
 
+def test_a_bad_map_of_redis_servers_is_named(settings: Settings) -> None:
+    settings.DALSTON_REDIS_URLS = "transcribe=redis://other.example:6379/0"
+    assert ids() == ["E103"]
+
+
+def test_a_cluster_needs_a_plain_server_beside_it(settings: Settings) -> None:
+    settings.DALSTON_REDIS_CLUSTER = True
+    settings.DALSTON_SIDE_REDIS_URL = settings.REDIS_URL
+    assert ids() == ["E104"]
+    settings.DALSTON_SIDE_REDIS_URL = "redis://side.example:6379/0"
+    assert ids() == []
+
+
 def test_development_may_be_open(production: Settings) -> None:
     production.DALSTON_DEV = True
     production.SECRET_KEY = "short"
