@@ -32,7 +32,6 @@ RELATIONS = [
     ("DALSTON_TIMEOUT_LOW_S", "DALSTON_TIMEOUT_MAX_S", 1, "E206", "growth never shortens a timeout"),
     ("DALSTON_BACKPRESSURE_WAITING", "DALSTON_BACKPRESSURE_HIGH_ONLY", 1, "E207", "each limit is stricter"),
     ("DALSTON_BACKPRESSURE_HIGH_ONLY", "DALSTON_BACKPRESSURE_LISTED_ONLY", 1, "E208", "each limit is stricter"),
-    ("DALSTON_PROMOTE_LOW_AFTER_S", "DALSTON_PROMOTE_MEDIUM_AFTER_S", 1, "E209", "low becomes medium first"),
     ("DALSTON_RATE_LIMITED_PER_MINUTE", "DALSTON_RATE_LIMITED_PER_HOUR", 1, "E210", "an hour holds its minutes"),
     ("DALSTON_MAX_DELIVERIES", "DALSTON_MAX_DELIVERIES_NODE_LOST", 1, "E211", "a lost node is not the task's fault"),
     ("DALSTON_STALE_THRESHOLD_MS", "DALSTON_ABSOLUTE_TIMEOUT_MS", 1, "E212", "stale entries are claimed before"),

@@ -64,8 +64,6 @@ DALSTON_SCHEDULER_INTERVAL_S = number("DALSTON_SCHEDULER_INTERVAL_S", "E130", 1.
 DALSTON_SCHEDULER_BATCH = whole("DALSTON_SCHEDULER_BATCH", "E131", 100, "Tasks that one look takes at most.", high=10_000)
 DALSTON_PROMOTE_INTERVAL_S = number("DALSTON_PROMOTE_INTERVAL_S", "E132", 60.0, "Seconds between two promotions of tasks that waited long.", low=0.05)
 DALSTON_PROMOTE_BATCH = whole("DALSTON_PROMOTE_BATCH", "E133", 100, "Tasks that are promoted together.", high=10_000)
-DALSTON_PROMOTE_LOW_AFTER_S = number("DALSTON_PROMOTE_LOW_AFTER_S", "E134", 600.0, "A low task counts as medium after this wait.", low=1)
-DALSTON_PROMOTE_MEDIUM_AFTER_S = number("DALSTON_PROMOTE_MEDIUM_AFTER_S", "E135", 1200.0, "A task counts as high after this wait.", low=1)
 
 # --- Attempts ---------------------------------------------------------------------------------------------------------
 DALSTON_RETRIES_HIGH = whole("DALSTON_RETRIES_HIGH", "E140", 5, "Retries of a failed task of high priority, unless it names its own.", low=0, high=100)

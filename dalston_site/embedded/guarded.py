@@ -25,5 +25,9 @@ def guarded(argv: list[str], *, dies_with: signal.Signals, user: int | None = No
     return [*command, *argv]
 
 
+def can_guard() -> bool:
+    return shutil.which("setpriv") is not None
+
+
 def can_change_user() -> bool:
-    return os.geteuid() == 0 and shutil.which("setpriv") is not None
+    return os.geteuid() == 0 and can_guard()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from dalston_site.embedded.errors import ServerError
+from dalston_site.embedded.guarded import can_guard
 from dalston_site.embedded.postgres import Postgres
 from dalston_site.embedded.server import Recipe, launch
 from dalston_site.embedded.valkey import Valkey
@@ -36,6 +37,10 @@ class Up:
         begin = time.monotonic()
         self.dev_env.remove()
         check_port(self.options)
+        if not can_guard():
+            self.console.say(
+                "There is no `setpriv` here: after a kill -9 of this process the others end with the next up."
+            )
         addresses = self.start_servers()
         services = Services(self.options, self.children, addresses, self.announcements.address)
         nodes = self.start_nodes(services)  # they need no database, and load while it is brought up to date
