@@ -17,6 +17,7 @@ from .environment import Surroundings
 from .fleet import Fleet
 from .gpu.gpus import Gpus
 from .gpu.monitor import GpuMonitor
+from .http import NodeServer
 from .inbox import Inbox
 from .link import GiveBack, Link
 from .linux import become_subreaper
@@ -24,6 +25,7 @@ from .lock import NodeLock
 from .logs import Logs
 from .notices import NoticeSocket
 from .reload import Watch
+from .spot import SpotWatch
 from .statefile import EngineRecord, StateFile
 from .supervisor import Supervisor
 
@@ -74,11 +76,19 @@ def run(plan: NodePlan, options: Options, broker: Broker, watch: Watch) -> int:
     fleet = Fleet(node, around, link=link, logs=logs, gpus=gpus)
     supervisor = Supervisor(plan, around, fleet=fleet, link=link, inbox=inbox, watch=watch)
     link.after = supervisor.intents.intent.after
+    spot = SpotWatch(plan.config.cloud, inbox.post) if plan.config.cloud != "none" else None
+    server = NodeServer(plan.config.http, link) if plan.config.http else None
     link.start()
+    if spot:
+        spot.start()
     try:
         return supervisor.run(notices)
     finally:
         gpus.monitor.stop()
+        if spot:
+            spot.stop()
+        if server:
+            server.close()
         link.close(timeout=5.0)
         logs.close()
         notices.close()

@@ -65,6 +65,8 @@ def read_plan(file: Path | None, *, engines: tuple[str, ...] = (), node: str = "
         raise ManifestError(f"{file or 'node id'}: field node: {config.node!r} must match {NODE_NAME.pattern}")
     if config.cloud not in ("none", "aws", "gcp", "azure"):
         raise ManifestError(f"{file}: field cloud: {config.cloud!r} must be aws, gcp, azure or none")
+    if config.http and not re.fullmatch(r"[^/\s]*:\d{1,5}", config.http):
+        raise ManifestError(f"{file}: field http: {config.http!r} must be host:port, such as 127.0.0.1:9201")
     manifests: dict[str, Manifest] = {}
     folders = [base / folder for folder in config.engines]
     for found in _manifest_files(folders):

@@ -112,8 +112,16 @@ class Link:
         self._wake.set()
 
     @property
-    def idle(self) -> bool:
-        return not self._jobs
+    def report(self) -> Report | None:
+        """The last one; for /metrics."""
+        return self._report
+
+    def problem(self) -> str:
+        """Why this supervisor is not well; empty if it is. Redis away is no reason: a restart would not help."""
+        silence = time.monotonic() - self.alive_at
+        if silence > MAIN_LOOP_DEAD_AFTER:
+            return f"the main loop stands still for {silence:.0f} s"
+        return ""
 
     def close(self, timeout: float) -> None:
         """Does what is left to do, for as long as this, and takes the node off the list."""

@@ -2,7 +2,7 @@
 
 import time
 
-from dalston_queue.broker.types import EventKind
+from dalston_queue.broker.types import EngineState, EventKind
 from tests.supervisor.node import Node, alive, kill
 
 
@@ -35,3 +35,40 @@ def test_work_of_a_killed_engine_runs_on_another_within_a_second(node: Node) -> 
     assert "signal 9 (SIGKILL)" in recovered.error.message
     assert node.result(task)["engine"] == again.engine_id
     node.ready(2)  # and a new process took the dead one's place
+
+
+def test_a_poison_task_is_given_up_after_three_engines_with_its_black_box(node: Node) -> None:
+    node.engine(replicas=3)
+    node.start()
+    node.ready(3)
+    poison = node.submit("poison")
+    innocent = node.submit("ready", n=1)
+    exhausted = node.wait_event(poison, EventKind.TASK_EXHAUSTED, timeout=20)
+    assert exhausted.deliveries == 3
+    assert exhausted.error is not None
+    box = exhausted.error.evidence
+    assert (box["kind"], box["signal"]) == ("signal", 11)
+    assert any(f"poison {poison}" in line for line in box["log"])
+    assert any("Segmentation fault" in line for line in box["log"])
+    assert any("in poison" in line for line in box["stack"])
+    assert node.result(innocent)["n"] == 1
+    assert node.process is not None
+    assert node.process.running()
+    assert node.result(node.submit("ready", n=2), timeout=20)["n"] == 2
+
+
+def test_the_reason_of_an_end_is_shown_with_its_evidence(node: Node) -> None:
+    node.engine("crash", env={"FIXTURE_LOAD": "crash"})
+    node.engine("config", env={"FIXTURE_LOAD": "config"})
+    node.engine("cuda", env={"FIXTURE_LOAD": "oom"})
+    node.engine("missing", command=["./no-such-program"])
+    node.start()
+    [fatal] = node.wait_state(EngineState.FATAL, name="config")
+    assert "exit code 78" in fatal.info["last_exit"]
+    [missing] = node.wait_state(EngineState.FATAL, name="missing")
+    assert "no-such-program" in missing.info["why"]
+    [crash] = node.wait_state(EngineState.BACKOFF, name="crash")
+    assert crash.info["last_exit"] == "exit code 3"
+    [cuda] = node.wait_state(EngineState.BACKOFF, name="cuda")
+    assert "CUDA out of memory" in cuda.info["last_exit"]
+    assert "about to crash" in node.all_logs()

@@ -1,0 +1,25 @@
+"""Draining: no new work, finish what fits, hand the rest back uncounted."""
+
+import signal
+
+from dalston_queue.broker.types import EventKind
+from tests.supervisor.node import Node
+
+
+def test_term_lets_a_task_finish_that_fits_the_grace_and_hands_the_other_back(node: Node) -> None:
+    node.engine(capacity=2, stop_grace=2)
+    node.start()
+    node.ready()
+    short = node.submit("slow", seconds=1.2)
+    long = node.submit("slow", seconds=30)
+    node.started(short)
+    node.started(long)
+    assert node.process is not None
+    node.process.send(signal.SIGTERM)
+    waiting = node.submit("ready")
+    assert node.process.wait(15) == 0
+    assert node.result(short)
+    handed = node.wait_event(long, EventKind.TASK_HANDED_BACK)
+    assert handed.deliveries == 0
+    assert node.events(waiting) == []
+    assert node.broker.snapshot().queues[0].waiting == 2

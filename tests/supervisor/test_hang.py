@@ -1,0 +1,84 @@
+"""Engines that hang, stop, never get ready or ignore TERM: seen by their lack of progress, ended by the ladder."""
+
+import signal
+import time
+
+from dalston_queue.broker.types import Cause, EngineState, EventKind
+from tests.supervisor.node import Node, alive, kill
+from tests.support import wait_until
+
+
+def test_readiness_is_not_being_started(node: Node) -> None:
+    node.engine(env={"FIXTURE_LOAD": "slow", "FIXTURE_SECONDS": "1.5"})
+    node.start()
+    node.wait_state(EngineState.LOADING)
+    node.ready()
+
+
+def test_an_engine_that_is_not_ready_in_time_is_ended(node: Node) -> None:
+    node.engine(env={"FIXTURE_LOAD": "slow", "FIXTURE_SECONDS": "60"}, ready_timeout=1)
+    node.start()
+    [engine] = node.wait_state(EngineState.BACKOFF)
+    assert "not ready within its ready_timeout" in engine.info["last_exit"]
+
+
+def test_a_task_without_progress_is_a_hang_though_the_process_lives(node: Node) -> None:
+    node.engine(watchdog=1.5, replicas=2)
+    node.start()
+    node.ready(2)
+    working = node.submit("slow", seconds=3)
+    victim = node.pid_of(node.started(working).engine_id)
+    hung = node.submit("hang")
+    node.started(hung)
+    recovered = node.wait_event(hung, EventKind.TASK_RECOVERED)
+    assert recovered.error is not None
+    assert "hang" in recovered.error.message
+    node.result(working)  # progress kept the other one alive, longer than the watchdog
+    assert alive(victim)
+    wait_until(lambda: "Fatal Python error: Aborted" in node.all_logs(), what="the stack dump")
+    assert "in hang" in node.all_logs()
+
+
+def test_a_stopped_engine_is_replaced_and_its_late_result_refused(node: Node) -> None:
+    node.engine(watchdog=1, replicas=2)
+    node.start()
+    node.ready(2)
+    task = node.submit("slow", seconds=1.5)
+    victim = node.started(task).engine_id
+    pid = node.pid_of(victim)
+    kill(pid, signal.SIGSTOP)
+    stopped_at = time.monotonic()
+    again = node.started(task, times=2)
+    assert again.engine_id != victim
+    assert time.monotonic() - stopped_at < 2.0
+    wait_until(lambda: not alive(pid), what="the end of the stopped engine, by CONT and KILL")
+    assert node.result(task)["engine"] == again.engine_id
+    assert len(node.events(task, EventKind.TASK_COMPLETED)) == 1
+
+
+def test_a_task_past_its_deadline_times_out_and_its_engine_is_ended(node: Node) -> None:
+    node.engine(capacity=2)
+    node.start()
+    [engine] = node.ready()
+    innocent = node.submit("slow", seconds=4)
+    node.started(innocent)
+    late = node.submit("hang", timeout_ms=700)
+    failed = node.wait_event(late, EventKind.TASK_FAILED)
+    assert failed.error is not None
+    assert failed.error.cause is Cause.TIMEOUT
+    wait_until(lambda: not alive(engine.info["pid"]), what="the end of its engine")
+    [after] = node.ready()
+    assert "past its deadline" in after.info["last_exit"]
+    recovered = node.wait_event(innocent, EventKind.TASK_RECOVERED)
+    assert recovered.deliveries == 0  # the innocent is not charged
+
+
+def test_an_engine_that_ignores_term_is_killed_after_its_grace(node: Node) -> None:
+    node.engine(env={"FIXTURE_LOAD": "ignore-TERM"}, stop_grace=0.5)
+    node.start()
+    [engine] = node.ready()
+    task = node.submit("hang")
+    node.started(task)
+    node.stop()
+    assert not alive(engine.info["pid"])
+    assert node.wait_event(task, EventKind.TASK_RECOVERED)

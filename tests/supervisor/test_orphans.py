@@ -1,0 +1,72 @@
+"""No orphans, ever: whoever dies, and however it was started, nothing is left running and nothing is lost."""
+
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from dalston_queue.broker.types import EventKind
+from tests.supervisor.node import Node, alive, kill
+from tests.support import wait_until
+
+
+def test_children_and_setsid_grandchildren_end_with_their_engine(node: Node) -> None:
+    node.engine()
+    node.start()
+    [engine] = node.ready()
+    pids = [node.result(node.submit(mode))["child"] for mode in ("fork", "setsid")]
+    assert all(alive(pid) for pid in pids)
+    kill(engine.info["pid"])
+    for pid in pids:
+        wait_until(lambda pid=pid: not alive(pid), what=f"end of {pid}")
+    [again] = node.ready()
+    pids = [node.result(node.submit(mode))["child"] for mode in ("fork", "setsid")]
+    node.stop()
+    assert not any(alive(pid) for pid in (again.info["pid"], *pids))
+
+
+def test_a_killed_supervisor_leaves_nothing_behind_and_its_successor_carries_on(node: Node) -> None:
+    """The state file names the engines; the marks in the environment name the grandchildren."""
+    node.engine(replicas=2)
+    first = node.start()
+    pids = {engine.info["pid"] for engine in node.ready(2)}
+    stray = node.result(node.submit("setsid"))["child"]
+    task = node.submit("slow", seconds=0.5)
+    node.started(task)
+    first.send(signal.SIGKILL)
+    first.wait()
+    wait_until(lambda: not any(alive(pid) for pid in pids), what="engines gone with their supervisor")
+    assert alive(stray)
+    node.start()
+    assert node.result(task)
+    successors = {engine.info["pid"] for engine in node.ready(2)}
+    assert not alive(stray)
+    assert not successors & pids
+    assert len(node.events(task, EventKind.TASK_COMPLETED)) == 1
+    assert len(node.engines()) == 2  # of the old ones nothing is left
+
+
+def test_one_supervisor_per_node_and_the_second_names_the_first(node: Node) -> None:
+    node.engine()
+    first = node.start()
+    node.ready()
+    second = node.start()
+    assert second.wait() != 0
+    assert f"pid {first.pid}" in second.output
+    assert "already runs" in second.output
+    node.process = first
+    node.ready()
+
+
+@pytest.mark.parametrize("mode", ["ready", "slow"])
+def test_a_supervisor_that_is_told_to_stop_leaves_no_process_in_any_mode(
+    make_node: Callable[..., Node], mode: str
+) -> None:
+    node = make_node()
+    node.engine(env={"FIXTURE_LOAD": mode, "FIXTURE_SECONDS": "60"}, replicas=2)
+    node.start()
+    pids = wait_until(
+        lambda: [e.info["pid"] for e in node.engines() if e.info["pid"]] if len(node.engines()) == 2 else [], 15
+    )
+    node.stop()
+    assert not any(alive(pid) for pid in pids)
