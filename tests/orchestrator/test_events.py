@@ -1,0 +1,172 @@
+"""Events in any order, any number of times, and poison among them."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.messages import ErrorInfo, Event
+from dalston_queue.broker.types import Cause, EventKind
+from dalston_queue.models import DeadLetter, Task
+from dalston_queue.orchestrator.apply import rounds
+from dalston_queue.orchestrator.batch import handle
+from tests.jobs import make
+from tests.orchestrator.support import Steps, engine, run_to_the_end, work
+
+
+def event(task: Task, kind: EventKind, seq: int, **more: Any) -> Event:
+    at_ms = int(timezone.now().timestamp() * 1000)
+    return Event(
+        kind=kind, job_id=str(task.job_id), task_id=str(task.id), queue="echo", attempt=task.attempt, seq=seq,
+        engine_id="n.e.0.b", at_ms=at_ms, **more,
+    )  # fmt: skip
+
+
+def life(task: Task) -> list[Event]:
+    """Started, lost, started again, completed."""
+    return [
+        event(task, EventKind.TASK_STARTED, 1),
+        event(task, EventKind.TASK_RECOVERED, 2, error=ErrorInfo(message="lost", cause=Cause.NODE_LOST), losses=1),
+        event(task, EventKind.TASK_STARTED, 3),
+        event(task, EventKind.TASK_COMPLETED, 4, result={"ok": True}),
+    ]
+
+
+def legal(task: Task) -> bool:
+    trail = list(task.events.order_by("id").values_list("from_status", "to_status"))
+    return trail[0][0] == "pending" and all(before[1] == after[0] for before, after in itertools.pairwise(trail))
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("no_hints")
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_in_whatever_order_events_come_the_task_is_completed_once(order: tuple[int, ...]) -> None:
+    task = make.single()
+    make.claim(task.job)
+    events = life(task)
+    for place in order:
+        handle([events[place]], timezone.now())
+    task.refresh_from_db()
+    assert (task.status, task.result, task.job.status) == ("completed", {"ok": True}, "completed")
+    assert task.events.filter(to_status="completed").count() == 1
+    assert legal(task)
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("no_hints")
+def test_all_of_them_twice_in_one_batch_change_nothing_more() -> None:
+    task = make.single()
+    make.claim(task.job)
+    handle(life(task) + list(reversed(life(task))), timezone.now())
+    handle(life(task), timezone.now())
+    task.refresh_from_db()
+    assert list(task.events.order_by("id").values_list("transition", flat=True)) == [
+        "release", "start", "recover", "start", "complete",
+    ]  # fmt: skip
+    assert (task.node_losses, legal(task)) == (1, True)
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("no_hints")
+def test_an_event_of_an_old_attempt_changes_nothing() -> None:
+    task = make.single()
+    make.claim(task.job)
+    old = life(task)
+    make.move("rebuild", [task])
+    handle(old, timezone.now())
+    task.refresh_from_db()
+    assert (task.status, task.attempt) == ("ready", 2)
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("no_hints")
+def test_events_of_jobs_that_are_gone_are_passed_over() -> None:
+    task = make.single()
+    make.claim(task.job)
+    events = life(task)
+    task.job.delete()
+    handle(events, timezone.now())
+    assert not DeadLetter.objects.exists()
+
+
+def test_rounds_keep_the_order_of_each_task_and_never_hold_a_task_twice() -> None:
+    def item(task: str, seq: int) -> Event:
+        return Event(kind=EventKind.TASK_STARTED, job_id="j", task_id=task, attempt=1, seq=seq)
+
+    batches = rounds([item("a", 3), item("b", 1), item("a", 1), item("a", 2)])
+    assert [[(event.task_id, event.seq) for event in batch] for batch in batches] == [
+        [("a", 1), ("b", 1)], [("a", 2)], [("a", 3)],
+    ]  # fmt: skip
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("no_hints")
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda task: event(task, EventKind.TASK_COMPLETED, 2, result={"text": "a\x00b"}),
+        lambda task: event(task, EventKind.TASK_COMPLETED, 2**70, result=1),
+    ],
+    ids=["a result that Postgres cannot hold", "a number that Postgres cannot hold"],
+)
+def test_a_poison_event_is_a_dead_letter_and_the_rest_of_its_batch_goes_on(spoil: Callable[[Task], Event]) -> None:
+    tasks = [make.single() for _ in range(9)]
+    make.claim(*[task.job for task in tasks])
+    batch = [event(task, EventKind.TASK_COMPLETED, 2, result=1) for task in tasks]
+    batch[4] = spoil(tasks[4])
+    handle(batch, timezone.now())
+    states = [Task.objects.get(id=task.id).status for task in tasks]
+    assert states == ["completed"] * 4 + ["dead_letter"] + ["completed"] * 4
+    letter = DeadLetter.objects.get()
+    assert (letter.task_id, letter.error_type) == (tasks[4].id, "UnstorableEvent")
+    assert letter.error.startswith("its event task.completed could not be stored: ")
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("no_hints")
+def test_an_event_that_names_no_job_is_kept_by_itself() -> None:
+    task = make.single()
+    make.claim(task.job)
+    stray = Event(kind=EventKind.TASK_COMPLETED, job_id="no-uuid", task_id="x", queue="echo", attempt=1, seq=1)
+    handle([stray, *life(task)], timezone.now())
+    task.refresh_from_db()
+    assert task.status == "completed"
+    assert DeadLetter.objects.get().task is None
+
+
+def test_an_unreadable_event_in_the_stream_is_kept_raw_and_consumption_goes_on(broker: Broker, steps: Steps) -> None:
+    task = make.single()
+    steps.poll()
+    shard = broker.topology.home
+    shard.command("XADD", shard.keys.events("echo"), "*", "m", b"\xff\xfe", "k", "nonsense")
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+    task.refresh_from_db()
+    assert task.status == "completed"
+    letter = DeadLetter.objects.get()
+    assert (letter.queue, letter.error_type, letter.task) == ("echo", "Malformed", None)
+    assert letter.raw["m"] == {"base64": "//4="}
+    assert letter.raw["k"] == "nonsense"
+
+
+def test_an_unreadable_entry_ends_its_task_with_the_raw_fields(broker: Broker, steps: Steps) -> None:
+    task = make.single()
+    steps.poll()
+    shard = broker.topology.home
+    [[entry_id, fields]] = shard.command("XRANGE", shard.keys.stream("echo"), "-", "+")
+    body = fields.index(b"m")
+    fields[body + 1] = b"not json"
+    shard.command("XDEL", shard.keys.stream("echo"), entry_id)
+    shard.command("DEL", shard.keys.tasks("echo"))
+    shard.command("XADD", shard.keys.stream("echo"), "*", *fields)
+    with engine(broker) as consumer:
+        work(consumer)
+        steps.drain()
+    letters = DeadLetter.objects.all()
+    assert [letter.cause for letter in letters] == ["rejected"]
+    task.refresh_from_db()
+    if letters[0].task_id:
+        assert task.status == "dead_letter"

@@ -1,0 +1,60 @@
+"""The metrics of seed 000 under their names, on the web process and on the orchestrator's own port."""
+
+import socket
+from collections.abc import Callable
+from urllib.request import urlopen
+
+import pytest
+from django.test import Client
+from pytest_django import Settings
+
+from dalston_queue.broker import Broker
+from tests.jobs import make
+from tests.orchestrator.support import Steps, engine
+from tests.support import Spawned
+
+
+def test_the_numbers_are_those_of_the_queue(broker: Broker, steps: Steps, client: Client, settings: Settings) -> None:
+    for _ in range(3):
+        make.single()
+    steps.poll()
+    settings.DALSTON_STALE_THRESHOLD_MS = 0
+    with engine(broker, capacity=1) as consumer:
+        consumer.claim()
+        text = client.get("/metrics").content.decode()
+        for line in (
+            "dalston_redis_up 1.0",
+            'dalston_queue_depth{stage="echo"} 2.0',
+            'dalston_tasks_pending{stage="echo"} 1.0',
+            'dalston_tasks_stale{stage="echo"} 1.0',
+            'dalston_task_recovery_total{stage="echo"} 0.0',
+        ):
+            assert line in text.splitlines()
+    steps.drain()
+    broker.reset_queue("echo")
+
+
+def test_without_redis_the_numbers_are_absent_not_zero(client: Client, settings: Settings) -> None:
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    text = client.get("/metrics").content.decode()
+    assert "dalston_redis_up 0.0" in text
+    assert "dalston_queue_depth" not in text
+
+
+@pytest.mark.keeps_keys
+def test_an_orchestrator_serves_them_on_its_own_port(
+    process_env: dict[str, str], database_url: str, spawn: Callable[..., Spawned]
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = spawn(
+        "manage.py", "runorchestrator", "--metrics", f"127.0.0.1:{port}",
+        env={**process_env, "DATABASE_URL": database_url},
+    )  # fmt: skip
+    process.wait_for("orchestrator ready")
+    with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        text = answer.read().decode()
+    assert "dalston_redis_up 1.0" in text
+    assert "dalston_scheduler_scanned_total" in text
+    process.stop()

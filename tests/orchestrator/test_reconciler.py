@@ -1,0 +1,154 @@
+"""Postgres is the truth: whatever Redis lost is put back, whatever it has too much is removed, and jobs get unstuck."""
+
+from io import StringIO
+
+from django.core.management import call_command
+from django.utils import timezone
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.messages import Completed, TaskMessage
+from dalston_queue.models import Job, Task
+from dalston_queue.orchestrator.reconciler import reconcile
+from tests.jobs import make
+from tests.orchestrator.support import Steps, engine, run_to_the_end
+
+
+def flush(broker: Broker) -> None:
+    """Redis forgets everything of this test."""
+    for queue in broker.queues():
+        broker.reset_queue(queue)
+
+
+def test_nothing_differs_in_a_healthy_system(broker: Broker, steps: Steps) -> None:
+    make.dag(a="", b="a")
+    steps.poll()
+    with engine(broker) as consumer:
+        consumer.claim()
+        assert reconcile().found == {}
+        steps.drain()
+        assert reconcile().found == {}
+        consumer.hand_back()
+        run_to_the_end(steps, consumer)
+    assert reconcile().found == {}
+
+
+def test_after_a_flush_everything_waiting_and_running_runs_under_a_new_attempt(broker: Broker, steps: Steps) -> None:
+    jobs = [make.dag(a="", b="a") for _ in range(3)]
+    steps.poll()
+    with engine(broker, capacity=1) as consumer:
+        consumer.claim()
+        steps.drain()
+        flush(broker)
+    assert reconcile().found == {"in Postgres but not in Redis": 3}
+    with engine(broker, name="node.demo.0.second") as consumer:
+        run_to_the_end(steps, consumer)
+    assert set(Job.objects.filter(id__in=[job.id for job in jobs]).values_list("status", flat=True)) == {"completed"}
+    assert set(Task.objects.filter(stage="a").values_list("attempt", flat=True)) == {2}
+
+
+def test_a_dry_run_says_what_it_would_do_and_does_nothing(broker: Broker, steps: Steps) -> None:
+    task = make.single()
+    steps.poll()
+    flush(broker)
+    out = StringIO()
+    call_command("reconcile", "--dry-run", stdout=out)
+    assert out.getvalue().splitlines() == [
+        f"in Postgres but not in Redis: task {task.id} (echo, attempt 1)",
+        "would repair: 1 × in Postgres but not in Redis",
+    ]
+    task.refresh_from_db()
+    assert (task.status, task.attempt) == ("queued", 1)
+    steps.drain()
+
+
+def test_a_deleted_stream_gets_its_entries_back(broker: Broker, steps: Steps) -> None:
+    task = make.single()
+    steps.poll()
+    shard = broker.topology.home
+    shard.command("DEL", shard.keys.stream("echo"))
+    assert reconcile().found == {"records without entry": 1}
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+    task.refresh_from_db()
+    assert (task.status, task.attempt) == ("completed", 1)
+
+
+def test_an_entry_without_a_task_is_removed(broker: Broker, steps: Steps) -> None:
+    task = make.single()
+    steps.poll()
+    Job.objects.filter(id=task.job_id).delete()
+    assert reconcile().found == {"in Redis without a live task": 1}
+    with engine(broker) as consumer:
+        assert consumer.claim() == []
+    steps.drain()
+
+
+def test_an_entry_of_a_task_that_is_over_is_removed(broker: Broker, steps: Steps) -> None:
+    task = make.single()
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+        broker.append(
+            [TaskMessage(task_id=str(task.id), job_id=str(task.job_id), queue="echo", task_type="echo", attempt=1)]
+        )
+        assert reconcile().found == {"in Redis without a live task": 1}
+        assert consumer.claim() == []
+
+
+def test_an_event_that_was_lost_with_its_stream_leads_to_a_new_attempt(broker: Broker, steps: Steps) -> None:
+    task = make.single()
+    steps.poll()
+    with engine(broker) as consumer:
+        run = consumer.claim()
+        steps.drain()
+        consumer.exchange([(run[0], Completed(1))], free=0)
+        shard = broker.topology.home
+        shard.command("DEL", shard.keys.events("echo"))
+        assert reconcile().found == {"settled, but its event is gone": 1}
+        run_to_the_end(steps, consumer)
+    task.refresh_from_db()
+    assert (task.status, task.attempt) == ("completed", 2)
+
+
+def test_a_settled_task_whose_event_is_still_to_be_read_is_left_alone(broker: Broker, steps: Steps) -> None:
+    task = make.single()
+    steps.poll()
+    with engine(broker) as consumer:
+        for claimed in consumer.claim():
+            consumer.exchange([(claimed, Completed(1))], free=0)
+    assert reconcile().found == {}
+    steps.drain()
+    task.refresh_from_db()
+    assert (task.status, task.attempt) == ("completed", 1)
+
+
+def test_a_job_whose_tasks_are_all_over_is_ended(broker: Broker, steps: Steps) -> None:
+    job = make.dag(a="")
+    steps.poll()
+    now = timezone.now()
+    make.move("complete", Task.objects.filter(job=job), result="1")
+    assert reconcile().found["job that nothing would move"] == 1
+    job.refresh_from_db()
+    assert job.status == "completed"
+    assert job.finished_at is not None
+    assert job.finished_at >= now
+    steps.drain()
+
+
+def test_a_job_without_tasks_is_ended(broker: Broker, steps: Steps) -> None:
+    job = make.dag(a="")
+    make.claim(job)
+    Task.objects.filter(job=job).delete()
+    assert reconcile().found == {"job that nothing would move": 1}
+    job.refresh_from_db()
+    assert (job.status, job.error) == ("failed", "it has no tasks")
+    steps.drain()
+
+
+def test_a_ready_task_without_an_entry_is_queued(broker: Broker, steps: Steps) -> None:
+    task = make.single()
+    make.claim(task.job)
+    assert reconcile().found == {"ready without entry": 1}
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+    task.refresh_from_db()
+    assert (task.status, task.attempt) == ("completed", 1)

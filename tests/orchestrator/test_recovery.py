@@ -1,0 +1,176 @@
+"""Dead engines: who is judged, what their tasks are charged with, and that a zombie's result is refused."""
+
+import time
+
+import pytest
+from pytest_django import Settings
+
+from dalston_queue.broker import Broker, Consumer
+from dalston_queue.broker.errors import Fenced
+from dalston_queue.broker.messages import Completed
+from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.types import EngineState, NodeState, Role, Settled
+from dalston_queue.models import DeadLetter
+from dalston_queue.orchestrator.leadership import Leadership
+from dalston_queue.orchestrator.recovery import Recovery
+from dalston_queue.orchestrator.scanner import scan
+from tests.jobs import make
+from tests.orchestrator.support import Steps, engine, run_to_the_end
+from tests.support import wait_until
+
+NODE = "node"
+
+
+def lost_engine(broker: Broker, name: str = "node.demo.0.lost") -> Consumer:
+    """An engine that claims and never beats again."""
+    consumer = Consumer(broker, name, ["echo"], capacity=1)
+    consumer.open()
+    beat(broker, name)
+    return consumer
+
+
+def beat(broker: Broker, *engines: str) -> None:
+    beats = [EngineBeat(engine_id=name, state=EngineState.READY, queues=("echo",)) for name in engines]
+    broker.registry.beat_node(NODE, NodeState.ACTIVE, beats)
+
+
+@pytest.fixture
+def recovery(broker: Broker, steps: Steps) -> Recovery:
+    return Recovery(broker, Leadership(Role.ORCHESTRATOR, "test"))
+
+
+def silence(broker: Broker, recovery: Recovery, *alive: str, node: bool = True) -> int:
+    """25 s of looks in which only these engines, and the node if it lives, beat."""
+    taken = 0
+    for now in range(0, 30, 5):
+        if node or alive:
+            beat(broker, *alive)
+        taken += recovery.look(float(now))
+    return taken
+
+
+def forget(broker: Broker, *engines: str) -> None:
+    broker.registry.forget(engines, [NODE])
+    broker.reset_queue("echo")
+
+
+def test_a_dead_engine_on_a_live_node_is_charged_as_a_crash(broker: Broker, steps: Steps, recovery: Recovery) -> None:
+    task = make.single()
+    steps.poll()
+    dead = lost_engine(broker)
+    [claimed] = dead.claim()
+    assert silence(broker, recovery) == 1
+    steps.drain()
+    task.refresh_from_db()
+    assert (task.status, task.attempt, task.deliveries, task.node_losses) == ("queued", 1, 1, 0)
+    assert [info.state for info in broker.registry.engines()] == [EngineState.DEAD]
+    with pytest.raises(Fenced):
+        claimed.settle(Completed(1))
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+    task.refresh_from_db()
+    assert (task.status, task.deliveries) == ("completed", 1)
+    forget(broker, dead.engine_id)
+
+
+def test_a_lost_node_is_charged_apart(broker: Broker, steps: Steps, recovery: Recovery) -> None:
+    task = make.single()
+    steps.poll()
+    dead = lost_engine(broker)
+    dead.claim()
+    assert silence(broker, recovery, node=False) == 1
+    steps.drain()
+    task.refresh_from_db()
+    assert (task.status, task.deliveries, task.node_losses) == ("queued", 0, 1)
+    assert [info.state for info in broker.registry.nodes()] == [NodeState.DEAD]
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+    forget(broker, dead.engine_id)
+
+
+def test_an_engine_that_beats_keeps_its_work_however_long_it_takes(
+    broker: Broker, steps: Steps, recovery: Recovery
+) -> None:
+    make.single()
+    steps.poll()
+    with engine(broker) as consumer:
+        [claimed] = consumer.claim()
+        assert silence(broker, recovery, consumer.engine_id) == 0
+        assert claimed.settle(Completed(1)) is Settled.ACCEPTED
+        steps.drain()
+    forget(broker, consumer.engine_id)
+
+
+def test_a_task_that_kills_three_engines_is_a_dead_letter(broker: Broker, steps: Steps, recovery: Recovery) -> None:
+    task = make.single()
+    steps.poll()
+    names = [f"node.demo.0.boot{number}" for number in range(3)]
+    for name in names:
+        dead = lost_engine(broker, name)
+        assert len(dead.claim()) == 1
+        steps.drain()
+        silence(broker, recovery)
+        steps.drain()
+    task.refresh_from_db()
+    assert (task.status, task.error_cause, task.deliveries) == ("dead_letter", "engine_lost", 3)
+    assert DeadLetter.objects.get(task=task).deliveries == 3
+    forget(broker, *names)
+
+
+def test_the_scanner_finishes_what_a_judge_began_before_it_died(broker: Broker, steps: Steps) -> None:
+    task = make.single()
+    steps.poll()
+    dead = lost_engine(broker)
+    dead.claim()
+    broker.registry.condemn(broker.registry.pulses()[dead.engine_id])
+    report = scan()
+    assert report.found["recovered"] == 1
+    steps.drain()
+    task.refresh_from_db()
+    assert task.status == "queued"
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+    forget(broker, dead.engine_id)
+
+
+def test_the_scanner_leaves_a_silent_owner_alone_that_nobody_judged(broker: Broker, steps: Steps) -> None:
+    make.single()
+    steps.poll()
+    with engine(broker) as consumer:
+        [claimed] = consumer.claim()
+        assert scan().repaired == 0
+        assert claimed.settle(Completed(1)) is Settled.ACCEPTED
+        steps.drain()
+
+
+def test_the_scanner_ends_what_is_past_its_deadline_and_its_grace(
+    broker: Broker, steps: Steps, settings: Settings
+) -> None:
+    task = make.single(timeout_seconds=1)
+    steps.poll()
+    settings.DALSTON_DEADLINE_GRACE_S = -2.0  # as if the deadline of 1 s and more had passed
+    with engine(broker) as consumer:
+        [claimed] = consumer.claim()
+        assert scan().found["expired"] == 1
+        assert claimed.settle(Completed(1)) is Settled.LOST
+    steps.drain()
+    task.refresh_from_db()
+    assert (task.status, task.attempt, task.error_cause, task.timeout_seconds) == ("scheduled", 2, "timeout", 2)
+
+
+def test_the_scanner_ends_what_was_not_renewed_for_the_absolute_timeout_or_its_own_if_longer(
+    broker: Broker, steps: Steps, settings: Settings
+) -> None:
+    task = make.single(timeout_seconds=1)
+    steps.poll()
+    settings.DALSTON_ABSOLUTE_TIMEOUT_MS = 100
+    with engine(broker) as consumer:
+        [claimed] = consumer.claim()
+        started = time.monotonic()
+        wait_until(lambda: scan().found["expired"], 5, "the scanner takes it back")
+        assert time.monotonic() - started >= 1
+        assert claimed.settle(Completed(1)) is Settled.LOST
+    steps.drain()
+    task.refresh_from_db()
+    assert (task.status, task.error_cause) == ("scheduled", "timeout")
+    assert task.error == "its engine said nothing about it for 1 s"
