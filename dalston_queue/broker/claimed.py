@@ -22,6 +22,7 @@ class Claimed:
         "entry_id",
         "lost",
         "message",
+        "place",
         "session",
         "stream",
         "tier",
@@ -34,6 +35,7 @@ class Claimed:
         self.tier: Tier = given.tier  # the lane it came from; a suspect runs alone
         self.stream = given.stream
         self.entry_id = given.entry_id
+        self.place = (given.stream, given.entry_id)
         self.deadline_ms = given.deadline_ms  # by the clock of the Redis server; 0: none
         self.cancel_requested = False  # set by progress(), renew() and the consumer's beat()
         self.lost = False  # taken back: stop the work, its result will be refused

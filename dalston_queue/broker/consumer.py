@@ -72,7 +72,8 @@ class Consumer:
             for queue in queues
             for shard in broker.topology.shards_of(queue)
         ]
-        self._held: dict[tuple[str, str], Claimed] = {}
+        self._held: dict[tuple[str, str] | None, Claimed] = {}  # by stream and entry id
+        self._suspect: tuple[str, str] | None = None  # the place of the last suspect claimed
         self._turn = 0
         self._lock = threading.RLock()
         self._waker = Waker()
@@ -102,33 +103,36 @@ class Consumer:
                 raise
 
     def _exchange(self, settlements: Sequence[tuple[Claimed, Outcome]], free: int | None) -> Exchanged:
-        prepared: dict[int, list[Settlement]] = {}
-        leaving = {(claimed.stream, claimed.entry_id) for claimed, _ in settlements}
+        held, result = self._held, Exchanged([], [], [])
+        prepared: dict[Session, list[Settlement]] = {}
+        leaving = 0
         for claimed, outcome in settlements:
             kind, body = encode_outcome(outcome)
-            settlement = Settlement(claimed.task_id, claimed.attempt, claimed.stream, kind.value, body)
-            prepared.setdefault(id(claimed.session), []).append(settlement)
-        keeping = [claimed for place, claimed in self._held.items() if place not in leaving]
-        room = self.capacity - len(keeping) if free is None else free
-        if any(claimed.tier is Tier.SUSPECT for claimed in keeping):
-            room = 0  # a suspect runs alone
-        result = Exchanged([], [], [])
+            settlement = Settlement(claimed.message.task_id, claimed.message.attempt, claimed.stream, kind, body)
+            prepared.setdefault(claimed.session, []).append(settlement)
+            leaving += claimed.place in held
+        keeping = len(held) - leaving
+        room = self.capacity - keeping if free is None else free
+        # a suspect runs alone
+        if self._suspect in held and not any(claimed.place == self._suspect for claimed, _ in settlements):
+            room = 0
         codes: dict[tuple[str, int], Settled] = {}
         for session in self._in_turn():
-            alone = not keeping and not result.claimed
-            if any(claimed.tier is Tier.SUSPECT for claimed in result.claimed):
+            if result.claimed and result.claimed[0].tier is Tier.SUSPECT:
                 room = 0
-            answer = session.exchange(prepared.get(id(session), ()), room - len(result.claimed), alone)
-            codes |= answer.settled
-            result.claimed += self._take(session, answer.given, result.buried)
+            mine = prepared.get(session, ())
+            answer = session.exchange(mine, room - len(result.claimed), not keeping and not result.claimed)
+            codes.update(answer.settled)
+            if answer.given:
+                result.claimed += self._take(session, answer.given, result.buried)
             for reason, stream, entry_id in answer.buried:
                 result.buried.append(
                     Malformed(reason=reason, raw={}, queue=session.queue, stream=stream, entry_id=entry_id)
                 )
         for claimed, _ in settlements:
-            code = codes[claimed.task_id, claimed.attempt]
+            code = codes[claimed.message.task_id, claimed.message.attempt]
             claimed.lost = code is Settled.LOST
-            self._held.pop((claimed.stream, claimed.entry_id), None)
+            held.pop(claimed.place, None)
             result.settled.append(code)
         self._backoff.reset()
         return result
@@ -166,7 +170,7 @@ class Consumer:
     def renew(self, claimed: Claimed, progress: Any = None) -> bool:
         """One task's share of a beat; Claimed.renew and Claimed.progress call it."""
         with self._lock:
-            if (claimed.stream, claimed.entry_id) not in self._held:
+            if claimed.place not in self._held:
                 return False
             try:
                 self._beat([claimed], {} if progress is None else {claimed.task_id: progress}, look=False)
@@ -186,7 +190,7 @@ class Consumer:
             for claimed, code in zip(mine, codes, strict=True):
                 if code == b"lost":
                     claimed.lost = True
-                    self._held.pop((claimed.stream, claimed.entry_id), None)
+                    self._held.pop(claimed.place, None)
                     result.lost.append(claimed)
                 elif code == b"cancel":
                     claimed.cancel_requested = True
@@ -207,7 +211,7 @@ class Consumer:
                 for c, ok in zip(
                     mine, session.hand_back([(c.task_id, c.attempt, c.stream) for c in mine], body), strict=True
                 ):
-                    self._held.pop((c.stream, c.entry_id), None)
+                    self._held.pop(c.place, None)
                     c.lost = True
                     if ok:
                         given.append(c.task_id)
@@ -231,6 +235,8 @@ class Consumer:
 
     def _in_turn(self) -> list[Session]:
         """The queue that is asked first rotates, so that none starves another."""
+        if len(self._sessions) == 1:
+            return self._sessions
         self._turn = (self._turn + 1) % len(self._sessions)
         return self._sessions[self._turn :] + self._sessions[: self._turn]
 
@@ -244,10 +250,10 @@ class Consumer:
                     Malformed(reason=message, raw={}, queue=session.queue, stream=item.stream, entry_id=item.entry_id)
                 )
                 continue
-            place = (item.stream, item.entry_id)
-            if place not in self._held:
-                self._held[place] = Claimed(self, session, item, message)
-            taken.append(self._held[place])
+            claimed = Claimed(self, session, item, message)
+            if claimed.tier is Tier.SUSPECT:
+                self._suspect = claimed.place
+            taken.append(self._held.setdefault(claimed.place, claimed))
         return taken
 
     def _drop_all(self) -> None:

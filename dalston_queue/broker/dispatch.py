@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import redis
@@ -11,11 +12,12 @@ from dalston_queue.broker.errors import Invalid, TooManyLanes
 from dalston_queue.broker.faults import translated
 from dalston_queue.broker.keys import JOBS, MAX_LANES, check_name, join_capabilities
 from dalston_queue.broker.lanes import retire_empty
-from dalston_queue.broker.messages import TaskMessage, encode_task
+from dalston_queue.broker.messages import TaskMessage, encode_job_created, encode_task
 from dalston_queue.broker.shard import Argument, Call, Shard, command, script
 from dalston_queue.broker.topology import Topology
-from dalston_queue.broker.types import Appended, EventKind, Tier
+from dalston_queue.broker.types import Appended, Tier
 
+_ID = re.compile(r"[^\x00-\x20\x7f]{1,200}")  # heads of events are lines of tab-separated fields
 BATCH = 100  # messages per script: the server does other work in between
 SUSPECT_FROM = 2  # deliveries; lua/include/record.lua has the same
 _ANSWERS = frozenset(Appended)
@@ -56,9 +58,9 @@ def append(topology: Topology, messages: Sequence[TaskMessage], tier: Tier | Non
         key = (check_name("queue", message.queue), capabilities, place)
         if key not in lanes:
             lanes[key] = _Lane(topology.shard_for(message.queue, message.priority), *key)
-        if not 0 < len(message.task_id) <= 200 or message.attempt < 1:
+        if not _ID.fullmatch(message.task_id) or not _ID.fullmatch(message.job_id) or message.attempt < 1:
             raise Invalid(
-                f"task {message.task_id!r} attempt {message.attempt}: an id of 1 to 200 characters and an attempt from 1 on"
+                f"task {message.task_id!r} attempt {message.attempt}: ids of 1 to 200 printable characters, attempts from 1 on"
             )
         lanes[key].positions.append(position)
         lanes[key].encoded.append(encode_task(message))
@@ -100,7 +102,7 @@ def _decided(shard: Shard, lane: _Lane, position: int, answer: bytes) -> Appende
 def publish_jobs_created(shard: Shard, job_ids: Iterable[str]) -> None:
     key = shard.keys.events(JOBS)
     replies = shard.calls(
-        [command("XADD", key, "MAXLEN", "~", JOB_HINTS, "*", "k", EventKind.JOB_CREATED, "j", job) for job in job_ids]
+        [command("XADD", key, "MAXLEN", "~", JOB_HINTS, "*", "h", encode_job_created(job)) for job in job_ids]
     )
     for reply in replies:
         if isinstance(reply, redis.ResponseError):

@@ -12,7 +12,7 @@ from redis.connection import ConnectionInterface
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.faults import translated
 from dalston_queue.broker.keys import EVENT_GROUP, JOBS
-from dalston_queue.broker.messages import Event, Malformed, decode_event
+from dalston_queue.broker.messages import Event, Malformed, decode_events
 from dalston_queue.broker.shard import Argument, Call, Shard, script
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class EventReader:
         self._streams: list[_Stream] = []
         self._refreshed = 0.0
         self._again = True  # the first read of a restarted reader and the first after an error: what is ours already
+        self._partly: dict[tuple[int, str, str], set[int]] = {}
         self._connection: ConnectionInterface | None = None
 
     def read(self, count: int = 200, block_ms: int = 1000) -> list[Event | Malformed]:
@@ -60,7 +61,7 @@ class EventReader:
             ends = isinstance(event, Event) and event.kind.ends_attempt
             task, attempt = (event.task_id, event.attempt) if ends and isinstance(event, Event) else ("", "")
             arguments = by_stream.setdefault((event.shard, event.stream, event.queue), [EVENT_GROUP])
-            arguments += (event.entry_id, task, attempt)
+            arguments += (event.entry_id if self._is_whole(event) else "", task, attempt)
         total = 0
         for (index, stream, queue), arguments in by_stream.items():
             shard = self._topology.shards[index]
@@ -86,6 +87,18 @@ class EventReader:
         for shard in self._topology.shards:
             mine = [stream.key for stream in self._streams if stream.shard is shard]
             shard.calls([script("forget_consumer", [key], [EVENT_GROUP, self._name]) for key in mine])
+
+    def _is_whole(self, event: Event | Malformed) -> bool:
+        """What one call of an engine reports may share an entry: it goes when the last part is acknowledged."""
+        if isinstance(event, Malformed) or event.parts == 1:
+            return True
+        place = (event.shard, event.stream, event.entry_id)
+        done = self._partly.setdefault(place, set())
+        done.add(event.part)
+        if len(done) < event.parts:
+            return False
+        del self._partly[place]
+        return True
 
     def _refresh(self) -> None:
         """Follow new queues, and make groups anew that a flush took away."""
@@ -162,9 +175,10 @@ class _Stream:
 
     def decode(self, rows: Sequence[Any]) -> list[Event | Malformed]:
         return [
-            decode_event(self.queue, self.key, self.shard.index, entry_id, fields)
+            event
             for entry_id, fields in rows
             if fields is not None
+            for event in decode_events(self.queue, self.key, self.shard.index, entry_id.decode(), fields)
         ]
 
 

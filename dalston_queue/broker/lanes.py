@@ -16,7 +16,7 @@ VERSION = "#v"
 class Lanes(msgspec.Struct, frozen=True):
     """The capability sets of one queue in one shard, and the version that grows with each change."""
 
-    version: bytes
+    version: bytes | None  # None: the queue has no lane yet
     capabilities: tuple[str, ...]
 
     def readable_by(self, capabilities: Iterable[str]) -> tuple[str, ...]:
@@ -29,7 +29,7 @@ class Lanes(msgspec.Struct, frozen=True):
 def read_lanes(shard: Shard, queue: str) -> Lanes:
     names: list[bytes] = shard.command("HGETALL", shard.keys.lanes(queue))
     fields = dict(zip(names[::2], names[1::2], strict=True))
-    version = fields.get(VERSION.encode(), b"")
+    version = fields.get(VERSION.encode())
     return Lanes(version, tuple(sorted(name[1:].decode() for name in fields if name.startswith(b"@"))))
 
 

@@ -19,7 +19,7 @@ from dalston_queue.broker.shard import Argument, Shard
 
 
 def _bulk(value: Argument) -> bytes:
-    raw = value if isinstance(value, bytes) else str(value).encode()
+    raw = value if type(value) is bytes else str(value).encode()
     return b"$%d\r\n%b\r\n" % (len(raw), raw)
 
 
@@ -45,24 +45,23 @@ class Link:
         self._connection: ConnectionInterface | None = None
 
     def call(self, script: Script, packed: bytes) -> Any:
-        with translated(self._shard.name):
+        try:
             connection = self._connection
             if connection is None:
                 connection = self._connection = self._shard.connection(self._key)
             try:
-                connection.send_packed_command([packed], check_health=False)
+                connection.send_packed_command((packed,), check_health=False)
                 return connection.read_response()
             except NoScriptError:
                 connection.send_command("SCRIPT", "LOAD", script.source)
                 connection.read_response()
-                connection.send_packed_command([packed], check_health=False)
+                connection.send_packed_command((packed,), check_health=False)
                 return connection.read_response()
-            except (MovedError, redis.ReadOnlyError):
-                self.close()
+        except (redis.RedisError, OSError) as error:
+            self.close()
+            if isinstance(error, (MovedError, redis.ReadOnlyError)):
                 self._shard.moved()
-                raise
-            except (redis.ConnectionError, redis.TimeoutError, OSError):
-                self.close()
+            with translated(self._shard.name):
                 raise
 
     def close(self) -> None:

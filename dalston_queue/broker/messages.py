@@ -1,7 +1,8 @@
 """What travels: the task message in a work stream, the outcome of an attempt, the event in an event stream.
 
 A work entry has few short fields that the scripts read (v version, t task, j job, a attempt, e first enqueued at,
-o timeout in ms) and `m`, the rest as JSON. An event has the same kind of fields and `m` with its result or error.
+o timeout in ms) and `m`, the rest as JSON. An event has `h`, its head as a line of tab-separated fields, and `m`, its
+result or error as JSON.
 Unknown JSON fields are ignored, so a newer sender doesn't break an older reader. Decoding never raises on bad bytes:
 it returns a Malformed with the raw fields.
 """
@@ -83,6 +84,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     stream: str = ""
     entry_id: str = ""
     shard: int = 0
+    part: int = 0  # what one call of an engine reports may share an entry
+    parts: int = 1
 
 
 class Malformed(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +122,6 @@ _encoder = msgspec.json.Encoder()
 _body_decoder = msgspec.json.Decoder(_Body)
 _event_decoder = msgspec.json.Decoder(_EventBody)
 _raw_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
-_KINDS = {kind.value.encode(): kind for kind in EventKind}
 
 
 def encode_task(message: TaskMessage) -> list[str | bytes | int]:
@@ -190,45 +192,63 @@ def encode_outcome(outcome: Outcome) -> tuple[EventKind, bytes]:
             return EventKind.TASK_CANCELLED, _encoder.encode(_EventBody(error=error))
 
 
+def encode_job_created(job_id: str) -> str:
+    """The head of the hint."""
+    return f"{EventKind.JOB_CREATED}\t\t{job_id}\t0\t0\t0\t0\t\t0\t"
+
+
 def encode_error(error: ErrorInfo | None) -> bytes:
     """The body of an event that a script writes for the caller."""
     return _encoder.encode(_EventBody(error=error)) if error else b""
 
 
-def decode_event(queue: str, stream: str, shard: int, entry_id: bytes, fields: Sequence[bytes]) -> Event | Malformed:
-    """From an event stream's flat field list."""
+def decode_events(
+    queue: str, stream: str, shard: int, entry_id: str, fields: Sequence[bytes]
+) -> list[Event | Malformed]:
+    """From an event stream's flat field list: a head line per event; the body belongs to the first."""
     values = dict(zip(fields[::2], fields[1::2], strict=False))
     try:
-        body = _event_decoder.decode(values[b"m"]) if values.get(b"m") else _EventBody()
-        tier = values.get(b"p")
-        return Event(
-            kind=_KINDS[values[b"k"]],
-            job_id=values[b"j"].decode(),
-            task_id=values.get(b"t", b"").decode(),
-            queue=queue,
-            attempt=int(values.get(b"a", 0)),
-            seq=int(values.get(b"s", 0)),
-            deliveries=int(values.get(b"d", 0)),
-            losses=int(values.get(b"l", 0)),
-            engine_id=values.get(b"e", b"").decode(),
-            at_ms=int(values.get(b"at", 0)),
-            tier=Tier(tier.decode()) if tier else None,
-            result=body.result,
-            error=body.error,
-            raw=_raw_fields(values[b"raw"]) if b"raw" in values else None,
-            stream=stream,
-            entry_id=entry_id.decode(),
-            shard=shard,
-        )
+        heads = values[b"h"].decode().split("\n")
+        body = _event_decoder.decode(values[b"m"]) if values.get(b"m") else None
+        raw = _raw_fields(values[b"raw"]) if b"raw" in values else None
+        events = []
+        for part, head in enumerate(heads):
+            kind, task, job, attempt, seq, deliveries, losses, engine, at, tier = head.split("\t")
+            events.append(
+                Event(
+                    kind=EventKind(kind),
+                    job_id=job,
+                    task_id=task,
+                    queue=queue,
+                    attempt=int(attempt),
+                    seq=int(seq),
+                    deliveries=int(deliveries),
+                    losses=int(losses),
+                    engine_id=engine,
+                    at_ms=int(at),
+                    tier=Tier(tier) if tier else None,
+                    result=body.result if body and part == 0 else None,
+                    error=body.error if body and part == 0 else None,
+                    raw=raw,
+                    stream=stream,
+                    entry_id=entry_id,
+                    shard=shard,
+                    part=part,
+                    parts=len(heads),
+                )
+            )
+        return list(events)
     except (KeyError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-        return Malformed(
-            reason=f"the event can't be read: {type(error).__name__} {error}",
-            raw={name.decode(errors="backslashreplace"): value for name, value in values.items()},
-            queue=queue,
-            stream=stream,
-            entry_id=entry_id.decode(),
-            shard=shard,
-        )
+        return [
+            Malformed(
+                reason=f"the event can't be read: {type(error).__name__} {error}",
+                raw={name.decode(errors="backslashreplace"): value for name, value in values.items()},
+                queue=queue,
+                stream=stream,
+                entry_id=entry_id,
+                shard=shard,
+            )
+        ]
 
 
 def _raw_fields(packed: bytes) -> dict[str, bytes]:

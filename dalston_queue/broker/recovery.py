@@ -94,7 +94,7 @@ def _take_back(shard: Shard, queue: str, request: TakeBack, alone: bool) -> Take
         arguments: list[Argument] = [
             engine,
             judged,
-            lanes.version,
+            lanes.version or "",
             len(lanes.capabilities),
             request.cause,
             request.named or "",

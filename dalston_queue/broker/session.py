@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,18 +19,18 @@ from dalston_queue.broker.lanes import Lanes, read_lanes
 from dalston_queue.broker.link import Link, Packed
 from dalston_queue.broker.messages import MAX_ENTRY_BYTES
 from dalston_queue.broker.shard import Argument, Shard
-from dalston_queue.broker.types import TIERS, Settled, Tier
+from dalston_queue.broker.types import TIERS, EventKind, Settled, Tier
 
 
-class Settlement(msgspec.Struct, frozen=True):
+class Settlement(NamedTuple):
     task_id: str
     attempt: int
     stream: str
-    kind: str
+    kind: EventKind
     body: bytes
 
 
-class Given(msgspec.Struct):
+class Given(NamedTuple):
     """An entry as the scripts give it."""
 
     stream: str
@@ -65,7 +65,7 @@ class Session:
         self._fence = ""
         self._number = 0
         self._unanswered: tuple[bytes, Sequence[Settlement], int] | None = None
-        self._use(Lanes(b"", ()))
+        self._use(Lanes(None, ()))
 
     # opening and closing
 
@@ -124,9 +124,10 @@ class Session:
             self._unanswered = None
             _, version, codes, claims, buried = reply
             for settlement, code in zip(settlements, codes, strict=True):
-                answer.settled[settlement.task_id, settlement.attempt] = Settled(code.decode())
-            answer.given += [self._given(claim, streams, before_streams) for claim in claims]
-            answer.buried += [(reason.decode(), s.decode(), entry.decode()) for reason, s, entry in buried]
+                answer.settled[settlement[0], settlement[1]] = Settled.ACCEPTED if code == b"ok" else Settled.LOST
+            answer.given += [_given(claim, streams, before_streams) for claim in claims]
+            if buried:
+                answer.buried += [(reason.decode(), s.decode(), entry.decode()) for reason, s, entry in buried]
             self._follow(version)
         elif status == b"SEQUENCE":
             # a failover forgot our last calls: go on from what Redis knows
@@ -146,7 +147,7 @@ class Session:
         if reply[0] != b"OK":
             self._fenced()
         _, version, codes, again = reply
-        given = [self._given(claim, self._streams, 7) for claim in again]
+        given = [_given(claim, self._streams, 7) for claim in again]
         self._follow(version)
         return codes, given
 
@@ -217,18 +218,12 @@ class Session:
         self._beat = Packed("beat", [*head, *self._streams], [self._fence, self._engine_id, MAX_ENTRY_BYTES])
 
     def _follow(self, version: bytes | None) -> None:
-        if (version or b"") != self._version:
+        if version != self._version:
             self.refresh_lanes()
 
     def _position(self, stream: str, before: int) -> int:
         # 1 is the session itself: never a task's stream, so the script answers "lost"
         return before + self._positions[stream] if stream in self._positions else 1
-
-    def _given(self, claim: list[Any], streams: Sequence[str], before: int) -> Given:
-        index, entry_id, deliveries, losses, deadline, *values = claim
-        position = index - before - 1
-        tier = TIERS[position % len(TIERS)]
-        return Given(streams[position], tier, entry_id.decode(), deliveries, losses, deadline, values)
 
     def _fenced(self) -> None:
         self._unanswered = None
@@ -236,3 +231,9 @@ class Session:
             f"the session of {self._engine_id} in queue {self.queue} was ended: it was judged dead, or Redis lost it. "
             "Its tasks run elsewhere; drop them and open a new session"
         )
+
+
+def _given(claim: list[Any], streams: Sequence[str], before: int) -> Given:
+    position = claim[0] - before - 1
+    tier = TIERS[position % len(TIERS)]
+    return Given(streams[position], tier, claim[1].decode(), claim[2], claim[3], claim[4], claim[5:])

@@ -38,45 +38,67 @@ local codes, claims, buried, counts = {}, {}, {}, {}
 local function count(name) counts[name] = (counts[name] or 0) + 1 end
 
 -- settle: everything is checked before the first write; the writes of all settlements go together
-local acks, records, gone = {}, {}, {}
-for i = 10, #ARGV, 5 do
-  local task, stream, kind = ARGV[i], KEYS[tonumber(ARGV[i + 2])], ARGV[i + 3]
-  local r = not gone[task] and unpack_record(redis.call('HGET', keys.tasks, task))
-  if r and r[STATE] == 'r' and r[OWNER] == me and r[ATTEMPT] == tonumber(ARGV[i + 1]) and r[STREAM] == stream
-    and owns(stream, r[ENTRY], me) then
-    gone[task] = true
-    r[SEQ] = r[SEQ] + 1
-    write_event(keys.events, kind, task, r[JOB], r, me, now, '', ARGV[i + 4])
-    local ids = acks[stream]
-    if not ids then
-      ids = {}
-      acks[stream] = ids
-    end
-    ids[#ids + 1] = r[ENTRY]
-    records[#records + 1] = task
-    records[#records + 1] = tombstone(r)
-    count(string.sub(kind, 6))
-    codes[#codes + 1] = 'ok'
-  else
-    count('refused')
-    codes[#codes + 1] = 'lost'
+local owned = {}
+-- is this entry pending for us? The truth is the PEL, not the record; one look per stream tells of all that we hold
+local function is_owned(stream, id)
+  local ids = owned[stream]
+  if not ids then
+    ids = {}
+    owned[stream] = ids
+    local mine = redis.pcall('XPENDING', stream, GROUP, '-', '+', 512, me)
+    for i = 1, mine.err and 0 or #mine do ids[mine[i][1]] = true end
   end
+  return ids[id]
 end
-if #records > 0 then
-  for stream, ids in pairs(acks) do
-    redis.call('XACK', stream, GROUP, unpack(ids))
-    redis.call('XDEL', stream, unpack(ids))
+
+local settled = (#ARGV - 9) / 5
+local records, heads = {}, {}
+local body = ''
+if settled > 0 then
+  local names, acks, gone = {}, {}, {}
+  for i = 1, settled do names[i] = ARGV[5 + i * 5] end
+  local raw = redis.call('HMGET', keys.tasks, unpack(names))
+  for i = 1, settled do
+    local at = 5 + i * 5
+    local task, stream, kind = names[i], KEYS[tonumber(ARGV[at + 2])], ARGV[at + 3]
+    local r = not gone[task] and unpack_record(raw[i])
+    if r and r[STATE] == 'r' and r[OWNER] == me and r[ATTEMPT] == tonumber(ARGV[at + 1]) and r[STREAM] == stream
+      and is_owned(stream, r[ENTRY]) then
+      gone[task] = true
+      r[SEQ] = r[SEQ] + 1
+      -- the last one waits: what starts now is told in the same entry
+      if heads[1] then redis.call('XADD', keys.events, '*', 'h', heads[1], 'm', body) end
+      heads[1] = event_head(kind, task, r[JOB], r, me, now, '')
+      body = ARGV[at + 4]
+      local ids = acks[stream]
+      if not ids then
+        ids = {}
+        acks[stream] = ids
+      end
+      ids[#ids + 1] = r[ENTRY]
+      records[#records + 1] = task
+      records[#records + 1] = tombstone(r)
+      count(string.sub(kind, 6))
+      codes[i] = 'ok'
+    else
+      count('refused')
+      codes[i] = 'lost'
+    end
   end
-  redis.call('HSET', keys.tasks, unpack(records))
-  local done = {}
-  for task in pairs(gone) do done[#done + 1] = task end
-  redis.call('ZREM', keys.running, unpack(done))
-  redis.call('ZREM', keys.deadlines, unpack(done))
+  if #records > 0 then
+    for stream, ids in pairs(acks) do
+      redis.call('XACK', stream, GROUP, unpack(ids))
+      redis.call('XDEL', stream, unpack(ids))
+    end
+    local done = {}
+    for task in pairs(gone) do done[#done + 1] = task end
+    redis.call('ZREM', keys.running, unpack(done))
+    redis.call('ZREM', keys.deadlines, unpack(done))
+  end
 end
 
 -- claim
 local taken, renewals, deadlines = {}, {}, {}
-records = {}
 
 local function take(stream, index, id, fields)
   local f, reason = parse_entry(fields, max_bytes)
@@ -101,7 +123,7 @@ local function take(stream, index, id, fields)
   end
   local deadline = f.o > 0 and now + f.o or 0
   r[SEQ] = r[SEQ] + 1
-  write_event(keys.events, 'task.started', f.t, f.j, r, me, now, '', '')
+  heads[#heads + 1] = event_head('task.started', f.t, f.j, r, me, now, '')
   if r[AGED] == 1 then redis.call('ZREM', KEYS[8], f.t) end
   records[#records + 1] = f.t
   records[#records + 1] = cmsgpack.pack({f.a, r[SEQ], 'r', r[DELIVERIES], r[LOSSES], stream, id, 0, me, f.j, now, now,
@@ -155,16 +177,18 @@ if free > 0 and open then
     end
   end
   if #claims > 0 then
-    redis.call('HSET', keys.tasks, unpack(records))
     redis.call('ZADD', keys.running, unpack(renewals))
     if #deadlines > 0 then redis.call('ZADD', keys.deadlines, unpack(deadlines)) end
-    counts.started = #claims
   else
     -- nothing waits here, so no token is needed; drops those of tasks that busy engines took
     redis.call('DEL', unpack(KEYS, 9, first_stream - 1))
   end
 end
 
+if #heads > 0 then
+  redis.call('XADD', keys.events, '*', 'h', table.concat(heads, '\n'), 'm', body)
+  redis.call('HSET', keys.tasks, unpack(records))
+end
 for name, n in pairs(counts) do redis.call('HINCRBY', keys.counters, name, n) end
 redis.call('HSET', KEYS[1], 'n', number, 'r', cmsgpack.pack({codes, taken}))
 return {'OK', lanes[1], codes, claims, buried}

@@ -20,8 +20,8 @@ end
 
 -- the event that carries an unreadable entry to the dead letters, raw. `reason` is one of our own constants.
 local function write_burial(events, task, r, engine, now, reason, fields)
-  redis.call('XADD', events, '*', 'k', 'task.buried', 't', task, 'j', '', 'a', r[ATTEMPT], 's', r[SEQ], 'd', r[DELIVERIES],
-    'l', r[LOSSES], 'e', engine, 'at', now, 'p', '', 'm', '{"error":{"message":"' .. reason .. '","cause":"rejected"}}',
+  local head = event_head('task.buried', (string.gsub(task, '%c', '?')), '', r, engine, now, '')
+  redis.call('XADD', events, '*', 'h', head, 'm', '{"error":{"message":"' .. reason .. '","cause":"rejected"}}',
     'raw', cmsgpack.pack(fields))
 end
 
