@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 class Web:
     def __init__(self, env: Mapping[str, str], log: Path) -> None:
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._env, self._log = dict(env), log
         self.process = self.start()
@@ -77,7 +77,7 @@ def web(
     server.process.reap()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -50,6 +50,9 @@ class TableAdmin(AnyModelAdmin):
     id_fields: tuple[str, ...] = ("pk",)
     """Fields that a pasted id is compared with."""
 
+    class Media:
+        css = {"all": ["dalston/admin.css"]}
+
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Model], search_term: str
     ) -> tuple[QuerySet[Model], bool]:

@@ -42,15 +42,17 @@ class Board:
         for fragment in fragments:
             self._shown[fragment.id] = self._compare(self._shown.get(fragment.id), fragment)
 
-    def since(self, version: int) -> str:
-        """The HTML of what is newer than `version`, each element with its id, for out-of-band swaps."""
-        pieces: list[str] = []
+    def since(self, version: int) -> list[str]:
+        """What is newer than `version`, each element with its id, as messages for out-of-band swaps.
+
+        Table bodies, table rows and the rest travel apart: an HTML parser that has seen one kind drops the others."""
+        bodies, rows, rest = [], [], []
         for shown in self._shown.values():
             if shown.changed > version:
-                pieces.append(shown.fragment.html)
+                (bodies if shown.fragment.html.startswith("<tbody") else rest).append(shown.fragment.html)
             else:
-                pieces.extend(row.html for row in shown.fragment.rows if shown.rows[row.id] > version)
-        return "".join(pieces)
+                rows += [row.html for row in shown.fragment.rows if shown.rows[row.id] > version]
+        return ["".join(kind) for kind in (bodies, rows, rest) if kind]
 
     def _compare(self, old: _Shown | None, new: Fragment) -> _Shown:
         if old is None:

@@ -35,7 +35,7 @@ class Hub:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="overview")
 
     async def follow(self) -> AsyncGenerator[str, None]:
-        """HTML messages for one viewer, without end: first everything, then what changed."""
+        """HTML messages for one viewer, without end: first everything, then, tick by tick, what changed."""
         self._viewers += 1
         # Woken up from idleness the board is old: the viewer waits for the first fresh tick.
         seen_tick = self._board.version if self._idle else max(0, self._board.version - 1)
@@ -46,9 +46,10 @@ class Hub:
                 async with self._news:
                     while self._board.version <= seen_tick:
                         await self._news.wait()
-                message, seen = self._board.since(seen), self._board.version
+                messages, seen = self._board.since(seen), self._board.version
                 seen_tick = seen
-                yield message
+                for message in messages:
+                    yield message
         finally:
             self._viewers -= 1
 

@@ -13,4 +13,5 @@ urlpatterns = [
     path("login/", _login, name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("healthz", healthz, name="healthz"),
+    path("favicon.ico", views.favicon, name="favicon"),
 ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.templatetags.static import static
 from django.utils.safestring import mark_safe
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -20,3 +21,9 @@ def overview(request: HttpRequest) -> HttpResponse:
     pieces = {fragment.id: mark_safe(fragment.html) for fragment in current_fragments()}  # noqa: S308
     context = {**pieces, "api_url": request.build_absolute_uri("/api/v1")}
     return render(request, "dashboard/overview.html", context)
+
+
+@require_safe
+def favicon(request: HttpRequest) -> HttpResponse:
+    """For pages that name no icon of their own: the admin, and bare API answers."""
+    return redirect(static("dalston/icon.svg"))
