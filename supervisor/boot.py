@@ -72,7 +72,7 @@ def run(plan: NodePlan, options: Options, broker: Broker, watch: Watch) -> int:
     for record in left:
         link.send(_after_a_kill(record))
     around = Surroundings(state_dir, notices.path, options.redis_url, options.prefix, options.engine_settings)
-    gpus = Gpus(plan.config.gpus, plan.config.vram_headroom_mib, GpuMonitor())
+    gpus = Gpus(plan.config.gpus, plan.config.vram_headroom_mib, GpuMonitor(plan.config.gpu_poll))
     fleet = Fleet(node, around, link=link, logs=logs, gpus=gpus)
     supervisor = Supervisor(plan, around, fleet=fleet, link=link, inbox=inbox, watch=watch)
     link.after = supervisor.intents.intent.after

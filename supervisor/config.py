@@ -30,6 +30,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replicas: dict[str, Count] = {}  # processes per engine id; 1 where not named
     gpus: tuple[str, ...] | None = None  # UUIDs to use; all where not given
     labels: dict[str, str] = {}
+    gpu_poll: Annotated[float, msgspec.Meta(gt=0, le=60)] = 5.0  # seconds between two looks at the GPUs
     vram_headroom_mib: Annotated[int, msgspec.Meta(ge=0)] = 512
     logs: LogLimits = LogLimits()
     http: str = ""  # address for /metrics and /healthz, such as 0.0.0.0:9201; none where empty

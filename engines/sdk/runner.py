@@ -34,6 +34,7 @@ log = logging.getLogger("engine")
 BEAT_EVERY = 0.4  # seconds, while tasks run: the longest that a request to cancel stays unseen
 OVERTIME = 5.0  # seconds past its deadline that a task has to see that it is cancelled
 RECONNECT_EVERY = 0.5
+RECOVER_EVERY = 30.0  # an idle engine looks for the work of owners that were judged dead
 SAFETY_CLAIM_EVERY = 5.0  # an idle engine asks without having been woken
 
 
@@ -96,6 +97,7 @@ class Runner:
         self.stop_at: float | None = None
         self.connected = True
         self.next_beat = self.next_heartbeat = self.next_claim = self.next_try = 0.0
+        self.next_recovery = time.monotonic() + RECOVER_EVERY
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
@@ -153,6 +155,9 @@ class Runner:
             free = self._free(now)
         if free and not self.hungry and not self.waiter.armed:
             self.waiter.arm()  # at once: until the next message, nothing else would wake us
+        if not self.runs and now >= self.next_recovery:
+            self.next_recovery = now + RECOVER_EVERY
+            self.hungry = self.consumer.recover() > 0 or self.hungry
         if not self.identity.supervised and now >= self.next_heartbeat:
             self.next_heartbeat = now + self.identity.heartbeat_s
             self.broker.registry.beat_engine(self._description(), self.identity.node_id)
@@ -340,6 +345,7 @@ class Runner:
         try:
             if self.unsettled:
                 self._exchange(0, time.monotonic())
+            self.waiter.stop()
             self.consumer.close()
             if not self.identity.supervised:
                 self.broker.registry.forget([self.identity.engine_id])

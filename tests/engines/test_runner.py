@@ -1,0 +1,230 @@
+"""The runner on a real Redis, in a thread of the test: claims, settles, cancels, outlives errors, drains."""
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dalston_queue.broker import Broker, EventReader
+from dalston_queue.broker.messages import Event, TaskMessage
+from dalston_queue.broker.types import Cause, EventKind
+from engines.sdk import Engine, Manifest, Task
+from engines.sdk.identity import Identity
+from engines.sdk.runner import Runner, Stop
+from tests.support import wait_until
+
+QUEUE = "work"
+
+
+class Sleeper(Engine):
+    def run(self, task: Task) -> Any:
+        ends = time.monotonic() + task.parameters.get("seconds", 0)
+        while time.monotonic() < ends:
+            task.progress(0.5, "asleep")
+            task.wait(0.02)
+            task.check()
+        if task.parameters.get("fail"):
+            raise ValueError("as asked")
+        return {"n": task.parameters.get("n")}
+
+
+class Bench:
+    """A runner in a thread, and the events it causes."""
+
+    def __init__(self, broker: Broker, folder: Path) -> None:
+        self.broker = broker
+        self.folder = folder
+        self.reader = EventReader(broker, "test")
+        self.seen: list[Event] = []
+        self.runners: list[tuple[Runner, threading.Thread]] = []
+
+    def start(self, engine: Engine | None = None, **fields: Any) -> Runner:
+        manifest = Manifest(id="t", stage=QUEUE, command=("x",), **{"stop_grace": 5.0, **fields})
+        identity = Identity(
+            engine_id=f"node.t.{len(self.runners)}.{uuid.uuid4().hex}",
+            node_id="node",
+            redis_url="",
+            prefix="",
+            cluster=False,
+            shards="",
+            supervised=True,
+            heartbeat_s=5,
+            artifacts=self.folder,
+            max_result_bytes=1000,
+            breaker_failures=5,
+            breaker_open_s=60,
+        )
+        runner = Runner(engine or Sleeper(), manifest, self.broker, identity)
+        thread = threading.Thread(target=runner.run, daemon=True)
+        thread.start()
+        self.runners.append((runner, thread))
+        return runner
+
+    def submit(self, **parameters: Any) -> str:
+        return self.submit_many([parameters])[0]
+
+    def submit_many(self, parameters: list[dict[str, Any]], timeout_ms: int = 0) -> list[str]:
+        ids = [str(uuid.uuid4()) for _ in parameters]
+        self.broker.append(
+            [
+                TaskMessage(
+                    task_id=task_id,
+                    job_id=task_id,
+                    queue=QUEUE,
+                    task_type=QUEUE,
+                    attempt=1,
+                    parameters=each,
+                    timeout_ms=timeout_ms,
+                )
+                for task_id, each in zip(ids, parameters, strict=True)
+            ]
+        )
+        return ids
+
+    def events(self, kind: EventKind, task_id: str = "") -> list[Event]:
+        batch = [event for event in self.reader.read(count=500, block_ms=1) if isinstance(event, Event)]
+        self.reader.ack(batch)
+        self.seen += batch
+        return [event for event in self.seen if event.kind is kind and event.task_id in (task_id or event.task_id)]
+
+    def wait(self, kind: EventKind, task_id: str) -> Event:
+        return wait_until(lambda: self.events(kind, task_id), 10, f"{kind} of {task_id}")[0]
+
+    def stop(self, *, hurry: bool = False) -> None:
+        for runner, thread in self.runners:
+            runner.inbox.put(Stop())
+            if hurry:
+                runner.inbox.put(Stop())
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+@pytest.fixture
+def bench(broker: Broker, tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(broker, tmp_path)
+    yield bench
+    bench.stop(hurry=True)
+    bench.events(EventKind.TASK_COMPLETED)
+    broker.reset_queue(QUEUE)
+
+
+def test_every_task_runs_once_and_its_result_arrives(bench: Bench) -> None:
+    bench.start(capacity=4)
+    ids = bench.submit_many([{"n": number} for number in range(200)])
+    wait_until(lambda: len(bench.events(EventKind.TASK_COMPLETED)) == 200, 20, "200 results")
+    results = {event.task_id: event.result["n"] for event in bench.events(EventKind.TASK_COMPLETED)}
+    assert results == dict(zip(ids, range(200), strict=True))
+    assert len(bench.events(EventKind.TASK_STARTED)) == 200
+
+
+def test_a_busy_engine_makes_one_round_trip_per_task(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.submit_many([{"n": number} for number in range(101)])
+    runner = bench.start(capacity=1)
+    calls: list[int] = []
+    exchange = runner.consumer.exchange
+
+    def counted(settlements: Any = (), free: int | None = None) -> Any:
+        calls.append(len(settlements))
+        return exchange(settlements, free)
+
+    monkeypatch.setattr(runner.consumer, "exchange", counted)
+    wait_until(lambda: len(bench.events(EventKind.TASK_COMPLETED)) == 101, 20, "all results")
+    assert len(calls) <= 104  # one each, and a few around the first and the last
+
+
+def test_a_cancel_reaches_a_running_task_within_a_second(bench: Bench, broker: Broker) -> None:
+    bench.start()
+    task = bench.submit(seconds=30)
+    bench.wait(EventKind.TASK_STARTED, task)
+    asked_at = time.monotonic()
+    broker.request_cancel(QUEUE, task)
+    bench.wait(EventKind.TASK_CANCELLED, task)
+    assert time.monotonic() - asked_at < 1.0
+
+
+def test_progress_is_visible_while_the_task_runs(bench: Bench, broker: Broker) -> None:
+    bench.start()
+    task = bench.submit(seconds=1.5)
+    record = wait_until(
+        lambda: [r for r in broker.records(QUEUE, [task]).values() if b"asleep" in bytes(str(r.progress), "utf-8")], 5
+    )
+    assert record
+
+
+def test_a_task_that_heeds_its_deadline_ends_as_a_timeout(bench: Bench) -> None:
+    bench.start()
+    [task] = bench.submit_many([{"seconds": 30}], timeout_ms=300)
+    failed = bench.wait(EventKind.TASK_FAILED, task)
+    assert failed.error is not None
+    assert failed.error.cause is Cause.TIMEOUT
+
+
+def test_the_engines_own_timeout_counts_when_it_is_shorter(bench: Bench) -> None:
+    bench.start(timeout=0.3)
+    failed = bench.wait(EventKind.TASK_FAILED, bench.submit(seconds=30))
+    assert failed.error is not None
+    assert failed.error.cause is Cause.TIMEOUT
+
+
+def test_a_fenced_engine_drops_its_work_and_serves_on(bench: Bench, broker: Broker) -> None:
+    """Judged dead while it was only slow: its result is refused, the task runs again, and the engine is back."""
+    runner = bench.start()
+    task = bench.submit(seconds=1.5)
+    bench.wait(EventKind.TASK_STARTED, task)
+    broker.take_back(runner.identity.engine_id, [QUEUE])
+    bench.wait(EventKind.TASK_COMPLETED, task)
+    assert len(bench.events(EventKind.TASK_STARTED, task)) == 2
+    assert len(bench.events(EventKind.TASK_COMPLETED, task)) == 1
+
+
+def test_the_second_stop_hands_back_what_is_not_finished(bench: Bench, broker: Broker) -> None:
+    bench.start(capacity=2, stop_grace=60.0)
+    task = bench.submit(seconds=60)
+    bench.wait(EventKind.TASK_STARTED, task)
+    bench.stop(hurry=True)
+    assert bench.wait(EventKind.TASK_HANDED_BACK, task).deliveries == 0
+    assert broker.snapshot().queues[0].waiting == 1
+
+
+def test_a_result_that_is_too_large_is_refused_with_advice(bench: Bench) -> None:
+    class Chatty(Engine):
+        def run(self, task: Task) -> str:
+            return "x" * task.parameters["n"]
+
+    bench.start(Chatty())
+    failed = bench.wait(EventKind.TASK_FAILED, bench.submit(n=2000))
+    assert failed.error is not None
+    assert "task.artifacts" in failed.error.message
+
+
+def test_async_tasks_share_one_loop_and_run_at_once(bench: Bench) -> None:
+    import asyncio
+
+    class Meeting(Engine):
+        async def load(self) -> None:
+            self.barrier = asyncio.Barrier(3)
+
+        async def run(self, _task: Task) -> str:
+            async with asyncio.timeout(5):
+                await self.barrier.wait()
+            return "met"
+
+    engine = Meeting()
+    runner = bench.start(engine, capacity=3)
+    runner.workers.call(engine.load)
+    for task in bench.submit_many([{}, {}, {}]):
+        assert bench.wait(EventKind.TASK_COMPLETED, task).result == "met"
+
+
+def test_an_open_breaker_takes_no_work(bench: Bench) -> None:
+    runner = bench.start()
+    for task in bench.submit_many([{"fail": True}] * 5):
+        bench.wait(EventKind.TASK_FAILED, task)
+    wait_until(lambda: runner.breaker.is_open, what="the breaker to open")
+    waiting = bench.submit()
+    bench.broker.snapshot()
+    assert bench.events(EventKind.TASK_STARTED, waiting) == []

@@ -1,0 +1,38 @@
+"""The circuit breaker and the health check: an unhealthy engine takes no work until it is well again."""
+
+from pathlib import Path
+
+from dalston_queue.broker.types import EngineState, EventKind
+from tests.supervisor.node import Node
+from tests.support import wait_until
+
+
+def test_five_failures_open_the_breaker_and_one_good_trial_closes_it(make_node: object, tmp_path: Path) -> None:
+    node: Node = make_node(DALSTON_BREAKER_OPEN_S="1.5")  # type: ignore[operator]
+    node.engine()
+    node.start()
+    node.ready()
+    for task in [node.submit("fail") for _ in range(5)]:
+        node.wait_event(task, EventKind.TASK_FAILED)
+    [engine] = node.wait_state(EngineState.UNHEALTHY)
+    assert "5 tasks failed in a row" in engine.info["why"]
+    trial = node.submit("ready")
+    assert node.events(trial, EventKind.TASK_STARTED) == []
+    assert node.result(trial)
+    node.ready()
+
+
+def test_a_failing_probe_takes_the_engine_out_of_work_and_its_recovery_puts_it_back(node: Node, tmp_path: Path) -> None:
+    well = tmp_path / "well"
+    well.touch()
+    node.engine(probe={"command": ["test", "-e", str(well)], "every": 0.2, "timeout": 2})
+    node.start()
+    node.ready()
+    well.unlink()
+    [engine] = node.wait_state(EngineState.UNHEALTHY)
+    assert "its probe ended with 1" in engine.info["why"]
+    task = node.submit("ready")
+    wait_until(lambda: node.broker.snapshot().queues[0].waiting == 1, what="the task waits")
+    well.touch()
+    assert node.result(task)
+    node.ready()
