@@ -1,15 +1,16 @@
-"""A hook for tests that kill a process at a named moment: DALSTON_FAULT=<point>. Without it every point does nothing.
+"""A hook for tests that kill a process at a named moment: DALSTON_FAULT=<point>[:<detail>]. Without it nothing happens.
 
 The process dies as by SIGKILL: no handler runs, no transaction commits, nothing is released.
 """
 
 import os
 import signal
+from collections.abc import Iterable
 
 _FATAL = os.environ.get("DALSTON_FAULT", "")
 
 
-def point(name: str) -> None:
-    """Die here if DALSTON_FAULT names this point."""
-    if name == _FATAL:
+def point(name: str, details: Iterable[str] = ()) -> None:
+    """Die here if DALSTON_FAULT names this point, or this point with one of these details (`name:detail`)."""
+    if _FATAL and (name == _FATAL or any(f"{name}:{detail}" == _FATAL for detail in details)):
         os.kill(os.getpid(), signal.SIGKILL)

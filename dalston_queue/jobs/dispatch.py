@@ -15,6 +15,7 @@ import msgspec
 import structlog
 from django.db import connection, transaction
 
+from dalston_queue import faults
 from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.messages import TaskMessage
 from dalston_queue.broker.types import Appended, Cause, Priority
@@ -77,7 +78,11 @@ def _dispatch(query: str, argument: Any, now: datetime, *, skip_locked: bool) ->
     jobs = lock_jobs((job for _, job in found), skip_locked=skip_locked)
     running = [job.id for job in jobs.values() if job.status == JobStatus.RUNNING]
     messages = _messages([task for task, _ in found], ["ready"], running, now)
+    if messages:
+        faults.point("dispatch.before_append")
     outcomes = _append(messages)
+    if messages:
+        faults.point("dispatch.appended")
     changes: dict[str, list[Change]] = {"enqueue": [], "rebuild": []}
     refused: list[Ending] = []
     for message, outcome in zip(messages, outcomes, strict=True):

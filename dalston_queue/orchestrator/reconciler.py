@@ -12,6 +12,7 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.utils import timezone
 
+from dalston_queue import faults
 from dalston_queue.broker import Broker
 from dalston_queue.broker.record import Record
 from dalston_queue.broker.types import RecordState
@@ -110,7 +111,9 @@ class _Run:
                 kind = compare(status, attempt, seen.get(str(task)), events_waiting=False)
                 self._found(str(kind), f"task {task} ({queue}, attempt {attempt})", 1)
             return
-        dispatch(self._repair_locked(queue, rows, seen), timezone.now())
+        rebuilt = self._repair_locked(queue, rows, seen)
+        faults.point("reconciler.rebuilt")
+        dispatch(rebuilt, timezone.now())
 
     @transaction.atomic
     def _repair_locked(self, queue: str, rows: list[Row], seen: dict[str, Record]) -> list[UUID]:

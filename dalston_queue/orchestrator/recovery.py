@@ -9,6 +9,7 @@ import structlog
 from django.conf import settings
 from django.db import Error, connection
 
+from dalston_queue import faults
 from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.registry import Pulse
@@ -69,6 +70,7 @@ class Recovery:
 
     def _take_back(self, pulse: Pulse, cause: Cause) -> int:
         self.broker.registry.condemn(pulse, cause)
+        faults.point("recovery.condemned")
         taken = self.broker.take_back(
             pulse.engine_id,
             pulse.counters,

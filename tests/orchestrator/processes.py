@@ -1,0 +1,80 @@
+"""Real orchestrators for a test, and engines that keep working in a thread of it."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from dalston_queue.broker import Broker, Claimed, Consumer
+from dalston_queue.broker.errors import BrokerError, Fenced
+from dalston_queue.broker.messages import Outcome
+from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.types import EngineState
+from tests.orchestrator.support import echo
+from tests.support import Spawned
+
+Spawn = Callable[..., Spawned]
+
+# What would take minutes by default, for tests that wait for it.
+FAST = {
+    "DALSTON_HEARTBEAT_S": "0.2",
+    "DALSTON_DEAD_AFTER_S": "1.5",
+    "DALSTON_RECOVERY_INTERVAL_S": "0.5",
+    "DALSTON_LEADER_TTL_S": "3",
+    "DALSTON_BACKOFF_BASE_S": "0.1",
+    "DALSTON_BACKOFF_CAP_S": "0.5",
+}
+
+
+class Orchestrators:
+    """Starts orchestrators on the test's database and prefix."""
+
+    def __init__(self, spawn: Spawn, env: Mapping[str, str], database_url: str) -> None:
+        self._spawn = spawn
+        self._env = {**env, **FAST, "DATABASE_URL": database_url}
+
+    def start(self, *, ready: bool = True, **variables: str) -> Spawned:
+        process = self._spawn("manage.py", "runorchestrator", env={**self._env, **variables})
+        if ready:
+            process.wait_for("orchestrator ready", 20)
+        return process
+
+
+@contextmanager
+def working_engine(
+    broker: Broker, *queues: str, name: str = "lone.demo.0.boot", answer: Callable[[Claimed], Outcome] = echo
+) -> Iterator[None]:
+    """An engine that runs alone: claims, settles and beats in a thread until the block ends."""
+    stop = threading.Event()
+    consumer = Consumer(broker, name, queues or ("echo",), capacity=8)
+    said = EngineBeat(engine_id=name, state=EngineState.READY, queues=queues or ("echo",))
+
+    def run() -> None:
+        opened, settlements, next_beat = False, [], 0.0
+        while not stop.is_set():
+            try:
+                if not opened:
+                    consumer.open()
+                    opened = True
+                if time.monotonic() >= next_beat:
+                    broker.registry.beat_engine(said)
+                    next_beat = time.monotonic() + 0.2
+                claimed = consumer.exchange(settlements).claimed
+                settlements = [(task, answer(task)) for task in claimed]
+                if not claimed:
+                    consumer.wait(0.1)
+            except Fenced:
+                opened, settlements = False, []
+            except BrokerError:
+                stop.wait(0.1)
+        consumer.exchange(settlements, free=0)
+
+    thread = threading.Thread(target=run, name=name)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        consumer.close()
+        broker.registry.forget([name])

@@ -1,0 +1,149 @@
+"""A process is killed at a chosen moment; whatever it left half done heals within 15 s."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from dalston_queue.broker import Broker, Consumer
+from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.types import EngineState
+from dalston_queue.models import Job, Task
+from tests.jobs import make
+from tests.orchestrator.processes import Orchestrators, working_engine
+from tests.support import Spawned, wait_until
+
+pytestmark = [pytest.mark.keeps_keys, pytest.mark.timeout(90)]
+HEALS_WITHIN_S = 15
+
+
+@pytest.fixture
+def orchestrators(
+    spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str, broker: Broker
+) -> Orchestrators:
+    return Orchestrators(spawn, process_env, database_url)
+
+
+def killed_at(process: Spawned) -> float:
+    assert process.wait(20) == -signal.SIGKILL, process.output
+    return time.monotonic()
+
+
+def healed(job: Job, since: float, status: str = "completed") -> None:
+    wait_until(lambda: Job.objects.get(id=job.id).status == status, HEALS_WITHIN_S, f"the job is {status}")
+    assert time.monotonic() - since < HEALS_WITHIN_S
+    for task in Task.objects.filter(job=job):
+        assert task.events.filter(to_status="completed").count() == (status == "completed")
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "dispatch.appended",
+        "events.committed:task.completed",
+        pytest.param("dispatch.before_append", marks=pytest.mark.slow),
+        pytest.param("events.read:job.created", marks=pytest.mark.slow),
+        pytest.param("events.read:task.completed", marks=pytest.mark.slow),
+        pytest.param("events.acknowledged:task.completed", marks=pytest.mark.slow),
+    ],
+)
+def test_an_orchestrator_killed_between_two_steps_loses_nothing(
+    point: str, orchestrators: Orchestrators, broker: Broker
+) -> None:
+    job = make.dag(a="", b="a", c="b")
+    with working_engine(broker):
+        doomed = orchestrators.start(ready=False, DALSTON_FAULT=point)
+        died = killed_at(doomed)
+        orchestrators.start()
+        healed(job, died)
+    assert set(Task.objects.filter(job=job).values_list("attempt", flat=True)) == {1}
+
+
+def test_a_submitter_killed_after_its_commit_has_submitted(
+    orchestrators: Orchestrators,
+    broker: Broker,
+    spawn: Callable[..., Spawned],
+    process_env: dict[str, str],
+    database_url: str,
+) -> None:
+    make.project()
+    code = (
+        "from dalston_queue.jobs.spec import single_task; from dalston_queue.jobs.submit import submit;"
+        "from dalston_queue.models import Project;"
+        "submit(single_task('echo'), project=Project.objects.get(name='tests'))"
+    )
+    env = {**process_env, "DATABASE_URL": database_url, "DALSTON_FAULT": "submit.committed"}
+    died = killed_at(spawn("manage.py", "shell", "-c", code, env=env))
+    with working_engine(broker):
+        orchestrators.start()
+        healed(Job.objects.get(), died)
+
+
+@pytest.mark.slow
+def test_a_judge_killed_between_verdict_and_take_back_is_followed_by_the_next(
+    orchestrators: Orchestrators, broker: Broker
+) -> None:
+    dead = Consumer(broker, "lone.demo.0.dead", ["echo"])
+    dead.open()
+    broker.registry.beat_engine(EngineBeat(engine_id=dead.engine_id, state=EngineState.READY, queues=("echo",)))
+    job = make.dag(a="")
+    doomed = orchestrators.start(DALSTON_FAULT="recovery.condemned")
+    wait_until(dead.claim, 5, "the engine claims")
+    died = killed_at(doomed)
+    with working_engine(broker):
+        orchestrators.start()
+        healed(job, died)
+    assert Task.objects.get(job=job).node_losses == 1
+
+
+@pytest.mark.slow
+def test_a_cancel_killed_before_anybody_was_told_is_carried_out(
+    orchestrators: Orchestrators,
+    broker: Broker,
+    spawn: Callable[..., Spawned],
+    process_env: dict[str, str],
+    database_url: str,
+) -> None:
+    job = make.dag(a="")
+    first = orchestrators.start()
+    wait_until(lambda: Task.objects.get(job=job).status == "queued", 5, "the task is queued")
+    first.stop()
+    code = (
+        "from uuid import UUID; from django.utils import timezone; from dalston_queue.jobs.cancel import cancel_job;"
+        f"cancel_job(UUID('{job.id}'), timezone.now())"
+    )
+    env = {**process_env, "DATABASE_URL": database_url, "DALSTON_FAULT": "cancel.committed"}
+    died = killed_at(spawn("manage.py", "shell", "-c", code, env=env))
+    assert Job.objects.get(id=job.id).status == "cancelling"
+    orchestrators.start()
+    healed(job, died, "cancelled")
+
+
+@pytest.mark.slow
+def test_a_reconciler_killed_after_it_rebuilt_a_task_has_rebuilt_it(
+    orchestrators: Orchestrators,
+    broker: Broker,
+    spawn: Callable[..., Spawned],
+    process_env: dict[str, str],
+    database_url: str,
+) -> None:
+    job = make.dag(a="")
+    first = orchestrators.start()
+    wait_until(lambda: Task.objects.get(job=job).status == "queued", 5, "the task is queued")
+    first.stop()
+    broker.reset_queue("echo")
+    env = {**process_env, "DATABASE_URL": database_url, "DALSTON_FAULT": "reconciler.rebuilt"}
+    died = killed_at(spawn("manage.py", "reconcile", env=env))
+    with working_engine(broker):
+        orchestrators.start()
+        healed(job, died)
+    assert Task.objects.get(job=job).attempt == 2
+
+
+def test_a_fault_point_that_is_not_named_does_nothing() -> None:
+    from dalston_queue import faults
+
+    assert "DALSTON_FAULT" not in os.environ
+    faults.point("dispatch.appended")

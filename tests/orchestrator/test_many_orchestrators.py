@@ -1,0 +1,55 @@
+"""Several orchestrators on the same jobs: one DAG, one entry per dependent, no deadlock. Real processes and database."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.db import connection
+from django.db.models import Count
+
+from dalston_queue.broker import Broker
+from dalston_queue.jobs.spec import JobSpec, StageSpec
+from dalston_queue.jobs.submit import Request, submit_many
+from dalston_queue.models import Job, Task, TaskEvent
+from tests.jobs import make
+from tests.orchestrator.processes import Orchestrators, working_engine
+from tests.support import Spawned, wait_until
+
+JOBS = 1000
+# Two parents that finish at about the same moment release one child.
+STAGES = (
+    StageSpec(stage="left", queue="echo"),
+    StageSpec(stage="right", queue="echo"),
+    StageSpec(stage="join", queue="echo", after=("left", "right")),
+)
+
+
+def deadlocks() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+        return int(cursor.fetchone()[0])
+
+
+@pytest.mark.keeps_keys
+@pytest.mark.timeout(180)
+def test_four_orchestrators_on_a_thousand_jobs_never_deadlock_and_do_everything_once(
+    spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str, broker: Broker, tmp_path: Path
+) -> None:
+    before = deadlocks()
+    starter = Orchestrators(spawn, process_env, database_url)
+    processes = [starter.start(ready=False) for _ in range(4)]
+    for process in processes:
+        process.wait_for("orchestrator ready", 30)
+    requests = [Request(JobSpec(name="join", stages=STAGES)) for _ in range(JOBS)]
+    with working_engine(broker, name="lone.demo.0.a"), working_engine(broker, name="lone.demo.0.b"):
+        submit_many(requests, project=make.project())
+        wait_until(lambda: Job.objects.filter(status="completed").count() == JOBS, 120, "all jobs are completed")
+    for process in processes:
+        assert process.stop() == 0
+        assert "deadlock" not in process.output
+        assert "does not answer" not in process.output
+    assert deadlocks() == before
+    assert Task.objects.filter(status="completed", attempt=1).count() == 3 * JOBS
+    moves = TaskEvent.objects.values("task_id", "transition").annotate(times=Count("id")).filter(times__gt=1)
+    assert list(moves) == []
+    assert TaskEvent.objects.filter(transition="enqueue").count() == 3 * JOBS
