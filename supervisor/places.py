@@ -1,0 +1,33 @@
+"""Where a node's files are: the command line arguments that runsupervisor and doctor share."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from .config import NodePlan, read_plan
+
+
+def add_place_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--config", type=Path, help="node.yaml; without it every engine under engines/ runs once")
+    parser.add_argument("--node-id", default="", help="this node's name (default: node.yaml's, else the host's)")
+    parser.add_argument("--state-dir", type=Path, help="for the lock, the logs and the state file")
+    parser.add_argument("--engines", action="append", default=[], metavar="DIR", help="folder of engines")
+
+
+def plan_reader(options: dict[str, Any]) -> Callable[[], NodePlan]:
+    """Reads the plan that these arguments lead to, again and again."""
+    folders = options["engines"] or ([] if options["config"] else [str(settings.BASE_DIR / "engines")])
+    return lambda: read_plan(options["config"], engines=tuple(folders), node=options["node_id"])
+
+
+def state_dir_of(chosen: Path | None, node: str) -> Path:
+    if chosen is not None:
+        return chosen
+    base = Path("/var/lib/dalston") if os.geteuid() == 0 else Path.home() / ".local" / "state" / "dalston"
+    return base / node
