@@ -1,0 +1,74 @@
+"""Helpers of the broker's tests: messages, engines and readers on the test's own prefix, removed after it."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from dalston_queue.broker import Broker, Consumer, EventReader, connect
+from dalston_queue.broker.keys import JOBS
+from dalston_queue.broker.messages import Event, Malformed, TaskMessage
+from dalston_queue.broker.types import Role
+
+MakeMessage = Callable[..., TaskMessage]
+MakeEngine = Callable[..., Consumer]
+
+
+def message(task_id: str = "t1", **values: Any) -> TaskMessage:
+    defaults: dict[str, Any] = {"job_id": f"job-{task_id}", "queue": "echo", "task_type": "echo", "attempt": 1}
+    return TaskMessage(task_id=task_id, **{**defaults, **values})
+
+
+def clean(broker: Broker) -> None:
+    """Take away what a test left, through the broker's own API."""
+    for queue in broker.queues():
+        broker.reset_queue(queue)
+    registry = broker.registry
+    registry.forget([e.engine_id for e in registry.engines()], [n.node_id for n in registry.nodes()])
+    home = broker.topology.home
+    for key in (home.keys.events(JOBS), *(home.keys.leader(role) for role in Role)):
+        home.command("DEL", key)
+    broker.close()
+
+
+@pytest.fixture
+def broker(redis_url: str, prefix: str) -> Iterator[Broker]:
+    made = connect(redis_url, prefix=prefix)
+    yield made
+    clean(made)
+
+
+@pytest.fixture
+def engine(broker: Broker) -> Iterator[MakeEngine]:
+    """Open engines: engine("a", queues=["echo"], capacity=2)."""
+    numbers = itertools.count(1)
+    opened: list[Consumer] = []
+
+    def make(name: str = "", queues: tuple[str, ...] = ("echo",), **options: Any) -> Consumer:
+        consumer = Consumer(broker, name or f"node.engine.{next(numbers)}.boot", queues, **options)
+        consumer.open()
+        opened.append(consumer)
+        return consumer
+
+    yield make
+    for consumer in opened:
+        consumer.close()
+
+
+@pytest.fixture
+def reader(broker: Broker) -> Iterator[EventReader]:
+    made = EventReader(broker, "orchestrator-1")
+    yield made
+    made.close()
+
+
+def events_of(reader: EventReader) -> list[Event]:
+    """Everything there is, acknowledged."""
+    found: list[Event] = []
+    while batch := reader.read(block_ms=0):
+        for event in batch:
+            assert not isinstance(event, Malformed), event
+            found.append(event)
+        reader.ack(batch)
+    return found

@@ -1,0 +1,80 @@
+"""Beats: renewing what is held, and learning what changed."""
+
+from dalston_queue.broker import Broker, Consumer
+from dalston_queue.broker.messages import Cancelled, Completed, ErrorInfo
+from dalston_queue.broker.types import Cause
+from tests.broker.conftest import MakeEngine, message
+from tests.support import wait_until
+
+
+def test_a_beat_renews_without_counting_a_delivery(broker: Broker, engine: MakeEngine) -> None:
+    """XCLAIM as renewal counts a delivery and can steal; renewal is done as the owner, with JUSTID."""
+    broker.append([message("a")])
+    consumer = engine("e")
+    (claimed,) = consumer.claim()
+    before = broker.records("echo", ["a"])["a"].renewed_at_ms
+    home = broker.topology.home
+
+    def renewed() -> bool:
+        consumer.beat()
+        return broker.records("echo", ["a"])["a"].renewed_at_ms > before
+
+    wait_until(renewed, what="a later renewal")
+    ((_, owner, idle, deliveries),) = home.command("XPENDING", claimed.stream, "engines", "-", "+", 1)
+    assert (owner, deliveries) == (b"e", 1) and idle < 1000
+
+
+def test_progress_is_kept_in_the_record(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a"), message("b")])
+    consumer = engine(capacity=2)
+    a, _ = consumer.claim()
+    assert a.progress({"percent": 40}) is True
+    consumer.beat({"b": 0.5})
+    records = broker.records("echo", ["a", "b"])
+    assert (records["a"].progress, records["b"].progress) == ('{"percent":40}', "0.5")
+
+
+def test_a_cancel_is_seen_by_beat_progress_and_renew(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a"), message("b")])
+    consumer = engine(capacity=2)
+    a, b = consumer.claim()
+    assert broker.request_cancel("echo", "a") == "flagged"
+    assert consumer.beat().cancelled == [a] and a.cancel_requested and not b.cancel_requested
+    assert a.renew() is False and a.progress(1) is False and b.renew() is True
+    assert a.settle(Cancelled()) == "ok"
+
+
+def test_what_was_taken_away_is_named_as_lost(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a"), message("b")])
+    consumer = engine(capacity=2)
+    a, b = consumer.claim()
+    error = ErrorInfo(message="deadline", cause=Cause.TIMEOUT)
+    assert broker.expire("echo", "a", 1, error) == "expired"
+    beat = consumer.beat()
+    assert beat.lost == [a] and consumer.held == [b] and a.lost
+    assert a.settle(Completed()) == "lost"
+
+
+def test_what_an_engine_should_hold_but_does_not_is_given_again(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a", timeout_ms=5000), message("b")])
+    consumer = engine("e", capacity=2)
+    claimed = consumer.claim()
+    forgetful = Consumer(broker, "e", ["echo"], capacity=2)
+    forgetful.open()  # the same engine, having lost its memory and its session
+    again = forgetful.beat().given_again
+    assert {c.task_id for c in again} == {"a", "b"}
+    assert [c.deadline_ms for c in again if c.task_id == "a"] == [c.deadline_ms for c in claimed if c.task_id == "a"]
+    assert forgetful.beat().given_again == []
+    assert again[0].settle(Completed()) == "ok"
+    assert broker.records("echo", ["a"])["a"].deliveries == 0
+
+
+def test_a_ghost_does_not_stay_with_a_live_owner(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a")])
+    consumer = engine()
+    (claimed,) = consumer.claim()
+    broker.topology.home.command("XDEL", claimed.stream, claimed.entry_id)
+    consumer.open()
+    assert consumer.beat().given_again == []
+    stats = broker.snapshot().queues[0]
+    assert stats.lanes[2].consistent and stats.counters["ghosts"] == 1

@@ -1,0 +1,70 @@
+"""Removing and cancelling by the record, in O(1); expiring a running task."""
+
+from dalston_queue.broker import Broker, EventReader
+from dalston_queue.broker.messages import Completed, ErrorInfo
+from dalston_queue.broker.recovery import Expired
+from dalston_queue.broker.types import Cause, EventKind, Priority, Removed, Tier
+from tests.broker.conftest import MakeEngine, events_of, message
+
+
+def test_a_waiting_task_is_removed_wherever_it_stands(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a", priority=Priority.LOW), message("b", required_capabilities=("gpu",)), message("c")])
+    assert broker.remove("echo", "a") is Removed.REMOVED
+    assert broker.request_cancel("echo", "b", attempt=1) is Removed.REMOVED
+    assert broker.remove("echo", "a") is Removed.ABSENT
+    assert [c.task_id for c in engine(capabilities=["gpu"], capacity=3).claim()] == ["c"]
+    assert broker.snapshot().queues[0].counters["removed"] == 2
+
+
+def test_another_attempt_is_left_alone(broker: Broker) -> None:
+    broker.append([message("a", attempt=2)])
+    assert broker.remove("echo", "a", attempt=1) is Removed.ABSENT
+    assert broker.remove("echo", "a", attempt=2) is Removed.REMOVED
+
+
+def test_a_running_task_is_flagged_not_removed(broker: Broker, engine: MakeEngine, reader: EventReader) -> None:
+    broker.append([message("a")])
+    (claimed,) = engine().claim()
+    assert broker.remove("echo", "a") is Removed.RUNNING
+    assert broker.request_cancel("echo", "a") is Removed.FLAGGED
+    assert broker.request_cancel("echo", "a") is Removed.FLAGGED, "repeatable"
+    assert claimed.settle(Completed()) == "ok", "finishing first is allowed; the database decides"
+    assert broker.request_cancel("echo", "a") is Removed.SETTLED
+
+
+def test_a_flag_survives_progress(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a")])
+    (claimed,) = engine().claim()
+    broker.request_cancel("echo", "a")
+    assert claimed.progress(1) is False
+    assert broker.records("echo", ["a"])["a"].cancel == 1
+
+
+def test_removal_finds_a_task_that_moves_meanwhile(broker: Broker, engine: MakeEngine) -> None:
+    """Between the look at the record and the script the task may move; the script says where to."""
+    broker.append([message("a")])
+    engine("e").claim()
+    home = broker.topology.home
+    keys = home.keys
+    broker.take_back("e", ["echo"])
+    names = [keys.tasks("echo"), keys.ageing("echo"), keys.counters("echo"), keys.stream("echo")]
+    assert home.run("cancel", names, ["a", "", 0]) == [b"elsewhere", keys.stream("echo", "", Tier.RECOVERED).encode()]
+    assert broker.remove("echo", "a") is Removed.REMOVED
+
+
+def test_expiring_takes_the_task_and_reports_it_failed(
+    broker: Broker, engine: MakeEngine, reader: EventReader
+) -> None:
+    broker.append([message("a", timeout_ms=1)])
+    (claimed,) = engine("e").claim()
+    renewed = broker.records("echo", ["a"])["a"].renewed_at_ms
+    error = ErrorInfo(message="ran past its deadline", cause=Cause.TIMEOUT)
+    assert broker.expire("echo", "a", 2, error) is Expired.ABSENT
+    assert broker.expire("echo", "a", 1, error, judged_ms=renewed - 1) is Expired.RENEWED
+    assert broker.expire("echo", "a", 1, error, judged_ms=renewed) is Expired.EXPIRED
+    assert broker.expire("echo", "a", 1, error, judged_ms=renewed) is Expired.ABSENT, "repeatable"
+    (failed,) = [e for e in events_of(reader) if e.kind is EventKind.TASK_FAILED]
+    assert failed.error == error and failed.engine_id == "e"
+    assert claimed.settle(Completed()) == "lost"
+    assert broker.pending("echo").total == 0 and broker.records("echo", ["a"]) == {}
+

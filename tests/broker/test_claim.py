@@ -1,0 +1,179 @@
+"""Claiming: strict tiers, lanes by capability, suspects alone, pause and backlog."""
+
+import time
+
+from dalston_queue.broker import Broker, EventReader
+from dalston_queue.broker.messages import Completed, TaskMessage
+from dalston_queue.broker.types import EventKind, Priority, Tier
+from tests.broker.conftest import MakeEngine, events_of, message
+from tests.support import wait_until
+
+
+def test_an_engine_gets_the_whole_message(broker: Broker, engine: MakeEngine) -> None:
+    sent = TaskMessage(
+        task_id="a",
+        job_id="j",
+        queue="echo",
+        stage="echo_ch0",
+        task_type="echo",
+        attempt=3,
+        priority=Priority.HIGH,
+        required_capabilities=("gpu",),
+        parameters={"text": "grün", "n": [1, 2.5, None]},
+        inputs={"prepare": {"ok": True}},
+        timeout_ms=60_000,
+        enqueued_at_ms=1_700_000_000_000,
+        trace_id="trace",
+    )
+    broker.append([sent])
+    (claimed,) = engine(capabilities=["gpu"]).claim()
+    assert claimed.message == sent
+    assert claimed.deadline_ms > 0 and claimed.timeout_ms == 60_000
+
+
+def test_tiers_are_strict_and_in_order_of_arrival_within(broker: Broker, engine: MakeEngine) -> None:
+    for tier in ("low", "medium", "high"):
+        broker.append([message(f"{tier}{n}", priority=Priority(tier)) for n in range(2)])
+    consumer = engine(capacity=6)
+    assert [c.task_id for c in consumer.claim()] == ["high0", "high1", "medium0", "medium1", "low0", "low1"]
+
+
+def test_nobody_claims_what_it_cannot_run(broker: Broker, engine: MakeEngine) -> None:
+    broker.append(
+        [
+            message("plain"),
+            message("gpu", required_capabilities=("gpu",)),
+            message("both", required_capabilities=("large", "gpu")),
+        ]
+    )
+    assert {c.task_id for c in engine("cpu", capacity=9).claim()} == {"plain"}
+    assert {c.task_id for c in engine("gpu", capabilities=["gpu"], capacity=9).claim()} == {"gpu"}
+    assert {c.task_id for c in engine("big", capabilities=["gpu", "large", "fp8"], capacity=9).claim()} == {"both"}
+
+
+def test_no_capability_set_starves_another(broker: Broker, engine: MakeEngine) -> None:
+    for caps in ((), ("a",), ("b",)):
+        broker.append([message(f"{caps}{n}", required_capabilities=caps) for n in range(30)])
+    consumer = engine(capabilities=["a", "b"])
+    seen: list[tuple[str, ...]] = []
+    claimed = consumer.claim()
+    for _ in range(12):
+        seen.append(claimed[0].message.required_capabilities)
+        claimed = consumer.exchange([(claimed[0], Completed())]).claimed
+    assert all(seen.count(caps) == 4 for caps in ((), ("a",), ("b",))), seen
+
+
+def test_an_idle_engine_follows_a_new_lane_within_about_a_second(broker: Broker, engine: MakeEngine) -> None:
+    consumer = engine(capabilities=["gpu"])
+    assert consumer.claim() == []
+    broker.append([message("a", required_capabilities=("gpu",))])
+    start = time.monotonic()
+    wait_until(lambda: consumer.wait(0.5) or consumer.claim(), what="the task of the new lane")
+    assert time.monotonic() - start < 1.5
+
+
+def test_a_busy_engine_follows_a_new_lane_with_its_next_call(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a"), message("b")])
+    consumer = engine(capabilities=["gpu"])
+    (first,) = consumer.claim()
+    broker.append([message("c", required_capabilities=("gpu",), priority=Priority.HIGH)])
+    (second,) = consumer.exchange([(first, Completed())]).claimed  # learns of the lane
+    (third,) = consumer.exchange([(second, Completed())]).claimed
+    assert (second.task_id, third.task_id) == ("b", "c")
+
+
+def test_a_suspect_runs_alone_on_an_empty_engine(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("suspect", deliveries=2), message("plain")])
+    consumer = engine(capacity=4)
+    (plain,) = consumer.claim()
+    assert plain.task_id == "plain"
+    assert consumer.claim() == [], "the engine is not empty"
+    (suspect,) = consumer.exchange([(plain, Completed())]).claimed
+    assert suspect.tier is Tier.SUSPECT
+    broker.append([message("later")])
+    assert consumer.claim() == [], "nothing runs beside a suspect"
+    assert [c.task_id for c in consumer.exchange([(suspect, Completed())]).claimed] == ["later"]
+
+
+def test_suspects_run_few_at_a_time(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message(f"s{n}", deliveries=2) for n in range(5)])
+    engines = [engine(max_suspects=2) for _ in range(4)]
+    running = [c for consumer in engines for c in consumer.claim()]
+    assert len(running) == 2
+    running[0].settle(Completed())
+    assert sum(len(consumer.claim()) for consumer in engines) == 1
+
+
+def test_a_paused_queue_gives_nothing(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a")])
+    consumer = engine()
+    broker.pause("echo")
+    assert consumer.claim() == []
+    assert broker.snapshot().queues[0].paused
+    broker.resume("echo")
+    assert consumer.wait(1), "resume wakes"
+    assert len(consumer.claim()) == 1
+
+
+def test_claiming_stops_while_the_event_backlog_is_too_long(
+    broker: Broker, engine: MakeEngine, reader: EventReader
+) -> None:
+    broker.append([message(f"t{n}") for n in range(5)])
+    consumer = engine(capacity=5, max_backlog=1)
+    first = consumer.claim(1) + consumer.claim(1)
+    assert len(first) == 2 and consumer.claim() == []
+    assert first[0].settle(Completed()) == "ok", "settling goes on"
+    events_of(reader)
+    assert len(consumer.claim(1)) == 1
+
+
+def test_an_engine_serves_several_queues_in_turn(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message(f"{queue}{n}", queue=queue) for queue in ("echo", "sleep", "fail") for n in range(10)])
+    consumer = engine(queues=("echo", "sleep", "fail"))
+    order = []
+    claimed = consumer.claim()
+    for _ in range(9):
+        order.append(claimed[0].message.queue)
+        claimed = consumer.exchange([(claimed[0], Completed())]).claimed
+        assert len(claimed) == 1, "one slot, one task, whatever the number of queues"
+    assert {order.count(queue) for queue in ("echo", "sleep", "fail")} == {3}
+
+
+def test_one_append_wakes_one_of_a_hundred_idle_engines(broker: Broker) -> None:
+    """XREAD BLOCK would wake all of them."""
+    home = broker.topology.home
+    key = home.keys.wake("echo")
+    sleepers = [home.connection(key) for _ in range(100)]
+    for sleeper in sleepers:
+        sleeper.send_command("BLPOP", key, 5)
+    wait_until(lambda: home.client.info("clients")["blocked_clients"] >= 100, what="100 sleeping engines")
+    broker.append([message("a")])
+    wait_until(lambda: any(s.can_read(0) for s in sleepers), what="one of them awake")
+    assert sum(s.can_read(0) for s in sleepers) == 1
+    for sleeper in sleepers:
+        sleeper.disconnect()
+
+
+def test_tokens_of_tasks_that_busy_engines_took_are_dropped(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message(f"t{n}") for n in range(300)])
+    home = broker.topology.home
+    assert home.command("LLEN", home.keys.wake("echo")) == 128, "capped"
+    consumer = engine(capacity=256)
+    consumer.exchange([(c, Completed()) for c in consumer.claim()])
+    consumer.exchange([(c, Completed()) for c in consumer.held])
+    assert consumer.claim() == []
+    assert home.command("LLEN", home.keys.wake("echo")) == 0
+
+
+def test_what_starts_together_is_told_task_by_task(broker: Broker, engine: MakeEngine, reader: EventReader) -> None:
+    broker.append([message(f"t{n}") for n in range(3)])
+    consumer = engine("e", capacity=3)
+    claimed = consumer.claim()
+    consumer.exchange([(c, Completed({"n": n})) for n, c in enumerate(claimed)])
+    told = events_of(reader)
+    assert [(e.kind, e.task_id, e.seq) for e in told] == [
+        *((EventKind.TASK_STARTED, f"t{n}", 1) for n in range(3)),
+        *((EventKind.TASK_COMPLETED, f"t{n}", 2) for n in range(3)),
+    ]
+    assert [e.result for e in told[3:]] == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert {(e.engine_id, e.attempt) for e in told} == {("e", 1)}

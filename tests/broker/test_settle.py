@@ -1,0 +1,76 @@
+"""Settling: only by the owner, at this attempt, in a live session."""
+
+from dalston_queue.broker import Broker, EventReader
+from dalston_queue.broker.messages import Cancelled, Completed, ErrorInfo, Failed
+from dalston_queue.broker.types import Cause, EventKind, Settled
+from tests.broker.conftest import MakeEngine, events_of, message
+
+
+def test_each_outcome_becomes_its_event(broker: Broker, engine: MakeEngine, reader: EventReader) -> None:
+    broker.append([message("a"), message("b"), message("c")])
+    a, b, c = engine(capacity=3).claim()
+    error = ErrorInfo(message="no", type="ValueError", cause=Cause.RATE_LIMITED, retry_after_s=2.5, evidence={"x": 1})
+    assert a.settle(Completed({"text": "hello"})) is Settled.ACCEPTED
+    assert b.settle(Failed(error)) is Settled.ACCEPTED
+    assert c.settle(Cancelled()) is Settled.ACCEPTED
+    ended = {e.task_id: e for e in events_of(reader) if e.kind.ends_attempt}
+    assert ended["a"].kind is EventKind.TASK_COMPLETED and ended["a"].result == {"text": "hello"}
+    assert ended["b"].kind is EventKind.TASK_FAILED and ended["b"].error == error
+    assert ended["c"].kind is EventKind.TASK_CANCELLED
+
+
+def test_settling_twice_counts_once(broker: Broker, engine: MakeEngine, reader: EventReader) -> None:
+    broker.append([message("a")])
+    consumer = engine()
+    (claimed,) = consumer.claim()
+    assert claimed.settle(Completed(1)) is Settled.ACCEPTED
+    assert claimed.settle(Completed(2)) is Settled.LOST
+    assert [e.result for e in events_of(reader) if e.kind is EventKind.TASK_COMPLETED] == [1]
+    assert broker.snapshot().queues[0].counters["refused"] == 1
+
+
+def test_one_call_with_the_same_task_twice_settles_it_once(
+    broker: Broker, engine: MakeEngine, reader: EventReader
+) -> None:
+    broker.append([message("a")])
+    consumer = engine()
+    (claimed,) = consumer.claim()
+    consumer.exchange([(claimed, Completed(1)), (claimed, Completed(2))])
+    assert [e.result for e in events_of(reader) if e.kind is EventKind.TASK_COMPLETED] == [1]
+
+
+def test_an_entry_claimed_away_by_a_foreign_hand_is_not_settled(
+    broker: Broker, engine: MakeEngine, reader: EventReader
+) -> None:
+    """XACK takes no consumer: without the owner check it would remove the new owner's entry."""
+    broker.append([message("a")])
+    (claimed,) = engine("first").claim()
+    home = broker.topology.home
+    home.command("XCLAIM", claimed.stream, "engines", "other", 0, claimed.entry_id)
+    assert claimed.settle(Completed()) is Settled.LOST
+    assert broker.snapshot().queues[0].lanes[2].pending == 1
+    home.command("XCLAIM", claimed.stream, "engines", "first", 0, claimed.entry_id)
+
+
+def test_nothing_remains_of_a_settled_and_acknowledged_task(
+    broker: Broker, engine: MakeEngine, reader: EventReader
+) -> None:
+    home = broker.topology.home
+    broker.append([message(f"t{n}", timeout_ms=1000, required_capabilities=("gpu",)) for n in range(20)])
+    consumer = engine(capabilities=["gpu"], capacity=7)
+    while claimed := consumer.claim():
+        consumer.exchange([(c, Completed()) for c in claimed], free=0)
+    events_of(reader)
+    consumer.close()
+    reader.close()
+    assert broker.retire_empty_lanes("echo") == ["gpu"]
+    keys = home.keys
+    left = {key.decode() for key in home.client.scan_iter(f"{keys.prefix}:*")}
+    assert left == {
+        keys.lanes("echo"),
+        keys.stages(),
+        keys.counters("echo"),
+        keys.events("echo"),
+        keys.events("_jobs"),
+    }
+    assert home.command("XLEN", keys.events("echo")) == 0

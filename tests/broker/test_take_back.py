@@ -1,0 +1,162 @@
+"""Taking work back from a lost engine: fenced, charged fairly, in line again."""
+
+from dalston_queue.broker import Broker, EventReader
+from dalston_queue.broker.errors import Fenced
+from dalston_queue.broker.messages import Completed, ErrorInfo
+from dalston_queue.broker.recovery import VERDICT
+from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.types import Cause, EngineState, EventKind, Priority, Tier
+from tests.broker.conftest import MakeEngine, events_of, message
+
+import pytest
+
+
+def test_the_first_recovery_goes_to_the_front_of_the_line(
+    broker: Broker, engine: MakeEngine, reader: EventReader
+) -> None:
+    broker.append([message("a", priority=Priority.LOW, timeout_ms=9000)])
+    engine("dead").claim()
+    broker.append([message("b", priority=Priority.HIGH)])
+    evidence = ErrorInfo(message="signal 9", cause=Cause.ENGINE_LOST, evidence={"signal": 9})
+    taken = broker.take_back("dead", ["echo"], error=evidence)
+    assert taken.recovered == ("a",) and not taken.exhausted and not taken.alive
+    (claimed,) = engine("next").claim()
+    assert (claimed.task_id, claimed.tier, claimed.deliveries, claimed.attempt) == ("a", Tier.RECOVERED, 1, 1)
+    (recovered,) = [e for e in events_of(reader) if e.kind is EventKind.TASK_RECOVERED]
+    assert (recovered.seq, recovered.deliveries, recovered.tier, recovered.error) == (2, 1, Tier.RECOVERED, evidence)
+    assert broker.pending("echo").total == 1
+
+
+def test_a_zombie_is_fenced_before_anything_else(broker: Broker, engine: MakeEngine) -> None:
+    """Reproduced: a zombie's refused settle claimed its own task back in the same call."""
+    broker.append([message("a")])
+    zombie = engine("zombie")
+    (claimed,) = zombie.claim()
+    broker.take_back("zombie", ["echo"])
+    with pytest.raises(Fenced, match="zombie in queue echo"):
+        zombie.exchange([(claimed, Completed())], free=1)
+    assert claimed.lost and zombie.held == []
+    assert broker.snapshot().queues[0].counters["refused"] == 1
+    with pytest.raises(Fenced):
+        zombie.beat()
+    (again,) = engine("next").claim()
+    assert again.settle(Completed()) == "ok"
+
+
+def test_a_fenced_engine_that_opens_again_is_back(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a")])
+    zombie = engine("zombie")
+    zombie.claim()
+    broker.take_back("zombie", ["echo"])
+    zombie.open()
+    assert [c.task_id for c in zombie.claim()] == ["a"]
+
+
+def test_two_deaths_make_a_suspect_and_three_exhaust_it(
+    broker: Broker, engine: MakeEngine, reader: EventReader
+) -> None:
+    broker.append([message("poison")])
+    tiers = []
+    for n in range(3):
+        (claimed,) = engine(f"e{n}").claim()
+        tiers.append(claimed.tier)
+        taken = broker.take_back(f"e{n}", ["echo"])
+    assert tiers == [Tier.MEDIUM, Tier.RECOVERED, Tier.SUSPECT]
+    assert taken.exhausted == ("poison",) and taken.recovered == ()
+    (end,) = [e for e in events_of(reader) if e.kind is EventKind.TASK_EXHAUSTED]
+    assert end.deliveries == 3 and end.error is not None and end.error.cause is Cause.ENGINE_LOST
+    assert engine("last").claim() == []
+
+
+def test_the_innocent_are_not_charged(broker: Broker, engine: MakeEngine) -> None:
+    """Reproduced: one poison task on an engine of capacity 32 took 31 others to the dead letters in three rounds."""
+    broker.append([message(f"t{n}") for n in range(32)])
+    engine("e0", capacity=32).claim()
+    broker.take_back("e0", ["echo"], named="t7")
+    engine("e1", capacity=32).claim()
+    broker.take_back("e1", ["echo"])
+    records = broker.records("echo", [f"t{n}" for n in range(32)])
+    assert {task: r.deliveries for task, r in records.items() if r.deliveries} == {"t7": 1}
+
+
+def test_one_task_in_each_of_two_queues_did_not_run_alone(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a"), message("b", queue="sleep")])
+    engine("e", queues=("echo", "sleep"), capacity=2).claim()
+    assert set(broker.take_back("e", ["echo", "sleep"]).recovered) == {"a", "b"}
+    assert broker.records("echo", ["a"])["a"].deliveries == 0
+    assert broker.records("sleep", ["b"])["b"].deliveries == 0
+
+
+def test_a_lost_node_has_its_own_larger_budget(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a"), message("b")])
+    for n in range(9):
+        assert len(engine(f"e{n}", capacity=2).claim()) == 2
+        assert broker.take_back(f"e{n}", ["echo"], Cause.NODE_LOST).moved == 2
+    record = broker.records("echo", ["a"])["a"]
+    assert (record.deliveries, record.losses) == (0, 9)
+    engine("e9", capacity=2).claim()
+    assert set(broker.take_back("e9", ["echo"], Cause.NODE_LOST).exhausted) == {"a", "b"}
+
+
+def test_an_engine_that_beat_since_it_was_judged_is_left_alone(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a")])
+    consumer = engine("slow")
+    (claimed,) = consumer.claim()
+    judged = broker.registry.pulses()["slow"]
+    broker.registry.beat_engine(EngineBeat(engine_id="slow", state=EngineState.READY, queues=("echo",)))
+    assert broker.take_back("slow", ["echo"], Cause.NODE_LOST, judged=judged.counters).alive
+    assert claimed.settle(Completed()) == "ok"
+
+
+def test_a_take_back_at_the_judged_counter_works_and_can_be_repeated(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a")])
+    engine("dead").claim()
+    judged = broker.registry.pulses()["dead"].counters
+    assert broker.take_back("dead", ["echo"], Cause.NODE_LOST, judged=judged).recovered == ("a",)
+    again = broker.take_back("dead", ["echo"], Cause.NODE_LOST, judged=judged)
+    assert again.moved == 0 and not again.alive
+    assert broker.records("echo", ["a"])["a"].losses == 1
+
+
+def test_scanner_and_engines_act_on_verdicts_only(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a")])
+    engine("dead").claim()
+    assert broker.take_back("dead", ["echo"], judged={"echo": VERDICT}).alive, "nobody judged it"
+    broker.registry.condemn(broker.registry.pulses()["dead"])
+    idle = engine("idle")
+    assert idle.recover() == 1
+    assert [c.task_id for c in idle.claim()] == ["a"]
+    assert broker.registry.dead("echo") == {}
+
+
+def test_a_verdict_is_void_after_one_more_beat(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a")])
+    engine("lapsed").claim()
+    broker.registry.condemn(broker.registry.pulses()["lapsed"])
+    assert list(broker.registry.dead("echo")) == ["lapsed"]
+    broker.registry.beat_engine(EngineBeat(engine_id="lapsed", state=EngineState.READY, queues=("echo",)))
+    assert broker.registry.dead("echo") == {}
+    assert engine("idle").recover() == 0
+
+
+def test_the_dead_engine_leaves_no_consumer_and_no_session(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a"), message("b", required_capabilities=("gpu",))])
+    engine("dead", capabilities=["gpu"], capacity=2).claim()
+    broker.take_back("dead", ["echo"])
+    stats = broker.snapshot().queues[0]
+    assert all(lane.consumers == 0 and lane.pending == 0 for lane in stats.lanes)
+    home = broker.topology.home
+    assert home.command("EXISTS", home.keys.session("echo", "dead")) == 0
+    assert broker.registry.pulses() == {}
+
+
+def test_a_ghost_of_a_dead_engine_is_acknowledged_and_can_be_rebuilt(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a")])
+    (claimed,) = engine("dead").claim()
+    home = broker.topology.home
+    home.command("XDEL", claimed.stream, claimed.entry_id)
+    assert broker.snapshot().queues[0].lanes[2].consistent is False
+    taken = broker.take_back("dead", ["echo"])
+    assert taken.lost == (claimed.entry_id,) and taken.moved == 0
+    assert broker.snapshot().queues[0].lanes[2].consistent
+    assert broker.append([message("a")]) == ["added"]
