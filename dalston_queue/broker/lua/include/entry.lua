@@ -20,7 +20,7 @@ end
 
 -- the event that carries an unreadable entry to the dead letters, raw. `reason` is one of our own constants.
 local function write_burial(events, task, r, engine, now, reason, fields)
-  local head = event_head('task.buried', (string.gsub(task, '%c', '?')), '', r, engine, now, '')
+  local head = event_head('task.buried', (string.gsub(task, '[^!-~]', '?')), '', r, engine, now, '')
   redis.call('XADD', events, '*', 'h', head, 'm', '{"error":{"message":"' .. reason .. '","cause":"rejected"}}',
     'raw', cmsgpack.pack(fields))
 end

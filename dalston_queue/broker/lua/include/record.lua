@@ -9,8 +9,12 @@ local SUSPECT_FROM = 2 -- deliveries
 local function unpack_record(raw)
   if not raw then return nil end
   local ok, r = pcall(cmsgpack.unpack, raw)
-  if not ok or type(r) ~= 'table' or type(r[ATTEMPT]) ~= 'number' or type(r[SEQ]) ~= 'number' then return nil end
-  return r
+  if not ok or type(r) ~= 'table' or type(r[ATTEMPT]) ~= 'number' or type(r[SEQ]) ~= 'number' or type(r[LOSSES]) ~= 'number'
+    or type(r[DELIVERIES]) ~= 'number' then return nil end
+  if r[STATE] == 's' then return r end
+  if type(r[STREAM]) ~= 'string' or type(r[ENTRY]) ~= 'string' then return nil end
+  if r[STATE] == 'w' or (r[STATE] == 'r' and type(r[OWNER]) == 'string' and type(r[JOB]) == 'string') then return r end
+  return nil
 end
 
 local function tombstone(r)

@@ -1,0 +1,44 @@
+"""Leadership by lease: compare on renew and release, trusted less long than it lasts."""
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.types import Role
+from tests.support import wait_until
+
+
+def test_one_leads_and_the_other_waits(broker: Broker) -> None:
+    one, two = broker.lease(Role.ORCHESTRATOR, "one"), broker.lease(Role.ORCHESTRATOR, "two")
+    assert one.acquire(term=1) and one.held
+    assert not two.acquire(term=2) and not two.held
+    leader = two.leader()
+    assert leader is not None and (leader.token, leader.term) == ("one", 1) and leader.expires_in_ms > 29_000
+    assert not two.release() and one.renew()
+    assert one.release() and not one.held
+    assert two.acquire(term=2)
+
+
+def test_acquiring_again_is_renewing(broker: Broker) -> None:
+    lease = broker.lease(Role.ORCHESTRATOR, "one")
+    assert lease.acquire(term=1) and lease.acquire(term=1)
+
+
+def test_roles_are_apart(broker: Broker) -> None:
+    assert broker.lease(Role.ORCHESTRATOR, "one").acquire()
+    assert broker.lease(Role.HOUSEKEEPING, "two").acquire()
+
+
+def test_a_stalled_holder_neither_renews_nor_releases_what_another_took(broker: Broker) -> None:
+    """huey's lock has no token; a seed's leader never extends it."""
+    stalled = broker.lease(Role.ORCHESTRATOR, "stalled", ttl_s=0.05)
+    heir = broker.lease(Role.ORCHESTRATOR, "heir")
+    assert stalled.acquire(term=1) and not stalled.held, "the margin is larger than this TTL"
+    wait_until(lambda: heir.acquire(term=2), what="the lease to run out")
+    assert not stalled.renew() and not stalled.release()
+    leader = heir.leader()
+    assert leader is not None and leader.term == 2
+
+
+def test_an_old_term_of_the_same_process_is_over(broker: Broker) -> None:
+    first, second = broker.lease(Role.ORCHESTRATOR, "same"), broker.lease(Role.ORCHESTRATOR, "same")
+    first.acquire(term=1)
+    second.acquire(term=2)
+    assert not first.renew() and not first.release() and second.renew()

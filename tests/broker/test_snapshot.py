@@ -1,0 +1,115 @@
+"""Exact numbers in O(lanes), and pages of what is running."""
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.messages import Completed
+from dalston_queue.broker.pending import PendingOrder
+from dalston_queue.broker.snapshot import rates
+from dalston_queue.broker.types import Priority, Tier
+from tests.broker.conftest import MakeEngine, message
+from tests.support import wait_until
+
+
+def test_every_lane_has_its_numbers(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message(f"m{n}") for n in range(4)])
+    broker.append([message(f"g{n}", priority=Priority.HIGH, required_capabilities=("gpu",)) for n in range(2)])
+    engine(capacity=3).claim()
+    (queue,) = broker.snapshot().queues
+    lanes = {(lane.capabilities, lane.tier): lane for lane in queue.lanes}
+    assert len(lanes) == 10, "two capability sets, five tiers"
+    plain, gpu = lanes["", Tier.MEDIUM], lanes["gpu", Tier.HIGH]
+    assert (plain.length, plain.pending, plain.lag, plain.consumers, plain.added, plain.removed) == (4, 3, 1, 1, 4, 0)
+    assert (gpu.length, gpu.pending, gpu.lag, gpu.consumers) == (2, 0, 2, 0)
+    assert (queue.waiting, queue.running, queue.events_backlog) == (3, 3, 1)
+    assert queue.counters == {"appended": 6}
+
+
+def test_lag_is_exact_where_redis_says_null(broker: Broker, engine: MakeEngine) -> None:
+    """XINFO's lag is NULL after a delete in the middle; never show that as 0."""
+    broker.append([message(f"t{n}") for n in range(10)])
+    engine(capacity=2).claim()
+    broker.remove("echo", "t5")
+    home = broker.topology.home
+    (group,) = home.client.xinfo_groups(home.keys.stream("echo"))
+    assert group["lag"] is None
+    assert broker.snapshot().queues[0].waiting == 7
+
+
+def test_the_oldest_waiting_age_is_that_of_the_first_undelivered_entry(broker: Broker, engine: MakeEngine) -> None:
+    now = broker.topology.home.now_ms()
+    broker.append([message("old", enqueued_at_ms=now - 90_000), message("newer", enqueued_at_ms=now - 30_000)])
+    age = broker.snapshot().queues[0].oldest_age_ms
+    assert age is not None and 90_000 <= age < 95_000
+    consumer = engine()
+    consumer.claim()
+    age = broker.snapshot().queues[0].oldest_age_ms
+    assert age is not None and 30_000 <= age < 35_000
+    consumer.exchange([(consumer.held[0], Completed())])
+    assert broker.snapshot().queues[0].oldest_age_ms is None
+
+
+def test_ghosts_are_called_inconsistent_and_can_be_acknowledged(broker: Broker, engine: MakeEngine) -> None:
+    """MAXLEN or XDEL by a foreign hand leaves ghosts in the PEL."""
+    broker.append([message(f"t{n}") for n in range(6)])
+    engine(capacity=4).claim()
+    home = broker.topology.home
+    home.command("XTRIM", home.keys.stream("echo"), "MAXLEN", 0)
+    lane = broker.snapshot().queues[0].lanes[2]
+    assert (lane.lag, lane.consistent) == (-4, False)
+    assert broker.acknowledge_ghosts("echo") == 4
+    lane = broker.snapshot().queues[0].lanes[2]
+    assert (lane.lag, lane.consistent) == (0, True)
+    assert broker.append([message(f"t{n}") for n in range(6)]) == ["added"] * 6
+
+
+def test_rates_come_from_two_snapshots(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("before")])
+    first = broker.snapshot()
+    broker.append([message(f"t{n}") for n in range(8)])
+    consumer = engine(capacity=4)
+    consumer.exchange([(c, Completed()) for c in consumer.claim()], free=0)
+    second = wait_until(lambda: (s := broker.snapshot()).at_ms > first.at_ms and s, what="a later snapshot")
+    assert not isinstance(second, bool)
+    seconds = (second.at_ms - first.at_ms) / 1000
+    found = rates(first, second)
+    stream = broker.topology.home.keys.stream("echo")
+    for name in ("echo", stream):
+        assert (round(found[name].in_per_s * seconds), round(found[name].out_per_s * seconds)) == (8, 4)
+    assert rates(second, second) == {}
+
+
+def test_a_page_of_what_runs_by_idle_time_and_by_deadline(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message(f"t{n}", timeout_ms=(9 - n) * 10_000) for n in range(6)])
+    broker.append([message("endless")])
+    consumer = engine("e", capacity=7)
+    claimed = {c.task_id: c for c in consumer.claim()}
+    start = broker.records("echo", ["t0"])["t0"].renewed_at_ms
+    wait_until(lambda: broker.topology.home.now_ms() > start, what="the clock to move")
+    claimed["t0"].renew()
+    page = broker.pending("echo", limit=100)
+    assert page.total == 7 and page.entries[-1].task_id == "t0", "renewed last, so idle for the shortest time"
+    by_deadline = broker.pending("echo", order=PendingOrder.DEADLINE, offset=2, limit=2)
+    assert [e.task_id for e in by_deadline.entries] == ["t3", "t2"] and by_deadline.total == 6
+    entry = by_deadline.entries[0]
+    assert entry.record.owner == "e" and entry.overdue_ms < 0 and entry.record.attempt == 1
+    assert broker.pending("echo", min_idle_ms=60_000).entries == []
+    assert broker.pending("echo", order=PendingOrder.DEADLINE, overdue_by_ms=0).total == 0
+
+
+def test_overdue_entries_are_found(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("late", timeout_ms=1), message("fine", timeout_ms=60_000)])
+    engine(capacity=2).claim()
+    page = wait_until(
+        lambda: (p := broker.pending("echo", order=PendingOrder.DEADLINE, overdue_by_ms=5)).entries and p,
+        what="an overdue entry",
+    )
+    assert not isinstance(page, list) and [e.task_id for e in page.entries] == ["late"]
+    assert page.entries[0].overdue_ms >= 5
+
+
+def test_pages_go_past_the_thousandth_entry(broker: Broker, engine: MakeEngine) -> None:
+    """Pending reads capped at 1000 made entry 1001 look orphaned."""
+    broker.append([message(f"t{n}") for n in range(1100)])
+    for n in range(5):
+        engine(f"e{n}", capacity=256).claim()
+    seen = {e.task_id for offset in range(0, 1200, 300) for e in broker.pending("echo", offset=offset, limit=300).entries}
+    assert len(seen) == 1100
