@@ -1,4 +1,4 @@
-"""Who may call what. A route names the one scope it needs; a route that names none is closed to everybody.
+"""Who may call what. A route names the scopes that open it, any one of them; one that names none is closed to all.
 
 Two ways in, tried in this order: `Authorization: Bearer dal_…`, or the session cookie of somebody who is logged in,
 then with Django's CSRF check. A bearer header that does not hold is refused: it never falls back to the session.
@@ -29,9 +29,9 @@ CHALLENGE = {"WWW-Authenticate": 'Bearer realm="dalston"'}
 class Token(HttpBearer):
     """A token made with `manage.py token create`."""
 
-    def __init__(self, scope: Scope | None) -> None:
+    def __init__(self, *scopes: Scope) -> None:
         super().__init__()
-        self.scope = scope
+        self.scopes = scopes
 
     def __call__(self, request: HttpRequest) -> Principal | None:
         header = request.headers.get("Authorization")
@@ -52,7 +52,7 @@ class Token(HttpBearer):
         if row.expires_at is not None and row.expires_at <= now:
             raise _refused(Code.TOKEN_EXPIRED, f"This token expired at {row.expires_at.isoformat()}.")
         _note_use(row, now)
-        return _allow(Principal.of_token(row), self.scope)
+        return _allow(Principal.of_token(row), self.scopes)
 
 
 class Session(APIKeyCookie):
@@ -60,9 +60,9 @@ class Session(APIKeyCookie):
 
     param_name = settings.SESSION_COOKIE_NAME
 
-    def __init__(self, scope: Scope | None) -> None:
+    def __init__(self, *scopes: Scope) -> None:
         super().__init__()
-        self.scope = scope
+        self.scopes = scopes
 
     def _get_key(self, request: HttpRequest) -> str | None:
         return request.COOKIES.get(self.param_name)
@@ -72,24 +72,25 @@ class Session(APIKeyCookie):
             return None
         if check_csrf(request):
             raise ApiProblem(403, Code.CSRF_FAILED, "Send the CSRF token of your session in the X-CSRFToken header.")
-        return _allow(Principal.of_user(request.user), self.scope)
+        return _allow(Principal.of_user(request.user), self.scopes)
 
 
-def needs(scope: Scope) -> list[Callable[[HttpRequest], Any]]:
-    return [Token(scope), Session(scope)]
+def needs(*scopes: Scope) -> list[Callable[[HttpRequest], Any]]:
+    """Open to whoever has one of these scopes."""
+    return [Token(*scopes), Session(*scopes)]
 
 
-CLOSED: list[Callable[[HttpRequest], Any]] = [Token(None), Session(None)]
+CLOSED = needs()
 """The default of every route: somebody forgot to say who may call it."""
 
 
-def _allow(principal: Principal, scope: Scope | None) -> Principal:
-    if scope is None:
+def _allow(principal: Principal, scopes: tuple[Scope, ...]) -> Principal:
+    if not scopes:
         raise ApiProblem(403, Code.ROUTE_CLOSED, "Nobody may call this route: it names no scope.")
-    if scope not in principal.scopes:
-        raise ApiProblem(
-            403, Code.SCOPE_MISSING, f"This needs the scope `{scope}`, which {principal.name} does not have."
-        )
+    if principal.scopes.isdisjoint(scopes):
+        wanted = " or ".join(f"`{scope}`" for scope in scopes)
+        detail = f"This needs the scope {wanted}, which {principal.name} does not have."
+        raise ApiProblem(403, Code.SCOPE_MISSING, detail)
     return principal
 
 

@@ -43,6 +43,10 @@ class Principal:
     def sees_everything(self) -> bool:
         return self.user is not None or Scope.OPERATE in self.scopes
 
+    def signature(self) -> dict[str, Any]:
+        """Who it was, for the audit trail."""
+        return {"actor": self.name, "user": self.user, "token": self.token}
+
     def project(self) -> Project:
         """Where this principal's submissions belong."""
         if self.token:

@@ -29,6 +29,7 @@ class Code(StrEnum):
     METHOD_NOT_ALLOWED = "method_not_allowed"
     MALFORMED_BODY = "malformed_body"
     INVALID = "invalid"
+    SEARCH_TOO_WIDE = "search_too_wide"
     PAYLOAD_TOO_LARGE = "payload_too_large"
     IDEMPOTENCY_CONFLICT = "idempotency_conflict"
     STATE_CONFLICT = "state_conflict"
@@ -50,6 +51,7 @@ TITLES: Mapping[Code, str] = {
     Code.METHOD_NOT_ALLOWED: "Method not allowed",
     Code.MALFORMED_BODY: "The body is not valid JSON",
     Code.INVALID: "The request is not valid",
+    Code.SEARCH_TOO_WIDE: "The search is too wide",
     Code.PAYLOAD_TOO_LARGE: "The payload is too large",
     Code.IDEMPOTENCY_CONFLICT: "The idempotency key was used for another request",
     Code.STATE_CONFLICT: "The state does not allow this",

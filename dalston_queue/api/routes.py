@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ninja import NinjaAPI, Swagger
 
-from dalston_queue.api import handlers, tasks
+from dalston_queue.api import handlers, jobs, tasks
 from dalston_queue.api.auth import CLOSED
 from dalston_queue.api.body import StrictJson
 from dalston_queue.api.renderer import MsgspecRenderer
@@ -23,4 +23,5 @@ api = NinjaAPI(
     docs=Swagger(settings={"persistAuthorization": False, "tryItOutEnabled": True, "defaultModelsExpandDepth": -1}),
 )
 handlers.install(api)
-api.add_router("/tasks", tasks.router)
+for router in (tasks.router, jobs.router):
+    api.add_router("", router)

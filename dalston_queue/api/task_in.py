@@ -9,6 +9,7 @@ from django.utils import timezone
 from ninja import Schema
 from pydantic import AwareDatetime, ConfigDict, Field, StringConstraints, model_validator
 
+from dalston_queue.api.problems import ApiProblem, Code
 from dalston_queue.broker.types import Priority
 from dalston_queue.jobs.spec import JobSpec, single_task
 
@@ -37,8 +38,7 @@ class TaskIn(Schema):
     def _is_possible(self) -> Self:
         if self.task_type is None and self.stage is None:
             raise ValueError("task_type or stage is needed")
-        if self.scheduled_at is not None and not _soon_enough(self.scheduled_at):
-            raise ValueError("scheduled_at lies more than ten years ahead")
+        check_time(self.scheduled_at)
         return self
 
     def spec(self, trace_id: str) -> JobSpec:
@@ -55,8 +55,17 @@ class TaskIn(Schema):
         )
 
 
-def _soon_enough(at: datetime) -> bool:
+def check_time(at: datetime | None) -> None:
+    """Years past 9999 in UTC can be written to Postgres and never read back."""
     try:
-        return at.astimezone(UTC) <= timezone.now() + FARTHEST
+        if at is None or at.astimezone(UTC) <= timezone.now() + FARTHEST:
+            return
     except OverflowError:
-        return False
+        pass
+    raise ValueError("scheduled_at lies more than ten years ahead")
+
+
+def one_key(in_body: str | None, in_header: str | None) -> str | None:
+    if in_body and in_header and in_body != in_header:
+        raise ApiProblem(422, Code.INVALID, "The Idempotency-Key header and idempotency_key in the body differ.")
+    return in_body or in_header

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from dalston_queue.broker.types import Priority
 from dalston_queue.jobs.states import TaskStatus
-from dalston_queue.models import Task, TaskEvent
+from dalston_queue.models import Job, Task, TaskEvent
 
 
 class ErrorOut(Schema):
@@ -60,8 +60,8 @@ class TaskOut(Schema):
     history: list[EventOut] | None = Field(None, description="Only with `include_history`.")
 
 
-def task_out(task: Task, history: Iterable[TaskEvent] | None = None) -> TaskOut:
-    """From a row read with its job."""
+def task_out(task: Task, history: Iterable[TaskEvent] | None = None, job: Job | None = None) -> TaskOut:
+    """From a row read with its job, or from a row and its job."""
     failed = task.error or task.error_cause
     return TaskOut(
         task_id=task.id,
@@ -86,7 +86,7 @@ def task_out(task: Task, history: Iterable[TaskEvent] | None = None) -> TaskOut:
         completed_at=task.finished_at,
         result=task.result,
         error=ErrorOut(message=task.error, type=task.error_type, cause=task.error_cause) if failed else None,
-        trace_id=task.job.trace_id,
+        trace_id=(job or task.job).trace_id,
         history=None if history is None else [_event_out(event) for event in history],
     )
 

@@ -1,31 +1,38 @@
-"""/tasks: submit one task, and follow it."""
+"""/tasks: submit one task, follow it, cancel it, find it again."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Any
 from uuid import UUID
 
+from django.db.models import QuerySet
+from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.http import HttpRequest, HttpResponse
 from ninja import Body, Header, Path, Query, Router, Status
 
 from dalston_queue.api import body, waiting
 from dalston_queue.api.auth import needs
+from dalston_queue.api.cancel_out import CancelOut, cancel
+from dalston_queue.api.jobs import Reason
+from dalston_queue.api.listing import Cursor, Limit, Page, Text, page
 from dalston_queue.api.principal import Principal, principal_of
 from dalston_queue.api.problem_out import answers
 from dalston_queue.api.problems import ApiProblem, Code, not_found
-from dalston_queue.api.task_in import Key, TaskIn
+from dalston_queue.api.task_in import Key, TaskIn, one_key
 from dalston_queue.api.task_out import TaskOut, task_out
 from dalston_queue.api.trace import trace_id_of
+from dalston_queue.api.waiting import Wait
+from dalston_queue.jobs.cancel import cancel_task
+from dalston_queue.jobs.states import TaskStatus
 from dalston_queue.jobs.submit import submit
 from dalston_queue.models import Task
 from dalston_queue.models.api_token import Scope
 
 router = Router(tags=["tasks"])
 
-Wait = Annotated[float, Query(ge=0, le=waiting.MAX_WAIT_S, description="Seconds to wait for it to be over.")]
 
-
-@router.post("", auth=needs(Scope.SUBMIT), response=answers({200: TaskOut, 201: TaskOut}, 400, 409, 413))
+@router.post("/tasks", auth=needs(Scope.SUBMIT), response=answers({200: TaskOut, 201: TaskOut}, 400, 409, 413))
 def submit_task(
     request: HttpRequest,
     response: HttpResponse,
@@ -43,15 +50,46 @@ def submit_task(
         task.spec(trace_id_of(request)),
         project=principal.project(),
         token=principal.token,
-        idempotency_key=_one_key(task.idempotency_key, idempotency_key),
+        idempotency_key=one_key(task.idempotency_key, idempotency_key),
     )
     [task_id] = submission.task_ids
     waiting.tasks.wait(task_id, wait)
     response["Location"] = f"/api/v1/tasks/{task_id}"
-    return Status(201 if submission.created else 200, task_out(_visible_task(principal, task_id)))
+    return Status(201 if submission.created else 200, task_out(visible_task(principal, task_id)))
 
 
-@router.get("/{task_id}", auth=needs(Scope.READ), response=answers({200: TaskOut}, 404))
+@router.get("/tasks", auth=needs(Scope.READ), response=answers({200: Page[TaskOut]}))
+def list_tasks(
+    request: HttpRequest,
+    *,
+    status: Annotated[TaskStatus | None, Query()] = None,
+    stage: Annotated[str | None, Query(min_length=1, max_length=64, description="The queue.")] = None,
+    task_type: Text = None,
+    error: Annotated[str | None, Query(min_length=1, max_length=200, description="Words of the error.")] = None,
+    payload: Annotated[
+        str | None, Query(pattern=r"^[^:]+:.*$", max_length=300, description="A field of the parameters: `user.id:42`.")
+    ] = None,
+    created_after: Annotated[datetime | None, Query()] = None,
+    created_before: Annotated[datetime | None, Query()] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> dict[str, Any]:
+    """Tasks, newest first."""
+    wanted = {
+        "status": status,
+        "queue": stage,
+        "task_type": task_type,
+        "error__icontains": error,
+        "created_at__gte": created_after,
+        "created_at__lt": created_before,
+    }
+    rows = _rows().filter(**{key: value for key, value in wanted.items() if value is not None})
+    if payload is not None:
+        rows = _with_parameter(rows, payload)
+    return page(principal_of(request).visible(rows, "job__project_id"), task_out, limit, cursor)
+
+
+@router.get("/tasks/{task_id}", auth=needs(Scope.READ), response=answers({200: TaskOut}, 404))
 def read_task(
     request: HttpRequest,
     task_id: Annotated[UUID, Path()],
@@ -60,22 +98,40 @@ def read_task(
 ) -> TaskOut:
     """One task: its state, its result or its error."""
     principal = principal_of(request)
-    task = _visible_task(principal, task_id)
+    task = visible_task(principal, task_id)
     if wait and task.finished_at is None:
         waiting.tasks.wait(task_id, wait)
-        task = _visible_task(principal, task_id)
+        task = visible_task(principal, task_id)
     return task_out(task, task.events.order_by("id") if include_history else None)
 
 
-def _visible_task(principal: Principal, task_id: UUID) -> Task:
-    rows = Task.objects.select_related("job").defer("job__parameters").filter(pk=task_id)
-    task = principal.visible(rows, "job__project_id").first()
+@router.delete(
+    "/tasks/{task_id}", auth=needs(Scope.SUBMIT, Scope.OPERATE), response=answers({200: CancelOut}, 404, 409)
+)
+def cancel_one_task(request: HttpRequest, task_id: Annotated[UUID, Path()], reason: Reason = "") -> CancelOut:
+    """Cancel a task. A required task of a larger job takes the job with it."""
+    principal = principal_of(request)
+    task = visible_task(principal, task_id)
+    return cancel(principal, "task", task_id, task.status, cancel_task, reason=reason)
+
+
+def visible_task(principal: Principal, task_id: UUID) -> Task:
+    task = principal.visible(_rows().filter(pk=task_id), "job__project_id").first()
     if task is None:
         raise not_found(f"task {task_id}")
     return task
 
 
-def _one_key(in_body: str | None, in_header: str | None) -> str | None:
-    if in_body and in_header and in_body != in_header:
-        raise ApiProblem(422, Code.INVALID, "The Idempotency-Key header and idempotency_key in the body differ.")
-    return in_body or in_header
+def _rows() -> QuerySet[Task]:
+    return Task.objects.select_related("job").defer("job__parameters")
+
+
+def _with_parameter(rows: QuerySet[Task], wanted: str) -> QuerySet[Task]:
+    path, _, value = wanted.partition(":")
+    *parents, leaf = path.split(".")
+    if "\x00" in wanted or not all([*parents, leaf]):
+        raise ApiProblem(422, Code.INVALID, "payload: write the path of a field and its value, as in `user.id:42`.")
+    place: Any = "parameters"
+    for parent in parents:
+        place = KeyTransform(parent, place)
+    return rows.annotate(wanted_parameter=KeyTextTransform(leaf, place)).filter(wanted_parameter=value)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import structlog
 from django.db import DatabaseError, connection, connections
 from django.db.models import Manager
+from ninja import Query
 
 from dalston_queue.jobs.states import JOB_OVER, TASK_OVER
 from dalston_queue.models import Job, Task
@@ -25,6 +26,7 @@ MAX_WAIT_S = 30.0
 MAX_WAITING = 500
 """Each holds a thread. Past this number `wait` is ignored: the answer shows the state as it is."""
 INTERVAL_S = 0.1
+Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for it to be over.")]
 LINGER_S = 5.0
 """How long the thread stays for the next request."""
 

@@ -46,7 +46,9 @@ class Board:
         """What is newer than `version`, each element with its id, as messages for out-of-band swaps.
 
         Table bodies, table rows and the rest travel apart: an HTML parser that has seen one kind drops the others."""
-        bodies, rows, rest = [], [], []
+        bodies: list[str] = []
+        rows: list[str] = []
+        rest: list[str] = []
         for shown in self._shown.values():
             if shown.changed > version:
                 (bodies if shown.fragment.html.startswith("<tbody") else rest).append(shown.fragment.html)

@@ -1,0 +1,93 @@
+"""The body of POST /jobs and POST /jobs:batch: a pipeline by name, or the stages of a DAG."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from ninja import Schema
+from pydantic import AwareDatetime, ConfigDict, Field, StringConstraints, model_validator
+
+from dalston_queue.api.body import check_size
+from dalston_queue.api.task_in import Key, Name, check_time
+from dalston_queue.broker.types import Priority
+from dalston_queue.jobs.pipelines import stages_of
+from dalston_queue.jobs.spec import JobSpec, StageSpec
+
+MAX_STAGES = 200
+MAX_BATCH = 1_000
+Title = Annotated[str, StringConstraints(min_length=1, max_length=120)]
+
+
+class StageIn(Schema):
+    model_config = ConfigDict(extra="forbid")
+
+    stage: Name = Field(description="Its unique name in the job: `transcribe_ch0`.")
+    queue: Name | None = Field(None, description="Default: the stage without a `_chN` ending.")
+    task_type: Name | None = Field(None, description="Default: the queue.")
+    after: list[Name] = Field(
+        default_factory=list, max_length=MAX_STAGES, description="Stages that must be over first."
+    )
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    required: bool = Field(True, description="If not, its failure does not fail the job.")
+    required_capabilities: list[Name] = Field(default_factory=list, max_length=16)
+    priority: Priority | None = Field(None, description="Default: the job's.")
+    timeout_seconds: int | None = Field(None, ge=1, le=7 * 86_400)
+    max_retries: int | None = Field(None, ge=0, le=100)
+    weight: float = Field(1.0, gt=0, le=1e6, description="Its share of the job's progress.")
+    scheduled_at: AwareDatetime | None = None
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        check_time(self.scheduled_at)
+        return self
+
+    def spec(self) -> StageSpec:
+        check_size(self.parameters)
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        fields["after"], fields["required_capabilities"] = tuple(self.after), tuple(self.required_capabilities)
+        return StageSpec(**fields)
+
+
+class JobIn(Schema):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"name": "two-steps", "stages": [{"stage": "echo"}, {"stage": "sleep", "after": ["echo"]}]}]
+        },
+    )
+
+    name: Title | None = Field(None, description="Default: the pipeline's name.")
+    pipeline: Title | None = Field(None, description="A pipeline that this installation knows.")
+    stages: list[StageIn] = Field(default_factory=list, max_length=MAX_STAGES)
+    parameters: dict[str, Any] = Field(default_factory=dict, description="Of the whole job; a pipeline reads them.")
+    priority: Priority = Priority.MEDIUM
+    idempotency_key: Key | None = None
+
+    @model_validator(mode="after")
+    def _is_one_or_the_other(self) -> Self:
+        if (self.pipeline is None) == (not self.stages):
+            raise ValueError("either pipeline or stages is needed, and not both")
+        if self.pipeline is None and self.name is None:
+            raise ValueError("a job of stages needs a name")
+        return self
+
+    def spec(self, trace_id: str) -> JobSpec:
+        check_size(self.parameters)
+        stages = (
+            tuple(stage.spec() for stage in self.stages)
+            if self.pipeline is None
+            else stages_of(self.pipeline, self.parameters)
+        )
+        return JobSpec(
+            name=self.name or self.pipeline or "",
+            stages=stages,
+            parameters=self.parameters,
+            priority=self.priority,
+            trace_id=trace_id,
+        )
+
+
+class BatchIn(Schema):
+    model_config = ConfigDict(extra="forbid")
+
+    jobs: list[JobIn] = Field(min_length=1, max_length=MAX_BATCH)

@@ -1,0 +1,134 @@
+"""/jobs: submit a pipeline or a DAG, alone or a thousand at once; follow it, cancel it, find it again."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Body, Header, Path, Query, Router, Status
+
+from dalston_queue.api import waiting
+from dalston_queue.api.auth import needs
+from dalston_queue.api.cancel_out import CancelOut, cancel
+from dalston_queue.api.job_in import BatchIn, JobIn
+from dalston_queue.api.job_out import BatchItem, BatchOut, JobOut, job_out
+from dalston_queue.api.listing import Cursor, Limit, Page, Text, page
+from dalston_queue.api.principal import Principal, principal_of
+from dalston_queue.api.problem_out import answers
+from dalston_queue.api.problems import Code, not_found
+from dalston_queue.api.task_in import Key, one_key
+from dalston_queue.api.trace import trace_id_of
+from dalston_queue.api.waiting import Wait
+from dalston_queue.jobs.cancel import cancel_job
+from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
+from dalston_queue.jobs.states import JobStatus
+from dalston_queue.jobs.submit import Request, Submission, submit, submit_many
+from dalston_queue.models import Job
+from dalston_queue.models.api_token import Scope
+
+router = Router(tags=["jobs"])
+
+Reason = Annotated[str, Query(max_length=500, description="Why; kept in the audit trail.")]
+
+
+@router.post("/jobs", auth=needs(Scope.SUBMIT), response=answers({200: JobOut, 201: JobOut}, 400, 409, 413))
+def submit_job(
+    request: HttpRequest,
+    response: HttpResponse,
+    job: Annotated[JobIn, Body()],
+    idempotency_key: Annotated[Key | None, Header(alias="Idempotency-Key")] = None,
+    wait: Wait = 0,
+) -> Status[JobOut]:
+    """Submit a job: a known pipeline, or stages that name the stages they wait for."""
+    principal = principal_of(request)
+    submission = submit(
+        job.spec(trace_id_of(request)),
+        project=principal.project(),
+        token=principal.token,
+        idempotency_key=one_key(job.idempotency_key, idempotency_key),
+    )
+    waiting.jobs.wait(submission.job_id, wait)
+    response["Location"] = f"/api/v1/jobs/{submission.job_id}"
+    return Status(201 if submission.created else 200, _with_tasks(_visible_job(principal, submission.job_id)))
+
+
+@router.post("/jobs:batch", auth=needs(Scope.SUBMIT), response=answers({200: BatchOut}, 400, 413))
+def submit_batch(request: HttpRequest, batch: Annotated[BatchIn, Body()]) -> BatchOut:
+    """Submit up to 1 000 jobs. Each is accepted or refused for itself; the answers are in the order of the request."""
+    principal, trace_id = principal_of(request), trace_id_of(request)
+    requests: list[Request | JobsError] = []
+    for job in batch.jobs:
+        try:
+            requests.append(Request(job.spec(trace_id), job.idempotency_key))
+        except JobsError as error:
+            requests.append(error)
+    sound = [each for each in requests if isinstance(each, Request)]
+    outcomes = iter(submit_many(sound, project=principal.project(), token=principal.token))
+    items = [_item(each if isinstance(each, JobsError) else next(outcomes)) for each in requests]
+    refused = sum(item.code is not None for item in items)
+    return BatchOut(accepted=len(items) - refused, refused=refused, items=items)
+
+
+@router.get("/jobs", auth=needs(Scope.READ), response=answers({200: Page[JobOut]}))
+def list_jobs(
+    request: HttpRequest,
+    *,
+    status: Annotated[JobStatus | None, Query()] = None,
+    name: Text = None,
+    error: Text = None,
+    created_after: Annotated[datetime | None, Query()] = None,
+    created_before: Annotated[datetime | None, Query()] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> dict[str, Any]:
+    """Jobs, newest first. `name` is exact; `error` finds jobs whose error contains the words."""
+    wanted = {
+        "status": status,
+        "name": name,
+        "error__icontains": error,
+        "created_at__gte": created_after,
+        "created_at__lt": created_before,
+    }
+    rows = Job.objects.select_related("project").filter(
+        **{key: value for key, value in wanted.items() if value is not None}
+    )
+    return page(principal_of(request).visible(rows, "project_id"), job_out, limit, cursor)
+
+
+@router.get("/jobs/{job_id}", auth=needs(Scope.READ), response=answers({200: JobOut}, 404))
+def read_job(request: HttpRequest, job_id: Annotated[UUID, Path()], wait: Wait = 0) -> JobOut:
+    """One job with its tasks."""
+    principal = principal_of(request)
+    job = _visible_job(principal, job_id)
+    if wait and job.finished_at is None:
+        waiting.jobs.wait(job_id, wait)
+        job = _visible_job(principal, job_id)
+    return _with_tasks(job)
+
+
+@router.delete("/jobs/{job_id}", auth=needs(Scope.SUBMIT, Scope.OPERATE), response=answers({200: CancelOut}, 404, 409))
+def cancel_one_job(request: HttpRequest, job_id: Annotated[UUID, Path()], reason: Reason = "") -> CancelOut:
+    """Cancel a job: what waits is over at once, what runs is told to stop."""
+    principal = principal_of(request)
+    job = _visible_job(principal, job_id)
+    return cancel(principal, "job", job_id, job.status, cancel_job, reason=reason)
+
+
+def _visible_job(principal: Principal, job_id: UUID) -> Job:
+    job = principal.visible(Job.objects.select_related("project").filter(pk=job_id), "project_id").first()
+    if job is None:
+        raise not_found(f"job {job_id}")
+    return job
+
+
+def _with_tasks(job: Job) -> JobOut:
+    return job_out(job, job.tasks.order_by("id"))
+
+
+def _item(outcome: Submission | JobsError) -> BatchItem:
+    if isinstance(outcome, Submission):
+        return BatchItem(job_id=outcome.job_id, task_ids=list(outcome.task_ids), created=outcome.created)
+    conflict = isinstance(outcome, IdempotencyConflict)
+    return BatchItem(code=Code.IDEMPOTENCY_CONFLICT if conflict else Code.INVALID, detail=str(outcome))

@@ -1,0 +1,176 @@
+"""/jobs: DAGs, batches, lists and cancellation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import uuid4
+
+import pytest
+
+from dalston_queue.broker import Broker
+from dalston_queue.models import Job, OperatorAction, Project, Task
+from tests.api.conftest import Api
+
+DAG = {
+    "name": "audio",
+    "priority": "high",
+    "stages": [
+        {"stage": "split"},
+        {"stage": "transcribe_ch0", "after": ["split"], "weight": 3, "parameters": {"channel": 0}},
+        {"stage": "notes", "after": ["transcribe_ch0"], "required": False, "priority": "low"},
+    ],
+}
+
+
+def test_a_dag_is_stored_whole(api: Api) -> None:
+    answer = api.post("/jobs", DAG)
+    assert answer.status_code == 201, answer.content
+    job = answer.json()
+    assert (job["name"], job["status"], job["priority"], job["project"]) == ("audio", "pending", "high", "alpha")
+    assert [task["stage"] for task in job["tasks"]] == ["split", "transcribe_ch0", "notes"]
+    assert [task["queue"] for task in job["tasks"]] == ["split", "transcribe", "notes"]
+    assert [task["priority"] for task in job["tasks"]] == ["high", "high", "low"]
+    assert Task.objects.get(stage="transcribe_ch0").after == ["split"]
+    assert api.get(f"/jobs/{job['job_id']}").json() == job
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, "pipeline or stages"),
+        ({"stages": [{"stage": "a"}]}, "name"),
+        ({"name": "x", "pipeline": "y", "stages": [{"stage": "a"}]}, "not both"),
+        ({"pipeline": "nosuch"}, "nosuch"),
+        ({"name": "x", "stages": [{"stage": "a", "after": ["b"]}]}, "'b'"),
+        (
+            {"name": "x", "stages": [{"stage": "a", "after": ["b"]}, {"stage": "b", "after": ["a"]}]},
+            "wait for each other",
+        ),
+        ({"name": "x", "stages": [{"stage": "a"}, {"stage": "a"}]}, "twice"),
+        ({"name": "x", "stages": [{"stage": "a", "weight": 0}]}, "weight"),
+        ({"name": "x", "stages": [{"stage": "a", "scheduled_at": "9999-12-31T23:59:59-10:00"}]}, "ten years"),
+    ],
+)
+def test_a_job_that_cannot_be_is_refused_with_the_reason(api: Api, body: object, said: str) -> None:
+    answer = api.post("/jobs", body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
+    assert said in answer.json()["detail"]
+    assert not Job.objects.exists()
+
+
+def test_a_key_makes_a_job_once(api: Api) -> None:
+    first, again = (api.post("/jobs", DAG, **{"Idempotency-Key": "k"}) for _ in range(2))
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json()["job_id"] == again.json()["job_id"]
+    assert api.post("/jobs", {**DAG, "priority": "low", "idempotency_key": "k"}).status_code == 409
+
+
+def test_a_batch_accepts_and_refuses_each_for_itself_in_order(api: Api) -> None:
+    good = {"name": "one", "stages": [{"stage": "echo"}]}
+    answer = api.post(
+        "/jobs:batch",
+        {
+            "jobs": [
+                {**good, "idempotency_key": "a"},
+                {"name": "bad", "stages": [{"stage": "x", "after": ["nosuch"]}]},
+                {"pipeline": "nosuch"},
+                {**good, "idempotency_key": "a"},
+                {**good, "priority": "low", "idempotency_key": "a"},
+                good,
+            ]
+        },
+    )
+    assert answer.status_code == 200, answer.content
+    batch = answer.json()
+    assert (batch["accepted"], batch["refused"]) == (3, 3)
+    assert [item["code"] for item in batch["items"]] == [None, "invalid", "invalid", None, "idempotency_conflict", None]
+    assert [item["created"] for item in batch["items"]] == [True, False, False, False, False, True]
+    assert batch["items"][0]["job_id"] == batch["items"][3]["job_id"]
+    assert Job.objects.count() == 2
+
+
+def test_a_batch_is_bounded(api: Api) -> None:
+    job = {"name": "one", "stages": [{"stage": "echo"}]}
+    assert api.post("/jobs:batch", {"jobs": []}).status_code == 422
+    assert api.post("/jobs:batch", {"jobs": [job] * 1001}).status_code == 422
+
+
+def test_lists_are_paged_newest_first_without_gaps(api: Api) -> None:
+    made = [api.post("/jobs", {"name": f"n{n}", "stages": [{"stage": "echo"}]}).json()["job_id"] for n in range(5)]
+    seen: list[str] = []
+    cursor = ""
+    while True:
+        page = api.get(f"/jobs?limit=2{cursor}").json()
+        seen += [job["job_id"] for job in page["items"]]
+        api.post("/tasks", {"task_type": "echo"})  # what comes meanwhile shifts no page
+        if page["next_cursor"] is None:
+            break
+        cursor = f"&cursor={page['next_cursor']}"
+    assert seen == made[::-1]
+    assert api.get("/jobs?limit=201").status_code == 422
+
+
+def test_lists_filter_and_show_only_the_own_project(api: Api, token_for: Callable[..., str]) -> None:
+    other = Api(token_for("submit", "read", project=Project.objects.create(name="beta")))
+    for each, name in ((api, "a"), (api, "b"), (other, "a")):
+        each.post("/jobs", {"name": name, "stages": [{"stage": "echo"}]})
+    Job.objects.filter(name="b").update(error="no audio track")
+    assert [job["name"] for job in api.get("/jobs").json()["items"]] == ["b", "a"]
+    assert len(api.get("/jobs?name=a").json()["items"]) == 1
+    assert len(api.get("/jobs?error=AUDIO").json()["items"]) == 1
+    assert len(api.get("/jobs?status=running").json()["items"]) == 0
+    assert len(api.get("/jobs?created_before=2020-01-01T00:00:00Z").json()["items"]) == 0
+    assert len(Api(token_for("read", "operate")).get("/jobs").json()["items"]) == 3
+
+
+def test_tasks_are_found_by_stage_type_error_and_parameter(api: Api) -> None:
+    for number in range(3):
+        api.post("/tasks", {"task_type": "echo", "parameters": {"user": {"id": number, "name": "ada"}}})
+    api.post("/tasks", {"task_type": "fast", "stage": "diarize"})
+    Task.objects.filter(task_type="fast").update(error="CUDA out of memory", error_cause="gpu_oom")
+
+    def found(query: str) -> int:
+        return len(api.get(f"/tasks?{query}").json()["items"])
+
+    assert found("") == 4
+    assert found("stage=diarize") == found("task_type=fast") == found("error=out%20of") == 1
+    assert found("payload=user.id:2") == 1
+    assert found("payload=user.name:ada") == 3
+    assert found("payload=user.name:ada&stage=diarize") == 0
+    assert api.get("/tasks?payload=nonsense").status_code == 422
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.keeps_keys
+def test_cancelling_ends_what_waits_and_is_safe_to_repeat(broker: Broker, api: Api) -> None:
+    job = api.post("/jobs", DAG).json()
+    answer = api.call("DELETE", f"/jobs/{job['job_id']}?reason=a+mistake")
+    assert answer.status_code == 200, answer.content
+    assert answer.json() == {"id": job["job_id"], "status": "cancelled", "was_running": False, "engine_told": True}
+    assert api.call("DELETE", f"/jobs/{job['job_id']}").status_code == 200
+    assert set(Task.objects.values_list("status", flat=True)) == {"cancelled"}
+    first = OperatorAction.objects.order_by("id")[0]
+    assert (first.action, first.target, first.reason, first.actor) == (
+        "job.cancel",
+        job["job_id"],
+        "a mistake",
+        "token test",
+    )
+    assert first.before == {"status": "pending"}
+    assert first.after["status"] == "cancelled"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.keeps_keys
+def test_a_task_that_ended_otherwise_cannot_be_cancelled(
+    broker: Broker, api: Api, token_for: Callable[..., str]
+) -> None:
+    task_id = api.post("/tasks", {"task_type": "echo"}).json()["task_id"]
+    other = Api(token_for("submit", "read", project=Project.objects.create(name="beta")))
+    assert other.call("DELETE", f"/tasks/{task_id}").status_code == 404
+    Job.objects.update(status="completed", finished_at="2030-01-01T00:00:00Z")
+    Task.objects.update(status="completed", finished_at="2030-01-01T00:00:00Z")
+    answer = api.call("DELETE", f"/tasks/{task_id}")
+    assert (answer.status_code, answer.json()["code"]) == (409, "state_conflict")
+    assert "completed" in answer.json()["detail"]
+    assert api.call("DELETE", f"/tasks/{uuid4()}").status_code == 404
