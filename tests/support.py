@@ -61,11 +61,13 @@ class Spawned:
     def wait_for(self, text: str, timeout: float = 10) -> None:
         """Until `text` is in its output."""
 
-        def seen() -> bool:
-            assert text in self.output or self.running(), f"exit {self.process.returncode}, no {text!r}:\n{self.output}"
-            return text in self.output
-
-        wait_until(seen, timeout, f"{text!r} in the output of {self.argv}:\n{self.output}")
+        end = time.monotonic() + timeout
+        while text not in self.output:
+            over = not self.running() and text not in self.output
+            if over or time.monotonic() > end:
+                how = f"ended with {self.process.returncode}" if over else f"said it not within {timeout:g} s"
+                raise AssertionError(f"no {text!r} from {self.argv}, which {how}:\n{self.output}")
+            time.sleep(0.01)
 
     def stop(self, signum: signal.Signals = signal.SIGTERM, timeout: float = 10) -> int:
         if self.running():

@@ -7,6 +7,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import psutil
+
 from dalston_site.embedded.binaries import postgres_program
 from dalston_site.embedded.errors import ServerError
 from dalston_site.embedded.guarded import NOBODY, can_change_user, guarded
@@ -39,8 +41,10 @@ class Postgres:
         """Make the data folder, unless it is there. An interrupt at any moment leaves no half-made one."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for leftover in self.folder.glob("new-*"):
-            shutil.rmtree(leftover)
+            # An initdb whose parent was killed a moment ago may still be deleting it, too.
+            shutil.rmtree(leftover, ignore_errors=True)
         if self.data.exists():
+            self._remove_lock_of_a_zombie()
             return
         new = Path(tempfile.mkdtemp(prefix="new-", dir=self.folder))
         try:
@@ -74,6 +78,15 @@ class Postgres:
     def url(self, port: int) -> str:
         password = secret(self.folder / "password").read_text()
         return f"postgres://{USER}:{password}@127.0.0.1:{port}/{DATABASE}"
+
+    def _remove_lock_of_a_zombie(self) -> None:
+        """A killed Postgres that nobody has reaped yet (the init of some containers is slow) looks alive to the next one."""
+        lock = self.data / "postmaster.pid"
+        try:
+            if psutil.Process(int(lock.read_text().split()[0])).status() == psutil.STATUS_ZOMBIE:
+                lock.unlink()
+        except (OSError, ValueError, IndexError, psutil.NoSuchProcess):
+            return  # no lock, or one that Postgres itself knows to be stale
 
     def _make(self, folder: Path) -> None:
         if can_change_user():

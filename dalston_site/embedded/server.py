@@ -1,5 +1,6 @@
 """Starts a private server on a free port and waits until it answers."""
 
+import re
 import signal
 import socket
 import subprocess
@@ -33,15 +34,20 @@ class Process(Protocol):
 
 
 def launch(recipe: Recipe, spawn: Callable[[list[str]], Process]) -> str:
-    """Start it with `spawn` and return its address. Another program may take the free port first: hence the tries."""
-    recipe.prepare()
+    """Start it with `spawn` and return its address.
+
+    Tried three times: another program may take the free port first, and what a killed Postgres held is free only when
+    the kernel has taken the last of its processes away.
+    """
     for _ in range(3):
+        recipe.prepare()
         port = free_port()
         process = spawn(recipe.command(port))
         if _wait(recipe, port, process):
             return recipe.url(port)
-        if "in use" not in process.tail():
+        if not re.search("in use|already exists", process.tail()):
             break
+        time.sleep(0.5)
     raise ServerError(f"{recipe.name} did not start (exit {process.poll()}). Its last lines:\n{process.tail()}")
 
 

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from dalston_site.embedded.server import free_port
-from dalston_site.up.family import marked
+from dalston_site.up.family import kill, marked
 from tests.conftest import ROOT
 from tests.support import Spawned, wait_until
 
@@ -38,7 +38,7 @@ class Up:
 
     def ready(self, *options: str, env: dict[str, str] | None = None) -> Spawned:
         up = self.start(*options, env=env)
-        up.wait_for(HINT, 40)
+        up.wait_for(HINT, 90)  # seconds are enough on a quiet machine
         return up
 
     @property
@@ -57,8 +57,7 @@ class Up:
     def reap(self) -> None:
         while self._started:
             self._started.pop().reap()
-        for process in self.processes():
-            process.kill()
+        assert not kill(self.processes())
 
 
 def _command(process: psutil.Process) -> list[str]:
