@@ -17,7 +17,7 @@ from dalston_queue.broker.shard import Argument, Call, Shard, command, script
 from dalston_queue.broker.topology import Topology
 from dalston_queue.broker.types import Appended, Tier
 
-_ID = re.compile(r"[^\x00-\x20\x7f]{1,200}")  # heads of events are lines of tab-separated fields
+_ID = re.compile(r"[!-~]{1,200}")  # heads of events are lines of tab-separated fields
 BATCH = 100  # messages per script: the server does other work in between
 SUSPECT_FROM = 2  # deliveries; lua/include/record.lua has the same
 _ANSWERS = frozenset(Appended)
@@ -60,7 +60,7 @@ def append(topology: Topology, messages: Sequence[TaskMessage], tier: Tier | Non
             lanes[key] = _Lane(topology.shard_for(message.queue, message.priority), *key)
         if not _ID.fullmatch(message.task_id) or not _ID.fullmatch(message.job_id) or message.attempt < 1:
             raise Invalid(
-                f"task {message.task_id!r} attempt {message.attempt}: ids of 1 to 200 printable characters, attempts from 1 on"
+                f"task {message.task_id!r} attempt {message.attempt}: ids of 1 to 200 printable ASCII characters, attempts from 1 on"
             )
         lanes[key].positions.append(position)
         lanes[key].encoded.append(encode_task(message))

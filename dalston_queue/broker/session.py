@@ -73,7 +73,10 @@ class Session:
         self._fence = secrets.token_hex(8)
         self._number = 0
         self._unanswered = None
-        self.shard.run("open_session", [self._key, self.shard.keys.beats(self.queue)], [self._fence, self._engine_id])
+        keys = self.shard.keys
+        # the queue exists from now on, even before its first task: the judge must see who serves it
+        self.shard.command("SADD", keys.stages(), self.queue)
+        self.shard.run("open_session", [self._key, keys.beats(self.queue)], [self._fence, self._engine_id])
         self.refresh_lanes()
 
     def close(self) -> None:

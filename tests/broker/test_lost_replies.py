@@ -1,0 +1,278 @@
+"""The reply of each script is dropped after the server has run it; the call is repeated; the world is as if it ran once."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from dalston_queue.broker import Broker, Consumer, EventReader, connect
+from dalston_queue.broker.errors import Unavailable
+from dalston_queue.broker.messages import Completed, ErrorInfo
+from dalston_queue.broker.scripts import FOLDER, load
+from dalston_queue.broker.types import Priority, Role
+from tests.broker.conftest import clean, message
+from tests.broker.proxy import LossyProxy
+
+ERROR = ErrorInfo(message="test")
+
+
+@pytest.fixture
+def proxy(redis_url: str) -> Iterator[LossyProxy]:
+    made = LossyProxy(redis_url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def lossy(proxy: LossyProxy, prefix: str) -> Iterator[Broker]:
+    """A broker behind the proxy. The scripts are loaded: it is their own reply that gets lost, not a NOSCRIPT."""
+    made = connect(proxy.url, prefix=prefix)
+    for path in FOLDER.glob("*.lua"):
+        made.topology.home.client.script_load(load(path.stem).source)
+    yield made
+    made.close()
+
+
+def repeat(call: Callable[[], Any]) -> Any:
+    with pytest.raises(Unavailable):
+        call()
+    return call()
+
+
+def consumer(broker: Broker, name: str = "e", **options: Any) -> Consumer:
+    made = Consumer(broker, name, ["echo"], **options)
+    made.open()
+    return made
+
+
+def running(broker: Broker, name: str = "e", **options: Any) -> Consumer:
+    broker.append([message("a", timeout_ms=60_000)])
+    made = consumer(broker, name, **options)
+    assert len(made.claim()) == 1
+    return made
+
+
+# Each case prepares the world and returns the call to be lost and repeated, and the check of its second result.
+
+
+def _open(b: Broker) -> Any:
+    made = Consumer(b, "e", ["echo"])
+    return made.open, lambda _: b.registry.pulses() is not None and made.claim() == []
+
+
+def _append(b: Broker) -> Any:
+    def once(answer: Any) -> bool:
+        return answer == ["duplicate", "duplicate"] and b.snapshot().queues[0].waiting == 2
+
+    return lambda: b.append([message("a"), message("b")]), once
+
+
+def _exchange(b: Broker) -> Any:
+    made = running(b)
+    b.append([message("b"), message("c")])
+    (first,) = made.held
+
+    def once(got: Any) -> bool:
+        (second,) = got.claimed
+        stats = b.snapshot().queues[0]
+        assert got.settled == ["ok"] and second.task_id == "b" and made.held == [second]
+        assert (stats.waiting, stats.running, stats.counters["completed"]) == (1, 1, 1)
+        return made.exchange([(second, Completed())]).claimed[0].task_id == "c"
+
+    return lambda: made.exchange([(first, Completed())]), once
+
+
+def _beat(b: Broker) -> Any:
+    made = running(b)
+    return lambda: made.beat({"a": 1}), lambda beat: beat.lost == [] and beat.given_again == []
+
+
+def _hand_back(b: Broker) -> Any:
+    made = running(b)
+
+    def once(given: Any) -> bool:
+        stats = b.snapshot().queues[0]
+        assert given == [], "the second time it is no longer ours"
+        return made.held == [] and stats.waiting == 1 and stats.counters["handed_back"] == 1
+
+    return made.hand_back, once
+
+
+def _take_back(b: Broker) -> Any:
+    running(b)
+    return lambda: b.take_back("e", ["echo"]), lambda taken: taken.moved == 0 and b.records("echo", ["a"])["a"].deliveries == 1
+
+
+def _expire(b: Broker) -> Any:
+    running(b)
+    return lambda: b.expire("echo", "a", 1, ERROR), lambda answer: answer == "absent" and b.pending("echo").total == 0
+
+
+def _cancel(b: Broker) -> Any:
+    b.append([message("a")])
+    return lambda: b.remove("echo", "a"), lambda answer: answer == "absent" and b.snapshot().queues[0].waiting == 0
+
+
+def _promote(b: Broker) -> Any:
+    b.append([message("a", priority=Priority.LOW, enqueued_at_ms=1_000), message("b", priority=Priority.LOW)])
+    now = b.topology.home.now_ms() + 11 * 60_000
+
+    def once(moved: Any) -> bool:
+        stats = b.snapshot().queues[0]
+        return stats.waiting == 2 and stats.counters["promoted"] >= 2 and b.records("echo", ["b"])["b"].seq == 1
+
+    return lambda: b.promote("echo", now_ms=now), once
+
+
+def _bury(b: Broker) -> Any:
+    made = consumer(b)
+    keys = b.topology.home.keys
+    names = [keys.tasks("echo"), keys.lanes("echo"), keys.wake("echo"), keys.ageing("echo"), keys.counters("echo")]
+    names += [keys.running("echo"), keys.deadlines("echo"), keys.stream("echo")]
+    b.topology.home.run("append", names, ["", 32, 0, "bad", "job", 1, 0, 0, 0, 0, b"not json"])
+    b.topology.home.command("SADD", keys.stages(), "echo")
+
+    def call() -> Any:
+        found = made.exchange()
+        made.beat()
+        return found
+
+    return call, lambda _: b.snapshot().queues[0].counters["buried"] == 1 and b.pending("echo").total == 0
+
+
+def _ack(b: Broker) -> Any:
+    running(b).held[0].settle(Completed())
+    reader = EventReader(b, "o")
+    batch = reader.read(block_ms=0)
+    return lambda: reader.ack(batch), lambda _: b.records("echo", ["a"]) == {} and b.snapshot().queues[0].events_backlog == 0
+
+
+def _close(b: Broker) -> Any:
+    made = consumer(b)
+    return made.close, lambda _: b.registry.pulses() == {}
+
+
+def _forget(b: Broker) -> Any:
+    b.publish_jobs_created(["j"])
+    reader = EventReader(b, "o")
+    reader.ack(reader.read(block_ms=0))
+    home = b.topology.home
+    key = home.keys.events("_jobs")
+    return reader.close, lambda _: home.client.xinfo_groups(key)[0]["consumers"] == 0
+
+
+def _acquire(b: Broker) -> Any:
+    lease = b.lease(Role.ORCHESTRATOR, "me")
+    return lambda: lease.acquire(1), lambda held: held and lease.held
+
+
+def _renew(b: Broker) -> Any:
+    lease = b.lease(Role.ORCHESTRATOR, "me")
+    lease.acquire(1)
+    return lease.renew, lambda held: held and lease.held
+
+
+def _release(b: Broker) -> Any:
+    lease = b.lease(Role.ORCHESTRATOR, "me")
+    lease.acquire(1)
+    return lease.release, lambda _: lease.leader() is None
+
+
+def _retire(b: Broker) -> Any:
+    b.append([message("a", required_capabilities=("gpu",))])
+    b.remove("echo", "a")
+    return lambda: b.retire_empty_lanes("echo"), lambda _: b.lanes("echo") == []
+
+
+def _ghosts(b: Broker) -> Any:
+    (claimed,) = running(b).held
+    b.topology.home.command("XDEL", claimed.stream, claimed.entry_id)
+    return lambda: b.acknowledge_ghosts("echo"), lambda _: b.snapshot().queues[0].lanes[2].consistent
+
+
+def _reads(call: Callable[[Broker], Any]) -> Callable[[Broker], Any]:
+    def prepare(b: Broker) -> Any:
+        b.append([message("a", priority=Priority.LOW)])
+        return lambda: call(b), lambda _: True
+
+    return prepare
+
+
+CASES = {
+    "open_session": _open,
+    "append": _append,
+    "settle_and_claim": _exchange,
+    "beat": _beat,
+    "hand_back": _hand_back,
+    "take_back": _take_back,
+    "expire": _expire,
+    "cancel": _cancel,
+    "promote": _promote,
+    "bury": _bury,
+    "ack_events": _ack,
+    "close_session": _close,
+    "forget_consumer": _forget,
+    "lease_acquire": _acquire,
+    "lease_renew": _renew,
+    "lease_release": _release,
+    "retire_lane": _retire,
+    "ghosts": _ghosts,
+    "queue_stats": _reads(lambda b: b.snapshot()),
+    "front": _reads(lambda b: b.promote("echo")),
+    "pending_page": _reads(lambda b: b.pending("echo")),
+}
+
+
+def test_every_script_has_its_case() -> None:
+    assert CASES.keys() == {path.stem for path in FOLDER.glob("*.lua")}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_lost_reply_changes_nothing(name: str, broker: Broker, lossy: Broker, proxy: LossyProxy) -> None:
+    call, check = CASES[name](lossy)
+    proxy.lose(load(name).sha.encode())
+    assert check(repeat(call))
+    assert proxy.lost == 1
+    clean(lossy)
+
+
+def test_redis_py_does_not_repeat_by_itself(broker: Broker, lossy: Broker, proxy: LossyProxy) -> None:
+    """By default it retries a dropped reply up to ten times: the second run would claim another task."""
+    broker.append([message(f"t{n}") for n in range(5)])
+    made = consumer(lossy)
+    proxy.lose(load("settle_and_claim").sha.encode())
+    with pytest.raises(Unavailable):
+        made.claim()
+    assert broker.snapshot().queues[0].running == 1
+    (claimed,) = made.claim()
+    assert claimed.task_id == "t0" and broker.snapshot().queues[0].running == 1
+    made.close()
+
+
+def test_new_settlements_join_the_repeated_call(broker: Broker, lossy: Broker, proxy: LossyProxy) -> None:
+    """The caller may have more to say by the time it repeats."""
+    broker.append([message(f"t{n}") for n in range(4)])
+    made = consumer(lossy, capacity=2)
+    one, two = made.claim()
+    proxy.lose(load("settle_and_claim").sha.encode())
+    with pytest.raises(Unavailable):
+        made.exchange([(one, Completed())])
+    got = made.exchange([(one, Completed()), (two, Completed())])
+    assert got.settled == ["ok", "ok"]
+    assert {c.task_id for c in made.held} == {"t2", "t3"}
+    assert broker.snapshot().queues[0].counters["completed"] == 2
+    made.close()
+
+
+def test_a_session_that_a_failover_set_back_goes_on(broker: Broker) -> None:
+    """An asynchronous replica may miss the last calls: the sequence number it knows is older than ours."""
+    broker.append([message(f"t{n}") for n in range(3)])
+    made = consumer(broker)
+    first = made.claim()
+    home = broker.topology.home
+    key = home.keys.session("echo", "e")
+    made.exchange([(first[0], Completed())])
+    home.command("HSET", key, "n", 1)
+    assert made.exchange(free=1).claimed == [], "this call only learns the number"
+    assert [c.task_id for c in made.exchange(free=1).claimed] == ["t2"]
+    made.close()
