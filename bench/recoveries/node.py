@@ -1,0 +1,147 @@
+"""A real supervisor on the private server, with engines made for the occasion."""
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.harness.environment import ROOT
+from dalston_queue.broker import Broker, EventReader, connect
+from dalston_queue.broker.messages import Event, TaskMessage
+from dalston_queue.broker.registry import EngineInfo
+from dalston_queue.broker.types import EngineState, EventKind
+
+DEMO = ROOT / "engines" / "demo" / "engine.py"
+LIGHT = ROOT / "bench" / "recoveries" / "light.py"
+
+
+def wait_for(condition: Callable[[], Any], seconds: float, what: str) -> Any:
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        if time.monotonic() > end:
+            raise TimeoutError(f"not within {seconds:g} s: {what}")
+        time.sleep(0.005)
+    return found
+
+
+class Stage:
+    """One prefix on one server: nodes, and the events that their engines cause."""
+
+    def __init__(self, redis_url: str) -> None:
+        self.redis_url = redis_url
+        self.prefix = f"bench-{secrets.token_hex(4)}"
+        self.broker: Broker = connect(redis_url, prefix=self.prefix)
+        self.reader = EventReader(self.broker, "bench")
+        self.seen: list[tuple[float, Event]] = []
+        self.folder = Path(tempfile.mkdtemp(prefix="dalston-bench-"))
+        self.nodes: list[Node] = []
+
+    def node(self, name: str, **config: Any) -> "Node":
+        self.nodes.append(Node(self, name, config))
+        return self.nodes[-1]
+
+    def submit(self, queue: str, **parameters: Any) -> str:
+        task_id = str(uuid.uuid4())
+        self.broker.append(
+            [
+                TaskMessage(
+                    task_id=task_id, job_id=task_id, queue=queue, task_type=queue, attempt=1, parameters=parameters
+                )
+            ]
+        )
+        return task_id
+
+    def events(self, task_id: str, kind: EventKind) -> list[tuple[float, Event]]:
+        """With the moment at which we read them."""
+        batch = [event for event in self.reader.read(count=500, block_ms=5) if isinstance(event, Event)]
+        self.reader.ack(batch)
+        now = time.monotonic()
+        self.seen += [(now, event) for event in batch]
+        return [(at, event) for at, event in self.seen if event.task_id == task_id and event.kind is kind]
+
+    def started(self, task_id: str, times: int = 1, patience: float = 40.0) -> tuple[float, Event]:
+        def found() -> list[tuple[float, Event]]:
+            starts = self.events(task_id, EventKind.TASK_STARTED)
+            return starts if len(starts) >= times else []
+
+        return wait_for(found, patience, f"start {times} of {task_id}")[-1]
+
+    def close(self) -> None:
+        for node in self.nodes:
+            node.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Node:
+    def __init__(self, stage: Stage, name: str, config: dict[str, Any]) -> None:
+        self.stage = stage
+        self.name = name
+        self.folder = stage.folder / name
+        self.config = {"node": name, "engines": ["engines"], "replicas": {}, **config}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def engine(self, name: str, command: list[str], *, replicas: int = 1, **fields: Any) -> None:
+        folder = self.folder / "engines" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        manifest = {"id": name, "stage": name, "command": command, "stop_grace": 2, **fields}
+        (folder / "engine.yaml").write_text(yaml.safe_dump(manifest))
+        self.config["replicas"][name] = replicas
+
+    def sleepers(self, replicas: int, **fields: Any) -> None:
+        """The demo engine on the queue `sleep`."""
+        self.engine("sleep", ["python", str(DEMO)], replicas=replicas, breaker=False, **fields)
+
+    def start(self) -> None:
+        file = self.folder / "node.yaml"
+        file.write_text(yaml.safe_dump(self.config))
+        env = {**os.environ, "DALSTON_DEV": "1", "REDIS_URL": self.stage.redis_url}
+        env |= {"DALSTON_REDIS_PREFIX": self.stage.prefix}
+        env.pop("DATABASE_URL", None)
+        argv = [
+            sys.executable,
+            "manage.py",
+            "runsupervisor",
+            "--config",
+            str(file),
+            "--state-dir",
+            str(self.folder / "s"),
+        ]
+        with (self.folder / "supervisor.log").open("wb") as log:
+            self.process = subprocess.Popen(argv, cwd=ROOT, env=env, stdout=log, stderr=log)
+
+    def engines(self, state: EngineState | None = None) -> list[EngineInfo]:
+        found = [engine for engine in self.stage.broker.registry.engines() if engine.node_id == self.name]
+        return [engine for engine in found if state is None or engine.state is state]
+
+    def ready(self, count: int, patience: float = 120.0) -> list[EngineInfo]:
+        def found() -> list[EngineInfo]:
+            ready = self.engines(EngineState.READY)
+            return ready if len(ready) == count else []
+
+        engines: list[EngineInfo] = wait_for(found, patience, f"{count} ready engines on {self.name}")
+        return engines
+
+    def pid_of(self, engine_id: str) -> int:
+        return next(int(engine.info["pid"]) for engine in self.engines() if engine.engine_id == engine_id)
+
+    def kill(self) -> None:
+        """The whole node at once. The engines die by themselves when their supervisor does; this is the power cut."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        pids = [int(engine.info["pid"]) for engine in self.engines() if engine.info.get("pid")]
+        for pid in (self.process.pid, *pids):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self.process.wait()

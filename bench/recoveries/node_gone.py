@@ -1,0 +1,69 @@
+"""A whole node gone (supervisor and engines killed at once): how long until its tasks run elsewhere. Needs a judge."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench.harness.environment import ROOT
+from bench.harness.figures import Section, Target, percentile
+from bench.recoveries.node import Stage
+from dalston_site.embedded.postgres import Postgres
+from dalston_site.embedded.server import Server
+
+
+def node_gone(redis_url: str, rounds: int, victims: int) -> Section:
+    with tempfile.TemporaryDirectory(prefix="dalston-bench-") as folder:
+        postgres = Server(Postgres(Path(folder) / "postgres", fast=True), Path(folder) / "postgres")
+        try:
+            times = [seconds for _ in range(rounds) for seconds in _round(redis_url, postgres.url, victims)]
+        finally:
+            postgres.stop()
+    section = Section("a whole node gone -> its task runs on another node", ["nodes", "median", "max"])
+    section.rows.append([str(len(times)), f"{percentile(times, 0.5):.1f} s", f"{max(times):.1f} s"])
+    section.targets.append(Target("under 25 s", max(times) < 25))
+    return section
+
+
+def _round(redis_url: str, database_url: str, victims: int) -> list[float]:
+    """All victims at once, each with one task; one node with room for all of them survives."""
+    stage = Stage(redis_url)
+    env = {**os.environ, "DALSTON_DEV": "1", "DATABASE_URL": database_url, "REDIS_URL": redis_url}
+    env["DALSTON_REDIS_PREFIX"] = stage.prefix
+    subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=env, check=True)
+    orchestrator = subprocess.Popen(
+        [sys.executable, "manage.py", "runorchestrator"], cwd=ROOT, env=env, stderr=subprocess.DEVNULL
+    )
+    try:
+        doomed = [stage.node(f"doomed-{number}") for number in range(victims)]
+        for node in doomed:
+            node.sleepers(1)
+            node.start()
+        for node in doomed:
+            node.ready(1)
+        tasks = [stage.submit("sleep", seconds=60) for _ in doomed]
+        starts = {task: stage.started(task)[1].engine_id for task in tasks}
+        survivor = stage.node("survivor")
+        survivor.sleepers(1, capacity=victims)
+        survivor.start()
+        survivor.ready(1)
+        killed_at = {}
+        for node in doomed:
+            node.kill()
+            killed_at[node.name] = time.monotonic()
+        return [_rerun(stage, task) - killed_at[engine.partition(".")[0]] for task, engine in starts.items()]
+    finally:
+        orchestrator.kill()
+        orchestrator.wait()
+        stage.close()
+
+
+def _rerun(stage: Stage, task: str) -> float:
+    """The orchestrator reads the events as well, so the record of the task tells who has it."""
+    while True:
+        record = stage.broker.records("sleep", [task]).get(task)
+        if record is not None and record.owner.startswith("survivor."):
+            return record.claimed_at_ms / 1000 - time.time() + time.monotonic()
+        time.sleep(0.02)
