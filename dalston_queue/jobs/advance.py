@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import connection
 
 from dalston_queue.jobs.dag import Tally, verdict
-from dalston_queue.jobs.lifecycle import Change, lock_jobs, move_jobs, move_tasks
+from dalston_queue.jobs.lifecycle import Change, Moved, id_array, lock_jobs, move_jobs, move_tasks
 from dalston_queue.jobs.states import JobStatus
 
 
@@ -19,7 +19,7 @@ from dalston_queue.jobs.states import JobStatus
 class Advanced:
     """What has to happen after the commit. Each is also found again by polling, should this process die first."""
 
-    ready: list[UUID] = field(default_factory=list)  # tasks to dispatch
+    ready: list[Moved] = field(default_factory=list)  # tasks to dispatch
     ended: list[UUID] = field(default_factory=list)  # jobs that are over
     stopping: list[UUID] = field(default_factory=list)  # jobs whose engines must be told to stop
 
@@ -38,14 +38,14 @@ _TALLY = """
            coalesce(sum(t.weight) FILTER (WHERE t.finished_at IS NOT NULL) / sum(t.weight), 0),
            min('stage ' || t.stage || ': ' || t.error) FILTER (WHERE t.required AND t.status = 'dead_letter')
     FROM dalston_job j LEFT JOIN dalston_task t ON t.job_id = j.id
-    WHERE j.id = ANY(%s)
+    WHERE j.id = ANY(%s::uuid[])
     GROUP BY j.id"""
 
 # Stages that wait for nothing any more. An optional parent that ended otherwise gave nothing, and that is enough.
 _RELEASABLE = """
     SELECT c.id, c.attempt, c.scheduled_at > %s
     FROM dalston_task c
-    WHERE c.job_id = ANY(%s) AND c.status = 'pending' AND NOT EXISTS (
+    WHERE c.job_id = ANY(%s::uuid[]) AND c.status = 'pending' AND NOT EXISTS (
         SELECT FROM dalston_task p
         WHERE p.job_id = c.job_id AND p.stage = ANY(c.after)
           AND NOT (p.status = 'completed' OR (NOT p.required AND p.finished_at IS NOT NULL))
@@ -53,7 +53,7 @@ _RELEASABLE = """
 
 _WAITING = """
     SELECT id, attempt FROM dalston_task
-    WHERE job_id = ANY(%s) AND status IN ('pending', 'scheduled', 'ready')"""
+    WHERE job_id = ANY(%s::uuid[]) AND status IN ('pending', 'scheduled', 'ready')"""
 
 _PROGRESS = """
     UPDATE dalston_job j SET progress = v.progress
@@ -62,14 +62,13 @@ _PROGRESS = """
 
 _REQUEST_STOP = """
     UPDATE dalston_task SET cancel_requested_at = %s
-    WHERE job_id = ANY(%s) AND status IN ('queued', 'running') AND cancel_requested_at IS NULL"""
+    WHERE job_id = ANY(%s::uuid[]) AND status IN ('queued', 'running') AND cancel_requested_at IS NULL"""
 
 
 def claim_jobs(job_ids: Collection[UUID], now: datetime, *, skip_locked: bool = False) -> Advanced:
     """Take pending jobs: the one orchestrator whose transaction moves a job releases its roots."""
     locked = lock_jobs(job_ids, skip_locked=skip_locked)
-    claimed = move_jobs("claim", [job.id for job in locked.values() if job.status == JobStatus.PENDING], now)
-    return advance(claimed, now)
+    return Advanced(ready=release_stages(move_jobs("claim", locked, now), now))
 
 
 def advance(job_ids: Collection[UUID], now: datetime) -> Advanced:
@@ -82,7 +81,7 @@ def advance(job_ids: Collection[UUID], now: datetime) -> Advanced:
     progress: dict[UUID, float] = {}
     release: list[UUID] = []
     with connection.cursor() as cursor:
-        cursor.execute(_TALLY, [list(job_ids)])
+        cursor.execute(_TALLY, [id_array(job_ids)])
         for job_id, status, total, waiting, at_engine, died, cancelled, share, error in cursor.fetchall():
             tally = Tally(JobStatus(status), total, waiting, at_engine, died, cancelled)
             move = verdict(tally)
@@ -102,20 +101,21 @@ def advance(job_ids: Collection[UUID], now: datetime) -> Advanced:
     for move, jobs in verdicts.items():
         moved = move_jobs(move, jobs, now, {job: errors[job] for job in jobs if job in errors})
         (done.stopping if move == "wind_down" else done.ended).extend(moved)
-    done.ready = _release(release, now)
+    done.ready = release_stages(release, now)
     return done
 
 
-def _release(job_ids: list[UUID], now: datetime) -> list[UUID]:
+def release_stages(job_ids: Collection[UUID], now: datetime) -> list[Moved]:
+    """Make READY, or scheduled for its own time, every stage of these running jobs that waits for nothing any more."""
     if not job_ids:
         return []
     with connection.cursor() as cursor:
-        cursor.execute(_RELEASABLE, [now, job_ids])
+        cursor.execute(_RELEASABLE, [now, id_array(job_ids)])
         rows = cursor.fetchall()
     later = [Change(task_id=task, attempt=attempt, at=now) for task, attempt, in_future in rows if in_future]
     at_once = [Change(task_id=task, attempt=attempt, at=now) for task, attempt, in_future in rows if not in_future]
     move_tasks("defer", later)
-    return [moved.task_id for moved in move_tasks("release", at_once)]
+    return move_tasks("release", at_once)
 
 
 def _end_early(verdicts: dict[str, list[UUID]], now: datetime) -> None:
@@ -124,8 +124,8 @@ def _end_early(verdicts: dict[str, list[UUID]], now: datetime) -> None:
     if not ending:
         return
     with connection.cursor() as cursor:
-        cursor.execute(_REQUEST_STOP, [now, ending])
-        cursor.execute(_WAITING, [ending])
+        cursor.execute(_REQUEST_STOP, [now, id_array(ending)])
+        cursor.execute(_WAITING, [id_array(ending)])
         rows = cursor.fetchall()
     message = "its job ended before it could run"
     move_tasks("skip", [Change(task_id=task, attempt=attempt, at=now, message=message) for task, attempt in rows])

@@ -5,7 +5,7 @@ after the append leaves a task READY with an entry: the next dispatch appends ag
 A crash before it leaves a READY task without an entry: it is its own outbox.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -21,7 +21,7 @@ from dalston_queue.broker.messages import TaskMessage
 from dalston_queue.broker.types import Appended, Cause, Priority
 from dalston_queue.jobs.advance import advance
 from dalston_queue.jobs.dead_letters import Ending, end_tasks
-from dalston_queue.jobs.lifecycle import Change, lock_jobs, move_tasks
+from dalston_queue.jobs.lifecycle import Change, Moved, id_array, lock_jobs, move_tasks
 from dalston_queue.jobs.states import JobStatus
 from dalston_queue.redis import get_broker
 
@@ -37,13 +37,12 @@ class Dispatched:
 
 # Each second, and after an outage: the oldest READY tasks.
 READY = "SELECT id, job_id FROM dalston_task WHERE status = 'ready' ORDER BY id LIMIT %s"
-_READY_OF = "SELECT id, job_id FROM dalston_task WHERE id = ANY(%s) AND status = 'ready'"
 
 _ENTRIES = """
     SELECT t.id, t.job_id, t.stage, t.queue, t.task_type, t.attempt, t.effective_priority, t.required_capabilities,
            t.parameters, t.timeout_seconds, t.enqueued_at, j.trace_id, cardinality(t.after) > 0
     FROM dalston_task t JOIN dalston_job j ON j.id = t.job_id
-    WHERE t.id = ANY(%s) AND t.status = ANY(%s) AND t.job_id = ANY(%s)
+    WHERE t.id = ANY(%s::uuid[]) AND t.status = ANY(%s) AND t.job_id = ANY(%s::uuid[])
     ORDER BY t.id"""
 
 _JOBS_OF = "SELECT job_id FROM dalston_task WHERE id = ANY(%s)"
@@ -53,28 +52,24 @@ _INPUTS = """
     WHERE c.id = ANY(%s) AND p.status = 'completed'"""
 
 
-def dispatch(task_ids: Iterable[UUID], now: datetime) -> Dispatched:
+def dispatch(ready: Sequence[Moved], now: datetime) -> None:
     """Queue these tasks, which this process has just made READY."""
-    wanted = list(task_ids)
-    seen = queued = 0
-    for start in range(0, len(wanted), BATCH):
-        done = _dispatch(_READY_OF, wanted[start : start + BATCH], now, skip_locked=False)
-        seen, queued = seen + done.seen, queued + done.queued
-    return Dispatched(seen, queued)
+    for start in range(0, len(ready), BATCH):
+        batch = ready[start : start + BATCH]
+        _dispatch([(moved.task_id, moved.job_id) for moved in batch], now, skip_locked=False)
 
 
 def dispatch_oldest(now: datetime) -> Dispatched:
     """Queue a batch of whatever is READY. Jobs that somebody else works on are left to them."""
-    return _dispatch(READY, BATCH, now, skip_locked=True)
+    with connection.cursor() as cursor:
+        cursor.execute(READY, [BATCH])
+        found: list[tuple[UUID, UUID]] = cursor.fetchall()
+    return Dispatched(len(found), _dispatch(found, now, skip_locked=True) if found else 0)
 
 
 @transaction.atomic
-def _dispatch(query: str, argument: Any, now: datetime, *, skip_locked: bool) -> Dispatched:
-    with connection.cursor() as cursor:
-        cursor.execute(query, [argument])
-        found: list[tuple[UUID, UUID]] = cursor.fetchall()
-    if not found:
-        return Dispatched(0, 0)
+def _dispatch(found: list[tuple[UUID, UUID]], now: datetime, *, skip_locked: bool) -> int:
+    """Queue those of these (task, job) that are READY and whose jobs run; returns how many."""
     jobs = lock_jobs((job for _, job in found), skip_locked=skip_locked)
     running = [job.id for job in jobs.values() if job.status == JobStatus.RUNNING]
     messages = _messages([task for task, _ in found], ["ready"], running, now)
@@ -105,7 +100,7 @@ def _dispatch(query: str, argument: Any, now: datetime, *, skip_locked: bool) ->
             changes["enqueue"].append(change)
     move_tasks("rebuild", changes["rebuild"])
     advance({moved.job_id for moved in end_tasks(refused)}, now)
-    return Dispatched(len(found), len(move_tasks("enqueue", changes["enqueue"])))
+    return len(move_tasks("enqueue", changes["enqueue"]))
 
 
 @transaction.atomic
@@ -119,7 +114,7 @@ def append_again(task_ids: Collection[UUID], now: datetime) -> None:
 
 def _messages(task_ids: Collection[UUID], statuses: list[str], jobs: list[UUID], now: datetime) -> list[TaskMessage]:
     with connection.cursor() as cursor:
-        cursor.execute(_ENTRIES, [list(task_ids), statuses, jobs])
+        cursor.execute(_ENTRIES, [id_array(task_ids), statuses, id_array(jobs)])
         rows = cursor.fetchall()
         inputs: dict[UUID, dict[str, Any]] = {}
         if children := [row[0] for row in rows if row[-1]]:

@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from dalston_queue.broker.types import Priority
 from dalston_queue.jobs import dag
 from dalston_queue.jobs.errors import InvalidJob
+from dalston_queue.jobs.rows import insert_tasks
 from dalston_queue.jobs.spec import StageSpec, stage_from
 from dalston_queue.jobs.submit import task_row
 from dalston_queue.models import Job, Task
@@ -34,5 +36,5 @@ def check_addition(job_id: UUID, stages: Sequence[StageSpec]) -> None:
 
 def add_stages(job_id: UUID, stages: Sequence[StageSpec], now: datetime) -> None:
     """Add checked stages. Advancing the job releases those that wait for nothing."""
-    job = Job.objects.get(id=job_id)
-    Task.objects.bulk_create(task_row(stage, job, now) for stage in stages)
+    priority = Priority(Job.objects.values_list("priority", flat=True).get(id=job_id))
+    insert_tasks([task_row(stage, job_id, priority) for stage in stages], now)

@@ -16,14 +16,17 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from django.db import connection
 
 from dalston_queue.jobs.states import JOB_TRANSITIONS, TASK_TRANSITIONS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What a caller asks for one task. Which of the later fields count depends on the transition: see _WRITES."""
+class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a caller asks for one task. Which of the later fields count depends on the transition: see _WRITES.
+
+    Changes travel to Postgres as one JSON text, which costs a fraction of an array per column.
+    """
 
     task_id: UUID
     attempt: int
@@ -34,12 +37,12 @@ class Change:
     cause: str = ""
     message: str = ""
     error_type: str = ""
-    result: str | None = None  # JSON text
+    result: msgspec.Raw | None = None
     scheduled_at: datetime | None = None
     timeout_seconds: int | None = None
     node_losses: int | None = None
     charge: int = 0  # retries used
-    parameters: str | None = None  # JSON text
+    parameters: msgspec.Raw | None = None
     priority: str | None = None
 
 
@@ -59,7 +62,7 @@ class LockedJob:
     status: str
 
 
-# Fields of Change beyond those that every statement carries, with their column type.
+# Fields of Change beyond those that every statement reads, as columns.
 _EXTRA = {
     "error_type": "text",
     "result": "jsonb",
@@ -72,7 +75,7 @@ _EXTRA = {
 }
 
 _SEEN = "event_seq = greatest(t.event_seq, v.seq), deliveries = coalesce(v.deliveries, t.deliveries)"
-_ERROR = "error = v.message, error_type = v.error_type, error_cause = v.cause"
+_ERROR = "error = v.message, error_type = coalesce(v.error_type, ''), error_cause = v.cause"
 _CLEAR = "error = '', error_type = '', error_cause = ''"
 _NEXT_ATTEMPT = "attempt = t.attempt + 1, event_seq = 0, assigned_worker_id = ''"
 _FRESH = (
@@ -91,7 +94,7 @@ _WRITES: dict[str, str] = {
     "complete": f"{_SEEN}, {_CLEAR}, result = v.result, finished_at = v.at, assigned_worker_id = v.engine_id,"
     " started_at = coalesce(t.started_at, v.at)",
     "retry": f"{_ERROR}, {_NEXT_ATTEMPT}, deliveries = 0,"
-    " retry_count = t.retry_count + v.charge, scheduled_at = v.scheduled_at,"
+    " retry_count = t.retry_count + coalesce(v.charge, 0), scheduled_at = v.scheduled_at,"
     " timeout_seconds = coalesce(v.timeout_seconds, t.timeout_seconds), effective_priority = t.priority",
     "rebuild": _NEXT_ATTEMPT,
     "fail": f"{_SEEN}, {_ERROR}, finished_at = v.at",
@@ -106,21 +109,22 @@ _WRITES: dict[str, str] = {
 
 
 @cache
-def _task_statement(name: str) -> tuple[str, tuple[str, ...]]:
-    """The statement of one transition and the extra fields it sends.
+def _task_statement(name: str) -> str:
+    """The statement of one transition.
 
     The row is joined to itself to say what it was before: nobody else can move it, its job is locked.
     """
     writes = _WRITES[name]
-    extra = tuple(field for field in _EXTRA if f"v.{field}" in writes)
-    arrays = "".join(f", %({field})s::text[]::{_EXTRA[field]}[]" for field in extra)
-    columns = "".join(f", {field}" for field in extra)
-    statement = f"""
+    extra = [field for field in _EXTRA if f"v.{field}" in writes]
+    return f"""
         WITH v AS (
-            SELECT * FROM unnest(
-                %(task_id)s::uuid[], %(attempt)s::int[], %(at)s::timestamptz[], %(seq)s::bigint[],
-                %(engine_id)s::text[], %(deliveries)s::int[], %(cause)s::text[], %(message)s::text[]{arrays}
-            ) AS v (id, attempt, at, seq, engine_id, deliveries, cause, message{columns})
+            SELECT task_id AS id, attempt, at, coalesce(seq, 0) AS seq, coalesce(engine_id, '') AS engine_id,
+                   deliveries, coalesce(cause, '') AS cause, coalesce(message, '') AS message
+                   {"".join(f", {field}" for field in extra)}
+            FROM jsonb_to_recordset(%(changes)s::jsonb) AS change (
+                task_id uuid, attempt int, at timestamptz, seq bigint, engine_id text, deliveries int,
+                cause text, message text{"".join(f", {field} {_EXTRA[field]}" for field in extra)}
+            )
         ), moved AS (
             UPDATE dalston_task t SET status = %(target)s{", " if writes else ""}{writes}
             FROM v JOIN dalston_task o ON o.id = v.id
@@ -133,7 +137,6 @@ def _task_statement(name: str) -> tuple[str, tuple[str, ...]]:
             SELECT id, %(name)s, was, %(target)s, attempt, deliveries, engine_id, cause, message, at FROM moved
         )
         SELECT id, job_id, attempt, was FROM moved"""  # noqa: S608 - built from the tables above, nothing else
-    return statement, extra
 
 
 def move_tasks(name: str, changes: Sequence[Change]) -> list[Moved]:
@@ -142,20 +145,23 @@ def move_tasks(name: str, changes: Sequence[Change]) -> list[Moved]:
         return []
     _require_transaction()
     transition = TASK_TRANSITIONS[name]
-    statement, extra = _task_statement(name)
     arguments: dict[str, Any] = {
-        field: [getattr(change, field) for change in changes]
-        for field in ("task_id", "attempt", "at", "seq", "engine_id", "deliveries", "cause", "message")
+        "changes": msgspec.json.encode(changes).decode(),
+        "name": name,
+        "target": transition.target,
+        "sources": sorted(transition.sources),
     }
-    for field in extra:
-        arguments[field] = [_as_text(getattr(change, field)) for change in changes]
-    arguments |= {"name": name, "target": transition.target, "sources": sorted(transition.sources)}
     with connection.cursor() as cursor:
-        cursor.execute(statement, arguments)
+        cursor.execute(_task_statement(name), arguments)
         return [Moved(*row) for row in cursor.fetchall()]
 
 
-LOCK_JOBS = "SELECT id, status FROM dalston_job WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
+def id_array(ids: Iterable[UUID]) -> str:
+    """Ids as the text of a uuid[] (compare with `= ANY(%s::uuid[])`): much cheaper to send than a list."""
+    return "{" + ",".join(map(str, ids)) + "}"
+
+
+LOCK_JOBS = "SELECT id, status FROM dalston_job WHERE id = ANY(%s::uuid[]) ORDER BY id FOR NO KEY UPDATE"
 LOCK_FREE_JOBS = LOCK_JOBS + " SKIP LOCKED"
 
 
@@ -163,15 +169,16 @@ def lock_jobs(job_ids: Iterable[UUID], *, skip_locked: bool = False) -> dict[UUI
     """Lock the jobs for the rest of the transaction. `skip_locked` leaves out those that somebody else works on."""
     _require_transaction()
     with connection.cursor() as cursor:
-        cursor.execute(LOCK_FREE_JOBS if skip_locked else LOCK_JOBS, [list(set(job_ids))])
+        cursor.execute(LOCK_FREE_JOBS if skip_locked else LOCK_JOBS, [id_array(set(job_ids))])
         return {row[0]: LockedJob(*row) for row in cursor.fetchall()}
 
 
-_JOB_TIMES = {
+_JOB_ERROR = "error = coalesce(%(errors)s::jsonb ->> j.id::text, j.error)"
+_JOB_WRITES = {
     "claim": "started_at = %(now)s",
-    "wind_down": "cancel_requested_at = coalesce(j.cancel_requested_at, %(now)s)",
+    "wind_down": f"cancel_requested_at = coalesce(j.cancel_requested_at, %(now)s), {_JOB_ERROR}",
     "complete": "finished_at = %(now)s, progress = 1",
-    "fail": "finished_at = %(now)s",
+    "fail": f"finished_at = %(now)s, {_JOB_ERROR}",
     "cancel": "finished_at = %(now)s",
     "replay": "finished_at = NULL, cancel_requested_at = NULL, error = ''",
 }
@@ -186,16 +193,13 @@ def move_jobs(
         return []
     _require_transaction()
     transition = JOB_TRANSITIONS[name]
-    errors = errors or {}
     statement = f"""
-        UPDATE dalston_job j
-        SET status = %(target)s, {_JOB_TIMES[name]}{", error = coalesce(v.error, j.error)" if errors else ""}
-        FROM unnest(%(ids)s::uuid[], %(errors)s::text[]) AS v (id, error)
-        WHERE j.id = v.id AND j.status = ANY(%(sources)s)
+        UPDATE dalston_job j SET status = %(target)s, {_JOB_WRITES[name]}
+        WHERE j.id = ANY(%(ids)s::uuid[]) AND j.status = ANY(%(sources)s)
         RETURNING j.id"""  # noqa: S608 - built from the table above, nothing else
     arguments: dict[str, Any] = {
-        "ids": wanted,
-        "errors": [errors.get(job_id) for job_id in wanted],
+        "ids": id_array(wanted),
+        "errors": msgspec.json.encode({str(job): why for job, why in (errors or {}).items()}).decode(),
         "now": now,
         "target": transition.target,
         "sources": sorted(transition.sources),
@@ -208,9 +212,3 @@ def move_jobs(
 def _require_transaction() -> None:
     if not connection.in_atomic_block:
         raise RuntimeError("lifecycle changes status only inside a transaction that has locked the jobs first")
-
-
-def _as_text(value: object) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return value.isoformat() if isinstance(value, datetime) else str(value)

@@ -106,7 +106,7 @@ def _replay(
     }
     of_jobs = set(Task.objects.filter(id__in=wanted).values_list("job_id", flat=True))
     opened = move_jobs("replay", of_jobs & jobs.keys(), now)
-    text = None if parameters is None else msgspec.json.encode(parameters).decode()
+    text = None if parameters is None else msgspec.Raw(msgspec.json.encode(parameters))
     changes = [
         Change(
             task_id=task.id,

@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
@@ -22,8 +23,9 @@ from dalston_queue.broker.types import Priority
 from dalston_queue.ids import uuid7
 from dalston_queue.jobs import dag
 from dalston_queue.jobs.errors import IdempotencyConflict, InvalidJob, JobsError
+from dalston_queue.jobs.rows import NewJob, NewTask, insert_jobs, insert_tasks
 from dalston_queue.jobs.spec import JobSpec, StageSpec
-from dalston_queue.models import ApiToken, Job, Project, Task
+from dalston_queue.models import ApiToken, Project, Task
 from dalston_queue.redis import get_broker
 
 log = structlog.get_logger(__name__)
@@ -62,12 +64,12 @@ def submit_many(
     """Accept a batch, each job for itself; the outcomes are in the order of the requests."""
     now = timezone.now()
     outcomes: list[Submission | JobsError] = []
-    jobs: dict[UUID, Job] = {}
-    tasks: dict[UUID, list[Task]] = {}
+    jobs: dict[UUID, NewJob] = {}
+    tasks: dict[UUID, list[NewTask]] = {}
     with transaction.atomic():
         for request in requests:
             try:
-                job, its_tasks = _rows(request.spec, project, token, now)
+                job, its_tasks = _rows(request.spec, project, token)
                 earlier = _take_key(request, project, job.id, now)
             except JobsError as error:
                 outcomes.append(error)
@@ -76,14 +78,19 @@ def submit_many(
                 jobs[job.id], tasks[job.id] = job, its_tasks
                 outcomes.append(Submission(job.id, tuple(task.id for task in its_tasks), created=True))
             else:
-                # The key's job may be an earlier one of this very batch, not stored yet.
-                rows = tasks.get(earlier) or Task.objects.filter(job_id=earlier).order_by("id").only("id")
-                outcomes.append(Submission(earlier, tuple(task.id for task in rows), created=False))
-        Job.objects.bulk_create(jobs.values())
-        Task.objects.bulk_create(task for its_tasks in tasks.values() for task in its_tasks)
+                outcomes.append(Submission(earlier, _tasks_of(earlier, tasks), created=False))
         if jobs:
+            insert_jobs(list(jobs.values()), now)
+            insert_tasks([task for its_tasks in tasks.values() for task in its_tasks], now)
             transaction.on_commit(lambda: _hint(list(jobs)))
     return outcomes
+
+
+def _tasks_of(job_id: UUID, of_this_batch: Mapping[UUID, Sequence[NewTask]]) -> tuple[UUID, ...]:
+    """The tasks of a job that was submitted before, perhaps earlier in this very batch and not stored yet."""
+    if job_id in of_this_batch:
+        return tuple(task.id for task in of_this_batch[job_id])
+    return tuple(Task.objects.filter(job_id=job_id).order_by("id").values_list("id", flat=True))
 
 
 # The settings that fill in retries and timeout, by priority.
@@ -94,54 +101,52 @@ _DEFAULTS = {
 }
 
 
-def task_row(stage: StageSpec, job: Job, now: datetime) -> Task:
+def task_row(stage: StageSpec, job_id: UUID, job_priority: Priority) -> NewTask:
     """The row of a stage, with what it left open filled in from its job and the settings."""
-    priority = stage.priority or Priority(job.priority)
+    priority = stage.priority or job_priority
     retries, timeout = _DEFAULTS[priority]
-    _storable(stage.parameters, f"the parameters of stage {stage.stage!r}")
-    return Task(
+    return NewTask(
         id=uuid7(),
-        job=job,
+        job_id=job_id,
         stage=stage.stage,
         queue=dag.queue_of(stage),
         task_type=stage.task_type or dag.queue_of(stage),
-        after=list(dict.fromkeys(stage.after)),
+        after=tuple(dict.fromkeys(stage.after)),
         required=stage.required,
         weight=stage.weight,
         priority=priority,
-        effective_priority=priority,
-        required_capabilities=sorted(set(stage.required_capabilities)),
-        parameters=stage.parameters,
+        required_capabilities=tuple(sorted(set(stage.required_capabilities))),
+        parameters=_storable(stage.parameters, f"the parameters of stage {stage.stage!r}"),
         timeout_seconds=stage.timeout_seconds or getattr(settings, timeout),
         max_retries=getattr(settings, retries) if stage.max_retries is None else stage.max_retries,
         scheduled_at=stage.scheduled_at,
-        created_at=now,
     )
 
 
-def _rows(spec: JobSpec, project: Project, token: ApiToken | None, now: datetime) -> tuple[Job, list[Task]]:
+def _rows(spec: JobSpec, project: Project, token: ApiToken | None) -> tuple[NewJob, list[NewTask]]:
     dag.check(spec.stages)
-    _storable(spec.parameters, "the job's parameters")
-    job = Job(
-        id=uuid7(),
-        project=project,
-        token=token,
+    job_id = uuid7()
+    job = NewJob(
+        id=job_id,
+        project_id=project.pk,
+        token_id=None if token is None else token.pk,
         name=spec.name,
         priority=spec.priority,
-        parameters=spec.parameters,
-        created_at=now,
+        parameters=_storable(spec.parameters, "the job's parameters"),
+        trace_id=spec.trace_id or job_id.hex,
     )
-    job.trace_id = spec.trace_id or job.id.hex
-    return job, [task_row(stage, job, now) for stage in spec.stages]
+    return job, [task_row(stage, job_id, Priority(spec.priority)) for stage in spec.stages]
 
 
-def _storable(value: Mapping[str, Any], what: str) -> None:
+def _storable(value: Mapping[str, Any], what: str) -> msgspec.Raw:
+    """The value as the JSON that Postgres will store."""
     try:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidJob(f"{what} can't be stored as JSON: {error}") from None
     if "\\u0000" in text:
         raise InvalidJob(f"{what} contain the character U+0000, which Postgres can't store")
+    return msgspec.Raw(text)
 
 
 # The row is taken before its job is made (the foreign key is checked at commit): of two requests with one key the

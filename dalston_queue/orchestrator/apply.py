@@ -15,11 +15,11 @@ from django.db import connection, transaction
 
 from dalston_queue.broker.messages import ErrorInfo, Event
 from dalston_queue.broker.types import Cause, EventKind, Tier
-from dalston_queue.jobs.advance import Advanced, advance
+from dalston_queue.jobs.advance import Advanced, advance, release_stages
 from dalston_queue.jobs.dead_letters import Ending, end_tasks
 from dalston_queue.jobs.errors import InvalidJob
 from dalston_queue.jobs.expand import add_stages, check_addition, wanted_stages
-from dalston_queue.jobs.lifecycle import Change, Moved, lock_jobs, move_jobs, move_tasks
+from dalston_queue.jobs.lifecycle import Change, Moved, id_array, lock_jobs, move_jobs, move_tasks
 from dalston_queue.jobs.retry import Attempt, Cancel, Exhausted, Retry, RetryPolicy
 from dalston_queue.jobs.spec import StageSpec
 
@@ -33,7 +33,7 @@ def apply(events: Sequence[Event], now: datetime) -> Advanced:
     jobs = lock_jobs({UUID(event.job_id) for event in events})
     touched: set[UUID] = set()
     created = {UUID(event.job_id) for event in events if event.kind is EventKind.JOB_CREATED}
-    touched.update(move_jobs("claim", created & jobs.keys(), now))
+    claimed = move_jobs("claim", created & jobs.keys(), now)
     for batch in rounds(event for event in events if event.task_id):
         by_kind: dict[EventKind, list[Event]] = defaultdict(list)
         for event in batch:
@@ -42,7 +42,9 @@ def apply(events: Sequence[Event], now: datetime) -> Advanced:
             moved = _APPLY[kind](same, now)
             if kind is not EventKind.TASK_STARTED:
                 touched.update(move.job_id for move in moved)
-    return advance(touched, now)
+    advanced = advance(touched, now)
+    advanced.ready += release_stages(claimed, now)
+    return advanced
 
 
 def rounds(events: Iterable[Event]) -> list[list[Event]]:
@@ -89,7 +91,7 @@ def _completed(events: list[Event], now: datetime) -> list[Moved]:
             if stages := wanted_stages(event.result):
                 check_addition(UUID(event.job_id), stages)
                 more[UUID(event.task_id)] = stages
-            changes.append(_change(event, result=_encode(event.result).decode()))
+            changes.append(_change(event, result=msgspec.Raw(_encode(event.result))))
         except InvalidJob as error:
             refused = ErrorInfo(message=f"its result asks for stages: {error}", type="InvalidJob", cause=Cause.REJECTED)
             endings.append(_ending(event, refused, ""))
@@ -193,13 +195,13 @@ _APPLY: dict[EventKind, Callable[[list[Event], datetime], list[Moved]]] = {
 
 _ATTEMPTS = """
     SELECT id, retry_count, max_retries, timeout_seconds, cancel_requested_at IS NOT NULL
-    FROM dalston_task WHERE id = ANY(%s)"""
+    FROM dalston_task WHERE id = ANY(%s::uuid[])"""
 
 
 def _attempts(events: list[Event]) -> dict[UUID, Attempt]:
     reported = {UUID(event.task_id): event for event in events}
     with connection.cursor() as cursor:
-        cursor.execute(_ATTEMPTS, [list(reported)])
+        cursor.execute(_ATTEMPTS, [id_array(reported)])
         return {
             task: Attempt(
                 retry_count=retry_count,

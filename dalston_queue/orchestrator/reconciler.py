@@ -19,7 +19,7 @@ from dalston_queue.broker.types import RecordState
 from dalston_queue.jobs import pause
 from dalston_queue.jobs.advance import advance
 from dalston_queue.jobs.dispatch import append_again, dispatch, dispatch_oldest
-from dalston_queue.jobs.lifecycle import Change, lock_jobs, move_tasks
+from dalston_queue.jobs.lifecycle import Change, Moved, id_array, lock_jobs, move_tasks
 from dalston_queue.orchestrator.discrepancy import REBUILT, compare, is_orphan
 from dalston_queue.orchestrator.report import Report
 from dalston_queue.redis import get_broker
@@ -30,8 +30,10 @@ QUEUES = "SELECT DISTINCT queue FROM dalston_task WHERE status IN ('queued', 'ru
 IN_REDIS = """
     SELECT id, job_id, attempt, status FROM dalston_task
     WHERE queue = %s AND status IN ('queued', 'running') AND id > %s ORDER BY id LIMIT %s"""
-_SAME = "SELECT id, job_id, attempt, status FROM dalston_task WHERE id = ANY(%s) AND status IN ('queued', 'running')"
-_ROWS = "SELECT id, finished_at IS NOT NULL, attempt FROM dalston_task WHERE id = ANY(%s)"
+_SAME = """
+    SELECT id, job_id, attempt, status FROM dalston_task
+    WHERE id = ANY(%s::uuid[]) AND status IN ('queued', 'running')"""
+_ROWS = "SELECT id, finished_at IS NOT NULL, attempt FROM dalston_task WHERE id = ANY(%s::uuid[])"
 # Nothing will move these: no task of theirs is at an engine, due, or ready. Jobs without any task are among them.
 STUCK_JOBS = """
     SELECT j.id FROM dalston_job j
@@ -116,11 +118,11 @@ class _Run:
         dispatch(rebuilt, timezone.now())
 
     @transaction.atomic
-    def _repair_locked(self, queue: str, rows: list[Row], seen: dict[str, Record]) -> list[UUID]:
+    def _repair_locked(self, queue: str, rows: list[Row], seen: dict[str, Record]) -> list[Moved]:
         now = timezone.now()
         jobs = lock_jobs({job for _, job, _, _ in rows})
         with connection.cursor() as cursor:
-            cursor.execute(_SAME, [[row[0] for row in rows]])
+            cursor.execute(_SAME, [id_array(row[0] for row in rows)])
             same: list[Row] = [row for row in cursor.fetchall() if row[1] in jobs]
         records = self.broker.records(queue, [str(row[0]) for row in same])
         changes: dict[str, list[Change]] = {"rebuild": [], "recover": []}
@@ -132,7 +134,7 @@ class _Run:
                 move = "rebuild" if kind in REBUILT else "recover"
                 changes[move].append(Change(task_id=task, attempt=attempt, at=now, message=str(kind)))
         move_tasks("recover", changes["recover"])
-        return [moved.task_id for moved in move_tasks("rebuild", changes["rebuild"])]
+        return move_tasks("rebuild", changes["rebuild"])
 
     def _events_waiting(self, queue: str) -> bool:
         return any(stats.events_backlog > 0 for stats in self.broker.snapshot([queue]).queues)
@@ -150,7 +152,7 @@ class _Run:
     def _known(self, page: dict[str, Record]) -> dict[str, tuple[bool, int]]:
         ids = [UUID(task) for task in page if _is_uuid(task)]
         with connection.cursor() as cursor:
-            cursor.execute(_ROWS, [ids])
+            cursor.execute(_ROWS, [id_array(ids)])
             return {str(task): (over, attempt) for task, over, attempt in cursor.fetchall()}
 
     # Jobs

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection, transaction
 
-from dalston_queue.jobs.lifecycle import Change, lock_jobs, move_tasks
+from dalston_queue.jobs.lifecycle import Change, Moved, lock_jobs, move_tasks
 from dalston_queue.orchestrator import counters
 
 # Each second.
@@ -19,9 +19,9 @@ DUE = """
     WHERE status = 'scheduled' AND scheduled_at <= %s ORDER BY scheduled_at LIMIT %s"""
 
 
-def make_due_ready(now: datetime) -> list[UUID]:
+def make_due_ready(now: datetime) -> list[Moved]:
     """All that is due, batch by batch; returns the tasks that are READY now, to be dispatched."""
-    ready: list[UUID] = []
+    ready: list[Moved] = []
     size: int = settings.DALSTON_SCHEDULER_BATCH
     with counters.FAILED.count_exceptions():
         while True:
@@ -33,7 +33,7 @@ def make_due_ready(now: datetime) -> list[UUID]:
 
 
 @transaction.atomic
-def _batch(now: datetime, size: int) -> tuple[int, list[UUID]]:
+def _batch(now: datetime, size: int) -> tuple[int, list[Moved]]:
     with connection.cursor() as cursor:
         cursor.execute(DUE, [now, size])
         rows: list[tuple[UUID, UUID, int, datetime]] = cursor.fetchall()
@@ -41,10 +41,10 @@ def _batch(now: datetime, size: int) -> tuple[int, list[UUID]]:
         return 0, []
     free = lock_jobs((job for _, job, _, _ in rows), skip_locked=True)
     changes = [Change(task_id=task, attempt=attempt, at=now) for task, job, attempt, _ in rows if job in free]
-    moved = [move.task_id for move in move_tasks("due", changes)]
+    moved = move_tasks("due", changes)
     counters.SCANNED.inc(len(rows))
     counters.QUEUED.inc(len(moved))
     due_at = {task: at for task, _, _, at in rows}
-    for task in moved:
-        counters.LATENESS.observe((now - due_at[task]).total_seconds())
+    for move in moved:
+        counters.LATENESS.observe((now - due_at[move.task_id]).total_seconds())
     return len(rows), moved

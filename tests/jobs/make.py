@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from django.db import transaction
 
 from dalston_queue.jobs.advance import claim_jobs
@@ -38,12 +39,14 @@ def job_of(*stages: StageSpec) -> Job:
 def claim(*jobs: Job) -> list[UUID]:
     """As an orchestrator does; returns the tasks that are ready."""
     with transaction.atomic():
-        return claim_jobs([job.id for job in jobs], NOW).ready
+        return [moved.task_id for moved in claim_jobs([job.id for job in jobs], NOW).ready]
 
 
 def move(name: str, tasks: Iterable[Task], **more: Any) -> list[UUID]:
     """Move tasks by a transition at their present attempt; returns those that moved."""
     tasks = list(tasks)
+    if "result" in more:
+        more["result"] = msgspec.Raw(more["result"])
     with transaction.atomic():
         lock_jobs(task.job_id for task in tasks)
         changes = [Change(task_id=task.id, attempt=task.attempt, at=NOW, **more) for task in tasks]

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from dalston_queue.jobs import drawing
-from dalston_queue.jobs.lifecycle import _JOB_TIMES, _WRITES
+from dalston_queue.jobs.lifecycle import _JOB_WRITES, _WRITES
 from dalston_queue.jobs.states import JOB_OVER, JOB_TRANSITIONS, TASK_OVER, TASK_TRANSITIONS, JobStatus, TaskStatus
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +30,7 @@ def test_only_an_operator_takes_back_what_is_over() -> None:
 
 def test_the_writer_knows_what_each_move_writes() -> None:
     assert _WRITES.keys() == TASK_TRANSITIONS.keys()
-    assert _JOB_TIMES.keys() == JOB_TRANSITIONS.keys()
+    assert _JOB_WRITES.keys() == JOB_TRANSITIONS.keys()
 
 
 def test_nobody_but_the_lifecycle_writes_status() -> None:

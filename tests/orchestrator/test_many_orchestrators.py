@@ -1,4 +1,4 @@
-"""Several orchestrators on the same jobs: one DAG, one entry per dependent, no deadlock. Real processes and database."""
+"""Several orchestrators on the same jobs: one DAG, one entry per dependent, no deadlock; in real processes."""
 
 from collections.abc import Callable
 from pathlib import Path
