@@ -31,6 +31,7 @@ class Postgres:
 
     name = "postgres"
     stop_signal = signal.SIGINT  # fast shutdown: clients are disconnected, the data is written
+    noise = ""
 
     def __init__(self, folder: Path, *, fast: bool = False) -> None:
         self.folder = folder

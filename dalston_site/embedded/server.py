@@ -17,6 +17,7 @@ PATIENCE_S = 30.0  # a large append-only file or a crash recovery takes its time
 class Recipe(Protocol):
     name: str
     stop_signal: signal.Signals
+    noise: str  # lines with this text are not for a developer's eyes
 
     def prepare(self) -> None: ...
     def command(self, port: int) -> list[str]: ...

@@ -23,6 +23,7 @@ class Valkey:
 
     name = "valkey"
     stop_signal = signal.SIGTERM
+    noise = "Memory overcommit must be enabled"  # advice for a server with much data, in 300 characters
 
     def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
         self.folder = folder

@@ -13,13 +13,15 @@ from dalston_site.embedded.postgres import Postgres
 from dalston_site.embedded.server import Recipe, launch
 from dalston_site.embedded.valkey import Valkey
 from dalston_site.up.announcements import Announcements
-from dalston_site.up.children import Child, Children, Stage
+from dalston_site.up.child import Child, Program, Stage
+from dalston_site.up.children import Children
 from dalston_site.up.console import Console
 from dalston_site.up.errors import Interrupted, UpError
 from dalston_site.up.hint import DevEnv, closing_words
 from dalston_site.up.holder import Holder
 from dalston_site.up.options import Options, parse
 from dalston_site.up.readiness import Probe, has_announced, node_is_ready, wait_for, web_answers
+from dalston_site.up.restarts import Restarts
 from dalston_site.up.services import Addresses, Services
 from dalston_site.up.signals import Signals
 
@@ -63,7 +65,9 @@ class Up:
         env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
 
         def spawn(argv: list[str]) -> Child:
-            return self.children.start(recipe.name, argv, env, Stage.DATABASE, recipe.stop_signal)
+            return self.children.start(
+                Program(recipe.name, argv, env, Stage.DATABASE, recipe.stop_signal, recipe.noise)
+            )
 
         return launch(recipe, spawn)
 
@@ -74,7 +78,7 @@ class Up:
             self.complain_about_the_dead(besides=setup)
             time.sleep(0.02)
         if setup.poll():
-            raise UpError(f"setup {setup.how_it_ended()}. Its last lines:\n{setup.tail()}")
+            raise self.obituary(setup)
         self.children.forget(setup)
 
     def start_nodes(self, services: Services) -> list[Probe]:
@@ -94,14 +98,23 @@ class Up:
         return [web_answers(self.options), *announced]
 
     def watch(self) -> NoReturn:
+        restarts = Restarts()
         while True:
-            self.complain_about_the_dead()
+            dead = self.children.dead()
+            if dead is not None and (dead.stage is Stage.DATABASE or not restarts.allow(dead.name, time.monotonic())):
+                raise self.obituary(dead)
+            if dead is not None:
+                self.console.say(f"{dead.name} {dead.how_it_ended()}. Starting it again.")
+                self.children.start(dead.program)
             time.sleep(0.1)
 
     def complain_about_the_dead(self, besides: Child | None = None) -> None:
         dead = self.children.dead()
         if dead is not None and dead is not besides:
-            raise UpError(f"{dead.name} {dead.how_it_ended()}. Its last lines:\n{dead.tail()}")
+            raise self.obituary(dead)
+
+    def obituary(self, dead: Child) -> UpError:
+        return UpError(f"{dead.name} {dead.how_it_ended()}. Its last lines:\n{dead.tail()}")
 
 
 def check_port(options: Options) -> None:

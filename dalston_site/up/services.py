@@ -11,7 +11,8 @@ import psutil
 from dalston_queue.broker import Broker, connect
 from dalston_site.embedded.guarded import guarded
 from dalston_site.embedded.secret import secret
-from dalston_site.up.children import Child, Children, Stage
+from dalston_site.up.child import Child, Program, Stage
+from dalston_site.up.children import Children
 from dalston_site.up.options import Options
 
 # What a node must not see. It needs Redis and nothing else.
@@ -58,7 +59,7 @@ class Services:
 
     def _python(self, name: str, arguments: list[str], env: dict[str, str], stage: Stage = Stage.SERVICE) -> Child:
         argv = guarded([sys.executable, *arguments], dies_with=signal.SIGTERM)
-        return self._children.start(name, argv, env, stage, signal.SIGTERM)
+        return self._children.start(Program(name, argv, env, stage))
 
     def _node_env(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if name not in PRIVATE}

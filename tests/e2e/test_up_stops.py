@@ -8,13 +8,15 @@ import socket
 import time
 from collections.abc import Callable
 
+import httpx
+import psutil
 import psycopg
 import pytest
 import redis
 
 from dalston_site.embedded.server import Server
 from tests.e2e.conftest import Up
-from tests.support import Spawned
+from tests.support import Spawned, wait_until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -95,13 +97,25 @@ def test_a_taken_port_is_said_before_anything_starts(up: Up) -> None:
     assert "Starting" not in refused.output
 
 
-def test_a_process_that_dies_is_named_with_its_last_lines_and_all_stop(up: Up) -> None:
+def test_a_process_that_is_killed_is_started_again_but_a_database_ends_it_all(up: Up) -> None:
     first = up.ready()
     (web,) = [it for it in up.processes() if "uvicorn" in it.cmdline()]
     web.kill()
+    first.wait_for("web was killed by SIGKILL. Starting it again.")
+    wait_until(lambda: answers(up), 30, "the new web process answers")
+
+    (valkey,) = [it for it in psutil.process_iter() if it.name() == "valkey-server" and it.ppid() == first.pid]
+    valkey.kill()
     assert first.wait(12) == 1
-    assert "Error: web was killed by SIGKILL. Its last lines:" in first.output
+    assert "Error: valkey was killed by SIGKILL. Its last lines:" in first.output
     up.nothing_is_left()
+
+
+def answers(up: Up) -> bool:
+    try:
+        return httpx.get(f"{up.env['DALSTON_URL']}/healthz").status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def test_a_process_that_cannot_start_is_named_and_all_stop(up: Up) -> None:
