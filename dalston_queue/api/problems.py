@@ -62,7 +62,7 @@ TITLES: Mapping[Code, str] = {
 }
 
 
-class ApiProblem(Exception):  # noqa: N818, the RFC's word
+class ApiProblem(Exception):
     """Raised anywhere below a route; becomes the answer."""
 
     def __init__(

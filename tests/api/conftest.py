@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.test import Client
 
+from dalston_queue.broker import Broker
 from dalston_queue.models import ApiToken, Project
 from tests.web import web
 
@@ -39,6 +41,13 @@ class Api:
         return self.call("GET", path, **headers)
 
 
+@pytest.fixture(autouse=True)
+def own_broker(request: pytest.FixtureRequest, broker: Broker) -> Broker:
+    """Every test here has a key prefix of its own. What it leaves there is deleted, not complained about."""
+    request.node.add_marker(pytest.mark.keeps_keys)
+    return broker
+
+
 @pytest.fixture
 def project(db: None) -> Project:
     return Project.objects.create(name="alpha")
@@ -57,3 +66,9 @@ def token_for(project: Project) -> Callable[..., str]:
 @pytest.fixture
 def api(token_for: Callable[..., str]) -> Api:
     return Api(token_for("submit", "read"))
+
+
+@pytest.fixture
+def admin_user(db: None) -> User:
+    """Without a password: hashing one takes longer than most tests."""
+    return User.objects.create_superuser("admin", password=None)

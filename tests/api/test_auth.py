@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
@@ -27,6 +29,17 @@ ROUTES: dict[tuple[str, str], tuple[set[str], int]] = {
     ("GET", "/jobs"): ({"read"}, 200),
     ("GET", "/jobs/{job_id}"): ({"read"}, 404),
     ("DELETE", "/jobs/{job_id}"): ({"submit", "operate"}, 404),
+    ("GET", "/tasks/{task_id}/why"): ({"read"}, 404),
+    ("GET", "/queue/stats"): ({"read"}, 200),
+    ("GET", "/streams"): ({"read"}, 200),
+    ("GET", "/streams/{stage}/pending"): ({"operate"}, 404),
+    ("POST", "/streams/{stage}/pause"): ({"operate"}, 200),
+    ("POST", "/streams/{stage}/resume"): ({"operate"}, 200),
+    ("GET", "/dlq"): ({"read"}, 200),
+    ("GET", "/dlq/groups"): ({"read"}, 200),
+    ("POST", "/dlq:replay"): ({"operate"}, 422),
+    ("POST", "/dlq/{dead_letter_id}/replay"): ({"operate"}, 404),
+    ("DELETE", "/dlq/{dead_letter_id}"): ({"operate"}, 404),
 }
 SCOPES = ["submit", "read", "operate", "worker"]
 
@@ -42,8 +55,12 @@ def concrete(path: str) -> str:
     return path.replace("{stage}", "nosuch")
 
 
-def test_the_table_names_every_route() -> None:
+def test_the_table_and_the_docs_name_every_route() -> None:
     assert routes() == set(ROUTES)
+    docs = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    for (method, path), (scopes, _) in ROUTES.items():
+        [line] = [line for line in docs.splitlines() if line.startswith(f"| `{method} {path}` |")]
+        assert set(re.findall(r"`(\w+)`", line.split("|")[2])) == scopes
 
 
 @pytest.mark.parametrize(("method", "path"), sorted(ROUTES), ids=lambda part: part)

@@ -1,5 +1,14 @@
 """Fixtures of the dashboard's tests."""
 
+import pytest
+from django.contrib.auth.models import User
+
 from tests.web import web
 
 __all__ = ["web"]
+
+
+@pytest.fixture
+def admin_user(db: None) -> User:
+    """Without a password: hashing one takes longer than most tests."""
+    return User.objects.create_superuser("admin", password=None)

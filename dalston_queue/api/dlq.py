@@ -1,0 +1,129 @@
+"""/dlq: dead letters: look at them, take them back one by one or all that match, or let them go."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from django.db.models import Count, Max, Min
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Body, Path, Query, Router
+
+from dalston_queue.api.auth import needs
+from dalston_queue.api.body import check_size
+from dalston_queue.api.dlq_schema import (
+    DeadLetterOut,
+    DiscardOut,
+    GroupOut,
+    ReplayedOut,
+    ReplayIn,
+    ReplayManyIn,
+    ReplayManyOut,
+    WantedIn,
+    dead_letter_out,
+    replayed_out,
+)
+from dalston_queue.api.jobs import Reason
+from dalston_queue.api.listing import Cursor, Limit, Page, page
+from dalston_queue.api.principal import Principal, principal_of
+from dalston_queue.api.problem_out import answers
+from dalston_queue.api.problems import ApiProblem, Code, not_found
+from dalston_queue.audit import audited
+from dalston_queue.jobs.replay import Outcome, Replayed, discard, matching, replay
+from dalston_queue.models import DeadLetter
+from dalston_queue.models.api_token import Scope
+
+router = Router(tags=["dead letters"])
+
+LetterId = Annotated[UUID, Path()]
+
+
+@router.get("/dlq", auth=needs(Scope.READ), response=answers({200: Page[DeadLetterOut]}))
+def list_dead_letters(
+    request: HttpRequest, wanted: Annotated[WantedIn, Query()], limit: Limit = 50, cursor: Cursor = None
+) -> dict[str, Any]:
+    """Open dead letters, newest first."""
+    return page(matching(wanted.filter(_project(principal_of(request)))), dead_letter_out, limit, cursor)
+
+
+@router.get("/dlq/groups", auth=needs(Scope.READ), response=answers({200: list[GroupOut]}))
+def group_dead_letters(request: HttpRequest, wanted: Annotated[WantedIn, Query()], limit: Limit = 50) -> list[GroupOut]:
+    """Open dead letters that look alike, the largest group first."""
+    letters = matching(wanted.filter(_project(principal_of(request)))).order_by()
+    groups = letters.values("fingerprint").annotate(
+        count=Count("id"),
+        first_at=Min("created_at"),
+        last_at=Max("created_at"),
+        a_queue=Min("queue"),
+        a_cause=Min("cause"),
+        an_error=Min("error"),
+    )
+    return [
+        GroupOut(
+            fingerprint=group["fingerprint"],
+            count=group["count"],
+            queue=group["a_queue"],
+            cause=group["a_cause"],
+            error=group["an_error"],
+            first_at=group["first_at"],
+            last_at=group["last_at"],
+        )
+        for group in groups.order_by("-count", "fingerprint")[:limit]
+    ]
+
+
+@router.post(
+    "/dlq/{dead_letter_id}/replay", auth=needs(Scope.OPERATE), response=answers({200: ReplayedOut}, 400, 404, 409)
+)
+def replay_dead_letter(
+    request: HttpRequest, dead_letter_id: LetterId, body: Annotated[ReplayIn, Body()]
+) -> ReplayedOut:
+    """Take one back: the same task, fresh budgets, the next attempt. Safe to repeat."""
+    [done] = _replay(principal_of(request), [dead_letter_id], body)
+    if done.outcome is Outcome.GONE:
+        raise not_found(f"dead letter {dead_letter_id}")
+    if done.outcome not in {Outcome.REPLAYED, Outcome.ALREADY}:
+        raise ApiProblem(409, Code.STATE_CONFLICT, f"It cannot be replayed: {done.outcome}.")
+    return replayed_out(done)
+
+
+@router.post("/dlq:replay", auth=needs(Scope.OPERATE), response=answers({200: ReplayManyOut}, 400))
+def replay_dead_letters(request: HttpRequest, body: Annotated[ReplayManyIn, Body()]) -> ReplayManyOut:
+    """Take back these, or all that match a filter. Try it with `dry_run` first."""
+    if body.filter is not None:
+        letters = matching(body.filter.filter(None))
+        ids = [] if body.dry_run else list(letters.values_list("id", flat=True)[: body.limit])
+        matched = letters.count()
+    else:
+        ids, matched = body.ids or [], len(body.ids or [])
+    done = [] if body.dry_run else _replay(principal_of(request), ids, body)
+    replayed = sum(each.outcome is Outcome.REPLAYED for each in done)
+    return ReplayManyOut(matched=matched, replayed=replayed, items=[replayed_out(each) for each in done])
+
+
+@router.delete("/dlq/{dead_letter_id}", auth=needs(Scope.OPERATE), response=answers({200: DiscardOut}, 404))
+def discard_dead_letter(request: HttpRequest, dead_letter_id: LetterId, reason: Reason = "") -> DiscardOut:
+    """Close it without a replay; its task and job stay as they ended."""
+    if not DeadLetter.objects.filter(pk=dead_letter_id).exists():
+        raise not_found(f"dead letter {dead_letter_id}")
+    principal = principal_of(request)
+    with audited("dead_letter.discard", str(dead_letter_id), reason=reason, **principal.signature()) as row:
+        discarded = discard([dead_letter_id], timezone.now()) == 1
+        row.after = {"discarded": discarded}
+    return DiscardOut(dead_letter_id=dead_letter_id, discarded=discarded)
+
+
+def _replay(principal: Principal, ids: list[UUID], body: ReplayIn) -> list[Replayed]:
+    if body.parameters is not None:
+        check_size(body.parameters)
+    target = str(ids[0]) if len(ids) == 1 else f"{len(ids)} dead letters"
+    before = {"ids": [str(letter) for letter in ids]}
+    with audited("dead_letter.replay", target, reason=body.reason, before=before, **principal.signature()) as row:
+        done = replay(ids, timezone.now(), parameters=body.parameters, priority=body.priority)
+        row.after = {str(each.letter_id): each.outcome for each in done}
+    return done
+
+
+def _project(principal: Principal) -> UUID | None:
+    return None if principal.sees_everything or principal.token is None else principal.token.project_id

@@ -1,0 +1,94 @@
+"""/dlq: list, group, replay one or all that match, discard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import uuid4
+
+import pytest
+from django.utils import timezone
+
+from dalston_queue.models import DeadLetter, Job, OperatorAction, Project, Task
+from tests.api.conftest import Api
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def bury(api: Api, error: str = "boom", fingerprint: str = "f1", queue: str = "echo") -> str:
+    """A task of this client that died, as the orchestrator leaves it behind."""
+    task = Task.objects.get(pk=api.post("/tasks", {"task_type": queue, "parameters": {"n": 1}}).json()["task_id"])
+    now = timezone.now()
+    Job.objects.filter(pk=task.job_id).update(status="failed", finished_at=now)
+    Task.objects.filter(pk=task.pk).update(status="dead_letter", finished_at=now, retry_count=3)
+    letter = DeadLetter.objects.create(
+        task=task, queue=queue, task_type=queue, cause="error", error=error, fingerprint=fingerprint, created_at=now
+    )
+    return str(letter.pk)
+
+
+@pytest.fixture
+def operator(token_for: Callable[..., str]) -> Api:
+    return Api(token_for("operate", "read"))
+
+
+def test_a_project_sees_its_own_and_an_operator_all(api: Api, operator: Api, token_for: Callable[..., str]) -> None:
+    other = Api(token_for("submit", "read", project=Project.objects.create(name="beta")))
+    bury(api)
+    bury(other)
+    DeadLetter.objects.create(queue="echo", cause="rejected", fingerprint="raw", created_at=timezone.now())
+    assert len(api.get("/dlq").json()["items"]) == 1
+    assert len(operator.get("/dlq").json()["items"]) == 3
+    assert len(operator.get("/dlq?cause=rejected").json()["items"]) == 1
+
+
+def test_letters_that_look_alike_are_grouped(api: Api) -> None:
+    for error in ("boom 1", "boom 2"):
+        bury(api, error)
+    bury(api, "other", "f2", "sleep")
+    groups = api.get("/dlq/groups").json()
+    assert [(group["fingerprint"], group["count"]) for group in groups] == [("f1", 2), ("f2", 1)]
+    assert [group["fingerprint"] for group in api.get("/dlq/groups?queue=sleep").json()] == ["f2"]
+    assert [item["error"] for item in api.get("/dlq?error=BOOM&limit=1").json()["items"]] == ["boom 2"]
+
+
+def test_replay_takes_the_same_task_back_and_is_safe_to_repeat(api: Api, operator: Api) -> None:
+    letter = bury(api)
+    body = {"parameters": {"n": 2}, "priority": "high", "reason": "file is back"}
+    first = operator.post(f"/dlq/{letter}/replay", body)
+    assert first.status_code == 200, first.content
+    assert (first.json()["outcome"], first.json()["attempt"]) == ("replayed", 2)
+    assert operator.post(f"/dlq/{letter}/replay").json()["outcome"] == "already replayed"
+    task = Task.objects.get()
+    assert (task.status, task.attempt, task.retry_count, task.parameters) == ("ready", 2, 0, {"n": 2})
+    action = OperatorAction.objects.order_by("id")[0]
+    assert (action.action, action.target, action.reason) == ("dead_letter.replay", letter, "file is back")
+    assert action.after == {letter: "replayed"}
+
+
+def test_replay_all_that_match_after_a_dry_run(api: Api, operator: Api) -> None:
+    letters = {bury(api) for _ in range(3)}
+    bury(api, queue="sleep")
+    dry = operator.post("/dlq:replay", {"filter": {"queue": "echo"}, "dry_run": True}).json()
+    assert dry == {"matched": 3, "replayed": 0, "items": []}
+    assert not Task.objects.filter(status="ready").exists()
+    done = operator.post("/dlq:replay", {"filter": {"queue": "echo"}}).json()
+    assert (done["matched"], done["replayed"]) == (3, 3)
+    assert {item["dead_letter_id"] for item in done["items"]} == letters
+    assert operator.post("/dlq:replay", {"filter": {"queue": "echo"}, "dry_run": True}).json()["matched"] == 0
+
+
+def test_replay_by_ids_answers_for_each(api: Api, operator: Api) -> None:
+    letter, unknown = bury(api), str(uuid4())
+    done = operator.post("/dlq:replay", {"ids": [letter, unknown]}).json()
+    assert [item["outcome"] for item in done["items"]] == ["replayed", "there is no such dead letter"]
+    assert operator.post("/dlq:replay", {}).status_code == 422
+
+
+def test_a_discarded_letter_is_closed(api: Api, operator: Api) -> None:
+    letter = bury(api)
+    assert operator.call("DELETE", f"/dlq/{letter}?reason=old").json()["discarded"] is True
+    assert operator.call("DELETE", f"/dlq/{letter}").json()["discarded"] is False
+    assert api.get("/dlq").json()["items"] == []
+    answer = operator.post(f"/dlq/{letter}/replay")
+    assert (answer.status_code, answer.json()["code"]) == (409, "state_conflict")
+    assert Task.objects.get().status == "dead_letter"

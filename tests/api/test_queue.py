@@ -1,0 +1,90 @@
+"""/queue/stats and /streams: exact numbers, as the seed names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from django.test import Client
+from django.utils import timezone
+
+from dalston_queue.broker import Broker, Consumer
+from dalston_queue.broker.messages import TaskMessage
+from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.types import EngineState, NodeState, Priority
+from dalston_queue.models import OperatorAction, Task
+from tests.api.conftest import Api
+
+
+def append(broker: Broker, count: int, priority: Priority = Priority.MEDIUM) -> None:
+    broker.append(
+        [
+            TaskMessage(
+                task_id=f"{priority}-{n}", job_id="j", queue="echo", task_type="echo", attempt=1, priority=priority
+            )
+            for n in range(count)
+        ]
+    )
+
+
+def claim(broker: Broker, count: int) -> None:
+    consumer = Consumer(broker, "n.demo.0.b", ["echo"], capacity=count)
+    consumer.open()
+    assert len(consumer.exchange([], count).claimed) == count
+
+
+def test_stats_are_those_of_the_seed(api: Api, broker: Broker) -> None:
+    append(broker, 3, Priority.HIGH)
+    append(broker, 2, Priority.LOW)
+    beats = [
+        EngineBeat(engine_id="n.demo.0.b", state=EngineState.READY, queues=("echo",), capacity=4),
+        EngineBeat(engine_id="n.demo.1.b", state=EngineState.DRAINING, queues=("echo",), capacity=2),
+    ]
+    broker.registry.beat_node("n", NodeState.ACTIVE, beats)
+    claim(broker, 1)
+    for status in ("completed", "dead_letter", "completed"):
+        api.post("/tasks", {"task_type": "echo"})
+        Task.objects.filter(status="pending").update(status=status, finished_at=timezone.now())
+    Task.objects.filter(pk=Task.objects.first().pk).update(finished_at=timezone.now() - timedelta(hours=1))  # type: ignore[union-attr]
+
+    stats = api.get("/queue/stats").json()
+
+    assert {line: depth["depth"] for line, depth in stats["queues"].items()} == {"high": 2, "medium": 0, "low": 2}
+    assert stats["queues"]["medium"]["oldest_age_seconds"] is None
+    assert stats["queues"]["high"]["oldest_age_seconds"] >= 0
+    assert stats["workers"] == {"active": 1, "draining": 1, "dead": 0, "total_capacity": 6, "used_capacity": 1}
+    assert stats["throughput"] == {"completed_last_minute": 1, "failed_last_minute": 1}
+    lane = next(lane for lane in stats["lanes"] if lane["tier"] == "high")
+    assert (lane["queue"], lane["lag"], lane["pending"], lane["length"]) == ("echo", 2, 1, 3)
+
+
+def test_streams_show_each_queue(api: Api, broker: Broker) -> None:
+    append(broker, 2)
+    [stream] = api.get("/streams").json()
+    assert (stream["queue"], stream["waiting"], stream["running"], stream["paused"]) == ("echo", 2, 0, False)
+    assert stream["counters"]["appended"] == 2
+
+
+def test_pending_pages_what_engines_hold(api: Api, broker: Broker, token_for: Callable[..., str]) -> None:
+    append(broker, 5)
+    claim(broker, 5)
+    operator = Api(token_for("operate"))
+    page = operator.get("/streams/echo/pending?limit=2&offset=1").json()
+    assert page["total"] == 5
+    assert [item["worker_id"] for item in page["items"]] == ["n.demo.0.b"] * 2
+    assert page["items"][0]["overdue_seconds"] is None
+    assert operator.get("/streams/nosuch/pending").status_code == 404
+    assert api.get("/streams/echo/pending").status_code == 403
+
+
+def test_pausing_is_audited_and_says_whether_it_changed_anything(
+    broker: Broker, token_for: Callable[..., str], admin_client: Client
+) -> None:
+    append(broker, 1)
+    operator = Api(token_for("operate"))
+    assert operator.post("/streams/echo/pause", {"reason": "driver update"}).json()["changed"] is True
+    assert operator.post("/streams/echo/pause").json()["changed"] is False
+    assert operator.post("/streams/echo/resume").json() == {"queue": "echo", "paused": False, "changed": True}
+    assert operator.post("/streams/Echo/pause").status_code == 422
+    first = OperatorAction.objects.order_by("id")[0]
+    assert (first.action, first.target, first.reason) == ("stage.pause", "echo", "driver update")
