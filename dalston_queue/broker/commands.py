@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from dalston_queue.broker.faults import translated
-from dalston_queue.broker.shard import Call, Shard, command
+from dalston_queue.broker.shard import Call, Shard
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,13 +89,7 @@ class NodeChannel:
 
     def _add(self, key: str, kept: int, fields: list[tuple[str, str | bytes]]) -> str:
         flat = [part for pair in fields for part in pair]
-        entry_id, _ = self._shard.calls(
-            [command("XADD", key, "MAXLEN", "~", kept, "*", *flat), command("EXPIRE", key, KEPT_S)]
-        )
-        if isinstance(entry_id, Exception):
-            with translated(self._shard.name):
-                raise entry_id
-        return str(entry_id.decode())
+        return str(self._shard.run("add_capped", [key], [kept, KEPT_S, *flat]).decode())
 
     def _read(self, key: str, after: str, block_ms: int, count: int) -> list[tuple[str, dict[bytes, bytes]]]:
         # XREAD knows no way not to block other than leaving BLOCK out: 0 would block for ever

@@ -116,10 +116,8 @@ class EventReader:
         self._refreshed = time.monotonic()
 
     def _create_groups(self, shard: Shard, keys: Sequence[str]) -> None:
-        # at 0: what came before the group counts too
-        calls = [Call(key, ("XGROUP", "CREATE", key, EVENT_GROUP, "0", "MKSTREAM")) for key in keys]
-        for reply in shard.calls(calls):
-            if isinstance(reply, redis.ResponseError) and not str(reply).startswith("BUSYGROUP"):
+        for reply in shard.calls([script("ensure_group", [key], [EVENT_GROUP]) for key in keys]):
+            if isinstance(reply, redis.ResponseError):
                 with translated(shard.name):
                     raise reply
 

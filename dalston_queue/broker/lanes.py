@@ -36,7 +36,7 @@ def read_lanes(shard: Shard, queue: str) -> Lanes:
 def set_paused(shard: Shard, queue: str, paused: bool) -> None:
     key = shard.keys.lanes(queue)
     if paused:
-        shard.command("HSET", key, PAUSED, 1)
+        shard.run("put_field", [key], [PAUSED, 1, 0])
     else:
         shard.command("HDEL", key, PAUSED)
         lanes = read_lanes(shard, queue).capabilities

@@ -15,7 +15,7 @@ import msgspec
 import redis
 
 from dalston_queue.broker.faults import translated
-from dalston_queue.broker.shard import Call, Shard, command
+from dalston_queue.broker.shard import Argument, Call, Shard, command, script
 from dalston_queue.broker.topology import Topology
 from dalston_queue.broker.types import Cause, EngineState, NodeState
 
@@ -64,21 +64,16 @@ class Registry:
         self, node_id: str, state: NodeState, engines: Sequence[EngineBeat], info: dict[str, Any] | None = None
     ) -> None:
         """One pipeline for the node and all its engines."""
-        key = self._keys.node(node_id)
+        fields: list[Argument] = ["state", state, "at", _now_ms(), "info", _encode(info or {})]
         calls = [
-            command("HINCRBY", key, "beat", 1),
-            command("HSET", key, "state", state, "at", _now_ms(), "info", _encode(info or {})),
-            command("HDEL", key, "dead"),
-            command("PEXPIRE", key, KEPT_MS),
-            command("SADD", self._keys.nodes(), node_id),
+            script("register", [self._keys.node(node_id)], [KEPT_MS, *fields]),
+            script("index", [self._keys.nodes()], [node_id]),
         ]
-        for engine in engines:
-            calls += self._engine_calls(engine, node_id)
-        self._send(calls, engines)
+        self._send(calls, engines, node_id)
 
     def beat_engine(self, engine: EngineBeat, node_id: str = "") -> None:
         """For an engine that runs alone, without a supervisor."""
-        self._send(self._engine_calls(engine, node_id), [engine])
+        self._send([], [engine], node_id)
 
     def nodes(self) -> list[NodeInfo]:
         return [
@@ -129,7 +124,7 @@ class Registry:
         """The judge's verdict: dead, at this pulse. Void as soon as the engine beats again."""
         for queue, counter in pulse.counters.items():
             for shard in self._topology.shards_of(queue):
-                shard.command("HSET", shard.keys.verdicts(queue), pulse.engine_id, f"{counter}:{cause}")
+                shard.run("put_field", [shard.keys.verdicts(queue)], [pulse.engine_id, f"{counter}:{cause}", 0])
         self._mark_dead(self._keys.engine(pulse.engine_id))
 
     def condemn_node(self, node: NodeInfo) -> None:
@@ -162,25 +157,22 @@ class Registry:
             ]
         self._home.calls(calls)
 
-    def _engine_calls(self, engine: EngineBeat, node_id: str) -> list[Call]:
-        key = self._keys.engine(engine.engine_id)
-        return [
-            command("HINCRBY", key, "beat", 1),
-            command("HSET", key, "said", _encode(engine), "node", node_id, "at", _now_ms()),
-            command("HDEL", key, "dead"),
-            command("PEXPIRE", key, KEPT_MS),
-            command("SADD", self._keys.engines(), engine.engine_id),
-        ]
-
-    def _send(self, calls: list[Call], engines: Sequence[EngineBeat]) -> None:
-        """The home shard's part and, where a queue lives, the counter that take_back rechecks."""
+    def _send(self, calls: list[Call], engines: Sequence[EngineBeat], node_id: str) -> None:
+        """One pipeline per shard: what is said of each engine, and the counters that take_back rechecks."""
         by_shard: dict[Shard, list[Call]] = {self._home: calls}
+        serving: dict[tuple[Shard, str], list[str]] = {}
         for engine in engines:
+            fields: list[Argument] = ["said", _encode(engine), "node", node_id, "at", _now_ms()]
+            calls.append(script("register", [self._keys.engine(engine.engine_id)], [KEPT_MS, *fields]))
             for queue in engine.queues:
                 for shard in self._topology.shards_of(queue):
-                    key = shard.keys.beats(queue)
-                    by_shard.setdefault(shard, []).append(command("HINCRBY", key, engine.engine_id, 1))
-                    by_shard[shard].append(command("SADD", shard.keys.stages(), queue))
+                    serving.setdefault((shard, queue), []).append(engine.engine_id)
+        if engines:
+            calls.append(script("index", [self._keys.engines()], [engine.engine_id for engine in engines]))
+        for (shard, queue), names in serving.items():
+            batch = by_shard.setdefault(shard, [])
+            batch.append(script("pulse", [shard.keys.beats(queue)], names))
+            batch.append(script("index", [shard.keys.stages()], [queue]))
         for shard, batch in by_shard.items():
             for reply in shard.calls(batch):
                 if isinstance(reply, redis.ResponseError):
@@ -202,9 +194,7 @@ class Registry:
         return found
 
     def _mark_dead(self, key: str) -> None:
-        # only while it is there: HSET alone would make a half-empty hash of one that has lapsed
-        if self._home.command("EXISTS", key):
-            self._home.command("HSET", key, "dead", 1)
+        self._home.run("put_field", [key], ["dead", 1, 1])
 
 
 def _now_ms() -> int:

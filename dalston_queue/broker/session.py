@@ -75,7 +75,7 @@ class Session:
         self._unanswered = None
         keys = self.shard.keys
         # the queue exists from now on, even before its first task: the judge must see who serves it
-        self.shard.command("SADD", keys.stages(), self.queue)
+        self.shard.run("index", [keys.stages()], [self.queue])
         self.shard.run("open_session", [self._key, keys.beats(self.queue)], [self._fence, self._engine_id])
         self.refresh_lanes()
 

@@ -32,7 +32,9 @@ def test_the_policy() -> None:
 
 def test_low_counts_as_medium_after_10_minutes_and_as_high_after_20(broker: Broker, reader: EventReader) -> None:
     now = broker.topology.home.now_ms()
-    broker.append([message("a", priority=Priority.LOW), message("b", priority=Priority.LOW, required_capabilities=("x",))])
+    broker.append(
+        [message("a", priority=Priority.LOW), message("b", priority=Priority.LOW, required_capabilities=("x",))]
+    )
     assert broker.promote("echo", now_ms=now + 9 * MINUTE) == []
     moved = broker.promote("echo", now_ms=now + 11 * MINUTE)
     assert {(e.task_id, e.tier, e.seq) for e in moved} == {("a", Tier.MEDIUM, 1), ("b", Tier.MEDIUM, 1)}

@@ -52,9 +52,7 @@ def test_removal_finds_a_task_that_moves_meanwhile(broker: Broker, engine: MakeE
     assert broker.remove("echo", "a") is Removed.REMOVED
 
 
-def test_expiring_takes_the_task_and_reports_it_failed(
-    broker: Broker, engine: MakeEngine, reader: EventReader
-) -> None:
+def test_expiring_takes_the_task_and_reports_it_failed(broker: Broker, engine: MakeEngine, reader: EventReader) -> None:
     broker.append([message("a", timeout_ms=1)])
     (claimed,) = engine("e").claim()
     renewed = broker.records("echo", ["a"])["a"].renewed_at_ms
@@ -67,4 +65,3 @@ def test_expiring_takes_the_task_and_reports_it_failed(
     assert failed.error == error and failed.engine_id == "e"
     assert claimed.settle(Completed()) == "lost"
     assert broker.pending("echo").total == 0 and broker.records("echo", ["a"]) == {}
-

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from dalston_queue.broker import Broker, Consumer, EventReader, connect
+from dalston_queue.broker.commands import Command
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.messages import Completed, ErrorInfo
+from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.scripts import FOLDER, load
-from dalston_queue.broker.types import Priority, Role
+from dalston_queue.broker.types import EngineState, NodeState, Priority, Role
 from tests.broker.conftest import clean, message
 from tests.broker.proxy import LossyProxy
 
@@ -100,7 +102,9 @@ def _hand_back(b: Broker) -> Any:
 
 def _take_back(b: Broker) -> Any:
     running(b)
-    return lambda: b.take_back("e", ["echo"]), lambda taken: taken.moved == 0 and b.records("echo", ["a"])["a"].deliveries == 1
+    return lambda: b.take_back(
+        "e", ["echo"]
+    ), lambda taken: taken.moved == 0 and b.records("echo", ["a"])["a"].deliveries == 1
 
 
 def _expire(b: Broker) -> Any:
@@ -144,7 +148,9 @@ def _ack(b: Broker) -> Any:
     running(b).held[0].settle(Completed())
     reader = EventReader(b, "o")
     batch = reader.read(block_ms=0)
-    return lambda: reader.ack(batch), lambda _: b.records("echo", ["a"]) == {} and b.snapshot().queues[0].events_backlog == 0
+    return lambda: reader.ack(
+        batch
+    ), lambda _: b.records("echo", ["a"]) == {} and b.snapshot().queues[0].events_backlog == 0
 
 
 def _close(b: Broker) -> Any:
@@ -190,6 +196,31 @@ def _ghosts(b: Broker) -> Any:
     return lambda: b.acknowledge_ghosts("echo"), lambda _: b.snapshot().queues[0].lanes[2].consistent
 
 
+def _beats(b: Broker) -> Any:
+    beat = EngineBeat(engine_id="e", state=EngineState.READY, queues=("echo",))
+    b.registry.beat_node("n", NodeState.ACTIVE, [beat])
+    return lambda: b.registry.beat_node("n", NodeState.ACTIVE, [beat]), lambda _: len(b.registry.engines()) == 1
+
+
+def _condemn(b: Broker) -> Any:
+    consumer(b)
+    pulse = b.registry.pulses()["e"]
+    return lambda: b.registry.condemn(pulse), lambda _: list(b.registry.dead("echo")) == ["e"]
+
+
+def _group(b: Broker) -> Any:
+    b.publish_jobs_created(["j"])
+    reader = EventReader(b, "o")
+    return lambda: reader.read(block_ms=0), lambda batch: reader.ack(batch) == 1
+
+
+def _send(b: Broker) -> Any:
+    node = b.node("n")
+    b.registry.beat_node("n", NodeState.ACTIVE, [])
+    sent = Command(name="drain")
+    return lambda: node.send(sent), lambda _: {c.name for c in node.receive("0")} == {"drain"}
+
+
 def _reads(call: Callable[[Broker], Any]) -> Callable[[Broker], Any]:
     def prepare(b: Broker) -> Any:
         b.append([message("a", priority=Priority.LOW)])
@@ -217,6 +248,12 @@ CASES = {
     "lease_release": _release,
     "retire_lane": _retire,
     "ghosts": _ghosts,
+    "register": _beats,
+    "pulse": _beats,
+    "index": _beats,
+    "put_field": _condemn,
+    "add_capped": _send,
+    "ensure_group": _group,
     "queue_stats": _reads(lambda b: b.snapshot()),
     "front": _reads(lambda b: b.promote("echo")),
     "pending_page": _reads(lambda b: b.pending("echo")),

@@ -111,5 +111,7 @@ def test_pages_go_past_the_thousandth_entry(broker: Broker, engine: MakeEngine) 
     broker.append([message(f"t{n}") for n in range(1100)])
     for n in range(5):
         engine(f"e{n}", capacity=256).claim()
-    seen = {e.task_id for offset in range(0, 1200, 300) for e in broker.pending("echo", offset=offset, limit=300).entries}
+    seen = {
+        e.task_id for offset in range(0, 1200, 300) for e in broker.pending("echo", offset=offset, limit=300).entries
+    }
     assert len(seen) == 1100

@@ -1,0 +1,6 @@
+#!lua flags=allow-oom
+-- Moves the beat counters that take_back rechecks, of all engines of a node that serve one queue.
+-- KEYS  1 beats
+-- ARGV  engine ids
+-- Returns nothing. Repeatable: once more is one more beat.
+for i = 1, #ARGV do redis.call('HINCRBY', KEYS[1], ARGV[i], 1) end

@@ -1,0 +1,9 @@
+#!lua flags=allow-oom
+-- A node's or engine's beat: moves its counter and keeps what is said of it; a verdict against it is void.
+-- KEYS  1 engine or node
+-- ARGV  1 ms to keep it without another beat, then fields and values
+-- Returns the counter. Repeatable: once more is one more beat.
+redis.call('HSET', KEYS[1], unpack(ARGV, 2))
+redis.call('HDEL', KEYS[1], 'dead')
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+return redis.call('HINCRBY', KEYS[1], 'beat', 1)

@@ -1,0 +1,215 @@
+"""Redis goes away, comes back, fails over or forgets: consumption goes on, with a log line."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dalston_queue.broker import Broker, Consumer, EventReader, connect
+from dalston_queue.broker.errors import Denied, Fenced, Misconfigured, Unavailable
+from dalston_queue.broker.messages import Completed
+from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.types import EngineState, NodeState, Role
+from tests.broker.conftest import MakeEngine, events_of, message
+from tests.broker.servers import Node, nodes
+from tests.support import wait_until
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    with nodes() as made:
+        made.append(
+            Node(
+                tmp_path / "valkey",
+                "--appendonly",
+                "yes",
+                "--appendfsync",
+                "always",
+                "--maxmemory-policy",
+                "noeviction",
+            )
+        )
+        yield made[0].start()
+
+
+def claim_one(consumer: Consumer) -> bool:
+    """What an engine's loop does: wait() backs off, the call is repeated."""
+    try:
+        return bool(consumer.claim() or consumer.held)
+    except Unavailable:
+        consumer.wait(0.05)
+        return False
+
+
+def test_a_restarted_server_is_found_again_with_everything_in_place(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = connect(node.url)
+    broker.append([message("a"), message("b")])
+    consumer = Consumer(broker, "e", ["echo"])
+    consumer.open()
+    (first,) = consumer.claim()
+    node.kill()
+    with pytest.raises(Unavailable, match=rf"redis://127.0.0.1:{node.port}/0 does not answer"):
+        consumer.exchange([(first, Completed())])
+    with caplog.at_level(logging.WARNING):
+        assert consumer.wait(0.05) is False
+    assert "e waits" in caplog.text and "for Redis" in caplog.text
+    node.start()
+    got = consumer.exchange([(first, Completed())])
+    assert got.settled == ["ok"] and [c.task_id for c in got.claimed] == ["b"]
+    assert broker.snapshot().queues[0].counters["completed"] == 1
+    broker.close()
+
+
+def test_a_sleeping_engine_survives_the_restart(node: Node) -> None:
+    broker = connect(node.url)
+    consumer = Consumer(broker, "e", ["echo"])
+    consumer.open()
+    assert consumer.wait(0.05) is False
+    node.kill()
+    for _ in range(5):
+        assert consumer.wait(0.02) is False
+    node.start()
+    broker.append([message("a")])
+    wait_until(lambda: claim_one(consumer), what="the task after the restart")
+    broker.close()
+
+
+def test_an_event_reader_gets_again_what_it_had_not_acknowledged(node: Node) -> None:
+    broker = connect(node.url)
+    broker.publish_jobs_created(["j1", "j2"])
+    reader = EventReader(broker, "o")
+    first = reader.read(block_ms=0)
+    node.kill()
+    with pytest.raises(Unavailable):
+        reader.ack(first)
+    with pytest.raises(Unavailable):
+        reader.read()
+    node.start()
+    again = reader.read(block_ms=0)
+    assert [e.entry_id for e in again] == [e.entry_id for e in first]
+    assert reader.ack(again) == 2
+    broker.close()
+
+
+def test_flushall_fences_the_engine_and_the_next_open_goes_on(node: Node) -> None:
+    broker = connect(node.url)
+    broker.append([message("a")])
+    consumer = Consumer(broker, "e", ["echo"])
+    consumer.open()
+    (claimed,) = consumer.claim()
+    node.client.flushall()
+    with pytest.raises(Fenced):
+        consumer.exchange([(claimed, Completed())])
+    consumer.open()
+    assert broker.append([message("a", attempt=2)]) == ["added"]
+    assert [c.attempt for c in consumer.claim()] == [2]
+    broker.close()
+
+
+def test_a_lost_group_or_stream_is_made_anew(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a"), message("b")])
+    consumer = engine()
+    home = broker.topology.home
+    stream = home.keys.stream("echo")
+    home.client.xgroup_destroy(stream, "engines")
+    assert [c.task_id for c in consumer.claim()] == ["a"], "the group is created at 0: what came before counts"
+    home.command("DEL", stream)
+    assert consumer.exchange([(consumer.held[0], Completed())]).settled == ["lost"]
+    assert broker.append([message("b"), message("c")]) == ["added", "added"]
+    assert [c.task_id for c in consumer.claim(2)] == ["b", "c"]
+
+
+def test_a_server_turned_replica_is_survived(node: Node) -> None:
+    broker = connect(node.url)
+    broker.append([message("a")])
+    consumer = Consumer(broker, "e", ["echo"])
+    consumer.open()
+    node.client.replicaof("127.0.0.1", 1)  # nobody there: read-only from now on
+    for call in (consumer.claim, lambda: broker.append([message("b")]), lambda: broker.publish_jobs_created(["j"])):
+        with pytest.raises(Unavailable):
+            call()
+    node.client.replicaof("NO", "ONE")
+    assert claim_one(consumer) and broker.append([message("b")]) == ["added"]
+    broker.close()
+
+
+def test_a_server_that_is_still_loading_is_waited_for(tmp_path: Path) -> None:
+    with nodes() as made:
+        node = Node(tmp_path / "valkey")
+        made.append(node)
+        node.start("--save", "1 1")
+        node.client.mset({f"filler{n}": "x" * 100 for n in range(4000)})
+        broker = connect(node.url)
+        broker.append([message("a")])
+        consumer = Consumer(broker, "e", ["echo"])
+        consumer.open()
+        node.client.save()
+        node.kill()
+        node.start("--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024", ready=False)
+        said: list[str] = []
+
+        def gone_through() -> bool:
+            try:
+                return bool(consumer.claim())
+            except Unavailable as error:
+                said.append(str(error))
+                return False
+
+        wait_until(gone_through, timeout=20, what="the server to have loaded")
+        assert any("loading" in text.lower() for text in said), said[-3:]
+        broker.close()
+
+
+def test_a_full_server_refuses_appends_only(node: Node, tmp_path: Path) -> None:
+    """At maxmemory everything that drains, beats or leads goes on (reproduced: settle, beats and the lease all failed)."""
+    broker = connect(node.url)
+    broker.append([message(f"t{n}", parameters="x" * 1000) for n in range(200)])
+    consumer = Consumer(broker, "e", ["echo"], capacity=4)
+    consumer.open()
+    node.client.config_set("maxmemory", "1mb")
+    with pytest.raises(Denied, match="out of memory"):
+        broker.append([message("more")])
+    lease = broker.lease(Role.ORCHESTRATOR, "me")
+    assert lease.acquire(1) and lease.renew()
+    beat = EngineBeat(engine_id="e", state=EngineState.READY, queues=("echo",))
+    broker.registry.beat_node("n", NodeState.ACTIVE, [beat])
+    assert broker.registry.engines()[0].beat == 1
+    claimed = consumer.claim()
+    consumer.beat({claimed[0].task_id: 1})
+    assert consumer.exchange([(c, Completed("y" * 1000)) for c in claimed[:2]]).settled == ["ok", "ok"]
+    assert broker.request_cancel("echo", "t100") == "removed"
+    assert consumer.hand_back()
+    reader = EventReader(broker, "o")
+    assert len(events_of(reader)) > 4
+    taken = consumer.claim(2)
+    assert broker.take_back("e", ["echo"]).moved == len(taken) == 2
+    node.client.config_set("maxmemory", "0")
+    assert broker.append([message("more")]) == ["added"]
+    broker.close()
+
+
+def test_boot_checks_what_would_lose_work(node: Node) -> None:
+    broker = connect(node.url)
+    assert broker.check() == []
+    node.client.config_set("maxmemory-policy", "allkeys-lru")
+    node.client.config_set("appendonly", "no")
+    findings = broker.check()
+    assert any("noeviction" in text for text in findings) and any("append-only" in text for text in findings)
+    assert broker.ping() < 5
+    broker.close()
+
+
+def test_acl_users_and_wrong_passwords(node: Node) -> None:
+    node.client.execute_command("ACL", "SETUSER", "engine", "on", ">secret", "~dalston:*", "+@all", "-flushall")
+    broker = connect(f"redis://engine:secret@127.0.0.1:{node.port}/0")
+    assert broker.append([message("a")]) == ["added"]
+    other = connect(f"redis://engine:secret@127.0.0.1:{node.port}/0", prefix="foreign")
+    with pytest.raises(Misconfigured, match="refuses us"):
+        other.append([message("a")])
+    with pytest.raises(Misconfigured, match="refuses us") as refused:
+        connect(f"redis://engine:wrong@127.0.0.1:{node.port}/0").append([message("a")])
+    assert "wrong@" not in str(refused.value), "no password in a message"
+    broker.close()

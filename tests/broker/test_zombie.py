@@ -1,0 +1,39 @@
+"""A real process, stopped past its death and then continued, is refused and counted."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from dalston_queue.broker import Broker, EventReader
+from dalston_queue.broker.messages import Completed
+from dalston_queue.broker.types import Cause, EventKind
+from tests.broker.conftest import MakeEngine, events_of, message
+from tests.support import Spawned
+
+
+def test_a_process_stopped_past_its_death_is_refused(
+    broker: Broker,
+    engine: MakeEngine,
+    reader: EventReader,
+    spawn: Callable[..., Spawned],
+    redis_url: str,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    broker.append([message("a")])
+    go = tmp_path / "go"
+    zombie = spawn("tests/broker/zombie_engine.py", redis_url, prefix, str(go))
+    zombie.wait_for("claimed a")
+    zombie.send(signal.SIGSTOP)
+    judged = broker.registry.pulses()["zombie"]
+    broker.registry.condemn(judged, Cause.NODE_LOST)
+    assert broker.take_back("zombie", ["echo"], Cause.NODE_LOST, judged=judged.counters).recovered == ("a",)
+    (again,) = engine("heir").claim()
+    assert again.settle(Completed("from the heir")) == "ok"
+    go.touch()
+    zombie.send(signal.SIGCONT)
+    zombie.wait_for("fenced: the session of zombie in queue echo was ended")
+    assert "holds []" in zombie.output and zombie.wait() == 0
+    results = [e.result for e in events_of(reader) if e.kind is EventKind.TASK_COMPLETED]
+    assert results == ["from the heir"]
+    assert broker.snapshot().queues[0].counters["refused"] == 1
