@@ -1,0 +1,90 @@
+"""Orchestrators, housekeepers and engines are killed at random while DAGs run: everything completes, exactly once."""
+
+import itertools
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from dalston_queue.broker import Broker
+from dalston_queue.jobs.spec import JobSpec, StageSpec
+from dalston_queue.jobs.states import TASK_TRANSITIONS
+from dalston_queue.jobs.submit import Request, submit_many
+from dalston_queue.models import DeadLetter, Job, Task, TaskEvent
+from tests.jobs import make
+from tests.orchestrator.chaos import Zoo
+from tests.orchestrator.processes import FAST
+from tests.support import Spawned, wait_until
+
+pytestmark = pytest.mark.keeps_keys
+STAGES = (
+    StageSpec(stage="first", queue="echo"),
+    StageSpec(stage="left", queue="echo", after=("first",)),
+    StageSpec(stage="right", queue="echo", after=("first",)),
+    StageSpec(stage="join", queue="echo", after=("left", "right")),
+    StageSpec(stage="last", queue="echo", after=("join",)),
+)
+
+
+@pytest.fixture
+def zoo(spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str, broker: Broker) -> Zoo:
+    env = {**process_env, **FAST, "DATABASE_URL": database_url, "DALSTON_DEAD_AFTER_S": "2", "PYTHONPATH": "."}
+    return Zoo(spawn, env, random.Random(33))
+
+
+def submit_jobs(count: int) -> None:
+    project = make.project()
+    for start in range(0, count, 200):
+        size = min(200, count - start)
+        submit_many([Request(JobSpec(name="chaos", stages=STAGES)) for _ in range(size)], project=project)
+
+
+def everything_completed_once(jobs: int) -> None:
+    assert Job.objects.filter(status="completed").count() == jobs
+    assert Task.objects.filter(status="completed").count() == 5 * jobs
+    assert not DeadLetter.objects.exists()
+    trails: dict[UUID, list[tuple[str, str, str]]] = defaultdict(list)
+    for task, *move in TaskEvent.objects.order_by("id").values_list(
+        "task_id", "transition", "from_status", "to_status"
+    ):
+        trails[task].append(tuple(move))  # type: ignore[arg-type]
+    assert len(trails) == 5 * jobs
+    for trail in trails.values():
+        assert trail[0][1] == "pending"
+        assert [move[2] for move in trail].count("completed") == 1
+        assert trail[-1][2] == "completed"
+        for name, source, target in trail:
+            assert source in TASK_TRANSITIONS[name].sources
+            assert target == TASK_TRANSITIONS[name].target
+        assert all(before[2] == after[1] for before, after in itertools.pairwise(trail))
+
+
+def completed(jobs: int) -> bool:
+    return Job.objects.filter(status="completed").count() == jobs
+
+
+@pytest.mark.timeout(120)
+def test_a_few_kills_in_a_fixed_order_lose_nothing(zoo: Zoo) -> None:
+    zoo.start(orchestrator=2, engine=2)
+    submit_jobs(100)
+    wait_until(lambda: Task.objects.filter(status="completed").exists(), 30, "work has begun")
+    zoo.rage(4)
+    wait_until(lambda: completed(100), 60, "all jobs are completed")
+    everything_completed_once(100)
+    zoo.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(420)
+def test_a_kill_each_second_for_a_minute_loses_nothing_and_does_nothing_twice(zoo: Zoo) -> None:
+    zoo.start(orchestrator=2, huey=2, engine=4)
+    wait_until(lambda: all("ready" in process.output for kind, process in zoo.alive if kind == "orchestrator"), 30)
+    submit_jobs(1000)
+    zoo.rage(60)
+    wait_until(lambda: completed(1000), 180, "all jobs are completed")
+    everything_completed_once(1000)
+    assert sum(zoo.kills.values()) == 60
+    print(f"killed: {zoo.kills}")
+    zoo.stop()
