@@ -11,7 +11,7 @@ import msgspec
 
 from engines.sdk.manifest import Manifest, ManifestError, convert, read_manifest, read_yaml
 
-NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")  # an engine id is read from its end: dots are fine
 Count = Annotated[int, msgspec.Meta(ge=0, le=256)]
 
 
@@ -83,8 +83,8 @@ def read_plan(file: Path | None, *, engines: tuple[str, ...] = (), node: str = "
 
 
 def default_node_name() -> str:
-    """The host's name in the alphabet of node ids: dots separate the parts of an engine id, so none can be in it."""
-    return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname()).strip("-_")[:63] or "node"
+    """The host's name in the alphabet of node ids."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).strip("-_.") or "node"
 
 
 def _manifest_files(folders: list[Path]) -> list[Path]:

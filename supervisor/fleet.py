@@ -29,6 +29,8 @@ from .policy import lifecycle
 from .slot import Slot
 from .statefile import StateFile
 
+NOBODY = "nobody"  # no task has this id: named as the culprit, it keeps the innocent from being charged
+
 log = structlog.get_logger("supervisor.fleet")
 
 
@@ -194,7 +196,8 @@ class Fleet:
         ended = classify(returncode, stop_reason=reason, oom_kills=oom_kills, log_tail=tail)
         cause = Cause.DRAINED if ended.kind is ExitKind.STOPPED else Cause.ENGINE_LOST
         message = f"engine {slot.engine_id} ended: {ended.text}"
-        self._give_back(slot, cause, message, evidence(ended, tail, self.gpus.monitor.samples, slot.gpus))
+        facts = evidence(ended, tail, self.gpus.monitor.samples, slot.gpus)
+        self._give_back(slot, cause, message, facts, named=NOBODY if cause is Cause.DRAINED else None)
         slot.life = lifecycle.exited(slot.life, ended, now, random.random())  # noqa: S311 (jitter, not a secret)
         log.info("engine ended", engine=slot.engine_id, why=ended.text, next=str(slot.life.state))
         self.logs.note(slot.name, f"{slot.engine_id} ended: {ended.text}")

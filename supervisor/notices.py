@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,8 +25,10 @@ class NoticeSocket:
     """Bound for the life of the supervisor; its path is every child's NOTIFY_SOCKET."""
 
     def __init__(self, path: Path) -> None:
+        self._folder: Path | None = None
         if len(os.fsencode(path)) > LONGEST_PATH:
-            raise OSError(f"the path {path} is too long for a socket: choose a state dir with a shorter name")
+            self._folder = Path(tempfile.mkdtemp(prefix="dalston-"))  # a deep state dir is no reason to fail
+            path = self._folder / path.name
         path.unlink(missing_ok=True)
         self.path = path
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
@@ -51,6 +54,8 @@ class NoticeSocket:
     def close(self) -> None:
         self.socket.close()
         self.path.unlink(missing_ok=True)
+        if self._folder is not None:
+            self._folder.rmdir()
 
 
 def _fields(data: bytes) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from .config import NodePlan
 
@@ -13,29 +12,28 @@ EVERY = 2.0
 class Watch:
     """Looks at names, sizes and times every two seconds: no dependency, and editors may rename files."""
 
-    def __init__(self, read: Callable[[], NodePlan], folders: Callable[[], list[Path]]) -> None:
+    def __init__(self, read: Callable[[], NodePlan], plan: NodePlan) -> None:
         self._read = read
-        self._folders = folders
+        self._plan = plan
         self._next_at = 0.0
-        self._seen: tuple[tuple[str, int, int], ...] | None = None
+        self._seen = self._look()
 
     def read(self) -> NodePlan:
         """Raises ManifestError. Whatever it says, it is about the files as they are now."""
         self._seen = self._look()
-        return self._read()
+        self._plan = self._read()
+        self._seen = self._look()  # it may lead to other folders
+        return self._plan
 
     def changed(self, now: float) -> bool:
         if now < self._next_at:
             return False
         self._next_at = now + EVERY
-        look = self._look()
-        if self._seen is None:
-            self._seen = look
-        return look != self._seen
+        return self._look() != self._seen
 
     def _look(self) -> tuple[tuple[str, int, int], ...]:
         found: list[tuple[str, int, int]] = []
-        for place in self._folders():
+        for place in self._plan.places():
             files = [place] if place.is_file() else [place / "engine.yaml", *place.glob("*/engine.yaml")]
             for file in files:
                 try:

@@ -169,6 +169,7 @@ class Supervisor:
         """A file that can't be used leaves everything as it is."""
         try:
             plan = self.watch.read()
+            self.check_same_node(plan)
         except ManifestError as error:
             self.config_error = str(error)
             log.error("configuration not reloaded", why=str(error))
@@ -178,6 +179,10 @@ class Supervisor:
         self.gpus.allowed, self.gpus.headroom_mib = plan.config.gpus, plan.config.vram_headroom_mib
         log.info("configuration reloaded", engines=sorted(plan.manifests))
         self.arrange(now)
+
+    def check_same_node(self, plan: NodePlan) -> None:
+        if plan.config.node != self.plan.config.node:
+            raise ManifestError(f"the node's id changed to {plan.config.node}: restart the supervisor for that")
 
     def drain(self, why: str, now: float, grace: float | None = None) -> None:
         """No new work; what runs may finish within its grace; then the engines are stopped."""

@@ -3,15 +3,25 @@
 import signal
 import time
 
+import pytest
+
 from dalston_queue.broker.types import Cause, EngineState, EventKind
+from engines.sdk.notify import notify
 from tests.supervisor.node import Node, alive, kill
 from tests.support import wait_until
 
 
-def test_readiness_is_not_being_started(node: Node) -> None:
-    node.engine(env={"FIXTURE_LOAD": "slow", "FIXTURE_SECONDS": "1.5"})
+def test_readiness_is_not_being_started_and_nobody_else_can_claim_it(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.engine(env={"FIXTURE_LOAD": "slow", "FIXTURE_SECONDS": "2"})
     node.start()
     node.wait_state(EngineState.LOADING)
+    monkeypatch.setenv("NOTIFY_SOCKET", str(node.state_dir / "notify"))
+    assert notify("READY=1")  # but we are not the engine
+    assert node.process is not None
+    node.process.wait_for("no engine of ours")
+    assert node.engines()[0].state is EngineState.LOADING
     node.ready()
 
 
@@ -81,4 +91,4 @@ def test_an_engine_that_ignores_term_is_killed_after_its_grace(node: Node) -> No
     node.started(task)
     node.stop()
     assert not alive(engine.info["pid"])
-    assert node.wait_event(task, EventKind.TASK_RECOVERED)
+    assert node.wait_event(task, EventKind.TASK_RECOVERED).deliveries == 0  # it was a drain: nobody is charged

@@ -7,7 +7,7 @@ import pytest
 from dalston_queue.broker.types import EngineState
 from engines.sdk.manifest import Manifest
 from supervisor.exits import Exit, ExitKind, classify
-from supervisor.policy import lifecycle
+from supervisor.policy import lifecycle, node_health
 from supervisor.policy.lifecycle import Life
 from supervisor.policy.restart import History
 
@@ -146,3 +146,22 @@ def test_the_reason_of_an_exit_is_only_what_there_is_evidence_for(
     exited = classify(returncode, stop_reason=reason, oom_kills=oom_kills, log_tail=tail)
     assert exited.kind is kind
     assert text in exited.text
+
+
+def test_a_node_on_which_everything_dies_is_cordoned_until_an_engine_stays_up() -> None:
+    looping, fine = Life(), ready(0.0)
+    for number in range(5):
+        looping = lifecycle.exited(lifecycle.spawned(looping, number), CRASH, number, 0.5)
+    assert node_health.everything_dies([looping, fine]) == ""
+    assert node_health.everything_dies([]) == ""
+    why = node_health.everything_dies([looping, looping])
+    assert why == "everything dies here: 10 failures of all 2 engines; the last: signal 9"
+    back = lifecycle.noticed(lifecycle.spawned(looping, 100.0), {"READY": "1"}, 100.0)
+    assert not node_health.recovered([looping, back], 159.0)
+    assert node_health.recovered([looping, back], 160.0)
+
+
+def test_a_changed_configuration_gives_a_fatal_engine_another_chance() -> None:
+    fatal = lifecycle.not_spawned(Life(), "no such program")
+    assert not lifecycle.startable(fatal, 1000.0)
+    assert lifecycle.startable(lifecycle.reconsidered(fatal), 1000.0)

@@ -42,7 +42,7 @@ class Command(BaseCommand):
             engine_settings={name: str(getattr(settings, name)) for name in FOR_ENGINES},
         )
         try:
-            code = boot.run(plan, chosen, make_broker(), Watch(read, plan.places))
+            code = boot.run(plan, chosen, make_broker(), Watch(read, plan))
         except AlreadyRunningError as error:
             raise CommandError(str(error), returncode=BUSY_EXIT) from None
         sys.exit(code)

@@ -1,0 +1,84 @@
+"""docs/write-an-engine.md is true: its code runs, its engine runs, and its table of fields is complete."""
+
+import re
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from dalston_queue.broker import Broker, EventReader
+from dalston_queue.broker.messages import Event, TaskMessage
+from dalston_queue.broker.types import EngineState, EventKind
+from engines.sdk import Manifest
+from tests.support import Spawned, wait_until
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "write-an-engine.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def write_engine(folder: Path) -> Path:
+    (folder / "engine.py").write_text(blocks("python")[0])
+    (folder / "engine.yaml").write_text(blocks("yaml")[0])
+    return folder
+
+
+def test_the_engine_is_twenty_lines_and_its_test_passes_without_servers(tmp_path: Path) -> None:
+    code, test, functions = blocks("python")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 20
+    write_engine(tmp_path)
+    (tmp_path / "check.py").write_text(test)
+    subprocess.run([sys.executable, "check.py"], cwd=tmp_path, check=True)
+    (tmp_path / "functions.py").write_text(
+        functions
+        + "\nfrom engines.sdk.testing import run_task\n"
+        + "assert run_task(reverse, {'text': 'abc'}).outcome.result == 'cba'\n"
+        + "assert run_task(later).outcome.result == 'now'\n"
+    )
+    subprocess.run([sys.executable, "functions.py"], cwd=tmp_path, check=True)
+
+
+def test_the_engine_runs_alone_and_beats_for_itself(
+    tmp_path: Path, spawn: Callable[..., Spawned], process_env: dict[str, str], broker: Broker
+) -> None:
+    env = {**process_env, "DALSTON_NODE_ID": "alone", "DALSTON_HEARTBEAT_S": "0.2"}
+    process = spawn("-m", "engines.sdk", "run", str(write_engine(tmp_path) / "engine.yaml"), env=env)
+    [engine] = wait_until(broker.registry.engines, 10, f"its heartbeat\n{process.output}")
+    assert (engine.state, engine.queues, engine.node_id) == (EngineState.READY, ("shout",), "alone")
+    wait_until(lambda: broker.registry.engines()[0].beat > engine.beat, what="the next beat")
+    task = str(uuid.uuid4())
+    message = TaskMessage(
+        task_id=task, job_id=task, queue="shout", task_type="shout", attempt=1, parameters={"text": "hi"}
+    )
+    broker.append([message])
+    reader = EventReader(broker, "test")
+
+    def completed() -> list[Event]:
+        events = [event for event in reader.read(block_ms=50) if isinstance(event, Event)]
+        reader.ack(events)
+        return [event for event in events if event.kind is EventKind.TASK_COMPLETED]
+
+    assert wait_until(completed, 10, "its result")[0].result == {"text": "HI!"}
+    assert (tmp_path / "artifacts" / task / task / "1-0" / "shout.txt").read_text() == "HI"
+    assert process.stop() == 0
+    assert broker.registry.engines() == []
+    broker.reset_queue("shout")
+
+
+def test_every_field_of_the_manifest_is_on_the_page() -> None:
+    rows = re.findall(r"^\| (`.*?)\|", PAGE.split("## engine.yaml")[1], re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert named >= {field.name for field in msgspec.structs.fields(Manifest)} - {"folder"}
+
+
+def test_a_wrong_call_and_a_broken_manifest_are_told_apart(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "engines.sdk"], capture_output=True, text=True, check=False)
+    assert (done.returncode, "usage: python -m engines.sdk run" in done.stderr) == (2, True)
+    argv = [sys.executable, "-m", "engines.sdk", "run", str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.returncode, "engine.yaml: can't be read" in done.stderr) == (78, True)

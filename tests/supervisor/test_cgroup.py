@@ -1,0 +1,30 @@
+"""The evidence for "out of memory", from both kinds of cgroup."""
+
+from pathlib import Path
+
+from supervisor.cgroup import MemoryEvents
+
+
+def test_version_2(tmp_path: Path) -> None:
+    own = tmp_path / "cgroup"
+    own.write_text("0::/system.slice/dalston.service\n")
+    events = tmp_path / "system.slice" / "dalston.service" / "memory.events"
+    events.parent.mkdir(parents=True)
+    events.write_text("low 0\nhigh 0\nmax 3\noom 1\noom_kill 2\noom_group_kill 0\n")
+    memory = MemoryEvents(tmp_path, own)
+    assert memory.oom_kills() == 2
+    events.write_text("oom_kill 3\n")
+    assert memory.oom_kills() == 3
+
+
+def test_version_1(tmp_path: Path) -> None:
+    own = tmp_path / "cgroup"
+    own.write_text("4:memory:/docker/abc\n1:cpu:/\n0::/\n")
+    control = tmp_path / "memory" / "docker" / "abc" / "memory.oom_control"
+    control.parent.mkdir(parents=True)
+    control.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 5\n")
+    assert MemoryEvents(tmp_path, own).oom_kills() == 5
+
+
+def test_without_a_counter_nobody_says_out_of_memory(tmp_path: Path) -> None:
+    assert MemoryEvents(tmp_path, tmp_path / "none").oom_kills() == 0
