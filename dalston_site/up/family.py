@@ -2,7 +2,7 @@
 
 A process is known by its pid and start time together, so a pid that was given to another program is never touched. The
 descendants of our processes also carry a mark in their environment, so those that left their process group, or lost
-their parent, are found too. (Postgres and Valkey overwrite theirs with a title; they are in the state file.)
+their parent, are found too. Postgres and Valkey overwrite theirs with a title, but work inside the data folder.
 """
 
 import time
@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 MARK = "DALSTON_UP"
+SERVERS = {"postgres", "valkey-server"}
 
 
 @dataclass(frozen=True)
@@ -53,14 +54,17 @@ def processes(pids: Iterable[int]) -> list[psutil.Process]:
 
 def marked(data: Path) -> list[psutil.Process]:
     """Every process started by an `up` on this data folder, at any depth, but not ourselves."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(MARK) == str(data) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except (psutil.Error, OSError):  # gone, or another user's
-            continue
-    return [process for process in found if process != psutil.Process()]
+    return [it for it in psutil.process_iter() if _belongs_to(data, it) and it != psutil.Process()]
+
+
+def _belongs_to(data: Path, process: psutil.Process) -> bool:
+    try:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        inside = process.name() in SERVERS and Path(process.cwd()).is_relative_to(data)
+        return inside or process.environ().get(MARK) == str(data)
+    except (psutil.Error, OSError):  # gone, or another user's
+        return False
 
 
 def descendants(of: Iterable[psutil.Process]) -> set[psutil.Process]:

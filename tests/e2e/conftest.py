@@ -47,7 +47,7 @@ class Up:
         return {name: value.strip("'") for name, _, value in (line.partition("=") for line in lines)}
 
     def processes(self) -> list[psutil.Process]:
-        """Everything that runs for this data folder, by its mark or (the servers overwrite theirs) its command line."""
+        """Everything that runs for this data folder, `up` itself included."""
         by_command = (it for it in psutil.process_iter() if str(self.data) in " ".join(_command(it)))
         return list({*marked(self.data), *by_command})
 
