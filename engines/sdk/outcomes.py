@@ -47,7 +47,7 @@ class Failed:
 Outcome = Done | Retry | Reject | Cancelled | Failed
 
 
-class TaskCancelled(Exception):  # noqa: N818 (it is no error)
+class TaskCancelled(Exception):
     """Raised by `task.check()` in a cancelled task; the runner turns it into `Cancelled`."""
 
 

@@ -193,7 +193,7 @@ def test_the_second_stop_hands_back_what_is_not_finished(bench: Bench, broker: B
 def test_a_result_that_is_too_large_is_refused_with_advice(bench: Bench) -> None:
     class Chatty(Engine):
         def run(self, task: Task) -> str:
-            return "x" * task.parameters["n"]
+            return "x" * int(task.parameters["n"])
 
     bench.start(Chatty())
     failed = bench.wait(EventKind.TASK_FAILED, bench.submit(n=2000))

@@ -1,5 +1,6 @@
 """The circuit breaker and the health check: an unhealthy engine takes no work until it is well again."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from dalston_queue.broker.types import EngineState, EventKind
@@ -7,8 +8,8 @@ from tests.supervisor.node import Node
 from tests.support import wait_until
 
 
-def test_five_failures_open_the_breaker_and_one_good_trial_closes_it(make_node: object, tmp_path: Path) -> None:
-    node: Node = make_node(DALSTON_BREAKER_OPEN_S="1.5")  # type: ignore[operator]
+def test_five_failures_open_the_breaker_and_one_good_trial_closes_it(make_node: Callable[..., Node]) -> None:
+    node = make_node(DALSTON_BREAKER_OPEN_S="1.5")
     node.engine()
     node.start()
     node.ready()

@@ -17,8 +17,7 @@ def test_children_and_setsid_grandchildren_end_with_their_engine(node: Node) -> 
     pids = [node.result(node.submit(mode))["child"] for mode in ("fork", "setsid")]
     assert all(alive(pid) for pid in pids)
     kill(engine.info["pid"])
-    for pid in pids:
-        wait_until(lambda pid=pid: not alive(pid), what=f"end of {pid}")
+    wait_until(lambda: not any(alive(pid) for pid in pids), what=f"the end of {pids}")
     [again] = node.ready()
     pids = [node.result(node.submit(mode))["child"] for mode in ("fork", "setsid")]
     node.stop()
