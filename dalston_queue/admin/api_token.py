@@ -16,13 +16,16 @@ from dalston_queue.models import ApiToken
 from dalston_queue.models.api_token import Scope
 
 
+RATE_PRESETS = [("", "no limit"), ("limited", "limited"), ("listed", "listed: served longer when a queue is full")]
+
+
 class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
     scopes = forms.MultipleChoiceField(
         choices=[(scope.value, scope.value) for scope in Scope],
         widget=forms.CheckboxSelectMultiple,
         initial=[Scope.SUBMIT, Scope.READ],
     )
-    rate_preset = forms.ChoiceField(choices=[("", "no limit"), ("limited", "limited")], required=False)
+    rate_preset = forms.ChoiceField(choices=RATE_PRESETS, required=False)
 
     class Meta:
         model = ApiToken

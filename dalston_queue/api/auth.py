@@ -19,6 +19,7 @@ from ninja.utils import check_csrf
 
 from dalston_queue.api.principal import Principal
 from dalston_queue.api.problems import ApiProblem, Code
+from dalston_queue.api.rate import check_rate
 from dalston_queue.models import ApiToken
 from dalston_queue.models.api_token import Scope, digest_of
 
@@ -51,6 +52,7 @@ class Token(HttpBearer):
             raise _refused(Code.TOKEN_REVOKED, f"This token was revoked at {row.revoked_at.isoformat()}.")
         if row.expires_at is not None and row.expires_at <= now:
             raise _refused(Code.TOKEN_EXPIRED, f"This token expired at {row.expires_at.isoformat()}.")
+        check_rate(row)
         _note_use(row, now)
         return _allow(Principal.of_token(row), self.scopes)
 

@@ -11,13 +11,14 @@ from ninja import Body, Header, Path, Query, Router, Status
 
 from dalston_queue.api import waiting
 from dalston_queue.api.auth import needs
+from dalston_queue.api.backpressure import check_depth
 from dalston_queue.api.cancel_out import CancelOut, cancel
 from dalston_queue.api.job_in import BatchIn, JobIn
 from dalston_queue.api.job_out import BatchItem, BatchOut, JobOut, job_out
 from dalston_queue.api.listing import Cursor, Limit, Page, Text, page
 from dalston_queue.api.principal import Principal, principal_of
 from dalston_queue.api.problem_out import answers
-from dalston_queue.api.problems import Code, not_found
+from dalston_queue.api.problems import ApiProblem, Code, not_found
 from dalston_queue.api.task_in import Key, one_key
 from dalston_queue.api.trace import trace_id_of
 from dalston_queue.api.waiting import Wait
@@ -43,8 +44,10 @@ def submit_job(
 ) -> Status[JobOut]:
     """Submit a job: a known pipeline, or stages that name the stages they wait for."""
     principal = principal_of(request)
+    spec = job.spec(trace_id_of(request))
+    check_depth(spec, principal)
     submission = submit(
-        job.spec(trace_id_of(request)),
+        spec,
         project=principal.project(),
         token=principal.token,
         idempotency_key=one_key(job.idempotency_key, idempotency_key),
@@ -58,15 +61,17 @@ def submit_job(
 def submit_batch(request: HttpRequest, batch: Annotated[BatchIn, Body()]) -> BatchOut:
     """Submit up to 1 000 jobs. Each is accepted or refused for itself; the answers are in the order of the request."""
     principal, trace_id = principal_of(request), trace_id_of(request)
-    requests: list[Request | JobsError] = []
+    requests: list[Request | JobsError | ApiProblem] = []
     for job in batch.jobs:
         try:
-            requests.append(Request(job.spec(trace_id), job.idempotency_key))
-        except JobsError as error:
+            spec = job.spec(trace_id)
+            check_depth(spec, principal)
+            requests.append(Request(spec, job.idempotency_key))
+        except (JobsError, ApiProblem) as error:
             requests.append(error)
     sound = [each for each in requests if isinstance(each, Request)]
     outcomes = iter(submit_many(sound, project=principal.project(), token=principal.token))
-    items = [_item(each if isinstance(each, JobsError) else next(outcomes)) for each in requests]
+    items = [_item(next(outcomes) if isinstance(each, Request) else each) for each in requests]
     refused = sum(item.code is not None for item in items)
     return BatchOut(accepted=len(items) - refused, refused=refused, items=items)
 
@@ -127,8 +132,10 @@ def _with_tasks(job: Job) -> JobOut:
     return job_out(job, job.tasks.order_by("id"))
 
 
-def _item(outcome: Submission | JobsError) -> BatchItem:
+def _item(outcome: Submission | JobsError | ApiProblem) -> BatchItem:
     if isinstance(outcome, Submission):
         return BatchItem(job_id=outcome.job_id, task_ids=list(outcome.task_ids), created=outcome.created)
+    if isinstance(outcome, ApiProblem):
+        return BatchItem(code=outcome.code, detail=outcome.detail)
     conflict = isinstance(outcome, IdempotencyConflict)
     return BatchItem(code=Code.IDEMPOTENCY_CONFLICT if conflict else Code.INVALID, detail=str(outcome))

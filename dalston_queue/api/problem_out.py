@@ -28,4 +28,4 @@ class ProblemOut(Schema):
 
 def answers(success: dict[int, Any], *refusals: int) -> dict[int, Any]:
     """The documented answers of a route: its own, and problem documents."""
-    return {**success, **dict.fromkeys([401, 403, *refusals, 422, 503], ProblemOut)}
+    return {**success, **dict.fromkeys([401, 403, *refusals, 422, 429, 503], ProblemOut)}

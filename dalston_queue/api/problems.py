@@ -33,6 +33,8 @@ class Code(StrEnum):
     PAYLOAD_TOO_LARGE = "payload_too_large"
     IDEMPOTENCY_CONFLICT = "idempotency_conflict"
     STATE_CONFLICT = "state_conflict"
+    RATE_LIMITED = "rate_limited"
+    QUEUE_FULL = "queue_full"
     DATABASE_UNAVAILABLE = "database_unavailable"
     REDIS_UNAVAILABLE = "redis_unavailable"
     REQUEST_REFUSED = "request_refused"
@@ -55,6 +57,8 @@ TITLES: Mapping[Code, str] = {
     Code.PAYLOAD_TOO_LARGE: "The payload is too large",
     Code.IDEMPOTENCY_CONFLICT: "The idempotency key was used for another request",
     Code.STATE_CONFLICT: "The state does not allow this",
+    Code.RATE_LIMITED: "Too many requests",
+    Code.QUEUE_FULL: "The queue is full",
     Code.DATABASE_UNAVAILABLE: "The database does not answer",
     Code.REDIS_UNAVAILABLE: "Redis does not answer",
     Code.REQUEST_REFUSED: "The request was refused",

@@ -13,6 +13,7 @@ from ninja import Body, Header, Path, Query, Router, Status
 
 from dalston_queue.api import body, waiting
 from dalston_queue.api.auth import needs
+from dalston_queue.api.backpressure import check_depth
 from dalston_queue.api.cancel_out import CancelOut, cancel
 from dalston_queue.api.jobs import Reason
 from dalston_queue.api.listing import Cursor, Limit, Page, Text, page
@@ -46,8 +47,10 @@ def submit_task(
     """
     principal = principal_of(request)
     body.check_size(task.parameters)
+    spec = task.spec(trace_id_of(request))
+    check_depth(spec, principal)
     submission = submit(
-        task.spec(trace_id_of(request)),
+        spec,
         project=principal.project(),
         token=principal.token,
         idempotency_key=one_key(task.idempotency_key, idempotency_key),

@@ -13,6 +13,7 @@ from dalston_queue.broker.lanes import acknowledge_ghosts, delete_queue, read_la
 from dalston_queue.broker.lease import Lease
 from dalston_queue.broker.messages import ErrorInfo, Event, TaskMessage
 from dalston_queue.broker.pending import PendingOrder, PendingPage, pending_page
+from dalston_queue.broker.rate import Limit, take
 from dalston_queue.broker.record import Record
 from dalston_queue.broker.recovery import Expired, TakeBack, TakenBack, expire, take_back
 from dalston_queue.broker.registry import Registry
@@ -175,6 +176,10 @@ class Broker:
 
     def node(self, node_id: str) -> NodeChannel:
         return NodeChannel(self.topology.home, node_id)
+
+    def take_rate(self, caller: str, limits: Sequence[Limit]) -> float:
+        """Count one request of this caller. Returns 0, or the seconds after which it may try again (then not counted)."""
+        return take(self.topology.home, caller, limits)
 
     def ping(self) -> float:
         """Round trip to every shard, the slowest in seconds; raises Unavailable naming the shard."""

@@ -114,5 +114,8 @@ class Keys:
     def logs(self, node_id: str) -> str:
         return f"{self.prefix}:logs:{node_id}"
 
+    def rate(self, caller: str) -> str:
+        return f"{self.prefix}:rate:{caller}"
+
     def leader(self, role: Role) -> str:
         return f"{self.prefix}:{role}:leader"

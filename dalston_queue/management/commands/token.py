@@ -15,7 +15,7 @@ from dalston_queue.models import ApiToken, Project
 from dalston_queue.models.api_token import Scope
 
 DEFAULT_SCOPES = [Scope.SUBMIT.value, Scope.READ.value]
-RATE_PRESETS = ["", "limited"]
+RATE_PRESETS = ["", "limited", "listed"]
 
 
 def days(text: str) -> timedelta:
@@ -40,7 +40,12 @@ class Command(BaseCommand):
             help=f"may be repeated; default: {' and '.join(DEFAULT_SCOPES)}",
         )
         create.add_argument("--expires-days", type=days, metavar="DAYS", help="default: it never expires")
-        create.add_argument("--rate", choices=RATE_PRESETS, default="", help="rate preset; default: no limit")
+        create.add_argument(
+            "--rate",
+            choices=RATE_PRESETS,
+            default="",
+            help="limited: per minute and hour; listed: served longer when a queue is full; default: no limit",
+        )
 
         show = actions.add_parser("list", help="list tokens, never their text")
         show.add_argument("--project", help="only of this project")

@@ -1,0 +1,123 @@
+"""Refuses submissions to a queue that is too full, in three steps, each stricter than the one before.
+
+    waiting above               accepted
+    BACKPRESSURE_WAITING        high priority, or a token with the preset `listed`
+    BACKPRESSURE_HIGH_ONLY      high priority
+    BACKPRESSURE_LISTED_ONLY    high priority of a token with the preset `listed`
+
+The depth is read at most once a second per web process. If Redis does not answer it is not known, and everything is
+accepted: submissions are stored in Postgres and flow when Redis is back.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import structlog
+from django.conf import settings
+
+from dalston_queue.api.principal import Principal
+from dalston_queue.api.problems import ApiProblem, Code
+from dalston_queue.api.rate import LISTED
+from dalston_queue.broker.errors import BrokerError
+from dalston_queue.broker.snapshot import Snapshot, rates
+from dalston_queue.broker.types import Priority
+from dalston_queue.jobs.dag import queue_of
+from dalston_queue.jobs.spec import JobSpec
+from dalston_queue.redis import get_broker
+
+log = structlog.get_logger(__name__)
+
+FRESH_S = 1.0
+LEAST_WAIT_S, LONGEST_WAIT_S = 5, 300
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    waiting: int
+    high_only: int
+    listed_only: int
+
+
+def is_accepted(waiting: int, priority: Priority, steps: Steps, *, listed: bool) -> bool:
+    high = priority is Priority.HIGH
+    if waiting > steps.listed_only:
+        return high and listed
+    if waiting > steps.high_only:
+        return high
+    return waiting <= steps.waiting or high or listed
+
+
+class Depths:
+    """What waits in each queue, as of at most a second ago, and how fast it drains."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._read_at = -math.inf
+        self._before: Snapshot | None = None
+        self._now: Snapshot | None = None
+
+    def waiting(self, queue: str) -> int | None:
+        """None if it is not known."""
+        self._refresh()
+        snapshot = self._now
+        if snapshot is None:
+            return None
+        return next((stats.waiting for stats in snapshot.queues if stats.queue == queue), 0)
+
+    def seconds_until(self, queue: str, excess: int) -> int:
+        """When so many more will be gone, at the pace of the last seconds."""
+        before, now = self._before, self._now
+        pace = rates(before, now).get(queue) if before and now else None
+        if pace is None or pace.out_per_s <= 0:
+            return LEAST_WAIT_S * 6
+        return min(LONGEST_WAIT_S, max(LEAST_WAIT_S, math.ceil(excess / pace.out_per_s)))
+
+    def forget(self) -> None:
+        self._read_at, self._before, self._now = -math.inf, None, None
+
+    def _refresh(self) -> None:
+        if time.monotonic() - self._read_at < FRESH_S or not self._lock.acquire(blocking=False):
+            return  # fresh, or somebody else is reading: what we have is good enough
+        try:
+            self._before, self._now = self._now, get_broker().snapshot()
+        except BrokerError as error:
+            log.warning("api.depth_unknown", error=str(error))
+            self._before, self._now = None, None
+        finally:
+            self._read_at = time.monotonic()
+            self._lock.release()
+
+
+depths = Depths()
+
+
+def check_depth(spec: JobSpec, principal: Principal) -> None:
+    """Raises 429 if a queue of this job is too full for it."""
+    refused = next(_too_full(spec, principal), None)
+    if refused is None:
+        return
+    queue, waiting = refused
+    seconds = depths.seconds_until(queue, waiting - _steps().waiting)
+    detail = f"{waiting} tasks wait in the queue {queue}: it takes no more of this priority. Try again in {seconds} s."
+    raise ApiProblem(429, Code.QUEUE_FULL, detail, headers={"Retry-After": str(seconds)})
+
+
+def _too_full(spec: JobSpec, principal: Principal) -> Iterator[tuple[str, int]]:
+    listed = principal.token is not None and principal.token.rate_preset == LISTED
+    for stage in spec.stages:
+        waiting = depths.waiting(queue_of(stage))
+        if waiting is not None and not is_accepted(waiting, stage.priority or spec.priority, _steps(), listed=listed):
+            yield queue_of(stage), waiting
+
+
+def _steps() -> Steps:
+    return Steps(
+        settings.DALSTON_BACKPRESSURE_WAITING,
+        settings.DALSTON_BACKPRESSURE_HIGH_ONLY,
+        settings.DALSTON_BACKPRESSURE_LISTED_ONLY,
+    )
