@@ -15,7 +15,6 @@ from dalston_queue.admin.base import TableAdmin
 from dalston_queue.models import ApiToken
 from dalston_queue.models.api_token import Scope
 
-
 RATE_PRESETS = [("", "no limit"), ("limited", "limited"), ("listed", "listed: served longer when a queue is full")]
 
 

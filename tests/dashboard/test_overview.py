@@ -11,7 +11,6 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
-from pytest_django import Settings
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.messages import TaskMessage
