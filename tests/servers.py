@@ -20,8 +20,11 @@ from dalston_site.embedded.valkey import Valkey
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests() -> Generator[None]:
     """The first hook of all: pytest-django reads the settings inside the `yield`."""
+    private = os.environ.get("DALSTON_TEST_SERVERS") != "mine"
+    for name in [name for name in os.environ if name.startswith("DALSTON_")]:
+        del os.environ[name]  # what a developer has set for other purposes must not change a test
     os.environ["DALSTON_DEV"] = "1"
-    if os.environ.get("DALSTON_TEST_SERVERS") != "mine":
+    if private:
         _start()
     yield
 

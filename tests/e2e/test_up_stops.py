@@ -15,6 +15,7 @@ import pytest
 import redis
 
 from dalston_site.embedded.server import Server
+from dalston_site.up.services import lan_addresses
 from tests.e2e.conftest import Up
 from tests.support import Spawned, wait_until
 
@@ -33,11 +34,14 @@ def test_ctrl_c_and_sigterm_stop_everything_and_the_login_survives(up: Up) -> No
     password = (up.data / "admin-password").read_text()
     names = {line.split("|")[0].strip() for line in first.output.splitlines() if "|" in line}
     assert {"orchestrator-1", "orchestrator-2", "node-1", "node-2"} <= names
+    assert answers(up)
+    assert not any(answers(up, host) for host in lan_addresses()), "loopback only, unless asked for"
     stop_and_time(first, signal.SIGINT)
     up.nothing_is_left()
     assert not (up.data / "dev.env").exists()
 
-    second = up.ready()
+    second = up.ready("--lan")
+    assert all(answers(up, host) for host in lan_addresses())
     assert up.env["DALSTON_TOKEN"] == token
     assert (up.data / "admin-password").read_text() == password
     stop_and_time(second, signal.SIGTERM)
@@ -111,9 +115,9 @@ def test_a_process_that_is_killed_is_started_again_but_a_database_ends_it_all(up
     up.nothing_is_left()
 
 
-def answers(up: Up) -> bool:
+def answers(up: Up, host: str = "127.0.0.1") -> bool:
     try:
-        return httpx.get(f"{up.env['DALSTON_URL']}/healthz").status_code == 200
+        return httpx.get(f"http://{host}:{up.port}/login/").status_code == 200
     except httpx.TransportError:
         return False
 
