@@ -7,13 +7,7 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-
-GOOD = {
-    "DALSTON_SECRET_KEY": "tX3qv8-Lk2mZr6_Wp9sYh4nBd7cGf1jKe5uTa0iOxQyRwEvNbM",
-    "DALSTON_ALLOWED_HOSTS": "dalston.example.com",
-    "DATABASE_URL": "postgres://dalston:pw@db.example/dalston",
-    "REDIS_URL": "redis://:pw@redis.example:6379/0",
-}
+from tests.site.production import PRODUCTION
 
 
 def run(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
@@ -21,7 +15,7 @@ def run(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning:dalston_.*", *arguments],
         cwd=ROOT,
-        env={**kept, **GOOD, **changes},
+        env={**kept, **PRODUCTION, **changes},
         capture_output=True,
         text=True,
         timeout=30,

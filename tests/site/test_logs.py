@@ -1,0 +1,50 @@
+"""One shape for every log line, whoever wrote it: words in development, JSON in production."""
+
+import json
+import os
+import subprocess
+import sys
+
+from tests.conftest import ROOT
+from tests.site.production import PRODUCTION
+
+PROGRAM = """
+import django, logging, structlog
+django.setup()
+structlog.get_logger("ours").info("task queued", task_id="t1", queue="echo")
+logging.getLogger("uvicorn.error").warning("port %d", 80, extra={"color_message": "x"})
+try:
+    1 / 0
+except ZeroDivisionError:
+    structlog.get_logger("ours").exception("broken")
+logging.getLogger("huey").info("not worth a line")
+"""
+
+
+def lines(**environment: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "DJANGO_SETTINGS_MODULE": "dalston_site.settings", **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stderr.splitlines()
+
+
+def test_production_writes_one_json_object_per_line() -> None:
+    queued, port, broken = [json.loads(line) for line in lines(**PRODUCTION)]
+    assert queued.items() >= {"event": "task queued", "level": "info", "task_id": "t1", "queue": "echo"}.items()
+    assert queued["timestamp"].endswith("Z")
+    assert port.items() >= {"event": "port 80", "level": "warning", "logger": "uvicorn.error"}.items()
+    assert "color_message" not in port
+    assert broken["exception"][0]["exc_type"] == "ZeroDivisionError"
+
+
+def test_development_writes_words_with_key_and_value() -> None:
+    queued, port, *broken = lines(DALSTON_DEV="1")
+    assert "[info     ] task queued" in queued
+    assert "queue=echo task_id=t1" in queued
+    assert "port 80" in port
+    assert broken[-1] == "ZeroDivisionError: division by zero"
