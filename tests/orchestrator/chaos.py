@@ -37,11 +37,12 @@ class Zoo:
         self.kills[kind] = self.kills.get(kind, 0) + 1
         self._start(kind)
 
-    def rage(self, seconds: float, every_s: float = 1.0) -> None:
-        """Kill a random one every so often. The pace is the test's subject, so it is kept by the clock."""
+    def rage(self, seconds: int, meanwhile: Callable[[], None]) -> None:
+        """Kill a random one each second, and do something meanwhile. The pace is the point, so the clock keeps it."""
         begin = time.monotonic()
-        for number in range(int(seconds / every_s)):
-            time.sleep(max(0.0, begin + number * every_s - time.monotonic()))
+        for second in range(seconds):
+            meanwhile()
+            time.sleep(max(0.0, begin + second - time.monotonic()))
             self.kill_one()
 
     def stop(self) -> None:

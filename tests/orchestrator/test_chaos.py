@@ -22,7 +22,8 @@ pytestmark = pytest.mark.keeps_keys
 STAGES = (
     StageSpec(stage="first", queue="echo"),
     StageSpec(stage="left", queue="echo", after=("first",)),
-    StageSpec(stage="right", queue="echo", after=("first",)),
+    # Takes a moment, so that a kill finds work in hands.
+    StageSpec(stage="right", queue="sleep", after=("first",), parameters={"seconds": 0.1}),
     StageSpec(stage="join", queue="echo", after=("left", "right")),
     StageSpec(stage="last", queue="echo", after=("join",)),
 )
@@ -35,10 +36,7 @@ def zoo(spawn: Callable[..., Spawned], process_env: dict[str, str], database_url
 
 
 def submit_jobs(count: int) -> None:
-    project = make.project()
-    for start in range(0, count, 200):
-        size = min(200, count - start)
-        submit_many([Request(JobSpec(name="chaos", stages=STAGES)) for _ in range(size)], project=project)
+    submit_many([Request(JobSpec(name="chaos", stages=STAGES)) for _ in range(count)], project=make.project())
 
 
 def everything_completed_once(jobs: int) -> None:
@@ -68,9 +66,9 @@ def completed(jobs: int) -> bool:
 @pytest.mark.timeout(120)
 def test_a_few_kills_in_a_fixed_order_lose_nothing(zoo: Zoo) -> None:
     zoo.start(orchestrator=2, engine=2)
-    submit_jobs(100)
+    submit_jobs(20)
     wait_until(lambda: Task.objects.filter(status="completed").exists(), 30, "work has begun")
-    zoo.rage(4)
+    zoo.rage(4, lambda: submit_jobs(20))
     wait_until(lambda: completed(100), 60, "all jobs are completed")
     everything_completed_once(100)
     zoo.stop()
@@ -81,8 +79,8 @@ def test_a_few_kills_in_a_fixed_order_lose_nothing(zoo: Zoo) -> None:
 def test_a_kill_each_second_for_a_minute_loses_nothing_and_does_nothing_twice(zoo: Zoo) -> None:
     zoo.start(orchestrator=2, huey=2, engine=4)
     wait_until(lambda: all("ready" in process.output for kind, process in zoo.alive if kind == "orchestrator"), 30)
-    submit_jobs(1000)
-    zoo.rage(60)
+    submit_jobs(100)
+    zoo.rage(60, lambda: submit_jobs(15))
     wait_until(lambda: completed(1000), 180, "all jobs are completed")
     everything_completed_once(1000)
     assert sum(zoo.kills.values()) == 60
