@@ -6,38 +6,26 @@ their place shows (promoted before, rebuilt) stand in the sorted set `ageing:S` 
 
 from __future__ import annotations
 
+from dalston_queue.broker.dispatch import append_to_tier
 from dalston_queue.broker.lanes import read_lanes
-from dalston_queue.broker.messages import Event
-from dalston_queue.broker.record import decode_record
+from dalston_queue.broker.messages import Event, TaskMessage, decode_task, encode_head
+from dalston_queue.broker.promotion import PROMOTIONS, is_due, promoted_after_ms
+from dalston_queue.broker.record import Record, decode_record
+from dalston_queue.broker.removal import cancel, read_records
 from dalston_queue.broker.shard import Shard
 from dalston_queue.broker.topology import Topology
-from dalston_queue.broker.types import EventKind, RecordState, Tier
-
-# total wait since the first enqueued_at after which an entry of this tier counts as the next
-PROMOTIONS: dict[Tier, tuple[Tier, int]] = {
-    Tier.LOW: (Tier.MEDIUM, 10 * 60_000),
-    Tier.MEDIUM: (Tier.HIGH, 20 * 60_000),
-}
-
-
-def promoted_after_ms(tier: Tier) -> int:
-    """0: never."""
-    return PROMOTIONS[tier][1] if tier in PROMOTIONS else 0
-
-
-def is_due(tier: Tier, enqueued_at_ms: int, now_ms: int) -> bool:
-    return tier in PROMOTIONS and now_ms - enqueued_at_ms >= PROMOTIONS[tier][1]
+from dalston_queue.broker.types import EventKind, Priority, RecordState, Removed, Tier
 
 
 def promote(topology: Topology, queue: str, now_ms: int | None, batch: int) -> list[Event]:
     """One batch per shard."""
     moved: list[Event] = []
     for shard in topology.shards_of(queue):
-        moved += _promote(shard, queue, shard.now_ms() if now_ms is None else now_ms, batch)
+        moved += _promote(topology, shard, queue, shard.now_ms() if now_ms is None else now_ms, batch)
     return moved
 
 
-def _promote(shard: Shard, queue: str, now_ms: int, batch: int) -> list[Event]:
+def _promote(topology: Topology, shard: Shard, queue: str, now_ms: int, batch: int) -> list[Event]:
     """The due ones of the higher tier first, so that a task climbs one step per round."""
     moved: list[Event] = []
     for lane in read_lanes(shard, queue).capabilities:
@@ -45,7 +33,10 @@ def _promote(shard: Shard, queue: str, now_ms: int, batch: int) -> list[Event]:
             room = batch - len(moved)
             if room > 0:
                 due = _due(shard, queue, lane, tier, now_ms, room)
-                moved += _move(shard, queue, lane, tier, due)
+                target = topology.shard_for(queue, Priority(PROMOTIONS[tier][0]))
+                moved += (
+                    _move(shard, queue, lane, tier, due) if target is shard else _carry(shard, target, queue, tier, due)
+                )
     return moved
 
 
@@ -95,3 +86,41 @@ def _move(shard: Shard, queue: str, lane: str, tier: Tier, tasks: list[str]) -> 
         for task, answer in zip(tasks, answers, strict=True)
         if answer
     ]
+
+
+def _carry(shard: Shard, target: Shard, queue: str, tier: Tier, tasks: list[str]) -> list[Event]:
+    """To another shard: remove there, append here. A death in between is healed by the reconciler."""
+    events = []
+    for task_id, record in read_records(shard, queue, tasks).items():
+        rows = shard.command("XRANGE", record.stream, record.entry_id, record.entry_id) if record.stream else []
+        message = _message(queue, rows[0][1], record) if rows else None
+        if message is None or cancel(shard, queue, task_id, record.attempt, flag=False) is not Removed.REMOVED:
+            continue  # claimed or removed meanwhile
+        seq, to = record.seq + 1, PROMOTIONS[tier][0]
+        append_to_tier(target, message, to, seq)
+        event = Event(
+            kind=EventKind.TASK_PROMOTED,
+            job_id=message.job_id,
+            task_id=task_id,
+            queue=queue,
+            attempt=record.attempt,
+            seq=seq,
+            deliveries=record.deliveries,
+            losses=record.losses,
+            tier=to,
+            shard=target.index,
+        )
+        target.command("XADD", target.keys.events(queue), "*", "h", encode_head(event), "m", "")
+        events.append(event)
+    return events
+
+
+def _message(queue: str, fields: list[bytes], record: Record) -> TaskMessage | None:
+    """None: unreadable; the engine that claims it buries it."""
+    f = dict(zip(fields[::2], fields[1::2], strict=True))
+    try:
+        values = [f[b"t"], f[b"j"], int(f[b"a"]), int(f[b"e"]), int(f[b"o"]), f[b"m"]]
+    except (KeyError, ValueError):
+        return None
+    message = decode_task(queue, values, record.deliveries, record.losses)
+    return message if isinstance(message, TaskMessage) else None

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from dalston_queue.broker.consumer import Consumer
 
 
+Place = tuple[int, str, str]  # shard, stream, entry id
+
+
 class Claimed:
     """Safe to use from the thread that runs the task; calls are serialised by its consumer."""
 
@@ -35,7 +38,8 @@ class Claimed:
         self.tier: Tier = given.tier  # the lane it came from; a suspect runs alone
         self.stream = given.stream
         self.entry_id = given.entry_id
-        self.place = (given.stream, given.entry_id)
+        # two shards may give entries of the same stream name and id
+        self.place: Place = (session.shard.index, given.stream, given.entry_id)
         self.deadline_ms = given.deadline_ms  # by the clock of the Redis server; 0: none
         self.cancel_requested = False  # set by progress(), renew() and the consumer's beat()
         self.lost = False  # taken back: stop the work, its result will be refused

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from dalston_queue.broker.backoff import Backoff
-from dalston_queue.broker.claimed import Claimed
+from dalston_queue.broker.claimed import Claimed, Place
 from dalston_queue.broker.errors import Fenced, Invalid, Unavailable
 from dalston_queue.broker.keys import check_name
 from dalston_queue.broker.messages import ErrorInfo, Malformed, Outcome, decode_task, encode_error, encode_outcome
@@ -67,14 +68,17 @@ class Consumer:
         able = frozenset(check_name("capability", name) for name in capabilities)
         self.engine_id = engine_id
         self.capacity = capacity
-        self._sessions = [
-            Session(shard, check_name("queue", queue), engine_id, able, limits)
+        by_queue = [
+            [
+                Session(shard, check_name("queue", queue), engine_id, able, limits)
+                for shard in broker.topology.shards_of(queue)
+            ]
             for queue in queues
-            for shard in broker.topology.shards_of(queue)
         ]
-        self._held: dict[tuple[str, str] | None, Claimed] = {}  # by stream and entry id
-        self._suspect: tuple[str, str] | None = None  # the place of the last suspect claimed
-        self._turn = 0
+        self._by_queue = deque(by_queue)
+        self._sessions = [session for sessions in by_queue for session in sessions]
+        self._held: dict[Place | None, Claimed] = {}
+        self._suspect: Place | None = None  # the place of the last suspect claimed
         self._lock = threading.RLock()
         self._waker = Waker()
         self._backoff = Backoff()
@@ -234,11 +238,11 @@ class Consumer:
                 session.close()
 
     def _in_turn(self) -> list[Session]:
-        """The queue that is asked first rotates, so that none starves another."""
+        """The queue that is asked first rotates, so that none starves another; its shards are in order of priority."""
         if len(self._sessions) == 1:
             return self._sessions
-        self._turn = (self._turn + 1) % len(self._sessions)
-        return self._sessions[self._turn :] + self._sessions[: self._turn]
+        self._by_queue.rotate(-1)
+        return [session for sessions in self._by_queue for session in sessions]
 
     def _take(self, session: Session, given: Sequence[Given], buried: list[Malformed]) -> list[Claimed]:
         taken = []

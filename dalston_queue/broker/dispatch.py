@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 
 import redis
 
-from dalston_queue.broker.ageing import promoted_after_ms
 from dalston_queue.broker.errors import Invalid, TooManyLanes
 from dalston_queue.broker.faults import translated
 from dalston_queue.broker.keys import JOBS, MAX_LANES, check_name, join_capabilities
 from dalston_queue.broker.lanes import retire_empty
-from dalston_queue.broker.messages import TaskMessage, encode_job_created, encode_task
+from dalston_queue.broker.messages import Event, TaskMessage, encode_head, encode_task
+from dalston_queue.broker.promotion import promoted_after_ms
 from dalston_queue.broker.shard import Argument, Call, Shard, command, script
 from dalston_queue.broker.topology import Topology
-from dalston_queue.broker.types import Appended, Tier
+from dalston_queue.broker.types import Appended, EventKind, Priority, Tier
 
 _ID = re.compile(r"[!-~]{1,200}")  # heads of events are lines of tab-separated fields
 BATCH = 100  # messages per script: the server does other work in between
@@ -50,24 +50,36 @@ class _Lane:
         return script("append", [*names, other] if other else names, arguments)
 
 
-def append(topology: Topology, messages: Sequence[TaskMessage], tier: Tier | None = None) -> list[Appended]:
-    lanes: dict[tuple[str, str, Tier], _Lane] = {}
+def append(topology: Topology, messages: Sequence[TaskMessage]) -> list[Appended]:
+    lanes: dict[tuple[str, str, Tier, Priority], _Lane] = {}
     for position, message in enumerate(messages):
-        capabilities = join_capabilities(message.required_capabilities)
-        place = tier or (Tier.SUSPECT if message.deliveries >= SUSPECT_FROM else Tier(message.priority))
-        key = (check_name("queue", message.queue), capabilities, place)
-        if key not in lanes:
-            lanes[key] = _Lane(topology.shard_for(message.queue, message.priority), *key)
         if not _ID.fullmatch(message.task_id) or not _ID.fullmatch(message.job_id) or message.attempt < 1:
             raise Invalid(
-                f"task {message.task_id!r} attempt {message.attempt}: ids of 1 to 200 printable ASCII characters, attempts from 1 on"
+                f"task {message.task_id!r} attempt {message.attempt}: "
+                "ids have 1 to 200 printable ASCII characters, attempts start at 1"
             )
+        queue = check_name("queue", message.queue)
+        capabilities = join_capabilities(message.required_capabilities)
+        tier = Tier.SUSPECT if message.deliveries >= SUSPECT_FROM else Tier(message.priority)
+        key = (queue, capabilities, tier, message.priority)
+        if key not in lanes:
+            lanes[key] = _Lane(topology.shard_for(queue, message.priority), queue, capabilities, tier)
         lanes[key].positions.append(position)
         lanes[key].encoded.append(encode_task(message))
     answers: list[Appended | None] = [None] * len(messages)
     for shard in topology.shards:
         _append_to(shard, [lane for lane in lanes.values() if lane.shard is shard], answers)
     return [answer for answer in answers if answer is not None]
+
+
+def append_to_tier(shard: Shard, message: TaskMessage, tier: Tier, seq: int) -> Appended:
+    """One message that moves here from another shard, with the number of its last event."""
+    lane = _Lane(shard, message.queue, join_capabilities(message.required_capabilities), tier)
+    lane.positions.append(0)
+    lane.encoded.append(encode_task(message, seq))
+    answers: list[Appended | None] = [None]
+    _append_to(shard, [lane], answers)
+    return answers[0] or Appended.DUPLICATE
 
 
 def _append_to(shard: Shard, lanes: list[_Lane], answers: list[Appended | None]) -> None:
@@ -101,9 +113,8 @@ def _decided(shard: Shard, lane: _Lane, position: int, answer: bytes) -> Appende
 
 def publish_jobs_created(shard: Shard, job_ids: Iterable[str]) -> None:
     key = shard.keys.events(JOBS)
-    replies = shard.calls(
-        [command("XADD", key, "MAXLEN", "~", JOB_HINTS, "*", "h", encode_job_created(job)) for job in job_ids]
-    )
+    heads = (encode_head(Event(kind=EventKind.JOB_CREATED, job_id=job)) for job in job_ids)
+    replies = shard.calls([command("XADD", key, "MAXLEN", "~", JOB_HINTS, "*", "h", head) for head in heads])
     for reply in replies:
         if isinstance(reply, redis.ResponseError):
             with translated(shard.name):

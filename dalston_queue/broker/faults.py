@@ -10,28 +10,33 @@ from redis import exceptions
 
 from dalston_queue.broker.errors import BrokerError, Denied, Misconfigured, Unavailable
 
-# Answers of a server that is alive and will serve again: failing over, starting, resyncing, moving slots, or a disk trouble
-PASSING = ("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "NOREPLICAS", "MISCONF", "UNBLOCKED", "BUSY ")  # fmt: skip
-REFUSING = ("NOPERM", "NOAUTH", "WRONGPASS")
+# Passing troubles: redis-py names these by class …
+PASSING = (
+    redis.ConnectionError,  # includes LOADING
+    redis.TimeoutError,
+    redis.ReadOnlyError,
+    exceptions.AskError,  # includes MOVED
+    exceptions.TryAgainError,
+    exceptions.ClusterError,  # includes CLUSTERDOWN and MASTERDOWN
+    exceptions.RedisClusterException,
+)
+# … and leaves these as text; inside a script the code stands behind the script's own words
+PASSING_CODES = ("READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS", "MISCONF", "UNBLOCKED", "BUSY ")
+REFUSING = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
+REFUSING_CODES = ("NOPERM", "NOAUTH", "WRONGPASS", "ACL failure")
 
 
 def translate(error: Exception, where: str) -> BrokerError | None:
     """Ours for a redis-py error; None if it is a bug (a wrong command, a broken script)."""
-    text = str(error)
-    if isinstance(error, (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)):
+    text = str(error) or type(error).__name__
+    if isinstance(error, REFUSING) or any(code in text for code in REFUSING_CODES):
         return Misconfigured(f"{where} refuses us: {text}. Check the user, the password and the ACL in the URL")
     if isinstance(error, exceptions.OutOfMemoryError) or text.startswith("OOM"):
         return Denied(
-            f"{where} is out of memory: {text}. It accepts no new work until tasks are drained or maxmemory is raised"
+            f"{where} is out of memory: {text} It accepts no new work until it is drained or given more memory"
         )
-    if isinstance(error, (redis.ConnectionError, redis.TimeoutError, exceptions.ReadOnlyError, exceptions.ClusterError, exceptions.RedisClusterException)):  # fmt: skip
-        return Unavailable(f"{where} does not answer: {text or type(error).__name__}")
-    if isinstance(error, redis.ResponseError):
-        # inside a script the code stands behind the script's own words
-        if any(text.startswith(code) or f" {code}" in text for code in PASSING):
-            return Unavailable(f"{where} can't serve now: {text}")
-        if any(text.startswith(code) for code in REFUSING):
-            return Misconfigured(f"{where} refuses us: {text}. Check the user, the password and the ACL in the URL")
+    if isinstance(error, PASSING) or any(text.startswith(code) or f" {code}" in text for code in PASSING_CODES):
+        return Unavailable(f"{where} does not answer: {text}")
     return None
 
 

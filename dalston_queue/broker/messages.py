@@ -124,8 +124,8 @@ _event_decoder = msgspec.json.Decoder(_EventBody)
 _raw_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
-def encode_task(message: TaskMessage) -> list[str | bytes | int]:
-    """What append.lua takes per message: task, job, attempt, enqueued_at, timeout, deliveries, losses, JSON."""
+def encode_task(message: TaskMessage, seq: int = 0) -> list[str | bytes | int]:
+    """What append.lua takes per message: task, job, attempt, enqueued_at, timeout, deliveries, losses, seq, JSON."""
     body = _Body(
         task_type=message.task_type,
         stage=message.stage if message.stage != message.queue else "",
@@ -151,6 +151,7 @@ def encode_task(message: TaskMessage) -> list[str | bytes | int]:
         message.timeout_ms,
         message.deliveries,
         message.losses,
+        seq,
         encoded,
     ]
 
@@ -192,9 +193,10 @@ def encode_outcome(outcome: Outcome) -> tuple[EventKind, bytes]:
             return EventKind.TASK_CANCELLED, _encoder.encode(_EventBody(error=error))
 
 
-def encode_job_created(job_id: str) -> str:
-    """The head of the hint."""
-    return f"{EventKind.JOB_CREATED}\t\t{job_id}\t0\t0\t0\t0\t\t0\t"
+def encode_head(event: Event) -> str:
+    """As lua/include/event.lua writes it."""
+    numbers = f"{event.attempt}\t{event.seq}\t{event.deliveries}\t{event.losses}"
+    return f"{event.kind}\t{event.task_id}\t{event.job_id}\t{numbers}\t{event.engine_id}\t{event.at_ms}\t{event.tier or ''}"
 
 
 def encode_error(error: ErrorInfo | None) -> bytes:

@@ -95,6 +95,7 @@ class Shard:
         """A connection of one's own to the server that serves this key."""
         pool = self.pool(key)
         made: ConnectionInterface = pool.connection_class(**{**pool.connection_kwargs, **options})
+        made.connect()  # here, because one that Sentinel manages asks for the address only in connect()
         return made
 
     def moved(self) -> None:

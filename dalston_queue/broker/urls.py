@@ -74,7 +74,7 @@ def _client_maker(url: str, cluster: bool) -> Callable[[], Client]:
     if scheme not in ("redis", "rediss", "unix"):
         raise Invalid(f"{_safe(url)!r}: use redis://, rediss://, unix:// or redis+sentinel://")
     if cluster:
-        return lambda: RedisCluster.from_url(url, cluster_error_retry_attempts=0, **options)
+        return lambda: RedisCluster.from_url(url, **options)
     return lambda: redis.Redis.from_url(url, **options)
 
 

@@ -1,6 +1,7 @@
 """A TCP proxy in front of Redis that can lose the reply of a call, after the server has run it."""
 
 import socket
+import ssl
 import threading
 from urllib.parse import urlsplit
 
@@ -8,12 +9,13 @@ from urllib.parse import urlsplit
 class LossyProxy:
     """proxy.lose(b"...") drops the reply to the next request that contains these bytes, and its connection."""
 
-    def __init__(self, upstream_url: str) -> None:
+    def __init__(self, upstream_url: str, tls: ssl.SSLContext | None = None) -> None:
         parts = urlsplit(upstream_url)
         self._upstream_path = parts.path if parts.scheme == "unix" else None
         self._credentials = parts.netloc.rpartition("@")[0]
         self._upstream = (parts.hostname or "localhost", parts.port or 6379)
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self._tls = tls
         self._marker: bytes | None = None
         self._lock = threading.Lock()
         self.lost = 0
@@ -45,6 +47,11 @@ class LossyProxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            try:
+                if self._tls is not None:
+                    client = self._tls.wrap_socket(client, server_side=True)
+            except OSError:
+                continue  # the client does not trust us
             server = self._dial()
             with self._lock:
                 self._sockets += [client, server]

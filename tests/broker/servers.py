@@ -62,10 +62,17 @@ class Node:
             return False
 
 
+class Nodes(list[Node]):
+    """Servers that are killed at the end of the test, however it ends."""
+
+    def start(self, folder: Path, *flags: str, role: str = "server") -> Node:
+        self.append(Node(folder, *flags, role=role))
+        return self[-1].start()
+
+
 @contextmanager
-def nodes() -> Iterator[list[Node]]:
-    """Whatever is put in the list is killed at the end."""
-    made: list[Node] = []
+def nodes() -> Iterator[Nodes]:
+    made = Nodes()
     try:
         yield made
     finally:

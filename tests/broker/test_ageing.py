@@ -1,8 +1,8 @@
 """Ageing: by total wait, by script, only while undelivered."""
 
 from dalston_queue.broker import Broker, EventReader
-from dalston_queue.broker.ageing import is_due
 from dalston_queue.broker.messages import Completed
+from dalston_queue.broker.promotion import is_due
 from dalston_queue.broker.types import EventKind, Priority, Tier
 from tests.broker.conftest import MakeEngine, events_of, message
 

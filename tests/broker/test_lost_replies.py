@@ -9,6 +9,7 @@ from dalston_queue.broker import Broker, Consumer, EventReader, connect
 from dalston_queue.broker.commands import Command
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.messages import Completed, ErrorInfo
+from dalston_queue.broker.rate import Limit
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.scripts import FOLDER, load
 from dalston_queue.broker.types import EngineState, NodeState, Priority, Role
@@ -133,7 +134,7 @@ def _bury(b: Broker) -> Any:
     keys = b.topology.home.keys
     names = [keys.tasks("echo"), keys.lanes("echo"), keys.wake("echo"), keys.ageing("echo"), keys.counters("echo")]
     names += [keys.running("echo"), keys.deadlines("echo"), keys.stream("echo")]
-    b.topology.home.run("append", names, ["", 32, 0, "bad", "job", 1, 0, 0, 0, 0, b"not json"])
+    b.topology.home.run("append", names, ["", 32, 0, "bad", "job", 1, 0, 0, 0, 0, 0, b"not json"])
     b.topology.home.command("SADD", keys.stages(), "echo")
 
     def call() -> Any:
@@ -221,6 +222,18 @@ def _send(b: Broker) -> Any:
     return lambda: node.send(sent), lambda _: {c.name for c in node.receive("0")} == {"drain"}
 
 
+def _rate(b: Broker) -> Any:
+    """Each request has a name of its own, so one that is repeated by its caller counts as two: never above the limit."""
+    limits = [Limit(2, 60)]
+
+    def once(wait: Any) -> bool:
+        spent = b.take_rate("caller", limits) > 0
+        b.topology.home.command("DEL", b.topology.home.keys.rate("caller"))
+        return wait == 0 and spent
+
+    return lambda: b.take_rate("caller", limits), once
+
+
 def _reads(call: Callable[[Broker], Any]) -> Callable[[Broker], Any]:
     def prepare(b: Broker) -> Any:
         b.append([message("a", priority=Priority.LOW)])
@@ -254,6 +267,7 @@ CASES = {
     "put_field": _condemn,
     "add_capped": _send,
     "ensure_group": _group,
+    "take_token": _rate,
     "queue_stats": _reads(lambda b: b.snapshot()),
     "front": _reads(lambda b: b.promote("echo")),
     "pending_page": _reads(lambda b: b.pending("echo")),

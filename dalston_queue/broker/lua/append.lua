@@ -3,7 +3,7 @@
 -- KEYS  1 tasks  2 lanes  3 wake  4 ageing  5 counters  6 running  7 deadlines  8 stream  9 (optional) the other stream
 --       that a record was found in
 -- ARGV  1 capability set  2 most lanes  3 ms of wait after which this tier is promoted (0: never), then per message:
---       task, job, attempt, enqueued_at (0: now), timeout ms, deliveries, losses, JSON
+--       task, job, attempt, enqueued_at (0: now), timeout ms, deliveries, losses, number of its last event, JSON
 -- Returns 'LANES' (too many), or one answer per message: 'added', 'duplicate', 'settled', 'superseded', or the key of
 --       the stream that must be declared as KEYS[9] before this message can be decided.
 -- Repeatable: by task and attempt, and by the entry's existence.
@@ -41,24 +41,24 @@ local function decide(task, attempt, r)
   return 'add'
 end
 
-for i = 4, #ARGV, 8 do
+for i = 4, #ARGV, 9 do
   local task, attempt, since = ARGV[i], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
   local r = unpack_record(redis.call('HGET', tasks, task))
   local answer = decide(task, attempt, r)
   if answer == 'add' then
     if since == 0 then since = now end
     local id = redis.call('XADD', stream, '*', 'v', 1, 't', task, 'j', ARGV[i + 1], 'a', attempt, 'e', since,
-      'o', ARGV[i + 4], 'm', ARGV[i + 7])
+      'o', ARGV[i + 4], 'm', ARGV[i + 8])
     -- older than its place in line shows: the front of the lane won't tell when it is due
     local aged = 0
     if age_after > 0 and since < now - 1000 then
       redis.call('ZADD', KEYS[4], since + age_after, task)
       aged = 1
     end
-    local seq = 0
+    local seq = tonumber(ARGV[i + 7])
     local deliveries, losses = tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6])
     if r and r[ATTEMPT] == attempt then
-      seq = r[SEQ]
+      seq = math.max(seq, r[SEQ])
       deliveries = math.max(deliveries, r[DELIVERIES])
       losses = math.max(losses, r[LOSSES])
     end

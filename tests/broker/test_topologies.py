@@ -1,0 +1,271 @@
+"""The same broker on two servers, behind Sentinel, in a cluster, and over TLS. All from the one valkey-server binary."""
+
+import shutil
+import ssl
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from redis.crc import key_slot
+
+from dalston_queue.broker import Broker, Consumer, EventReader, connect
+from dalston_queue.broker.errors import BrokerError, Fenced, Unavailable
+from dalston_queue.broker.messages import Completed
+from dalston_queue.broker.pending import PendingOrder
+from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.types import Cause, EngineState, EventKind, NodeState, Priority, Role
+from dalston_site.embedded.server import free_port
+from tests.broker.conftest import events_of, message
+from tests.broker.proxy import LossyProxy
+from tests.broker.servers import Node, Nodes, nodes
+from tests.support import wait_until
+
+QUEUES = ("echo", "sleep", "transcribe")
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Nodes]:
+    with nodes() as made:
+        yield made
+
+
+def walk_through(broker: Broker) -> None:
+    """The way of tasks through three queues, with everything that touches several keys."""
+    broker.publish_jobs_created(["j"])
+    tasks = [
+        message(
+            f"{queue}-{priority}-{n}", queue=queue, priority=priority, timeout_ms=60_000, required_capabilities=caps
+        )
+        for queue in QUEUES
+        for priority in Priority
+        for n, caps in enumerate(((), ("gpu",)))
+    ]
+    assert set(broker.append(tasks)) == {"added"} and set(broker.append(tasks)) == {"duplicate"}
+    assert broker.queues() == sorted(QUEUES)
+    consumer = Consumer(broker, "e1", QUEUES, ["gpu"], capacity=4)
+    consumer.open()
+    beat = EngineBeat(engine_id="e1", state=EngineState.READY, queues=QUEUES)
+    broker.registry.beat_node("n1", NodeState.ACTIVE, [beat])
+    assert broker.registry.pulses()["e1"].counters.keys() == set(QUEUES)
+    claimed = consumer.claim()
+    assert len(claimed) == 4
+    consumer.beat({claimed[0].task_id: {"percent": 1}})
+    assert broker.request_cancel(claimed[1].message.queue, claimed[1].task_id) == "flagged"
+    assert consumer.beat().cancelled == [claimed[1]]
+    assert claimed[0].settle(Completed()) == "ok" and claimed[2].hand_back()
+    stats = broker.snapshot()
+    assert sum(q.waiting for q in stats.queues) == 15 and sum(q.running for q in stats.queues) == 2
+    paged = sum(broker.pending(queue, order=PendingOrder.DEADLINE).total for queue in QUEUES)
+    assert paged == 2
+    assert broker.take_back("e1", QUEUES, Cause.NODE_LOST).moved == 2
+    with pytest.raises(Fenced):
+        consumer.exchange(free=1)
+    consumer.open()
+    waiting = next(
+        t for t in tasks if broker.records(t.queue, [t.task_id]).get(t.task_id, None) and t.task_id.endswith("low-1")
+    )
+    assert broker.remove(waiting.queue, waiting.task_id) == "removed"
+    seen = set()
+    while claimed := consumer.claim():
+        seen |= {c.task_id for c in claimed}
+        consumer.exchange([(c, Completed()) for c in claimed], free=0)
+    assert len(seen) == 16, ({t.task_id for t in tasks} - seen, broker.snapshot())
+    reader = EventReader(broker, "o1")
+    told = [e for _ in range(3) for e in events_of(reader)]
+    assert sum(e.kind is EventKind.TASK_COMPLETED for e in told) == 17
+    assert sum(e.kind is EventKind.JOB_CREATED for e in told) == 1
+    assert all(broker.records(queue, [t.task_id for t in tasks]) == {} for queue in QUEUES)
+    lease = broker.lease(Role.HOUSEKEEPING, "me")
+    assert lease.acquire(1) and lease.release()
+    assert broker.check() is not None and broker.ping() < 5
+    consumer.close()
+    reader.close()
+
+
+def test_a_waiting_engine_is_woken_from_any_server(started: Nodes, tmp_path: Path) -> None:
+    for name in ("home", "high"):
+        started.start(tmp_path / name)
+    broker = connect(started[0].url, shards=f"*/high={started[1].url}")
+    consumer = Consumer(broker, "e", ["echo"])
+    consumer.open()
+    for task, priority in (("a", Priority.HIGH), ("b", Priority.LOW), ("c", Priority.HIGH)):
+        broker.append([message(task, priority=priority)])
+        assert wait_until(lambda: consumer.wait(1) and consumer.claim(), what="waking"), task
+        consumer.held[0].settle(Completed())
+    consumer.close()
+    broker.close()
+
+
+def test_two_servers_high_and_low(started: Nodes, tmp_path: Path) -> None:
+    for name in ("home", "high", "low"):
+        started.start(tmp_path / name)
+    home, high, low = started
+    broker = connect(home.url, shards=f"*/high={high.url},*/low={low.url}")
+    walk_through(broker)
+    broker.append([message("h", priority=Priority.HIGH), message("l", priority=Priority.LOW), message("m")])
+    assert [node.client.hkeys("dalston:tasks:echo") for node in started] == [["m"], ["h"], ["l"]]
+    consumer = Consumer(broker, "e2", ["echo"], capacity=3)
+    consumer.open()
+    broker.close()
+
+
+def test_high_work_comes_first_over_all_shards(started: Nodes, tmp_path: Path) -> None:
+    for name in ("home", "low"):
+        started.start(tmp_path / name)
+    broker = connect(started[0].url, shards=f"*/low={started[1].url}")
+    broker.append([message(f"{p}{n}", priority=p) for p in (Priority.LOW, Priority.HIGH) for n in range(3)])
+    consumer = Consumer(broker, "e", ["echo"])
+    consumer.open()
+    order = []
+    claimed = consumer.claim()
+    while claimed:
+        order.append(claimed[0].task_id)
+        claimed = consumer.exchange([(claimed[0], Completed())]).claimed
+    assert order == ["high0", "high1", "high2", "low0", "low1", "low2"]
+    broker.close()
+
+
+def test_ageing_moves_a_task_to_the_shard_of_its_new_tier(started: Nodes, tmp_path: Path) -> None:
+    for name in ("home", "low"):
+        started.start(tmp_path / name)
+    broker = connect(started[0].url, shards=f"*/low={started[1].url}")
+    now = broker.topology.home.now_ms()
+    broker.append([message("a", priority=Priority.LOW, parameters={"x": 1}, deliveries=1)])
+    (moved,) = broker.promote("echo", now_ms=now + 11 * 60_000)
+    assert (moved.task_id, moved.tier) == ("a", "medium")
+    assert started[1].client.hlen("dalston:tasks:echo") == 0 and started[0].client.hlen("dalston:tasks:echo") == 1
+    consumer = Consumer(broker, "e", ["echo"])
+    consumer.open()
+    (claimed,) = consumer.claim()
+    assert (claimed.tier, claimed.deliveries, claimed.message.parameters) == ("medium", 1, {"x": 1})
+    assert claimed.message.priority is Priority.LOW
+    broker.close()
+
+
+def test_a_failover_by_sentinel(started: Nodes, tmp_path: Path) -> None:
+    primary = started.start(tmp_path / "primary")
+    replica = started.start(tmp_path / "replica", "--replicaof", f"127.0.0.1 {primary.port}")
+    lines = [
+        f"sentinel monitor dalston 127.0.0.1 {primary.port} 1",
+        "sentinel down-after-milliseconds dalston 300",
+        "sentinel failover-timeout dalston 2000",
+    ]
+    sentinel = started.start(tmp_path / "sentinel", *lines, role="sentinel")
+    wait_until(lambda: replica.client.info("replication")["master_link_status"] == "up", timeout=10, what="replication")
+    wait_until(lambda: sentinel.client.execute_command("SENTINEL", "REPLICAS", "dalston"), timeout=15, what="discovery")
+    broker = connect(f"redis+sentinel://127.0.0.1:{sentinel.port}/dalston/0")
+    broker.append([message(f"t{n}") for n in range(4)])
+    consumer = Consumer(broker, "e", ["echo"])
+    consumer.open()
+    (first,) = consumer.claim()
+    wait_until(lambda: replica.client.hlen("dalston:tasks:echo") == 4, what="the replica to have it")
+    wait_until(lambda: replica.client.zcard("dalston:running:echo") == 1, what="the replica to have the claim")
+    primary.kill()
+
+    def settled() -> bool:
+        try:
+            return consumer.exchange([(first, Completed())]).settled == ["ok"]
+        except Unavailable:
+            consumer.wait(0.05)
+            return False
+
+    wait_until(settled, timeout=20, what="the engine to go on with the new primary")
+    assert consumer.held[0].task_id == "t1"
+    assert broker.snapshot().queues[0].counters["completed"] == 1
+    broker.close()
+
+
+def make_cluster(started: Nodes, tmp_path: Path) -> list[Node]:
+    flags = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-config-file", "nodes.conf")
+    buses = [free_port() for _ in range(3)]
+    members = [
+        started.start(tmp_path / f"cluster{n}", *flags, "--cluster-port", str(bus)) for n, bus in enumerate(buses)
+    ]
+    for n, member in enumerate(members):
+        first, last = n * 16384 // 3, (n + 1) * 16384 // 3 - 1
+        ask(member, "ADDSLOTSRANGE", first, last)
+        if n:
+            ask(member, "MEET", "127.0.0.1", members[0].port, buses[0])
+    wait_until(lambda: all("cluster_state:ok" in ask(m, "INFO") for m in members), timeout=20, what="the cluster")
+    wait_until(lambda: all("cluster_known_nodes:3" in ask(m, "INFO") for m in members), timeout=20, what="its members")
+    return members
+
+
+def ask(node: Node, *words: str | int) -> str:
+    """A CLUSTER command, the answer as text."""
+    connection = redis.Connection(port=node.port, decode_responses=True)
+    connection.send_command("CLUSTER", *words)
+    answer = str(connection.read_response())
+    connection.disconnect()
+    return answer
+
+
+def test_a_cluster_of_three(started: Nodes, tmp_path: Path) -> None:
+    members = make_cluster(started, tmp_path)
+    broker = connect(members[1].url, cluster=True)
+    walk_through(broker)
+    slots = {key_slot(f"dalston:tasks:{{{queue}}}".encode()) * 3 // 16384 for queue in QUEUES}
+    assert len(slots) > 1, "the queues spread over the servers"
+    consumer = Consumer(broker, "e", QUEUES)
+    consumer.open()
+    for queue in QUEUES:
+        broker.append([message("wake", queue=queue)])
+        assert wait_until(lambda: consumer.wait(1) and consumer.claim(), what=f"waking for {queue}")
+        consumer.held[0].settle(Completed())
+    broker.close()
+
+
+def test_a_slot_that_moves_is_followed(started: Nodes, tmp_path: Path) -> None:
+    members = make_cluster(started, tmp_path)
+    broker = connect(members[0].url, cluster=True)
+    consumer = Consumer(broker, "e", ["echo"])
+    consumer.open()
+    consumer.close()
+    broker.reset_queue("echo")
+    slot = key_slot(b"{echo}")
+    owner = next(m for m in members if owns(m, slot))
+    target = next(m for m in members if m is not owner)
+    name = ask(target, "MYID")
+    for member in (target, owner, *members):
+        ask(member, "SETSLOT", slot, "NODE", name)
+
+    def appended() -> bool:
+        try:
+            return broker.append([message("a")]) == ["added"]
+        except BrokerError as error:
+            assert not error.permanent
+            return False
+
+    wait_until(appended, timeout=10, what="the queue at its new server")
+    assert target.client.hlen("dalston:tasks:{echo}") == 1
+    consumer.open()
+    assert [c.task_id for c in consumer.claim()] == ["a"]
+    broker.close()
+
+
+def owns(node: Node, slot: int) -> bool:
+    (mine,) = [line for line in ask(node, "NODES").splitlines() if "myself" in line]
+    ranges = [part.partition("-") for part in mine.split()[8:]]
+    return any(int(first) <= slot <= int(last or first) for first, _, last in ranges)
+
+
+def test_tls(redis_url: str, tmp_path: Path) -> None:
+    """The wheel's server has no TLS, so a proxy ends it; the client's side is the real thing."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("there is no openssl here to make a certificate")
+    request = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
+    subprocess.run([*request, *names], cwd=tmp_path, check=True, capture_output=True)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    proxy = LossyProxy(redis_url, tls=context)
+    url = proxy.url.replace("redis://", "rediss://")
+    trusting = connect(f"{url}?ssl_ca_certs={tmp_path / 'cert.pem'}", prefix="tls-test")
+    assert trusting.ping() < 5
+    with pytest.raises(Unavailable, match="certificate"):
+        connect(url, prefix="tls-test").ping()
+    trusting.close()
+    proxy.close()
