@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 from django.core.exceptions import RequestDataTooBig
-from django.db import InterfaceError, OperationalError
+from django.db import DataError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
@@ -51,6 +51,12 @@ def _field(location: Any) -> str:
 
 def _not_acceptable(request: HttpRequest, exc: Exception) -> HttpResponse:
     return respond(request, ApiProblem(422, Code.INVALID, _sentence(exc)))
+
+
+def _not_storable(request: HttpRequest, exc: DataError) -> HttpResponse:
+    """What checks above let through and Postgres does not take: a NUL in a query or a cookie, a number out of range."""
+    log.warning("api.not_storable", path=request.path, error=str(exc))
+    return respond(request, ApiProblem(422, Code.INVALID, "A value in the request cannot be stored or compared."))
 
 
 def _key_taken(request: HttpRequest, exc: IdempotencyConflict) -> HttpResponse:
@@ -99,6 +105,7 @@ _HANDLERS: dict[type[Exception], Callable[..., HttpResponse]] = {
     RequestDataTooBig: _too_big,
     OperationalError: _no_database,
     InterfaceError: _no_database,
+    DataError: _not_storable,
     BrokerError: _no_redis,
     Invalid: _not_acceptable,
     JobsError: _not_acceptable,
