@@ -29,7 +29,7 @@ from .happenings import Commanded, GivenBack, Happening, Overdue
 
 log = structlog.get_logger("supervisor.link")
 
-LOOK_EVERY = 1.0  # for overdue tasks and commands
+LOOK_EVERY = 1.0  # for overdue tasks and commands; as often as it beats, if that is oftener
 RETRY_EVERY = 0.5
 MAIN_LOOP_DEAD_AFTER = 30.0
 
@@ -138,7 +138,7 @@ class Link:
                 if (self._fresh or now >= next_beat) and self._beat(now):
                     next_beat = now + self.heartbeat_s
                 if now >= next_look and not self._closing:
-                    next_look = now + LOOK_EVERY
+                    next_look = now + min(LOOK_EVERY, self.heartbeat_s)
                     self._hear_commands()
                     self._find_overdue()
                 self._mark(up=True)

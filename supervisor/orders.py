@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger("supervisor.orders")
 
 MOST_REPLICAS = 256
+COMMANDS = (
+    "drain", "resume", "cordon", "uncordon", "restart", "rolling_restart", "scale", "release_gpu", "tail_logs",
+    "follow_logs",
+)  # fmt: skip
 
 
 class RefusedError(Exception):
@@ -24,18 +28,7 @@ class RefusedError(Exception):
 class Orders:
     def __init__(self, supervisor: Supervisor) -> None:
         self.supervisor = supervisor
-        self.known: dict[str, Callable[[Command, float], str]] = {
-            "drain": self.drain,
-            "resume": self.resume,
-            "cordon": self.cordon,
-            "uncordon": self.uncordon,
-            "restart": self.restart,
-            "rolling_restart": self.rolling_restart,
-            "scale": self.scale,
-            "release_gpu": self.release_gpu,
-            "tail_logs": self.tail_logs,
-            "follow_logs": self.follow_logs,
-        }
+        self.known: dict[str, Callable[[Command, float], str]] = {name: getattr(self, name) for name in COMMANDS}
 
     def obey(self, command: Command, now: float) -> None:
         """Remembers it, does it, answers. The log line is the node's own record; the dashboard keeps the audit."""
@@ -65,9 +58,9 @@ class Orders:
 
     def resume(self, _command: Command, _now: float) -> str:
         intent = self.supervisor.intents.intent
-        if not intent.drained:
+        if not intent.drained and not self.supervisor.spot:
             return "the node is not drained"
-        intent.drained = ""
+        intent.drained = self.supervisor.spot = ""  # a cloud may change its mind; people know
         self.supervisor.resume()
         return "engines start again"
 
@@ -80,9 +73,9 @@ class Orders:
 
     def uncordon(self, _command: Command, _now: float) -> str:
         intent = self.supervisor.intents.intent
-        if not intent.cordoned:
+        if not intent.cordoned and not self.supervisor.spot:
             return "the node is not cordoned"
-        intent.cordoned = ""
+        intent.cordoned = self.supervisor.spot = ""
         return "engines take work again"
 
     def release_gpu(self, command: Command, now: float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 import structlog
 
@@ -23,6 +24,7 @@ from .fleet import Fleet
 from .follow import Followers
 from .gpu.gpus import Gpus
 from .gpu.monitor import NAME as GPU_PROBE
+from .gpu.reading import Reading
 from .happenings import Commanded, GivenBack, Happening, Overdue, Probed, SpotNotice
 from .inbox import Inbox
 from .intent import IntentFile
@@ -38,6 +40,7 @@ from .usage import Usage
 log = structlog.get_logger("supervisor")
 
 LONGEST_SLEEP = 1.0
+NVIDIA_DRIVER = Path("/proc/driver/nvidia")
 
 
 class Supervisor:
@@ -128,10 +131,17 @@ class Supervisor:
                     grace = 1.0 if response.evict_engines else slot.manifest.stop_grace
                     self.fleet.stop(slot, f"GPU trouble: Xid {response.health.last_xid} on {uuid}", grace, now)
         monitor.tick(now)
-        if not self.leaving and monitor.startable(now):
+        if not self.leaving and monitor.startable(now) and self.gpus_matter():
             child = monitor.start(now, environment_of_helpers(self.around))
             self.fleet.children[child.pid] = child
             self.inbox.watch(monitor)
+
+    def gpus_matter(self) -> bool:
+        """On a node without a driver, and without engines that want a GPU, nobody has to look for one."""
+        if NVIDIA_DRIVER.exists() or any(manifest.gpu for manifest in self.plan.manifests.values()):
+            return True
+        self.gpus.monitor.reading = Reading(problem="no NVIDIA driver here, and no engine asks for a GPU")
+        return False
 
     def keep_order(self, now: float) -> None:
         """What concerns the node as a whole."""

@@ -6,6 +6,7 @@ settles what is finished and claims what comes next. While Redis is away, result
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -35,7 +36,7 @@ BEAT_EVERY = 0.4  # seconds, while tasks run: the longest that a request to canc
 OVERTIME = 5.0  # seconds past its deadline that a task has to see that it is cancelled
 RECONNECT_EVERY = 0.5
 RECOVER_EVERY = 30.0  # an idle engine looks for the work of owners that were judged dead
-SAFETY_CLAIM_EVERY = 5.0  # an idle engine asks without having been woken
+SAFETY_CLAIM_EVERY = 1.0  # a wake-up may have gone to an engine that is busy by now: an idle one asks for itself
 
 
 @dataclass(slots=True, eq=False)
@@ -104,12 +105,13 @@ class Runner:
     def run(self) -> int:
         """Until stopped. Returns the exit code."""
         self._open()
+        self.watchdog.start(lambda: [run.task for run in list(self.runs.values())])
         notify("READY=1", "STATUS=ready", "X_DALSTON_SDK=1")
         while not self._may_leave(time.monotonic()):
             self._receive()
             now = time.monotonic()
+            self.watchdog.runner_at = now
             self._overdue(now)
-            self.watchdog.tick((run.task for run in self.runs.values()), now)
             if now >= self.next_try:
                 try:
                     self._speak(now)
@@ -172,11 +174,11 @@ class Runner:
                 return
             except Unavailable as error:
                 log.warning("Redis is not there yet: %s", error)
-                try:
-                    if isinstance(self.inbox.get(timeout=RECONNECT_EVERY), Stop):
-                        raise SystemExit(0)
-                except Empty:
-                    pass
+                self.watchdog.runner_at = time.monotonic()
+                with contextlib.suppress(Empty):
+                    self._handle(self.inbox.get(timeout=RECONNECT_EVERY))
+                if self.stop_at is not None:
+                    raise SystemExit(0) from None  # it holds nothing: there is nobody to tell
 
     def _exchange(self, free: int, now: float) -> None:
         sent = list(self.unsettled)
@@ -305,7 +307,7 @@ class Runner:
 
     def _next_moment(self) -> float:
         now = time.monotonic()
-        moments = [now + self.watchdog.period]
+        moments = [now + 1.0]
         if self.unsettled or (self.hungry and self._free(now)):
             moments.append(self.next_try)
         if self.runs:

@@ -53,7 +53,7 @@ def make_node(
     made: list[Node] = []
 
     def make(name: str = "node-a", **env: str) -> Node:
-        made.append(Node(broker, spawn, {**process_env, "DALSTON_HEARTBEAT_S": "0.5", **env}, tmp_path, name))
+        made.append(Node(broker, spawn, {**process_env, "DALSTON_HEARTBEAT_S": "0.2", **env}, tmp_path, name))
         return made[-1]
 
     yield make

@@ -50,7 +50,7 @@ class Node:
         """Writes (or changes) an engine.yaml."""
         folder = self.engines_dir / name
         folder.mkdir(exist_ok=True)
-        manifest = {"id": name, "stage": QUEUE, "command": ["python", str(FIXTURE)], "stop_grace": 5, **fields}
+        manifest = {"id": name, "stage": QUEUE, "command": ["python", str(FIXTURE)], "stop_grace": 1, **fields}
         (folder / "engine.yaml").write_text(yaml.safe_dump(manifest))
         self.config.setdefault("replicas", {})[name] = replicas
 

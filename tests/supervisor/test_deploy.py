@@ -13,6 +13,7 @@ import yaml
 from dalston_queue.broker.types import EngineState
 from supervisor.config import NodeConfig, read_plan
 from supervisor.http import GPU_GAUGES
+from supervisor.orders import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -58,3 +59,4 @@ def test_every_field_state_and_gauge_is_on_the_page() -> None:
     assert words >= {field.name for field in msgspec.structs.fields(NodeConfig)}
     assert words >= {str(state) for state in EngineState if state is not EngineState.DEAD}
     assert words >= set(GPU_GAUGES)
+    assert words >= set(COMMANDS)

@@ -33,10 +33,10 @@ def test_an_engine_that_is_not_ready_in_time_is_ended(node: Node) -> None:
 
 
 def test_a_task_without_progress_is_a_hang_though_the_process_lives(node: Node) -> None:
-    node.engine(watchdog=1.5, replicas=2)
+    node.engine(watchdog=1, replicas=2)
     node.start()
     node.ready(2)
-    working = node.submit("slow", seconds=3)
+    working = node.submit("slow", seconds=2.2)
     victim = node.pid_of(node.started(working).engine_id)
     hung = node.submit("hang")
     node.started(hung)
@@ -70,7 +70,7 @@ def test_a_task_past_its_deadline_times_out_and_its_engine_is_ended(node: Node) 
     node.engine(capacity=2)
     node.start()
     [engine] = node.ready()
-    innocent = node.submit("slow", seconds=4)
+    innocent = node.submit("slow", seconds=3)
     node.started(innocent)
     late = node.submit("hang", timeout_ms=700)
     failed = node.wait_event(late, EventKind.TASK_FAILED)

@@ -20,7 +20,7 @@ def state(node: Node) -> tuple[NodeState, str]:
 
 
 def test_drain_stops_engines_survives_a_restart_and_resume_starts_them(node: Node) -> None:
-    node.engine()
+    node.engine(stop_grace=5)
     node.start()
     [engine] = node.ready()
     task = node.submit("slow", seconds=1)

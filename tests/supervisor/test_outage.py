@@ -10,7 +10,7 @@ import pytest
 from dalston_queue.broker import connect
 from dalston_queue.broker.types import EventKind
 from dalston_site.embedded.server import Server
-from tests.supervisor.node import Node, alive
+from tests.supervisor.node import Node, alive, kill
 from tests.support import Spawned, wait_until
 
 
@@ -28,24 +28,26 @@ def test_engines_outlive_an_outage_and_settle_what_they_finished_meanwhile(
     server = valkey_server({"appendfsync": "always"}, tmp_path / "valkey")
     env = {**process_env, "REDIS_URL": server.url, "DALSTON_HEARTBEAT_S": "0.5"}
     node = Node(connect(server.url, prefix=env["DALSTON_REDIS_PREFIX"]), spawn, env, tmp_path, "node-a")
-    node.engine(capacity=2)
+    node.engine(replicas=3)
     process = node.start()
-    [engine] = node.ready()
+    node.ready(3)
     short, long = node.submit("slow", seconds=1), node.submit("slow", seconds=seconds + 1)
-    node.started(short)
-    node.started(long)
+    doomed = node.submit("slow", seconds=1)
+    pids = {task: node.pid_of(node.started(task).engine_id) for task in (short, long, doomed)}
     server.process.kill()
     server.process.wait()
     gone_at = time.monotonic()
     process.wait_for("redis is away")
     wait_until(lambda: time.monotonic() - gone_at > seconds, timeout=seconds + 1, what="the end of the outage")
-    assert alive(engine.info["pid"])
+    kill(pids[doomed])  # its work can't be given back now; it will be
+    assert alive(pids[short])
+    assert alive(pids[long])
     port = int(urlsplit(server.url).port or 0)
     server._spawn(server.recipe.command(port))
     wait_until(lambda: server.recipe.is_ready(port, server.pid), 10, "Redis again")
     for task in (short, long):
-        assert node.result(task)["pid"] == engine.info["pid"]
+        assert node.result(task)["pid"] == pids[task]
         assert len(node.events(task, EventKind.TASK_STARTED)) == 1
-    assert node.result(node.submit("ready"))["pid"] == engine.info["pid"]
-    node.ready()
+    assert node.result(doomed)["pid"] != pids[doomed]
+    node.ready(3)
     node.stop()
