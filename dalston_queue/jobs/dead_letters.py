@@ -5,12 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from dalston_queue.broker.types import Cause
 from dalston_queue.jobs.fingerprint import fingerprint
 from dalston_queue.jobs.lifecycle import Change, Moved, move_tasks
 from dalston_queue.models import DeadLetter, Task
+
+_UNREADABLE = UUID("6f0c9f0a-5a0e-5c44-9a3c-2f7a1d1f3b52")  # the namespace of letters that belong to no task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +52,23 @@ def end_tasks(endings: Sequence[Ending]) -> list[Moved]:
     return buried + move_tasks("fail", changes["fail"])
 
 
-def bury_unreadable(queue: str, reason: str, raw: Mapping[str, bytes], now: datetime) -> None:
-    """Keep bytes that nobody can read, and that name no task, for an operator to look at."""
-    DeadLetter.objects.create(
+def bury_unreadable(queue: str, entry: str, reason: str, raw: Mapping[str, bytes], now: datetime) -> None:
+    """Keep bytes that nobody can read, and that name no task, for an operator to look at.
+
+    `entry` names the place in Redis they came from. The letter's id is made from it, so that a batch which is handled
+    twice (the process died before it acknowledged) leaves one letter.
+    """
+    letter = DeadLetter(
+        id=uuid5(_UNREADABLE, entry),
         queue=queue,
         cause=Cause.REJECTED,
-        error=reason,
+        error=_storable(reason),
         error_type="Malformed",
         fingerprint=fingerprint(queue, Cause.REJECTED, "Malformed", reason),
         raw=readable(raw),
         created_at=now,
     )
+    DeadLetter.objects.bulk_create([letter], ignore_conflicts=True)
 
 
 def readable(raw: Mapping[str, bytes]) -> dict[str, Any]:

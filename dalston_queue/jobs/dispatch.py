@@ -16,7 +16,7 @@ import structlog
 from django.db import connection, transaction
 
 from dalston_queue import faults
-from dalston_queue.broker.errors import Invalid
+from dalston_queue.broker.errors import Denied, Invalid
 from dalston_queue.broker.messages import TaskMessage
 from dalston_queue.broker.types import Appended, Cause, Priority
 from dalston_queue.jobs.advance import advance
@@ -53,10 +53,14 @@ _INPUTS = """
 
 
 def dispatch(ready: Sequence[Moved], now: datetime) -> None:
-    """Queue these tasks, which this process has just made READY."""
-    for start in range(0, len(ready), BATCH):
-        batch = ready[start : start + BATCH]
-        _dispatch([(moved.task_id, moved.job_id) for moved in batch], now, skip_locked=False)
+    """Queue these tasks, which this process has just made READY. While Redis is full they wait, READY, in Postgres:
+    everything else must go on, or nothing would ever drain it."""
+    try:
+        for start in range(0, len(ready), BATCH):
+            batch = ready[start : start + BATCH]
+            _dispatch([(moved.task_id, moved.job_id) for moved in batch], now, skip_locked=False)
+    except Denied as error:
+        log.warning("redis is full; ready tasks wait in postgres", tasks=len(ready), error=str(error))
 
 
 def dispatch_oldest(now: datetime) -> Dispatched:
@@ -64,7 +68,11 @@ def dispatch_oldest(now: datetime) -> Dispatched:
     with connection.cursor() as cursor:
         cursor.execute(READY, [BATCH])
         found: list[tuple[UUID, UUID]] = cursor.fetchall()
-    return Dispatched(len(found), _dispatch(found, now, skip_locked=True) if found else 0)
+    try:
+        return Dispatched(len(found), _dispatch(found, now, skip_locked=True) if found else 0)
+    except Denied as error:
+        log.warning("redis is full; ready tasks wait in postgres", tasks=len(found), error=str(error))
+        return Dispatched(len(found), 0)
 
 
 @transaction.atomic

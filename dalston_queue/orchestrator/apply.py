@@ -34,7 +34,7 @@ def apply(events: Sequence[Event], now: datetime) -> Advanced:
     touched: set[UUID] = set()
     created = {UUID(event.job_id) for event in events if event.kind is EventKind.JOB_CREATED}
     claimed = move_jobs("claim", created & jobs.keys(), now)
-    for batch in rounds(event for event in events if event.task_id):
+    for batch in rounds(event for event in events if event.kind is not EventKind.JOB_CREATED):
         by_kind: dict[EventKind, list[Event]] = defaultdict(list)
         for event in batch:
             by_kind[event.kind].append(event)

@@ -33,7 +33,7 @@ def handle(batch: Sequence[Event | Malformed], now: datetime) -> Advanced:
                 queue=malformed.queue,
                 reason=malformed.reason,
             )
-            bury_unreadable(malformed.queue, malformed.reason, malformed.raw, now)
+            bury_unreadable(malformed.queue, _place(malformed), malformed.reason, malformed.raw, now)
     _apply_or_split([event for event in batch if isinstance(event, Event)], now, done)
     counters.EVENTS.inc(len(batch))
     return done
@@ -67,13 +67,17 @@ def _isolate(events: list[Event], now: datetime, done: Advanced, error: Exceptio
     done.add(_bury(event, f"its event {event.kind} could not be stored: {error}", now))
 
 
+def _place(event: Event | Malformed) -> str:
+    return f"{event.shard} {event.stream} {event.entry_id}"
+
+
 @transaction.atomic
 def _bury(event: Event, message: str, now: datetime) -> Advanced:
     """End the task whose event is poison. An event that names no task of ours is kept by itself."""
     try:
         job_id, task_id = UUID(event.job_id), UUID(event.task_id)
     except ValueError:
-        bury_unreadable(event.queue, message, {"event": repr(event).encode()}, now)
+        bury_unreadable(event.queue, _place(event), message, {"event": repr(event).encode()}, now)
         return Advanced()
     lock_jobs([job_id])
     ending = Ending(

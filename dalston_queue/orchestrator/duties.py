@@ -23,7 +23,7 @@ from dalston_queue.models import Duty
 from dalston_queue.orchestrator import housekeeping
 from dalston_queue.orchestrator.leadership import Leadership
 from dalston_queue.orchestrator.reconciler import reconcile
-from dalston_queue.orchestrator.report import Report
+from dalston_queue.orchestrator.report import Report, record_run
 from dalston_queue.orchestrator.scanner import scan
 
 log = structlog.get_logger(__name__)
@@ -79,23 +79,10 @@ def run_duty(spec: DutySpec) -> bool:
     except Exception as error:  # whatever it is: it is recorded and shown, and the other duties go on
         log.exception("a duty failed", duty=spec.name)
         problem = f"{type(error).__name__}: {error}"
-    _record(spec.name, started, int((time.monotonic() - clock) * 1000), report, problem)
+    record_run(spec.name, started, int((time.monotonic() - clock) * 1000), report, problem, holder=HOLDER)
     if report.repaired:
         log.info("a duty repaired something", duty=spec.name, repaired=report.repaired, found=dict(report.found))
     return not problem
-
-
-def _record(name: str, started: datetime, duration_ms: int, report: Report, problem: str) -> None:
-    row = Duty.objects.filter(name=name).first() or Duty(name=name)
-    row.last_run_at = started
-    row.duration_ms = duration_ms
-    row.repaired = report.repaired
-    row.total_repaired += report.repaired
-    row.report = dict(report.found)
-    row.last_error = problem
-    row.failures = row.failures + 1 if problem else 0
-    row.holder = HOLDER
-    row.save()
 
 
 class _Renewed:

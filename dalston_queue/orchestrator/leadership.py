@@ -30,7 +30,7 @@ class Leadership:
     def __init__(self, role: Role, token: str) -> None:
         self.role = role
         self._lease = get_broker().lease(role, token, settings.DALSTON_LEADER_TTL_S)
-        self._token = token
+        self.token = token
 
     @property
     def held(self) -> bool:
@@ -49,7 +49,7 @@ class Leadership:
         term = self._next_term(timezone.now())
         if not self._lease.acquire(term):
             return False
-        log.info("leads", role=self.role, term=term, token=self._token)
+        log.info("leads", role=self.role, term=term, token=self.token)
         return True
 
     def renew(self) -> bool:
@@ -66,5 +66,5 @@ class Leadership:
 
     def _next_term(self, now: datetime) -> int:
         with connection.cursor() as cursor:
-            cursor.execute(_NEXT_TERM, [self.role, self._token, now])
+            cursor.execute(_NEXT_TERM, [self.role, self.token, now])
             return int(cursor.fetchone()[0])

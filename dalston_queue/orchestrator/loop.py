@@ -44,13 +44,14 @@ class Orchestrator:
             try:
                 if time.monotonic() >= next_poll:
                     next_poll = time.monotonic() + settings.DALSTON_SCHEDULER_INTERVAL_S
-                    polling.look()
+                    if polling.look():
+                        next_poll = 0.0
                     self._handle(self.reader.take_over(idle_ms=TAKE_OVER_AFTER_MS, count=self.batch))
                     if not announced:  # Postgres and Redis have both answered
                         self.ready()
                         announced = True
-                wait_s = max(0.0, next_poll - time.monotonic())
-                self._handle(self.reader.read(count=self.batch, block_ms=max(1, int(wait_s * 1000))))
+                wait_ms = max(0, int((next_poll - time.monotonic()) * 1000))
+                self._handle(self.reader.read(count=self.batch, block_ms=wait_ms))
             except BrokerError as error:
                 log.warning("redis does not answer; will try again", error=str(error))
                 self._pause()

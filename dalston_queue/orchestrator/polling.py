@@ -1,6 +1,7 @@
 """What every orchestrator looks for once a second: work whose hint was lost, or whose process died between two steps.
 
-Each look takes what nobody else has locked, so any number of orchestrators may look at once.
+Each look takes what nobody else has locked, so any number of orchestrators may look at once. A look takes one batch of
+each kind, so that a large backlog doesn't keep events waiting; it says whether there is more.
 """
 
 from uuid import UUID
@@ -18,27 +19,26 @@ from dalston_queue.orchestrator.scheduler import make_due_ready
 PENDING = "SELECT id FROM dalston_job WHERE status = 'pending' ORDER BY id LIMIT %s"
 
 
-def look() -> None:
+def look() -> bool:
+    """True if there is more of what was found, and so reason to look again at once."""
     submit_due(timezone.now())
-    claim_pending()
+    more = claim_pending()
     dispatch(make_due_ready(timezone.now()), timezone.now())
-    dispatch_ready()
+    dispatched = dispatch_oldest(timezone.now())
     if jobs := stopping_jobs():
         dispatch(stop_tasks(jobs, timezone.now(), skip_locked=True).ready, timezone.now())
+    return more or (dispatched.seen == BATCH and dispatched.queued > 0)
 
 
-def claim_pending() -> None:
-    """Claim jobs until none is left or the rest is in other hands."""
-    while found := _pending():
-        advanced = _claim(found)
-        dispatch(advanced.ready, timezone.now())
-        if len(found) < BATCH:
-            return
-
-
-def dispatch_ready() -> None:
-    while (done := dispatch_oldest(timezone.now())).queued and done.seen == BATCH:
-        pass
+def claim_pending() -> bool:
+    """Claim a batch of jobs; True if there are more."""
+    found = _pending()
+    if not found:
+        return False
+    advanced = _claim(found)
+    dispatch(advanced.ready, timezone.now())
+    # A full batch of which nothing was claimed is in other hands.
+    return len(found) == BATCH and bool(advanced.ready)
 
 
 def _pending() -> list[UUID]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import structlog
 from django.conf import settings
 from django.db import Error, connection
+from django.utils import timezone
 
 from dalston_queue import faults
 from dalston_queue.broker import Broker
@@ -16,8 +17,10 @@ from dalston_queue.broker.registry import Pulse
 from dalston_queue.broker.types import Cause
 from dalston_queue.orchestrator.judge import Judge
 from dalston_queue.orchestrator.leadership import Leadership
+from dalston_queue.orchestrator.report import Report, record_run
 
 log = structlog.get_logger(__name__)
+RECORD_EVERY_S = 15.0
 
 
 def _judge() -> "Judge[str, object]":
@@ -31,13 +34,14 @@ class Recovery:
     leadership: Leadership
     _engines: "Judge[str, object]" = field(default_factory=_judge)
     _nodes: "Judge[str, object]" = field(default_factory=_judge)
+    _recorded_at: float = float("-inf")
 
     def run(self, wait: Callable[[float], bool]) -> None:
         """Until `wait`, which sleeps for so many seconds, says that it is time to stop."""
         while True:
             try:
                 if self.leadership.keep():
-                    self.look(time.monotonic())
+                    self._recorded_look()
                 else:
                     self.forget_looks()
             except (BrokerError, Error) as error:
@@ -46,6 +50,17 @@ class Recovery:
             if wait(self._interval_s()):
                 break
         self._resign()
+
+    def _recorded_look(self) -> None:
+        """Look, and leave a record for the dashboard now and then. The record needs Postgres, the look does not."""
+        started, clock = timezone.now(), time.monotonic()
+        report = Report()
+        report.note("taken back", self.look(clock))
+        if report.repaired or clock - self._recorded_at > RECORD_EVERY_S:
+            record_run(
+                "recovery", started, int((time.monotonic() - clock) * 1000), report, holder=self.leadership.token
+            )
+            self._recorded_at = clock
 
     def look(self, now: float) -> int:
         """One look; returns how many tasks were taken back from the dead."""

@@ -1,7 +1,10 @@
-"""What one run of a duty did."""
+"""What one run of a duty did, and where that is written down."""
 
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import datetime
+
+from dalston_queue.models import Duty
 
 
 @dataclass(slots=True)
@@ -14,3 +17,19 @@ class Report:
         if count:
             self.found[kind] += count
             self.repaired += count if repaired else 0
+
+
+def record_run(
+    name: str, started: datetime, duration_ms: int, report: Report, problem: str = "", *, holder: str
+) -> None:
+    """Write down the last run of a duty; `problem` is the error it ended with."""
+    row = Duty.objects.filter(name=name).first() or Duty(name=name)
+    row.last_run_at = started
+    row.duration_ms = duration_ms
+    row.repaired = report.repaired
+    row.total_repaired += report.repaired
+    row.report = dict(report.found)
+    row.last_error = problem
+    row.failures = row.failures + 1 if problem else 0
+    row.holder = holder
+    row.save()

@@ -35,7 +35,8 @@ class Steps:
         self.reader = EventReader(broker, name)
 
     def poll(self) -> None:
-        polling.look()
+        while polling.look():
+            pass
 
     def events(self) -> list[Event | Malformed]:
         self.reader._refreshed = 0.0  # see a queue that was made a moment ago: a running reader looks once a second

@@ -1,7 +1,6 @@
 """Several orchestrators on the same jobs: one DAG, one entry per dependent, no deadlock; in real processes."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from django.db import connection
@@ -15,7 +14,6 @@ from tests.jobs import make
 from tests.orchestrator.processes import Orchestrators, working_engine
 from tests.support import Spawned, wait_until
 
-JOBS = 1000
 # Two parents that finish at about the same moment release one child.
 STAGES = (
     StageSpec(stage="left", queue="echo"),
@@ -32,24 +30,25 @@ def deadlocks() -> int:
 
 @pytest.mark.keeps_keys
 @pytest.mark.timeout(180)
-def test_four_orchestrators_on_a_thousand_jobs_never_deadlock_and_do_everything_once(
-    spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str, broker: Broker, tmp_path: Path
+@pytest.mark.parametrize("jobs", [150, pytest.param(1000, marks=pytest.mark.slow)])
+def test_four_orchestrators_on_the_same_jobs_never_deadlock_and_do_everything_once(
+    jobs: int, spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str, broker: Broker
 ) -> None:
     before = deadlocks()
     starter = Orchestrators(spawn, process_env, database_url)
     processes = [starter.start(ready=False) for _ in range(4)]
     for process in processes:
         process.wait_for("orchestrator ready", 30)
-    requests = [Request(JobSpec(name="join", stages=STAGES)) for _ in range(JOBS)]
+    requests = [Request(JobSpec(name="join", stages=STAGES)) for _ in range(jobs)]
     with working_engine(broker, name="lone.demo.0.a"), working_engine(broker, name="lone.demo.0.b"):
         submit_many(requests, project=make.project())
-        wait_until(lambda: Job.objects.filter(status="completed").count() == JOBS, 120, "all jobs are completed")
+        wait_until(lambda: Job.objects.filter(status="completed").count() == jobs, 120, "all jobs are completed")
     for process in processes:
         assert process.stop() == 0
         assert "deadlock" not in process.output
         assert "does not answer" not in process.output
     assert deadlocks() == before
-    assert Task.objects.filter(status="completed", attempt=1).count() == 3 * JOBS
+    assert Task.objects.filter(status="completed", attempt=1).count() == 3 * jobs
     moves = TaskEvent.objects.values("task_id", "transition").annotate(times=Count("id")).filter(times__gt=1)
     assert list(moves) == []
-    assert TaskEvent.objects.filter(transition="enqueue").count() == 3 * JOBS
+    assert TaskEvent.objects.filter(transition="enqueue").count() == 3 * jobs

@@ -50,14 +50,15 @@ class Command(BaseCommand):
         if options["metrics"]:
             self._serve_metrics(*options["metrics"])
         broker = get_broker()
-        recovery = Recovery(broker, Leadership(Role.ORCHESTRATOR, name))
-        thread = threading.Thread(target=recovery.run, args=(stop.wait,), name="recovery")
-        thread.start()
+        recovery = _RecoveryThread(Recovery(broker, Leadership(Role.ORCHESTRATOR, name)), stop)
+        recovery.start()
         try:
             Orchestrator(EventReader(broker, name), stop.is_set, ready).run()
         finally:
             stop.set()
-            thread.join()
+            recovery.join()
+        if recovery.failed:
+            raise CommandError("the recovery thread failed; see the log. Start the orchestrator again.")
         log.info("orchestrator stopped", name=name)
 
     def _serve_metrics(self, address: str, port: int) -> None:
@@ -66,6 +67,24 @@ class Command(BaseCommand):
             start_http_server(port, address)
         except OSError as error:
             raise CommandError(f"can't serve metrics on {address}:{port}: {error}") from None
+
+
+class _RecoveryThread(threading.Thread):
+    """Takes the whole process down if it fails: an orchestrator that looks healthy and recovers nobody is worse."""
+
+    def __init__(self, recovery: Recovery, stop: threading.Event) -> None:
+        super().__init__(name="recovery")
+        self._recovery = recovery
+        self._stop_all = stop
+        self.failed = False
+
+    def run(self) -> None:
+        try:
+            self._recovery.run(self._stop_all.wait)
+        except Exception:
+            log.exception("recovery failed")
+            self.failed = True
+            self._stop_all.set()
 
 
 def _address(text: str) -> tuple[str, int]:

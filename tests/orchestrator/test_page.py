@@ -1,0 +1,33 @@
+"""docs/orchestrator.md names every duty and every metric."""
+
+import re
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
+
+from dalston_queue.broker import Broker
+from dalston_queue.metrics import QueueCollector
+from dalston_queue.orchestrator import counters
+from dalston_queue.orchestrator.duties import DUTIES
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "orchestrator.md").read_text()
+
+
+def listed(title: str) -> set[str]:
+    [section] = re.findall(rf"^## {title}$(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    return set(re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE))
+
+
+def test_every_duty_is_on_the_page() -> None:
+    assert listed("Duties") == {"recovery"} | {spec.name for spec in DUTIES}
+
+
+def test_every_metric_is_on_the_page(broker: Broker) -> None:
+    registry = CollectorRegistry()
+    registry.register(QueueCollector())
+    for value in vars(counters).values():
+        if isinstance(value, MetricWrapperBase):
+            registry.register(value)
+    names = {family.name + ("_total" if family.type == "counter" else "") for family in registry.collect()}
+    assert listed("Metrics") == names

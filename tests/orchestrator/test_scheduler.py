@@ -1,0 +1,92 @@
+"""Scheduled tasks and retries become ready in time, once, and survive an absent or full Redis."""
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+from prometheus_client import REGISTRY
+from pytest_django import Settings
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.errors import BrokerError
+from dalston_queue.models import Job, Task
+from dalston_queue.orchestrator import polling
+from dalston_queue.orchestrator.scheduler import make_due_ready
+from dalston_site.embedded.server import Server
+from tests.jobs import make
+from tests.orchestrator.processes import Orchestrators, working_engine
+from tests.orchestrator.support import Steps, engine, run_to_the_end
+from tests.support import Spawned, wait_until
+
+
+@pytest.mark.keeps_keys
+def test_a_scheduled_task_is_ready_within_a_second_of_its_time(
+    spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str, broker: Broker
+) -> None:
+    Orchestrators(spawn, process_env, database_url).start()
+    at = timezone.now() + timedelta(seconds=2)
+    with working_engine(broker):
+        task = make.single(scheduled_at=at)
+        wait_until(lambda: Job.objects.get(id=task.job_id).status == "completed", 15, "the task is completed")
+    due = task.events.get(transition="due")
+    assert 0 <= (due.at - at).total_seconds() < 1
+
+
+def test_more_than_a_batch_is_taken_batch_by_batch_and_counted(steps: Steps, broker: Broker) -> None:
+    before = REGISTRY.get_sample_value("dalston_scheduler_queued_total") or 0
+    jobs = [make.single(scheduled_at=timezone.now() + timedelta(hours=1)).job for _ in range(250)]
+    make.claim(*jobs)
+    Task.objects.update(scheduled_at=timezone.now() - timedelta(seconds=1))
+    assert len(make_due_ready(timezone.now())) == 250
+    assert REGISTRY.get_sample_value("dalston_scheduler_queued_total") == before + 250
+    steps.drain()
+
+
+def test_schedulers_that_look_at_once_make_each_task_ready_once(steps: Steps) -> None:
+    jobs = [make.single(scheduled_at=timezone.now() + timedelta(hours=1)).job for _ in range(60)]
+    make.claim(*jobs)
+    Task.objects.update(scheduled_at=timezone.now() - timedelta(seconds=1))
+    counts: list[int] = []
+    start = threading.Barrier(4)
+
+    def look() -> None:
+        start.wait()
+        try:
+            counts.append(len(make_due_ready(timezone.now())))
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(counts) == 60
+    assert Task.objects.filter(status="ready").count() == 60
+    steps.drain()
+
+
+def test_without_redis_a_due_task_is_not_lost(broker: Broker, steps: Steps, settings: Settings) -> None:
+    task = make.single(scheduled_at=timezone.now() + timedelta(hours=1))
+    make.claim(task.job)
+    Task.objects.update(scheduled_at=timezone.now() - timedelta(seconds=1))
+    address, settings.REDIS_URL = settings.REDIS_URL, "redis://127.0.0.1:1/0"
+    with pytest.raises(BrokerError):
+        polling.look()
+    settings.REDIS_URL = address
+    with engine(broker) as consumer:
+        assert run_to_the_end(steps, consumer) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_while_redis_is_full_tasks_wait_in_postgres_and_the_rest_goes_on(
+    valkey_server: Callable[..., Server], settings: Settings
+) -> None:
+    server = valkey_server({"maxmemory": "1mb"})
+    settings.REDIS_URL = server.url
+    task = make.single()
+    polling.look()
+    assert Task.objects.get(id=task.id).status == "ready"
