@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.harness.figures import Section
 from bench.harness.servers import BenchServer, private_server
-from bench.peers import NAMES, OURS, settings_of
+from bench.peers import NAMES, OURS, TAKES_AHEAD, settings_of
 from bench.sections.depth import depth
 from bench.sections.latency import latency
 from bench.sections.memory import memory
@@ -40,7 +40,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def measure(server: BenchServer, options: argparse.Namespace) -> list[Section]:
     small, peers = options.small, options.peers
     rounds = options.rounds or (1 if small else 3)
-    survivors = {"dalston", *peers} - LOSES
+    survivors = set(peers) - LOSES
     done: list[Section] = []
 
     def add(section: Section) -> None:
@@ -48,11 +48,13 @@ def measure(server: BenchServer, options: argparse.Namespace) -> list[Section]:
         done.append(section)
 
     if "survival" in options.only and peers:
-        section, survivors = survival(server, peers, patience_s=10 if small else 20)
+        section, survivors = survival(
+            server, [peer for peer in peers if peer not in TAKES_AHEAD], patience_s=10 if small else 20
+        )
         add(section)
     if "throughput" in options.only:
         seconds = 0.3 if small else 0.8
-        add(throughput(server, peers, survivors - {"dalston"}, rounds=rounds, seconds=seconds))
+        add(throughput(server, peers, survivors - {"dalston"} - TAKES_AHEAD, rounds=rounds, seconds=seconds))
     if "latency" in options.only:
         add(latency(server, peers, rounds=rounds, samples=50 if small else 150))
     if "wakeups" in options.only:

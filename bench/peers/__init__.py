@@ -20,11 +20,15 @@ class Peer(Protocol):
         come back, as near as the peer lets one say it; None means the peer's own default."""
 
 
-NAMES = ("celery", "rq", "dramatiq", "arq", "taskiq", "saq", "streaq", "huey")
+NAMES = ("celery", "rq", "dramatiq", "dramatiq_ahead", "arq", "taskiq", "saq", "streaq", "huey")
 """The other queues, in the order of the tables."""
 
 OURS = ("dalston", "dalston_sdk")
 """Dalston itself, in the product's own environment: the bare broker, and the engine SDK on top of it."""
+
+TAKES_AHEAD = {"dramatiq_ahead"}
+"""Told to hold a hundred tasks that it does not run yet, against its default. Shown, but no measure for long GPU tasks:
+an engine would sit on work that others are idle for."""
 
 NOT_CONCURRENT = {"rq"}
 """One process runs one task at a time: more is more processes."""

@@ -1,12 +1,10 @@
-"""Dramatiq: Retries as the only middleware, queue prefetch 100, as many threads as tasks at a time."""
+"""Dramatiq: Retries as the only middleware, as many threads as tasks at a time, prefetch as by default
+(two per thread; one thread then mostly waits for its reader, see dramatiq_ahead).
+"""
 
 import logging
-import os
 import time
 from collections.abc import Callable
-
-# Read when dramatiq is imported. By default two messages per thread, and one thread then mostly waits for its reader.
-os.environ["dramatiq_queue_prefetch"] = "100"  # noqa: SIM112 - its name
 
 import dramatiq
 from dramatiq.brokers.redis import RedisBroker
