@@ -20,7 +20,7 @@ from ninja.utils import check_csrf
 from dalston_queue.api.principal import Principal
 from dalston_queue.api.problems import ApiProblem, Code
 from dalston_queue.api.rate import check_rate
-from dalston_queue.models import ApiToken
+from dalston_queue.models import ApiToken, Project
 from dalston_queue.models.api_token import Scope, digest_of
 
 LAST_USED_EVERY = timedelta(minutes=1)
@@ -45,7 +45,7 @@ class Token(HttpBearer):
 
     def authenticate(self, request: HttpRequest, token: str) -> Principal:
         now = timezone.now()
-        row = ApiToken.objects.select_related("project").filter(digest=digest_of(token)).first()
+        row = _find(token)
         if row is None:
             raise _refused(Code.TOKEN_INVALID, "This token does not exist.")
         if row.revoked_at is not None:
@@ -84,6 +84,21 @@ def needs(*scopes: Scope) -> list[Callable[[HttpRequest], Any]]:
 
 CLOSED = needs()
 """The default of every route: somebody forgot to say who may call it."""
+
+
+# Asked by every request. As a queryset, making the SQL took longer than running it.
+_FIND = """
+    SELECT t.*, p.name AS project_name, p.created_at AS project_created_at
+    FROM dalston_api_token t JOIN dalston_project p ON p.id = t.project_id WHERE t.digest = %s"""
+
+
+def _find(text: str) -> ApiToken | None:
+    row: Any = next(iter(ApiToken.objects.raw(_FIND, [digest_of(text)])), None)
+    if row is None:
+        return None
+    row.project = Project(id=row.project_id, name=row.project_name, created_at=row.project_created_at)
+    token: ApiToken = row
+    return token
 
 
 def _allow(principal: Principal, scopes: tuple[Scope, ...]) -> Principal:

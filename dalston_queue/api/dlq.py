@@ -44,13 +44,13 @@ def list_dead_letters(
     request: HttpRequest, wanted: Annotated[WantedIn, Query()], limit: Limit = 50, cursor: Cursor = None
 ) -> dict[str, Any]:
     """Open dead letters, newest first."""
-    return page(matching(wanted.filter(_project(principal_of(request)))), dead_letter_out, limit, cursor)
+    return page(matching(wanted.filter(principal_of(request).only_project)), dead_letter_out, limit, cursor)
 
 
 @router.get("/dlq/groups", auth=needs(Scope.READ), response=answers({200: list[GroupOut]}))
 def group_dead_letters(request: HttpRequest, wanted: Annotated[WantedIn, Query()], limit: Limit = 50) -> list[GroupOut]:
     """Open dead letters that look alike, the largest group first."""
-    letters = matching(wanted.filter(_project(principal_of(request)))).order_by()
+    letters = matching(wanted.filter(principal_of(request).only_project)).order_by()
     groups = letters.values("fingerprint").annotate(
         count=Count("id"),
         first_at=Min("created_at"),
@@ -123,7 +123,3 @@ def _replay(principal: Principal, ids: list[UUID], body: ReplayIn) -> list[Repla
         done = replay(ids, timezone.now(), parameters=body.parameters, priority=body.priority)
         row.after = {str(each.letter_id): each.outcome for each in done}
     return done
-
-
-def _project(principal: Principal) -> UUID | None:
-    return None if principal.sees_everything or principal.token is None else principal.token.project_id

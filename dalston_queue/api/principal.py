@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from uuid import UUID
 
 from django.contrib.auth.models import AbstractBaseUser, PermissionsMixin
 from django.db.models import Model, QuerySet
@@ -43,6 +44,11 @@ class Principal:
     def sees_everything(self) -> bool:
         return self.user is not None or Scope.OPERATE in self.scopes
 
+    @property
+    def only_project(self) -> UUID | None:
+        """The one project that it sees; None: it sees all."""
+        return None if self.token is None or self.sees_everything else self.token.project_id
+
     def signature(self) -> dict[str, Any]:
         """Who it was, for the audit trail."""
         return {"actor": self.name, "user": self.user, "token": self.token}
@@ -55,9 +61,7 @@ class Principal:
 
     def visible(self, rows: QuerySet[M], project_field: str) -> QuerySet[M]:
         """Only its own project's rows, unless it is an operator or a logged-in person."""
-        if self.token is None or self.sees_everything:
-            return rows
-        return rows.filter(**{project_field: self.token.project_id})
+        return rows if self.only_project is None else rows.filter(**{project_field: self.only_project})
 
 
 def principal_of(request: HttpRequest) -> Principal:

@@ -27,7 +27,7 @@ from dalston_queue.api.waiting import Wait
 from dalston_queue.jobs.cancel import cancel_task
 from dalston_queue.jobs.states import TaskStatus
 from dalston_queue.jobs.submit import submit
-from dalston_queue.models import Task
+from dalston_queue.models import Job, Task
 from dalston_queue.models.api_token import Scope
 
 router = Router(tags=["tasks"])
@@ -118,11 +118,21 @@ def cancel_one_task(request: HttpRequest, task_id: Annotated[UUID, Path()], reas
     return cancel(principal, "task", task_id, task.status, cancel_task, reason=reason)
 
 
+# The most frequent question of all. As a queryset, making the SQL took longer than running it.
+_READ = """
+    SELECT t.*, j.trace_id AS job_trace_id
+    FROM dalston_task t JOIN dalston_job j ON j.id = t.job_id
+    WHERE t.id = %(task)s AND (%(project)s::uuid IS NULL OR j.project_id = %(project)s)"""
+
+
 def visible_task(principal: Principal, task_id: UUID) -> Task:
-    task = principal.visible(_rows().filter(pk=task_id), "job__project_id").first()
+    asked = {"task": task_id, "project": principal.only_project}
+    task: Any = next(iter(Task.objects.raw(_READ, asked)), None)
     if task is None:
         raise not_found(f"task {task_id}")
-    return task
+    task.job = Job(id=task.job_id, trace_id=task.job_trace_id)
+    found: Task = task
+    return found
 
 
 def _rows() -> QuerySet[Task]:
