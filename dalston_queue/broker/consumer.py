@@ -62,6 +62,8 @@ class Consumer:
     ) -> None:
         """max_suspects: how many suspects of one queue may run at once, on all engines together.
         max_backlog: events waiting above which this engine claims nothing."""
+        if not engine_id or not engine_id.isprintable() or " " in engine_id:
+            raise Invalid(f"engine id {engine_id!r} must be printable and without spaces")
         if not queues or not 0 < capacity <= MAX_CAPACITY:
             raise Invalid(f"engine {engine_id} needs at least one queue and a capacity of 1 to {MAX_CAPACITY}")
         limits = Limits(max_backlog=max_backlog, max_suspects=max_suspects)
@@ -109,30 +111,26 @@ class Consumer:
     def _exchange(self, settlements: Sequence[tuple[Claimed, Outcome]], free: int | None) -> Exchanged:
         held, result = self._held, Exchanged([], [], [])
         prepared: dict[Session, list[Settlement]] = {}
-        leaving = 0
+        leaving = {claimed.place for claimed, _ in settlements}
         for claimed, outcome in settlements:
             kind, body = encode_outcome(outcome)
-            settlement = Settlement(claimed.message.task_id, claimed.message.attempt, claimed.stream, kind, body)
+            message = claimed.message
+            settlement = Settlement(message.task_id, message.attempt, claimed.stream, kind, body)
             prepared.setdefault(claimed.session, []).append(settlement)
-            leaving += claimed.place in held
-        keeping = len(held) - leaving
+        keeping = len(held.keys() - leaving) if leaving else len(held)
         room = self.capacity - keeping if free is None else free
-        # a suspect runs alone
-        if self._suspect in held and not any(claimed.place == self._suspect for claimed, _ in settlements):
-            room = 0
+        if self._suspect in held and self._suspect not in leaving:
+            room = 0  # a suspect runs alone
         codes: dict[tuple[str, int], Settled] = {}
         for session in self._in_turn():
             if result.claimed and result.claimed[0].tier is Tier.SUSPECT:
                 room = 0
-            mine = prepared.get(session, ())
-            answer = session.exchange(mine, room - len(result.claimed), not keeping and not result.claimed)
+            empty = not keeping and not result.claimed
+            answer = session.exchange(prepared.get(session, ()), room - len(result.claimed), empty)
             codes.update(answer.settled)
-            if answer.given:
-                result.claimed += self._take(session, answer.given, result.buried)
-            for reason, stream, entry_id in answer.buried:
-                result.buried.append(
-                    Malformed(reason=reason, raw={}, queue=session.queue, stream=stream, entry_id=entry_id)
-                )
+            result.claimed += self._take(session, answer.given, result.buried)
+            for stream, entry_id in answer.unreadable:
+                self._bury(session, stream, entry_id, "", result.buried)
         for claimed, _ in settlements:
             code = codes[claimed.message.task_id, claimed.message.attempt]
             claimed.lost = code is Settled.LOST
@@ -140,6 +138,12 @@ class Consumer:
             result.settled.append(code)
         self._backoff.reset()
         return result
+
+    def _bury(self, session: Session, stream: str, entry_id: str, reason: str, buried: list[Malformed]) -> None:
+        why = session.bury(stream, entry_id, reason)
+        if why:
+            log.warning("%s buried entry %s of %s: %s", self.engine_id, entry_id, stream, why)
+            buried.append(Malformed(reason=why, raw={}, queue=session.queue, stream=stream, entry_id=entry_id))
 
     def claim(self, n: int | None = None) -> list[Claimed]:
         """Only claim."""
@@ -249,10 +253,7 @@ class Consumer:
         for item in given:
             message = decode_task(session.queue, item.values, item.deliveries, item.losses)
             if isinstance(message, str):
-                session.bury(item, message)
-                buried.append(
-                    Malformed(reason=message, raw={}, queue=session.queue, stream=item.stream, entry_id=item.entry_id)
-                )
+                self._bury(session, item.stream, item.entry_id, message, buried)
                 continue
             claimed = Claimed(self, session, item, message)
             if claimed.tier is Tier.SUSPECT:

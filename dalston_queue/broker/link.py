@@ -18,7 +18,7 @@ from dalston_queue.broker.scripts import Script, load
 from dalston_queue.broker.shard import Argument, Shard
 
 
-def _bulk(value: Argument) -> bytes:
+def bulk(value: Argument) -> bytes:
     raw = value if type(value) is bytes else str(value).encode()
     return b"$%d\r\n%b\r\n" % (len(raw), raw)
 
@@ -29,11 +29,12 @@ class Packed:
     def __init__(self, name: str, keys: Sequence[str], constants: Sequence[Argument]) -> None:
         self.script: Script = load(name)
         parts: list[Argument] = ["EVALSHA", self.script.sha, len(keys), *keys, *constants]
-        self._head = b"".join(map(_bulk, parts))
+        self._head = b"".join(map(bulk, parts))
         self._count = len(parts)
 
-    def with_arguments(self, arguments: Sequence[Argument]) -> bytes:
-        return b"".join([b"*%d\r\n" % (self._count + len(arguments)), self._head, *map(_bulk, arguments)])
+    def with_bulks(self, bulks: Sequence[bytes]) -> bytes:
+        """The command with these further arguments, each packed by bulk()."""
+        return b"".join((b"*%d\r\n" % (self._count + len(bulks)), self._head, *bulks))
 
 
 class Link:

@@ -166,19 +166,19 @@ def decode_task(queue: str, values: Sequence[Any], deliveries: int = 0, losses: 
             job_id=job_id.decode(),
             queue=queue,
             task_type=body.task_type,
-            attempt=attempt,
+            attempt=int(attempt),
             stage=body.stage or queue,
             priority=body.priority,
             required_capabilities=body.required_capabilities,
             parameters=body.parameters,
             inputs=body.inputs,
-            timeout_ms=timeout_ms,
-            enqueued_at_ms=enqueued_at_ms,
+            timeout_ms=int(timeout_ms),
+            enqueued_at_ms=int(enqueued_at_ms),
             trace_id=body.trace_id,
             deliveries=deliveries,
             losses=losses,
         )
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         return f"the entry can not be read: {error}"
 
 

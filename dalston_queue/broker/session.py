@@ -16,7 +16,7 @@ import msgspec
 
 from dalston_queue.broker.errors import Fenced
 from dalston_queue.broker.lanes import Lanes, read_lanes
-from dalston_queue.broker.link import Link, Packed
+from dalston_queue.broker.link import Link, Packed, bulk
 from dalston_queue.broker.messages import MAX_ENTRY_BYTES
 from dalston_queue.broker.shard import Argument, Shard
 from dalston_queue.broker.types import TIERS, EventKind, Settled, Tier
@@ -42,10 +42,22 @@ class Given(NamedTuple):
     values: list[Any]  # task, job, attempt, enqueued_at, timeout, JSON
 
 
-class Answer(msgspec.Struct):
-    settled: dict[tuple[str, int], Settled]
-    given: list[Given]
-    buried: list[tuple[str, str, str]]  # reason, stream, entry id
+class Answer:
+    __slots__ = ("given", "settled", "unreadable")
+
+    def __init__(self) -> None:
+        self.settled: dict[tuple[str, int], Settled] = {}
+        self.given: list[Given] = []
+        self.unreadable: list[tuple[str, str]] = []  # stream, entry id: pending for us until buried
+
+
+class _Unanswered(NamedTuple):
+    """A call that was sent: its bytes, what it settles, and the streams its answer will name by number."""
+
+    packed: bytes
+    settlements: Sequence[Settlement]
+    streams: Sequence[str]
+    before: int  # keys before the first stream
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -64,7 +76,7 @@ class Session:
         self._link = Link(shard, self._key)
         self._fence = ""
         self._number = 0
-        self._unanswered: tuple[bytes, Sequence[Settlement], int] | None = None
+        self._unanswered: _Unanswered | None = None
         self._use(Lanes(None, ()))
 
     # opening and closing
@@ -95,49 +107,53 @@ class Session:
     # the hot path
 
     def exchange(self, settlements: Sequence[Settlement], free: int, alone: bool) -> Answer:
-        answer = Answer({}, [], [])
+        answer = Answer()
         if self._unanswered is not None:
-            self._resend(answer)
+            self._send(self._unanswered, answer)
             free -= len(answer.given)
             settlements = [s for s in settlements if (s.task_id, s.attempt) not in answer.settled]
             alone = alone and not answer.given
-        if not settlements and free <= 0:
-            return answer
-        self._send(self._pack(settlements, max(free, 0), alone), settlements, answer)
+        if settlements or free > 0:
+            before = 8 + len(self._readable)
+            bulks = [bulk(b"%d\t%d\t%d" % (self._number + 1, max(free, 0), alone))]
+            for task_id, attempt, stream, kind, body in settlements:
+                position = self._position(stream, before)
+                bulks += (bulk(f"{task_id}\t{attempt}\t{position}\t{kind.value}".encode()), bulk(body))
+            packed = self._exchange.with_bulks(bulks)
+            self._send(_Unanswered(packed, settlements, self._streams, before), answer)
         return answer
 
-    def _pack(self, settlements: Sequence[Settlement], free: int, alone: bool) -> bytes:
-        arguments: list[Argument] = [self._number + 1, free, int(alone)]
-        for s in settlements:
-            arguments += (s.task_id, s.attempt, self._position(s.stream, 8 + len(self._readable)), s.kind, s.body)
-        return self._exchange.with_arguments(arguments)
-
-    def _send(self, packed: bytes, settlements: Sequence[Settlement], answer: Answer) -> None:
-        self._unanswered = (packed, settlements, 8 + len(self._readable))
-        self._resend(answer)
-
-    def _resend(self, answer: Answer) -> None:
-        assert self._unanswered is not None
-        packed, settlements, before_streams = self._unanswered
-        streams = self._streams
-        reply = self._link.call(self._exchange.script, packed)
+    def _send(self, call: _Unanswered, answer: Answer) -> None:
+        self._unanswered = call
+        reply = self._link.call(self._exchange.script, call.packed)
         status = reply[0]
         if status == b"OK":
-            self._number += 1
-            self._unanswered = None
-            _, version, codes, claims, buried = reply
-            for settlement, code in zip(settlements, codes, strict=True):
-                answer.settled[settlement[0], settlement[1]] = Settled.ACCEPTED if code == b"ok" else Settled.LOST
-            answer.given += [_given(claim, streams, before_streams) for claim in claims]
-            if buried:
-                answer.buried += [(reason.decode(), s.decode(), entry.decode()) for reason, s, entry in buried]
-            self._follow(version)
+            _, version, codes, claims, unreadable = reply
+            for claim in claims:
+                answer.given.append(_given(claim, call.streams, call.before))
+            for index, entry_id in zip(unreadable[::2], unreadable[1::2], strict=True):
+                answer.unreadable.append((call.streams[index - call.before - 1], entry_id.decode()))
+        elif status == b"AGAIN":
+            # it ran, and its reply got lost: what it claimed is ours, and a beat gives it again
+            _, version, codes, places = reply
+            lost = {
+                (call.streams[i - call.before - 1], e.decode()) for i, e in zip(places[::2], places[1::2], strict=True)
+            }
+            _, again = self.beat((), look=True)
+            answer.given += [given for given in again if (given.stream, given.entry_id) in lost]
         elif status == b"SEQUENCE":
             # a failover forgot our last calls: go on from what Redis knows
             self._number = int(reply[1])
             self._unanswered = None
+            return
         else:
-            self._fenced()
+            raise self._fenced()
+        self._number += 1
+        self._unanswered = None
+        for settlement, code in zip(call.settlements, codes, strict=True):
+            answer.settled[settlement[0], settlement[1]] = Settled.ACCEPTED if code else Settled.LOST
+        if version != self._version:
+            self.refresh_lanes()
 
     # while tasks run
 
@@ -146,12 +162,13 @@ class Session:
         arguments: list[Argument] = [int(look)]
         for task_id, attempt, stream, progress in held:
             arguments += (task_id, attempt, self._position(stream, 7), progress)
-        reply = self._link.call(self._beat.script, self._beat.with_arguments(arguments))
+        reply = self._link.call(self._beat.script, self._beat.with_bulks(list(map(bulk, arguments))))
         if reply[0] != b"OK":
-            self._fenced()
+            raise self._fenced()
         _, version, codes, again = reply
         given = [_given(claim, self._streams, 7) for claim in again]
-        self._follow(version)
+        if version != self._version:
+            self.refresh_lanes()
         return codes, given
 
     def hand_back(self, held: Sequence[tuple[str, int, str]], body: bytes) -> list[bool]:
@@ -171,10 +188,11 @@ class Session:
             arguments += (task_id, attempt, self._position(stream, 6 + len(self._readable)))
         reply = self.shard.run("hand_back", names, arguments)
         if reply[0] != b"OK":
-            self._fenced()
+            raise self._fenced()
         return [code == b"ok" for code in reply[1]]
 
-    def bury(self, given: Given, reason: str) -> None:
+    def bury(self, stream: str, entry_id: str, reason: str = "") -> str:
+        """Out of the stream, raw, to the dead letters. Returns why; "" when it was not ours any more."""
         keys, queue = self.shard.keys, self.queue
         names = [
             keys.tasks(queue),
@@ -184,9 +202,11 @@ class Session:
             keys.counters(queue),
         ]
         safe = reason.translate({ord(c): "'" for c in '"\\'} | dict.fromkeys(range(32), " "))
-        arguments: list[Argument] = [self._fence, self._engine_id, given.entry_id, safe]
-        if self.shard.run("bury", [self._key, *names, given.stream], arguments) == b"FENCED":
-            self._fenced()
+        arguments: list[Argument] = [self._fence, self._engine_id, entry_id, safe, MAX_ENTRY_BYTES]
+        reply = self.shard.run("bury", [self._key, *names, stream], arguments)
+        if reply[0] == b"FENCED":
+            raise self._fenced()
+        return str(reply[1].decode()) if reply[0] == b"ok" else ""
 
     # inside
 
@@ -206,31 +226,28 @@ class Session:
             keys.lanes(queue),
         ]
         limits = self._limits
+        constants = (
+            self._fence,
+            self._engine_id,
+            len(self._readable),
+            MAX_ENTRY_BYTES,
+            limits.max_backlog,
+            limits.max_suspects,
+        )
         self._exchange = Packed(
             "settle_and_claim",
             [*head, keys.ageing(queue), *self.wake_keys, *self._streams],
-            [
-                self._fence,
-                self._engine_id,
-                len(self._readable),
-                MAX_ENTRY_BYTES,
-                limits.max_backlog,
-                limits.max_suspects,
-            ],
+            ["\t".join(map(str, constants))],
         )
         self._beat = Packed("beat", [*head, *self._streams], [self._fence, self._engine_id, MAX_ENTRY_BYTES])
-
-    def _follow(self, version: bytes | None) -> None:
-        if version != self._version:
-            self.refresh_lanes()
 
     def _position(self, stream: str, before: int) -> int:
         # 1 is the session itself: never a task's stream, so the script answers "lost"
         return before + self._positions[stream] if stream in self._positions else 1
 
-    def _fenced(self) -> None:
+    def _fenced(self) -> Fenced:
         self._unanswered = None
-        raise Fenced(
+        return Fenced(
             f"the session of {self._engine_id} in queue {self.queue} was ended: it was judged dead, or Redis lost it. "
             "Its tasks run elsewhere; drop them and open a new session"
         )

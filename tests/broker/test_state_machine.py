@@ -173,7 +173,9 @@ class BrokerMachine(RuleBasedStateMachine):
                 assert self.is_owner(name, claimed)
                 self.tasks[claimed.task_id].state = "waiting"
 
-    @rule(name=st.sampled_from(ENGINES), cause=st.sampled_from([Cause.ENGINE_LOST, Cause.NODE_LOST]), twice=st.booleans())
+    @rule(
+        name=st.sampled_from(ENGINES), cause=st.sampled_from([Cause.ENGINE_LOST, Cause.NODE_LOST]), twice=st.booleans()
+    )
     def die(self, name: str, cause: Cause, twice: bool) -> None:
         """Judged dead and taken back. The process lives on as a zombie and doesn't know."""
         pulse = self.broker.registry.pulses().get(name)
@@ -232,7 +234,9 @@ class BrokerMachine(RuleBasedStateMachine):
         record = self.broker.records("echo", [task]).get(task)
         if record is None or not record.stream:
             return
-        gone = {r_task for r_task, r in self.broker.records("echo", list(self.tasks)).items() if r.stream == record.stream}
+        gone = {
+            r_task for r_task, r in self.broker.records("echo", list(self.tasks)).items() if r.stream == record.stream
+        }
         self.home.command("DEL", record.stream)
         for name in gone:
             if self.tasks[name].state in ("waiting", "running"):

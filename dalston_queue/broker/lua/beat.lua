@@ -20,7 +20,10 @@ for i = 5, #ARGV, 4 do
     -- JUSTID: renews the idle time that XPENDING shows without counting a delivery; we are the owner
     redis.call('XCLAIM', stream, GROUP, me, 0, r[ENTRY], 'JUSTID')
     r[RENEWED] = now
-    if ARGV[i + 3] ~= '' then r[PROGRESS] = ARGV[i + 3] end
+    if ARGV[i + 3] ~= '' then
+      r[CANCEL] = r[CANCEL] or 0 -- no hole before it: a table with holes is packed as a map
+      r[PROGRESS] = ARGV[i + 3]
+    end
     redis.call('HSET', keys.tasks, task, cmsgpack.pack(r))
     redis.call('ZADD', keys.running, now, task)
     codes[#codes + 1] = r[CANCEL] == 1 and 'cancel' or 'ok'

@@ -2,193 +2,181 @@
 -- Settles what an engine has finished and claims what it has room for, in one round trip.
 -- KEYS  1 session  2 tasks  3 running  4 deadlines  5 events  6 counters  7 lanes  8 ageing, then the wake key of each of
 --       the engine's L lanes, then the five streams of each lane in claiming order
--- ARGV  1 fence  2 engine id  3 L  4 largest entry in bytes  5 longest event backlog  6 most suspects at once
---       7 sequence number of this call  8 how many to claim  9 1: the engine is empty, it may take a suspect, then per
---       settlement: task, attempt, index of its stream in KEYS, event kind, JSON body
--- Returns {'FENCED'} before anything else when the session is gone; {'SEQUENCE', last} for a call out of order; else
---       {'OK', lanes version, answers to the settlements, claims, buried}; a claim is {index of its stream in KEYS, entry id,
---       deliveries, losses, deadline, task, job, attempt, enqueued_at, timeout, JSON}; buried: {reason, stream, entry id}
--- Repeatable: a call with the last sequence number gets the stored answer again.
--- include: record, event, entry, owner, again
-local keys = {tasks = KEYS[2], running = KEYS[3], deadlines = KEYS[4], events = KEYS[5], counters = KEYS[6]}
-local me, lane_count, max_bytes = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local number, free = tonumber(ARGV[7]), tonumber(ARGV[8])
-local first_stream = 9 + lane_count
+-- ARGV  1 'fence, engine id, L, largest entry in bytes, longest event backlog, most suspects at once' (by tabs)
+--       2 'sequence number of this call, how many to claim, 1 if the engine is empty and may take a suspect' (by tabs)
+--       then per settlement: 'task, attempt, index of its stream in KEYS, event kind' (by tabs), JSON body
+-- Returns {'FENCED'} before anything else when the session is gone; {'SEQUENCE', last} for a call out of order; {'AGAIN',
+--       lanes version, codes, places} for a repeated call; else {'OK', lanes version, codes, claims, unreadable}.
+--       codes: 1 settled, 0 refused, in order; a claim: {index of its stream in KEYS, entry id, deliveries, losses,
+--       deadline, task, job, attempt, enqueued_at, timeout, JSON}; places and unreadable: {index, entry id}, to be
+--       fetched with beat and buried with bury.
+-- Repeatable: a call with the last sequence number gets the stored answer.
+-- The hot path: straight code, because closures, arguments and fields cost more than the commands.
+-- include: record
+local fence, me, lane_count, max_bytes, max_backlog, max_suspects =
+  string.match(ARGV[1], '^(.-)\t(.-)\t(.-)\t(.-)\t(.-)\t(.-)$')
+local number, free, alone = string.match(ARGV[2], '^(.-)\t(.-)\t(.-)$')
+lane_count, number, free = tonumber(lane_count), tonumber(number), tonumber(free)
+local tasks, events = KEYS[2], KEYS[5]
+local settling = #ARGV - 2
 local session = redis.call('HMGET', KEYS[1], 'f', 'n', 'r')
-if session[1] ~= ARGV[1] then
-  local refused = (#ARGV - 9) / 5
-  if refused > 0 then redis.call('HINCRBY', keys.counters, 'refused', refused) end
+if session[1] ~= fence then
+  if settling > 0 then redis.call('HINCRBY', KEYS[6], 'refused', settling / 2) end
   return {'FENCED'}
 end
 local lanes = redis.call('HMGET', KEYS[7], '#v', '#paused')
-
-if tonumber(session[2]) == number then
+local last = tonumber(session[2])
+if last == number then
   local stored = cmsgpack.unpack(session[3])
-  local again = {}
-  for _, c in ipairs(stored[2]) do
-    local claim = claim_again(keys, KEYS[c[1]], c[1], c[2], me, max_bytes)
-    if claim then again[#again + 1] = claim end
-  end
-  return {'OK', lanes[1], stored[1], again, {}}
+  return {'AGAIN', lanes[1], stored[1], stored[2]}
 end
-if tonumber(session[2]) + 1 ~= number then return {'SEQUENCE', session[2]} end
+if last + 1 ~= number then return {'SEQUENCE', session[2]} end
 
-local now = now_ms()
-local codes, claims, buried, counts = {}, {}, {}, {}
-local function count(name) counts[name] = (counts[name] or 0) + 1 end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now_text = string.format('%.0f', now)
+local codes, claims, places, unreadable = {}, {}, {}, {}
+local records, heads, body = {}, {}, ''
 
 -- settle: everything is checked before the first write; the writes of all settlements go together
-local owned = {}
--- is this entry pending for us? The truth is the PEL, not the record; one look per stream tells of all that we hold
-local function is_owned(stream, id)
-  local ids = owned[stream]
-  if not ids then
-    ids = {}
-    owned[stream] = ids
-    local mine = redis.pcall('XPENDING', stream, GROUP, '-', '+', 512, me)
-    for i = 1, mine.err and 0 or #mine do ids[mine[i][1]] = true end
+if settling > 0 then
+  local names, attempts, streams, kinds = {}, {}, {}, {}
+  for i = 3, #ARGV, 2 do
+    local n = #names + 1
+    local task, attempt, index, kind = string.match(ARGV[i], '^(.-)\t(.-)\t(.-)\t(.-)$')
+    names[n], attempts[n], streams[n], kinds[n] = task, tonumber(attempt), KEYS[tonumber(index)], kind
   end
-  return ids[id]
-end
-
-local settled = (#ARGV - 9) / 5
-local records, heads = {}, {}
-local body = ''
-if settled > 0 then
-  local names, acks, gone = {}, {}, {}
-  for i = 1, settled do names[i] = ARGV[5 + i * 5] end
-  local raw = redis.call('HMGET', keys.tasks, unpack(names))
-  for i = 1, settled do
-    local at = 5 + i * 5
-    local task, stream, kind = names[i], KEYS[tonumber(ARGV[at + 2])], ARGV[at + 3]
-    local r = not gone[task] and unpack_record(raw[i])
-    if r and r[STATE] == 'r' and r[OWNER] == me and r[ATTEMPT] == tonumber(ARGV[at + 1]) and r[STREAM] == stream
-      and is_owned(stream, r[ENTRY]) then
-      gone[task] = true
-      r[SEQ] = r[SEQ] + 1
-      -- the last one waits: what starts now is told in the same entry
-      if heads[1] then redis.call('XADD', keys.events, '*', 'h', heads[1], 'm', body) end
-      heads[1] = event_head(kind, task, r[JOB], r, me, now, '')
-      body = ARGV[at + 4]
-      local ids = acks[stream]
-      if not ids then
-        ids = {}
-        acks[stream] = ids
+  local raw = redis.call('HMGET', tasks, unpack(names))
+  local owned, acks, gone, done, counts = {}, {}, {}, {}, {}
+  for n = 1, #names do
+    local task, stream, kind = names[n], streams[n], kinds[n]
+    local r = not gone[task] and unpack_record(raw[n])
+    local ok = r and r[STATE] == 'r' and r[OWNER] == me and r[ATTEMPT] == attempts[n] and r[STREAM] == stream
+    if ok then
+      -- the PEL has the last word on who owns an entry; one look per stream tells of all that we hold
+      local mine = owned[stream]
+      if not mine then
+        mine = {}
+        owned[stream] = mine
+        local pending = redis.pcall('XPENDING', stream, GROUP, '-', '+', 512, me)
+        for i = 1, pending.err and 0 or #pending do mine[pending[i][1]] = true end
       end
-      ids[#ids + 1] = r[ENTRY]
+      ok = mine[r[ENTRY]]
+    end
+    if ok then
+      gone[task] = true
+      done[#done + 1] = task
+      r[SEQ] = r[SEQ] + 1
+      -- the last event waits: what starts now is told in the same entry
+      if heads[1] then redis.call('XADD', events, '*', 'h', heads[1], 'm', body) end
+      heads[1] = kind .. '\t' .. task .. '\t' .. r[JOB] .. '\t' .. r[ATTEMPT] .. '\t' .. r[SEQ] .. '\t' .. r[DELIVERIES]
+        .. '\t' .. r[LOSSES] .. '\t' .. me .. '\t' .. now_text .. '\t'
+      body = ARGV[n * 2 + 2]
+      local ids = acks[stream]
+      if ids then ids[#ids + 1] = r[ENTRY] else acks[stream] = {r[ENTRY]} end
       records[#records + 1] = task
       records[#records + 1] = tombstone(r)
-      count(string.sub(kind, 6))
-      codes[i] = 'ok'
+      kind = string.sub(kind, 6)
+      codes[n] = 1
     else
-      count('refused')
-      codes[i] = 'lost'
+      kind = 'refused'
+      codes[n] = 0
     end
+    counts[kind] = (counts[kind] or 0) + 1
   end
-  if #records > 0 then
-    for stream, ids in pairs(acks) do
-      redis.call('XACK', stream, GROUP, unpack(ids))
-      redis.call('XDEL', stream, unpack(ids))
-    end
-    local done = {}
-    for task in pairs(gone) do done[#done + 1] = task end
-    redis.call('ZREM', keys.running, unpack(done))
-    redis.call('ZREM', keys.deadlines, unpack(done))
+  for stream, ids in pairs(acks) do
+    redis.call('XACK', stream, GROUP, unpack(ids))
+    redis.call('XDEL', stream, unpack(ids))
   end
+  if #done > 0 then
+    redis.call('ZREM', KEYS[3], unpack(done))
+    redis.call('ZREM', KEYS[4], unpack(done))
+  end
+  for kind, n in pairs(counts) do redis.call('HINCRBY', KEYS[6], kind, n) end
 end
 
--- claim
-local taken, renewals, deadlines = {}, {}, {}
-
-local function take(stream, index, id, fields)
-  local f, reason = parse_entry(fields, max_bytes)
-  if not f then
-    bury(keys, stream, id, fields, me, now, reason)
-    buried[#buried + 1] = {reason, stream, id}
-    return
-  end
-  local r = unpack_record(redis.call('HGET', keys.tasks, f.t))
-  if not r then
-    reason = 'the entry has no record'
-    bury(keys, stream, id, fields, me, now, reason)
-    buried[#buried + 1] = {reason, stream, id}
-    return
-  end
-  if r[STATE] ~= 'w' or r[STREAM] ~= stream or r[ENTRY] ~= id or r[ATTEMPT] ~= f.a then
-    -- a copy of an attempt that lives elsewhere or has ended: running it would be running it twice
-    redis.call('XACK', stream, GROUP, id)
-    redis.call('XDEL', stream, id)
-    count('duplicates')
-    return
-  end
-  local deadline = f.o > 0 and now + f.o or 0
-  r[SEQ] = r[SEQ] + 1
-  heads[#heads + 1] = event_head('task.started', f.t, f.j, r, me, now, '')
-  if r[AGED] == 1 then redis.call('ZREM', KEYS[8], f.t) end
-  records[#records + 1] = f.t
-  records[#records + 1] = cmsgpack.pack({f.a, r[SEQ], 'r', r[DELIVERIES], r[LOSSES], stream, id, 0, me, f.j, now, now,
-    deadline, 0, ''})
-  renewals[#renewals + 1] = now
-  renewals[#renewals + 1] = f.t
-  if deadline > 0 then
-    deadlines[#deadlines + 1] = deadline
-    deadlines[#deadlines + 1] = f.t
-  end
-  claims[#claims + 1] = {index, id, r[DELIVERIES], r[LOSSES], deadline, f.t, f.j, f.a, f.e, f.o, f.m}
-  taken[#taken + 1] = {index, id}
-end
-
-local function claim(index, most)
-  local stream = KEYS[index]
-  if redis.call('XLEN', stream) == 0 then return end
-  -- unreadable entries make room for more, but a stream full of them must not hold the server
-  for _ = 1, 10 do
-    local want = most - #claims
-    if want <= 0 then return end
-    local read = redis.pcall('XREADGROUP', 'GROUP', GROUP, me, 'COUNT', want, 'STREAMS', stream, '>')
-    if not read then return end
-    if read.err then
-      if string.sub(read.err, 1, 7) ~= 'NOGROUP' then return end
-      redis.call('XGROUP', 'CREATE', stream, GROUP, '0')
-    else
-      for _, entry in ipairs(read[1][2]) do take(stream, index, entry[1], entry[2]) end
-    end
-  end
-end
-
-local open = not lanes[2] and redis.call('XLEN', keys.events) <= tonumber(ARGV[5])
-if free > 0 and open then
-  for tier = 0, 3 do
-    for k = 0, lane_count - 1 do
-      -- the starting lane rotates with the sequence number, so that no capability set starves another
-      if #claims < free then claim(first_stream + ((number + k) % lane_count) * 5 + tier, free) end
-    end
-  end
-  if #claims == 0 and ARGV[9] == '1' then
-    local suspects = 0
-    for k = 0, lane_count - 1 do
-      local summary = redis.pcall('XPENDING', KEYS[first_stream + k * 5 + 4], GROUP)
-      if not summary.err then suspects = suspects + summary[1] end
-    end
-    for k = 0, lane_count - 1 do
-      if #claims == 0 and suspects < tonumber(ARGV[6]) then
-        claim(first_stream + ((number + k) % lane_count) * 5 + 4, 1)
+-- claim: tiers in strict order; within a tier the starting lane rotates with the sequence number
+if free > 0 and not lanes[2] and redis.call('XLEN', events) <= tonumber(max_backlog) then
+  local first_stream = 9 + lane_count
+  local renewals, deadlines = {}, {}
+  local suspects = tonumber(max_suspects)
+  for step = 0, 5 * lane_count - 1 do
+    local tier = math.floor(step / lane_count)
+    local index = first_stream + ((number + step) % lane_count) * 5 + tier
+    local stream = KEYS[index]
+    local want = free - #claims
+    if want > 0 and tier == 4 then
+      -- suspects: one, alone on an empty engine, and few at a time
+      if step == 4 * lane_count then
+        for lane = 0, lane_count - 1 do
+          local summary = redis.pcall('XPENDING', KEYS[first_stream + lane * 5 + 4], GROUP)
+          if not summary.err then suspects = suspects - summary[1] end
+        end
       end
+      want = (alone == '1' and #claims == 0 and suspects > 0) and 1 or 0
+    end
+    -- what can't be run makes room for more, but a stream full of it must not hold the server
+    local rounds = 0
+    while want > 0 and rounds < 10 and redis.call('XLEN', stream) > 0 do
+      rounds = rounds + 1
+      local read = redis.pcall('XREADGROUP', 'GROUP', GROUP, me, 'COUNT', want, 'STREAMS', stream, '>')
+      if not read then break end
+      if read.err then
+        if string.sub(read.err, 1, 7) ~= 'NOGROUP' then break end
+        redis.call('XGROUP', 'CREATE', stream, GROUP, '0')
+      else
+        local entries = read[1][2]
+        for i = 1, #entries do
+          local id, f = entries[i][1], entries[i][2]
+          -- the first seven fields in our order; what a newer sender adds comes after them
+          local readable = f[1] == 'v' and f[2] == '1' and f[3] == 't' and f[5] == 'j' and f[7] == 'a' and f[9] == 'e'
+            and f[11] == 'o' and f[13] == 'm' and #f[14] <= tonumber(max_bytes)
+          local attempt, timeout = readable and tonumber(f[8]), readable and tonumber(f[12])
+          local r = attempt and timeout and unpack_record(redis.call('HGET', tasks, f[4]))
+          if not r then
+            unreadable[#unreadable + 1] = index
+            unreadable[#unreadable + 1] = id
+          elseif r[STATE] ~= 'w' or r[ENTRY] ~= id or r[STREAM] ~= stream or r[ATTEMPT] ~= attempt then
+            -- a copy of an attempt that lives elsewhere or has ended: running it would be running it twice
+            redis.call('XACK', stream, GROUP, id)
+            redis.call('XDEL', stream, id)
+            redis.call('HINCRBY', KEYS[6], 'duplicates', 1)
+          else
+            local task, job, seq = f[4], f[6], r[SEQ] + 1
+            local deadline = timeout > 0 and now + timeout or 0
+            if r[AGED] == 1 then redis.call('ZREM', KEYS[8], task) end
+            heads[#heads + 1] = 'task.started\t' .. task .. '\t' .. job .. '\t' .. f[8] .. '\t' .. seq .. '\t' .. r[DELIVERIES]
+              .. '\t' .. r[LOSSES] .. '\t' .. me .. '\t' .. now_text .. '\t'
+            records[#records + 1] = task
+            records[#records + 1] = cmsgpack.pack({attempt, seq, 'r', r[DELIVERIES], r[LOSSES], stream, id, 0, me, job, now,
+              now, deadline})
+            renewals[#renewals + 1] = now_text
+            renewals[#renewals + 1] = task
+            if deadline > 0 then
+              deadlines[#deadlines + 1] = string.format('%.0f', deadline)
+              deadlines[#deadlines + 1] = task
+            end
+            claims[#claims + 1] = {index, id, r[DELIVERIES], r[LOSSES], deadline, task, job, attempt, f[10], timeout, f[14]}
+            places[#places + 1] = index
+            places[#places + 1] = id
+          end
+        end
+      end
+      want = tier == 4 and 1 - #claims or free - #claims
     end
   end
   if #claims > 0 then
-    redis.call('ZADD', keys.running, unpack(renewals))
-    if #deadlines > 0 then redis.call('ZADD', keys.deadlines, unpack(deadlines)) end
+    redis.call('ZADD', KEYS[3], unpack(renewals))
+    if #deadlines > 0 then redis.call('ZADD', KEYS[4], unpack(deadlines)) end
   else
     -- nothing waits here, so no token is needed; drops those of tasks that busy engines took
     redis.call('DEL', unpack(KEYS, 9, first_stream - 1))
   end
 end
 
-if #heads > 0 then
-  redis.call('XADD', keys.events, '*', 'h', table.concat(heads, '\n'), 'm', body)
-  redis.call('HSET', keys.tasks, unpack(records))
+if heads[1] then
+  redis.call('XADD', events, '*', 'h', table.concat(heads, '\n'), 'm', body)
+  redis.call('HSET', tasks, unpack(records))
 end
-for name, n in pairs(counts) do redis.call('HINCRBY', keys.counters, name, n) end
-redis.call('HSET', KEYS[1], 'n', number, 'r', cmsgpack.pack({codes, taken}))
-return {'OK', lanes[1], codes, claims, buried}
+redis.call('HSET', KEYS[1], 'n', number, 'r', cmsgpack.pack({codes, places}))
+return {'OK', lanes[1], codes, claims, unreadable}
