@@ -1,9 +1,25 @@
 """The Django app that holds Dalston's truth: jobs, tasks, their history, and who may touch them."""
 
+from typing import Any
+
 from django.apps import AppConfig
+from django.conf import settings
+from django.db.backends.signals import connection_created
 
 
 class DalstonQueueConfig(AppConfig):
     name = "dalston_queue"
     verbose_name = "Dalston queue"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        connection_created.connect(_limit_idle_transactions, dispatch_uid="dalston.limit_idle_transactions")
+
+
+def _limit_idle_transactions(connection: Any, **_: Any) -> None:
+    """A process that is stopped, or whose machine is cut off, in the middle of a transaction holds locks on jobs. Let
+    Postgres end such a transaction, or everybody waits for it."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            limit_ms = int(settings.DALSTON_IDLE_TRANSACTION_S * 1000)
+            cursor.execute("SELECT set_config('idle_in_transaction_session_timeout', %s, false)", [str(limit_ms)])

@@ -34,6 +34,9 @@ DALSTON_DB_POOL_SIZE = whole(
 )  # fmt: skip
 if DALSTON_DB_POOL_SIZE and "OPTIONS" in DATABASES["default"]:
     DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DALSTON_DB_POOL_SIZE, "timeout": 5}
+DALSTON_IDLE_TRANSACTION_S = number(
+    "DALSTON_IDLE_TRANSACTION_S", "E105", 30.0, "Postgres ends a transaction that does nothing for this long: a stopped process must not hold its locks.", low=1
+)  # fmt: skip
 
 # --- Redis keys -------------------------------------------------------------------------------------------------------
 DALSTON_REDIS_PREFIX = name(

@@ -1,5 +1,6 @@
 """Ends tasks that get no further attempt: a required one becomes a dead letter, an optional one has just failed."""
 
+import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -115,7 +116,7 @@ def _letter(ending: Ending, queue: str, task_type: str) -> DeadLetter:
         error_type=_storable(ending.error_type)[:200],
         traceback=_storable(ending.traceback),
         fingerprint=fingerprint(queue, ending.cause, ending.error_type, ending.message),
-        evidence=ending.evidence,
+        evidence=json.loads(json.dumps(ending.evidence).replace(r"\u0000", r"\ufffd")),
         raw=readable(ending.raw) if ending.raw is not None else None,
         created_at=ending.at,
     )

@@ -145,8 +145,12 @@ def move_tasks(name: str, changes: Sequence[Change]) -> list[Moved]:
         return []
     _require_transaction()
     transition = TASK_TRANSITIONS[name]
+    text = msgspec.json.encode(changes).decode()
+    if name != "complete":
+        # Postgres can't hold U+0000. In a message it may be replaced; a result is stored as it is or not at all.
+        text = text.replace(r"\u0000", r"\ufffd")
     arguments: dict[str, Any] = {
-        "changes": msgspec.json.encode(changes).decode(),
+        "changes": text,
         "name": name,
         "target": transition.target,
         "sources": sorted(transition.sources),

@@ -3,9 +3,8 @@
 from django.db import Error, InterfaceError, OperationalError, close_old_connections
 
 # SQLSTATE classes: connection lost, transaction rolled back (deadlock, serialization), out of resources, operator
-# intervention (shutdown, cancelled statement); and lock not available.
-_PASSING_CLASSES = ("08", "40", "53", "57")
-_LOCK_NOT_AVAILABLE = "55P03"
+# intervention (shutdown, cancelled statement); and lock not available, transaction idle for too long, or too long.
+_PASSING = ("08", "40", "53", "57", "55P03", "25P03", "25P04")
 
 
 def passes(error: Error) -> bool:
@@ -15,7 +14,7 @@ def passes(error: Error) -> bool:
     if sqlstate is None:
         # Without a code the server never answered: the connection is gone or was never made.
         return isinstance(error, OperationalError | InterfaceError)
-    return sqlstate.startswith(_PASSING_CLASSES) or sqlstate == _LOCK_NOT_AVAILABLE
+    return sqlstate.startswith(_PASSING)
 
 
 def drop_broken_connection() -> None:

@@ -5,7 +5,7 @@ Polling is the safety net, not the engine: whatever a dead process left undone i
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 from django.conf import settings
@@ -27,6 +27,7 @@ log = structlog.get_logger(__name__)
 # A batch takes well under a second; one that waits for Postgres longer may be handled twice, which changes nothing.
 TAKE_OVER_AFTER_MS = 5_000
 RETRY_DELAY_S = 0.5
+COMPLAIN_EVERY_S = 10.0
 
 
 @dataclass(slots=True)
@@ -35,6 +36,7 @@ class Orchestrator:
     stopping: Callable[[], bool]
     ready: Callable[[], None]
     batch: int = 200
+    _complained: dict[str, float] = field(default_factory=dict)
 
     def run(self) -> None:
         """Until `stopping()`. A batch that has been read is finished first."""
@@ -53,16 +55,15 @@ class Orchestrator:
                 wait_ms = max(0, int((next_poll - time.monotonic()) * 1000))
                 self._handle(self.reader.read(count=self.batch, block_ms=wait_ms))
             except BrokerError as error:
-                log.warning("redis does not answer; will try again", error=str(error))
+                self._complain("redis does not answer; will try again", error)
                 self._pause()
             except Error as error:
                 if not passes(error):
                     raise
-                log.warning("postgres does not answer; will try again", error=str(error))
+                self._complain("postgres does not answer; will try again", error)
                 drop_broken_connection()
                 self._pause()
-        self.reader.close()
-        connection.close()
+        self._leave()
 
     def _handle(self, batch: list[Event | Malformed]) -> None:
         if not batch:
@@ -83,9 +84,23 @@ class Orchestrator:
             except Error as error:
                 if not passes(error) or self.stopping():
                     raise
-                log.warning("postgres does not answer; the batch waits", events=len(batch), error=str(error))
+                self._complain("postgres does not answer; the batch waits", error)
                 drop_broken_connection()
                 self._pause()
+
+    def _leave(self) -> None:
+        try:
+            self.reader.close()
+        except BrokerError as error:
+            log.warning("redis does not answer; others will take over what is left", error=str(error))
+        connection.close()
+
+    def _complain(self, what: str, error: Exception) -> None:
+        """Once, and then every ten seconds: an outage is one piece of news, not two a second."""
+        now = time.monotonic()
+        if now - self._complained.get(what, float("-inf")) >= COMPLAIN_EVERY_S:
+            self._complained[what] = now
+            log.warning(what, error=str(error))
 
     def _pause(self) -> None:
         if not self.stopping():

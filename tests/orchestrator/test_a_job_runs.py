@@ -165,3 +165,18 @@ def test_a_real_orchestrator_moves_a_job_from_submit_to_completed(
         wait_until(done, 10, "the job is completed")
     assert process.stop() == 0
     assert "orchestrator stopped" in process.output
+
+
+def test_a_message_with_a_null_character_is_kept_readable_and_the_task_is_tried_again(
+    broker: Broker, steps: Steps
+) -> None:
+    task = make.single(max_retries=1)
+    failed = Failed(ErrorInfo(message="bad\x00byte", evidence={"log": ["a\x00b"]}))
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer, lambda _: failed)
+        task.refresh_from_db()
+        assert (task.status, task.error) == ("scheduled", "bad\ufffdbyte")
+        Task.objects.filter(id=task.id).update(scheduled_at=timezone.now() - timedelta(seconds=1))
+        run_to_the_end(steps, consumer, lambda _: failed)
+    letter = DeadLetter.objects.get(task=task)
+    assert (letter.cause, letter.evidence) == ("error", {"log": ["a\ufffdb"]})

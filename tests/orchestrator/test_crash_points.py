@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Callable
 
+import psutil
 import pytest
 
 from dalston_queue.broker import Broker, Consumer
@@ -140,6 +141,27 @@ def test_a_reconciler_killed_after_it_rebuilt_a_task_has_rebuilt_it(
         orchestrators.start()
         healed(job, died)
     assert Task.objects.get(job=job).attempt == 2
+
+
+def test_an_orchestrator_frozen_with_locks_in_hand_holds_nobody_up(
+    orchestrators: Orchestrators, broker: Broker
+) -> None:
+    job = make.dag(a="", b="a")
+    with working_engine(broker):
+        frozen = orchestrators.start(
+            ready=False,
+            DALSTON_FAULT="dispatch.appended",
+            DALSTON_FAULT_SIGNAL="SIGSTOP",
+            DALSTON_IDLE_TRANSACTION_S="2",
+        )
+        wait_until(lambda: psutil.Process(frozen.pid).status() == psutil.STATUS_STOPPED, 20, "it is frozen")
+        since = time.monotonic()
+        orchestrators.start()
+        healed(job, since)
+        frozen.send(signal.SIGCONT)
+        after = make.dag(a="")
+        frozen.wait_for("orchestrator ready", 20)
+        healed(after, time.monotonic())
 
 
 def test_a_fault_point_that_is_not_named_does_nothing() -> None:

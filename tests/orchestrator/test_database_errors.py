@@ -1,0 +1,34 @@
+"""Which errors of the database pass by themselves, asked of a real one."""
+
+import pytest
+from django.db import Error, connection, transaction
+
+from dalston_queue.orchestrator.database import passes
+
+pytestmark = pytest.mark.django_db
+
+
+def error_of(statement: str) -> Error:
+    with pytest.raises(Error) as raised, transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(statement)
+    return raised.value
+
+
+def raised(sqlstate: str) -> Error:
+    return error_of(f"DO $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = '{sqlstate}'; END $$")
+
+
+@pytest.mark.parametrize(
+    "sqlstate", ["08006", "40001", "40P01", "53200", "53300", "57P01", "57014", "55P03", "25P03", "25P04"]
+)
+def test_what_passes_is_repeated(sqlstate: str) -> None:
+    assert passes(raised(sqlstate))
+
+
+@pytest.mark.parametrize("sqlstate", ["22003", "22P05", "23505", "23514", "42601", "54000"])
+def test_what_is_wrong_with_the_data_does_not_pass(sqlstate: str) -> None:
+    assert not passes(raised(sqlstate))
+
+
+def test_a_result_that_postgres_cannot_hold_does_not_pass() -> None:
+    assert not passes(error_of(r"""SELECT '"\u0000"'::jsonb ->> 0, '{"a": "\u0000"}'::jsonb"""))
