@@ -256,9 +256,12 @@ class Consumer:
                 self._bury(session, item.stream, item.entry_id, message, buried)
                 continue
             claimed = Claimed(self, session, item, message)
+            if claimed.place in self._held:
+                continue  # a beat gave it again before the lost call was repeated: it runs already
             if claimed.tier is Tier.SUSPECT:
                 self._suspect = claimed.place
-            taken.append(self._held.setdefault(claimed.place, claimed))
+            self._held[claimed.place] = claimed
+            taken.append(claimed)
         return taken
 
     def _drop_all(self) -> None:

@@ -327,3 +327,18 @@ def test_a_session_that_a_failover_set_back_goes_on(broker: Broker) -> None:
     assert made.exchange(free=1).claimed == [], "this call only learns the number"
     assert [c.task_id for c in made.exchange(free=1).claimed] == ["t2"]
     made.close()
+
+
+def test_what_a_beat_gave_again_is_not_given_by_the_repeated_call(
+    broker: Broker, lossy: Broker, proxy: LossyProxy
+) -> None:
+    """Found by the state machine: it would have run, been settled, and run again."""
+    broker.append([message("a")])
+    made = consumer(lossy)
+    proxy.lose(load("settle_and_claim").sha.encode())
+    with pytest.raises(Unavailable):
+        made.claim()
+    (claimed,) = made.beat().given_again
+    got = made.exchange([(claimed, Completed())])
+    assert got.settled == ["ok"] and got.claimed == [] and made.held == []
+    made.close()

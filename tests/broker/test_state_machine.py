@@ -90,6 +90,8 @@ class BrokerMachine(RuleBasedStateMachine):
     )
     def append(self, task: str, caps: tuple[str, ...], priority: Priority, newer: bool) -> None:
         known = self.tasks.get(task)
+        # attempts only grow: the database never appends again what was removed, or ended and acknowledged
+        newer = newer or (known is not None and (known.state == "removed" or (task, known.attempt) in self.ends))
         attempt = 1 if known is None else known.attempt + newer
         if known and not newer:
             caps = known.caps
@@ -103,11 +105,7 @@ class BrokerMachine(RuleBasedStateMachine):
         elif known.state == "lost":
             assert answer == "added", "a record whose entry is gone gets a new entry"
         elif known.state == "ended":
-            # the tombstone answers until the event is acknowledged; later on the database is what says no
-            assert answer == "settled" or (task, attempt) in self.ends
-            if answer == "added":
-                self.ends.pop((task, attempt))
-                self.last_seq.pop(task, None)
+            assert answer == "settled", "the tombstone answers until the event is acknowledged"
         if answer == "added":
             self.tasks[task] = Task(attempt, "waiting", caps)
 
@@ -216,16 +214,13 @@ class BrokerMachine(RuleBasedStateMachine):
         elif known.state == "waiting":
             assert answer == "removed"
             known.state = "removed"
-            del self.tasks[task]
-            self.last_seq.pop(task, None)
         elif known.state == "running":
             assert answer == "flagged"
         elif known.state == "lost":
             # its record is there, its entry is not
             assert answer in ("removed", "flagged")
             if answer == "removed":
-                del self.tasks[task]
-                self.last_seq.pop(task, None)
+                known.state = "removed"
 
     @rule(task=st.sampled_from(TASKS))
     @precondition(lambda self: len(self.tasks) > 3)
