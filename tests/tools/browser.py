@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -44,9 +45,15 @@ class Browser:
         )
         self._numbers = itertools.count(1)
         self.errors: list[str] = []
-        self._tab: ClientConnection = connect(self._tab_url(folder / "DevToolsActivePort"), max_size=None)
-        for domain in ("Page", "Runtime", "Network", "Log"):
-            self.call(f"{domain}.enable")
+        self._open = ExitStack()
+        try:
+            url = self._tab_url(folder / "DevToolsActivePort")
+            self._tab: ClientConnection = self._open.enter_context(connect(url, max_size=None))
+            for domain in ("Page", "Runtime", "Network", "Log"):
+                self.call(f"{domain}.enable")
+        except BaseException:
+            self._end()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -54,7 +61,10 @@ class Browser:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        self._tab.close()
+        self._end()
+
+    def _end(self) -> None:
+        self._open.close()
         self._process.terminate()
         self._process.wait(10)
 
