@@ -1,0 +1,89 @@
+"""The pages of the broker say what the code does: every key, every script, every function of the seed."""
+
+import inspect
+import re
+from pathlib import Path
+
+from dalston_queue.broker.keys import Keys
+from dalston_queue.broker.scripts import FOLDER, load
+from dalston_queue.broker.types import Role
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+STAND_INS = {"queue": "S", "engine_id": "<id>", "node_id": "<node>", "caller": "<caller>", "role": "<role>"}
+
+
+def built_keys() -> set[str]:
+    """Each builder's key, with stand-ins for its arguments."""
+    keys = Keys()
+    found = set()
+    for name, method in inspect.getmembers(keys, inspect.ismethod):
+        if name.startswith("_") or name == "lane":
+            continue
+        required = [p for p in inspect.signature(method).parameters.values() if p.default is p.empty]
+        found.add(str(method(*(STAND_INS[p.name] for p in required))))
+    return {key.replace("session:S:<id>", "session:S:<engine>").replace("node:<node>", "node:<id>") for key in found}
+
+
+def test_every_key_is_documented_and_every_documented_key_is_built() -> None:
+    text = (DOCS / "redis-keys.md").read_text()
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    documented = {key.replace("[@caps]", "") for row in rows for key in re.findall(r"`(dalston:[^`]+)`", row)}
+    variants = {"dalston:stream:S@caps", "dalston:stream:S:high", "dalston:events:_jobs"}
+    assert documented - variants == built_keys()
+    for line in text.splitlines():
+        if line.startswith("| `"):
+            assert len(line.split("|")) == 7 and all(cell.strip() for cell in line.split("|")[1:-1]), line
+
+
+def test_the_roles_of_leases_are_documented() -> None:
+    text = (DOCS / "redis-keys.md").read_text()
+    assert all(f"`{role}`" in text for role in Role)
+
+
+def test_every_counter_is_documented() -> None:
+    text = (DOCS / "redis-keys.md").read_text()
+    sources = "".join(path.read_text() for path in FOLDER.rglob("*.lua"))
+    counted = set(re.findall(r"'HINCRBY', (?:KEYS\[\d\]|keys\.counters), '(\w+)'", sources))
+    assert len(counted) > 8
+    (row,) = [line for line in text.splitlines() if line.startswith("| `dalston:counters:S`")]
+    assert {name for name in counted - {"beat"} if name not in row} == set()
+
+
+def test_every_function_of_the_seed_has_its_place() -> None:
+    text = (DOCS / "broker.md").read_text()
+    seed = (
+        "ensure_stream_group add_task read_task claim_stale_tasks claim_tasks_by_id ack_task get_pending discover_streams "
+        "get_stream_info remove_task_from_stream claim_stale_from_dead_engines"
+    )
+    assert [name for name in seed.split() if f"`{name}`" not in text] == []
+
+
+def test_every_file_is_in_the_table() -> None:
+    text = (DOCS / "broker.md").read_text()
+    files = {path.name for path in FOLDER.parent.glob("*.py")} - {"__init__.py"}
+    assert {name for name in files if f"`{name}`" not in text} == set()
+
+
+def test_every_script_declares_its_flags_keys_and_answer() -> None:
+    for path in FOLDER.glob("*.lua"):
+        text = path.read_text()
+        first = text.splitlines()[0]
+        assert first.startswith("#!lua"), f"{path.name} has no shebang: a cluster would let it write into a foreign slot"
+        expected = "#!lua" if path.stem == "append" else "flags="
+        assert first == expected if path.stem == "append" else expected in first, path.name
+        for word in ("-- KEYS ", "-- ARGV ", "-- Returns "):
+            assert word in text, f"{path.name} lacks {word}"
+        if "no-writes" not in first:
+            assert "Repeatable" in text, f"{path.name} doesn't say whether it can be repeated"
+        code = re.sub(r"--.*", "", text)
+        assert not re.search(r"['\"]dalston:|KEYS\[\d+\] *\.\. *'", code), f"{path.name} builds a key"
+
+
+def test_includes_are_put_in_place() -> None:
+    for path in FOLDER.glob("*.lua"):
+        assert b"-- include:" not in load(path.stem).source
+
+
+def test_no_file_has_two_subjects() -> None:
+    for path in FOLDER.parent.glob("*.py"):
+        assert len(path.read_text().splitlines()) <= 400, path.name
