@@ -31,11 +31,12 @@ def environment_of_helpers(around: Surroundings) -> dict[str, str]:
 def environment(slot: Slot, around: Surroundings) -> dict[str, str]:
     inherited = {name: value for name, value in base_environment().items() if name not in NOT_INHERITED}
     return {
-        **inherited,
         "PYTHONUNBUFFERED": "1",
-        "CUDA_VISIBLE_DEVICES": ",".join(slot.gpus),  # empty: a CPU engine sees no GPU
+        "DALSTON_ARTIFACTS_DIR": str(around.state_dir / "artifacts"),
+        **inherited,
         **around.settings,
         **slot.manifest.env,
+        "CUDA_VISIBLE_DEVICES": ",".join(slot.gpus),  # empty: a CPU engine sees no GPU
         "REDIS_URL": around.redis_url,
         "DALSTON_REDIS_PREFIX": around.prefix,
         "DALSTON_NODE_ID": slot.node,

@@ -29,6 +29,7 @@ from .policy import lifecycle
 from .slot import Slot
 from .statefile import StateFile
 
+SPAWN_AGAIN = 5.0
 NOBODY = "nobody"  # no task has this id: named as the culprit, it keeps the innocent from being charged
 
 log = structlog.get_logger("supervisor.fleet")
@@ -136,9 +137,15 @@ class Fleet:
             log.error("engine can't start", engine=slot.name, why=str(error))
             return
         slot.began(self.memory.oom_kills())
-        output = self.logs.open(slot.name, slot.engine_id)
         env = environment(slot, self.around)
-        slot.child = children.spawn(slot.name, argv, folder=slot.manifest.folder, env=env, output=output)
+        try:
+            output = self.logs.open(slot.name, slot.engine_id)
+            slot.child = children.spawn(slot.name, argv, folder=slot.manifest.folder, env=env, output=output)
+        except OSError as error:  # a full disk, too many processes: it may pass
+            self.logs.finish(slot.engine_id)
+            slot.life = lifecycle.waits(slot.life, f"can't be started: {error}", until=now + SPAWN_AGAIN)
+            log.error("engine can't start", engine=slot.name, why=str(error))
+            return
         self.children[slot.child.pid] = slot.child
         slot.life = lifecycle.spawned(slot.life, now)
         self.save()

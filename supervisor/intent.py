@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from .statefile import write_whole
+
 FORGOTTEN_AFTER_S = 60.0
 
 
@@ -29,6 +31,4 @@ class IntentFile:
             self.intent = Intent(after=f"{int((time.time() - FORGOTTEN_AFTER_S) * 1000)}-0")
 
     def save(self) -> None:
-        new = self.path.with_suffix(".new")
-        new.write_bytes(msgspec.json.encode(self.intent))
-        new.replace(self.path)
+        write_whole(self.path, msgspec.json.encode(self.intent))

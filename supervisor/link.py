@@ -18,7 +18,7 @@ import structlog
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.commands import Reply
-from dalston_queue.broker.errors import BrokerError
+from dalston_queue.broker.errors import BrokerError, Invalid
 from dalston_queue.broker.messages import ErrorInfo
 from dalston_queue.broker.pending import PendingEntry, PendingOrder
 from dalston_queue.broker.recovery import Expired
@@ -31,6 +31,7 @@ log = structlog.get_logger("supervisor.link")
 
 LOOK_EVERY = 1.0  # for overdue tasks and commands; as often as it beats, if that is oftener
 RETRY_EVERY = 0.5
+OVERDUE_MS = 1500  # past its deadline: a task that heeds its cancellation has stopped by then, and its engine may live
 MAIN_LOOP_DEAD_AFTER = 30.0
 
 
@@ -146,6 +147,10 @@ class Link:
             except BrokerError as error:
                 self._mark(up=False, why=str(error))
                 self._sleep(RETRY_EVERY, patient=True)
+            except Exception:
+                # A node that stops beating for a bug of ours would look dead: say it loudly and go on.
+                log.exception("the link to redis failed")
+                self._sleep(RETRY_EVERY, patient=True)
         with contextlib.suppress(BrokerError):
             self.broker.registry.forget([engine.engine_id for engine in self._last_engines()], [self.node])
 
@@ -161,14 +166,21 @@ class Link:
 
     def _work_off(self) -> None:
         while self._jobs:
-            match job := self._jobs[0]:
-                case GiveBack():
-                    self._give_back(job)
-                case LogLines():
-                    self.channel.log(job.engine_id, job.lines)
-                case Reply():
-                    self.channel.reply(job)
+            try:
+                self._do(self._jobs[0])
+            except Invalid as error:
+                # It will never be accepted. The judge takes back what an engine that doesn't beat any more still holds.
+                log.error("could not be sent", what=type(self._jobs[0]).__name__, why=str(error))
             self._jobs.popleft()  # only now: what an outage interrupted is done again, and can be
+
+    def _do(self, job: GiveBack | Reply | LogLines) -> None:
+        match job:
+            case GiveBack():
+                self._give_back(job)
+            case LogLines():
+                self.channel.log(job.engine_id, job.lines)
+            case Reply():
+                self.channel.reply(job)
 
     def _give_back(self, job: GiveBack) -> None:
         taken = self.broker.take_back(
@@ -207,7 +219,7 @@ class Link:
             return
         mine = {engine.engine_id for engine in report.engines}
         for queue in sorted({queue for engine in report.engines for queue in engine.queues}):
-            page = self.broker.pending(queue, order=PendingOrder.DEADLINE, overdue_by_ms=0, limit=200)
+            page = self.broker.pending(queue, order=PendingOrder.DEADLINE, overdue_by_ms=OVERDUE_MS, limit=200)
             for entry in page.entries:
                 if entry.record.owner in mine:
                     self._expire(entry)

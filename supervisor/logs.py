@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -73,7 +74,8 @@ class Logs:
             stamp = _stamp()
             with self._lock:
                 for spool in self._spools.values():
-                    spool.drain(stamp)
+                    with contextlib.suppress(OSError):  # an ill disk must not end the thread that keeps it from filling
+                        spool.drain(stamp)
 
 
 def _stamp() -> bytes:

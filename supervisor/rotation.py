@@ -52,13 +52,18 @@ class RotatingLog:
         return self.path if number == 0 else self.path.with_name(f"{self.path.name}.{number}")
 
     def _rotate(self) -> None:
-        os.close(self.fd)
-        for number in range(self.keep - 1, -1, -1):
-            if self._name(number).exists():
-                self._name(number).replace(self._name(number + 1))
-        if self.keep == 0:
-            self.path.unlink(missing_ok=True)
-        self._open()
+        """The old file stays open until the new one is: if that can't be made, lines go on into the old one."""
+        old = self.fd
+        try:
+            for number in range(self.keep - 1, -1, -1):
+                if self._name(number).exists():
+                    self._name(number).replace(self._name(number + 1))
+            if self.keep == 0:
+                self.path.unlink(missing_ok=True)
+            self._open()
+        except OSError:
+            return
+        os.close(old)
 
 
 def _last_lines(path: Path, count: int) -> list[bytes]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import structlog
+
+log = structlog.get_logger("supervisor")
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -21,6 +24,16 @@ class EngineRecord(msgspec.Struct, frozen=True):
     descendants: tuple[Process, ...] = ()
 
 
+def write_whole(path: Path, data: bytes) -> None:
+    """A reader sees the old content or the new. A full disk costs the news, not the supervisor."""
+    temporary = path.with_suffix(".new")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except OSError as error:
+        log.error("state not saved", file=str(path), why=str(error))
+
+
 class StateFile:
     """Replaced as a whole, atomically: a reader sees the old or the new."""
 
@@ -28,9 +41,7 @@ class StateFile:
         self.path = path
 
     def write(self, engines: list[EngineRecord]) -> None:
-        temporary = self.path.with_suffix(".new")
-        temporary.write_bytes(msgspec.json.encode(engines))
-        temporary.replace(self.path)
+        write_whole(self.path, msgspec.json.encode(engines))
 
     def read(self) -> list[EngineRecord]:
         """Empty if there is none, or if a power cut left it unreadable: the environment marks find the rest."""

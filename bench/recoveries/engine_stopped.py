@@ -22,7 +22,7 @@ def engine_stopped(redis_url: str, stops: int) -> Section:
         node.ready(ENGINES)
         times, completed = [], 0
         for _ in range(stops):
-            task = stage.submit("sleep", seconds=1.5)
+            task = stage.submit("sleep", seconds=4)
             _, first = stage.started(task)
             pid = node.pid_of(first.engine_id)
             os.kill(pid, signal.SIGSTOP)

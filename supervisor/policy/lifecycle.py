@@ -38,9 +38,9 @@ def startable(life: Life, now: float) -> bool:
     return life.wanted and not life.running and life.state in STARTABLE and now >= life.retry_at
 
 
-def waits(life: Life, why: str) -> Life:
-    """It could start but may not yet (no room on a GPU, node cordoned ...), and says why."""
-    return replace(life, state=EngineState.PENDING, why=why)
+def waits(life: Life, why: str, until: float = 0.0) -> Life:
+    """It could start but may not yet (no room on a GPU, no disk ...), and says why."""
+    return replace(life, state=EngineState.PENDING, why=why, retry_at=max(life.retry_at, until))
 
 
 def unwanted(life: Life) -> Life:

@@ -83,3 +83,13 @@ def test_a_child_is_not_slowed_by_its_log(logs: Logs, tmp_path: Path) -> None:
     output = logs.open("demo.0", "n.demo.0.a")
     assert os.fstat(output).st_mode & 0o170000 == 0o100000  # a regular file: no reader can block it
     logs.finish("n.demo.0.a")
+
+
+def test_a_log_that_cannot_be_rotated_goes_on_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "x.log.1" / "full").mkdir(parents=True)  # a folder in the way
+    log = RotatingLog(tmp_path / "x.log", max_bytes=100, keep=1)
+    for number in range(50):
+        log.write(b"line %d\n" % number)
+    assert log.tail(1) == ["line 49"]
+    assert log.lost == 0
+    log.close()
