@@ -7,22 +7,25 @@ from datetime import UTC, datetime
 
 from dalston_queue.broker.broker import Broker
 from dalston_queue.broker.registry import EngineInfo, NodeInfo
-from dalston_queue.broker.snapshot import LaneStats, QueueStats, Snapshot
+from dalston_queue.broker.snapshot import LaneStats, QueueStats, Rates, Snapshot, rates
 from dalston_queue.broker.types import EngineState, Role, Tier
-from dalston_queue.dashboard.overview import EngineLine, InRedis, Lane, Leaders, NodeLine
+from dalston_queue.dashboard.overview import EngineLine, InRedis, Lane, Leaders, NodeLine, Pace
 
 _LOOKING = "dashboard"
 """A lease is asked for by a token; this one only ever looks who holds it."""
 
 
-def read(broker: Broker) -> InRedis:
+def read(broker: Broker, before: Snapshot | None = None) -> InRedis:
+    """`before` is a snapshot of some seconds ago, for the paces."""
     snapshot = broker.snapshot()
     engines = broker.registry.engines()
+    paces = {} if before is None else {name: _pace(rate) for name, rate in rates(before, snapshot).items()}
     return InRedis(
         snapshot=snapshot,
-        lanes=tuple(_lanes(snapshot, engines)),
+        lanes=tuple(_lanes(snapshot, engines, paces)),
         nodes=tuple(_nodes(broker.registry.nodes(), engines)),
         leaders=Leaders(_is_led(broker, Role.ORCHESTRATOR), _is_led(broker, Role.HOUSEKEEPING)),
+        paces={stats.queue: paces[stats.queue] for stats in snapshot.queues if stats.queue in paces},
     )
 
 
@@ -30,10 +33,10 @@ def _is_led(broker: Broker, role: Role) -> bool:
     return broker.lease(role, _LOOKING).leader() is not None
 
 
-def _lanes(snapshot: Snapshot, engines: list[EngineInfo]) -> list[Lane]:
+def _lanes(snapshot: Snapshot, engines: list[EngineInfo], paces: dict[str, Pace]) -> list[Lane]:
     taking = Counter(queue for engine in engines if engine.state is EngineState.READY for queue in engine.queues)
     return [
-        _lane(snapshot.at_ms, stats, lane, taking[stats.queue])
+        _lane(snapshot.at_ms, stats, lane, taking[stats.queue], paces.get(lane.stream))
         for stats in sorted(snapshot.queues, key=lambda stats: stats.queue)
         for lane in stats.lanes
         if lane.length or lane.pending or _is_plain(lane)
@@ -45,10 +48,19 @@ def _is_plain(lane: LaneStats) -> bool:
     return lane.tier is Tier.MEDIUM and not lane.capabilities
 
 
-def _lane(at_ms: int, stats: QueueStats, lane: LaneStats, engines: int) -> Lane:
+def _lane(at_ms: int, stats: QueueStats, lane: LaneStats, engines: int, pace: Pace | None) -> Lane:
     oldest = None if lane.oldest_age_ms is None else _time(at_ms - lane.oldest_age_ms)
     waiting = lane.lag if lane.consistent else None
-    return Lane(lane.queue, lane.capabilities, lane.tier, waiting, lane.pending, oldest, engines, stats.paused)
+    return Lane(lane.queue, lane.capabilities, lane.tier, waiting, lane.pending, oldest, engines, stats.paused, pace)
+
+
+def _pace(rate: Rates) -> Pace:
+    return Pace(comes=_rounded(rate.in_per_s), goes=_rounded(rate.out_per_s))
+
+
+def _rounded(per_second: float) -> float:
+    """Two digits that count: 0.4, 7.2, 53, 1200."""
+    return float(f"{per_second:.2g}")
 
 
 def _nodes(nodes: list[NodeInfo], engines: list[EngineInfo]) -> list[NodeLine]:

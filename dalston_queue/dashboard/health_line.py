@@ -9,7 +9,7 @@ from enum import StrEnum
 from dalston_queue.broker.snapshot import QueueStats
 from dalston_queue.broker.types import EngineState, NodeState
 from dalston_queue.dashboard.from_postgres import COUNTED
-from dalston_queue.dashboard.overview import InPostgres, InRedis, Overview
+from dalston_queue.dashboard.overview import InPostgres, InRedis, Overview, Pace
 
 
 class Tone(StrEnum):
@@ -70,7 +70,7 @@ def _of_redis(redis: InRedis) -> Iterator[Finding]:
     if not redis.leaders.housekeeping:
         yield Finding(Tone.WARN, "Nobody keeps house: no scan, no reconciling. Start manage.py run_huey.")
     for queue in redis.snapshot.queues:
-        yield from _of_queue(queue, _engines_of(redis, queue.queue))
+        yield from _of_queue(queue, _engines_of(redis, queue.queue), redis.paces.get(queue.queue))
     for node in redis.nodes:
         if node.state == NodeState.DEAD:
             yield Finding(Tone.BAD, f"Node {node.id} is dead: its tasks went back in line.")
@@ -82,13 +82,36 @@ def _of_redis(redis: InRedis) -> Iterator[Finding]:
         yield Finding(Tone.BAD, "No engine is ready: nothing can run. Start manage.py runsupervisor on a node.")
 
 
-def _of_queue(queue: QueueStats, engines: int) -> Iterator[Finding]:
+def _of_queue(queue: QueueStats, engines: int, pace: Pace | None) -> Iterator[Finding]:
     if any(not lane.consistent for lane in queue.lanes):
         yield Finding(Tone.WARN, f"{queue.queue}: the counts are inconsistent; the reconciler will mend them.")
     if queue.paused:
         yield Finding(Tone.WARN, f"{queue.queue} is paused with {queue.waiting or 'nothing'} waiting.")
     elif queue.waiting > 0 and engines == 0:
         yield Finding(Tone.BAD, f"{queue.queue}: {queue.waiting} waiting, and no ready engine serves it.")
+    elif queue.waiting > 0 and queue.running == 0 and pace is not None and pace.goes == 0:
+        yield Finding(
+            Tone.BAD, f"{queue.queue}: {queue.waiting} waiting, {_count(engines, 'engine')}, and nothing moves."
+        )
+    elif queue.waiting > 0:
+        yield Finding(
+            Tone.OK, f"{queue.queue}: {queue.waiting} waiting, {_count(engines, 'engine')}, {_clear(queue, pace)}."
+        )
+
+
+def _clear(queue: QueueStats, pace: Pace | None) -> str:
+    """When the line will be empty, if it goes on like this."""
+    if pace is None:
+        return "pace not known yet"
+    shrinks = pace.goes - pace.comes
+    if shrinks <= 0:
+        return "and the line grows" if pace.comes > pace.goes else "and the line does not shrink"
+    seconds = queue.waiting / shrinks
+    if seconds < 90:
+        return f"clear in about {max(1, round(seconds))} s"
+    return (
+        f"clear in about {round(seconds / 60)} min" if seconds < 5400 else f"clear in about {round(seconds / 3600)} h"
+    )
 
 
 def _of_postgres(postgres: InPostgres) -> Iterator[Finding]:

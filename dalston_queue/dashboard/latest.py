@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 
 import structlog
 from django.db import DatabaseError
 from django.utils import timezone
 
 from dalston_queue.broker.errors import BrokerError
+from dalston_queue.broker.snapshot import Snapshot
 from dalston_queue.dashboard import from_postgres, from_redis
 from dalston_queue.dashboard.overview import InPostgres, InRedis, Overview
 from dalston_queue.redis import get_broker
@@ -17,6 +19,8 @@ from dalston_queue.redis import get_broker
 log = structlog.get_logger(__name__)
 
 FRESH_S = 0.5
+WINDOW_S, LEAST_S = 15.0, 4.0
+"""Paces are measured over the last 15 s, and not known before there are 4."""
 
 
 class Latest:
@@ -25,23 +29,34 @@ class Latest:
         self._lock = threading.Lock()
         self._read_at = 0.0
         self._overview: Overview | None = None
+        self._past: deque[tuple[float, Snapshot]] = deque()
 
     def get(self) -> Overview:
         """One thread reads; others that come meanwhile wait for it and take the same."""
         with self._lock:
             if self._overview is None or time.monotonic() - self._read_at > self.fresh_s:
-                self._overview = read()
+                self._overview = Overview(at=timezone.now(), redis=_redis(self._before()), postgres=_postgres())
                 self._read_at = time.monotonic()
+                self._remember(self._overview.redis)
             return self._overview
 
+    def _before(self) -> Snapshot | None:
+        """The oldest snapshot of the window; nothing right after a start, or after nobody looked for a while."""
+        now = time.monotonic()
+        while self._past and now - self._past[0][0] > WINDOW_S:
+            self._past.popleft()
+        return self._past[0][1] if self._past and now - self._past[0][0] >= LEAST_S else None
 
-def read() -> Overview:
-    return Overview(at=timezone.now(), redis=_redis(), postgres=_postgres())
+    def _remember(self, redis: InRedis | None) -> None:
+        if redis is None:
+            self._past.clear()
+        else:
+            self._past.append((self._read_at, redis.snapshot))
 
 
-def _redis() -> InRedis | None:
+def _redis(before: Snapshot | None) -> InRedis | None:
     try:
-        return from_redis.read(get_broker())
+        return from_redis.read(get_broker(), before)
     except BrokerError as error:
         log.warning("overview.redis_unavailable", error=str(error))
         return None

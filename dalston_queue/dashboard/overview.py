@@ -13,6 +13,14 @@ from dalston_queue.broker.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """Tasks per second over the last seconds, rounded: a digit nobody reads would resend the row."""
+
+    comes: float
+    goes: float
+
+
+@dataclass(frozen=True, slots=True)
 class Lane:
     """One stream of one queue; `waiting` is None when Redis' own numbers contradict each other."""
 
@@ -24,6 +32,7 @@ class Lane:
     oldest_at: datetime | None
     engines: int
     paused: bool
+    pace: Pace | None  # None: not watched for long enough to know
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +89,7 @@ class InRedis:
     lanes: tuple[Lane, ...]
     nodes: tuple[NodeLine, ...]
     leaders: Leaders
+    paces: dict[str, Pace]  # by queue; empty while not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
+
 from dalston_queue.broker.snapshot import QueueStats, Snapshot
 from dalston_queue.dashboard.health_line import Tone, judge
-from dalston_queue.dashboard.overview import EngineLine, InPostgres, InRedis, Leaders, NodeLine, Overview
+from dalston_queue.dashboard.overview import EngineLine, InPostgres, InRedis, Leaders, NodeLine, Overview, Pace
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -29,10 +31,14 @@ def queue(waiting: int = 0, running: int = 0, paused: bool = False) -> QueueStat
     )
 
 
-def overview(*queues: QueueStats, engines: tuple[EngineLine, ...] = (engine(),), node: str = "active") -> Overview:
+def overview(
+    *queues: QueueStats, engines: tuple[EngineLine, ...] = (engine(),), node: str = "active", pace: Pace | None = None
+) -> Overview:
     snapshot = Snapshot(at_ms=0, queues=list(queues), jobs_backlog=0)
     nodes = (NodeLine("n", node, NOW, engines),)
-    return Overview(NOW, InRedis(snapshot, (), nodes, Leaders(True, True)), InPostgres((), 0))
+    return Overview(
+        NOW, InRedis(snapshot, (), nodes, Leaders(True, True), {"echo": pace} if pace else {}), InPostgres((), 0)
+    )
 
 
 def said(view: Overview) -> str:
@@ -40,10 +46,33 @@ def said(view: Overview) -> str:
 
 
 def test_all_is_well() -> None:
-    health = judge(overview(queue(waiting=3, running=1)))
+    health = judge(overview(queue(running=1)))
     assert health.tone is Tone.OK
-    assert health.headline == "All is well: 3 waiting, 1 running, 1 engine ready."
+    assert health.headline == "All is well: nothing waiting, 1 running, 1 engine ready."
     assert health.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("pace", "words"),
+    [
+        (None, "pace not known yet"),
+        (Pace(0, 2), "clear in about 60 s"),
+        (Pace(0, 0.1), "clear in about 20 min"),
+        (Pace(1, 1.01), "clear in about 3 h"),
+        (Pace(2, 1), "and the line grows"),
+        (Pace(1, 1), "and the line does not shrink"),
+    ],
+)
+def test_a_line_says_when_it_will_be_clear(pace: Pace | None, words: str) -> None:
+    health = judge(overview(queue(waiting=120, running=1), pace=pace))
+    assert health.tone is Tone.OK
+    assert [finding.text for finding in health.findings] == [f"echo: 120 waiting, 1 engine, {words}."]
+
+
+def test_work_and_engines_and_nothing_moves() -> None:
+    view = overview(queue(waiting=5), pace=Pace(0, 0))
+    assert judge(view).tone is Tone.BAD
+    assert "echo: 5 waiting, 1 engine, and nothing moves." in said(view)
 
 
 def test_work_that_no_engine_serves_is_named() -> None:

@@ -13,6 +13,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from dalston_queue.jobs.spec import single_task
 from dalston_queue.jobs.submit import submit
@@ -34,7 +35,7 @@ def session(web: Web) -> Iterator[httpx.Client]:
 def socket(web: Web, session: httpx.Client | None, origin: str | None = None) -> Iterator[ClientConnection]:
     headers = {"Cookie": f"sessionid={session.cookies['sessionid']}"} if session else {}
     url = f"ws://127.0.0.1:{web.port}/ws/overview/"
-    with connect(url, origin=origin or web.url, additional_headers=headers) as connection:  # type: ignore[arg-type]
+    with connect(url, origin=Origin(origin or web.url), additional_headers=headers) as connection:
         yield connection
 
 
