@@ -1,7 +1,7 @@
 """Ageing: who has waited long enough to count as the next higher priority. Deciding is pure; a script moves.
 
-The front of a lane shows who waits longest there, because a lane is in the order of arrival. Entries that are older than
-their place shows (promoted before, rebuilt) stand in the sorted set `ageing:S` by the time they are due.
+The front of a lane shows who waits longest there, because a lane is in the order of arrival. Entries that are older
+than their place shows (promoted before, rebuilt) stand in the sorted set `ageing:S` by the time they are due.
 """
 
 from __future__ import annotations

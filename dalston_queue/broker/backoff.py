@@ -14,7 +14,7 @@ class Backoff:
         self._current = first
 
     def next(self) -> float:
-        pause = self._current * random.uniform(0.5, 1.0)
+        pause = self._current * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
         self._current = min(self._current * 2, self._cap)
         return pause
 

@@ -32,9 +32,10 @@ class Broker:
     # submit and dispatch
 
     def append(self, messages: Sequence[TaskMessage]) -> list[Appended]:
-        """Put attempts in line, in one pipeline; the answers in order. Repeatable: by task and attempt, and by the entry's
-        existence (a record whose entry is gone gets a new one). A live entry of an older attempt is removed first.
-        Raises Denied when Redis is out of memory, Invalid or TooManyLanes for a bad message (nothing appended)."""
+        """Put attempts in line, in one pipeline; the answers in order. Repeatable: by task and attempt, and by the
+        entry's existence (a record whose entry is gone gets a new one). A live entry of an older attempt is removed
+        first. Raises Denied when Redis is out of memory, Invalid or TooManyLanes for a bad message (nothing
+        appended)."""
         return append(self.topology, messages)
 
     def publish_jobs_created(self, job_ids: Iterable[str]) -> None:
@@ -80,9 +81,9 @@ class Broker:
     ) -> TakenBack:
         """Put everything this engine holds back in line and end its sessions.
 
-        judged: the pulse's counters the verdict was made at, rechecked in the script; None: the caller saw it die (waitpid).
-        cause ENGINE_LOST charges deliveries of the named task, or of the only one it ran; NODE_LOST charges losses of all.
-        error: message and evidence (exit code, log lines) that go into the events."""
+        judged: the pulse's counters the verdict was made at, rechecked in the script; None: the caller saw it die
+        (waitpid). cause ENGINE_LOST charges deliveries of the named task, or of the only one it ran; NODE_LOST
+        charges losses of all. error: message and evidence (exit code, log lines) that go into the events."""
         request = TakeBack(
             engine_id=engine_id,
             cause=cause,
@@ -97,9 +98,9 @@ class Broker:
     def expire(
         self, queue: str, task_id: str, attempt: int, error: ErrorInfo, *, judged_ms: int | None = None
     ) -> Expired:
-        """Take a running task from its owner and report it failed (deadline passed: error.cause TIMEOUT). The supervisor calls
-        it before it kills, the scanner 30 s later or after the absolute timeout. judged_ms: the renewed_at_ms that was
-        judged too old, rechecked in the script."""
+        """Take a running task from its owner and report it failed (deadline passed: error.cause TIMEOUT). The
+        supervisor calls it before it kills, the scanner 30 s later or after the absolute timeout. judged_ms: the
+        renewed_at_ms that was judged too old, rechecked in the script."""
         for shard in self.topology.shards_of(queue):
             answer = expire(shard, queue, task_id, attempt, error, judged_ms)
             if answer is not Expired.ABSENT:
@@ -107,8 +108,8 @@ class Broker:
         return Expired.ABSENT
 
     def promote(self, queue: str, *, now_ms: int | None = None, batch: int = 100) -> list[Event]:
-        """One batch of ageing in this queue; the events (task.promoted, with the new tier) are also in the event stream. Call again while it
-        returns a full batch. now_ms only for tests; the default is the server's clock."""
+        """One batch of ageing in this queue; the events (task.promoted, with the new tier) are also in the event
+        stream. Call again while it returns a full batch. now_ms only for tests; the default is the server's clock."""
         return promote(self.topology, queue, now_ms, batch)
 
     # queues
@@ -145,8 +146,8 @@ class Broker:
         return sorted({lane for shard in self.topology.shards_of(queue) for lane in retire_empty(shard, queue)})
 
     def acknowledge_ghosts(self, queue: str) -> int:
-        """Acknowledge pending entries whose payload is gone (XDEL by a foreign hand, a trim). Their tasks are put in line
-        again by append, which looks for the entry. Call it when a lane is inconsistent; returns how many."""
+        """Acknowledge pending entries whose payload is gone (XDEL by a foreign hand, a trim). Their tasks are put in
+        line again by append, which looks for the entry. Call it when a lane is inconsistent; returns how many."""
         return sum(acknowledge_ghosts(shard, queue) for shard in self.topology.shards_of(queue))
 
     # views
@@ -164,8 +165,8 @@ class Broker:
         min_idle_ms: int = 0,
         overdue_by_ms: int | None = None,
     ) -> PendingPage:
-        """A page of running entries. min_idle_ms: only those not renewed for so long (order IDLE). overdue_by_ms: only those past
-        their deadline by so much (order DEADLINE)."""
+        """A page of running entries. min_idle_ms: only those not renewed for so long (order IDLE). overdue_by_ms:
+        only those past their deadline by so much (order DEADLINE)."""
         shards = self.topology.shards_of(queue)
         return pending_page(shards, queue, order, offset, limit, min_idle_ms, overdue_by_ms)
 
@@ -178,7 +179,8 @@ class Broker:
         return NodeChannel(self.topology.home, node_id)
 
     def take_rate(self, caller: str, limits: Sequence[Limit]) -> float:
-        """Count one request of this caller. Returns 0, or the seconds after which it may try again (then not counted)."""
+        """Count one request of this caller. Returns 0, or the seconds after which it may try again (then not
+        counted)."""
         return take(self.topology.home, caller, limits)
 
     def ping(self) -> float:
@@ -186,7 +188,8 @@ class Broker:
         return max(round_trip(shard) for shard in self.topology.shards)
 
     def check(self) -> list[str]:
-        """What is wrong with the servers' configuration, one sentence each: eviction policy, version, clock, memory, persistence."""
+        """What is wrong with the servers' configuration, one sentence each: eviction policy, version, clock, memory,
+        persistence."""
         return [finding for shard in self.topology.shards for finding in check_server(shard)]
 
     def close(self) -> None:
@@ -199,7 +202,8 @@ class Broker:
 
 
 def connect(url: str, *, prefix: str = "dalston", cluster: bool = False, shards: str = "") -> Broker:
-    """Make a Broker. url: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port,host:port/service/db, with user and
-    password for ACL. cluster: the url names any node of a Redis Cluster. shards: `DALSTON_REDIS_URLS`, comma or newline separated
-    "queue/priority=url" with * as wildcard, first match wins, the url itself serves the rest. Connects lazily."""
+    """Make a Broker. url: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port,host:port/service/db, with
+    user and password for ACL. cluster: the url names any node of a Redis Cluster. shards: `DALSTON_REDIS_URLS`,
+    comma or newline separated "queue/priority=url" with * as wildcard, first match wins, the url itself serves the
+    rest. Connects lazily."""
     return Broker(Topology(routes(url, Keys(prefix, cluster), shards)))

@@ -43,8 +43,8 @@ class NodeChannel:
         return self._add(self._commands, COMMANDS_KEPT, [("m", msgspec.json.encode(request))])
 
     def receive(self, after: str, block_ms: int = 0, count: int = 20) -> list[Command]:
-        """Supervisor: commands after this id ("0" from the start); keep the last id in the state file. A command that can't
-        be read is skipped."""
+        """Supervisor: commands after this id ("0" from the start); keep the last id in the state file. A command
+        that can't be read is skipped."""
         found = []
         for entry_id, fields in self._read(self._commands, after, block_ms, count):
             try:
@@ -58,7 +58,8 @@ class NodeChannel:
         self._add(self._replies, COMMANDS_KEPT, [("m", msgspec.json.encode(reply))])
 
     def outcome(self, command_id: str) -> Reply | None:
-        """Dashboard: the reply to this command, None while there is none. A command may be answered in steps; the last counts."""
+        """Dashboard: the reply to this command, None while there is none. A command may be answered in steps; the
+        last counts."""
         rows = self._shard.command("XREVRANGE", self._replies, "+", "-", "COUNT", COMMANDS_KEPT)
         for _, fields in rows:
             try:

@@ -45,9 +45,9 @@ class Beat(msgspec.Struct):
 
 
 class Consumer:
-    """Open it, then loop: exchange(...), and wait(...) when nothing came. Calls may raise Unavailable (wait() backs off;
-    then repeat the call, with the same settlements) or Fenced (stop what was held, call open() again). Safe to share
-    between threads: calls are serialised by a lock, except wait(), which has its own connection."""
+    """Open it, then loop: exchange(...), and wait(...) when nothing came. Calls may raise Unavailable (wait() backs
+    off; then repeat the call, with the same settlements) or Fenced (stop what was held, call open() again). Safe to
+    share between threads: calls are serialised by a lock, except wait(), which has its own connection."""
 
     def __init__(
         self,
@@ -60,8 +60,8 @@ class Consumer:
         max_suspects: int = 2,
         max_backlog: int = 50_000,
     ) -> None:
-        """max_suspects: how many suspects of one queue may run at once, on all engines together.
-        max_backlog: events waiting above which this engine claims nothing."""
+        """max_suspects: how many suspects of one queue may run at once, on all engines together. max_backlog: events
+        waiting above which this engine claims nothing."""
         if not engine_id or not engine_id.isprintable() or " " in engine_id:
             raise Invalid(f"engine id {engine_id!r} must be printable and without spaces")
         if not queues or not 0 < capacity <= MAX_CAPACITY:
@@ -150,7 +150,8 @@ class Consumer:
         return self.exchange((), n).claimed
 
     def wait(self, timeout: float = 1.0) -> bool:
-        """Sleep until something may be there: True. Follows new lanes. Never raises on a lost connection: it backs off."""
+        """Sleep until something may be there: True. Follows new lanes. Never raises on a lost connection: it backs
+        off."""
         try:
             if self._waker.wait(self._sessions, min(timeout, 1.0)):
                 return True
@@ -165,9 +166,10 @@ class Consumer:
         return False
 
     def beat(self, progress: dict[str, Any] | None = None) -> Beat:
-        """Say what is held (renewing it) and learn what changed. Call it about once a second while anything runs, and
-        after any Unavailable. progress: by task id, reported on the way. Doesn't count as the engine's heartbeat:
-        that is registry.beat_node by the supervisor, or registry.beat_engine by an engine that runs alone."""
+        """Say what is held (renewing it) and learn what changed. Call it about once a second while anything runs,
+        and after any Unavailable. progress: by task id, reported on the way. Doesn't count as the engine's
+        heartbeat: that is registry.beat_node by the supervisor, or registry.beat_engine by an engine that runs
+        alone."""
         with self._lock:
             try:
                 return self._beat(list(self._held.values()), progress or {}, look=True)

@@ -22,8 +22,8 @@ REFRESH_S = 1.0  # a new queue's events are read within this
 
 
 class EventReader:
-    """One per orchestrator process; not shared between threads. What is read but not acknowledged is read again after an
-    error, and taken over by another reader after a death: apply events by (attempt, seq)."""
+    """One per orchestrator process; not shared between threads. What is read but not acknowledged is read again
+    after an error, and taken over by another reader after a death: apply events by (attempt, seq)."""
 
     def __init__(self, broker: Broker, consumer_name: str) -> None:
         self._topology = broker.topology
@@ -35,8 +35,8 @@ class EventReader:
         self._connection: ConnectionInterface | None = None
 
     def read(self, count: int = 200, block_ms: int = 1000) -> list[Event | Malformed]:
-        """Up to `count` events per queue, [] after block_ms. Raises Unavailable when Redis is away; the next read then
-        brings again what this reader got but has not acknowledged."""
+        """Up to `count` events per queue, [] after block_ms. Raises Unavailable when Redis is away; the next read
+        then brings again what this reader got but has not acknowledged."""
         try:
             self._refresh()
             if self._again:
@@ -70,8 +70,8 @@ class EventReader:
         return total
 
     def take_over(self, idle_ms: int = 60_000, count: int = 200) -> list[Event | Malformed]:
-        """Events that another reader got and did not acknowledge for idle_ms. Call it now and then; a cursor is kept, so
-        that each call goes on where the last one stopped."""
+        """Events that another reader got and did not acknowledge for idle_ms. Call it now and then; a cursor is
+        kept, so that each call goes on where the last one stopped."""
         self._refresh()
         found: list[Event | Malformed] = []
         for stream in self._streams:

@@ -44,11 +44,13 @@ def set_paused(shard: Shard, queue: str, paused: bool) -> None:
 
 
 def retire_empty(shard: Shard, queue: str) -> list[str]:
-    keys, retired = shard.keys, []
-    for lane in read_lanes(shard, queue).capabilities:
-        if shard.run("retire_lane", [keys.lanes(queue), keys.wake(queue, lane), *keys.lane(queue, lane)], [lane]):
-            retired.append(lane)
-    return retired
+    keys = shard.keys
+
+    def retired(lane: str) -> bool:
+        names = [keys.lanes(queue), keys.wake(queue, lane), *keys.lane(queue, lane)]
+        return bool(shard.run("retire_lane", names, [lane]))
+
+    return [lane for lane in read_lanes(shard, queue).capabilities if retired(lane)]
 
 
 def streams(shard: Shard, queue: str) -> list[str]:

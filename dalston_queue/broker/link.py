@@ -1,7 +1,7 @@
 """A connection of one's own, for the hot path: commands are packed once, not per call.
 
-Packing is the largest cost of a small call in redis-py. A Packed keeps the bytes of the part that never changes (script,
-keys, constant arguments); a call appends the rest.
+Packing is the largest cost of a small call in redis-py. A Packed keeps the bytes of the part that never changes
+(script, keys, constant arguments); a call appends the rest.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """What travels: the task message in a work stream, the outcome of an attempt, the event in an event stream.
 
-A work entry has few short fields that the scripts read (v version, t task, j job, a attempt, e first enqueued at,
-o timeout in ms) and `m`, the rest as JSON. An event has `h`, its head as a line of tab-separated fields, and `m`, its
-result or error as JSON.
-Unknown JSON fields are ignored, so a newer sender doesn't break an older reader. Decoding never raises on bad bytes:
-it returns a Malformed with the raw fields.
+A work entry has few short fields that the scripts read (v version, t task, j job, a attempt, e first enqueued at, o
+timeout in ms) and `m`, the rest as JSON. An event has `h`, its head as a line of tab-separated fields, and `m`, its
+result or error as JSON. Unknown JSON fields are ignored, so a newer sender doesn't break an older reader. Decoding
+never raises on bad bytes: it returns a Malformed with the raw fields.
 """
 
 from __future__ import annotations
@@ -195,8 +194,9 @@ def encode_outcome(outcome: Outcome) -> tuple[EventKind, bytes]:
 
 def encode_head(event: Event) -> str:
     """As lua/include/event.lua writes it."""
-    numbers = f"{event.attempt}\t{event.seq}\t{event.deliveries}\t{event.losses}"
-    return f"{event.kind}\t{event.task_id}\t{event.job_id}\t{numbers}\t{event.engine_id}\t{event.at_ms}\t{event.tier or ''}"
+    numbers = (event.attempt, event.seq, event.deliveries, event.losses)
+    fields = (event.kind, event.task_id, event.job_id, *numbers, event.engine_id, event.at_ms, event.tier or "")
+    return "\t".join(map(str, fields))
 
 
 def encode_error(error: ErrorInfo | None) -> bytes:

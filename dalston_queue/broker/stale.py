@@ -1,7 +1,7 @@
 """An engine's own stale claim (seed 000: claim_stale_from_dead_engines).
 
-With a judge leading, only its verdicts count. Without one, an engine may act on its own observation: entries not renewed
-for the stale threshold, of an owner whose beat counter did not move over as long by our own monotonic clock.
+With a judge leading, only its verdicts count. Without one, an engine may act on its own observation: entries not
+renewed for the stale threshold, of an owner whose beat counter did not move over as long by our own monotonic clock.
 """
 
 from __future__ import annotations

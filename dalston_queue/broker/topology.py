@@ -1,4 +1,5 @@
-"""Which shard holds what. A task lives in exactly one; registry, leases, commands and job hints live in the home shard."""
+"""Which shard holds what. A task lives in exactly one; registry, leases, commands and job hints live in the home
+shard."""
 
 from __future__ import annotations
 

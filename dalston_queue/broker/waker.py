@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from redis.connection import ConnectionInterface
 
+from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.faults import translated
 from dalston_queue.broker.session import Session
 from dalston_queue.broker.shard import Shard
@@ -39,15 +40,14 @@ class _Sleeper:
 
     def finish(self) -> bool:
         """Waits for the reply; False: it timed out."""
-        assert self._connection is not None
         with translated(self.shard.name):
-            reply = self._connection.read_response()
+            reply = self._connected().read_response()
         self._under_way = False
         return reply is not None
 
     def socket(self) -> socket.socket:
-        assert self._connection is not None
-        found: socket.socket = self._connection._get_socket()  # type: ignore[attr-defined]
+        # redis-py has no public way to wait for several connections at once
+        found: socket.socket = self._connected()._get_socket()  # type: ignore[attr-defined]  # noqa: SLF001
         return found
 
     def close(self) -> None:
@@ -55,6 +55,11 @@ class _Sleeper:
             self._connection.disconnect()
         self._connection = None
         self._under_way = False
+
+    def _connected(self) -> ConnectionInterface:
+        if self._connection is None:
+            raise Unavailable(f"{self.shard.name} does not answer: the connection was closed")
+        return self._connection
 
 
 class Waker:

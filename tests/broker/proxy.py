@@ -1,5 +1,6 @@
 """A TCP proxy in front of Redis that can lose the reply of a call, after the server has run it."""
 
+import contextlib
 import socket
 import ssl
 import threading
@@ -92,8 +93,6 @@ def _receive(sock: socket.socket) -> bytes:
 
 
 def _close(sock: socket.socket) -> None:
-    try:
+    with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
     sock.close()

@@ -1,4 +1,5 @@
-"""Valkey servers on ports of our choice, for topologies and for restarts on the same port. No password, loopback only."""
+"""Valkey servers on ports of our choice, for topologies and for restarts on the same port. No password, loopback
+only."""
 
 import subprocess
 from collections.abc import Iterator

@@ -164,7 +164,8 @@ def test_a_server_that_is_still_loading_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_full_server_refuses_appends_only(node: Node, tmp_path: Path) -> None:
-    """At maxmemory everything that drains, beats or leads goes on (reproduced: settle, beats and the lease all failed)."""
+    """At maxmemory everything that drains, beats or leads goes on (reproduced: settle, beats and the lease all
+    failed)."""
     broker = connect(node.url)
     broker.append([message(f"t{n}", parameters="x" * 1000) for n in range(200)])
     consumer = Consumer(broker, "e", ["echo"], capacity=4)

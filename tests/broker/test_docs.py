@@ -52,8 +52,8 @@ def test_every_counter_is_documented() -> None:
 def test_every_function_of_the_seed_has_its_place() -> None:
     text = (DOCS / "broker.md").read_text()
     seed = (
-        "ensure_stream_group add_task read_task claim_stale_tasks claim_tasks_by_id ack_task get_pending discover_streams "
-        "get_stream_info remove_task_from_stream claim_stale_from_dead_engines"
+        "ensure_stream_group add_task read_task claim_stale_tasks claim_tasks_by_id ack_task get_pending "
+        "discover_streams get_stream_info remove_task_from_stream claim_stale_from_dead_engines"
     )
     assert [name for name in seed.split() if f"`{name}`" not in text] == []
 
@@ -68,7 +68,7 @@ def test_every_script_declares_its_flags_keys_and_answer() -> None:
     for path in FOLDER.glob("*.lua"):
         text = path.read_text()
         first = text.splitlines()[0]
-        assert first.startswith("#!lua"), f"{path.name} has no shebang: a cluster would let it write into a foreign slot"
+        assert first.startswith("#!lua"), f"{path.name}: without a shebang a cluster lets it write into a foreign slot"
         expected = "#!lua" if path.stem == "append" else "flags="
         assert first == expected if path.stem == "append" else expected in first, path.name
         for word in ("-- KEYS ", "-- ARGV ", "-- Returns "):

@@ -1,4 +1,5 @@
-"""The reply of each script is dropped after the server has run it; the call is repeated; the world is as if it ran once."""
+"""The reply of each script is dropped after the server has run it; the call is repeated; the world is as if it ran
+once."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -223,7 +224,8 @@ def _send(b: Broker) -> Any:
 
 
 def _rate(b: Broker) -> Any:
-    """Each request has a name of its own, so one that is repeated by its caller counts as two: never above the limit."""
+    """Each request has a name of its own, so one that is repeated by its caller counts as two: never above the
+    limit."""
     limits = [Limit(2, 60)]
 
     def once(wait: Any) -> bool:

@@ -60,7 +60,8 @@ def test_an_unreadable_entry_is_buried_raw_and_the_next_one_runs(
 
 
 @pytest.mark.parametrize(
-    "body", [b"\xff\xfe", b"not json", b"[]", b'{"task_type":5}', b'{"priority":"urgent","task_type":"x"}', b"{}", b"[" * 20_000]
+    "body", [b"\xff\xfe", b"not json", b"[]", b'{"task_type":5}', b'{"priority":"urgent","task_type":"x"}', b"{}",
+    b"[" * 20_000]
 )  # fmt: skip
 def test_an_entry_of_ours_whose_json_cannot_be_read_is_buried_with_its_task(
     broker: Broker, engine: MakeEngine, reader: EventReader, body: bytes

@@ -12,7 +12,6 @@ def beat(name: str, state: EngineState = EngineState.READY, **values: object) ->
 
 def test_a_node_beats_for_all_its_engines_in_one_round_trip(broker: Broker) -> None:
     engines = [beat(f"n1.demo.{n}.b", info={"pid": n, "cpu": 1.5}, capabilities=("gpu",)) for n in range(20)]
-    home = broker.topology.home
     broker.registry.beat_node("n1", NodeState.ACTIVE, engines, {"gpus": 2})
     broker.registry.beat_node("n1", NodeState.DRAINING, engines, {"gpus": 2})
     (node,) = broker.registry.nodes()

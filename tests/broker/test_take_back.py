@@ -1,5 +1,7 @@
 """Taking work back from a lost engine: fenced, charged fairly, in line again."""
 
+import pytest
+
 from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.errors import Fenced
 from dalston_queue.broker.messages import Completed, ErrorInfo
@@ -7,8 +9,6 @@ from dalston_queue.broker.recovery import VERDICT
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.types import Cause, EngineState, EventKind, Priority, Tier
 from tests.broker.conftest import MakeEngine, events_of, message
-
-import pytest
 
 
 def test_the_first_recovery_goes_to_the_front_of_the_line(
