@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.http import HttpResponse
 from django.test import Client
 
 from dalston_queue.broker import Broker
@@ -16,6 +15,11 @@ from dalston_queue.models import ApiToken, Project
 from tests.web import web
 
 __all__ = ["web"]
+
+if TYPE_CHECKING:
+    from django.test.client import _MonkeyPatchedWSGIResponse
+
+    Response = _MonkeyPatchedWSGIResponse  # the stubs' name for one with .json()
 
 
 class Api:
@@ -25,19 +29,16 @@ class Api:
         self.token = token
         self.client = client or Client(raise_request_exception=False)
 
-    def call(self, method: str, path: str, body: Any = None, raw: bytes | None = None, **headers: str) -> HttpResponse:
+    def call(self, method: str, path: str, body: Any = None, raw: bytes | None = None, **headers: Any) -> Response:
         if self.token:
             headers.setdefault("Authorization", f"Bearer {self.token}")
         data = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
-        answer: HttpResponse = self.client.generic(
-            method, f"/api/v1{path}", data, content_type="application/json", headers=headers
-        )
-        return answer
+        return self.client.generic(method, f"/api/v1{path}", data, content_type="application/json", headers=headers)
 
-    def post(self, path: str, body: Any = None, **headers: str) -> HttpResponse:
+    def post(self, path: str, body: Any = None, **headers: Any) -> Response:
         return self.call("POST", path, {} if body is None else body, **headers)
 
-    def get(self, path: str, **headers: str) -> HttpResponse:
+    def get(self, path: str, **headers: Any) -> Response:
         return self.call("GET", path, **headers)
 
 

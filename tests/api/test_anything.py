@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
-from django.http import HttpResponse
 from django.test import Client
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,6 +15,9 @@ from hypothesis import strategies as st
 from dalston_queue.models import Task
 from tests.api.conftest import Api
 from tests.api.test_auth import ROUTES, SCOPES
+
+if TYPE_CHECKING:
+    from tests.api.conftest import Response
 
 FEW = settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -52,7 +54,7 @@ def everything(token_for: Callable[..., str]) -> Api:
     return Api(token_for(*SCOPES))
 
 
-def check(answer: HttpResponse) -> None:
+def check(answer: Response) -> None:
     assert answer.status_code < 500, answer.content
     if answer.status_code >= 400:
         assert answer["Content-Type"] == "application/problem+json"
@@ -100,7 +102,7 @@ def test_what_is_accepted_comes_back_as_it_was_sent(everything: Api, parameters:
 @pytest.mark.parametrize("header", ["Idempotency-Key", "traceparent", "Authorization"])
 def test_no_header_breaks_a_request(everything: Api, header: str) -> None:
     for value in ("", " ", "\u00e9", "a" * 5000, "Bearer", "Bearer  ", "00-zz-zz-zz", "Bearer \u00ff"):
-        check(everything.call("POST", "/tasks", {"task_type": "echo"}, **{header: value}))
+        check(everything.call("POST", "/tasks", {"task_type": "echo"}, None, **{header: value}))
 
 
 def test_no_cookie_breaks_a_request(db: None) -> None:

@@ -45,7 +45,7 @@ def test_stats_are_those_of_the_seed(api: Api, broker: Broker) -> None:
     for status in ("completed", "dead_letter", "completed"):
         api.post("/tasks", {"task_type": "echo"})
         Task.objects.filter(status="pending").update(status=status, finished_at=timezone.now())
-    Task.objects.filter(pk=Task.objects.first().pk).update(finished_at=timezone.now() - timedelta(hours=1))  # type: ignore[union-attr]
+    Task.objects.filter(pk=Task.objects.first().pk).update(finished_at=timezone.now() - timedelta(hours=1))
 
     stats = api.get("/queue/stats").json()
 

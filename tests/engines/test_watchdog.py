@@ -12,7 +12,12 @@ def task(progress_at: float) -> Task:
 
 def make() -> tuple[Watchdog, list[str]]:
     sent: list[str] = []
-    watchdog = Watchdog(10.0, lambda *words: bool(sent.extend(words)) or True)
+
+    def send(*words: str) -> bool:
+        sent.extend(words)
+        return True
+
+    watchdog = Watchdog(10.0, send)
     watchdog.runner_at = 0.0
     return watchdog, sent
 

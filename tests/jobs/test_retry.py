@@ -1,6 +1,7 @@
 """The retry policy, row by row."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ POLICY = RetryPolicy(
 )
 
 
-def attempt(**changes: int) -> Attempt:
+def attempt(**changes: Any) -> Attempt:
     return Attempt(
         **{
             "retry_count": 0,

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from dalston_queue.broker import Broker, Claimed, Consumer
 from dalston_queue.broker.errors import BrokerError, Fenced
@@ -50,7 +51,8 @@ def working_engine(
     said = EngineBeat(engine_id=name, state=EngineState.READY, queues=queues or ("echo",))
 
     def run() -> None:
-        opened, settlements, next_beat = False, [], 0.0
+        opened, next_beat = False, 0.0
+        settlements: list[Any] = []
         while not stop.is_set():
             try:
                 if not opened:

@@ -43,7 +43,7 @@ class Restartable:
 
     def value(self, query: str) -> int:
         with psycopg.connect(self.url) as connection:
-            row = connection.execute(query).fetchone()  # type: ignore[call-overload]
+            row = connection.execute(query).fetchone()
         return int(row[0])
 
 
