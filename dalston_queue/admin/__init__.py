@@ -2,19 +2,24 @@
 
 from dalston_queue.admin.api_token import ApiTokenAdmin
 from dalston_queue.admin.dead_letter import DeadLetterAdmin
+from dalston_queue.admin.duty import DutyAdmin, LeadershipAdmin
 from dalston_queue.admin.job import JobAdmin
 from dalston_queue.admin.nodes import EngineAdmin, NodeAdmin
 from dalston_queue.admin.operator_action import OperatorActionAdmin
 from dalston_queue.admin.project import ProjectAdmin
+from dalston_queue.admin.schedule import ScheduleAdmin
 from dalston_queue.admin.task import TaskAdmin
 
 __all__ = [
     "ApiTokenAdmin",
     "DeadLetterAdmin",
+    "DutyAdmin",
     "EngineAdmin",
     "JobAdmin",
+    "LeadershipAdmin",
     "NodeAdmin",
     "OperatorActionAdmin",
     "ProjectAdmin",
+    "ScheduleAdmin",
     "TaskAdmin",
 ]

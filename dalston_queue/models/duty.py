@@ -5,6 +5,7 @@ from django.db import models
 
 class Duty(models.Model):
     name = models.CharField(primary_key=True, max_length=40)
+    every_s = models.FloatField(help_text="how often it should run; one that is older than twice this is late")
     last_run_at = models.DateTimeField()
     duration_ms = models.PositiveIntegerField()
     repaired = models.PositiveIntegerField(help_text="what the last run put right or cleaned up")

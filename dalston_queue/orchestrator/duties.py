@@ -27,7 +27,6 @@ from dalston_queue.orchestrator.report import Report, record_run
 from dalston_queue.orchestrator.scanner import scan
 
 log = structlog.get_logger(__name__)
-HOLDER = f"{socket.gethostname()}.{os.getpid()}.{uuid7().hex[-8:]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +48,12 @@ DUTIES: tuple[DutySpec, ...] = (
 
 def run_due_duties() -> list[str]:
     """Run what is due, if this process can lead; returns the names of what ran."""
-    leadership = Leadership(Role.HOUSEKEEPING, HOLDER)
+    # A token per run: two workers of one process must not take each other's lease for their own.
+    leadership = Leadership(Role.HOUSEKEEPING, f"{socket.gethostname()}.{os.getpid()}.{uuid7().hex[-8:]}")
     if not leadership.keep():
         return []
     with _Renewed(leadership):
-        return [spec.name for spec in due(timezone.now()) if leadership.held and run_duty(spec)]
+        return [spec.name for spec in due(timezone.now()) if leadership.held and run_duty(spec, leadership.token)]
 
 
 def due(now: datetime) -> list[DutySpec]:
@@ -70,7 +70,7 @@ def due(now: datetime) -> list[DutySpec]:
     ]
 
 
-def run_duty(spec: DutySpec) -> bool:
+def run_duty(spec: DutySpec, holder: str) -> bool:
     """Run one duty and record it; False if it failed."""
     started, clock = timezone.now(), time.monotonic()
     report, problem = Report(), ""
@@ -79,7 +79,8 @@ def run_duty(spec: DutySpec) -> bool:
     except Exception as error:  # whatever it is: it is recorded and shown, and the other duties go on
         log.exception("a duty failed", duty=spec.name)
         problem = f"{type(error).__name__}: {error}"
-    record_run(spec.name, started, int((time.monotonic() - clock) * 1000), report, problem, holder=HOLDER)
+    took_ms = int((time.monotonic() - clock) * 1000)
+    record_run(spec.name, started, took_ms, report, problem, every_s=spec.every_s(), holder=holder)
     if report.repaired:
         log.info("a duty repaired something", duty=spec.name, repaired=report.repaired, found=dict(report.found))
     return not problem

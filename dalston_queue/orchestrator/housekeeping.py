@@ -105,8 +105,9 @@ def mirror_registry(now: datetime) -> Report:
     )
     report.note("nodes", len(nodes), repaired=False)
     report.note("engines", len(engines), repaired=False)
-    forgotten = Engine.objects.filter(last_seen_at__lt=now - timedelta(days=settings.DALSTON_HISTORY_DAYS))
-    report.note("forgotten engines", forgotten.delete()[0])
+    long_ago = now - timedelta(days=settings.DALSTON_HISTORY_DAYS)
+    report.note("forgotten engines", Engine.objects.filter(last_seen_at__lt=long_ago).delete()[0])
+    report.note("forgotten nodes", Node.objects.filter(last_seen_at__lt=long_ago).delete()[0])
     return report
 
 

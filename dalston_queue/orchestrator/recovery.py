@@ -57,9 +57,9 @@ class Recovery:
         report = Report()
         report.note("taken back", self.look(clock))
         if report.repaired or clock - self._recorded_at > RECORD_EVERY_S:
-            record_run(
-                "recovery", started, int((time.monotonic() - clock) * 1000), report, holder=self.leadership.token
-            )
+            took_ms = int((time.monotonic() - clock) * 1000)
+            holder = self.leadership.token
+            record_run("recovery", started, took_ms, report, every_s=RECORD_EVERY_S, holder=holder)
             self._recorded_at = clock
 
     def look(self, now: float) -> int:

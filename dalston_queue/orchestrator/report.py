@@ -20,10 +20,18 @@ class Report:
 
 
 def record_run(
-    name: str, started: datetime, duration_ms: int, report: Report, problem: str = "", *, holder: str
+    name: str,
+    started: datetime,
+    duration_ms: int,
+    report: Report,
+    problem: str = "",
+    *,
+    every_s: float,
+    holder: str,
 ) -> None:
     """Write down the last run of a duty; `problem` is the error it ended with."""
     row = Duty.objects.filter(name=name).first() or Duty(name=name)
+    row.every_s = every_s
     row.last_run_at = started
     row.duration_ms = duration_ms
     row.repaired = report.repaired

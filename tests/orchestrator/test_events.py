@@ -1,16 +1,20 @@
 """Events in any order, any number of times, and poison among them."""
 
 import itertools
+import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.messages import ErrorInfo, Event
 from dalston_queue.broker.types import Cause, EventKind
-from dalston_queue.models import DeadLetter, Task
+from dalston_queue.jobs.cancel import cancel_job
+from dalston_queue.models import DeadLetter, Task, TaskEvent
 from dalston_queue.orchestrator.apply import rounds
 from dalston_queue.orchestrator.batch import handle
 from tests.jobs import make
@@ -170,3 +174,59 @@ def test_an_unreadable_entry_ends_its_task_with_the_raw_fields(broker: Broker, s
     task.refresh_from_db()
     if letters[0].task_id:
         assert task.status == "dead_letter"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("no_hints")
+def test_the_same_events_handled_by_twenty_at_once_give_one_dag_and_one_release_per_dependent() -> None:
+    jobs = [make.dag(a="", b="", c="a b") for _ in range(10)]
+    created = [Event(kind=EventKind.JOB_CREATED, job_id=str(job.id), at_ms=1) for job in jobs]
+    at_once(20, lambda: handle(created, timezone.now()))
+    assert TaskEvent.objects.filter(transition="release").count() == 20
+    parents = Task.objects.filter(job__in=jobs, stage__in=["a", "b"])
+    completed = [event(task, EventKind.TASK_COMPLETED, 2, result=1) for task in parents]
+    at_once(20, lambda: handle(completed, timezone.now()))
+    assert TaskEvent.objects.filter(transition="complete").count() == 20
+    assert TaskEvent.objects.filter(transition="release", task__stage="c").count() == 10
+    assert set(Task.objects.filter(stage="c").values_list("status", flat=True)) == {"ready"}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("no_hints")
+def test_a_cancel_and_a_completion_at_once_have_one_winner() -> None:
+    for _ in range(10):
+        task = make.single()
+        make.claim(task.job)
+        make.move("start", [task])
+        done = [event(task, EventKind.TASK_COMPLETED, 2, result=1)]
+        complete = partial(handle, done, timezone.now())
+        cancel = partial(cancel_job, task.job_id, timezone.now())
+        race = iter([complete, cancel])
+        at_once(2, lambda race=race: next(race)())  # type: ignore[misc]
+        task.refresh_from_db()
+        assert task.status == "completed"
+        assert task.job.status in ("completed", "cancelled")
+        assert task.events.filter(to_status="completed").count() == 1
+
+
+def at_once(count: int, act: Callable[[], object]) -> None:
+    """Run it in so many threads, each with its own database connection, all starting together."""
+    start = threading.Barrier(count)
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        start.wait()
+        try:
+            act()
+        except BaseException as error:
+            errors.append(error)
+            raise
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
