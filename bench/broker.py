@@ -1,14 +1,9 @@
 """The broker beside other Redis queues: tasks per second, latency, depth, memory, and what a SIGKILL does."""
 
 import argparse
-import json
-import os
-import platform
-import time
-from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.harness.figures import Section
+from bench.harness.run import Run
 from bench.harness.servers import BenchServer, private_server
 from bench.peers import NAMES, OURS, TAKES_AHEAD, settings_of
 from bench.sections.depth import depth
@@ -37,50 +32,36 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def measure(server: BenchServer, options: argparse.Namespace) -> list[Section]:
+def measure(server: BenchServer, options: argparse.Namespace, run: Run) -> None:
     small, peers = options.small, options.peers
     rounds = options.rounds or (1 if small else 3)
     survivors = set(peers) - LOSES
-    done: list[Section] = []
-
-    def add(section: Section) -> None:
-        section.show()
-        done.append(section)
-
     if "survival" in options.only and peers:
-        section, survivors = survival(
-            server, [peer for peer in peers if peer not in TAKES_AHEAD], patience_s=10 if small else 20
-        )
-        add(section)
+        tried = [peer for peer in peers if peer not in TAKES_AHEAD]
+        section, survivors = survival(server, tried, patience_s=10 if small else 20)
+        run.add(section)
     if "throughput" in options.only:
-        seconds = 0.3 if small else 0.8
-        add(throughput(server, peers, survivors - {"dalston"} - TAKES_AHEAD, rounds=rounds, seconds=seconds))
+        compared = survivors - {"dalston"} - TAKES_AHEAD
+        run.add(throughput(server, peers, compared, rounds=rounds, seconds=0.2 if small else 0.8))
     if "latency" in options.only:
-        add(latency(server, peers, rounds=rounds, samples=50 if small else 150))
+        run.add(latency(server, peers, rounds=rounds, samples=30 if small else 150))
     if "wakeups" in options.only:
-        add(wakeups(server, engines=20 if small else 100, appends=20 if small else 50))
+        run.add(wakeups(server, engines=10 if small else 100, appends=10 if small else 50))
     if "depth" in options.only:
-        add(depth(server, waiting=20_000 if small else 1_000_000, pending=2_000 if small else 100_000))
+        run.add(depth(server, waiting=3_000 if small else 1_000_000, pending=500 if small else 100_000))
     if "memory" in options.only:
-        add(memory(server, tasks=2_000 if small else 50_000))
-    return done
+        run.add(memory(server, tasks=2_000 if small else 50_000))
 
 
 def main(arguments: list[str] | None = None) -> None:
     options = parse(arguments)
-    start = time.monotonic()
     with private_server() as server:
-        machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, Valkey {server.version()}, AOF everysec"
-        print(f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {machine}, load {os.getloadavg()[0]:.1f}")
-        sections = measure(server, options)
+        run = Run(f"Valkey {server.version()} with AOF everysec")
+        measure(server, options, run)
     print("\nHow each is configured:")
     for name in (*OURS, *options.peers):
         print(f"  {settings_of(name)}")
-    print(f"{time.monotonic() - start:.0f} s")
-    if options.json:
-        options.json.write_text(
-            json.dumps({"machine": machine, "sections": [vars(s) for s in sections]}, default=vars, indent=1)
-        )
+    run.finish(options.json)
 
 
 if __name__ == "__main__":

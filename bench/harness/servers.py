@@ -25,6 +25,10 @@ class BenchServer:
         self.url = url
         self.client: redis.Redis = redis.Redis.from_url(url)
 
+    @property
+    def pid(self) -> int:
+        return int(self.info("server")["process_id"])
+
     def database(self, number: int) -> str:
         return f"{self.url.rpartition('/')[0]}/{number}"
 
@@ -32,21 +36,21 @@ class BenchServer:
         self.client.flushall(asynchronous=False)  # freeing in the background would be measured as somebody's memory
 
     def used_memory(self) -> int:
-        return int(self._info("memory")["used_memory"])
+        return int(self.info("memory")["used_memory"])
 
     def calls(self) -> dict[str, int]:
         """How often each command was called since `reset_calls`."""
-        stats = self._info("commandstats")
+        stats = self.info("commandstats")
         return {name.removeprefix("cmdstat_"): int(values["calls"]) for name, values in stats.items()}
 
     def reset_calls(self) -> None:
         self.client.config_resetstat()
 
     def version(self) -> str:
-        info = self._info("server")
+        info = self.info("server")
         return str(info.get("valkey_version") or info["redis_version"])
 
-    def _info(self, section: str) -> dict[str, Any]:
+    def info(self, section: str) -> dict[str, Any]:
         return dict(self.client.info(section))
 
 

@@ -1,6 +1,8 @@
 """What the no-op task of every peer calls: counts, times or blocks, as the environment variable BENCH_PROBE says.
 
-    throughput:<warm>:<count>:<seconds>   report the rate after `warm` tasks, over `count` tasks or `seconds`, then exit
+    throughput:<warm>:<count>:<seconds>:<pid>
+                                          after `warm` tasks, over `count` tasks or `seconds`: report the rate and the
+                                          CPU time of this process and of the server with that pid, then exit
     latency:<count>:<path>                the first run makes the file, which the sender waits for; then report `count`
                                           delays between the send and the start, and exit
     survival:<path>                       the first run marks the file and never returns; the second reports, then exits
@@ -10,10 +12,12 @@ A report is one JSON line on standard output. The process then ends at once, so 
 
 import itertools
 import json
+import math
 import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 
 def _report(**fields: object) -> None:
@@ -22,22 +26,31 @@ def _report(**fields: object) -> None:
     os._exit(0)
 
 
-def _throughput(warm: str, count: str, seconds: str) -> Callable[[int], None]:
+def _cpu_seconds(server: str) -> float:
+    """Of this process and of the server, so far. Busy neighbours make a task slower, but hardly dearer."""
+    fields = Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()
+    return time.process_time() + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _throughput(warm: str, count: str, seconds: str, server: str) -> Callable[[int], None]:
     first, last, limit = int(warm), int(warm) + int(count), float(seconds)
     numbers = itertools.count(1)
     once = threading.Lock()
     clock = time.perf_counter
-    start = clock()
+    start, spent = math.inf, 0.0  # another thread may run the next task before this one has read the clocks
 
     def ran(_sent_ns: int) -> None:
-        nonlocal start
+        nonlocal start, spent
         n = next(numbers)
-        if n <= first:
+        if n < first:
+            return
+        if n == first:
+            spent = _cpu_seconds(server)
             start = clock()
         elif n >= last or clock() - start > limit:
             elapsed = clock() - start
             if once.acquire(blocking=False):
-                _report(count=n - first, seconds=elapsed)
+                _report(count=n - first, seconds=elapsed, cpu_seconds=_cpu_seconds(server) - spent)
 
     return ran
 

@@ -7,7 +7,7 @@ paragraph.
 
 import ast
 from pathlib import Path
-from typing import Protocol
+from typing import LiteralString, Protocol
 
 
 class Pipeline(Protocol):
@@ -23,14 +23,14 @@ class Pipeline(Protocol):
 
 NAMES = ("celery", "procrastinate")
 
-COMPLETED = {
+COMPLETED: dict[str, LiteralString] = {
     "dalston": "SELECT count(*) FROM dalston_task WHERE status = 'completed'",
     "celery": "SELECT count(*) FROM django_celery_results_taskresult WHERE status = 'SUCCESS'",
     "procrastinate": "SELECT count(*) FROM procrastinate_jobs WHERE status = 'succeeded'",
 }
 """How many tasks Postgres knows to be completed."""
 
-AUDIT = {
+AUDIT: dict[str, LiteralString] = {
     "dalston": "SELECT count(*) FROM dalston_task_event",
     "procrastinate": "SELECT count(*) FROM procrastinate_events",
 }

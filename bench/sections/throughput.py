@@ -1,6 +1,7 @@
 """How many no-op tasks one process starts and acknowledges in a second, one at a time and 32 at a time."""
 
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 import redis
@@ -14,8 +15,9 @@ WARM = 50
 SLACK = 150
 """Tasks beyond the measured ones, so that nobody is measured on an empty queue."""
 
-COUNTS = {("dalston", 1): 12_000, ("dalston", 32): 30_000, ("dalston_sdk", 1): 6_000, ("dalston_sdk", 32): 20_000}
-PEER_COUNT = 2_500
+FASTEST = {("dalston", 1): 12_000, ("dalston", 32): 32_000, ("dalston_sdk", 1): 8_000, ("dalston_sdk", 32): 20_000}
+PEERS = 4_000
+"""Tasks per second that nobody exceeds here: how much must be enqueued for a round."""
 
 
 def ping_loop(server: BenchServer, seconds: float) -> float:
@@ -41,60 +43,69 @@ def pipelined_xadd(server: BenchServer, seconds: float) -> float:
     return count / (time.perf_counter() - start)
 
 
-def rate(peer: str, capacity: int, server: BenchServer, seconds: float, count: int) -> float:
+@dataclass
+class Figures:
+    """What the rounds of one peer gave, at one capacity."""
+
+    rate: Rounds = field(default_factory=Rounds)
+    cpu_us: Rounds = field(default_factory=lambda: Rounds(smaller_is_better=True))  # worker and server, per task
+
+    def cells(self) -> list[str]:
+        if not self.rate.values:
+            return ["-", "", ""]
+        return [f"{self.rate.best:,.0f}", self.rate.spread, f"{self.cpu_us.best:,.0f}"]
+
+
+def measure(peer: str, capacity: int, server: BenchServer, seconds: float, figures: Figures) -> None:
     server.flush()
-    probe = f"throughput:{WARM}:{count}:{seconds}"
-    measured = run(peer, server.url, "fill-and-work", WARM + count + SLACK, capacity, probe=probe)
-    return float(measured["count"]) / float(measured["seconds"])
+    count = int(FASTEST.get((peer, capacity), PEERS) * seconds)
+    probe = f"throughput:{WARM}:{count}:{seconds}:{server.pid}"
+    found = run(peer, server.url, "fill-and-work", WARM + count + SLACK, capacity, probe=probe)
+    figures.rate.add(found["count"] / found["seconds"])
+    figures.cpu_us.add(found["cpu_seconds"] / found["count"] * 1e6)
 
 
 def throughput(server: BenchServer, peers: list[str], survivors: set[str], *, rounds: int, seconds: float) -> Section:
     """`survivors`: the peers that keep the task when a worker is killed; Dalston is compared with them only."""
-    capacities = (1, 32)
-    raw = {"PING loop": Rounds(), "pipelined XADD": Rounds()}
-    rates = {(peer, capacity): Rounds() for peer in [*OURS, *peers] for capacity in capacities}
+    ping, xadd = Rounds(), Rounds()
+    figures = {(peer, capacity): Figures() for peer in [*OURS, *peers] for capacity in (1, 32)}
     failures: list[str] = []
     for number in range(rounds):
-        raw["PING loop"].add(ping_loop(server, seconds / 2))
-        raw["pipelined XADD"].add(pipelined_xadd(server, seconds / 2))
-        for (peer, capacity), measured in rates.items():
+        ping.add(ping_loop(server, seconds / 2))
+        xadd.add(pipelined_xadd(server, seconds / 2))
+        for (peer, capacity), found in figures.items():
             if capacity > 1 and peer in NOT_CONCURRENT:
                 continue
             try:
-                count = COUNTS.get((peer, capacity), PEER_COUNT)
-                measured.add(rate(peer, capacity, server, seconds, count))
+                measure(peer, capacity, server, seconds, found)
             except PeerError as failed:
                 failures.append(f"round {number + 1}: {failed}")
     server.flush()
-
     section = Section(
-        f"Tasks per second, one process, no-op tasks (best of {rounds} rounds)",
-        ["", "1 at a time", "of all rounds", "32 at a time", "of all rounds"],
+        f"Tasks per second, one process, no-op tasks (best of {rounds} rounds; CPU of worker and server per task)",
+        ["", "1 at a time", "of all rounds", "CPU us", "32 at a time", "of all rounds", "CPU us"],
         notes=failures,
     )
     for peer in [*OURS, *peers]:
-        row = [peer]
-        for capacity in capacities:
-            measured = rates[peer, capacity]
-            row += [f"{measured.best:,.0f}", measured.spread] if measured.values else ["-", ""]
-        section.rows.append(row)
-    for name, measured in raw.items():
-        section.rows.append([f"({name})", f"{measured.best:,.0f}", measured.spread, "", ""])
-    section.targets = _targets(rates, raw["PING loop"].best, survivors)
+        section.rows.append([peer, *figures[peer, 1].cells(), *figures[peer, 32].cells()])
+    for name, raw in (("(PING loop)", ping), ("(pipelined XADD)", xadd)):
+        section.rows.append([name, f"{raw.best:,.0f}", raw.spread, "", "", "", ""])
+    rates = {place: found.rate.best for place, found in figures.items() if found.rate.values}
+    section.targets = _targets(rates, ping.best, survivors)
     return section
 
 
-def _targets(rates: dict[tuple[str, int], Rounds], ping: float, survivors: set[str]) -> list[Target]:
+def _targets(rates: dict[tuple[str, int], float], ping: float, survivors: set[str]) -> list[Target]:
     targets = []
     for capacity, factor in ((1, 2.0), (32, 8.0)):
-        ours = rates["dalston", capacity]
-        theirs = {p: m.best for (p, c), m in rates.items() if c == capacity and p in survivors and m.values}
-        if theirs and ours.values:
+        ours = rates.get(("dalston", capacity), 0.0)
+        theirs = {peer: rate for (peer, c), rate in rates.items() if c == capacity and peer in survivors}
+        if theirs and ours:
             best = max(theirs, key=lambda peer: theirs[peer])
-            ratio = ours.best / theirs[best]
+            ratio = ours / theirs[best]
             text = f"{capacity} at a time: {ratio:.1f} x {best}, the fastest peer that survives (target {factor:.0f} x)"
             targets.append(Target(text, ratio >= factor))
-    if rates["dalston", 1].values:
-        share = rates["dalston", 1].best / ping
+    if ("dalston", 1) in rates:
+        share = rates["dalston", 1] / ping
         targets.append(Target(f"1 at a time: {share:.2f} of a PING loop (target 0.5)", share > 0.5))
     return targets

@@ -67,9 +67,9 @@ def wakeups(server: BenchServer, *, engines: int, appends: int) -> Section:
 
 def _settle_down(server: BenchServer) -> None:
     for _ in range(50):
-        blocked = int(server.client.info("clients")["blocked_clients"])
+        blocked = int(server.info("clients")["blocked_clients"])
         time.sleep(0.05)
-        if blocked and blocked == int(server.client.info("clients")["blocked_clients"]):
+        if blocked and blocked == int(server.info("clients")["blocked_clients"]):
             return
 
 
