@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dalston_queue.broker.ageing import promote
 from dalston_queue.broker.commands import NodeChannel
 from dalston_queue.broker.dispatch import append, publish_jobs_created
+from dalston_queue.broker.events import forget_idle_readers
 from dalston_queue.broker.health import check_server, round_trip
 from dalston_queue.broker.keys import Keys
 from dalston_queue.broker.lanes import acknowledge_ghosts, delete_queue, read_lanes, retire_empty, set_paused
@@ -169,6 +170,10 @@ class Broker:
         only those past their deadline by so much (order DEADLINE)."""
         shards = self.topology.shards_of(queue)
         return pending_page(shards, queue, order, offset, limit, min_idle_ms, overdue_by_ms)
+
+    def forget_idle_readers(self, idle_ms: int = 3_600_000) -> int:
+        """Remove event readers that were killed: they have not asked for an hour and hold nothing."""
+        return forget_idle_readers(self.topology, idle_ms)
 
     # leadership, nodes, health
 

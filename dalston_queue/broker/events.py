@@ -13,7 +13,8 @@ from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.faults import translated
 from dalston_queue.broker.keys import EVENT_GROUP, JOBS
 from dalston_queue.broker.messages import Event, Malformed, decode_events
-from dalston_queue.broker.shard import Argument, Call, Shard, script
+from dalston_queue.broker.shard import Argument, Call, Shard, command, script
+from dalston_queue.broker.topology import Topology
 
 if TYPE_CHECKING:
     from dalston_queue.broker.broker import Broker
@@ -162,6 +163,25 @@ class EventReader:
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None
+
+
+def forget_idle_readers(topology: Topology, idle_ms: int) -> int:
+    """Remove readers that have not asked for so long and hold nothing: orchestrators that were killed. One that comes
+    back is made anew by its next read. Returns how many were removed, counted per stream."""
+    forgotten = 0
+    for shard in topology.shards:
+        queues = sorted(name.decode() for name in shard.command("SMEMBERS", shard.keys.stages()))
+        keys = [shard.keys.events(queue) for queue in ([JOBS, *queues] if shard is topology.home else queues)]
+        for key, consumers in zip(
+            keys, shard.calls([command("XINFO", "CONSUMERS", key, EVENT_GROUP) for key in keys]), strict=True
+        ):
+            if isinstance(consumers, redis.ResponseError):
+                continue  # no such stream or group: nobody to forget
+            for flat in consumers:
+                said = dict(zip(flat[::2], flat[1::2], strict=True))
+                if said[b"idle"] >= idle_ms and said[b"pending"] == 0:
+                    forgotten += shard.run("forget_consumer", [key], [EVENT_GROUP, said[b"name"]]) == 0
+    return forgotten
 
 
 class _Stream:

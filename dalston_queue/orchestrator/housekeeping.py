@@ -103,6 +103,7 @@ def mirror_registry(now: datetime) -> Report:
         unique_fields=["id"],
         update_fields=["node_id", "state", "queues", "capabilities", "capacity", "facts", "last_seen_at"],
     )
+    report.note("readers of dead orchestrators", get_broker().forget_idle_readers())
     report.note("nodes", len(nodes), repaired=False)
     report.note("engines", len(engines), repaired=False)
     long_ago = now - timedelta(days=settings.DALSTON_HISTORY_DAYS)

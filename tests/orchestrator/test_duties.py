@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from dalston_queue.broker import Broker
+from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.types import EngineState, NodeState, Role
 from dalston_queue.jobs.spec import single_task
@@ -17,6 +17,7 @@ from dalston_queue.orchestrator.leadership import Leadership
 from dalston_queue.orchestrator.report import Report
 from tests.jobs import make
 from tests.orchestrator.support import Steps, engine, run_to_the_end
+from tests.support import wait_until
 
 
 def test_the_first_time_everything_runs_and_then_only_what_is_due(broker: Broker, steps: Steps) -> None:
@@ -110,3 +111,21 @@ def test_the_digest_groups_dead_letters_and_counts_new_patterns(broker: Broker, 
     report = housekeeping.digest_dead_letters(now)
     assert report.found == {"echo: error: no such file": 4, "new patterns in the last hour": 1}
     assert report.repaired == 0
+
+
+def test_the_readers_of_dead_orchestrators_are_forgotten_and_those_with_events_kept(
+    broker: Broker, steps: Steps
+) -> None:
+    idle = EventReader(broker, "killed-idle")
+    idle.read(block_ms=0)
+    busy = EventReader(broker, "killed-busy")
+    broker.publish_jobs_created(["j"])
+    assert len(busy.read(block_ms=0)) == 1
+    assert broker.forget_idle_readers() == 0
+    wait_until(lambda: broker.forget_idle_readers(idle_ms=1) >= 1, 5, "the idle reader is forgotten")
+    heir = EventReader(broker, "heir")
+    events = heir.take_over(idle_ms=0)
+    assert len(events) == 1
+    heir.ack(events)
+    heir.close()
+    busy.close()
