@@ -35,6 +35,9 @@ ROUTES: dict[tuple[str, str], tuple[set[str], int]] = {
     ("GET", "/streams/{stage}/pending"): ({"operate"}, 404),
     ("POST", "/streams/{stage}/pause"): ({"operate"}, 200),
     ("POST", "/streams/{stage}/resume"): ({"operate"}, 200),
+    ("GET", "/nodes"): ({"read"}, 200),
+    ("POST", "/nodes/{node_id}/commands"): ({"operate"}, 422),
+    ("GET", "/nodes/{node_id}/commands/{command_id}"): ({"operate"}, 200),
     ("GET", "/dlq"): ({"read"}, 200),
     ("GET", "/dlq/groups"): ({"read"}, 200),
     ("POST", "/dlq:replay"): ({"operate"}, 422),
@@ -52,7 +55,7 @@ def routes() -> set[tuple[str, str]]:
 def concrete(path: str) -> str:
     for name in ("task_id", "job_id", "dead_letter_id"):
         path = path.replace(f"{{{name}}}", NOBODY)
-    return path.replace("{stage}", "nosuch")
+    return path.replace("{stage}", "nosuch").replace("{node_id}", "nosuch").replace("{command_id}", "1-1")
 
 
 def test_the_table_and_the_docs_name_every_route() -> None:
