@@ -33,7 +33,7 @@ class BenchServer:
         return f"{self.url.rpartition('/')[0]}/{number}"
 
     def flush(self) -> None:
-        self.client.flushall(asynchronous=False)  # freeing in the background would be measured as somebody's memory
+        self.client.execute_command("FLUSHALL", "SYNC")  # freed in the background, it would be somebody else's memory
 
     def used_memory(self) -> int:
         return int(self.info("memory")["used_memory"])
