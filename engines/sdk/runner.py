@@ -93,6 +93,7 @@ class Runner:
         self.runs: dict[int, Run] = {}
         self.unsettled: list[tuple[Claimed, messages.Outcome]] = []
         self.dirty: dict[str, Task] = {}  # progress to report
+        self.parent = os.getppid()
         self.hungry = True
         self.paused = False
         self.stop_at: float | None = None
@@ -111,6 +112,7 @@ class Runner:
             self._receive()
             now = time.monotonic()
             self.watchdog.runner_at = now
+            self._notice_orphanhood(now)
             self._overdue(now)
             if now >= self.next_try:
                 try:
@@ -120,6 +122,13 @@ class Runner:
                 except Fenced:
                     self._fenced()
         return self._leave()
+
+    def _notice_orphanhood(self, now: float) -> None:
+        """Without its supervisor nobody beats for it: it would take work only to lose it again. (Where there is setpriv,
+        the kernel is faster than this.)"""
+        if self.identity.supervised and os.getppid() != self.parent and self.stop_at is None:
+            log.error("the supervisor is gone: handing everything back")
+            self.stop_at = now
 
     def _receive(self) -> None:
         """Sleeps until something happens or is due, then takes everything that has happened."""
@@ -260,6 +269,9 @@ class Runner:
         self.dirty.pop(task.id, None)
         if run.lost:
             return
+        if isinstance(outcome, Cancelled) and not task.cancelled:
+            # Say, an await inside the engine was cancelled: nobody asked for that, so it is a failure like any other.
+            outcome = Failed("the engine cancelled the task, though nobody asked for it", "Cancelled", "")
         if not isinstance(outcome, Cancelled):
             was_open = self.breaker.is_open
             self.breaker.record(ok=not isinstance(outcome, Failed | Retry), now=now)

@@ -1,9 +1,11 @@
 """The runner on a real Redis, in a thread of the test: claims, settles, cancels, outlives errors, drains."""
 
+import signal
+import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,10 @@ import pytest
 from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.messages import Event, TaskMessage
 from dalston_queue.broker.types import Cause, EventKind
-from engines.sdk import Engine, Manifest, Task
+from engines.sdk import Cancelled, Engine, Manifest, Task
 from engines.sdk.identity import Identity
 from engines.sdk.runner import Runner, Stop
-from tests.support import wait_until
+from tests.support import Spawned, wait_until
 
 QUEUE = "work"
 
@@ -228,3 +230,34 @@ def test_an_open_breaker_takes_no_work(bench: Bench) -> None:
     waiting = bench.submit()
     bench.broker.snapshot()
     assert bench.events(EventKind.TASK_STARTED, waiting) == []
+
+
+def test_a_cancel_that_nobody_asked_for_is_a_failure(bench: Bench) -> None:
+    class Quitter(Engine):
+        def run(self, _task: Task) -> Cancelled:
+            return Cancelled()
+
+    bench.start(Quitter())
+    failed = bench.wait(EventKind.TASK_FAILED, bench.submit())
+    assert failed.error is not None
+    assert "nobody asked" in failed.error.message
+
+
+def test_an_engine_whose_supervisor_is_gone_hands_back_and_ends(
+    spawn: Callable[..., Spawned], process_env: dict[str, str], broker: Broker
+) -> None:
+    """What happens on a system without setpriv: there the kernel does not end it."""
+    env = {**process_env, "DALSTON_ENGINE_ID": "n.demo.0.a", "DALSTON_NODE_ID": "n"}
+    parent = spawn("sh", "-c", f"{sys.executable} -m engines.sdk run engines/demo & echo pid $!; read forever", env=env)
+    parent.wait_for("pid ")
+    pid = int(parent.output.split("pid ")[1].split()[0])
+    message = TaskMessage(
+        task_id="t", job_id="j", queue="sleep", task_type="sleep", attempt=1, parameters={"seconds": 60}
+    )
+    broker.append([message])
+    wait_until(lambda: broker.records("sleep", ["t"])["t"].owner, 10, "its start")
+    parent.send(signal.SIGKILL)
+    wait_until(lambda: not broker.records("sleep", ["t"])["t"].owner, 10, "the task in line again")
+    wait_until(lambda: not Path(f"/proc/{pid}/environ").exists(), 10, "its end")
+    for queue in ("echo", "sleep", "fail"):
+        broker.reset_queue(queue)
