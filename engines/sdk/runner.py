@@ -124,7 +124,7 @@ class Runner:
         return self._leave()
 
     def _notice_orphanhood(self, now: float) -> None:
-        """Without its supervisor nobody beats for it: it would take work only to lose it again. (Where there is setpriv,
+        """Without its supervisor nobody beats for it: it would take work only to lose it. (Where there is setpriv,
         the kernel is faster than this.)"""
         if self.identity.supervised and os.getppid() != self.parent and self.stop_at is None:
             log.error("the supervisor is gone: handing everything back")
