@@ -25,7 +25,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Web:
-    def __init__(self, env: Mapping[str, str], log: Path) -> None:
+    def __init__(self, env: Mapping[str, str], log: Path, *, status: int = 200) -> None:
+        """`status` is what its /healthz is to answer: 503 for one whose servers are missing."""
+        self._status = status
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._env, self._log = dict(env), log
@@ -54,9 +56,17 @@ class Web:
     def _answers(self) -> bool:
         assert self.process.running(), self.process.output
         try:
-            return httpx.get(f"{self.url}/healthz", timeout=5).status_code == 200
+            return httpx.get(f"{self.url}/healthz", timeout=20).status_code == self._status
         except httpx.TransportError:
             return False
+
+
+def environment() -> dict[str, str]:
+    """Of a web process on the test database, with a key prefix of its own."""
+    database = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}")
+    env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR", "REDIS_URL") if name in os.environ}
+    prefix = f"test-{secrets.token_hex(6)}"
+    return {**env, "DALSTON_DEV": "1", "DATABASE_URL": urlunsplit(database), "DALSTON_REDIS_PREFIX": prefix}
 
 
 @pytest.fixture(scope="session")
@@ -64,13 +74,7 @@ def web(
     django_db_setup: None, django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Web]:
     with django_db_blocker.unblock():
-        database = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}")
-    env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR", "REDIS_URL") if name in os.environ}
-    env |= {
-        "DALSTON_DEV": "1",
-        "DATABASE_URL": urlunsplit(database),
-        "DALSTON_REDIS_PREFIX": f"test-{secrets.token_hex(6)}",
-    }
+        env = environment()
     server = Web(env, tmp_path_factory.mktemp("web") / "log")
     yield server
     server.process.stop()

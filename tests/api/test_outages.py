@@ -1,0 +1,56 @@
+"""A web process whose Postgres or Redis is gone says so, and loses nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from dalston_queue.models import Task
+from tests.web import Web, environment
+
+NOBODY_LISTENS = "1"
+
+
+def without(url: str) -> str:
+    """The same address on a port where nobody listens."""
+    return url.replace(f":{urlsplit(url).port}", f":{NOBODY_LISTENS}")
+
+
+@pytest.fixture
+def start(tmp_path: Path, django_db_setup: None, transactional_db: None) -> Iterator[Callable[..., Web]]:
+    started: list[Web] = []
+
+    def make(**env: str) -> Web:
+        started.append(Web({**environment(), **env}, tmp_path / "log", status=503))
+        return started[-1]
+
+    yield make
+    for web in started:
+        web.process.stop()
+        web.process.reap()
+
+
+@pytest.mark.slow
+def test_without_postgres_every_answer_is_503_with_retry_after(start: Callable[..., Web]) -> None:
+    web = start(DATABASE_URL=without(environment()["DATABASE_URL"]))
+    with web.client("dal_any") as client:
+        answer = client.post("/api/v1/tasks", json={"task_type": "echo"})
+        assert (answer.status_code, answer.json()["code"]) == (503, "database_unavailable")
+        assert answer.headers["Retry-After"] == "5"
+        assert "Traceback" not in answer.text
+        assert client.get("/api/v1/docs").status_code == 200
+
+
+def test_without_redis_tasks_are_accepted_and_stored(start: Callable[..., Web], token_for: Callable[..., str]) -> None:
+    web = start(REDIS_URL=without(os.environ["REDIS_URL"]))
+    with web.client(token_for("submit", "read")) as client:
+        task = client.post("/api/v1/tasks", json={"task_type": "echo"})
+        assert task.status_code == 201, task.text
+        assert client.get(task.headers["Location"]).json()["status"] == "pending"
+        stats = client.get("/api/v1/queue/stats")
+        assert (stats.status_code, stats.json()["code"]) == (503, "redis_unavailable")
+    assert Task.objects.count() == 1
