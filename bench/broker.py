@@ -44,7 +44,7 @@ def measure(server: BenchServer, options: argparse.Namespace, run: Run) -> None:
         compared = survivors - {"dalston"} - TAKES_AHEAD
         run.add(throughput(server, peers, compared, rounds=rounds, seconds=0.2 if small else 0.8))
     if "latency" in options.only:
-        run.add(latency(server, peers, rounds=rounds, samples=30 if small else 150))
+        run.add(latency(server, peers, rounds=max(1, rounds - 1), samples=30 if small else 150))
     if "wakeups" in options.only:
         run.add(wakeups(server, engines=10 if small else 100, appends=10 if small else 50))
     if "depth" in options.only:
