@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def environment(slot: Slot, around: Surroundings) -> dict[str, str]:
         "DALSTON_REDIS_PREFIX": around.prefix,
         "DALSTON_NODE_ID": slot.node,
         "DALSTON_ENGINE_ID": slot.engine_id,
+        "DALSTON_SUPERVISOR_PID": str(os.getpid()),
         "DALSTON_ENGINE_MANIFEST": str(Path(slot.manifest.folder, "engine.yaml")),
         "NOTIFY_SOCKET": str(around.notify_socket),
         STATE_MARK: str(around.state_dir),

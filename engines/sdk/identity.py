@@ -21,11 +21,24 @@ class Identity:
     cluster: bool
     shards: str
     supervised: bool  # a supervisor beats for us and enforces deadlines
+    supervisor_pid: int | None
     heartbeat_s: float
     artifacts: Path
     max_result_bytes: int
     breaker_failures: int
     breaker_open_s: float
+
+    def orphaned(self) -> bool:
+        """Our supervisor is gone. (Not by getppid: there may be a wrapper in between.)"""
+        if self.supervisor_pid is None:
+            return False
+        try:
+            os.kill(self.supervisor_pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass  # it is there, as another user
+        return False
 
     def breaker(self, *, enabled: bool) -> Breaker:
         return Breaker(self.breaker_failures if enabled else 0, self.breaker_open_s)
@@ -43,6 +56,7 @@ def identify(engine: str) -> Identity:
         cluster=env.get("DALSTON_REDIS_CLUSTER", "").lower() in ("1", "true", "yes", "on"),
         shards=env.get("DALSTON_REDIS_URLS", ""),
         supervised="DALSTON_ENGINE_ID" in env,
+        supervisor_pid=int(env["DALSTON_SUPERVISOR_PID"]) if "DALSTON_SUPERVISOR_PID" in env else None,
         heartbeat_s=float(env.get("DALSTON_HEARTBEAT_S", "5")),
         artifacts=Path(env.get("DALSTON_ARTIFACTS_DIR", "artifacts")),
         max_result_bytes=int(env.get("DALSTON_MAX_RESULT_BYTES", str(256 * 1024))),

@@ -93,7 +93,6 @@ class Runner:
         self.runs: dict[int, Run] = {}
         self.unsettled: list[tuple[Claimed, messages.Outcome]] = []
         self.dirty: dict[str, Task] = {}  # progress to report
-        self.parent = os.getppid()
         self.hungry = True
         self.paused = False
         self.stop_at: float | None = None
@@ -126,7 +125,7 @@ class Runner:
     def _notice_orphanhood(self, now: float) -> None:
         """Without its supervisor nobody beats for it: it would take work only to lose it. (Where there is setpriv,
         the kernel is faster than this.)"""
-        if self.identity.supervised and os.getppid() != self.parent and self.stop_at is None:
+        if self.stop_at is None and self.identity.orphaned():
             log.error("the supervisor is gone: handing everything back")
             self.stop_at = now
 

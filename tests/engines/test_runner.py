@@ -1,7 +1,6 @@
 """The runner on a real Redis, in a thread of the test: claims, settles, cancels, outlives errors, drains."""
 
 import signal
-import sys
 import threading
 import time
 import uuid
@@ -54,6 +53,7 @@ class Bench:
             cluster=False,
             shards="",
             supervised=True,
+            supervisor_pid=None,
             heartbeat_s=5,
             artifacts=self.folder,
             max_result_bytes=1000,
@@ -247,17 +247,16 @@ def test_an_engine_whose_supervisor_is_gone_hands_back_and_ends(
     spawn: Callable[..., Spawned], process_env: dict[str, str], broker: Broker
 ) -> None:
     """What happens on a system without setpriv: there the kernel does not end it."""
-    env = {**process_env, "DALSTON_ENGINE_ID": "n.demo.0.a", "DALSTON_NODE_ID": "n"}
-    parent = spawn("sh", "-c", f"{sys.executable} -m engines.sdk run engines/demo & echo pid $!; read forever", env=env)
-    parent.wait_for("pid ")
-    pid = int(parent.output.split("pid ")[1].split()[0])
+    supervisor = spawn("sleep", "600")
+    env = {**process_env, "DALSTON_ENGINE_ID": "n.demo.0.a", "DALSTON_SUPERVISOR_PID": str(supervisor.pid)}
+    engine = spawn("-m", "engines.sdk", "run", "engines/demo", env=env)
     message = TaskMessage(
         task_id="t", job_id="j", queue="sleep", task_type="sleep", attempt=1, parameters={"seconds": 60}
     )
     broker.append([message])
     wait_until(lambda: broker.records("sleep", ["t"])["t"].owner, 10, "its start")
-    parent.send(signal.SIGKILL)
+    supervisor.stop(signal.SIGKILL)
     wait_until(lambda: not broker.records("sleep", ["t"])["t"].owner, 10, "the task in line again")
-    wait_until(lambda: not Path(f"/proc/{pid}/environ").exists(), 10, "its end")
+    assert engine.wait() == 0
     for queue in ("echo", "sleep", "fail"):
         broker.reset_queue(queue)
