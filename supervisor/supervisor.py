@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from dalston_queue.broker.types import NodeState
+from dalston_queue.broker.types import EngineState, NodeState
 from engines.sdk.manifest import ManifestError
 from engines.sdk.notify import notify
 
@@ -164,7 +164,10 @@ class Supervisor:
         return min([now + LONGEST_SLEEP, *(moment for moment in moments if moment > now)])
 
     def finished(self) -> bool:
-        return bool(self.leaving) and not any(slot.child for slot in self.fleet)
+        """One that can't be killed is not waited for: it is the kernel's now."""
+        return bool(self.leaving) and not any(
+            slot.child and slot.life.state is not EngineState.UNKILLABLE for slot in self.fleet
+        )
 
     # --- the node -----------------------------------------------------------------------------------------------------
 

@@ -1,20 +1,32 @@
 """A dead engine's work runs elsewhere within a second; a task that kills engines comes to rest with its black box."""
 
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 from dalston_queue.broker.types import EngineState, EventKind
+from supervisor.notices import NoticeSocket
 from tests.supervisor.node import Node, alive, kill
 
 
-def test_an_engine_runs_tasks_and_stops_with_its_supervisor(node: Node) -> None:
+def test_an_engine_runs_tasks_and_stops_with_its_supervisor(make_node: Callable[..., Node], tmp_path: Path) -> None:
+    systemd = NoticeSocket(tmp_path / "systemd")
+    node = make_node(NOTIFY_SOCKET=str(systemd.path))
     node.engine()
     node.start()
     [engine] = node.ready()
+    assert node.process is not None
+    said = systemd.receive()
+    assert {notice.pid for notice in said} == {node.process.pid}  # the engine speaks to us, not to systemd
+    assert {"READY": "1", "STATUS": "node node-a"} in [notice.fields for notice in said]
+    assert {"WATCHDOG": "1"} in [notice.fields for notice in said]
     result = node.result(node.submit("ready", n=7))
     assert result == {"engine": engine.engine_id, "pid": engine.info["pid"], "n": 7}
     node.stop()
     assert not alive(engine.info["pid"])
     assert node.engines() == []
+    assert {"STOPPING": "1"} in [notice.fields for notice in systemd.receive()]
+    systemd.close()
 
 
 def test_work_of_a_killed_engine_runs_on_another_within_a_second(node: Node) -> None:
