@@ -1,8 +1,9 @@
-"""One viewer's WebSocket. It only ever sends; what it sends comes from the hub that all viewers share."""
+"""One viewer's WebSocket. It only ever sends; what it sends comes from the hub that all viewers of the page share."""
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -12,7 +13,8 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 
 from dalston_queue.dashboard.fragments import current_fragments
-from dalston_queue.dashboard.hub import hub_of
+from dalston_queue.dashboard.hub import Hub, hub_of
+from dalston_queue.dashboard.job_fragments import job_fragments
 
 log = structlog.get_logger(__name__)
 
@@ -22,8 +24,11 @@ RECHECK_S = 30.0
 """How long a socket may outlive its login."""
 
 
-class OverviewConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
+class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     _jobs: tuple[asyncio.Task[None], ...] = ()
+
+    def hub(self) -> Hub:
+        raise NotImplementedError
 
     async def connect(self) -> None:
         # Accepted first: a refusal during the handshake reaches the page without a code that it could explain.
@@ -41,13 +46,13 @@ class OverviewConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         """Viewers have nothing to say here."""
 
     async def _push(self) -> None:
-        messages = hub_of(current_fragments).follow()
+        messages = self.hub().follow()
         try:
             async for message in messages:
                 await self.send(text_data=message)
         except (OSError, RuntimeError) as error:
             # The browser is gone and the close has not reached us yet.
-            log.info("overview.push_ended", error=repr(error))
+            log.info("dashboard.push_ended", error=repr(error))
         finally:
             await messages.aclose()
 
@@ -61,3 +66,14 @@ class OverviewConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             if not user.is_authenticated:
                 await self.close(code=SIGNED_OUT)
                 return
+
+
+class OverviewConsumer(LiveConsumer):
+    def hub(self) -> Hub:
+        return hub_of("overview", current_fragments)
+
+
+class JobConsumer(LiveConsumer):
+    def hub(self) -> Hub:
+        job_id = self.scope["url_route"]["kwargs"]["job_id"]
+        return hub_of(f"job {job_id}", partial(job_fragments, job_id))

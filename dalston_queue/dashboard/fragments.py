@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -46,16 +47,21 @@ def current_fragments() -> list[Fragment]:
 def fragments(overview: Overview) -> list[Fragment]:
     redis, postgres = overview.redis, overview.postgres
     return [
-        Fragment("pulse", _render("pulse", at=overview.at, now_ms=int(overview.at.timestamp() * 1000))),
-        Fragment("health", _render("health", health=judge(overview))),
-        _table("lanes", None if redis is None else [_lane(lane) for lane in redis.lanes]),
-        _table("tasks", None if postgres is None else [_task(task) for task in postgres.tasks]),
-        _table("nodes", None if redis is None else [row for node in redis.nodes for row in _node_rows(node)]),
+        pulse(overview.at),
+        Fragment("health", render("health", health=judge(overview))),
+        table("lanes", None if redis is None else [_lane(lane) for lane in redis.lanes]),
+        table("tasks", None if postgres is None else [_task(task) for task in postgres.tasks]),
+        table("nodes", None if redis is None else [row for node in redis.nodes for row in _node_rows(node)]),
     ]
 
 
-def _table(name: str, rows: list[Row] | None) -> Fragment:
-    body = "".join(row.html for row in rows) if rows else _render(f"{name}_empty", known=rows is not None)
+def pulse(at: datetime) -> Fragment:
+    """Says how fresh the page is. It differs in every tick, so it also tells the page that the connection lives."""
+    return Fragment("pulse", render("pulse", at=at, now_ms=int(at.timestamp() * 1000)))
+
+
+def table(name: str, rows: list[Row] | None) -> Fragment:
+    body = "".join(row.html for row in rows) if rows else render(f"{name}_empty", known=rows is not None)
     return Fragment(name, f'<tbody id="{name}">{body}</tbody>', tuple(rows or ()))
 
 
@@ -63,20 +69,30 @@ def _table(name: str, rows: list[Row] | None) -> Fragment:
 def _task(task: RecentTask) -> Row:
     row_id = f"task-{task.id}"
     status, tone = task.status.replace("_", " "), TASK_TONES.get(task.status, "")
-    return Row(row_id, _render("row", row_id=row_id, task=task, status=status, tone=tone, spent=_spent(task)))
+    return Row(
+        row_id,
+        render(
+            "row",
+            row_id=row_id,
+            task=task,
+            status=status,
+            tone=tone,
+            spent=words_for(task.started_at, task.finished_at),
+        ),
+    )
 
 
-def _spent(task: RecentTask) -> str | None:
+def words_for(started_at: datetime | None, finished_at: datetime | None) -> str | None:
     """How long it ran, in words, once it is over; while it runs, the page counts."""
-    if task.started_at is None or task.finished_at is None:
+    if started_at is None or finished_at is None:
         return None
-    return duration((task.finished_at - task.started_at).total_seconds())
+    return duration((finished_at - started_at).total_seconds())
 
 
 @lru_cache(maxsize=512)
 def _lane(lane: Lane) -> Row:
     row_id = f"lane-{lane.queue}-{lane.capabilities.replace('+', '-')}-{lane.tier}"
-    return Row(row_id, _render("lane", row_id=row_id, lane=lane))
+    return Row(row_id, render("lane", row_id=row_id, lane=lane))
 
 
 def _node_rows(node: NodeLine) -> list[Row]:
@@ -86,14 +102,14 @@ def _node_rows(node: NodeLine) -> list[Row]:
 @lru_cache(maxsize=256)
 def _node(node: NodeLine) -> Row:
     row_id = f"node-{node.id or 'none'}"
-    return Row(row_id, _render("node", row_id=row_id, node=node, tone=MACHINE_TONES.get(node.state, "")))
+    return Row(row_id, render("node", row_id=row_id, node=node, tone=MACHINE_TONES.get(node.state, "")))
 
 
 @lru_cache(maxsize=1024)
 def _engine(engine: EngineLine) -> Row:
     row_id = f"engine-{engine.id}"
     name, tone = engine.id.removeprefix(f"{engine.node_id}."), MACHINE_TONES.get(engine.state, "")
-    return Row(row_id, _render("engine", row_id=row_id, engine=engine, name=name, tone=tone))
+    return Row(row_id, render("engine", row_id=row_id, engine=engine, name=name, tone=tone))
 
 
 def duration(seconds: float) -> str:
@@ -107,5 +123,5 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02} min"
 
 
-def _render(partial: str, **context: Any) -> str:
+def render(partial: str, **context: Any) -> str:
     return render_to_string(f"dashboard/_{partial}.html", context).strip()

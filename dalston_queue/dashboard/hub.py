@@ -1,7 +1,7 @@
-"""One snapshot per tick and web process, shared by every viewer of the overview.
+"""One snapshot per tick and web process for each thing that is looked at, shared by all who look.
 
-The hub works only while somebody is watching. Reading Postgres and Redis and rendering happen on one thread of its own,
-so that neither the event loop nor a request ever waits for them.
+A hub lives while it has viewers. Reading Postgres and Redis and rendering happen on threads of their own, so that
+neither the event loop nor a request ever waits for them.
 """
 
 from __future__ import annotations
@@ -23,58 +23,51 @@ TICK_S = 0.8
 
 Produce = Callable[[], list[Fragment]]
 
+_threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="dashboard")
+
 
 class Hub:
-    def __init__(self, produce: Produce, tick_s: float = TICK_S) -> None:
+    def __init__(self, produce: Produce, forget: Callable[[], object]) -> None:
         self._produce = produce
-        self._tick_s = tick_s
+        self._forget = forget
         self._board = Board()
         self._news = asyncio.Condition()
         self._viewers = 0
         self._working: asyncio.Task[None] | None = None
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="overview")
 
     async def follow(self) -> AsyncGenerator[str, None]:
         """HTML messages for one viewer, without end: first everything, then, tick by tick, what changed."""
         self._viewers += 1
-        # Woken up from idleness the board is old: the viewer waits for the first fresh tick.
-        seen_tick = self._board.version if self._idle else max(0, self._board.version - 1)
+        self._working = self._working or asyncio.create_task(self._run())
         seen = 0
         try:
-            self._work()
             while True:
                 async with self._news:
-                    while self._board.version <= seen_tick:
+                    while self._board.version <= seen:
                         await self._news.wait()
                 messages, seen = self._board.since(seen), self._board.version
-                seen_tick = seen
                 for message in messages:
                     yield message
         finally:
             self._viewers -= 1
-
-    @property
-    def _idle(self) -> bool:
-        return self._working is None or self._working.done()
-
-    def _work(self) -> None:
-        if self._idle:
-            self._working = asyncio.create_task(self._run())
+            if self._viewers == 0:
+                self._working.cancel()
+                self._forget()
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._viewers > 0:
+        while True:
             started = loop.time()
             try:
-                fragments = await loop.run_in_executor(self._thread, self._read)
+                fragments = await loop.run_in_executor(_threads, self._read)
             except Exception:
                 # Viewers notice the silence and grey their numbers; the next tick tries again.
-                log.exception("overview.snapshot_failed")
+                log.exception("dashboard.snapshot_failed")
             else:
                 self._board.update(fragments)
                 async with self._news:
                     self._news.notify_all()
-            await asyncio.sleep(max(0.05, started + self._tick_s - loop.time()))
+            await asyncio.sleep(max(0.05, started + TICK_S - loop.time()))
 
     def _read(self) -> list[Fragment]:
         try:
@@ -83,12 +76,12 @@ class Hub:
             connections.close_all()  # back to the pool: between two ticks nobody holds one
 
 
-_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
+_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Hub]] = WeakKeyDictionary()
 
 
-def hub_of(produce: Produce) -> Hub:
-    """The hub of this process: a web process has one event loop."""
-    loop = asyncio.get_running_loop()
-    if loop not in _hubs:
-        _hubs[loop] = Hub(produce)
-    return _hubs[loop]
+def hub_of(topic: str, produce: Produce) -> Hub:
+    """The hub of this topic in this process (a web process has one event loop)."""
+    hubs = _hubs.setdefault(asyncio.get_running_loop(), {})
+    if topic not in hubs:
+        hubs[topic] = Hub(produce, lambda: hubs.pop(topic))
+    return hubs[topic]

@@ -2,6 +2,9 @@
 
 from django.urls import path
 
-from dalston_queue.dashboard.consumers import OverviewConsumer
+from dalston_queue.dashboard.consumers import JobConsumer, OverviewConsumer
 
-websocket_urlpatterns = [path("ws/overview/", OverviewConsumer.as_asgi())]
+websocket_urlpatterns = [
+    path("ws/overview/", OverviewConsumer.as_asgi()),
+    path("ws/jobs/<uuid:job_id>/", JobConsumer.as_asgi()),
+]

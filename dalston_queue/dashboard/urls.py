@@ -10,6 +10,8 @@ app_name = "dashboard"
 _login = LoginView.as_view(template_name="dashboard/login.html", redirect_authenticated_user=True)
 urlpatterns = [
     path("", views.overview, name="overview"),
+    path("jobs/<uuid:job_id>/", views.job, name="job"),
+    path("jobs/<uuid:job_id>/cancel/", views.cancel, name="cancel-job"),
     path("login/", _login, name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("healthz", healthz, name="healthz"),

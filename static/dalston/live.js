@@ -10,6 +10,7 @@
   let skew = 0;                   // server clock minus ours, so that ages are right on a wrong clock
   let socket = null;
   let focused = null;
+  let opened = [];
 
   htmx.config.wsReconnectDelay = (tries) => Math.min(3000, 300 * 2 ** tries) * (0.6 + 0.4 * Math.random());
 
@@ -58,7 +59,11 @@
 
   document.body.addEventListener("htmx:wsOpen", (event) => { socket = event.detail.socketWrapper; });
 
-  document.body.addEventListener("htmx:wsBeforeMessage", () => { focused = document.activeElement && document.activeElement.id; });
+  // A swapped row loses what the reader did to it: the keyboard focus, and what was folded open.
+  document.body.addEventListener("htmx:wsBeforeMessage", () => {
+    focused = document.activeElement && document.activeElement.id;
+    opened = Array.from(document.querySelectorAll("details[open][id]"), (details) => details.id);
+  });
 
   document.body.addEventListener("htmx:wsAfterMessage", () => {
     lastNews = Date.now();
@@ -66,7 +71,7 @@
     if (pulse) skew = Number(pulse.dataset.now) - lastNews;
     root.dataset.link = "live";
     tick();
-    // A swapped row takes the keyboard focus with it: give it back.
+    for (const id of opened) { const details = document.getElementById(id); if (details) details.open = true; }
     const again = focused && document.activeElement === document.body && document.getElementById(focused);
     if (again) again.focus({ preventScroll: true });
   });
