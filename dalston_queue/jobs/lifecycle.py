@@ -80,7 +80,7 @@ _CLEAR = "error = '', error_type = '', error_cause = ''"
 _NEXT_ATTEMPT = "attempt = t.attempt + 1, event_seq = 0, assigned_worker_id = ''"
 _FRESH = (
     "retry_count = 0, deliveries = 0, node_losses = 0, result = NULL,"
-    " started_at = NULL, enqueued_at = NULL, finished_at = NULL, cancel_requested_at = NULL"
+    " started_at = NULL, enqueued_at = NULL, finished_at = NULL, cancel_requested_at = NULL, cancel_told_at = NULL"
 )
 
 # What a move writes besides the status: v is the change, t the row.

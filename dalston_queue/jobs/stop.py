@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from dalston_queue.broker.messages import ErrorInfo
 from dalston_queue.broker.types import Cause, Removed
 from dalston_queue.jobs.advance import Advanced, advance
-from dalston_queue.jobs.lifecycle import Change, lock_jobs, move_tasks
+from dalston_queue.jobs.lifecycle import Change, id_array, lock_jobs, move_tasks
 from dalston_queue.redis import get_broker
 
 # An engine sees the request within a second. One that hasn't answered after this is taken out of the story: the task is
@@ -27,8 +27,9 @@ STOPPING = """
     ) AS asked"""
 _TO_STOP = """
     SELECT id, queue, attempt, cancel_requested_at FROM dalston_task
-    WHERE job_id = ANY(%s) AND status IN ('queued', 'running') AND cancel_requested_at IS NOT NULL
+    WHERE job_id = ANY(%s::uuid[]) AND status IN ('queued', 'running') AND cancel_requested_at IS NOT NULL
     ORDER BY id"""
+_TOLD = "UPDATE dalston_task SET cancel_told_at = %s WHERE id = ANY(%s::uuid[]) AND cancel_told_at IS NULL"
 
 
 def stopping_jobs(limit: int = 500) -> list[UUID]:
@@ -44,22 +45,29 @@ def stop_tasks(job_ids: Collection[UUID], now: datetime, *, skip_locked: bool = 
     engine's answer ends it; one that has settled will be ended by its event."""
     jobs = lock_jobs(job_ids, skip_locked=skip_locked)
     with connection.cursor() as cursor:
-        cursor.execute(_TO_STOP, [list(jobs)])
+        cursor.execute(_TO_STOP, [id_array(jobs)])
         rows: list[tuple[UUID, str, int, datetime]] = cursor.fetchall()
-    over = [
-        Change(task_id=task, attempt=attempt, at=now, cause=Cause.CANCELLED, message="it was stopped before it ran")
-        for task, queue, attempt, requested_at in rows
-        if _let_go(queue, task, attempt, overdue=now - requested_at > GRACE)
-    ]
+    over: list[Change] = []
+    told: list[UUID] = []
+    for task, queue, attempt, requested_at in rows:
+        found = _ask(queue, task, attempt, overdue=now - requested_at > GRACE)
+        if found is Removed.FLAGGED:
+            told.append(task)
+        elif found in (Removed.REMOVED, Removed.ABSENT):  # no event will end it, so this does
+            why = "it was stopped before it ran"
+            over.append(Change(task_id=task, attempt=attempt, at=now, cause=Cause.CANCELLED, message=why))
+    if told:
+        with connection.cursor() as cursor:
+            cursor.execute(_TOLD, [now, id_array(told)])
     move_tasks("cancel", over)
     return advance(jobs, now)
 
 
-def _let_go(queue: str, task: UUID, attempt: int, *, overdue: bool) -> bool:
-    """True if Redis holds nothing of it any more, so that no event will end it."""
+def _ask(queue: str, task: UUID, attempt: int, *, overdue: bool) -> Removed:
+    """Remove it, or have its engine told; an engine that did not answer in time loses it."""
     broker = get_broker()
     found = broker.request_cancel(queue, str(task), attempt)
     if found is Removed.FLAGGED and overdue:
         error = ErrorInfo(message="its engine did not stop it when asked", cause=Cause.CANCELLED)
         broker.expire(queue, str(task), attempt, error)
-    return found in (Removed.REMOVED, Removed.ABSENT)
+    return found

@@ -46,6 +46,7 @@ class Task(models.Model):
     enqueued_at = models.DateTimeField(null=True, blank=True, help_text="first time in a stream; ageing counts from it")
     started_at = models.DateTimeField(null=True, blank=True)
     cancel_requested_at = models.DateTimeField(null=True, blank=True)
+    cancel_told_at = models.DateTimeField(null=True, blank=True, help_text="when its engine was told to stop")
     finished_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

@@ -59,6 +59,9 @@ def test_a_running_task_is_told_and_the_job_ends_with_its_answer(broker: Broker,
     assert job.cancel_requested_at is not None
     assert job.finished_at is not None
     assert task.cancel_requested_at is not None
+    assert task.cancel_told_at is not None
+    assert task.finished_at is not None
+    assert task.cancel_requested_at <= task.cancel_told_at <= task.finished_at + timedelta(seconds=1)
 
 
 def test_a_completion_that_comes_first_wins_and_the_job_is_cancelled_behind_it(broker: Broker, steps: Steps) -> None:
