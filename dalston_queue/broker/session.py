@@ -115,7 +115,8 @@ class Session:
             alone = alone and not answer.given
         if settlements or free > 0:
             before = 8 + len(self._readable)
-            bulks = [bulk(b"%d\t%d\t%d" % (self._number + 1, max(free, 0), alone))]
+            suspects = self._limits.max_suspects if alone else 0
+            bulks = [bulk(b"%d" % (self._number + 1)), bulk(b"%d" % max(free, 0)), bulk(b"%d" % suspects)]
             for task_id, attempt, stream, kind, body in settlements:
                 position = self._position(stream, before)
                 bulks += (bulk(f"{task_id}\t{attempt}\t{position}\t{kind.value}".encode()), bulk(body))
@@ -136,11 +137,9 @@ class Session:
         elif status == b"AGAIN":
             # it ran, and its reply got lost: what it claimed is ours, and a beat gives it again
             _, version, codes, places = reply
-            lost = {
-                (call.streams[i - call.before - 1], e.decode()) for i, e in zip(places[::2], places[1::2], strict=True)
-            }
+            lost = set(places.decode().split())
             _, again = self.beat((), look=True)
-            answer.given += [given for given in again if (given.stream, given.entry_id) in lost]
+            answer.given += [given for given in again if given.entry_id in lost]
         elif status == b"SEQUENCE":
             # a failover forgot our last calls: go on from what Redis knows
             self._number = int(reply[1])
@@ -151,7 +150,7 @@ class Session:
         self._number += 1
         self._unanswered = None
         for settlement, code in zip(call.settlements, codes, strict=True):
-            answer.settled[settlement[0], settlement[1]] = Settled.ACCEPTED if code else Settled.LOST
+            answer.settled[settlement[0], settlement[1]] = Settled.ACCEPTED if code == 49 else Settled.LOST  # b"1"
         if version != self._version:
             self.refresh_lanes()
 
@@ -225,19 +224,10 @@ class Session:
             keys.counters(queue),
             keys.lanes(queue),
         ]
-        limits = self._limits
-        constants = (
-            self._fence,
-            self._engine_id,
-            len(self._readable),
-            MAX_ENTRY_BYTES,
-            limits.max_backlog,
-            limits.max_suspects,
-        )
         self._exchange = Packed(
             "settle_and_claim",
             [*head, keys.ageing(queue), *self.wake_keys, *self._streams],
-            ["\t".join(map(str, constants))],
+            [self._fence, self._engine_id, self._limits.max_backlog],
         )
         self._beat = Packed("beat", [*head, *self._streams], [self._fence, self._engine_id, MAX_ENTRY_BYTES])
 

@@ -2,46 +2,44 @@
 -- Settles what an engine has finished and claims what it has room for, in one round trip.
 -- KEYS  1 session  2 tasks  3 running  4 deadlines  5 events  6 counters  7 lanes  8 ageing, then the wake key of each of
 --       the engine's L lanes, then the five streams of each lane in claiming order
--- ARGV  1 'fence, engine id, L, largest entry in bytes, longest event backlog, most suspects at once' (by tabs)
---       2 'sequence number of this call, how many to claim, 1 if the engine is empty and may take a suspect' (by tabs)
+-- ARGV  1 fence  2 engine id  3 longest event backlog  4 sequence number of this call  5 how many to claim
+--       6 most suspects at once; 0 when the engine is not empty
 --       then per settlement: 'task, attempt, index of its stream in KEYS, event kind' (by tabs), JSON body
 -- Returns {'FENCED'} before anything else when the session is gone; {'SEQUENCE', last} for a call out of order; {'AGAIN',
 --       lanes version, codes, places} for a repeated call; else {'OK', lanes version, codes, claims, unreadable}.
---       codes: 1 settled, 0 refused, in order; a claim: {index of its stream in KEYS, entry id, deliveries, losses,
---       deadline, task, job, attempt, enqueued_at, timeout, JSON}; places and unreadable: {index, entry id}, to be
---       fetched with beat and buried with bury.
+--       codes: a letter per settlement, 1 settled, 0 refused; a claim: {index of its stream in KEYS, entry id, deliveries, losses,
+--       deadline, task, job, attempt, enqueued_at, timeout, JSON}; unreadable: index, entry id, …, to be buried with
+--       bury; places: entry ids with spaces between, to be fetched with beat.
 -- Repeatable: a call with the last sequence number gets the stored answer.
 -- The hot path: straight code, because closures, arguments and fields cost more than the commands.
 -- include: record
-local fence, me, lane_count, max_bytes, max_backlog, max_suspects =
-  string.match(ARGV[1], '^(.-)\t(.-)\t(.-)\t(.-)\t(.-)\t(.-)$')
-local number, free, alone = string.match(ARGV[2], '^(.-)\t(.-)\t(.-)$')
-lane_count, number, free = tonumber(lane_count), tonumber(number), tonumber(free)
+local me, number, free = ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
+local lane_count = (#KEYS - 8) / 6
 local tasks, events = KEYS[2], KEYS[5]
-local settling = #ARGV - 2
+local settling = #ARGV - 6
 local session = redis.call('HMGET', KEYS[1], 'f', 'n', 'r')
-if session[1] ~= fence then
+if session[1] ~= ARGV[1] then
   if settling > 0 then redis.call('HINCRBY', KEYS[6], 'refused', settling / 2) end
   return {'FENCED'}
 end
 local lanes = redis.call('HMGET', KEYS[7], '#v', '#paused')
 local last = tonumber(session[2])
 if last == number then
-  local stored = cmsgpack.unpack(session[3])
-  return {'AGAIN', lanes[1], stored[1], stored[2]}
+  local codes, places = string.match(session[3], '^(%d*) ?(.*)$')
+  return {'AGAIN', lanes[1], codes, places}
 end
 if last + 1 ~= number then return {'SEQUENCE', session[2]} end
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local now_text = string.format('%.0f', now)
-local codes, claims, places, unreadable = {}, {}, {}, {}
+local codes, claims, places, unreadable = '', {}, '', {}
 local records, heads, body = {}, {}, ''
 
 -- settle: everything is checked before the first write; the writes of all settlements go together
 if settling > 0 then
   local names, attempts, streams, kinds = {}, {}, {}, {}
-  for i = 3, #ARGV, 2 do
+  for i = 7, #ARGV, 2 do
     local n = #names + 1
     local task, attempt, index, kind = string.match(ARGV[i], '^(.-)\t(.-)\t(.-)\t(.-)$')
     names[n], attempts[n], streams[n], kinds[n] = task, tonumber(attempt), KEYS[tonumber(index)], kind
@@ -71,16 +69,16 @@ if settling > 0 then
       if heads[1] then redis.call('XADD', events, '*', 'h', heads[1], 'm', body) end
       heads[1] = kind .. '\t' .. task .. '\t' .. r[JOB] .. '\t' .. r[ATTEMPT] .. '\t' .. r[SEQ] .. '\t' .. r[DELIVERIES]
         .. '\t' .. r[LOSSES] .. '\t' .. me .. '\t' .. now_text .. '\t'
-      body = ARGV[n * 2 + 2]
+      body = ARGV[n * 2 + 6]
       local ids = acks[stream]
       if ids then ids[#ids + 1] = r[ENTRY] else acks[stream] = {r[ENTRY]} end
       records[#records + 1] = task
       records[#records + 1] = tombstone(r)
       kind = string.sub(kind, 6)
-      codes[n] = 1
+      codes = codes .. '1'
     else
       kind = 'refused'
-      codes[n] = 0
+      codes = codes .. '0'
     end
     counts[kind] = (counts[kind] or 0) + 1
   end
@@ -96,10 +94,10 @@ if settling > 0 then
 end
 
 -- claim: tiers in strict order; within a tier the starting lane rotates with the sequence number
-if free > 0 and not lanes[2] and redis.call('XLEN', events) <= tonumber(max_backlog) then
+if free > 0 and not lanes[2] and redis.call('XLEN', events) <= tonumber(ARGV[3]) then
   local first_stream = 9 + lane_count
   local renewals, deadlines = {}, {}
-  local suspects = tonumber(max_suspects)
+  local suspects = tonumber(ARGV[6])
   for step = 0, 5 * lane_count - 1 do
     local tier = math.floor(step / lane_count)
     local index = first_stream + ((number + step) % lane_count) * 5 + tier
@@ -107,13 +105,13 @@ if free > 0 and not lanes[2] and redis.call('XLEN', events) <= tonumber(max_back
     local want = free - #claims
     if want > 0 and tier == 4 then
       -- suspects: one, alone on an empty engine, and few at a time
-      if step == 4 * lane_count then
+      if step == 4 * lane_count and suspects > 0 then
         for lane = 0, lane_count - 1 do
           local summary = redis.pcall('XPENDING', KEYS[first_stream + lane * 5 + 4], GROUP)
           if not summary.err then suspects = suspects - summary[1] end
         end
       end
-      want = (alone == '1' and #claims == 0 and suspects > 0) and 1 or 0
+      want = (#claims == 0 and suspects > 0) and 1 or 0
     end
     -- what can't be run makes room for more, but a stream full of it must not hold the server
     local rounds = 0
@@ -130,7 +128,7 @@ if free > 0 and not lanes[2] and redis.call('XLEN', events) <= tonumber(max_back
           local id, f = entries[i][1], entries[i][2]
           -- the first seven fields in our order; what a newer sender adds comes after them
           local readable = f[1] == 'v' and f[2] == '1' and f[3] == 't' and f[5] == 'j' and f[7] == 'a' and f[9] == 'e'
-            and f[11] == 'o' and f[13] == 'm' and #f[14] <= tonumber(max_bytes)
+            and f[11] == 'o' and f[13] == 'm' and #f[14] <= MAX_ENTRY_BYTES
           local attempt, timeout = readable and tonumber(f[8]), readable and tonumber(f[12])
           local r = attempt and timeout and unpack_record(redis.call('HGET', tasks, f[4]))
           if not r then
@@ -157,8 +155,7 @@ if free > 0 and not lanes[2] and redis.call('XLEN', events) <= tonumber(max_back
               deadlines[#deadlines + 1] = task
             end
             claims[#claims + 1] = {index, id, r[DELIVERIES], r[LOSSES], deadline, task, job, attempt, f[10], timeout, f[14]}
-            places[#places + 1] = index
-            places[#places + 1] = id
+            places = places .. ' ' .. id
           end
         end
       end
@@ -178,5 +175,5 @@ if heads[1] then
   redis.call('XADD', events, '*', 'h', table.concat(heads, '\n'), 'm', body)
   redis.call('HSET', tasks, unpack(records))
 end
-redis.call('HSET', KEYS[1], 'n', number, 'r', cmsgpack.pack({codes, places}))
+redis.call('HSET', KEYS[1], 'n', ARGV[4], 'r', codes .. places)
 return {'OK', lanes[1], codes, claims, unreadable}

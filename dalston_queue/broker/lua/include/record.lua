@@ -4,16 +4,16 @@ local OWNER, JOB, CLAIMED, RENEWED, DEADLINE, CANCEL, PROGRESS = 9, 10, 11, 12, 
 local GROUP = 'engines'
 local TIER_NAMES = {'recovered', 'high', 'medium', 'low', 'suspect'}
 local SUSPECT_FROM = 2 -- deliveries
+local MAX_ENTRY_BYTES = 8388608 -- as in messages.py
 
 -- nil for no record and for bytes that are no record: both mean that Redis doesn't know the task
 local function unpack_record(raw)
-  if not raw then return nil end
   local ok, r = pcall(cmsgpack.unpack, raw)
-  if not ok or type(r) ~= 'table' or type(r[ATTEMPT]) ~= 'number' or type(r[SEQ]) ~= 'number' or type(r[LOSSES]) ~= 'number'
-    or type(r[DELIVERIES]) ~= 'number' then return nil end
-  if r[STATE] == 's' then return r end
-  if type(r[STREAM]) ~= 'string' or type(r[ENTRY]) ~= 'string' then return nil end
-  if r[STATE] == 'w' or (r[STATE] == 'r' and type(r[OWNER]) == 'string' and type(r[JOB]) == 'string') then return r end
+  if not ok or type(r) ~= 'table' or type(r[LOSSES]) ~= 'number' or type(r[SEQ]) ~= 'number' then return nil end
+  local state = r[STATE]
+  if state == 's' or (type(r[ENTRY]) == 'string' and (state == 'w' or (state == 'r' and type(r[JOB]) == 'string'))) then
+    return r
+  end
   return nil
 end
 
