@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from argparse import ArgumentParser
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ from dalston_queue.broker.types import EngineState
 from supervisor.config import NodeConfig, read_plan
 from supervisor.http import GPU_GAUGES
 from supervisor.orders import COMMANDS
+from supervisor.places import add_place_arguments
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -44,7 +46,11 @@ def test_the_daemonset_gives_longer_to_drain_than_engines_need_and_names_the_rea
     msgspec.convert(yaml.safe_load(config["data"]["node.yaml"]), NodeConfig)
     pod = daemonset["spec"]["template"]["spec"]
     assert pod["terminationGracePeriodSeconds"] >= 300
-    assert pod["containers"][0]["args"][1:3] == ["manage.py", "runsupervisor"]
+    [container] = pod["containers"]
+    assert container["command"][1:] == ["manage.py", "runsupervisor"]
+    parser = ArgumentParser()
+    add_place_arguments(parser)
+    assert parser.parse_args(container["args"]).state_dir == Path("/var/lib/dalston")
 
 
 def test_the_example_node_yaml_is_valid(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from dalston_queue.broker.types import EngineState, EventKind
+import pytest
+
+from dalston_queue.broker.types import EngineState, EventKind, NodeState
 from tests.supervisor.node import Node
 from tests.support import wait_until
 
@@ -21,6 +23,15 @@ def test_five_failures_open_the_breaker_and_one_good_trial_closes_it(make_node: 
     assert node.events(trial, EventKind.TASK_STARTED) == []
     assert node.result(trial)
     node.ready()
+
+
+@pytest.mark.slow
+def test_a_node_on_which_everything_dies_cordons_itself_and_says_why(node: Node) -> None:
+    node.engine(env={"FIXTURE_LOAD": "crash"})
+    node.start()
+    node.wait_state(EngineState.CRASHLOOP, timeout=40)
+    [info] = wait_until(lambda: [n for n in node.broker.registry.nodes() if n.state is NodeState.CORDONED])
+    assert info.info["why"] == "everything dies here: 5 failures of all 1 engines; the last: exit code 3"
 
 
 def test_a_failing_probe_takes_the_engine_out_of_work_and_its_recovery_puts_it_back(node: Node, tmp_path: Path) -> None:
