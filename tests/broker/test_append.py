@@ -1,5 +1,7 @@
 """Putting attempts in line: idempotent by task and attempt, and by the entry's existence."""
 
+from typing import Any
+
 import pytest
 
 from dalston_queue.broker import Broker, EventReader
@@ -109,7 +111,7 @@ def test_a_queue_takes_at_most_32_capability_sets_and_reuses_the_room_of_empty_o
     ],
     ids=str,
 )
-def test_a_wrong_message_is_refused_and_nothing_is_appended(broker: Broker, wrong: dict[str, object]) -> None:
+def test_a_wrong_message_is_refused_and_nothing_is_appended(broker: Broker, wrong: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
         broker.append([message("good"), message(**{"task_id": "bad", **wrong})])
     assert broker.queues() == []

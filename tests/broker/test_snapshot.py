@@ -2,7 +2,7 @@
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.messages import Completed
-from dalston_queue.broker.pending import PendingOrder
+from dalston_queue.broker.pending import PendingEntry, PendingOrder
 from dalston_queue.broker.snapshot import rates
 from dalston_queue.broker.types import Priority, Tier
 from tests.broker.conftest import MakeEngine, message
@@ -67,8 +67,8 @@ def test_rates_come_from_two_snapshots(broker: Broker, engine: MakeEngine) -> No
     broker.append([message(f"t{n}") for n in range(8)])
     consumer = engine(capacity=4)
     consumer.exchange([(c, Completed()) for c in consumer.claim()], free=0)
-    second = wait_until(lambda: (s := broker.snapshot()).at_ms > first.at_ms and s, what="a later snapshot")
-    assert not isinstance(second, bool)
+    wait_until(lambda: broker.topology.home.now_ms() > first.at_ms, what="the clock to move")
+    second = broker.snapshot()
     seconds = (second.at_ms - first.at_ms) / 1000
     found = rates(first, second)
     stream = broker.topology.home.keys.stream("echo")
@@ -98,12 +98,12 @@ def test_a_page_of_what_runs_by_idle_time_and_by_deadline(broker: Broker, engine
 def test_overdue_entries_are_found(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("late", timeout_ms=1), message("fine", timeout_ms=60_000)])
     engine(capacity=2).claim()
-    page = wait_until(
-        lambda: (p := broker.pending("echo", order=PendingOrder.DEADLINE, overdue_by_ms=5)).entries and p,
-        what="an overdue entry",
-    )
-    assert not isinstance(page, list) and [e.task_id for e in page.entries] == ["late"]
-    assert page.entries[0].overdue_ms >= 5
+
+    def overdue() -> list[PendingEntry]:
+        return broker.pending("echo", order=PendingOrder.DEADLINE, overdue_by_ms=5).entries
+
+    (late,) = wait_until(overdue, what="an overdue entry")
+    assert late.task_id == "late" and late.overdue_ms >= 5
 
 
 def test_pages_go_past_the_thousandth_entry(broker: Broker, engine: MakeEngine) -> None:

@@ -46,7 +46,7 @@ def test_tls_sockets_and_retries_off() -> None:
     pool = route.shard.pool("")
     assert pool.connection_class is SSLConnection
     assert pool.connection_kwargs["db"] == 2 and pool.connection_kwargs["username"] == "user"
-    connection = pool.make_connection()
+    connection = SSLConnection(**pool.connection_kwargs)
     assert connection.retry.get_retries() == 0, "a repeated script is our decision, never the client's"
     assert connect("unix:///tmp/x.sock").topology.home.pool("").connection_class is UnixDomainSocketConnection
 
