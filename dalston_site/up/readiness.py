@@ -12,7 +12,7 @@ from dalston_site.up.announcements import Announcements
 from dalston_site.up.errors import UpError
 from dalston_site.up.options import Options
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0  # seconds are enough on a quiet machine
 
 Probe = Callable[[], str]
 """Says what is still missing; empty when it answers."""
