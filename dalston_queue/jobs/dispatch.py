@@ -112,12 +112,13 @@ def _dispatch(found: list[tuple[UUID, UUID]], now: datetime, *, skip_locked: boo
 
 
 @transaction.atomic
-def append_again(task_ids: Collection[UUID], now: datetime) -> None:
-    """Make sure that tasks which are QUEUED or RUNNING have their entry: append adds it where it is gone."""
+def append_again(task_ids: Collection[UUID], now: datetime) -> int:
+    """Make sure that tasks which are QUEUED or RUNNING have their entry: append adds it where it is gone. Returns how
+    many were gone."""
     with connection.cursor() as cursor:
         cursor.execute(_JOBS_OF, [list(task_ids)])
         jobs = lock_jobs(row[0] for row in cursor.fetchall())
-    _append(_messages(task_ids, ["queued", "running"], list(jobs), now))
+    return _append(_messages(task_ids, ["queued", "running"], list(jobs), now)).count(Appended.ADDED)
 
 
 def _messages(task_ids: Collection[UUID], statuses: list[str], jobs: list[UUID], now: datetime) -> list[TaskMessage]:

@@ -86,26 +86,29 @@ class _Run:
     # Postgres -> Redis
 
     def _rows_of(self, queue: str) -> None:
-        live: list[UUID] = []  # rows whose record is fine: their entries must exist
+        with_entry = 0  # rows whose record is fine: their entries must exist
+        entries_before = self._entries(queue)
         for rows in self._pages(queue):
             records = self.broker.records(queue, [str(row[0]) for row in rows])
             backlog = self._events_waiting(queue)
             wrong = [row for row in rows if compare(row[3], row[2], records.get(str(row[0])), events_waiting=backlog)]
-            bad = {row[0] for row in wrong}
-            live += [row[0] for row in rows if row[0] not in bad and _has_entry(records[str(row[0])])]
+            with_entry += sum(_has_entry(record) for record in records.values())
             if wrong:
                 self._repair(queue, wrong, records)
-        self._missing_entries(queue, live)
+        # Work goes on while we count, so this is a suspicion; the next look settles it.
+        if max(entries_before, self._entries(queue)) < with_entry:
+            self._missing_entries(queue)
 
-    def _missing_entries(self, queue: str, live: list[UUID]) -> None:
-        """More records than entries: a stream was deleted or trimmed by a foreign hand. Append looks for each entry."""
-        entries = sum(lane.length for stats in self.broker.snapshot([queue]).queues for lane in stats.lanes)
-        if entries >= len(live):
+    def _missing_entries(self, queue: str) -> None:
+        """A stream was deleted or trimmed by a foreign hand. Append looks for each entry, and adds what is gone."""
+        if self.dry_run:
+            self._found("perhaps records without entry", f"queue {queue}", 1)
             return
-        self._found("records without entry", queue, len(live) - entries)
-        if not self.dry_run:
-            for start in range(0, len(live), PAGE):
-                append_again(live[start : start + PAGE], timezone.now())
+        for rows in self._pages(queue):
+            self.report.note("records without entry", append_again([row[0] for row in rows], timezone.now()))
+
+    def _entries(self, queue: str) -> int:
+        return sum(lane.length for stats in self.broker.snapshot([queue]).queues for lane in stats.lanes)
 
     def _repair(self, queue: str, rows: list[Row], seen: dict[str, Record]) -> None:
         if self.dry_run:

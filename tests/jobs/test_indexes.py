@@ -1,12 +1,14 @@
 """The queries that run every second use their own small index, whatever else the tables hold."""
 
+from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import connection
 
 from dalston_queue.jobs import advance, dispatch, lifecycle, stop
-from dalston_queue.orchestrator import polling, scheduler
+from dalston_queue.orchestrator import housekeeping, polling, reconciler, scheduler
 from tests.jobs import make
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_hints")]
@@ -54,6 +56,9 @@ def test_each_poll_uses_its_index_and_never_reads_the_whole_table() -> None:
         "task_pending": plan(advance._RELEASABLE, make.NOW, somebody),
         "one_task_per_stage": plan(advance._TALLY, somebody),
         "dalston_job_pkey": plan(lifecycle.LOCK_JOBS, somebody),
+        "task_in_redis": plan(reconciler.IN_REDIS, "echo", UUID(int=0), 1000),
+        "job_live": plan(reconciler.STUCK_JOBS, UUID(int=0), 1000),
+        "job_finished": plan(housekeeping._OLD_JOBS, make.NOW - timedelta(days=90), 1000),
     }
     for index, found in expected.items():
         assert index in found, found
