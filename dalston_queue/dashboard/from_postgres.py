@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dalston_queue.dashboard.overview import InPostgres, RecentTask
-from dalston_queue.models import DeadLetter, Task
+from django.db import connection
+
+from dalston_queue.dashboard.overview import DutyLine, InPostgres, RecentTask
+from dalston_queue.models import Task
 
 SHOWN = 20
 COUNTED = 1_000
@@ -27,9 +29,23 @@ _FIELDS = (
 )
 
 
+# Both in one round trip; a count without a limit would read every open letter.
+_LETTERS_AND_DUTIES = """
+    SELECT letters.count, duty.name, duty.every_s, duty.last_run_at, duty.last_error
+    FROM (
+        SELECT count(*) FROM (
+            SELECT 1 FROM dalston_dead_letter WHERE replayed_at IS NULL AND discarded_at IS NULL LIMIT %s
+        ) AS counted
+    ) AS letters LEFT JOIN dalston_duty AS duty ON true
+    ORDER BY duty.name"""
+
+
 def read() -> InPostgres:
-    open_letters = DeadLetter.objects.filter(replayed_at__isnull=True, discarded_at__isnull=True)
-    return InPostgres(tasks=_recent(), dead_letters=open_letters.order_by()[: COUNTED + 1].count())
+    with connection.cursor() as cursor:
+        cursor.execute(_LETTERS_AND_DUTIES, [COUNTED + 1])
+        rows = cursor.fetchall()
+    duties = tuple(DutyLine(*duty) for _, *duty in rows if duty[0] is not None)
+    return InPostgres(tasks=_recent(), dead_letters=rows[0][0], duties=duties)
 
 
 def _recent() -> tuple[RecentTask, ...]:

@@ -9,7 +9,7 @@ from dalston_queue.broker.broker import Broker
 from dalston_queue.broker.registry import EngineInfo, NodeInfo
 from dalston_queue.broker.snapshot import LaneStats, QueueStats, Rates, Snapshot, rates
 from dalston_queue.broker.types import EngineState, Role, Tier
-from dalston_queue.dashboard.overview import EngineLine, InRedis, Lane, Leaders, NodeLine, Pace
+from dalston_queue.dashboard.overview import EngineLine, InRedis, Lane, NodeLine, Pace
 
 _LOOKING = "dashboard"
 """A lease is asked for by a token; this one only ever looks who holds it."""
@@ -24,13 +24,9 @@ def read(broker: Broker, before: Snapshot | None = None) -> InRedis:
         snapshot=snapshot,
         lanes=tuple(_lanes(snapshot, engines, paces)),
         nodes=tuple(_nodes(broker.registry.nodes(), engines)),
-        leaders=Leaders(_is_led(broker, Role.ORCHESTRATOR), _is_led(broker, Role.HOUSEKEEPING)),
+        is_led=broker.lease(Role.ORCHESTRATOR, _LOOKING).leader() is not None,
         paces={stats.queue: paces[stats.queue] for stats in snapshot.queues if stats.queue in paces},
     )
-
-
-def _is_led(broker: Broker, role: Role) -> bool:
-    return broker.lease(role, _LOOKING).leader() is not None
 
 
 def _lanes(snapshot: Snapshot, engines: list[EngineInfo], paces: dict[str, Pace]) -> list[Lane]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from dalston_queue.broker.snapshot import QueueStats
@@ -34,6 +35,10 @@ class Health:
 _SICK = {EngineState.CRASHLOOP, EngineState.FATAL, EngineState.UNKILLABLE, EngineState.UNHEALTHY, EngineState.DEAD}
 
 
+SLACK_S = 60
+"""Huey looks once a minute."""
+
+
 def judge(overview: Overview) -> Health:
     findings = tuple(_findings(overview))
     worst = max((finding.tone for finding in findings), key=list(Tone).index, default=Tone.OK)
@@ -61,14 +66,12 @@ def _findings(overview: Overview) -> Iterator[Finding]:
     if overview.postgres is None:
         yield Finding(Tone.BAD, "Engines finish what they hold; their results wait in Redis until Postgres is back.")
     else:
-        yield from _of_postgres(overview.postgres)
+        yield from _of_postgres(overview.postgres, overview.at)
 
 
 def _of_redis(redis: InRedis) -> Iterator[Finding]:
-    if not redis.leaders.orchestrator:
+    if not redis.is_led:
         yield Finding(Tone.BAD, "No orchestrator leads: nothing is dispatched. Start manage.py runorchestrator.")
-    if not redis.leaders.housekeeping:
-        yield Finding(Tone.WARN, "Nobody keeps house: no scan, no reconciling. Start manage.py run_huey.")
     for queue in redis.snapshot.queues:
         yield from _of_queue(queue, _engines_of(redis, queue.queue), redis.paces.get(queue.queue))
     for node in redis.nodes:
@@ -114,7 +117,16 @@ def _clear(queue: QueueStats, pace: Pace | None) -> str:
     )
 
 
-def _of_postgres(postgres: InPostgres) -> Iterator[Finding]:
+def _of_postgres(postgres: InPostgres, now: datetime) -> Iterator[Finding]:
+    if not postgres.duties:
+        yield Finding(Tone.WARN, "No housekeeping has run yet: manage.py run_huey does it once a minute.")
+    for duty in postgres.duties:
+        late = (now - duty.last_run_at).total_seconds()
+        if late > 2 * duty.every_s + SLACK_S:
+            text = f"The {duty.name} has not run for {round(late / 60)} min: check manage.py run_huey."
+            yield Finding(Tone.BAD, text)
+        elif duty.error:
+            yield Finding(Tone.WARN, f"The {duty.name} failed: {duty.error[:200]}")
     count = postgres.dead_letters
     if count:
         number = f"More than {COUNTED} dead letters wait" if count > COUNTED else f"{_count(count, 'dead letter')} wait"

@@ -76,9 +76,13 @@ class NodeLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaders:
-    orchestrator: bool
-    housekeeping: bool
+class DutyLine:
+    """A recurring duty of the housekeeping process and its last run."""
+
+    name: str
+    every_s: float
+    last_run_at: datetime
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class InRedis:
     snapshot: Snapshot
     lanes: tuple[Lane, ...]
     nodes: tuple[NodeLine, ...]
-    leaders: Leaders
+    is_led: bool  # an orchestrator holds the lease
     paces: dict[str, Pace]  # by queue; empty while not known
 
 
@@ -98,6 +102,7 @@ class InPostgres:
 
     tasks: tuple[RecentTask, ...]
     dead_letters: int
+    duties: tuple[DutyLine, ...]
 
 
 @dataclass(frozen=True, slots=True)

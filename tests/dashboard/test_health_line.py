@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from dalston_queue.broker.snapshot import QueueStats, Snapshot
 from dalston_queue.dashboard.health_line import Tone, judge
-from dalston_queue.dashboard.overview import EngineLine, InPostgres, InRedis, Leaders, NodeLine, Overview, Pace
+from dalston_queue.dashboard.overview import DutyLine, EngineLine, InPostgres, InRedis, NodeLine, Overview, Pace
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
+DUTIES = (DutyLine("scanner", 60, NOW - timedelta(seconds=50), ""),)
 
 
 def engine(state: str = "ready", queue: str = "echo", note: str = "") -> EngineLine:
@@ -36,9 +37,7 @@ def overview(
 ) -> Overview:
     snapshot = Snapshot(at_ms=0, queues=list(queues), jobs_backlog=0)
     nodes = (NodeLine("n", node, NOW, engines),)
-    return Overview(
-        NOW, InRedis(snapshot, (), nodes, Leaders(True, True), {"echo": pace} if pace else {}), InPostgres((), 0)
-    )
+    return Overview(NOW, InRedis(snapshot, (), nodes, True, {"echo": pace} if pace else {}), InPostgres((), 0, DUTIES))
 
 
 def said(view: Overview) -> str:
@@ -84,10 +83,21 @@ def test_work_that_no_engine_serves_is_named() -> None:
 def test_nobody_leads() -> None:
     view = overview(queue())
     assert view.redis
-    view = replace(view, redis=replace(view.redis, leaders=Leaders(orchestrator=False, housekeeping=False)))
+    view = replace(view, redis=replace(view.redis, is_led=False))
     assert judge(view).tone is Tone.BAD
     assert "runorchestrator" in said(view)
-    assert "run_huey" in said(view)
+
+
+def test_a_duty_that_is_late_or_failing_is_named() -> None:
+    def with_duty(age_s: float, error: str = "") -> Overview:
+        duty = DutyLine("scanner", 60, NOW - timedelta(seconds=age_s), error)
+        return replace(overview(queue()), postgres=InPostgres((), 0, (duty,)))
+
+    assert said(with_duty(170)) == ""
+    assert "The scanner has not run for 10 min" in said(with_duty(600))
+    assert judge(with_duty(600)).tone is Tone.BAD
+    assert "The scanner failed: KeyError: x" in said(with_duty(10, "KeyError: x"))
+    assert "No housekeeping has run yet" in said(replace(overview(queue()), postgres=InPostgres((), 0, ())))
 
 
 def test_a_dead_node_is_said_once_and_not_again_for_each_of_its_engines() -> None:
@@ -109,9 +119,9 @@ def test_a_paused_queue_is_no_alarm_but_is_said() -> None:
 
 def test_dead_letters_are_counted_to_a_thousand() -> None:
     view = overview(queue())
-    assert "1 dead letter waits for a decision." in said(replace(view, postgres=InPostgres((), 1)))
-    assert "3 dead letters wait for a decision." in said(replace(view, postgres=InPostgres((), 3)))
-    assert "More than 1000 dead letters wait" in said(replace(view, postgres=InPostgres((), 1001)))
+    assert "1 dead letter waits for a decision." in said(replace(view, postgres=InPostgres((), 1, DUTIES)))
+    assert "3 dead letters wait for a decision." in said(replace(view, postgres=InPostgres((), 3, DUTIES)))
+    assert "More than 1000 dead letters wait" in said(replace(view, postgres=InPostgres((), 1001, DUTIES)))
 
 
 def test_what_cannot_be_read_is_not_known_and_never_zero() -> None:

@@ -29,6 +29,18 @@ ROOT = Path(__file__).resolve().parents[2]
 README_PICTURE = ROOT / "docs" / "images" / "overview.png"
 
 
+PIPELINE = {
+    "name": "interview.wav",
+    "priority": "high",
+    "stages": [
+        {"stage": "echo", "parameters": {"file": "interview.wav"}},
+        {"stage": "sleep_ch0", "after": ["echo"], "parameters": {"seconds": 60}},
+        {"stage": "sleep_ch1", "after": ["echo"], "parameters": {"seconds": 60}},
+        {"stage": "fail", "after": ["sleep_ch0", "sleep_ch1"], "required": False},
+    ],
+}
+
+
 @dataclass(frozen=True)
 class Running:
     url: str
@@ -84,7 +96,8 @@ def give_work(running: Running) -> str:
             submit(task_type="sleep", parameters={"seconds": seconds}, timeout_seconds=600)
         submit(task_type="sleep", parameters={"seconds": 90}, priority="high", timeout_seconds=600)
         submit(task_type="sleep", parameters={"seconds": 90}, priority="low", timeout_seconds=600)
-        return last["job_id"]
+        job: dict[str, str] = client.post("/jobs", json=PIPELINE).raise_for_status().json()
+        return job["job_id"]
 
 
 def take(running: Running, browser: Browser, out: Path) -> None:
@@ -95,11 +108,16 @@ def take(running: Running, browser: Browser, out: Path) -> None:
     show_overview(browser, running, out / "overview-empty.png")
     job_id = give_work(running)
     browser.wait_for("document.querySelectorAll('#tasks .chip.busy').length > 4", 30)
-    browser.wait_for("!document.body.textContent.includes('run_huey')", 90)
-    show_overview(browser, running, out / "overview-light.png", height=1000)
+    browser.wait_for("!document.getElementById('health').textContent.includes('run_huey')", 90)
+    browser.wait_for("!document.body.textContent.includes('pace not known')", 30)
+    show_overview(browser, running, out / "overview-light.png", height=860)
     shutil.copy(out / "overview-light.png", README_PICTURE)
     show_overview(browser, running, out / "overview-dark.png", height=1000, dark=True)
     show_overview(browser, running, out / "overview-380.png", width=380, height=1600)
+    browser.look(height=700)
+    browser.open(f"{running.url}/jobs/{job_id}/")
+    browser.wait_for("document.documentElement.dataset.link === 'live'")
+    browser.picture(out / "job.png")
     browser.look()
     for name, path in {
         "admin": "/admin/",
