@@ -68,7 +68,8 @@ def _isolate(events: list[Event], now: datetime, done: Advanced, error: Exceptio
 
 
 def _place(event: Event | Malformed) -> str:
-    return f"{event.shard} {event.stream} {event.entry_id}"
+    """Where it came from. One entry may hold several events, so its own content belongs to the name."""
+    return f"{event.shard} {event.stream} {event.entry_id} {event!r}"
 
 
 @transaction.atomic
