@@ -90,6 +90,7 @@ def database(name: str) -> dict[str, Any]:
         "HOST": parts.hostname or "",
         "PORT": str(port or ""),
         "OPTIONS": dict(parse_qsl(parts.query)),
+        "CONN_HEALTH_CHECKS": True,  # after a restart of Postgres no request gets a dead connection
     }
 
 

@@ -65,6 +65,7 @@ def test_a_database_address_becomes_djangos_settings(monkeypatch: pytest.MonkeyP
         "HOST": "db.example",
         "PORT": "6543",
         "OPTIONS": {"sslmode": "require"},
+        "CONN_HEALTH_CHECKS": True,
     }
 
 
