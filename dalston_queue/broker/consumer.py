@@ -81,6 +81,10 @@ class Consumer:
         self._sessions = [session for sessions in by_queue for session in sessions]
         self._held: dict[Place | None, Claimed] = {}
         self._suspect: Place | None = None  # the place of the last suspect claimed
+        # what one queue answered in a call that then failed at another queue: told with the next call
+        self._fresh: list[Claimed] = []
+        self._gone: list[Claimed] = []
+        self._answered: dict[tuple[str, int], Settled] = {}
         self._lock = threading.RLock()
         self._waker = Waker()
         self._backoff = Backoff()
@@ -109,33 +113,33 @@ class Consumer:
                 raise
 
     def _exchange(self, settlements: Sequence[tuple[Claimed, Outcome]], free: int | None) -> Exchanged:
-        held, result = self._held, Exchanged([], [], [])
+        held, buried = self._held, list[Malformed]()
         prepared: dict[Session, list[Settlement]] = {}
         leaving = {claimed.place for claimed, _ in settlements}
         for claimed, outcome in settlements:
-            kind, body = encode_outcome(outcome)
             message = claimed.message
-            settlement = Settlement(message.task_id, message.attempt, claimed.stream, kind, body)
-            prepared.setdefault(claimed.session, []).append(settlement)
+            if (message.task_id, message.attempt) not in self._answered:
+                kind, body = encode_outcome(outcome)
+                settlement = Settlement(message.task_id, message.attempt, claimed.stream, kind, body)
+                prepared.setdefault(claimed.session, []).append(settlement)
         keeping = len(held.keys() - leaving) if leaving else len(held)
         room = self.capacity - keeping if free is None else free
-        if self._suspect in held and self._suspect not in leaving:
-            room = 0  # a suspect runs alone
-        codes: dict[tuple[str, int], Settled] = {}
+        told = len(self._fresh)
         for session in self._in_turn():
-            if result.claimed and result.claimed[0].tier is Tier.SUSPECT:
-                room = 0
-            empty = not keeping and not result.claimed
-            answer = session.exchange(prepared.get(session, ()), room - len(result.claimed), empty)
-            codes.update(answer.settled)
-            result.claimed += self._take(session, answer.given, result.buried)
+            if self._suspect in held and self._suspect not in leaving:
+                room = 0  # a suspect runs alone
+            new = len(self._fresh) - told
+            answer = session.exchange(prepared.get(session, ()), room - new, not keeping and not new)
+            self._answered.update(answer.settled)
+            self._take(session, answer.given, buried)
             for stream, entry_id in answer.unreadable:
-                self._bury(session, stream, entry_id, "", result.buried)
-        for claimed, _ in settlements:
-            code = codes[claimed.message.task_id, claimed.message.attempt]
+                self._bury(session, stream, entry_id, "", buried)
+        codes = [self._answered[claimed.message.task_id, claimed.message.attempt] for claimed, _ in settlements]
+        for (claimed, _), code in zip(settlements, codes, strict=True):
             claimed.lost = code is Settled.LOST
             held.pop(claimed.place, None)
-            result.settled.append(code)
+        result = Exchanged(self._fresh, codes, buried)
+        self._fresh, self._answered = [], {}
         self._backoff.reset()
         return result
 
@@ -172,10 +176,13 @@ class Consumer:
         alone."""
         with self._lock:
             try:
-                return self._beat(list(self._held.values()), progress or {}, look=True)
+                cancelled = self._beat(list(self._held.values()), progress or {}, look=True)
             except Fenced:
                 self._drop_all()
                 raise
+            result = Beat(cancelled, self._gone, self._fresh)
+            self._gone, self._fresh = [], []
+            return result
 
     def renew(self, claimed: Claimed, progress: Any = None) -> bool:
         """One task's share of a beat; Claimed.renew and Claimed.progress call it."""
@@ -189,8 +196,9 @@ class Consumer:
                 return False
             return not (claimed.cancel_requested or claimed.lost)
 
-    def _beat(self, held: list[Claimed], progress: dict[str, Any], look: bool) -> Beat:
-        result = Beat([], [], [])
+    def _beat(self, held: list[Claimed], progress: dict[str, Any], look: bool) -> list[Claimed]:
+        """Returns those whose cancel is requested; notes what is lost and what is given again."""
+        cancelled = []
         for session in self._sessions:
             mine = [claimed for claimed in held if claimed.session is session]
             if not mine and not look:
@@ -200,13 +208,13 @@ class Consumer:
             for claimed, code in zip(mine, codes, strict=True):
                 if code == b"lost":
                     claimed.lost = True
+                    self._gone.append(claimed)
                     self._held.pop(claimed.place, None)
-                    result.lost.append(claimed)
                 elif code == b"cancel":
                     claimed.cancel_requested = True
-                    result.cancelled.append(claimed)
-            result.given_again += self._take(session, again, [])
-        return result
+                    cancelled.append(claimed)
+            self._take(session, again, [])
+        return cancelled
 
     def hand_back(self, claimed: Sequence[Claimed] | None = None) -> list[str]:
         """Give back (default: everything held), uncounted, to the front of the line. Returns the task ids given."""
@@ -250,8 +258,8 @@ class Consumer:
         self._by_queue.rotate(-1)
         return [session for sessions in self._by_queue for session in sessions]
 
-    def _take(self, session: Session, given: Sequence[Given], buried: list[Malformed]) -> list[Claimed]:
-        taken = []
+    def _take(self, session: Session, given: Sequence[Given], buried: list[Malformed]) -> None:
+        """Hold what was given; the caller is told of it with this call's answer, or the next one's."""
         for item in given:
             message = decode_task(session.queue, item.values, item.deliveries, item.losses)
             if isinstance(message, str):
@@ -263,13 +271,13 @@ class Consumer:
             if claimed.tier is Tier.SUSPECT:
                 self._suspect = claimed.place
             self._held[claimed.place] = claimed
-            taken.append(claimed)
-        return taken
+            self._fresh.append(claimed)
 
     def _drop_all(self) -> None:
         for claimed in self._held.values():
             claimed.lost = True
         self._held.clear()
+        self._fresh, self._gone, self._answered = [], [], {}
 
 
 def _json(progress: Any) -> bytes:

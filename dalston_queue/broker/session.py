@@ -8,13 +8,14 @@ the session goes on from there; what it claimed in between is given again on the
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from dalston_queue.broker.errors import Fenced
+from dalston_queue.broker.errors import Fenced, Unavailable
 from dalston_queue.broker.lanes import Lanes, read_lanes
 from dalston_queue.broker.link import Link, Packed, bulk
 from dalston_queue.broker.messages import MAX_ENTRY_BYTES
@@ -151,8 +152,7 @@ class Session:
         self._unanswered = None
         for settlement, code in zip(call.settlements, codes, strict=True):
             answer.settled[settlement[0], settlement[1]] = Settled.ACCEPTED if code == 49 else Settled.LOST  # b"1"
-        if version != self._version:
-            self.refresh_lanes()
+        self._follow(version)
 
     # while tasks run
 
@@ -166,8 +166,7 @@ class Session:
             raise self._fenced()
         _, version, codes, again = reply
         given = [_given(claim, self._streams, 7) for claim in again]
-        if version != self._version:
-            self.refresh_lanes()
+        self._follow(version)
         return codes, given
 
     def hand_back(self, held: Sequence[tuple[str, int, str]], body: bytes) -> list[bool]:
@@ -230,6 +229,12 @@ class Session:
             [self._fence, self._engine_id, self._limits.max_backlog],
         )
         self._beat = Packed("beat", [*head, *self._streams], [self._fence, self._engine_id, MAX_ENTRY_BYTES])
+
+    def _follow(self, version: bytes | None) -> None:
+        """Lanes came or went. What the call brought must not be lost over it: the next answer tells us again."""
+        if version != self._version:
+            with contextlib.suppress(Unavailable):
+                self.refresh_lanes()
 
     def _position(self, stream: str, before: int) -> int:
         # 1 is the session itself: never a task's stream, so the script answers "lost"

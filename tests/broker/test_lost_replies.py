@@ -344,3 +344,26 @@ def test_what_a_beat_gave_again_is_not_given_by_the_repeated_call(
     got = made.exchange([(claimed, Completed())])
     assert got.settled == ["ok"] and got.claimed == [] and made.held == []
     made.close()
+
+
+def test_what_one_queue_gave_is_not_forgotten_when_another_fails(
+    broker: Broker, lossy: Broker, proxy: LossyProxy
+) -> None:
+    """An engine of two queues: the first answers, the second's reply gets lost. Both answers must reach the caller."""
+    queues = ["echo", "sleep"]
+    broker.append([message(f"{queue}{n}", queue=queue) for queue in queues for n in range(3)])
+    made = Consumer(lossy, "e", queues, capacity=2)
+    made.open()
+    started = made.claim()
+    assert {c.message.queue for c in started} != set(), started
+    settling = [(c, Completed()) for c in started]
+    for losing in queues:
+        proxy.lose(f":session:{losing}:".encode())
+        with pytest.raises(Unavailable):
+            made.exchange(settling, free=4)
+        got = made.exchange(settling, free=0)
+        assert got.settled == ["ok"] * len(settling)
+        assert {c.place for c in got.claimed} == {c.place for c in made.held}, "held means told"
+        settling = [(c, Completed()) for c in got.claimed]
+    assert sum(q.counters.get("refused", 0) for q in broker.snapshot().queues) == 0
+    made.close()
