@@ -4,7 +4,7 @@ A batch that fails for a passing reason is the caller's to repeat: nothing was a
 content is split in halves until the culprit stands alone; that one becomes a dead letter, and the rest goes on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -12,7 +12,7 @@ import structlog
 from django.db import Error, transaction
 
 from dalston_queue.broker.messages import Event, Malformed
-from dalston_queue.broker.types import Cause
+from dalston_queue.broker.types import Cause, EventKind
 from dalston_queue.jobs.advance import Advanced, advance
 from dalston_queue.jobs.dead_letters import Ending, bury_unreadable, end_tasks
 from dalston_queue.jobs.lifecycle import lock_jobs
@@ -26,15 +26,16 @@ log = structlog.get_logger(__name__)
 def handle(batch: Sequence[Event | Malformed], now: datetime) -> Advanced:
     """Apply a batch and commit. When it returns, every event of the batch is in Postgres in one form or another."""
     done = Advanced()
-    for malformed in batch:
-        if isinstance(malformed, Malformed):
-            log.error(
-                "an event could not be read and is kept as a dead letter",
-                queue=malformed.queue,
-                reason=malformed.reason,
-            )
-            bury_unreadable(malformed.queue, _place(malformed), malformed.reason, malformed.raw, now)
-    _apply_or_split([event for event in batch if isinstance(event, Event)], now, done)
+    events: list[Event] = []
+    for item in batch:
+        if isinstance(item, Malformed):
+            _keep_raw(item, item.reason, item.raw, now)
+        elif item.kind is EventKind.TASK_BURIED and not item.job_id:
+            # An entry that belongs to no record: a stray copy, or bytes of a foreign hand. No task ends with it.
+            _keep_raw(item, item.error.message if item.error else "an unreadable entry", item.raw or {}, now)
+        else:
+            events.append(item)
+    _apply_or_split(events, now, done)
     counters.EVENTS.inc(len(batch))
     return done
 
@@ -65,6 +66,11 @@ def _isolate(events: list[Event], now: datetime, done: Advanced, error: Exceptio
     )  # fmt: skip
     counters.POISON.inc()
     done.add(_bury(event, f"its event {event.kind} could not be stored: {error}", now))
+
+
+def _keep_raw(item: Event | Malformed, reason: str, raw: Mapping[str, bytes], now: datetime) -> None:
+    log.error("unreadable bytes are kept as a dead letter", queue=item.queue, reason=reason)
+    bury_unreadable(item.queue, _place(item), reason, raw, now)
 
 
 def _place(event: Event | Malformed) -> str:
