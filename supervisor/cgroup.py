@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
+
+FRESH = 5.0
 
 
 class MemoryEvents:
@@ -20,6 +23,35 @@ class MemoryEvents:
         except OSError:
             return 0
         return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+
+
+class OomLedger:
+    """Which death the counter's rise belongs to: each rise explains one SIGKILL, and only one of the next few seconds.
+
+    The counter is the whole cgroup's. Without this, an engine that somebody kills today would be "out of memory"
+    because another one was yesterday.
+    """
+
+    def __init__(self, memory: MemoryEvents) -> None:
+        self._memory = memory
+        self._seen = memory.oom_kills()
+        self._rises: deque[float] = deque(maxlen=1000)
+
+    def look(self, now: float) -> None:
+        """Often: the moment of a rise is that of the look that found it."""
+        count = self._memory.oom_kills()
+        self._rises.extend([now] * (count - self._seen))
+        self._seen = max(count, self._seen)
+
+    def claim(self, now: float) -> int:
+        """One rise for one death: 1 if there is one, else 0."""
+        self.look(now)
+        while self._rises and now - self._rises[0] > FRESH:
+            self._rises.popleft()
+        if not self._rises:
+            return 0
+        self._rises.popleft()
+        return 1
 
 
 def _find(root: Path, own: Path) -> Path | None:

@@ -7,7 +7,6 @@ import os
 import random
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import structlog
 
@@ -17,7 +16,7 @@ from engines.sdk.manifest import Manifest
 
 from . import children, orphans
 from .blackbox import evidence
-from .cgroup import MemoryEvents
+from .cgroup import MemoryEvents, OomLedger
 from .children import Child
 from .environment import Surroundings, environment
 from .exits import ExitKind, classify
@@ -44,7 +43,7 @@ class Fleet:
         self.link = link
         self.logs = logs
         self.gpus = gpus
-        self.memory = MemoryEvents()
+        self.memory = OomLedger(MemoryEvents())
         self.state_file = StateFile(around.state_dir / "engines.json")
         self.slots: dict[str, Slot] = {}
         self.children: dict[int, Child] = {}
@@ -136,7 +135,7 @@ class Fleet:
             slot.life = lifecycle.not_spawned(slot.life, str(error))
             log.error("engine can't start", engine=slot.name, why=str(error))
             return
-        slot.began(self.memory.oom_kills())
+        slot.began()
         env = environment(slot, self.around)
         try:
             output = self.logs.open(slot.name, slot.engine_id)
@@ -199,7 +198,7 @@ class Fleet:
         self.logs.finish(slot.engine_id)
         tail = self.logs.tail(slot.name, 200, slot.engine_id)
         reason = slot.life.climb.reason if slot.life.climb else ""
-        oom_kills = self.memory.oom_kills() - slot.oom_kills_before
+        oom_kills = self.memory.claim(now) if returncode == -signal.SIGKILL and not reason else 0
         ended = classify(returncode, stop_reason=reason, oom_kills=oom_kills, log_tail=tail)
         cause = Cause.DRAINED if ended.kind is ExitKind.STOPPED else Cause.ENGINE_LOST
         message = f"engine {slot.engine_id} ended: {ended.text}"
@@ -252,6 +251,3 @@ class Fleet:
     def save(self) -> None:
         records = (slot.record() for slot in self.slots.values())
         self.state_file.write([record for record in records if record is not None])
-
-    def log_folder(self) -> Path:
-        return self.logs.folder

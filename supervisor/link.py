@@ -87,7 +87,6 @@ class Link:
         self.max_deliveries = max_deliveries
         self.max_losses = max_losses
         self.up = True
-        self.why_down = ""
         self.alive_at = time.monotonic()  # when the main loop last came by
         self._report: Report | None = None
         self._fresh = False
@@ -236,7 +235,7 @@ class Link:
     def _mark(self, *, up: bool, why: str = "") -> None:
         if up != self.up:
             log.warning("redis is back" if up else "redis is away; engines keep running", why=why)
-        self.up, self.why_down = up, why
+        self.up = up
 
 
 def _essence(report: Report) -> tuple[object, ...]:

@@ -27,7 +27,6 @@ class Slot:
     child: Child | None = None
     engine_id: str = ""  # of the process that runs, or of the next one
     descendants: tuple[Process, ...] = ()
-    oom_kills_before: int = 0
     last_exit: Exit | None = None
     exits: int = 0
     breaker: str = ""  # why its circuit breaker is open
@@ -53,9 +52,8 @@ class Slot:
         """A new boot: no two processes ever share an id."""
         self.engine_id = f"{self.node}.{self.name}.{secrets.token_hex(6)}"
 
-    def began(self, oom_kills: int) -> None:
+    def began(self) -> None:
         """A process is about to start in it."""
-        self.oom_kills_before = oom_kills
         self.breaker = self.probe_failing = ""
         self.pausable = self.is_paused = False
 

@@ -77,6 +77,7 @@ class Supervisor:
         while not self.finished():
             self.inbox.wait(self.next_moment() - time.monotonic())
             now = time.monotonic()
+            self.fleet.memory.look(now)
             for message in self.inbox.messages():
                 self.hear(message, now)
             for notice in notices.receive():

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from supervisor.cgroup import MemoryEvents
+from supervisor.cgroup import MemoryEvents, OomLedger
 
 
 def test_version_2(tmp_path: Path) -> None:
@@ -28,3 +28,18 @@ def test_version_1(tmp_path: Path) -> None:
 
 def test_without_a_counter_nobody_says_out_of_memory(tmp_path: Path) -> None:
     assert MemoryEvents(tmp_path, tmp_path / "none").oom_kills() == 0
+
+
+def test_a_rise_of_the_counter_explains_one_death_and_only_a_recent_one(tmp_path: Path) -> None:
+    own, events = tmp_path / "cgroup", tmp_path / "memory.events"
+    own.write_text("0::/\n")
+    events.write_text("oom_kill 7\n")
+    ledger = OomLedger(MemoryEvents(tmp_path, own))
+    assert ledger.claim(0.0) == 0  # what happened before us is not ours
+    events.write_text("oom_kill 8\n")
+    ledger.look(1.0)
+    assert ledger.claim(1.1) == 1
+    assert ledger.claim(1.2) == 0  # a second SIGKILL is a bare one
+    events.write_text("oom_kill 9\n")
+    ledger.look(10.0)
+    assert ledger.claim(100.0) == 0  # yesterday's news
