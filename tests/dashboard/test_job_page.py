@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 from websockets.sync.client import connect
+from websockets.typing import Origin
 
 from dalston_queue.broker import Broker
 from dalston_queue.jobs.spec import JobSpec, StageSpec
@@ -76,7 +77,7 @@ def test_a_change_is_pushed_to_its_page(web: Web, job: Job) -> None:
     with web.log_in("bea", "a long pass phrase") as session:
         url = f"ws://127.0.0.1:{web.port}/ws/jobs/{job.pk}/"
         headers = {"Cookie": f"sessionid={session.cookies['sessionid']}"}
-        with connect(url, origin=web.url, additional_headers=headers) as socket:  # type: ignore[arg-type]
+        with connect(url, origin=Origin(web.url), additional_headers=headers) as socket:
             until(socket, 'id="stages"')
             Task.objects.filter(stage="split").update(status="running", started_at=timezone.now())
             message = until(socket, 'id="stage-split".*running')
