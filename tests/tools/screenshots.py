@@ -92,7 +92,7 @@ def give_work(running: Running) -> str:
         last = submit(task_type="echo", priority="high")
         client.get(f"/tasks/{last['task_id']}", params={"wait": 20})
         # The sleepers fill every slot: whatever else should be seen must be over by now.
-        for seconds in (45, 60, 75, 90, 120, 150, 180, 180, 180, 180, 180, 180):
+        for seconds in (2, 3, 4, 5, 6, 7, 60, 75, 90, 120, 150, 180, 180, 180):
             submit(task_type="sleep", parameters={"seconds": seconds}, timeout_seconds=600)
         submit(task_type="sleep", parameters={"seconds": 90}, priority="high", timeout_seconds=600)
         submit(task_type="sleep", parameters={"seconds": 90}, priority="low", timeout_seconds=600)
@@ -109,7 +109,8 @@ def take(running: Running, browser: Browser, out: Path) -> None:
     job_id = give_work(running)
     browser.wait_for("document.querySelectorAll('#tasks .chip.busy').length > 4", 30)
     browser.wait_for("!document.getElementById('health').textContent.includes('run_huey')", 90)
-    browser.wait_for("!document.body.textContent.includes('pace not known')", 30)
+    browser.wait_for("!document.querySelector('#lanes .unknown')", 30)
+    browser.wait_for("document.querySelectorAll('#tasks .chip.ok').length > 4", 30)
     show_overview(browser, running, out / "overview-light.png", height=860)
     shutil.copy(out / "overview-light.png", README_PICTURE)
     show_overview(browser, running, out / "overview-dark.png", height=1000, dark=True)
