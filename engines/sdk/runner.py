@@ -195,8 +195,11 @@ class Runner:
         for (claimed, _), settled in zip(sent, answer.settled, strict=True):
             if settled is Settled.LOST:
                 log.warning("task %s: result refused, it was given to another engine", claimed.message.task_id)
+        done = {id(claimed) for claimed, _ in sent}
         for claimed in answer.claimed:
-            self._start(claimed)
+            # After a broken call the broker may tell again what a beat has told us, and what is done by now.
+            if id(claimed) not in done:
+                self._start(claimed)
         self.next_claim = now + SAFETY_CLAIM_EVERY
         # A full answer may not be all there was; a short one was, and the next task will wake us.
         self.hungry = len(answer.claimed) == free and free > 0
@@ -215,11 +218,8 @@ class Runner:
             self._cancel(claimed, lost=False)
         for claimed in change.lost:
             self._cancel(claimed, lost=True)
-        running = {id(run.claimed) for run in self.runs.values()}
-        settling = {id(claimed) for claimed, _ in self.unsettled}
         for claimed in again:
-            if id(claimed) not in running | settling:
-                self._start(claimed)
+            self._start(claimed)
 
     def _lost_connection(self, error: Unavailable, now: float) -> None:
         if self.connected:
@@ -241,6 +241,9 @@ class Runner:
     # --- tasks --------------------------------------------------------------------------------------------------------
 
     def _start(self, claimed: Claimed) -> None:
+        """Once, however often we are told of it."""
+        if any(run.claimed is claimed for run in self.runs.values()) or any(c is claimed for c, _ in self.unsettled):
+            return
         message = claimed.message
         limits = [seconds for seconds in (claimed.timeout_ms / 1000, self.manifest.timeout) if seconds]
         timeout = min(limits, default=0.0)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dalston_queue.broker import Broker, EventReader
+from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.messages import Event, TaskMessage
 from dalston_queue.broker.types import Cause, EventKind
 from engines.sdk import Cancelled, Engine, Manifest, Task
@@ -260,3 +261,31 @@ def test_an_engine_whose_supervisor_is_gone_hands_back_and_ends(
     assert engine.wait() == 0
     for queue in ("echo", "sleep", "fail"):
         broker.reset_queue(queue)
+
+
+def test_a_task_that_is_told_twice_runs_once(bench: Bench) -> None:
+    """A call that broke off half-way is answered again: by the next beat and by the next exchange."""
+    runs: list[str] = []
+
+    class Counting(Engine):
+        def run(self, task: Task) -> None:
+            runs.append(task.id)
+
+    runner = bench.start(Counting(), capacity=2)
+    exchange = runner.consumer.exchange
+    broken: list[bool] = []
+
+    def breaking(settlements: Any = (), free: int | None = None) -> Any:
+        answer = exchange(settlements, free)
+        if answer.claimed and not broken:
+            broken.append(True)
+            runner.consumer._fresh = answer.claimed  # as if another queue's answer had been lost after this one's
+            raise Unavailable("the connection broke")
+        return answer
+
+    runner.consumer.exchange = breaking  # type: ignore[method-assign]
+    task = bench.submit()
+    bench.wait(EventKind.TASK_COMPLETED, task)
+    later = bench.submit()
+    bench.wait(EventKind.TASK_COMPLETED, later)
+    assert runs == [task, later]
