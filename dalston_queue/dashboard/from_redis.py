@@ -74,7 +74,7 @@ def _engines(node_id: str, engines: list[EngineInfo]) -> tuple[EngineLine, ...]:
 
 
 def _engine(engine: EngineInfo) -> EngineLine:
-    note = engine.info.get("reason") or ""
+    note = engine.info.get("why") or ""
     return EngineLine(
         id=engine.engine_id,
         node_id=engine.node_id,

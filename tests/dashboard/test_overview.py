@@ -20,6 +20,9 @@ from dalston_queue.dashboard.latest import latest
 from dalston_queue.jobs.spec import single_task
 from dalston_queue.jobs.submit import submit
 from dalston_queue.models import DeadLetter, Project, Task
+from engines.sdk.manifest import Manifest
+from supervisor.policy.lifecycle import Life
+from supervisor.slot import Slot
 
 pytestmark = [pytest.mark.django_db, pytest.mark.keeps_keys]
 
@@ -62,6 +65,13 @@ def test_it_shows_lanes_tasks_nodes_and_engines(viewer: Client, broker: Broker) 
     assert 'id="node-gpu-01"' in text
     assert "demo.0.b1" in text
     assert "1 waiting, nothing running, 1 engine ready." in text
+
+
+def test_an_engine_in_trouble_is_shown_with_the_reason_its_supervisor_gives(viewer: Client, broker: Broker) -> None:
+    slot = Slot("gpu-01", 0, Manifest(id="demo", stages=("echo",), command=("true",)))
+    slot.life = Life(state=EngineState.CRASHLOOP, why="exit code 3, five times in ten minutes")
+    broker.registry.beat_node("gpu-01", NodeState.ACTIVE, [slot.beat()])
+    assert "is crashloop: exit code 3, five times in ten minutes." in page(viewer)
 
 
 def test_a_task_that_ends_late_is_shown_among_newer_ones(viewer: Client) -> None:
