@@ -25,12 +25,12 @@ class Leader(msgspec.Struct, frozen=True):
 class Lease:
     """One per role and process. The token must be unique to the process."""
 
-    def __init__(self, shard: Shard, role: Role, token: str, ttl_s: float = 30.0, margin_s: float = 2.0) -> None:
+    def __init__(self, shard: Shard, role: Role, token: str, ttl_s: float = 30.0) -> None:
         self._shard = shard
         self._key = shard.keys.leader(role)
         self._token = token
         self._ttl_s = ttl_s
-        self._margin_s = margin_s
+        self._margin_s = min(2.0, ttl_s / 4)
         self._trusted_until = 0.0
         self.role = role
         self.term = 0
