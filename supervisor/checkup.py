@@ -44,9 +44,9 @@ class Finding:
     text: str
 
 
-def examine(broker: Broker, read_plan: Callable[[], NodePlan], state_dir: Path) -> Iterator[Finding]:
+def examine(make_broker: Callable[[], Broker], read_plan: Callable[[], NodePlan], state_dir: Path) -> Iterator[Finding]:
     """Everything, the most important first. Never raises."""
-    yield from redis(broker)
+    yield from redis(make_broker)
     yield engines(read_plan)
     yield state(state_dir)
     yield setpriv()
@@ -55,8 +55,9 @@ def examine(broker: Broker, read_plan: Callable[[], NodePlan], state_dir: Path) 
     yield gpus()
 
 
-def redis(broker: Broker) -> Iterator[Finding]:
+def redis(make_broker: Callable[[], Broker]) -> Iterator[Finding]:
     try:
+        broker = make_broker()
         broker.ping()  # connects
         seconds = broker.ping()
     except BrokerError as error:

@@ -71,6 +71,8 @@ def _client_maker(url: str, cluster: bool) -> Callable[[], Client]:
     }
     if scheme in ("redis+sentinel", "rediss+sentinel"):
         return lambda: _sentinel_client(url, options)
+    if not url:
+        raise Invalid("REDIS_URL is empty; set it to redis://[:password@]host:port/0")
     if scheme not in ("redis", "rediss", "unix"):
         raise Invalid(f"{_safe(url)!r}: use redis://, rediss://, unix:// or redis+sentinel://")
     if cluster:

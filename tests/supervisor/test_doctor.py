@@ -30,6 +30,14 @@ def doctor(tmp_path: Path, engines: Path = ENGINES) -> tuple[int, str]:
     return run("doctor", "--engines", str(engines), "--state-dir", str(tmp_path / "state"))
 
 
+def test_a_node_that_was_not_told_its_redis_is_told_so(tmp_path: Path, settings: Settings) -> None:
+    settings.REDIS_URL = ""
+    code, text = doctor(tmp_path)
+    assert code == 2
+    assert "broken    redis: REDIS_URL is empty" in text
+    assert "engines: demo x1" in text, "the rest is examined all the same"
+
+
 def test_a_node_without_a_gpu_is_a_normal_node(tmp_path: Path, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     code, text = doctor(tmp_path)

@@ -25,7 +25,7 @@ class Command(BaseCommand):
         node = options["node_id"] or default_node_name()
         state_dir: Path = state_dir_of(options["state_dir"], node)
         worst = Grade.OK
-        for finding in examine(make_broker(), plan_reader(options), state_dir):
+        for finding in examine(make_broker, plan_reader(options), state_dir):
             worst = max(worst, finding.grade)
             self.stdout.write(f"{finding.grade.name.lower():9} {finding.subject}: {finding.text}")
         sys.exit(worst)

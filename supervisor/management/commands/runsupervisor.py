@@ -21,7 +21,7 @@ CONFIG_EXIT, BUSY_EXIT = 78, 75
 
 class Command(BaseCommand):
     help = "Runs the engines of this node. Needs Redis (REDIS_URL) and nothing else. SIGTERM drains and stops them all."
-    requires_system_checks = ()  # most are about the web process
+    requires_system_checks = ("dalston",)  # the rest are about the web process
 
     def add_arguments(self, parser: CommandParser) -> None:
         add_place_arguments(parser)
