@@ -39,7 +39,7 @@ def apply(events: Sequence[Event], now: datetime) -> Advanced:
         for event in batch:
             by_kind[event.kind].append(event)
         for kind, same in by_kind.items():
-            moved = _APPLY[kind](same, now)
+            moved = HANDLERS[kind](same, now)
             if kind is not EventKind.TASK_STARTED:
                 touched.update(move.job_id for move in moved)
     advanced = advance(touched, now)
@@ -181,7 +181,7 @@ def _promoted(events: list[Event], _now: datetime) -> list[Moved]:
     return []
 
 
-_APPLY: dict[EventKind, Callable[[list[Event], datetime], list[Moved]]] = {
+HANDLERS: dict[EventKind, Callable[[list[Event], datetime], list[Moved]]] = {
     EventKind.TASK_STARTED: _started,
     EventKind.TASK_COMPLETED: _completed,
     EventKind.TASK_FAILED: _failed,

@@ -15,7 +15,7 @@ from dalston_queue.broker.messages import ErrorInfo, Event
 from dalston_queue.broker.types import Cause, EventKind
 from dalston_queue.jobs.cancel import cancel_job
 from dalston_queue.models import DeadLetter, Task, TaskEvent
-from dalston_queue.orchestrator.apply import rounds
+from dalston_queue.orchestrator.apply import HANDLERS, rounds
 from dalston_queue.orchestrator.batch import handle
 from dalston_queue.orchestrator.reconciler import reconcile
 from tests.jobs import make
@@ -235,3 +235,7 @@ def at_once(count: int, act: Callable[[], object]) -> None:
     for thread in threads:
         thread.join()
     assert errors == []
+
+
+def test_every_kind_of_event_has_its_handler() -> None:
+    assert set(HANDLERS) == set(EventKind) - {EventKind.JOB_CREATED}
