@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from dalston_queue.broker.ageing import promote
 from dalston_queue.broker.commands import NodeChannel
@@ -16,7 +16,7 @@ from dalston_queue.broker.messages import ErrorInfo, Event, TaskMessage
 from dalston_queue.broker.pending import PendingOrder, PendingPage, pending_page
 from dalston_queue.broker.rate import Limit, take
 from dalston_queue.broker.record import Record
-from dalston_queue.broker.recovery import Expired, TakeBack, TakenBack, expire, take_back
+from dalston_queue.broker.recovery import Expired, Judged, TakeBack, TakenBack, expire, places, take_back
 from dalston_queue.broker.registry import Registry
 from dalston_queue.broker.removal import cancel, read_records, scan_records
 from dalston_queue.broker.snapshot import Snapshot, take_snapshot
@@ -74,7 +74,7 @@ class Broker:
         queues: Iterable[str],
         cause: Cause = Cause.ENGINE_LOST,
         *,
-        judged: Mapping[str, int | str] | None = None,
+        judged: Judged | None = None,
         named: str | None = None,
         error: ErrorInfo | None = None,
         max_deliveries: int = 3,
@@ -88,13 +88,12 @@ class Broker:
         request = TakeBack(
             engine_id=engine_id,
             cause=cause,
-            judged=judged,
             named=named,
             error=error or ErrorInfo(message=f"{engine_id} was lost", cause=cause),
             max_deliveries=max_deliveries,
             max_losses=max_losses,
         )
-        return take_back(((shard, queue) for queue in queues for shard in self.topology.shards_of(queue)), request)
+        return take_back(places(self.topology, queues, judged), request)
 
     def expire(
         self, queue: str, task_id: str, attempt: int, error: ErrorInfo, *, judged_ms: int | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -12,6 +13,7 @@ from dalston_queue.broker.lanes import read_lanes
 from dalston_queue.broker.messages import MAX_ENTRY_BYTES, ErrorInfo, encode_error
 from dalston_queue.broker.removal import follow
 from dalston_queue.broker.shard import Argument, Shard, command
+from dalston_queue.broker.topology import Topology
 from dalston_queue.broker.types import Cause
 
 
@@ -42,22 +44,41 @@ class TakeBack(msgspec.Struct, frozen=True, kw_only=True):
 
     engine_id: str
     cause: Cause
-    judged: Mapping[str, int | str] | None
     named: str | None
     error: ErrorInfo
     max_deliveries: int
     max_losses: int
 
 
-def take_back(places: Iterable[tuple[Shard, str]], request: TakeBack) -> TakenBack:
-    places = list(places)
+Judged = Mapping[str, tuple[int, ...] | str]  # by queue: a counter per shard, or VERDICT
+
+
+class Place(NamedTuple):
+    """A queue in a shard, and the beat counter that the engine was judged at there ("" for none)."""
+
+    shard: Shard
+    queue: str
+    judged: int | str
+
+
+def places(topology: Topology, queues: Iterable[str], judged: Judged | None) -> list[Place]:
+    found = []
+    for queue in queues:
+        said = "" if judged is None else judged.get(queue, ())
+        for position, shard in enumerate(topology.shards_of(queue)):
+            counter = said if isinstance(said, str) else said[position] if position < len(said) else 0
+            found.append(Place(shard, queue, counter))
+    return found
+
+
+def take_back(places: Sequence[Place], request: TakeBack) -> TakenBack:
     # an engine may hold one task in each of several queues: none of them ran alone
     alone = request.named is None and (
-        len(places) == 1 or sum(_held(*place, request.engine_id) for place in places) == 1
+        len(places) == 1 or sum(_held(place, request.engine_id) for place in places) == 1
     )
     total = TakenBack()
-    for shard, queue in places:
-        part = _take_back(shard, queue, request, alone)
+    for place in places:
+        part = _take_back(place, request, alone)
         total = TakenBack(
             alive=total.alive or part.alive,
             recovered=total.recovered + part.recovered,
@@ -67,15 +88,16 @@ def take_back(places: Iterable[tuple[Shard, str]], request: TakeBack) -> TakenBa
     return total
 
 
-def _held(shard: Shard, queue: str, engine_id: str) -> int:
+def _held(place: Place, engine_id: str) -> int:
+    shard, queue, _ = place
     streams = [key for lane in read_lanes(shard, queue).capabilities for key in shard.keys.lane(queue, lane)]
     replies = shard.calls([command("XPENDING", key, WORK_GROUP, "-", "+", 2, engine_id) for key in streams])
     return sum(len(reply) for reply in replies if isinstance(reply, list))
 
 
-def _take_back(shard: Shard, queue: str, request: TakeBack, alone: bool) -> TakenBack:
+def _take_back(place: Place, request: TakeBack, alone: bool) -> TakenBack:
+    shard, queue, judged = place
     keys, engine = shard.keys, request.engine_id
-    judged: int | str = "" if request.judged is None else request.judged.get(queue, 0)
     while True:
         lanes = read_lanes(shard, queue)
         names = [

@@ -48,10 +48,11 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pulse(msgspec.Struct, frozen=True):
-    """The beat counters of one engine, by queue. Two equal pulses: it did not beat in between."""
+    """The beat counters of one engine: by queue, one for each shard of the queue. Two equal pulses: it did not beat in
+    between."""
 
     engine_id: str
-    counters: dict[str, int]
+    counters: dict[str, tuple[int, ...]]
 
 
 class Registry:
@@ -110,20 +111,25 @@ class Registry:
 
     def pulses(self) -> dict[str, Pulse]:
         """Beat counters of every engine that has a session or beat for a queue, by engine id."""
-        counters: dict[str, dict[str, int]] = {}
+        counters: dict[str, dict[str, list[int]]] = {}
         for shard in self._topology.shards:
             queues = sorted(name.decode() for name in shard.command("SMEMBERS", shard.keys.stages()))
             replies = shard.calls([command("HGETALL", shard.keys.beats(queue)) for queue in queues])
             for queue, reply in zip(queues, replies, strict=True):
+                shards = self._topology.shards_of(queue)
                 for engine, counter in zip(reply[::2], reply[1::2], strict=True):
-                    mine = counters.setdefault(engine.decode(), {})
-                    mine[queue] = max(mine.get(queue, 0), int(counter))
-        return {engine: Pulse(engine, by_queue) for engine, by_queue in counters.items()}
+                    mine = counters.setdefault(engine.decode(), {}).setdefault(queue, [0] * len(shards))
+                    if shard in shards:
+                        mine[shards.index(shard)] = int(counter)
+        return {
+            engine: Pulse(engine, {queue: tuple(each) for queue, each in by_queue.items()})
+            for engine, by_queue in counters.items()
+        }
 
     def condemn(self, pulse: Pulse, cause: Cause = Cause.NODE_LOST) -> None:
         """The judge's verdict: dead, at this pulse. Void as soon as the engine beats again."""
-        for queue, counter in pulse.counters.items():
-            for shard in self._topology.shards_of(queue):
+        for queue, counters in pulse.counters.items():
+            for shard, counter in zip(self._topology.shards_of(queue), counters, strict=True):
                 shard.run("put_field", [shard.keys.verdicts(queue)], [pulse.engine_id, f"{counter}:{cause}", 0])
         self._mark_dead(self._keys.engine(pulse.engine_id))
 

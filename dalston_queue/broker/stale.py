@@ -28,7 +28,7 @@ class StaleClaim:
         self._engine_id = engine_id
         self._queues = queues
         self._threshold_ms = threshold_ms
-        self._seen: dict[tuple[str, str], tuple[int, float]] = {}  # (queue, owner): counter, since when
+        self._seen: dict[tuple[str, str], tuple[tuple[int, ...], float]] = {}  # (queue, owner): counter, since when
 
     def take_back(self, now: float | None = None) -> int:
         """How many entries moved. `now` is monotonic seconds."""
@@ -47,10 +47,10 @@ class StaleClaim:
         for queue in self._queues:
             page = self._broker.pending(queue, order=PendingOrder.IDLE, min_idle_ms=self._threshold_ms, limit=100)
             for owner in {entry.record.owner for entry in page.entries} - {self._engine_id}:
-                counter = pulses[owner].counters.get(queue, 0) if owner in pulses else 0
+                counters = pulses[owner].counters.get(queue, ()) if owner in pulses else ()
                 seen, since = self._seen.get((queue, owner), (None, now))
-                if seen != counter:
-                    self._seen[queue, owner] = (counter, now)
+                if seen != counters:
+                    self._seen[queue, owner] = (counters, now)
                 elif now - since >= self._threshold_ms / 1000:
-                    moved += self._broker.take_back(owner, [queue], Cause.NODE_LOST, judged={queue: counter}).moved
+                    moved += self._broker.take_back(owner, [queue], Cause.NODE_LOST, judged={queue: counters}).moved
         return moved

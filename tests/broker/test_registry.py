@@ -19,7 +19,7 @@ def test_a_node_beats_for_all_its_engines_in_one_round_trip(broker: Broker) -> N
     found = broker.registry.engines()
     assert len(found) == 20 and {e.node_id for e in found} == {"n1"}
     assert found[0].info["cpu"] == 1.5 and found[0].capabilities == ("gpu",) and found[0].beat == 2
-    assert broker.registry.pulses()["n1.demo.0.b"].counters == {"echo": 2}
+    assert broker.registry.pulses()["n1.demo.0.b"].counters == {"echo": (2,)}
 
 
 def test_a_lapsed_engine_that_beats_again_is_back(broker: Broker) -> None:
@@ -47,7 +47,7 @@ def test_a_beat_after_the_registry_was_flushed_registers_again(broker: Broker) -
 def test_an_engine_that_died_before_its_first_beat_can_be_judged(broker: Broker, engine: MakeEngine) -> None:
     engine("e1")
     broker.registry.beat_engine(beat("other"))
-    assert broker.registry.pulses()["e1"].counters == {"echo": 1}
+    assert broker.registry.pulses()["e1"].counters == {"echo": (1,)}
 
 
 def test_an_index_entry_without_its_hash_is_dropped(broker: Broker) -> None:

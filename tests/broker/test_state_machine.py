@@ -177,7 +177,7 @@ class BrokerMachine(RuleBasedStateMachine):
     def die(self, name: str, cause: Cause, twice: bool) -> None:
         """Judged dead and taken back. The process lives on as a zombie and doesn't know."""
         pulse = self.broker.registry.pulses().get(name)
-        judged = pulse.counters if pulse else {"echo": 0}
+        judged = pulse.counters if pulse else {"echo": (0,)}
         owned = {task for task, t in self.tasks.items() if t.state == "running" and t.owner == name}
         taken = self.broker.take_back(name, ["echo"], cause, judged=judged)
         assert not taken.alive

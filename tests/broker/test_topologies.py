@@ -269,3 +269,22 @@ def test_tls(redis_url: str, tmp_path: Path) -> None:
         connect(url, prefix="tls-test").ping()
     trusting.close()
     proxy.close()
+
+
+def test_an_engine_is_judged_on_each_shard_by_the_counter_there(started: Nodes, tmp_path: Path) -> None:
+    """One server was away for some beats: its counter is behind, and the dead must be taken back there as well."""
+    for name in ("home", "low"):
+        started.start(tmp_path / name)
+    broker = connect(started[0].url, shards=f"*/low={started[1].url}")
+    broker.append([message("a", priority=Priority.LOW), message("b")])
+    consumer = Consumer(broker, "e", ["echo"], capacity=2)
+    consumer.open()
+    assert len(consumer.claim()) == 2
+    started[0].client.hincrby("dalston:beats:echo", "e", 7)
+    pulse = broker.registry.pulses()["e"]
+    assert pulse.counters == {"echo": (8, 1)}
+    broker.registry.condemn(pulse)
+    assert list(broker.registry.dead("echo")) == ["e"]
+    taken = broker.take_back("e", ["echo"], Cause.NODE_LOST, judged=pulse.counters)
+    assert set(taken.recovered) == {"a", "b"} and not taken.alive
+    broker.close()
