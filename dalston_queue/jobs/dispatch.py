@@ -40,7 +40,8 @@ READY = "SELECT id, job_id FROM dalston_task WHERE status = 'ready' ORDER BY id 
 
 _ENTRIES = """
     SELECT t.id, t.job_id, t.stage, t.queue, t.task_type, t.attempt, t.effective_priority, t.required_capabilities,
-           t.parameters, t.timeout_seconds, t.enqueued_at, j.trace_id, cardinality(t.after) > 0
+           t.parameters, t.timeout_seconds, t.enqueued_at, t.deliveries, t.node_losses, j.trace_id,
+           cardinality(t.after) > 0
     FROM dalston_task t JOIN dalston_job j ON j.id = t.job_id
     WHERE t.id = ANY(%s::uuid[]) AND t.status = ANY(%s) AND t.job_id = ANY(%s::uuid[])
     ORDER BY t.id"""
@@ -134,7 +135,8 @@ def _messages(task_ids: Collection[UUID], statuses: list[str], jobs: list[UUID],
 
 
 def _message(row: tuple[Any, ...], inputs: dict[str, Any], now: datetime) -> TaskMessage:
-    task, job, stage, queue, task_type, attempt, priority, capabilities, parameters, timeout, enqueued, trace, _ = row
+    task, job, stage, queue, task_type, attempt, priority, capabilities, parameters, timeout, enqueued, *rest = row
+    deliveries, losses, trace, _ = rest
     return TaskMessage(
         task_id=str(task),
         job_id=str(job),
@@ -149,6 +151,8 @@ def _message(row: tuple[Any, ...], inputs: dict[str, Any], now: datetime) -> Tas
         timeout_ms=timeout * 1000,
         enqueued_at_ms=int((enqueued or now).timestamp() * 1000),
         trace_id=trace,
+        deliveries=deliveries,
+        losses=losses,
     )
 
 

@@ -93,7 +93,7 @@ _WRITES: dict[str, str] = {
     "recover": f"{_SEEN}, assigned_worker_id = '', node_losses = coalesce(v.node_losses, t.node_losses)",
     "complete": f"{_SEEN}, {_CLEAR}, result = v.result, finished_at = v.at, assigned_worker_id = v.engine_id,"
     " started_at = coalesce(t.started_at, v.at)",
-    "retry": f"{_ERROR}, {_NEXT_ATTEMPT}, deliveries = 0,"
+    "retry": f"{_ERROR}, {_NEXT_ATTEMPT}, deliveries = 0, node_losses = 0,"
     " retry_count = t.retry_count + coalesce(v.charge, 0), scheduled_at = v.scheduled_at,"
     " timeout_seconds = coalesce(v.timeout_seconds, t.timeout_seconds), effective_priority = t.priority",
     "rebuild": _NEXT_ATTEMPT,

@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.messages import Completed, TaskMessage
+from dalston_queue.broker.types import Tier
 from dalston_queue.models import Job, Task
 from dalston_queue.orchestrator.reconciler import reconcile
 from tests.jobs import make
@@ -44,6 +45,21 @@ def test_after_a_flush_everything_waiting_and_running_runs_under_a_new_attempt(b
         run_to_the_end(steps, consumer)
     assert set(Job.objects.filter(id__in=[job.id for job in jobs]).values_list("status", flat=True)) == {"completed"}
     assert set(Task.objects.filter(stage="a").values_list("attempt", flat=True)) == {2}
+
+
+def test_a_rebuilt_task_is_still_charged_with_the_engines_that_died_with_it(broker: Broker, steps: Steps) -> None:
+    task = make.single()
+    steps.poll()
+    Task.objects.filter(id=task.id).update(deliveries=2, node_losses=4)
+    flush(broker)
+    reconcile()
+    record = broker.records("echo", [str(task.id)])[str(task.id)]
+    assert (record.deliveries, record.losses) == (2, 4)
+    with engine(broker) as consumer:
+        [claimed] = consumer.claim()
+        assert claimed.tier is Tier.SUSPECT
+        consumer.hand_back()
+        run_to_the_end(steps, consumer)
 
 
 def test_a_dry_run_says_what_it_would_do_and_does_nothing(broker: Broker, steps: Steps) -> None:
