@@ -131,7 +131,7 @@ def _in_line(task: Task, facts: Facts) -> Why:
 def _behind(record: Record, queue: QueueStats, capable: Sequence[EngineInfo]) -> Why:
     if record.state is RecordState.RUNNING:
         return Why(WhyCode.ABOUT_TO_RUN, f"{record.owner} has just claimed it.")
-    mine = _tier_of(record.stream)
+    mine = next((lane.tier for lane in queue.lanes if lane.stream == record.stream), Tier.MEDIUM)
     if mine is Tier.SUSPECT:
         died = f"{record.deliveries} engines died with it"
         return Why(WhyCode.SUSPECT, f"{died}: it runs alone, on an empty engine, after everything else.")
@@ -142,9 +142,3 @@ def _behind(record: Record, queue: QueueStats, capable: Sequence[EngineInfo]) ->
     if queue.running >= slots:
         return Why(WhyCode.ALL_BUSY, f"All engines that can run it are busy: {line}.")
     return Why(WhyCode.ABOUT_TO_RUN, f"It is in line and should start soon: {line}.")
-
-
-def _tier_of(stream: str) -> Tier:
-    """The medium stream has no suffix (see broker/keys.py)."""
-    suffix = stream.rpartition(":")[2]
-    return Tier(suffix) if suffix in set(TIERS) - {Tier.MEDIUM} else Tier.MEDIUM
