@@ -25,7 +25,7 @@ from dalston_queue.api.problems import ApiProblem, Code
 from dalston_queue.api.rate import LISTED
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.snapshot import Snapshot, rates
-from dalston_queue.broker.types import Priority
+from dalston_queue.broker.types import TIERS, Priority, Tier
 from dalston_queue.jobs.dag import queue_of
 from dalston_queue.jobs.spec import JobSpec
 from dalston_queue.redis import get_broker
@@ -68,6 +68,16 @@ class Depths:
         if snapshot is None:
             return None
         return next((stats.waiting for stats in snapshot.queues if stats.queue == queue), 0)
+
+    def position(self, queue: str, priority: Priority) -> int | None:
+        """Where a task that is put in line now stands, as of at most a second ago. None if it is not known."""
+        self._refresh()
+        snapshot = self._now
+        if snapshot is None:
+            return None
+        before = TIERS[: TIERS.index(Tier(priority)) + 1]
+        lanes = (lane for stats in snapshot.queues if stats.queue == queue for lane in stats.lanes)
+        return 1 + sum(max(0, lane.lag) for lane in lanes if lane.tier in before)
 
     def seconds_until(self, queue: str, excess: int) -> int:
         """When so many more will be gone, at the pace of the last seconds."""

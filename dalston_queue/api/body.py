@@ -81,7 +81,7 @@ def too_large(what: str, limit: int) -> ApiProblem:
     return ApiProblem(
         413,
         Code.PAYLOAD_TOO_LARGE,
-        f"The {what} may have at most {limit} bytes. Upload large input as an artifact and refer to it.",
+        f"The {what} may have at most {limit} bytes. Put large input where its engine can read it, and send its address.",
     )
 
 

@@ -57,6 +57,10 @@ class TaskOut(Schema):
     result: Any = None
     error: ErrorOut | None
     trace_id: str
+    queue_position: int | None = Field(
+        None,
+        description="In the answer to a submission: where it stands in line, as of a second ago; null if not known.",
+    )
     history: list[EventOut] | None = Field(None, description="Only with `include_history`.")
 
 
@@ -87,6 +91,7 @@ def task_out(task: Task, history: Iterable[TaskEvent] | None = None, job: Job | 
         result=task.result,
         error=ErrorOut(message=task.error, type=task.error_type, cause=task.error_cause) if failed else None,
         trace_id=(job or task.job).trace_id,
+        queue_position=None,
         history=None if history is None else [_event_out(event) for event in history],
     )
 

@@ -13,7 +13,7 @@ from ninja import Body, Header, Path, Query, Router, Status
 
 from dalston_queue.api import body, waiting
 from dalston_queue.api.auth import needs
-from dalston_queue.api.backpressure import check_depth
+from dalston_queue.api.backpressure import check_depth, depths
 from dalston_queue.api.cancel_out import CancelOut, cancel
 from dalston_queue.api.jobs import Reason
 from dalston_queue.api.listing import Cursor, Limit, Page, Text, page
@@ -31,6 +31,8 @@ from dalston_queue.models import Job, Task
 from dalston_queue.models.api_token import Scope
 
 router = Router(tags=["tasks"])
+
+WAITING = {TaskStatus.PENDING, TaskStatus.READY, TaskStatus.QUEUED}
 
 
 @router.post("/tasks", auth=needs(Scope.SUBMIT), response=answers({200: TaskOut, 201: TaskOut}, 400, 409, 413))
@@ -58,7 +60,10 @@ def submit_task(
     [task_id] = submission.task_ids
     waiting.tasks.wait(task_id, wait)
     response["Location"] = f"/api/v1/tasks/{task_id}"
-    return Status(201 if submission.created else 200, task_out(visible_task(principal, task_id)))
+    out = task_out(visible_task(principal, task_id))
+    if out.status in WAITING:
+        out.queue_position = depths.position(out.queue, out.effective_priority)
+    return Status(201 if submission.created else 200, out)
 
 
 @router.get("/tasks", auth=needs(Scope.READ), response=answers({200: Page[TaskOut]}))

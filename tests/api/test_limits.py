@@ -68,6 +68,16 @@ def test_a_full_queue_refuses_all_but_high(
     assert listed.post("/tasks", {"task_type": "echo"}).status_code == 201
 
 
+def test_a_submission_is_told_its_place_in_line(api: Api, broker: Broker) -> None:
+    fill(broker, 4)
+    places = {
+        priority: api.post("/tasks", {"task_type": "echo", "priority": priority}).json()["queue_position"]
+        for priority in ("high", "medium", "low")
+    }
+    assert places == {"high": 1, "medium": 5, "low": 5}
+    assert api.post("/tasks", {"task_type": "sleep"}).json()["queue_position"] == 1
+
+
 def test_in_a_batch_only_the_jobs_for_the_full_queue_are_refused(api: Api, broker: Broker, settings: Any) -> None:
     settings.DALSTON_BACKPRESSURE_WAITING = 3
     fill(broker, 4)
@@ -102,6 +112,7 @@ def test_without_redis_everything_is_accepted(
     settings.DALSTON_RATE_LIMITED_PER_MINUTE = 1
     limited = Api(token_for("submit", "read", rate_preset="limited"))
     assert [limited.post("/tasks", {"task_type": "echo"}).status_code for _ in range(3)] == [201] * 3
+    assert limited.post("/tasks", {"task_type": "echo"}).json()["queue_position"] is None
     answer = limited.get("/queue/stats")
     assert (answer.status_code, answer.json()["code"]) == (503, "redis_unavailable")
     assert answer["Retry-After"] == "5"
