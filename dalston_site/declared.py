@@ -26,14 +26,19 @@ class Declaration:
             return f"text that matches `{self.pattern}`"
         kind = "a whole number" if isinstance(self.default, int) else "a number"
         if self.high is None:
-            return f"{kind}, at least {self.low:g}"
-        return f"{kind} from {self.low:g} to {self.high:g}"
+            return f"{kind}, at least {_plain(self.low)}"
+        return f"{kind} from {_plain(self.low)} to {_plain(self.high)}"
 
     @property
     def row(self) -> str:
         """Its line in docs/settings.md."""
         default = f"{self.default:_}" if isinstance(self.default, int) else f"{self.default}".removesuffix(".0")
         return f"| `{self.name}` | `{default}` | {self.means} | {self.expected} | dalston.{self.check_id} |"
+
+
+def _plain(bound: float | None) -> str:
+    """As a reader writes it: 16_777_216, not 1.67772e+07."""
+    return f"{int(bound):_}" if bound is not None and bound == int(bound) else f"{bound:g}"
 
 
 DECLARED: dict[str, Declaration] = {}

@@ -82,7 +82,7 @@ DALSTON_BACKOFF_CAP_S = number("DALSTON_BACKOFF_CAP_S", "E149", 60.0, "The longe
 
 # --- What the API accepts ---------------------------------------------------------------------------------------------
 DALSTON_IDEMPOTENCY_WINDOW_S = whole("DALSTON_IDEMPOTENCY_WINDOW_S", "E150", 86_400, "How long an idempotency key is remembered.")
-DALSTON_MAX_PAYLOAD_BYTES = whole("DALSTON_MAX_PAYLOAD_BYTES", "E151", 262_144, "The largest body of a submission; larger input is uploaded as an artifact.", low=1024, high=16_777_216)
+DALSTON_MAX_PAYLOAD_BYTES = whole("DALSTON_MAX_PAYLOAD_BYTES", "E151", 262_144, "The largest body of a submission; larger input is put where engines can read it, and its address is sent.", low=1024, high=16_777_216)
 DALSTON_MAX_RESULT_BYTES = whole("DALSTON_MAX_RESULT_BYTES", "E152", 262_144, "The largest result kept in the task's row.", low=1024, high=16_777_216)
 DALSTON_RATE_LIMITED_PER_MINUTE = whole("DALSTON_RATE_LIMITED_PER_MINUTE", "E153", 100, "Requests a minute for tokens with the preset `limited`.")
 DALSTON_RATE_LIMITED_PER_HOUR = whole("DALSTON_RATE_LIMITED_PER_HOUR", "E154", 1000, "Requests an hour for tokens with the preset `limited`.")

@@ -140,7 +140,7 @@ def encode_task(message: TaskMessage, seq: int = 0) -> list[str | bytes | int]:
         raise Invalid(f"task {message.task_id} has parameters or inputs that are not JSON: {error}") from error
     if len(encoded) + 1024 > MAX_ENTRY_BYTES:
         raise Invalid(
-            f"task {message.task_id} is {len(encoded)} bytes large, more than {MAX_ENTRY_BYTES}: use an artifact"
+            f"task {message.task_id} is {len(encoded)} bytes large, more than {MAX_ENTRY_BYTES}"
         )
     return [
         message.task_id,
