@@ -100,7 +100,7 @@ def test_json_that_nobody_could_store_is_refused(api: Api, raw: bytes) -> None:
 def test_a_large_payload_is_refused_with_advice(api: Api, size: int) -> None:
     answer = api.post("/tasks", {"task_type": "echo", "parameters": {"text": "x" * size}})
     assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
-    assert "artifact" in answer.json()["detail"]
+    assert "send its address" in answer.json()["detail"]
 
 
 def test_parameters_just_above_the_limit_are_refused_even_if_the_body_is_not(api: Api) -> None:
