@@ -1,6 +1,5 @@
 """After FLUSHALL a hundred thousand waiting tasks are back in Redis within half a minute."""
 
-import os
 import time
 
 import pytest
@@ -40,10 +39,8 @@ def test_a_hundred_thousand_waiting_tasks_are_rebuilt_in_under_30_s(broker: Brok
     started = time.monotonic()
     report = reconcile()
     took = time.monotonic() - started
-    # On a machine that is busy with other things the clock runs for those, too.
-    stretch = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-    print(f"{COUNT} tasks rebuilt in {took:.1f} s, load per core {stretch:.1f}")
+    print(f"{COUNT} tasks rebuilt in {took:.1f} s")
     assert report.found == {"in Postgres but not in Redis": COUNT}
     assert [stats.waiting for stats in broker.snapshot(["echo"]).queues] == [COUNT]
     assert Task.objects.filter(status="queued", attempt=2).count() == COUNT
-    assert took < 30 * stretch
+    assert took < 30
