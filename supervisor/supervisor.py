@@ -156,7 +156,7 @@ class Supervisor:
         lives = [slot.life for slot in self.fleet]
         self.failing = "" if node_health.recovered(lives, now) else node_health.everything_dies(lives)
         self.fleet.pause(self.intents.intent.cordoned or self.spot or self.failing)
-        notify("WATCHDOG=1")
+        notify("WATCHDOG=1", patience=0.0)  # the next one comes within a second
 
     def next_moment(self) -> float:
         now = time.monotonic()

@@ -93,6 +93,7 @@ class Runner:
         self.runs: dict[int, Run] = {}
         self.unsettled: list[tuple[Claimed, messages.Outcome]] = []
         self.dirty: dict[str, Task] = {}  # progress to report
+        self.announced = False
         self.hungry = True
         self.paused = False
         self.stop_at: float | None = None
@@ -106,11 +107,12 @@ class Runner:
         """Until stopped. Returns the exit code."""
         self._open()
         self.watchdog.start(lambda: [run.task for run in list(self.runs.values())])
-        notify("READY=1", "STATUS=ready", "X_DALSTON_SDK=1")
+        self.announced = self._announce()
         while not self._may_leave(time.monotonic()):
             self._receive()
             now = time.monotonic()
             self.watchdog.runner_at = now
+            self.announced = self.announced or self._announce()
             self._notice_orphanhood(now)
             self._overdue(now)
             if now >= self.next_try:
@@ -121,6 +123,10 @@ class Runner:
                 except Fenced:
                     self._fenced()
         return self._leave()
+
+    def _announce(self) -> bool:
+        """Until it has arrived: without it we would count as loading, and be ended for it."""
+        return notify("READY=1", "STATUS=ready", "X_DALSTON_SDK=1") or "NOTIFY_SOCKET" not in os.environ
 
     def _notice_orphanhood(self, now: float) -> None:
         """Without its supervisor nobody beats for it: it would take work only to lose it. (Where there is setpriv,

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,16 +14,16 @@ from tests.support import wait_until
 
 
 def test_a_notice_carries_the_pid_of_its_sender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    socket = NoticeSocket(tmp_path / "notify")
-    monkeypatch.setenv("NOTIFY_SOCKET", str(socket.path))
+    listener = NoticeSocket(tmp_path / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", str(listener.path))
     assert notify("READY=1", "STATUS=a = b")
-    [notice] = socket.receive()
+    [notice] = listener.receive()
     assert (notice.pid, notice.fields) == (os.getpid(), {"READY": "1", "STATUS": "a = b"})
     child = subprocess.Popen([sys.executable, "-c", "from engines.sdk.notify import notify; notify('READY=1')"])
-    notices = wait_until(socket.receive, what="the child's notice")
+    notices = wait_until(listener.receive, what="the child's notice")
     child.wait()
     assert [notice.pid for notice in notices] == [child.pid]
-    socket.close()
+    listener.close()
 
 
 def test_nobody_listening_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -33,9 +34,26 @@ def test_nobody_listening_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_a_state_dir_too_deep_for_a_socket_gets_it_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    socket = NoticeSocket(tmp_path / ("x" * 100) / "notify")
-    monkeypatch.setenv("NOTIFY_SOCKET", str(socket.path))
+    listener = NoticeSocket(tmp_path / ("x" * 100) / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", str(listener.path))
     assert notify("READY=1")
-    assert len(socket.receive()) == 1
-    socket.close()
-    assert not socket.path.parent.exists()
+    assert len(listener.receive()) == 1
+    listener.close()
+    assert not listener.path.parent.exists()
+
+
+def test_a_word_is_not_lost_when_the_supervisor_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The socket's queue is short: a READY that comes while it is full has to wait for room."""
+    listener = NoticeSocket(tmp_path / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", str(listener.path))
+    while notify("STATUS=x", patience=0.0):
+        pass  # until the queue is full
+    told: list[bool] = []
+    engine = threading.Thread(target=lambda: told.append(notify("READY=1")))
+    engine.start()
+    fields = [notice.fields for notice in wait_until(listener.receive)]
+    engine.join(5)
+    fields += [notice.fields for notice in listener.receive()]
+    assert told == [True]
+    assert {"READY": "1"} in fields
+    listener.close()
