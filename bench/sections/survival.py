@@ -112,7 +112,7 @@ def _verdict(trial: Trial) -> tuple[str, bool]:
     if trial.peer in LOSES and redis.Redis.from_url(trial.url).dbsize() == 0:
         return "lost: nothing is left in Redis", False
     if trial.back_after is None:
-        return "kept, not back in this short time", True
+        return "not back in this time; kept, says its configuration", True
     assert trial.second is not None
     try:
         report(trial.peer, trial.second)
