@@ -48,7 +48,7 @@ class Up:
 
     def processes(self) -> list[psutil.Process]:
         """Everything that runs for this data folder, `up` itself included."""
-        by_command = (it for it in psutil.process_iter() if str(self.data) in " ".join(_command(it)))
+        by_command = (it for it in psutil.process_iter() if str(self.data) in " ".join(command_of(it)))
         return list({*marked(self.data), *by_command})
 
     def nothing_is_left(self, within: float = 0.0) -> None:
@@ -60,7 +60,7 @@ class Up:
         assert not kill(self.processes())
 
 
-def _command(process: psutil.Process) -> list[str]:
+def command_of(process: psutil.Process) -> list[str]:
     try:
         return process.cmdline()
     except psutil.Error:

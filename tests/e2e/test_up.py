@@ -18,7 +18,7 @@ import redis
 import websockets
 from websockets.typing import Origin
 
-from tests.e2e.conftest import Up
+from tests.e2e.conftest import Up, command_of
 from tests.support import wait_until
 
 
@@ -140,5 +140,5 @@ def test_nodes_and_engines_see_redis_and_no_secret(running: Up) -> None:
 
 def test_no_secret_is_on_a_command_line(running: Up) -> None:
     secrets = [*(running.env[name].split("@")[0].rpartition(":")[2] for name in ("DATABASE_URL", "REDIS_URL"))]
-    lines = " ".join(" ".join(it.cmdline()) for it in psutil.process_iter() if it.is_running())
+    lines = " ".join(" ".join(command_of(it)) for it in psutil.process_iter())
     assert not any(secret in lines for secret in [*secrets, running.env["DALSTON_TOKEN"]])
