@@ -11,7 +11,7 @@ import structlog
 from django.db import connection, transaction
 from django.db.models import QuerySet
 
-from dalston_queue import faults
+from dalston_queue import crash_points
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.types import Cause
 from dalston_queue.jobs.advance import advance
@@ -49,7 +49,7 @@ def cancel_job(job_id: UUID, now: datetime, *, why: str = "cancelled on request"
         _cancel_waiting(Task.objects.filter(job_id=job_id), now, why)
         running = _request_stop(job_id, None, now)
         advance([job_id], now)
-    faults.point("cancel.committed")
+    crash_points.point("cancel.committed")
     told = _tell(job_id, now) if running else True
     status = Job.objects.values_list("status", flat=True).get(id=job_id)
     return Cancellation(found=True, already_over=False, status=status, was_running=running, told=told)

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 from django.db import connection, transaction
 
-from dalston_queue import faults
+from dalston_queue import crash_points
 from dalston_queue.broker.errors import Denied, Invalid
 from dalston_queue.broker.messages import TaskMessage
 from dalston_queue.broker.types import Appended, Cause, Priority
@@ -83,10 +83,10 @@ def _dispatch(found: list[tuple[UUID, UUID]], now: datetime, *, skip_locked: boo
     running = [job.id for job in jobs.values() if job.status == JobStatus.RUNNING]
     messages = _messages([task for task, _ in found], ["ready"], running, now)
     if messages:
-        faults.point("dispatch.before_append")
+        crash_points.point("dispatch.before_append")
     outcomes = _append(messages)
     if messages:
-        faults.point("dispatch.appended")
+        crash_points.point("dispatch.appended")
     changes: dict[str, list[Change]] = {"enqueue": [], "rebuild": []}
     refused: list[Ending] = []
     for message, outcome in zip(messages, outcomes, strict=True):

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
 
-from dalston_queue import faults
+from dalston_queue import crash_points
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.types import Priority
 from dalston_queue.ids import uuid7
@@ -202,7 +202,7 @@ def _asked(stage: StageSpec) -> list[Any]:
 
 
 def _hint(job_ids: list[UUID]) -> None:
-    faults.point("submit.committed")
+    crash_points.point("submit.committed")
     try:
         get_broker().publish_jobs_created(str(job_id) for job_id in job_ids)
     except BrokerError as error:

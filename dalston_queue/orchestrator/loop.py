@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import Error, connection
 from django.utils import timezone
 
-from dalston_queue import faults
+from dalston_queue import crash_points
 from dalston_queue.broker import EventReader
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.messages import Event, Malformed
@@ -68,11 +68,11 @@ class Orchestrator:
     def _handle(self, batch: list[Event | Malformed]) -> None:
         if not batch:
             return
-        faults.point("events.read", _kinds(batch))
+        crash_points.point("events.read", _kinds(batch))
         advanced = self._committed(batch)
-        faults.point("events.committed", _kinds(batch))
+        crash_points.point("events.committed", _kinds(batch))
         self.reader.ack(batch)
-        faults.point("events.acknowledged", _kinds(batch))
+        crash_points.point("events.acknowledged", _kinds(batch))
         act(advanced)
 
     def _committed(self, batch: list[Event | Malformed]) -> Advanced:

@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.utils import timezone
 
-from dalston_queue import faults
+from dalston_queue import crash_points
 from dalston_queue.broker import Broker
 from dalston_queue.broker.record import Record
 from dalston_queue.broker.types import RecordState
@@ -117,7 +117,7 @@ class _Run:
                 self._found(str(kind), f"task {task} ({queue}, attempt {attempt})", 1)
             return
         rebuilt = self._repair_locked(queue, rows, seen)
-        faults.point("reconciler.rebuilt")
+        crash_points.point("reconciler.rebuilt")
         dispatch(rebuilt, timezone.now())
 
     @transaction.atomic

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import Error, connection
 from django.utils import timezone
 
-from dalston_queue import faults
+from dalston_queue import crash_points
 from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.registry import Pulse
@@ -85,7 +85,7 @@ class Recovery:
 
     def _take_back(self, pulse: Pulse, cause: Cause) -> int:
         self.broker.registry.condemn(pulse, cause)
-        faults.point("recovery.condemned")
+        crash_points.point("recovery.condemned")
         taken = self.broker.take_back(
             pulse.engine_id,
             pulse.counters,

@@ -165,7 +165,7 @@ def test_an_orchestrator_frozen_with_locks_in_hand_holds_nobody_up(
 
 
 def test_a_fault_point_that_is_not_named_does_nothing() -> None:
-    from dalston_queue import faults
+    from dalston_queue import crash_points
 
     assert "DALSTON_FAULT" not in os.environ
-    faults.point("dispatch.appended")
+    crash_points.point("dispatch.appended")
