@@ -6,24 +6,24 @@
     ├── Fenced             permanent for this session: stop the work, open a new session
     ├── Invalid            permanent: the caller's input is wrong (a name, a size, a setting)
     │   └── TooManyLanes   permanent until a lane is retired: more than 32 capability sets in one queue
-    └── Misconfigured      permanent: the server can't serve us (eviction on, no permission, wrong password)
+    └── Misconfigured      permanent: the server refuses us (no permission, wrong password)
 
-`permanent` says whether repeating the same call can ever help.
+Passing: repeating the same call can help. Permanent: it never does.
 """
 
 from __future__ import annotations
 
 
 class BrokerError(Exception):
-    permanent = True
+    pass
 
 
 class Unavailable(BrokerError):
-    permanent = False
+    pass
 
 
 class Denied(BrokerError):
-    permanent = False
+    pass
 
 
 class Fenced(BrokerError):
