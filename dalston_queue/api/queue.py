@@ -1,4 +1,4 @@
-"""/queue/stats: the numbers of the whole installation, as seed 001 wants them, and the exact lag of every lane."""
+"""/queue/stats: the numbers of the whole installation by priority, and the exact lag of every lane."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dalston_queue.redis import get_broker
 
 router = Router(tags=["queue"])
 
-# The seed knows three lines. Those that come first and last in ours are counted with its first and its last.
+# A client thinks of three priorities. The tiers that come before and after them are counted with the nearest.
 _LINES = {"high": {Tier.RECOVERED, Tier.HIGH}, "medium": {Tier.MEDIUM}, "low": {Tier.LOW, Tier.SUSPECT}}
 
 

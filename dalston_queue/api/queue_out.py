@@ -1,4 +1,4 @@
-"""The numbers of queues as the API shows them: /queue/stats as in seed 001, and every lane exactly."""
+"""The numbers of queues as the API shows them: /queue/stats by priority, and every lane exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task as the API shows it. Names are the seeds', states are ours."""
+"""A task as the API shows it, with its history where asked for."""
 
 from __future__ import annotations
 

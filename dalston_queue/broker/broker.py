@@ -115,7 +115,7 @@ class Broker:
     # queues
 
     def queues(self) -> list[str]:
-        """Queues that exist (seed 000: discover_streams), without a scan."""
+        """Queues that exist, without a scan."""
         names: set[bytes] = set()
         for shard in self.topology.shards:
             names.update(shard.command("SMEMBERS", shard.keys.stages()))

@@ -45,7 +45,7 @@ class Keys:
     # one queue: all in one slot
 
     def stream(self, queue: str, capabilities: str = "", tier: Tier = Tier.MEDIUM) -> str:
-        """A lane's stream. Medium has no suffix, so that the plain name is the plain queue (seed 000)."""
+        """A lane's stream. Medium has no suffix, so that the plain name is the plain queue."""
         caps = f"@{capabilities}" if capabilities else ""
         suffix = "" if tier is Tier.MEDIUM else f":{tier}"
         return f"{self.prefix}:stream:{self._queue(queue)}{caps}{suffix}"

@@ -17,7 +17,7 @@ class PendingOrder(StrEnum):
 
 
 class PendingEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Seed 000 calls it PendingTask."""
+    """One running task."""
 
     queue: str
     task_id: str

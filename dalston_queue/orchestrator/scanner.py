@@ -1,4 +1,4 @@
-"""The stale scanner (seed 000, 33.4): the last net under the supervisors and the judge.
+"""The stale scanner: the last net under the supervisors and the judge.
 
 It finds every stream by itself and acts on what is judged, never on its own suspicion: work of engines that the judge
 condemned is taken back; a task past its deadline plus a grace, or not renewed within the absolute timeout, is taken

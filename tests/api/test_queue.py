@@ -1,4 +1,4 @@
-"""/queue/stats and /streams: exact numbers, as the seed names them."""
+"""/queue/stats and /streams: exact numbers under the documented names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages of the broker say what the code does: every key, every script, every function of the seed."""
+"""The pages of the broker say what the code does: every key, every script, every function of the first design."""
 
 import inspect
 import re
@@ -49,13 +49,13 @@ def test_every_counter_is_documented() -> None:
     assert {name for name in counted - {"beat"} if name not in row} == set()
 
 
-def test_every_function_of_the_seed_has_its_place() -> None:
+def test_every_function_of_the_first_design_has_its_place() -> None:
     text = (DOCS / "broker.md").read_text()
-    seed = (
+    first_design = (
         "ensure_stream_group add_task read_task claim_stale_tasks claim_tasks_by_id ack_task get_pending "
         "discover_streams get_stream_info remove_task_from_stream claim_stale_from_dead_engines"
     )
-    assert [name for name in seed.split() if f"`{name}`" not in text] == []
+    assert [name for name in first_design.split() if f"`{name}`" not in text] == []
 
 
 def test_every_file_is_in_the_table() -> None:

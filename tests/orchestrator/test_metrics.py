@@ -1,4 +1,4 @@
-"""The metrics of seed 000 under their names, on the web process and on the orchestrator's own port."""
+"""The metrics under their documented names, on the web process and on the orchestrator's own port."""
 
 import socket
 from collections.abc import Callable
