@@ -72,7 +72,7 @@ def _task(task: RecentTask) -> Row:
     return Row(
         row_id,
         render(
-            "row",
+            "task",
             row_id=row_id,
             task=task,
             status=status,

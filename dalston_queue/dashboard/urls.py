@@ -4,7 +4,7 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path
 
 from dalston_queue.dashboard import views
-from dalston_queue.dashboard.health import healthz
+from dalston_queue.dashboard.healthz import healthz
 
 app_name = "dashboard"
 _login = LoginView.as_view(template_name="dashboard/login.html", redirect_authenticated_user=True)

@@ -38,7 +38,6 @@
       if (!time.title) time.title = new Date(at).toLocaleString();
       if (time.dataset.show === "ago") say(time, ago(now - at) + " ago");
       else if (time.dataset.show === "age") say(time, ago(now - at));
-      else if (time.dataset.show === "in") say(time, at > now ? "in " + ago(at - now) : "now");
       else say(time, clock(now - at));
     }
   }
