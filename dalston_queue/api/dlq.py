@@ -12,23 +12,21 @@ from ninja import Body, Path, Query, Router
 
 from dalston_queue.api.auth import needs
 from dalston_queue.api.body import check_size
-from dalston_queue.api.dlq_schema import (
+from dalston_queue.api.dlq_in import ReplayIn, ReplayManyIn, WantedIn
+from dalston_queue.api.dlq_out import (
     DeadLetterOut,
     DiscardOut,
     GroupOut,
     ReplayedOut,
-    ReplayIn,
-    ReplayManyIn,
     ReplayManyOut,
-    WantedIn,
     dead_letter_out,
     replayed_out,
 )
-from dalston_queue.api.jobs import Reason
 from dalston_queue.api.listing import Cursor, Limit, Page, page
 from dalston_queue.api.principal import Principal, principal_of
 from dalston_queue.api.problem_out import answers
 from dalston_queue.api.problems import ApiProblem, Code, not_found
+from dalston_queue.api.reason import Reason
 from dalston_queue.audit import audited
 from dalston_queue.jobs.replay import Outcome, Replayed, discard, matching, replay
 from dalston_queue.models import DeadLetter

@@ -10,10 +10,10 @@ from pydantic import AwareDatetime, ConfigDict, Field, StringConstraints, model_
 from dalston_queue.api.body import check_size
 from dalston_queue.api.task_in import Key, Name, check_time
 from dalston_queue.broker.types import Priority
+from dalston_queue.jobs.dag import MAX_STAGES
 from dalston_queue.jobs.pipelines import stages_of
 from dalston_queue.jobs.spec import JobSpec, StageSpec
 
-MAX_STAGES = 200
 MAX_BATCH = 1_000
 Title = Annotated[str, StringConstraints(min_length=1, max_length=120)]
 

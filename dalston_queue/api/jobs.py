@@ -12,13 +12,14 @@ from ninja import Body, Header, Path, Query, Router, Status
 from dalston_queue.api import waiting
 from dalston_queue.api.auth import needs
 from dalston_queue.api.backpressure import check_depth
-from dalston_queue.api.cancel_out import CancelOut, cancel
+from dalston_queue.api.cancelling import CancelOut, cancel
 from dalston_queue.api.job_in import BatchIn, JobIn
 from dalston_queue.api.job_out import BatchItem, BatchOut, JobOut, job_out
 from dalston_queue.api.listing import Cursor, Limit, Page, Text, page
 from dalston_queue.api.principal import Principal, principal_of
 from dalston_queue.api.problem_out import answers
 from dalston_queue.api.problems import ApiProblem, Code, not_found
+from dalston_queue.api.reason import Reason
 from dalston_queue.api.task_in import Key, one_key
 from dalston_queue.api.trace import trace_id_of
 from dalston_queue.api.waiting import Wait
@@ -30,8 +31,6 @@ from dalston_queue.models import Job
 from dalston_queue.models.api_token import Scope
 
 router = Router(tags=["jobs"])
-
-Reason = Annotated[str, Query(max_length=500, description="Why; kept in the audit trail.")]
 
 
 @router.post("/jobs", auth=needs(Scope.SUBMIT), response=answers({200: JobOut, 201: JobOut}, 400, 409, 413))

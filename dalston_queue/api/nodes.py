@@ -9,7 +9,8 @@ from django.http import HttpRequest
 from ninja import Body, Path, Query, Router
 
 from dalston_queue.api.auth import needs
-from dalston_queue.api.nodes_schema import CommandIn, CommandOut, NodeOut, command_out, node_out
+from dalston_queue.api.command_in import CommandIn
+from dalston_queue.api.node_out import CommandOut, NodeOut, command_out, node_out
 from dalston_queue.api.principal import principal_of
 from dalston_queue.api.problem_out import answers
 from dalston_queue.api.problems import not_found

@@ -79,10 +79,6 @@ class PendingPageOut(Schema):
     total: int
 
 
-class PauseIn(Schema):
-    reason: str = Field("", max_length=500, description="Why; kept in the audit trail.")
-
-
 class PauseOut(Schema):
     queue: str
     paused: bool

@@ -9,11 +9,13 @@ from django.utils import timezone
 from ninja import Body, Path, Query, Router
 
 from dalston_queue.api.auth import needs
+from dalston_queue.api.pause_in import PauseIn
 from dalston_queue.api.principal import principal_of
 from dalston_queue.api.problem_out import answers
 from dalston_queue.api.problems import not_found
-from dalston_queue.api.queue_out import PauseIn, PauseOut, PendingOut, PendingPageOut, StreamOut, seconds, stream_out
+from dalston_queue.api.queue_out import PauseOut, PendingOut, PendingPageOut, StreamOut, seconds, stream_out
 from dalston_queue.audit import audited
+from dalston_queue.broker.names import NAME
 from dalston_queue.broker.pending import PendingEntry, PendingOrder
 from dalston_queue.jobs.pause import pause, resume
 from dalston_queue.models.api_token import Scope
@@ -21,7 +23,7 @@ from dalston_queue.redis import get_broker
 
 router = Router(tags=["queue"])
 
-Stage = Annotated[str, Path(pattern=r"^[a-z][a-z0-9_-]{0,40}$")]
+Stage = Annotated[str, Path(pattern=f"^{NAME.pattern}$")]
 
 
 @router.get("/streams", auth=needs(Scope.READ), response=answers({200: list[StreamOut]}))

@@ -14,12 +14,12 @@ from ninja import Body, Header, Path, Query, Router, Status
 from dalston_queue.api import body, waiting
 from dalston_queue.api.auth import needs
 from dalston_queue.api.backpressure import check_depth, depths
-from dalston_queue.api.cancel_out import CancelOut, cancel
-from dalston_queue.api.jobs import Reason
+from dalston_queue.api.cancelling import CancelOut, cancel
 from dalston_queue.api.listing import Cursor, Limit, Page, Text, page
 from dalston_queue.api.principal import Principal, principal_of
 from dalston_queue.api.problem_out import answers
 from dalston_queue.api.problems import ApiProblem, Code, not_found
+from dalston_queue.api.reason import Reason
 from dalston_queue.api.task_in import Key, TaskIn, one_key
 from dalston_queue.api.task_out import TaskOut, task_out
 from dalston_queue.api.trace import trace_id_of

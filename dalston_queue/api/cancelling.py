@@ -1,4 +1,4 @@
-"""The answer to a cancellation, and how it comes about: the same for tasks and jobs."""
+"""Cancels a task or a job for somebody: asks, writes it down, and says what came of it."""
 
 from __future__ import annotations
 
