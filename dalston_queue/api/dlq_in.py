@@ -1,0 +1,60 @@
+"""Which dead letters are meant, and how they are replayed: what /dlq takes."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+from uuid import UUID
+
+from ninja import Schema
+from pydantic import AwareDatetime, ConfigDict, Field, model_validator
+
+from dalston_queue.api.reason import ReasonInBody
+from dalston_queue.broker.types import Priority
+from dalston_queue.jobs.replay import Filter
+
+MAX_REPLAY = 1_000
+
+
+class WantedIn(Schema):
+    """Open dead letters that match everything given."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    queue: str | None = Field(None, max_length=64)
+    cause: str | None = Field(None, max_length=20)
+    fingerprint: str | None = Field(None, max_length=16)
+    task_type: str | None = Field(None, max_length=64)
+    error: str | None = Field(None, max_length=200, description="Words of the error.")
+    created_before: AwareDatetime | None = None
+
+    def filter(self, project_id: UUID | None) -> Filter:
+        return Filter(
+            queue=self.queue,
+            cause=self.cause,
+            fingerprint=self.fingerprint,
+            task_type=self.task_type,
+            error_contains=self.error,
+            project_id=project_id,
+            created_before=self.created_before,
+        )
+
+
+class ReplayIn(Schema):
+    model_config = ConfigDict(extra="forbid")
+
+    parameters: dict[str, Any] | None = Field(None, description="Instead of the task's own.")
+    priority: Priority | None = None
+    reason: ReasonInBody = ""
+
+
+class ReplayManyIn(ReplayIn):
+    ids: list[UUID] | None = Field(None, min_length=1, max_length=MAX_REPLAY)
+    filter: WantedIn | None = None
+    dry_run: bool = Field(False, description="Only say how many match.")
+    limit: int = Field(MAX_REPLAY, ge=1, le=MAX_REPLAY, description="At most so many of the filter's, oldest first.")
+
+    @model_validator(mode="after")
+    def _is_one_or_the_other(self) -> Self:
+        if (self.ids is None) == (self.filter is None):
+            raise ValueError("either ids or filter is needed, and not both")
+        return self
