@@ -186,6 +186,8 @@ SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^metrics$"]  # asked by the proxy itse
 SECURE_HSTS_SECONDS = 31_536_000 if DALSTON_HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = DALSTON_HTTPS
 X_FRAME_OPTIONS = "DENY"
+# The largest request of all: a batch of jobs, or one payload of the largest size that may be set.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 17 * 1024 * 1024
 
 LOG_LEVEL = env.choice("DALSTON_LOG_LEVEL", "INFO", ["DEBUG", "INFO", "WARNING", "ERROR"])
 LOGGING = logs.config(json=not DALSTON_DEV, level=LOG_LEVEL)

@@ -21,6 +21,10 @@ MAX_DEPTH = 32
 MAX_INT, MIN_INT = 2**63 - 1, -(2**63)
 ENVELOPE_BYTES = 16 * 1024
 """Room for everything around `parameters`: names, capabilities, keys."""
+BATCH_ROUTE = "/jobs:batch"
+MAX_BATCH_BYTES = 16 * 1024 * 1024
+"""Of all jobs of a batch together; each of them is no larger than one that comes alone. Django refuses more than
+DATA_UPLOAD_MAX_MEMORY_SIZE before we look."""
 
 
 class StrictJson(Parser):
@@ -36,7 +40,7 @@ class StrictJson(Parser):
         return cast(DictStrAny, data)
 
     def _read(self, request: HttpRequest) -> bytes:
-        limit = max_body_bytes()
+        limit = max_body_bytes(request)
         try:
             raw = request.body
         except RequestDataTooBig:
@@ -48,7 +52,11 @@ class StrictJson(Parser):
         return raw
 
 
-def max_body_bytes() -> int:
+def max_body_bytes(request: HttpRequest) -> int:
+    return MAX_BATCH_BYTES if request.path.endswith(BATCH_ROUTE) else max_job_bytes()
+
+
+def max_job_bytes() -> int:
     return int(settings.DALSTON_MAX_PAYLOAD_BYTES) + ENVELOPE_BYTES
 
 
@@ -77,12 +85,15 @@ def check_size(parameters: dict[str, Any]) -> None:
         raise too_large("parameters", limit)
 
 
+def check_job_size(job: str) -> None:
+    """For a job of a batch, as JSON."""
+    if len(job.encode()) > max_job_bytes():
+        raise too_large("job", max_job_bytes())
+
+
 def too_large(what: str, limit: int) -> ApiProblem:
-    return ApiProblem(
-        413,
-        Code.PAYLOAD_TOO_LARGE,
-        f"The {what} may have at most {limit} bytes. Put large input where its engine can read it, and send its address.",
-    )
+    advice = "Put large input where its engine can read it, and send its address."
+    return ApiProblem(413, Code.PAYLOAD_TOO_LARGE, f"The {what} may have at most {limit} bytes. {advice}")
 
 
 def _check_text(text: str) -> None:

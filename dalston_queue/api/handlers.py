@@ -75,7 +75,7 @@ def _no_route(request: HttpRequest, exc: Http404) -> HttpResponse:
 
 
 def _too_big(request: HttpRequest, exc: RequestDataTooBig) -> HttpResponse:
-    return respond(request, body.too_large("body", body.max_body_bytes()))
+    return respond(request, body.too_large("body", body.max_body_bytes(request)))
 
 
 def _no_database(request: HttpRequest, exc: Exception) -> HttpResponse:

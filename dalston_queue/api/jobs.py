@@ -9,7 +9,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 from ninja import Body, Header, Path, Query, Router, Status
 
-from dalston_queue.api import waiting
+from dalston_queue.api import body, waiting
 from dalston_queue.api.auth import needs
 from dalston_queue.api.backpressure import check_depth
 from dalston_queue.api.cancelling import CancelOut, cancel
@@ -56,13 +56,14 @@ def submit_job(
     return Status(201 if submission.created else 200, _with_tasks(_visible_job(principal, submission.job_id)))
 
 
-@router.post("/jobs:batch", auth=needs(Scope.SUBMIT), response=answers({200: BatchOut}, 400, 413))
+@router.post(body.BATCH_ROUTE, auth=needs(Scope.SUBMIT), response=answers({200: BatchOut}, 400, 413))
 def submit_batch(request: HttpRequest, batch: Annotated[BatchIn, Body()]) -> BatchOut:
     """Submit up to 1 000 jobs. Each is accepted or refused for itself; the answers are in the order of the request."""
     principal, trace_id = principal_of(request), trace_id_of(request)
     requests: list[Request | JobsError | ApiProblem] = []
     for job in batch.jobs:
         try:
+            body.check_job_size(job.model_dump_json(exclude_unset=True))
             spec = job.spec(trace_id)
             check_depth(spec, principal)
             requests.append(Request(spec, job.idempotency_key))

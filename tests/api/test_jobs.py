@@ -95,6 +95,19 @@ def test_a_batch_is_bounded(api: Api) -> None:
     assert api.post("/jobs:batch", {"jobs": [job] * 1001}).status_code == 422
 
 
+def test_a_batch_may_be_larger_than_a_job_but_its_jobs_may_not(api: Api) -> None:
+    stage = {"stage": "echo", "parameters": {"text": "x" * 200_000}}
+    job = {"name": "large", "stages": [stage]}
+    two = {"name": "too large", "stages": [stage, {**stage, "stage": "again"}]}
+    answer = api.post("/jobs:batch", {"jobs": [*[job] * 15, two]})
+    assert answer.status_code == 200, answer.content
+    assert [item["code"] for item in answer.json()["items"]] == [None] * 15 + ["payload_too_large"]
+    assert api.post("/jobs", two).status_code == 413
+    answer = api.post("/jobs:batch", {"jobs": [job] * 84})
+    assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
+    assert "16777216 bytes" in answer.json()["detail"]
+
+
 def test_lists_are_paged_newest_first_without_gaps(api: Api) -> None:
     made = [api.post("/jobs", {"name": f"n{n}", "stages": [{"stage": "echo"}]}).json()["job_id"] for n in range(5)]
     seen: list[str] = []
