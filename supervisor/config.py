@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import socket
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
+from dalston_queue.broker.names import default_node_name
 from engines.sdk.manifest import Manifest, ManifestError, convert, read_manifest, read_yaml
 
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")  # an engine id is read from its end: dots are fine
@@ -80,11 +80,6 @@ def read_plan(file: Path | None, *, engines: tuple[str, ...] = (), node: str = "
     if unknown:
         raise ManifestError(f"{file}: field replicas.{unknown[0]}: no engine has this id")
     return NodePlan(config, manifests, tuple(str(place) for place in ([file] if file else []) + folders))
-
-
-def default_node_name() -> str:
-    """The host's name in the alphabet of node ids."""
-    return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).strip("-_.") or "node"
 
 
 def _manifest_files(folders: list[Path]) -> list[Path]:

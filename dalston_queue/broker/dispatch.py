@@ -9,9 +9,10 @@ import redis
 
 from dalston_queue.broker.errors import Invalid, TooManyLanes
 from dalston_queue.broker.faults import translated
-from dalston_queue.broker.keys import JOBS, MAX_LANES, check_name, join_capabilities
+from dalston_queue.broker.keys import JOBS, MAX_LANES, join_capabilities
 from dalston_queue.broker.lanes import retire_empty
 from dalston_queue.broker.messages import Event, TaskMessage, encode_head, encode_task
+from dalston_queue.broker.names import check_name
 from dalston_queue.broker.promotion import promoted_after_ms
 from dalston_queue.broker.shard import Argument, Call, Shard, command, script
 from dalston_queue.broker.topology import Topology

@@ -6,25 +6,15 @@ over the servers. All keys that one script touches belong to one queue.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
-from dalston_queue.broker.errors import Invalid
+from dalston_queue.broker.names import check_name
 from dalston_queue.broker.types import TIERS, Role, Tier
 
-NAME = re.compile(r"[a-z][a-z0-9_-]{0,40}")
 WORK_GROUP = "engines"
 EVENT_GROUP = "orchestrators"
 JOBS = "_jobs"  # no queue can have this name: it starts with an underscore
 MAX_LANES = 32  # capability sets per queue
-
-
-def check_name(what: str, name: str) -> str:
-    if not NAME.fullmatch(name):
-        raise Invalid(
-            f"{what} {name!r} is not a valid name: use a-z, 0-9, _ and -, start with a letter, at most 41 characters"
-        )
-    return name
 
 
 def join_capabilities(capabilities: Iterable[str]) -> str:

@@ -139,9 +139,7 @@ def encode_task(message: TaskMessage, seq: int = 0) -> list[str | bytes | int]:
     except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"task {message.task_id} has parameters or inputs that are not JSON: {error}") from error
     if len(encoded) + 1024 > MAX_ENTRY_BYTES:
-        raise Invalid(
-            f"task {message.task_id} is {len(encoded)} bytes large, more than {MAX_ENTRY_BYTES}"
-        )
+        raise Invalid(f"task {message.task_id} is {len(encoded)} bytes large, more than {MAX_ENTRY_BYTES}")
     return [
         message.task_id,
         message.job_id,

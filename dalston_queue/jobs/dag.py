@@ -5,13 +5,13 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from dalston_queue.broker.names import NAME
 from dalston_queue.jobs.errors import InvalidJob
 from dalston_queue.jobs.spec import StageSpec
 from dalston_queue.jobs.states import JobStatus
 
 MAX_STAGES = 200
 _STAGE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-_QUEUE = re.compile(r"[a-z][a-z0-9_-]{0,40}")
 _CHANNEL = re.compile(r"_ch[0-9]+$")
 
 
@@ -43,11 +43,11 @@ def check(stages: Sequence[StageSpec], existing: Collection[str] = ()) -> None:
 def _check_stage(stage: StageSpec) -> None:
     if not _STAGE.fullmatch(stage.stage):
         raise InvalidJob(f"the stage name {stage.stage!r} doesn't match {_STAGE.pattern}")
-    if not _QUEUE.fullmatch(queue_of(stage)):
-        raise InvalidJob(f"the queue {queue_of(stage)!r} of stage {stage.stage!r} doesn't match {_QUEUE.pattern}")
+    if not NAME.fullmatch(queue_of(stage)):
+        raise InvalidJob(f"the queue {queue_of(stage)!r} of stage {stage.stage!r} doesn't match {NAME.pattern}")
     for capability in stage.required_capabilities:
-        if not _QUEUE.fullmatch(capability):
-            raise InvalidJob(f"the capability {capability!r} of stage {stage.stage!r} doesn't match {_QUEUE.pattern}")
+        if not NAME.fullmatch(capability):
+            raise InvalidJob(f"the capability {capability!r} of stage {stage.stage!r} doesn't match {NAME.pattern}")
     if not stage.weight > 0:
         raise InvalidJob(f"the weight of stage {stage.stage!r} is {stage.weight:g}; it must be above 0")
     if stage.timeout_seconds is not None and stage.timeout_seconds < 1:

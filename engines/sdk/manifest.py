@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import yaml
 
-NAME = re.compile(r"[a-z][a-z0-9_-]{0,40}")
+from dalston_queue.broker.names import NAME
 
 T = TypeVar("T")
 

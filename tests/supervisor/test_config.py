@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from dalston_queue.broker.names import default_node_name
 from engines.sdk.manifest import ManifestError
-from supervisor.config import default_node_name, read_plan
+from supervisor.config import read_plan
 
 
 def make(folder: Path, *engines: str) -> None:
