@@ -77,14 +77,15 @@ class Broker:
         judged: Judged | None = None,
         named: str | None = None,
         error: ErrorInfo | None = None,
-        max_deliveries: int = 3,
-        max_losses: int = 10,
+        max_deliveries: int,
+        max_losses: int,
     ) -> TakenBack:
         """Put everything this engine holds back in line and end its sessions.
 
         judged: the pulse's counters the verdict was made at, rechecked in the script; None: the caller saw it die
         (waitpid). cause ENGINE_LOST charges deliveries of the named task, or of the only one it ran; NODE_LOST
-        charges losses of all. error: message and evidence (exit code, log lines) that go into the events."""
+        charges losses of all. A task that reaches max_deliveries or max_losses is exhausted. error: message and
+        evidence (exit code, log lines) that go into the events."""
         request = TakeBack(
             engine_id=engine_id,
             cause=cause,

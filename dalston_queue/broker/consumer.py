@@ -14,10 +14,10 @@ import msgspec
 from dalston_queue.broker.backoff import Backoff
 from dalston_queue.broker.claimed import Claimed, Place
 from dalston_queue.broker.errors import Fenced, Invalid, Unavailable
-from dalston_queue.broker.keys import check_name
 from dalston_queue.broker.messages import ErrorInfo, Malformed, Outcome, decode_task, encode_error, encode_outcome
+from dalston_queue.broker.names import check_name
 from dalston_queue.broker.session import Given, Limits, Session, Settlement
-from dalston_queue.broker.stale import StaleClaim
+from dalston_queue.broker.stale import DEFAULT_RULES, StaleClaim, StaleRules
 from dalston_queue.broker.types import Cause, Settled, Tier
 from dalston_queue.broker.waker import Waker
 
@@ -59,9 +59,10 @@ class Consumer:
         *,
         max_suspects: int = 2,
         max_backlog: int = 50_000,
+        stale: StaleRules = DEFAULT_RULES,
     ) -> None:
         """max_suspects: how many suspects of one queue may run at once, on all engines together. max_backlog: events
-        waiting above which this engine claims nothing."""
+        waiting above which this engine claims nothing. stale: when recover() takes back, and with which budgets."""
         if not engine_id or not engine_id.isprintable() or " " in engine_id:
             raise Invalid(f"engine id {engine_id!r} must be printable and without spaces")
         if not queues or not 0 < capacity <= MAX_CAPACITY:
@@ -88,7 +89,7 @@ class Consumer:
         self._lock = threading.RLock()
         self._waker = Waker()
         self._backoff = Backoff()
-        self._stale = StaleClaim(broker, engine_id, queues)
+        self._stale = StaleClaim(broker, engine_id, queues, stale)
 
     @property
     def held(self) -> list[Claimed]:

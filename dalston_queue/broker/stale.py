@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from dalston_queue.broker.pending import PendingOrder
 from dalston_queue.broker.recovery import VERDICT
 from dalston_queue.broker.types import Cause, Role
@@ -17,17 +19,22 @@ from dalston_queue.broker.types import Cause, Role
 if TYPE_CHECKING:
     from dalston_queue.broker.broker import Broker
 
-STALE_THRESHOLD_MS = 10 * 60 * 1000
+
+class StaleRules(msgspec.Struct, frozen=True, kw_only=True):
+    threshold_ms: int = 10 * 60 * 1000
+    max_deliveries: int = 3
+    max_losses: int = 10
+
+
+DEFAULT_RULES = StaleRules()
 
 
 class StaleClaim:
-    def __init__(
-        self, broker: Broker, engine_id: str, queues: Sequence[str], threshold_ms: int = STALE_THRESHOLD_MS
-    ) -> None:
+    def __init__(self, broker: Broker, engine_id: str, queues: Sequence[str], rules: StaleRules) -> None:
         self._broker = broker
         self._engine_id = engine_id
         self._queues = queues
-        self._threshold_ms = threshold_ms
+        self._rules = rules
         self._seen: dict[tuple[str, str], tuple[tuple[int, ...], float]] = {}  # (queue, owner): counter, since when
 
     def take_back(self, now: float | None = None) -> int:
@@ -36,7 +43,7 @@ class StaleClaim:
         moved = 0
         for queue in self._queues:
             for engine, cause in self._broker.registry.dead(queue).items():
-                moved += self._broker.take_back(engine, [queue], cause, judged={queue: VERDICT}).moved
+                moved += self._take_back(engine, queue, cause, VERDICT)
         if self._broker.lease(Role.ORCHESTRATOR, self._engine_id).leader() is None:
             moved += self._without_a_judge(now)
         return moved
@@ -45,12 +52,24 @@ class StaleClaim:
         moved = 0
         pulses = self._broker.registry.pulses()
         for queue in self._queues:
-            page = self._broker.pending(queue, order=PendingOrder.IDLE, min_idle_ms=self._threshold_ms, limit=100)
+            page = self._broker.pending(queue, order=PendingOrder.IDLE, min_idle_ms=self._rules.threshold_ms, limit=100)
             for owner in {entry.record.owner for entry in page.entries} - {self._engine_id}:
                 counters = pulses[owner].counters.get(queue, ()) if owner in pulses else ()
                 seen, since = self._seen.get((queue, owner), (None, now))
                 if seen != counters:
                     self._seen[queue, owner] = (counters, now)
-                elif now - since >= self._threshold_ms / 1000:
-                    moved += self._broker.take_back(owner, [queue], Cause.NODE_LOST, judged={queue: counters}).moved
+                elif now - since >= self._rules.threshold_ms / 1000:
+                    moved += self._take_back(owner, queue, Cause.NODE_LOST, counters)
         return moved
+
+    def _take_back(self, owner: str, queue: str, cause: Cause, judged: tuple[int, ...] | str) -> int:
+        rules = self._rules
+        taken = self._broker.take_back(
+            owner,
+            [queue],
+            cause,
+            judged={queue: judged},
+            max_deliveries=rules.max_deliveries,
+            max_losses=rules.max_losses,
+        )
+        return taken.moved

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
-import re
 import secrets
-import socket
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+from dalston_queue.broker.names import default_node_name
+from dalston_queue.broker.stale import StaleRules
 
 from .breaker import Breaker
+from .outcomes import BrokenConfigError
+
+N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,7 @@ class Identity:
     max_result_bytes: int
     breaker_failures: int
     breaker_open_s: float
+    stale: StaleRules
 
     def orphaned(self) -> bool:
         """Our supervisor is gone. (Not by getppid: there may be a wrapper in between.)"""
@@ -45,21 +52,41 @@ class Identity:
 
 
 def identify(engine: str) -> Identity:
-    """For an engine with this id in its manifest."""
+    """For an engine with this id in its manifest. An empty variable counts as unset. Raises BrokenConfigError."""
     env = os.environ
-    node = env.get("DALSTON_NODE_ID") or re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())
+    node = env.get("DALSTON_NODE_ID") or default_node_name()
+    given_id = env.get("DALSTON_ENGINE_ID")
     return Identity(
-        engine_id=env.get("DALSTON_ENGINE_ID") or f"{node}.{engine}.alone.{secrets.token_hex(6)}",
+        engine_id=given_id or f"{node}.{engine}.alone.{secrets.token_hex(6)}",
         node_id=node,
-        redis_url=env.get("REDIS_URL", "redis://127.0.0.1:6379/0"),
-        prefix=env.get("DALSTON_REDIS_PREFIX", "dalston"),
+        redis_url=env.get("REDIS_URL") or "redis://127.0.0.1:6379/0",
+        prefix=env.get("DALSTON_REDIS_PREFIX") or "dalston",
         cluster=env.get("DALSTON_REDIS_CLUSTER", "").lower() in ("1", "true", "yes", "on"),
         shards=env.get("DALSTON_REDIS_URLS", ""),
-        supervised="DALSTON_ENGINE_ID" in env,
-        supervisor_pid=int(env["DALSTON_SUPERVISOR_PID"]) if "DALSTON_SUPERVISOR_PID" in env else None,
-        heartbeat_s=float(env.get("DALSTON_HEARTBEAT_S", "5")),
-        artifacts=Path(env.get("DALSTON_ARTIFACTS_DIR", "artifacts")),
-        max_result_bytes=int(env.get("DALSTON_MAX_RESULT_BYTES", str(256 * 1024))),
-        breaker_failures=int(env.get("DALSTON_BREAKER_FAILURES", "5")),
-        breaker_open_s=float(env.get("DALSTON_BREAKER_OPEN_S", "60")),
+        supervised=bool(given_id),
+        supervisor_pid=_number("DALSTON_SUPERVISOR_PID", 0) or None,
+        heartbeat_s=_number("DALSTON_HEARTBEAT_S", 5.0),
+        artifacts=Path(env.get("DALSTON_ARTIFACTS_DIR") or "artifacts"),
+        max_result_bytes=_number("DALSTON_MAX_RESULT_BYTES", 256 * 1024),
+        breaker_failures=_number("DALSTON_BREAKER_FAILURES", 5),
+        breaker_open_s=_number("DALSTON_BREAKER_OPEN_S", 60.0),
+        stale=StaleRules(
+            threshold_ms=_number("DALSTON_STALE_THRESHOLD_MS", 600_000),
+            max_deliveries=_number("DALSTON_MAX_DELIVERIES", 3),
+            max_losses=_number("DALSTON_MAX_DELIVERIES_NODE_LOST", 10),
+        ),
     )
+
+
+def _number(name: str, default: N) -> N:
+    said = os.environ.get(name)
+    if not said:
+        return default
+    try:
+        value = type(default)(said)
+    except ValueError:
+        value = type(default)(-1)
+    if 0 <= value < math.inf:  # not so for nan
+        return value
+    kind = "a whole number" if type(default) is int else "a number"
+    raise BrokenConfigError(f"{name} is {said!r}. Expected {kind}, such as {default or 30}.")

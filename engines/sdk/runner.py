@@ -83,7 +83,14 @@ class Runner:
         self.broker = broker
         self.identity = identity
         self.inbox: SimpleQueue[Finished | Woken | Stop | Pause | Resume] = SimpleQueue()
-        self.consumer = Consumer(broker, identity.engine_id, manifest.queues, manifest.capabilities, manifest.capacity)
+        self.consumer = Consumer(
+            broker,
+            identity.engine_id,
+            manifest.queues,
+            manifest.capabilities,
+            manifest.capacity,
+            stale=identity.stale,
+        )
         self.workers = make_workers(
             engine, manifest.capacity, lambda task, outcome: self.inbox.put(Finished(task, outcome))
         )

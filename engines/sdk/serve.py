@@ -13,6 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from dalston_queue.broker import connect
+from dalston_queue.broker.errors import Invalid
 
 from .identity import identify
 from .manifest import ManifestError, read_manifest
@@ -34,11 +35,11 @@ def serve(engine: Engine) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     try:
         manifest = read_manifest(os.environ.get("DALSTON_ENGINE_MANIFEST") or _beside_main())
-    except ManifestError as error:
+        identity = identify(manifest.id)
+        broker = connect(identity.redis_url, prefix=identity.prefix, cluster=identity.cluster, shards=identity.shards)
+    except (ManifestError, BrokenConfigError, Invalid) as error:
         log.error("%s", error)
         return CONFIG_EXIT
-    identity = identify(manifest.id)
-    broker = connect(identity.redis_url, prefix=identity.prefix, cluster=identity.cluster, shards=identity.shards)
     runner = Runner(engine, manifest, broker, identity)
     notify("STATUS=loading")
     try:

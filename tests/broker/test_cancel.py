@@ -4,7 +4,7 @@ from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.messages import Completed, ErrorInfo
 from dalston_queue.broker.recovery import Expired
 from dalston_queue.broker.types import Cause, EventKind, Priority, Removed, Tier
-from tests.broker.conftest import MakeEngine, events_of, message
+from tests.broker.conftest import BUDGETS, MakeEngine, events_of, message
 
 
 def test_a_waiting_task_is_removed_wherever_it_stands(broker: Broker, engine: MakeEngine) -> None:
@@ -46,7 +46,7 @@ def test_removal_finds_a_task_that_moves_meanwhile(broker: Broker, engine: MakeE
     engine("e").claim()
     home = broker.topology.home
     keys = home.keys
-    broker.take_back("e", ["echo"])
+    broker.take_back("e", ["echo"], **BUDGETS)
     names = [keys.tasks("echo"), keys.ageing("echo"), keys.counters("echo"), keys.stream("echo")]
     assert home.run("cancel", names, ["a", "", 0]) == [b"elsewhere", keys.stream("echo", "", Tier.RECOVERED).encode()]
     assert broker.remove("echo", "a") is Removed.REMOVED

@@ -11,7 +11,7 @@ from dalston_queue.broker.errors import Denied, Fenced, Misconfigured, Unavailab
 from dalston_queue.broker.messages import Completed
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.types import EngineState, NodeState, Role
-from tests.broker.conftest import MakeEngine, events_of, message
+from tests.broker.conftest import BUDGETS, MakeEngine, events_of, message
 from tests.broker.servers import Node, nodes
 from tests.support import wait_until
 
@@ -186,7 +186,7 @@ def test_a_full_server_refuses_appends_only(node: Node, tmp_path: Path) -> None:
     reader = EventReader(broker, "o")
     assert len(events_of(reader)) > 4
     taken = consumer.claim(2)
-    assert broker.take_back("e", ["echo"]).moved == len(taken) == 2
+    assert broker.take_back("e", ["echo"], **BUDGETS).moved == len(taken) == 2
     node.client.config_set("maxmemory", "0")
     assert broker.append([message("more")]) == ["added"]
     broker.close()

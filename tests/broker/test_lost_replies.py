@@ -14,7 +14,7 @@ from dalston_queue.broker.rate import Limit
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.scripts import FOLDER, load
 from dalston_queue.broker.types import EngineState, NodeState, Priority, Role
-from tests.broker.conftest import clean, message
+from tests.broker.conftest import BUDGETS, clean, message
 from tests.broker.proxy import LossyProxy
 
 ERROR = ErrorInfo(message="test")
@@ -105,7 +105,7 @@ def _hand_back(b: Broker) -> Any:
 def _take_back(b: Broker) -> Any:
     running(b)
     return lambda: b.take_back(
-        "e", ["echo"]
+        "e", ["echo"], **BUDGETS
     ), lambda taken: taken.moved == 0 and b.records("echo", ["a"])["a"].deliveries == 1
 
 

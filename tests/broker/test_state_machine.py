@@ -23,7 +23,7 @@ from dalston_queue.broker.messages import Completed, Event
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.scripts import Script
 from dalston_queue.broker.types import Cause, EngineState, Priority, RecordState
-from tests.broker.conftest import clean, message
+from tests.broker.conftest import BUDGETS, clean, message
 
 ENGINES = ("e0", "e1", "e2")
 TASKS = tuple(f"t{n}" for n in range(8))
@@ -179,11 +179,11 @@ class BrokerMachine(RuleBasedStateMachine):
         pulse = self.broker.registry.pulses().get(name)
         judged = pulse.counters if pulse else {"echo": (0,)}
         owned = {task for task, t in self.tasks.items() if t.state == "running" and t.owner == name}
-        taken = self.broker.take_back(name, ["echo"], cause, judged=judged)
+        taken = self.broker.take_back(name, ["echo"], cause, judged=judged, **BUDGETS)
         assert not taken.alive
         assert set(taken.recovered) | set(taken.exhausted) == owned
         if twice:
-            again = self.broker.take_back(name, ["echo"], cause, judged=judged)
+            again = self.broker.take_back(name, ["echo"], cause, judged=judged, **BUDGETS)
             assert again.moved == 0
         for task in taken.recovered:
             self.tasks[task].state = "waiting"
@@ -198,7 +198,7 @@ class BrokerMachine(RuleBasedStateMachine):
         if pulse is None:
             return
         self.broker.registry.beat_engine(EngineBeat(engine_id=name, state=EngineState.READY, queues=("echo",)))
-        assert self.broker.take_back(name, ["echo"], Cause.NODE_LOST, judged=pulse.counters).alive
+        assert self.broker.take_back(name, ["echo"], Cause.NODE_LOST, judged=pulse.counters, **BUDGETS).alive
 
     @rule(minutes=st.sampled_from([5, 15, 25]))
     def promote(self, minutes: int) -> None:

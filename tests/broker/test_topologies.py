@@ -18,7 +18,7 @@ from dalston_queue.broker.pending import PendingOrder
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.types import Cause, EngineState, EventKind, NodeState, Priority, Role
 from dalston_site.embedded.server import free_port
-from tests.broker.conftest import events_of, message
+from tests.broker.conftest import BUDGETS, events_of, message
 from tests.broker.proxy import LossyProxy
 from tests.broker.servers import Node, Nodes, nodes
 from tests.support import wait_until
@@ -60,7 +60,7 @@ def walk_through(broker: Broker) -> None:
     assert sum(q.waiting for q in stats.queues) == 15 and sum(q.running for q in stats.queues) == 2
     paged = sum(broker.pending(queue, order=PendingOrder.DEADLINE).total for queue in QUEUES)
     assert paged == 2
-    assert broker.take_back("e1", QUEUES, Cause.NODE_LOST).moved == 2
+    assert broker.take_back("e1", QUEUES, Cause.NODE_LOST, **BUDGETS).moved == 2
     with pytest.raises(Fenced):
         consumer.exchange(free=1)
     consumer.open()
@@ -285,6 +285,6 @@ def test_an_engine_is_judged_on_each_shard_by_the_counter_there(started: Nodes, 
     assert pulse.counters == {"echo": (8, 1)}
     broker.registry.condemn(pulse)
     assert list(broker.registry.dead("echo")) == ["e"]
-    taken = broker.take_back("e", ["echo"], Cause.NODE_LOST, judged=pulse.counters)
+    taken = broker.take_back("e", ["echo"], Cause.NODE_LOST, judged=pulse.counters, **BUDGETS)
     assert set(taken.recovered) == {"a", "b"} and not taken.alive
     broker.close()

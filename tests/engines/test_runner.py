@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from dalston_queue.broker import Broker, EventReader
+from dalston_queue.broker import Broker, Consumer, EventReader
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.messages import Event, TaskMessage
+from dalston_queue.broker.stale import DEFAULT_RULES, StaleRules
 from dalston_queue.broker.types import Cause, EventKind
 from engines.sdk import Cancelled, Engine, Manifest, Task
 from engines.sdk.identity import Identity
@@ -44,7 +45,7 @@ class Bench:
         self.seen: list[Event] = []
         self.runners: list[tuple[Runner, threading.Thread]] = []
 
-    def start(self, engine: Engine | None = None, **fields: Any) -> Runner:
+    def start(self, engine: Engine | None = None, stale: StaleRules = DEFAULT_RULES, **fields: Any) -> Runner:
         manifest = Manifest(id="t", stage=QUEUE, command=("x",), **{"stop_grace": 5.0, **fields})
         identity = Identity(
             engine_id=f"node.t.{len(self.runners)}.{uuid.uuid4().hex}",
@@ -60,6 +61,7 @@ class Bench:
             max_result_bytes=1000,
             breaker_failures=5,
             breaker_open_s=60,
+            stale=stale,
         )
         runner = Runner(engine or Sleeper(), manifest, self.broker, identity)
         thread = threading.Thread(target=runner.run, daemon=True)
@@ -178,10 +180,20 @@ def test_a_fenced_engine_drops_its_work_and_serves_on(bench: Bench, broker: Brok
     runner = bench.start()
     task = bench.submit(seconds=1.5)
     bench.wait(EventKind.TASK_STARTED, task)
-    broker.take_back(runner.identity.engine_id, [QUEUE])
+    broker.take_back(runner.identity.engine_id, [QUEUE], max_deliveries=3, max_losses=10)
     bench.wait(EventKind.TASK_COMPLETED, task)
     assert len(bench.events(EventKind.TASK_STARTED, task)) == 2
     assert len(bench.events(EventKind.TASK_COMPLETED, task)) == 1
+
+
+def test_an_engine_takes_back_by_the_budgets_of_its_environment(bench: Bench, broker: Broker) -> None:
+    task = bench.submit()
+    dead = Consumer(broker, "node.t.dead.boot", [QUEUE])
+    dead.open()
+    dead.claim()
+    broker.registry.condemn(broker.registry.pulses()[dead.engine_id], Cause.ENGINE_LOST)
+    bench.start(stale=StaleRules(max_deliveries=1))
+    bench.wait(EventKind.TASK_EXHAUSTED, task)
 
 
 def test_the_second_stop_hands_back_what_is_not_finished(bench: Bench, broker: Broker) -> None:

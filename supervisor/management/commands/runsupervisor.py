@@ -15,7 +15,15 @@ from supervisor.lock import AlreadyRunningError
 from supervisor.places import add_place_arguments, plan_reader, state_dir_of
 from supervisor.reload import Watch
 
-FOR_ENGINES = ("DALSTON_HEARTBEAT_S", "DALSTON_BREAKER_FAILURES", "DALSTON_BREAKER_OPEN_S", "DALSTON_MAX_RESULT_BYTES")
+FOR_ENGINES = (
+    "DALSTON_HEARTBEAT_S",
+    "DALSTON_BREAKER_FAILURES",
+    "DALSTON_BREAKER_OPEN_S",
+    "DALSTON_MAX_RESULT_BYTES",
+    "DALSTON_STALE_THRESHOLD_MS",
+    "DALSTON_MAX_DELIVERIES",
+    "DALSTON_MAX_DELIVERIES_NODE_LOST",
+)
 CONFIG_EXIT, BUSY_EXIT = 78, 75
 
 
