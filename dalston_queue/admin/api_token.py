@@ -15,8 +15,6 @@ from dalston_queue.admin.base import TableAdmin
 from dalston_queue.models import ApiToken
 from dalston_queue.models.api_token import Scope
 
-RATE_PRESETS = [("", "no limit"), ("limited", "limited"), ("listed", "listed: served longer when a queue is full")]
-
 
 class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
     scopes = forms.MultipleChoiceField(
@@ -24,7 +22,6 @@ class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
         widget=forms.CheckboxSelectMultiple,
         initial=[Scope.SUBMIT, Scope.READ],
     )
-    rate_preset = forms.ChoiceField(choices=RATE_PRESETS, required=False)
 
     class Meta:
         model = ApiToken

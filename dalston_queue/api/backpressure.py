@@ -22,12 +22,12 @@ from django.conf import settings
 
 from dalston_queue.api.principal import Principal
 from dalston_queue.api.problems import ApiProblem, Code
-from dalston_queue.api.rate import LISTED
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.snapshot import Snapshot, rates
 from dalston_queue.broker.types import TIERS, Priority, Tier
 from dalston_queue.jobs.dag import queue_of
 from dalston_queue.jobs.spec import JobSpec
+from dalston_queue.models.api_token import RatePreset
 from dalston_queue.redis import get_broker
 
 log = structlog.get_logger(__name__)
@@ -118,7 +118,7 @@ def check_depth(spec: JobSpec, principal: Principal) -> None:
 
 
 def _too_full(spec: JobSpec, principal: Principal) -> Iterator[tuple[str, int]]:
-    listed = principal.token is not None and principal.token.rate_preset == LISTED
+    listed = principal.token is not None and principal.token.rate_preset == RatePreset.LISTED
     for stage in spec.stages:
         waiting = depths.waiting(queue_of(stage))
         if waiting is not None and not is_accepted(waiting, stage.priority or spec.priority, _steps(), listed=listed):

@@ -11,17 +11,14 @@ from dalston_queue.api.problems import ApiProblem, Code
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.rate import Limit
 from dalston_queue.models import ApiToken
+from dalston_queue.models.api_token import RatePreset
 from dalston_queue.redis import get_broker
 
 log = structlog.get_logger(__name__)
 
-LIMITED = "limited"
-LISTED = "listed"
-"""Not limited, and accepted for longer when a queue is full: see backpressure.py."""
-
 
 def check_rate(token: ApiToken) -> None:
-    if token.rate_preset != LIMITED:
+    if token.rate_preset != RatePreset.LIMITED:
         return
     limits = [Limit(settings.DALSTON_RATE_LIMITED_PER_MINUTE, 60), Limit(settings.DALSTON_RATE_LIMITED_PER_HOUR, 3600)]
     try:

@@ -20,7 +20,23 @@ class Scope(StrEnum):
     SUBMIT = "submit"
     READ = "read"
     OPERATE = "operate"
-    WORKER = "worker"
+
+
+class RatePreset(StrEnum):
+    """How often a token may call. Without one: as often as it likes."""
+
+    LIMITED = "limited"
+    LISTED = "listed"
+
+    @property
+    def meaning(self) -> str:
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    RatePreset.LIMITED: "a number of calls a minute and an hour",
+    RatePreset.LISTED: "served longer when a queue is full",
+}
 
 
 def digest_of(text: str) -> str:
@@ -35,7 +51,13 @@ class ApiToken(models.Model):
     # Every request: SELECT ... WHERE digest = %s (the unique index).
     digest = models.CharField(max_length=64, unique=True, editable=False)
     scopes = ArrayField(models.CharField(max_length=20, choices=[(scope.value, scope.value) for scope in Scope]))
-    rate_preset = models.CharField(max_length=20, blank=True, default="", help_text="empty, or `limited`")
+    rate_preset = models.CharField(
+        max_length=20,
+        blank=True,
+        default="",
+        choices=[(preset.value, f"{preset}: {preset.meaning}") for preset in RatePreset],
+        help_text="empty: no limit",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)

@@ -12,10 +12,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
 from dalston_queue.models import ApiToken, Project
-from dalston_queue.models.api_token import Scope
+from dalston_queue.models.api_token import RatePreset, Scope
 
 DEFAULT_SCOPES = [Scope.SUBMIT.value, Scope.READ.value]
-RATE_PRESETS = ["", "limited", "listed"]
 
 
 def days(text: str) -> timedelta:
@@ -42,9 +41,9 @@ class Command(BaseCommand):
         create.add_argument("--expires-days", type=days, metavar="DAYS", help="default: it never expires")
         create.add_argument(
             "--rate",
-            choices=RATE_PRESETS,
+            choices=["", *(preset.value for preset in RatePreset)],
             default="",
-            help="limited: per minute and hour; listed: served longer when a queue is full; default: no limit",
+            help="; ".join([*(f"{preset}: {preset.meaning}" for preset in RatePreset), "default: no limit"]),
         )
 
         show = actions.add_parser("list", help="list tokens, never their text")
