@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from dalston_queue.models import ApiToken
+from dalston_queue.models import ApiToken, OperatorAction
 from dalston_queue.models.api_token import digest_of
 from tests.api.conftest import Api
 
@@ -46,6 +46,20 @@ def test_a_revoked_token_stops_working_with_the_next_request() -> None:
     assert Api(text).get(f"/tasks/{NOBODY}").json()["code"] == "token_revoked"
     assert "was revoked before" in token("revoke", str(ApiToken.objects.get().pk))
     assert "revoked" in token("list", "--project", "demo")
+
+
+def test_making_and_revoking_are_on_record_without_the_secret() -> None:
+    text = token("create", "--project", "demo", "--name", "laptop")
+    row = ApiToken.objects.get()
+    for _ in range(2):
+        token("revoke", str(row.pk))
+    made, revoked = OperatorAction.objects.order_by("id")
+    assert (made.action, made.target, made.after["name"]) == ("token.issue", str(row.pk), "laptop")
+    assert (revoked.action, revoked.target, revoked.after) == ("token.revoke", str(row.pk), {"revoked": True})
+    assert made.actor == revoked.actor
+    assert made.actor.startswith("shell user ")
+    assert text not in str([made.after, made.before])
+    assert row.digest not in str([made.after, made.before])
 
 
 def test_mistakes_are_explained() -> None:

@@ -6,16 +6,42 @@ import re
 from collections.abc import Callable
 
 import pytest
+from django.contrib.admin import site
+from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
 from dalston_queue.jobs.spec import single_task
 from dalston_queue.jobs.submit import submit
-from dalston_queue.models import ApiToken, DeadLetter, Engine, Node, OperatorAction, Project, Task, TaskEvent
+from dalston_queue.models import (
+    ApiToken,
+    DeadLetter,
+    Duty,
+    Engine,
+    Leadership,
+    Node,
+    OperatorAction,
+    Project,
+    Schedule,
+    Task,
+    TaskEvent,
+)
 from dalston_queue.models.api_token import digest_of
 
-NOUNS = ["apitoken", "deadletter", "engine", "job", "node", "operatoraction", "project", "task"]
-EDITABLE = {"project"}
+NOUNS = [
+    "apitoken",
+    "deadletter",
+    "duty",
+    "engine",
+    "job",
+    "leadership",
+    "node",
+    "operatoraction",
+    "project",
+    "schedule",
+    "task",
+]
+EDITABLE = {"project", "schedule"}
 
 
 @pytest.fixture
@@ -32,16 +58,28 @@ def rows(db: None) -> dict[str, str]:
     Node.objects.create(id="gpu-01", state="active", first_seen_at=now, last_seen_at=now)
     Engine.objects.create(id="gpu-01.demo.0.b", node_id="gpu-01", state="ready", first_seen_at=now, last_seen_at=now)
     action = OperatorAction.objects.create(at=now, actor="ada", action="job.cancel", target=str(task.job_id))
+    Duty.objects.create(name="scanner", every_s=60, last_run_at=now, duration_ms=1, repaired=0, holder="here")
+    Leadership.objects.create(role="orchestrator", term=1, holder="here", since=now)
+    schedule = Schedule.objects.create(project=project, name="nightly", cron="0 6 * * *", stages=[{"stage": "echo"}])
     return {
         "apitoken": str(token.pk),
         "deadletter": str(letter.pk),
+        "duty": "scanner",
         "engine": "gpu-01.demo.0.b",
         "job": str(task.job_id),
+        "leadership": "orchestrator",
         "node": "gpu-01",
         "operatoraction": str(action.pk),
         "project": str(project.pk),
+        "schedule": str(schedule.pk),
         "task": str(task.pk),
     }
+
+
+def test_every_table_of_ours_is_tried_here() -> None:
+    assert (
+        sorted(model._meta.model_name for model in site._registry if model._meta.app_label == "dalston_queue") == NOUNS
+    )
 
 
 @pytest.mark.parametrize("noun", NOUNS)
@@ -84,12 +122,16 @@ def test_a_new_token_is_shown_once_and_works(admin_client: Client, rows: dict[st
     token = ApiToken.objects.get(digest=digest_of(found.group()))
     assert (token.name, token.scopes) == ("robot", ["submit", "read"])
     assert ApiToken.objects.filter(name="robot").count() == 1
+    action = OperatorAction.objects.get(action="token.issue")
+    assert (action.target, action.actor, action.after["scopes"]) == (str(token.pk), "user admin", ["submit", "read"])
     assert found.group().encode() not in admin_client.get(f"/admin/dalston_queue/apitoken/{token.pk}/change/").content
 
 
 def test_revoking_is_an_action_on_the_list(admin_client: Client, rows: dict[str, str]) -> None:
     admin_client.post("/admin/dalston_queue/apitoken/", {"action": "revoke", "_selected_action": [rows["apitoken"]]})
     assert ApiToken.objects.get(pk=rows["apitoken"]).revoked_at is not None
+    action = OperatorAction.objects.get(action="token.revoke")
+    assert (action.target, action.actor, action.user) == (rows["apitoken"], "user admin", User.objects.get())
 
 
 def test_a_longer_list_needs_no_more_queries(

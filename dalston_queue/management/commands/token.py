@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 from argparse import ArgumentTypeError
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,6 +13,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
+from dalston_queue import tokens
 from dalston_queue.models import ApiToken, Project
 from dalston_queue.models.api_token import RatePreset, Scope
 
@@ -65,23 +68,24 @@ class Command(BaseCommand):
         now = timezone.now()
         lifetime: timedelta | None = options["expires_days"]
         scopes = dict.fromkeys(options["scope"] or DEFAULT_SCOPES)
-        token, text = ApiToken.issue(
+        token, text = tokens.issue(
             _project(options["project"]),
             options["name"],
             scopes,
             expires_at=now + lifetime if lifetime else None,
             rate_preset=options["rate"],
+            actor=_caller(),
         )
         # The text alone on stdout, so that TOKEN=$(manage.py token create …) works.
         self.stdout.write(text)
         self.stderr.write(f"Token {token.id} of project {token.project} with {', '.join(scopes)}. Shown only now.")
 
     def _list(self, project: str | None) -> None:
-        tokens = ApiToken.objects.select_related("project").order_by("project__name", "id")
+        rows = ApiToken.objects.select_related("project").order_by("project__name", "id")
         if project:
-            tokens = tokens.filter(project__name=project)
+            rows = rows.filter(project__name=project)
         now = timezone.now()
-        for token in tokens:
+        for token in rows:
             used = _minute(token.last_used_at) if token.last_used_at else "never used"
             scopes = ",".join(token.scopes)
             self.stdout.write(f"{token.id}  {token.project}  {token.name}  {scopes}  {_state(token, now)}  {used}")
@@ -90,10 +94,18 @@ class Command(BaseCommand):
         token = ApiToken.objects.filter(pk=token_id).first()
         if token is None:
             raise CommandError(f"There is no token {token_id}. `manage.py token list` shows them.")
-        if ApiToken.objects.filter(pk=token_id, revoked_at__isnull=True).update(revoked_at=timezone.now()):
+        if tokens.revoke(ApiToken.objects.filter(pk=token_id), actor=_caller()):
             self.stdout.write(f"Revoked {token.name}; it works no more from now on.")
         else:
             self.stdout.write(f"{token.name} was revoked before.")
+
+
+def _caller() -> str:
+    """The audit trail's name for whoever has this shell."""
+    try:
+        return f"shell user {getpass.getuser()}"
+    except (KeyError, OSError):  # a container whose user has no name
+        return f"shell user {os.getuid()}"
 
 
 def _project(name: str) -> Project:
