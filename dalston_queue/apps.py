@@ -5,6 +5,7 @@ from typing import Any
 from django.apps import AppConfig
 from django.conf import settings
 from django.db.backends.signals import connection_created
+from django.utils.module_loading import autodiscover_modules
 
 
 class DalstonQueueConfig(AppConfig):
@@ -14,6 +15,7 @@ class DalstonQueueConfig(AppConfig):
 
     def ready(self) -> None:
         connection_created.connect(_limit_idle_transactions, dispatch_uid="dalston.limit_idle_transactions")
+        autodiscover_modules("pipelines")  # <app>/pipelines.py of every installed app, as jobs/pipelines.py explains
 
 
 def _limit_idle_transactions(connection: Any, **_: Any) -> None:

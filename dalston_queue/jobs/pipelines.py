@@ -1,4 +1,5 @@
-"""Pipelines in code: a name, and a function from the request's parameters to stages.
+"""Pipelines in code: a name, and a function from the request's parameters to stages. Every installed app may have a
+module `pipelines` that registers some; it is imported at start.
 
 @pipeline("transcription")
 def transcription(parameters: Mapping[str, Any]) -> list[StageSpec]: ...
