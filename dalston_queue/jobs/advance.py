@@ -61,8 +61,9 @@ _PROGRESS = """
     WHERE j.id = v.id AND j.progress <> v.progress"""
 
 _REQUEST_STOP = """
-    UPDATE dalston_task SET cancel_requested_at = %s
-    WHERE job_id = ANY(%s::uuid[]) AND status IN ('queued', 'running') AND cancel_requested_at IS NULL"""
+    UPDATE dalston_task SET cancel_requested_at = coalesce(cancel_requested_at, %s)
+    WHERE job_id = ANY(%s::uuid[]) AND (%s::uuid IS NULL OR id = %s) AND status IN ('queued', 'running')
+    RETURNING id"""
 
 
 def claim_jobs(job_ids: Collection[UUID], now: datetime, *, skip_locked: bool = False) -> Advanced:
@@ -118,13 +119,21 @@ def release_stages(job_ids: Collection[UUID], now: datetime) -> list[Moved]:
     return move_tasks("release", at_once)
 
 
+def request_stop(job_ids: Collection[UUID], now: datetime, *, only: UUID | None = None) -> bool:
+    """Note when what is in a stream or at an engine was first asked to stop; True if there is any. `only`: of all their
+    tasks this one."""
+    with connection.cursor() as cursor:
+        cursor.execute(_REQUEST_STOP, [now, id_array(job_ids), only, only])
+        return bool(cursor.fetchall())
+
+
 def _end_early(verdicts: dict[str, list[UUID]], now: datetime) -> None:
     """Skip what waits in jobs that end early, and mark what is at an engine as asked to stop."""
     ending = [job for move in ("wind_down", "fail", "cancel") for job in verdicts.get(move, ())]
     if not ending:
         return
+    request_stop(ending, now)
     with connection.cursor() as cursor:
-        cursor.execute(_REQUEST_STOP, [now, id_array(ending)])
         cursor.execute(_WAITING, [id_array(ending)])
         rows = cursor.fetchall()
     message = "its job ended before it could run"

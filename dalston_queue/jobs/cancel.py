@@ -8,13 +8,13 @@ from datetime import datetime
 from uuid import UUID
 
 import structlog
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 
 from dalston_queue import crash_points
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.types import Cause
-from dalston_queue.jobs.advance import advance
+from dalston_queue.jobs.advance import advance, request_stop
 from dalston_queue.jobs.lifecycle import Change, lock_jobs, move_jobs, move_tasks
 from dalston_queue.jobs.states import JOB_OVER, TASK_OVER
 from dalston_queue.jobs.stop import stop_tasks
@@ -47,7 +47,7 @@ def cancel_job(job_id: UUID, now: datetime, *, why: str = "cancelled on request"
             return Cancellation(found=True, already_over=True, status=job.status, was_running=False, told=False)
         move_jobs("wind_down", [job_id], now)
         _cancel_waiting(Task.objects.filter(job_id=job_id), now, why)
-        running = _request_stop(job_id, None, now)
+        running = request_stop([job_id], now)
         advance([job_id], now)
     crash_points.point("cancel.committed")
     told = _tell(job_id, now) if running else True
@@ -67,7 +67,7 @@ def cancel_task(task_id: UUID, now: datetime, *, why: str = "cancelled on reques
             return Cancellation(found=True, already_over=True, status=task.status, was_running=False, told=False)
         if not task.required:
             _cancel_waiting(Task.objects.filter(id=task_id), now, why)
-            running = _request_stop(task.job_id, task_id, now)
+            running = request_stop([task.job_id], now, only=task_id)
             advance([task.job_id], now)
     if task.required:
         of_job = cancel_job(task.job_id, now, why=why)
@@ -85,19 +85,6 @@ def _cancel_waiting(tasks: QuerySet[Task], now: datetime, why: str) -> None:
         "cancel",
         [Change(task_id=task, attempt=attempt, at=now, cause=Cause.CANCELLED, message=why) for task, attempt in rows],
     )
-
-
-_REQUEST_STOP = """
-    UPDATE dalston_task SET cancel_requested_at = coalesce(cancel_requested_at, %s)
-    WHERE job_id = %s AND (%s::uuid IS NULL OR id = %s) AND status IN ('queued', 'running')
-    RETURNING id"""
-
-
-def _request_stop(job_id: UUID, task_id: UUID | None, now: datetime) -> bool:
-    """Note when it was asked for; True if something is in a stream or at an engine."""
-    with connection.cursor() as cursor:
-        cursor.execute(_REQUEST_STOP, [now, job_id, task_id, task_id])
-        return bool(cursor.fetchall())
 
 
 def _tell(job_id: UUID, now: datetime) -> bool:

@@ -19,6 +19,7 @@ from dalston_queue.broker.types import Priority
 from dalston_queue.jobs.advance import advance
 from dalston_queue.jobs.lifecycle import Change, lock_jobs, move_jobs, move_tasks
 from dalston_queue.models import DeadLetter, Task
+from dalston_queue.models.dead_letter import OPEN
 
 BATCH = 100
 
@@ -55,7 +56,7 @@ class Filter:
 
 def matching(wanted: Filter) -> "QuerySet[DeadLetter]":
     """The open letters of a filter, oldest first: to count for a dry run, to list, to replay."""
-    letters = DeadLetter.objects.filter(replayed_at__isnull=True, discarded_at__isnull=True)
+    letters = DeadLetter.objects.filter(OPEN)
     for lookup, value in {
         "queue": wanted.queue,
         "cause": wanted.cause,
@@ -88,7 +89,7 @@ def replay(
 @transaction.atomic
 def discard(letter_ids: Collection[UUID], now: datetime) -> int:
     """Close letters without a replay; their tasks and jobs stay as they ended. Returns how many were open."""
-    letters = DeadLetter.objects.filter(id__in=letter_ids, replayed_at__isnull=True, discarded_at__isnull=True)
+    letters = DeadLetter.objects.filter(OPEN, id__in=letter_ids)
     return letters.update(discarded_at=now)
 
 
@@ -151,7 +152,7 @@ def _reopen(job_ids: list[UUID], now: datetime) -> None:
 
 
 def _close(attempts: Mapping[UUID, int], now: datetime) -> None:
-    letters = list(DeadLetter.objects.filter(task_id__in=attempts, replayed_at__isnull=True, discarded_at__isnull=True))
+    letters = list(DeadLetter.objects.filter(OPEN, task_id__in=attempts))
     for letter in letters:
         letter.replayed_at = now
         letter.replayed_attempt = attempts[letter.task_id] if letter.task_id else None

@@ -5,6 +5,9 @@ from django.db import models
 from dalston_queue.ids import uuid7
 from dalston_queue.models.task import Task
 
+# Neither replayed nor discarded: it still waits for an operator.
+OPEN = models.Q(replayed_at__isnull=True, discarded_at__isnull=True)
+
 
 class DeadLetter(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -33,7 +36,7 @@ class DeadLetter(models.Model):
             models.Index(
                 fields=["fingerprint", "-created_at"],
                 name="dead_letter_open",
-                condition=models.Q(replayed_at__isnull=True, discarded_at__isnull=True),
+                condition=OPEN,
             ),
             # Expiry: WHERE created_at < %s ORDER BY created_at
             models.Index(fields=["created_at"], name="dead_letter_by_age"),
@@ -43,7 +46,7 @@ class DeadLetter(models.Model):
             models.UniqueConstraint(
                 fields=["task"],
                 name="one_open_dead_letter",
-                condition=models.Q(replayed_at__isnull=True, discarded_at__isnull=True),
+                condition=OPEN,
             ),
         ]
 

@@ -5,8 +5,6 @@ run is recorded, with what it repaired or the error it ended with. A duty that r
 due again at once, and its failures are counted where operators look.
 """
 
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -18,10 +16,9 @@ from django.conf import settings
 from django.utils import timezone
 
 from dalston_queue.broker.types import Role
-from dalston_queue.ids import uuid7
 from dalston_queue.models import Duty
 from dalston_queue.orchestrator import housekeeping
-from dalston_queue.orchestrator.leadership import Leadership
+from dalston_queue.orchestrator.leadership import Leadership, process_name
 from dalston_queue.orchestrator.reconciler import reconcile
 from dalston_queue.orchestrator.report import Report, record_run
 from dalston_queue.orchestrator.scanner import scan
@@ -49,7 +46,7 @@ DUTIES: tuple[DutySpec, ...] = (
 def run_due_duties() -> list[str]:
     """Run what is due, if this process can lead; returns the names of what ran."""
     # A token per run: two workers of one process must not take each other's lease for their own.
-    leadership = Leadership(Role.HOUSEKEEPING, f"{socket.gethostname()}.{os.getpid()}.{uuid7().hex[-8:]}")
+    leadership = Leadership(Role.HOUSEKEEPING, process_name())
     if not leadership.keep():
         return []
     with _Renewed(leadership):

@@ -8,6 +8,7 @@ from django.db.models import Count, Max, Min
 
 from dalston_queue.broker.registry import EngineInfo, NodeInfo
 from dalston_queue.models import DeadLetter, Engine, IdempotencyKey, Node
+from dalston_queue.models.dead_letter import OPEN
 from dalston_queue.orchestrator.report import Report
 from dalston_queue.redis import get_broker
 
@@ -72,9 +73,7 @@ def _delete_jobs(before: datetime) -> int:
 def digest_dead_letters(now: datetime) -> Report:
     """What the open dead letters of the last day have in common, the most frequent first; new patterns are counted."""
     report = Report()
-    recent = DeadLetter.objects.filter(
-        replayed_at__isnull=True, discarded_at__isnull=True, created_at__gte=now - timedelta(days=1)
-    )
+    recent = DeadLetter.objects.filter(OPEN, created_at__gte=now - timedelta(days=1))
     patterns = recent.values("fingerprint", "queue", "cause").annotate(
         letters=Count("id"), first=Min("created_at"), example=Max("error")
     )

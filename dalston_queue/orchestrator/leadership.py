@@ -5,6 +5,8 @@ A leader that loses Redis trusts its lease only until it would have run out by i
 (a failover that forgot the lease) are harmless: each thing a leader does guards itself.
 """
 
+import os
+import socket
 from datetime import datetime
 
 import structlog
@@ -14,6 +16,7 @@ from django.utils import timezone
 
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.types import Role
+from dalston_queue.ids import uuid7
 from dalston_queue.redis import get_broker
 
 log = structlog.get_logger(__name__)
@@ -22,6 +25,11 @@ _NEXT_TERM = """
     INSERT INTO dalston_leadership AS l (role, term, holder, since) VALUES (%s, 1, %s, %s)
     ON CONFLICT (role) DO UPDATE SET term = l.term + 1, holder = excluded.holder, since = excluded.since
     RETURNING term"""
+
+
+def process_name() -> str:
+    """A name that no other process has, nor another call in this one."""
+    return f"{socket.gethostname()}.{os.getpid()}.{uuid7().hex[-8:]}"
 
 
 class Leadership:

@@ -1,8 +1,6 @@
 """`manage.py runorchestrator`: one orchestrator, until SIGTERM or Ctrl-C. Run as many as you like."""
 
-import os
 import signal
-import socket
 import threading
 from argparse import ArgumentParser, ArgumentTypeError
 from types import FrameType
@@ -16,8 +14,7 @@ from prometheus_client import start_http_server
 from dalston_queue import metrics
 from dalston_queue.broker import EventReader
 from dalston_queue.broker.types import Role
-from dalston_queue.ids import uuid7
-from dalston_queue.orchestrator.leadership import Leadership
+from dalston_queue.orchestrator.leadership import Leadership, process_name
 from dalston_queue.orchestrator.loop import Orchestrator
 from dalston_queue.orchestrator.recovery import Recovery
 from dalston_queue.redis import get_broker
@@ -35,7 +32,7 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         if connection.vendor != "postgresql":
             raise CommandError("the orchestrator needs Postgres: set DATABASE_URL")
-        name = f"{socket.gethostname()}.{os.getpid()}.{uuid7().hex[-8:]}"
+        name = process_name()
         stop = threading.Event()
 
         def request_stop(_signum: int, _frame: FrameType | None) -> None:
