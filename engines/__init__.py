@@ -1,0 +1,1 @@
+"""The engine SDK (`engines.sdk`) and the demo engine. No Django here: engines run where only Redis is."""
