@@ -124,6 +124,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "dalston_queue.api.middleware.TraceMiddleware",
     "dalston_queue.dashboard.csp.ContentSecurityPolicyMiddleware",
+    "dalston_queue.dashboard.unavailable.UnavailableMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

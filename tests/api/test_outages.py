@@ -43,6 +43,10 @@ def test_without_postgres_every_answer_is_503_with_retry_after(start: Callable[.
         assert answer.headers["Retry-After"] == "5"
         assert "Traceback" not in answer.text
         assert client.get("/api/v1/docs").status_code == 200
+        page = client.get("/", headers={"Cookie": "sessionid=somebody"})
+        assert (page.status_code, page.headers["Retry-After"]) == (503, "5")
+        assert "Postgres does not answer" in page.text
+        assert "script-src 'self'" in page.headers["Content-Security-Policy"]
 
 
 def test_without_redis_tasks_are_accepted_and_stored(start: Callable[..., Web], token_for: Callable[..., str]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import OperationalError, connection
 from django.test import Client
 
 pytestmark = pytest.mark.django_db
@@ -58,3 +60,15 @@ def test_the_500_page_renders_without_any_context() -> None:
     from django.template.loader import render_to_string
 
     assert "Something went wrong here" in render_to_string("500.html")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_when_postgres_hangs_up_the_page_says_so(client: Client) -> None:
+    client.force_login(User.objects.create_user("ada"))
+    with contextlib.suppress(OperationalError), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+    page = client.get("/")
+    connection.close()
+    assert (page.status_code, page["Retry-After"]) == (503, "5")
+    assert b"Postgres does not answer" in page.content
+    assert client.get("/").status_code == 200
