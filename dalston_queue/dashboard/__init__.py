@@ -1,9 +1,15 @@
 """The live dashboard: Django templates, htmx and one WebSocket; nothing from a CDN, no build step.
 
-overview    what is true now, read from Postgres and Redis
-health      the same in words: is it healthy, what is stuck
-fragments   overview -> named pieces of HTML, the same for the page and the socket
-board       which pieces changed since a viewer last looked
-hub         one snapshot a second per web process, for all viewers
-consumers   one viewer's WebSocket
+overview, from_postgres, from_redis   what is true now, as plain values, and how it is read
+latest                                the newest overview of this process, shared by pages and sockets
+health_line                           the same in words: is it healthy, what is stuck
+fragments                             overview -> named pieces of HTML, the same for the page and the socket
+job_view, progress, job_fragments     the same two steps for the page of one job
+board                                 which pieces changed since a viewer last looked
+hub                                   one snapshot a second per web process, for all viewers
+consumers, routing                    one viewer's WebSocket
+views, urls                           the pages, and the one button on them: cancel a job
+healthz                               /healthz, for load balancers
+csp                                   the Content-Security-Policy of every page
+unavailable                           the page that says so when Postgres does not answer
 """

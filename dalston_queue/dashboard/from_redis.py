@@ -60,12 +60,25 @@ def _rounded(per_second: float) -> float:
 
 
 def _nodes(nodes: list[NodeInfo], engines: list[EngineInfo]) -> list[NodeLine]:
-    lines = [NodeLine(node.node_id, node.state, _time(node.at_ms), _engines(node.node_id, engines)) for node in nodes]
+    lines = [_node(node, _engines(node.node_id, engines)) for node in nodes]
     known = {node.node_id for node in nodes}
     alone = sorted({engine.node_id for engine in engines} - known)
     # Engines that run without a supervisor, or whose node has not beaten yet.
     lines += [NodeLine(node_id, "", None, _engines(node_id, engines)) for node_id in alone]
     return sorted(lines, key=lambda line: line.id)
+
+
+def _node(node: NodeInfo, engines: tuple[EngineLine, ...]) -> NodeLine:
+    notes = (node.info.get("why"), node.info.get("config_error"))
+    labels = node.info.get("labels") or {}
+    return NodeLine(
+        id=node.node_id,
+        state=node.state,
+        beat_at=_time(node.at_ms),
+        engines=engines,
+        note="; ".join(str(note) for note in notes if note),
+        labels=tuple(f"{name}: {value}" for name, value in labels.items()),
+    )
 
 
 def _engines(node_id: str, engines: list[EngineInfo]) -> tuple[EngineLine, ...]:

@@ -10,7 +10,8 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from dalston_queue.jobs.states import JOB_OVER, TASK_OVER
+from dalston_queue.dashboard.progress import progress_of
+from dalston_queue.jobs.states import JOB_OVER, TASK_OVER, TaskStatus
 from dalston_queue.jobs.why import explain, facts_about
 from dalston_queue.models import Job, Task, TaskEvent
 from dalston_queue.redis import get_broker
@@ -19,6 +20,8 @@ SHOWN_EVENTS = 100
 SHOWN_CHARACTERS = 4_000
 EXPLAINED = 5
 """For so many of its unfinished tasks the page says why they do not run: each costs a look at Redis."""
+FOLLOWED = 20
+"""For so many of its running tasks the page says how far they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class TaskLine:
     engine: str
     error: str
     why: str
+    progress: str
     parameters: str
     result: str
     started_at: datetime | None
@@ -96,14 +100,18 @@ def read_job(job_id: UUID) -> JobView | None:
 
 def _lines(tasks: list[Task], now: datetime) -> list[TaskLine]:
     explained = [task.id for task in tasks if task.status not in TASK_OVER][:EXPLAINED]
-    return [_line(task, _why(task, now) if task.id in explained else "") for task in tasks]
+    running = [task for task in tasks if task.status == TaskStatus.RUNNING]
+    progress = progress_of(running[:FOLLOWED], get_broker())
+    return [
+        _line(task, _why(task, now) if task.id in explained else "", progress.get(str(task.id), "")) for task in tasks
+    ]
 
 
 def _why(task: Task, now: datetime) -> str:
     return explain(task, facts_about(task, get_broker()), now).sentence
 
 
-def _line(task: Task, why: str) -> TaskLine:
+def _line(task: Task, why: str, progress: str) -> TaskLine:
     return TaskLine(
         id=str(task.id),
         stage=task.stage,
@@ -114,6 +122,7 @@ def _line(task: Task, why: str) -> TaskLine:
         engine=task.assigned_worker_id,
         error=task.error,
         why=why,
+        progress=progress,
         parameters=_shown(task.parameters),
         result=_shown(task.result),
         started_at=task.started_at,

@@ -73,6 +73,8 @@ class NodeLine:
     state: str
     beat_at: datetime | None
     engines: tuple[EngineLine, ...]
+    note: str = ""  # why it drains or is cordoned, and what is wrong with its files
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

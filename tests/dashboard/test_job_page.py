@@ -11,7 +11,8 @@ from django.utils import timezone
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
-from dalston_queue.broker import Broker
+from dalston_queue.broker import Broker, Consumer
+from dalston_queue.broker.messages import TaskMessage
 from dalston_queue.jobs.spec import JobSpec, StageSpec
 from dalston_queue.jobs.submit import submit
 from dalston_queue.models import Job, OperatorAction, Project, Task, TaskEvent
@@ -48,6 +49,22 @@ def test_it_shows_the_job_its_tasks_and_why_they_wait(viewer: Client, job: Job) 
     assert "&lt;b&gt;a.wav&lt;/b&gt;" in text
     assert "<b>a.wav" not in text
     assert "Cancel job" not in text, "a viewer has no such button"
+
+
+def test_a_running_task_shows_how_far_its_engine_says_it_is(viewer: Client, job: Job, broker: Broker) -> None:
+    task = Task.objects.get(stage="split")
+    message = TaskMessage(
+        task_id=str(task.pk), job_id=str(job.pk), queue=task.queue, task_type=task.task_type, attempt=1
+    )
+    broker.append([message])
+    consumer = Consumer(broker, "n.demo.0.b", [task.queue])
+    consumer.open()
+    [claimed] = consumer.exchange([], 1).claimed
+    Task.objects.filter(pk=task.pk).update(status="running")
+    assert claimed.progress({"fraction": 0.4, "message": "decoding <b>"})
+    assert "40 % decoding &lt;b&gt;" in viewer.get(f"/jobs/{job.pk}/").content.decode()
+    assert claimed.progress(["step", 3])
+    assert "[&quot;step&quot;,3]" in viewer.get(f"/jobs/{job.pk}/").content.decode()
 
 
 def test_an_unknown_job_is_a_404_and_nobody_sees_one_without_a_login(viewer: Client, job: Job) -> None:

@@ -74,6 +74,14 @@ def test_an_engine_in_trouble_is_shown_with_the_reason_its_supervisor_gives(view
     assert "is crashloop: exit code 3, five times in ten minutes." in page(viewer)
 
 
+def test_a_node_shows_its_labels_and_what_its_supervisor_says_of_it(viewer: Client, broker: Broker) -> None:
+    said = {"labels": {"rack": "7"}, "why": "drained by ada", "config_error": "node.yaml: replicas: <not> a number"}
+    broker.registry.beat_node("gpu-01", NodeState.DRAINING, [], said)
+    text = page(viewer)
+    assert "rack: 7" in text
+    assert "drained by ada; node.yaml: replicas: &lt;not&gt; a number" in text
+
+
 def test_a_task_that_ends_late_is_shown_among_newer_ones(viewer: Client) -> None:
     project = Project.objects.create(name="alpha")
     old = submit(single_task("slow"), project=project).task_ids[0]
