@@ -10,7 +10,7 @@ from dalston_queue.broker.dispatch import append, publish_jobs_created
 from dalston_queue.broker.events import forget_idle_readers
 from dalston_queue.broker.health import check_server, round_trip
 from dalston_queue.broker.keys import Keys
-from dalston_queue.broker.lanes import acknowledge_ghosts, delete_queue, read_lanes, retire_empty, set_paused
+from dalston_queue.broker.lanes import acknowledge_ghosts, delete_queue, read_lanes, set_paused
 from dalston_queue.broker.lease import Lease
 from dalston_queue.broker.messages import ErrorInfo, Event, TaskMessage
 from dalston_queue.broker.pending import PendingOrder, PendingPage, pending_page
@@ -117,10 +117,7 @@ class Broker:
 
     def queues(self) -> list[str]:
         """Queues that exist, without a scan."""
-        names: set[bytes] = set()
-        for shard in self.topology.shards:
-            names.update(shard.command("SMEMBERS", shard.keys.stages()))
-        return sorted(name.decode() for name in names)
+        return sorted({name for shard in self.topology.shards for name in shard.names(shard.keys.stages())})
 
     def lanes(self, queue: str) -> list[str]:
         """Capability sets that have a lane in this queue ("" is the plain one)."""
@@ -141,10 +138,6 @@ class Broker:
         """Delete every key of this queue. For tests and for an operator who has removed a stage."""
         for shard in self.topology.shards_of(queue):
             delete_queue(shard, queue)
-
-    def retire_empty_lanes(self, queue: str) -> list[str]:
-        """Delete lanes without any entry; makes room under the cap of 32 and frees their memory."""
-        return sorted({lane for shard in self.topology.shards_of(queue) for lane in retire_empty(shard, queue)})
 
     def acknowledge_ghosts(self, queue: str) -> int:
         """Acknowledge pending entries whose payload is gone (XDEL by a foreign hand, a trim). Their tasks are put in

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from dalston_queue.broker.shard import Shard, command
+from dalston_queue.broker.shard import Shard, command, pairs
 from dalston_queue.broker.types import TIERS
 
 PAUSED = "#paused"
@@ -28,7 +28,7 @@ class Lanes(msgspec.Struct, frozen=True):
 
 def read_lanes(shard: Shard, queue: str) -> Lanes:
     names: list[bytes] = shard.command("HGETALL", shard.keys.lanes(queue))
-    fields = dict(zip(names[::2], names[1::2], strict=True))
+    fields = dict(pairs(names))
     version = fields.get(VERSION.encode())
     return Lanes(version, tuple(sorted(name[1:].decode() for name in fields if name.startswith(b"@"))))
 
@@ -44,6 +44,7 @@ def set_paused(shard: Shard, queue: str, paused: bool) -> None:
 
 
 def retire_empty(shard: Shard, queue: str) -> list[str]:
+    """Delete lanes without any entry, to make room under the cap of 32: append does so when it needs a new one."""
     keys = shard.keys
 
     def retired(lane: str) -> bool:

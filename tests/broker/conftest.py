@@ -11,7 +11,6 @@ from dalston_queue.broker.keys import JOBS
 from dalston_queue.broker.messages import Event, Malformed, TaskMessage
 from dalston_queue.broker.types import Role
 
-MakeMessage = Callable[..., TaskMessage]
 BUDGETS: dict[str, Any] = {"max_deliveries": 3, "max_losses": 10}  # of take_back, as the settings have them
 MakeEngine = Callable[..., Consumer]
 

@@ -9,6 +9,7 @@ import pytest
 from dalston_queue.broker import Broker, Consumer, EventReader, connect
 from dalston_queue.broker.commands import Command
 from dalston_queue.broker.errors import Unavailable
+from dalston_queue.broker.lanes import retire_empty
 from dalston_queue.broker.messages import Completed, ErrorInfo
 from dalston_queue.broker.rate import Limit
 from dalston_queue.broker.registry import EngineBeat
@@ -189,7 +190,7 @@ def _release(b: Broker) -> Any:
 def _retire(b: Broker) -> Any:
     b.append([message("a", required_capabilities=("gpu",))])
     b.remove("echo", "a")
-    return lambda: b.retire_empty_lanes("echo"), lambda _: b.lanes("echo") == []
+    return lambda: retire_empty(b.topology.home, "echo"), lambda _: b.lanes("echo") == []
 
 
 def _ghosts(b: Broker) -> Any:

@@ -1,6 +1,7 @@
 """Settling: only by the owner, at this attempt, in a live session."""
 
 from dalston_queue.broker import Broker, EventReader
+from dalston_queue.broker.lanes import retire_empty
 from dalston_queue.broker.messages import Cancelled, Completed, ErrorInfo, Failed
 from dalston_queue.broker.types import Cause, EventKind, Settled
 from tests.broker.conftest import MakeEngine, events_of, message
@@ -63,7 +64,7 @@ def test_nothing_remains_of_a_settled_and_acknowledged_task(
     events_of(reader)
     consumer.close()
     reader.close()
-    assert broker.retire_empty_lanes("echo") == ["gpu"]
+    assert retire_empty(home, "echo") == ["gpu"]
     keys = home.keys
     left = {key.decode() for key in home.client.scan_iter(f"{keys.prefix}:*")}
     assert left == {

@@ -57,7 +57,6 @@ class Engine:
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
         self.fenced = False
-        self.unanswered = False
         (self.session,) = consumer._sessions
         self.session._link = self.link = DroppingLink(self.session.shard, self.session._key)
 
@@ -119,18 +118,16 @@ class BrokerMachine(RuleBasedStateMachine):
         try:
             got = engine.consumer.exchange(settling)
         except Unavailable:
-            engine.unanswered = True
             self.learn_what_was_lost(name, mine)
             return
         except Fenced:
             assert engine.fenced
-            engine.fenced = engine.unanswered = False
+            engine.fenced = False
             engine.consumer.open()
             return
         finally:
             engine.link.drop = False
         assert not engine.fenced or not settling
-        engine.unanswered = False
         for (claimed, _), code in zip(settling, got.settled, strict=True):
             if code == "ok":
                 assert mine[claimed.task_id] or self.tasks[claimed.task_id].state == "ended"
@@ -145,7 +142,7 @@ class BrokerMachine(RuleBasedStateMachine):
             beat = engine.consumer.beat()
         except Fenced:
             assert engine.fenced
-            engine.fenced = engine.unanswered = False
+            engine.fenced = False
             engine.consumer.open()
             return
         assert not engine.fenced
