@@ -12,7 +12,7 @@ from dalston_queue.broker.messages import Event, TaskMessage, decode_task, encod
 from dalston_queue.broker.promotion import PROMOTIONS, is_due, promoted_after_ms
 from dalston_queue.broker.record import Record, decode_record
 from dalston_queue.broker.removal import cancel, read_records
-from dalston_queue.broker.shard import Shard
+from dalston_queue.broker.shard import Shard, pairs
 from dalston_queue.broker.topology import Topology
 from dalston_queue.broker.types import EventKind, Priority, RecordState, Removed, Tier
 
@@ -45,7 +45,7 @@ def _due(shard: Shard, queue: str, lane: str, tier: Tier, now_ms: int, batch: in
     stream = keys.stream(queue, lane, tier)
     due: dict[str, None] = {}
     for _, fields in shard.run("front", [stream], [batch]):
-        values = dict(zip(fields[::2], fields[1::2], strict=True))
+        values = dict(pairs(fields))
         try:
             task, since = values[b"t"].decode(), int(values[b"e"])
         except (KeyError, ValueError):
@@ -117,7 +117,7 @@ def _carry(shard: Shard, target: Shard, queue: str, tier: Tier, tasks: list[str]
 
 def _message(queue: str, fields: list[bytes], record: Record) -> TaskMessage | None:
     """None: unreadable; the engine that claims it buries it."""
-    f = dict(zip(fields[::2], fields[1::2], strict=True))
+    f = dict(pairs(fields))
     try:
         values = [f[b"t"], f[b"j"], int(f[b"a"]), int(f[b"e"]), int(f[b"o"]), f[b"m"]]
     except (KeyError, ValueError):

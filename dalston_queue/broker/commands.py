@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from dalston_queue.broker.shard import Call, Shard
+from dalston_queue.broker.shard import Call, Shard, pairs
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,9 +63,7 @@ class NodeChannel:
         rows = self._shard.command("XREVRANGE", self._replies, "+", "-", "COUNT", COMMANDS_KEPT)
         for _, fields in rows:
             try:
-                reply = msgspec.json.decode(
-                    dict(zip(fields[::2], fields[1::2], strict=True)).get(b"m", b""), type=Reply
-                )
+                reply = msgspec.json.decode(dict(pairs(fields)).get(b"m", b""), type=Reply)
             except msgspec.MsgspecError:
                 continue
             if reply.command_id == command_id:
@@ -97,4 +95,4 @@ class NodeChannel:
         block = ("BLOCK", min(block_ms, 4000)) if block_ms else ()
         reply = self._shard.call(Call(key, ("XREAD", "COUNT", count, *block, "STREAMS", key, after)))
         rows = reply[0][1] if reply else []
-        return [(entry_id.decode(), dict(zip(f[::2], f[1::2], strict=True))) for entry_id, f in rows]
+        return [(entry_id.decode(), dict(pairs(f))) for entry_id, f in rows]

@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-import redis
-
 from dalston_queue.broker.errors import Invalid, TooManyLanes
-from dalston_queue.broker.faults import translated
 from dalston_queue.broker.keys import JOBS, MAX_LANES, join_capabilities
 from dalston_queue.broker.lanes import retire_empty
 from dalston_queue.broker.messages import Event, TaskMessage, encode_head, encode_task
@@ -98,10 +95,7 @@ def _append_to(shard: Shard, lanes: list[_Lane], answers: list[Appended | None])
                 f"queue {lane.queue} has {MAX_LANES} capability sets and none of them is empty: "
                 f"{lane.capabilities} can't be added; use fewer combinations of required_capabilities"
             )
-        if isinstance(reply, Exception):
-            with translated(shard.name):
-                raise reply
-        for offset, answer in enumerate(reply, start):
+        for offset, answer in enumerate(shard.checked(reply), start):
             answers[lane.positions[offset]] = _decided(shard, lane, offset, answer)
 
 
@@ -115,8 +109,4 @@ def _decided(shard: Shard, lane: _Lane, position: int, answer: bytes) -> Appende
 def publish_jobs_created(shard: Shard, job_ids: Iterable[str]) -> None:
     key = shard.keys.events(JOBS)
     heads = (encode_head(Event(kind=EventKind.JOB_CREATED, job_id=job)) for job in job_ids)
-    replies = shard.calls([command("XADD", key, "MAXLEN", "~", JOB_HINTS, "*", "h", head) for head in heads])
-    for reply in replies:
-        if isinstance(reply, redis.ResponseError):
-            with translated(shard.name):
-                raise reply
+    shard.all([command("XADD", key, "MAXLEN", "~", JOB_HINTS, "*", "h", head) for head in heads])

@@ -13,7 +13,7 @@ from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.faults import translated
 from dalston_queue.broker.keys import EVENT_GROUP, JOBS
 from dalston_queue.broker.messages import Event, Malformed, decode_events
-from dalston_queue.broker.shard import Argument, Call, Shard, command, script
+from dalston_queue.broker.shard import Argument, Call, Shard, command, pairs, script
 from dalston_queue.broker.topology import Topology
 
 if TYPE_CHECKING:
@@ -108,19 +108,13 @@ class EventReader:
         known = {(stream.shard.index, stream.key): stream for stream in self._streams}
         self._streams = []
         for shard in self._topology.shards:
-            queues = sorted(name.decode() for name in shard.command("SMEMBERS", shard.keys.stages()))
+            queues = shard.names(shard.keys.stages())
             if shard is self._topology.home:
                 queues.insert(0, JOBS)
             streams = [_Stream(shard, queue) for queue in queues]
             self._streams += [known.get((shard.index, stream.key), stream) for stream in streams]
-            self._create_groups(shard, [stream.key for stream in streams])
+            shard.all([script("ensure_group", [stream.key], [EVENT_GROUP]) for stream in streams])
         self._refreshed = time.monotonic()
-
-    def _create_groups(self, shard: Shard, keys: Sequence[str]) -> None:
-        for reply in shard.calls([script("ensure_group", [key], [EVENT_GROUP]) for key in keys]):
-            if isinstance(reply, redis.ResponseError):
-                with translated(shard.name):
-                    raise reply
 
     def _read_all(self, after: str, count: int) -> list[Event | Malformed]:
         found: list[Event | Malformed] = []
@@ -150,14 +144,12 @@ class EventReader:
         return self._rows(streams, reply)
 
     def _rows(self, streams: Sequence[_Stream], reply: Any) -> list[Event | Malformed]:
-        if isinstance(reply, redis.ResponseError):
-            if str(reply).startswith(("NOGROUP", "UNBLOCKED")):
-                self._again = True  # the stream was deleted: make the group anew
-                return []
-            with translated(streams[0].shard.name):
-                raise reply
+        if isinstance(reply, redis.ResponseError) and str(reply).startswith(("NOGROUP", "UNBLOCKED")):
+            self._again = True  # the stream was deleted: make the group anew
+            return []
+        found = streams[0].shard.checked(reply) or ()
         by_key = {stream.key.encode(): stream for stream in streams}
-        return [event for key, rows in reply or () for event in by_key[key].decode(rows)]
+        return [event for key, rows in found for event in by_key[key].decode(rows)]
 
     def _disconnect(self) -> None:
         if self._connection is not None:
@@ -170,7 +162,7 @@ def forget_idle_readers(topology: Topology, idle_ms: int) -> int:
     back is made anew by its next read. Returns how many were removed, counted per stream."""
     forgotten = 0
     for shard in topology.shards:
-        queues = sorted(name.decode() for name in shard.command("SMEMBERS", shard.keys.stages()))
+        queues = shard.names(shard.keys.stages())
         keys = [shard.keys.events(queue) for queue in ([JOBS, *queues] if shard is topology.home else queues)]
         for key, consumers in zip(
             keys, shard.calls([command("XINFO", "CONSUMERS", key, EVENT_GROUP) for key in keys]), strict=True
@@ -178,7 +170,7 @@ def forget_idle_readers(topology: Topology, idle_ms: int) -> int:
             if isinstance(consumers, redis.ResponseError):
                 continue  # no such stream or group: nobody to forget
             for flat in consumers:
-                said = dict(zip(flat[::2], flat[1::2], strict=True))
+                said = dict(pairs(flat))
                 if said[b"idle"] >= idle_ms and said[b"pending"] == 0:
                     forgotten += shard.run("forget_consumer", [key], [EVENT_GROUP, said[b"name"]]) == 0
     return forgotten

@@ -78,6 +78,16 @@ class Keys:
     def counters(self, queue: str) -> str:
         return f"{self.prefix}:counters:{self._queue(queue)}"
 
+    def task_keys(self, queue: str) -> list[str]:
+        """What every script needs that ends a running task or takes it from its owner, in their order."""
+        return [
+            self.tasks(queue),
+            self.running(queue),
+            self.deadlines(queue),
+            self.events(queue),
+            self.counters(queue),
+        ]
+
     # the whole deployment
 
     def stages(self) -> str:

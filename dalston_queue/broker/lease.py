@@ -55,7 +55,7 @@ class Lease:
 
     def leader(self) -> Leader | None:
         """Who leads now."""
-        (token, term), ttl_ms = self._shard.calls(
+        (token, term), ttl_ms = self._shard.all(
             [command("HMGET", self._key, "token", "term"), command("PTTL", self._key)]
         )
         if token is None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from dalston_queue.broker.keys import WORK_GROUP
-from dalston_queue.broker.lanes import read_lanes
+from dalston_queue.broker.lanes import read_lanes, streams
 from dalston_queue.broker.messages import MAX_ENTRY_BYTES, ErrorInfo, encode_error
 from dalston_queue.broker.removal import follow
 from dalston_queue.broker.shard import Argument, Shard, command
@@ -90,8 +90,8 @@ def take_back(places: Sequence[Place], request: TakeBack) -> TakenBack:
 
 def _held(place: Place, engine_id: str) -> int:
     shard, queue, _ = place
-    streams = [key for lane in read_lanes(shard, queue).capabilities for key in shard.keys.lane(queue, lane)]
-    replies = shard.calls([command("XPENDING", key, WORK_GROUP, "-", "+", 2, engine_id) for key in streams])
+    asked = [command("XPENDING", key, WORK_GROUP, "-", "+", 2, engine_id) for key in streams(shard, queue)]
+    replies = shard.calls(asked)  # an error: no such group, so nobody holds anything there
     return sum(len(reply) for reply in replies if isinstance(reply, list))
 
 
@@ -102,11 +102,7 @@ def _take_back(place: Place, request: TakeBack, alone: bool) -> TakenBack:
         lanes = read_lanes(shard, queue)
         names = [
             keys.session(queue, engine),
-            keys.tasks(queue),
-            keys.running(queue),
-            keys.deadlines(queue),
-            keys.events(queue),
-            keys.counters(queue),
+            *keys.task_keys(queue),
             keys.beats(queue),
             keys.verdicts(queue),
             keys.lanes(queue),
@@ -135,7 +131,5 @@ def _take_back(place: Place, request: TakeBack, alone: bool) -> TakenBack:
 
 
 def expire(shard: Shard, queue: str, task_id: str, attempt: int, error: ErrorInfo, judged_ms: int | None) -> Expired:
-    keys = shard.keys
-    names = [keys.tasks(queue), keys.running(queue), keys.deadlines(queue), keys.events(queue), keys.counters(queue)]
     arguments: list[Argument] = [task_id, attempt, "" if judged_ms is None else judged_ms, encode_error(error)]
-    return Expired(follow(shard, "expire", queue, task_id, names, arguments).decode())
+    return Expired(follow(shard, "expire", queue, task_id, shard.keys.task_keys(queue), arguments).decode())

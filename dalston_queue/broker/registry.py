@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
-import redis
 
-from dalston_queue.broker.faults import translated
-from dalston_queue.broker.shard import Argument, Call, Shard, command, script
+from dalston_queue.broker.shard import Argument, Call, Shard, command, pairs, script
 from dalston_queue.broker.topology import Topology
 from dalston_queue.broker.types import Cause, EngineState, NodeState
 
@@ -113,11 +111,11 @@ class Registry:
         """Beat counters of every engine that has a session or beat for a queue, by engine id."""
         counters: dict[str, dict[str, list[int]]] = {}
         for shard in self._topology.shards:
-            queues = sorted(name.decode() for name in shard.command("SMEMBERS", shard.keys.stages()))
-            replies = shard.calls([command("HGETALL", shard.keys.beats(queue)) for queue in queues])
+            queues = shard.names(shard.keys.stages())
+            replies = shard.all([command("HGETALL", shard.keys.beats(queue)) for queue in queues])
             for queue, reply in zip(queues, replies, strict=True):
                 shards = self._topology.shards_of(queue)
-                for engine, counter in zip(reply[::2], reply[1::2], strict=True):
+                for engine, counter in pairs(reply):
                     mine = counters.setdefault(engine.decode(), {}).setdefault(queue, [0] * len(shards))
                     if shard in shards:
                         mine[shards.index(shard)] = int(counter)
@@ -141,10 +139,7 @@ class Registry:
         found: dict[str, Cause] = {}
         for shard in self._topology.shards_of(queue):
             keys = [shard.keys.verdicts(queue), shard.keys.beats(queue)]
-            verdicts, beats = (
-                dict(zip(reply[::2], reply[1::2], strict=True))
-                for reply in shard.calls([command("HGETALL", key) for key in keys])
-            )
+            verdicts, beats = (dict(pairs(reply)) for reply in shard.all([command("HGETALL", key) for key in keys]))
             for engine, verdict in verdicts.items():
                 counter, _, cause = verdict.partition(b":")
                 if beats.get(engine) == counter:
@@ -180,17 +175,14 @@ class Registry:
             batch.append(script("pulse", [shard.keys.beats(queue)], names))
             batch.append(script("index", [shard.keys.stages()], [queue]))
         for shard, batch in by_shard.items():
-            for reply in shard.calls(batch):
-                if isinstance(reply, redis.ResponseError):
-                    with translated(shard.name):
-                        raise reply
+            shard.all(batch)
 
     def _read(self, index: str, key: Callable[[str], str]) -> list[tuple[str, dict[bytes, bytes]]]:
-        names = sorted(name.decode() for name in self._home.command("SMEMBERS", index))
-        replies = self._home.calls([command("HGETALL", key(name)) for name in names])
+        names = self._home.names(index)
+        replies = self._home.all([command("HGETALL", key(name)) for name in names])
         found, gone = [], []
         for name, reply in zip(names, replies, strict=True):
-            fields = dict(zip(reply[::2], reply[1::2], strict=True))
+            fields = dict(pairs(reply))
             if b"beat" in fields and b"at" in fields:
                 found.append((name, fields))
             else:

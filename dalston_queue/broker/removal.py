@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dalston_queue.broker.record import Record, decode_record
-from dalston_queue.broker.shard import Argument, Shard
+from dalston_queue.broker.shard import Argument, Shard, pairs
 from dalston_queue.broker.types import Removed
 
 
@@ -22,7 +22,7 @@ def scan_records(shard: Shard, queue: str, page: int) -> Iterator[dict[str, Reco
     cursor = b"0"
     while True:
         cursor, flat = shard.command("HSCAN", shard.keys.tasks(queue), cursor, "COUNT", page)
-        decoded = {task.decode(): decode_record(raw) for task, raw in zip(flat[::2], flat[1::2], strict=True)}
+        decoded = {task.decode(): decode_record(raw) for task, raw in pairs(flat)}
         yield {task: record for task, record in decoded.items() if record}
         if cursor == b"0":
             return

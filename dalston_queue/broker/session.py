@@ -19,7 +19,7 @@ from dalston_queue.broker.errors import Fenced, Unavailable
 from dalston_queue.broker.lanes import Lanes, read_lanes
 from dalston_queue.broker.link import Link, Packed, bulk
 from dalston_queue.broker.messages import MAX_ENTRY_BYTES
-from dalston_queue.broker.shard import Argument, Shard
+from dalston_queue.broker.shard import Argument, Shard, pairs
 from dalston_queue.broker.types import TIERS, EventKind, Settled, Tier
 
 
@@ -133,7 +133,7 @@ class Session:
             _, version, codes, claims, unreadable = reply
             for claim in claims:
                 answer.given.append(_given(claim, call.streams, call.before))
-            for index, entry_id in zip(unreadable[::2], unreadable[1::2], strict=True):
+            for index, entry_id in pairs(unreadable):
                 answer.unreadable.append((call.streams[index - call.before - 1], entry_id.decode()))
         elif status == b"AGAIN":
             # it ran, and its reply got lost: what it claimed is ours, and a beat gives it again
@@ -171,16 +171,7 @@ class Session:
 
     def hand_back(self, held: Sequence[tuple[str, int, str]], body: bytes) -> list[bool]:
         keys, queue = self.shard.keys, self.queue
-        names = [
-            self._key,
-            keys.tasks(queue),
-            keys.running(queue),
-            keys.deadlines(queue),
-            keys.events(queue),
-            keys.counters(queue),
-            *self.wake_keys,
-            *self._streams,
-        ]
+        names = [self._key, *keys.task_keys(queue), *self.wake_keys, *self._streams]
         arguments: list[Argument] = [self._fence, self._engine_id, len(self._readable), body]
         for task_id, attempt, stream in held:
             arguments += (task_id, attempt, self._position(stream, 6 + len(self._readable)))
@@ -192,16 +183,9 @@ class Session:
     def bury(self, stream: str, entry_id: str, reason: str = "") -> str:
         """Out of the stream, raw, to the dead letters. Returns why; "" when it was not ours any more."""
         keys, queue = self.shard.keys, self.queue
-        names = [
-            keys.tasks(queue),
-            keys.running(queue),
-            keys.deadlines(queue),
-            keys.events(queue),
-            keys.counters(queue),
-        ]
         safe = reason.translate({ord(c): "'" for c in '"\\'} | dict.fromkeys(range(32), " "))
         arguments: list[Argument] = [self._fence, self._engine_id, entry_id, safe, MAX_ENTRY_BYTES]
-        reply = self.shard.run("bury", [self._key, *names, stream], arguments)
+        reply = self.shard.run("bury", [self._key, *keys.task_keys(queue), stream], arguments)
         if reply[0] == b"FENCED":
             raise self._fenced()
         return str(reply[1].decode()) if reply[0] == b"ok" else ""
@@ -214,15 +198,7 @@ class Session:
         self._readable = lanes.readable_by(self._capabilities)
         self._streams = [key for lane in self._readable for key in keys.lane(queue, lane)]
         self._positions = {stream: position for position, stream in enumerate(self._streams, 1)}
-        head = [
-            self._key,
-            keys.tasks(queue),
-            keys.running(queue),
-            keys.deadlines(queue),
-            keys.events(queue),
-            keys.counters(queue),
-            keys.lanes(queue),
-        ]
+        head = [self._key, *keys.task_keys(queue), keys.lanes(queue)]
         self._exchange = Packed(
             "settle_and_claim",
             [*head, keys.ageing(queue), *self.wake_keys, *self._streams],

@@ -6,7 +6,7 @@ Every script can be repeated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -40,6 +40,11 @@ def script(name: str, keys: Sequence[str], arguments: Sequence[Argument] = ()) -
     return Call(keys[0], ("EVALSHA", loaded.sha, len(keys), *keys, *arguments), loaded)
 
 
+def pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """A reply that has names and values in turn."""
+    return zip(flat[::2], flat[1::2], strict=True)
+
+
 class Shard:
     def __init__(self, index: int, name: str, keys: Keys, make_client: Callable[[], Client]) -> None:
         self.index = index
@@ -68,11 +73,23 @@ class Shard:
         return int(seconds) * 1000 + int(micros) // 1000
 
     def call(self, call: Call) -> Any:
-        (reply,) = self.calls([call])
+        (reply,) = self.all([call])
+        return reply
+
+    def all(self, calls: Sequence[Call]) -> list[Any]:
+        """Like calls(), but the first error is raised."""
+        return [self.checked(reply) for reply in self.calls(calls)]
+
+    def checked(self, reply: Any) -> Any:
+        """A reply of calls(), raised if it is an error."""
         if isinstance(reply, Exception):
             with translated(self.name):
                 raise reply
         return reply
+
+    def names(self, key: str) -> list[str]:
+        """The members of a set, in order."""
+        return sorted(name.decode() for name in self.command("SMEMBERS", key))
 
     def calls(self, calls: Sequence[Call]) -> list[Any]:
         """Run many in one round trip per server; an error of a single one is its answer."""

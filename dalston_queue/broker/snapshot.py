@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from dalston_queue.broker.faults import translated
 from dalston_queue.broker.keys import JOBS
-from dalston_queue.broker.shard import Shard, command, script
+from dalston_queue.broker.shard import Shard, command, pairs, script
 from dalston_queue.broker.topology import Topology
 from dalston_queue.broker.types import TIERS, Tier
 
@@ -117,10 +116,10 @@ class _Part(msgspec.Struct):
 def _read_shard(shard: Shard, wanted: Sequence[str] | None) -> Iterator[tuple[str, _Part]]:
     """Two round trips: which lanes there are, then all numbers in one pipeline."""
     keys = shard.keys
-    queues = sorted(name.decode() for name in shard.command("SMEMBERS", keys.stages()))
+    queues = shard.names(keys.stages())
     if wanted is not None:
         queues = [queue for queue in queues if queue in wanted]
-    fields = shard.calls([command("HKEYS", keys.lanes(queue)) for queue in queues])
+    fields = shard.all([command("HKEYS", keys.lanes(queue)) for queue in queues])
     places: list[list[tuple[str, Tier]]] = []
     calls = []
     for queue, names in zip(queues, fields, strict=True):
@@ -129,17 +128,14 @@ def _read_shard(shard: Shard, wanted: Sequence[str] | None) -> Iterator[tuple[st
         streams = [keys.stream(queue, lane, tier) for lane, tier in places[-1]]
         head = [keys.events(queue), keys.counters(queue), keys.lanes(queue), keys.running(queue)]
         calls.append(script("queue_stats", [*head, *streams]))
-    for queue, lanes_of, reply in zip(queues, places, shard.calls(calls), strict=True):
-        if isinstance(reply, Exception):
-            with translated(shard.name):
-                raise reply
+    for queue, lanes_of, reply in zip(queues, places, shard.all(calls), strict=True):
         now, backlog, counters, paused, running, streams_stats = reply
         yield (
             queue,
             _Part(
                 now=now,
                 backlog=backlog,
-                counters={n.decode(): int(v) for n, v in zip(counters[::2], counters[1::2], strict=True)},
+                counters={n.decode(): int(v) for n, v in pairs(counters)},
                 paused=paused is not None,
                 running=running,
                 lanes=[
