@@ -31,11 +31,16 @@ def hang_ladder() -> tuple[Rung, ...]:
 
 
 def stop_ladder(grace: float) -> tuple[Rung, ...]:
-    """It may finish for `grace` seconds; the second TERM says "hand back what you hold, now"."""
+    """It may finish for `grace` seconds; the second TERM says "hand back what you hold, now".
+
+    That is said twice: TERMs that meet are one to the process, as the first two do without grace, or while it is
+    stopped.
+    """
     return (
         Rung(0.0, signal.SIGTERM),
         Rung(grace, signal.SIGTERM),
         Rung(grace, signal.SIGCONT, whole_group=True),
+        Rung(grace + 0.5, signal.SIGTERM),
         Rung(grace + 3.0, signal.SIGABRT),
         Rung(grace + 4.0, signal.SIGKILL, whole_group=True),
     )

@@ -92,7 +92,8 @@ def stopping(life: Life, reason: str, grace: float, now: float) -> Life:
     sooner = life.climb is None or (life.climb.step <= 1 and now + grace < life.climb.next_at())
     if not sooner:
         return life
-    return replace(life, state=EngineState.DRAINING, why=reason, climb=Climb(stop_ladder(grace), now, reason))
+    step = life.climb.step if life.climb else 0  # one that has had its first TERM would take it for the second
+    return replace(life, state=EngineState.DRAINING, why=reason, climb=Climb(stop_ladder(grace), now, reason, step))
 
 
 def killing(life: Life, reason: ExitKind, now: float) -> Life:

@@ -77,6 +77,19 @@ def test_asking_twice_to_stop_gives_no_more_time_but_a_shorter_notice_gives_less
     assert (15.0, signal.SIGTERM) in signals_until(sooner, 60.0)
 
 
+def test_a_shorter_notice_does_not_repeat_the_first_term_which_would_mean_hand_back_now() -> None:
+    life, _ = lifecycle.climbed(lifecycle.stopping(ready(0.0), "drain", 30.0, 0.0), 0.0)
+    life = lifecycle.stopping(life, "spot", 5.0, 10.0)
+    assert signals_until(life, 60.0)[0] == (15.0, signal.SIGTERM)
+
+
+def test_without_grace_the_word_to_hand_back_is_said_again_apart_from_the_first_and_before_abrt() -> None:
+    sent = signals_until(lifecycle.stopping(ready(0.0), "spot", 0.0, 0.0), 10.0)
+    aborted = next(at for at, number in sent if number is signal.SIGABRT)
+    terms = [at for at, number in sent if number is signal.SIGTERM]
+    assert 0.0 < terms[-1] <= aborted - 2.0
+
+
 def test_a_minute_after_kill_it_is_unkillable_and_its_end_opens_the_slot_again() -> None:
     life = lifecycle.killing(ready(0.0), ExitKind.HANG, 0.0)
     while life.climb and life.climb.step < len(life.climb.rungs):

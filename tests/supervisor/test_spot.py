@@ -124,3 +124,21 @@ def test_a_notice_drains_the_node_within_its_time_and_hands_back_what_does_not_f
     assert time.monotonic() - given_at < 14
     [info] = wait_until(lambda: [n for n in node.broker.registry.nodes() if n.state is NodeState.DRAINING])
     assert "AWS will terminate" in info.info["why"]
+
+
+def test_a_notice_that_leaves_no_time_still_hands_everything_back_uncounted(
+    make_node: Callable[..., Node], metadata: Metadata
+) -> None:
+    """"Stop" and "hand back" are due at once, and two TERMs that meet are one to the process."""
+    node = make_node(DALSTON_METADATA_URL=metadata.url)
+    node.config["cloud"] = "aws"
+    node.engine(capacity=2, stop_grace=60)
+    node.start()
+    node.ready()
+    held = [node.submit("slow", seconds=60), node.submit("slow", seconds=60)]
+    for task in held:
+        node.started(task)
+    at = soon(1).strftime("%Y-%m-%dT%H:%M:%SZ")
+    metadata.answers["/latest/meta-data/spot/instance-action"] = json.dumps({"action": "terminate", "time": at})
+    for task in held:
+        assert node.wait_event(task, EventKind.TASK_HANDED_BACK).deliveries == 0
