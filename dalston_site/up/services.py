@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import psutil
 
 from dalston_queue.broker import Broker, connect
+from dalston_site import env
 from dalston_site.embedded.guarded import guarded
 from dalston_site.embedded.secret import secret
 from dalston_site.up.child import Child, Program, Stage
@@ -33,7 +34,13 @@ class Services:
         self._notify_socket = notify_socket
 
     def broker(self) -> Broker:
-        return connect(self._addresses.redis_url, prefix=os.environ.get("DALSTON_REDIS_PREFIX") or "dalston")
+        """As the processes make theirs, from the same variables."""
+        return connect(
+            self._addresses.redis_url,
+            prefix=env.text("DALSTON_REDIS_PREFIX", "dalston"),
+            cluster=env.flag("DALSTON_REDIS_CLUSTER", False),
+            shards=env.text("DALSTON_REDIS_URLS"),
+        )
 
     def start_setup(self) -> Child:
         return self._python("setup", ["-m", "dalston_site.up.accounts", str(self._options.data)], self._server_env())
