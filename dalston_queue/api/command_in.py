@@ -19,9 +19,16 @@ class Order(StrEnum):
     RESTART = "restart"
     ROLLING_RESTART = "rolling_restart"
     SCALE = "scale"
+    RELEASE_GPU = "release_gpu"
 
 
-OF_ENGINES = {Order.RESTART, Order.ROLLING_RESTART, Order.SCALE}
+_TAKES = {
+    Order.RESTART: {"engine"},
+    Order.ROLLING_RESTART: {"engine"},
+    Order.SCALE: {"engine", "replicas"},
+    Order.RELEASE_GPU: {"gpu"},
+}
+"""What each order needs; it takes nothing else, and the others take nothing."""
 
 
 class CommandIn(Schema):
@@ -32,16 +39,17 @@ class CommandIn(Schema):
         None, min_length=1, max_length=200, description="For restart, rolling_restart and scale."
     )
     replicas: int | None = Field(None, ge=0, le=MAX_REPLICAS, description="For scale.")
+    gpu: str | None = Field(None, min_length=1, max_length=100, description="Its UUID, for release_gpu.")
     reason: str = Field("", max_length=500, description="Why; kept in the audit trail, and shown on the node.")
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
-        if (self.order in OF_ENGINES) != (self.engine is not None):
-            raise ValueError(f"{self.order} {'needs an' if self.order in OF_ENGINES else 'takes no'} engine")
-        if (self.order is Order.SCALE) != (self.replicas is not None):
-            raise ValueError(f"{self.order} {'needs' if self.order is Order.SCALE else 'takes no'} replicas")
+        needed = _TAKES.get(self.order, set())
+        for name, one in (("engine", "an engine"), ("replicas", "replicas"), ("gpu", "a gpu")):
+            if (name in needed) != (getattr(self, name) is not None):
+                raise ValueError(f"{self.order} {f'needs {one}' if name in needed else f'takes no {name}'}")
         return self
 
     def arguments(self) -> dict[str, Any]:
-        given = {"engine": self.engine, "replicas": self.replicas, "reason": self.reason or None}
+        given = {"engine": self.engine, "replicas": self.replicas, "gpu": self.gpu, "reason": self.reason or None}
         return {name: value for name, value in given.items() if value is not None}

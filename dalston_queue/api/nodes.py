@@ -40,7 +40,7 @@ def list_nodes(request: HttpRequest) -> list[NodeOut]:
 def command_node(
     request: HttpRequest, node_id: NodeId, body: Annotated[CommandIn, Body()], wait: Seconds = 0
 ) -> CommandOut:
-    """Tell a node to drain, resume, cordon, uncordon, restart, rolling_restart or scale. Safe to repeat."""
+    """Tell a node to drain, resume, cordon, uncordon, restart, rolling_restart, scale, release_gpu. Safe to repeat."""
     principal, broker = principal_of(request), get_broker()
     if node_id not in {node.node_id for node in broker.registry.nodes()}:
         raise not_found(f"node {node_id}")

@@ -70,6 +70,8 @@ def test_waiting_brings_the_answer_at_once_also_a_refusal(operator: Api, broker:
         ({"order": "drain", "engine": "demo"}, "takes no engine"),
         ({"order": "scale", "engine": "demo"}, "needs replicas"),
         ({"order": "scale", "engine": "demo", "replicas": -1}, "replicas"),
+        ({"order": "release_gpu"}, "needs a gpu"),
+        ({"order": "drain", "gpu": "GPU-a"}, "takes no gpu"),
     ],
 )
 def test_an_order_that_makes_no_sense_is_not_sent(operator: Api, broker: Broker, body: object, said: str) -> None:
@@ -77,6 +79,12 @@ def test_an_order_that_makes_no_sense_is_not_sent(operator: Api, broker: Broker,
     assert answer.status_code == 422
     assert said in answer.json()["detail"]
     assert broker.node("gpu-01").receive("0") == []
+
+
+def test_a_quarantined_gpu_can_be_released(operator: Api, broker: Broker) -> None:
+    operator.post("/nodes/gpu-01/commands", {"order": "release_gpu", "gpu": "GPU-a"})
+    command = obey(broker)
+    assert (command.name, command.arguments) == ("release_gpu", {"gpu": "GPU-a"})
 
 
 def test_an_unknown_node_is_404(operator: Api) -> None:
