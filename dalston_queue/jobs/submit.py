@@ -23,6 +23,7 @@ from dalston_queue.broker.types import Priority
 from dalston_queue.ids import uuid7
 from dalston_queue.jobs import dag
 from dalston_queue.jobs.errors import IdempotencyConflict, InvalidJob, JobsError
+from dalston_queue.jobs.nul import holds_nul
 from dalston_queue.jobs.rows import NewJob, NewTask, insert_jobs, insert_tasks
 from dalston_queue.jobs.spec import JobSpec, StageSpec
 from dalston_queue.models import ApiToken, Project, Task
@@ -144,7 +145,7 @@ def _storable(value: Mapping[str, Any], what: str) -> msgspec.Raw:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidJob(f"{what} can't be stored as JSON: {error}") from None
-    if "\\u0000" in text:
+    if holds_nul(text):
         raise InvalidJob(f"{what} contain the character U+0000, which Postgres can't store")
     return msgspec.Raw(text)
 

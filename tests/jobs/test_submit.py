@@ -55,6 +55,18 @@ def test_parameters_that_postgres_cannot_hold_are_refused(parameters: dict[str, 
         submit(single_task("echo", parameters=parameters), project=make.project())
 
 
+@pytest.mark.parametrize("text", ["C:\\u0000dir", "\\\\u0000", "u0000"])
+def test_what_only_looks_like_a_nul_in_json_is_stored_as_it_is(text: str) -> None:
+    submission = submit(single_task("echo", parameters={text: text}), project=make.project())
+    assert Task.objects.get(job_id=submission.job_id).parameters == {text: text}
+
+
+@pytest.mark.parametrize("text", ["\x00", "\\\x00", "a\\\\\x00"])
+def test_a_nul_behind_backslashes_is_found(text: str) -> None:
+    with pytest.raises(InvalidJob, match=r"U\+0000"):
+        submit(single_task("echo", parameters={text: 1}), project=make.project())
+
+
 def test_the_same_key_and_body_is_the_same_job() -> None:
     first = submit(single_task("echo"), project=make.project(), idempotency_key="k")
     again = submit(single_task("echo", trace_id="other"), project=make.project(), idempotency_key="k")
