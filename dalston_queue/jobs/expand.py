@@ -5,13 +5,12 @@ asked. A request that can't be met makes that stage a dead letter: its result ca
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from uuid import UUID
 
 from dalston_queue.broker.types import Priority
 from dalston_queue.jobs import dag
 from dalston_queue.jobs.errors import InvalidJob
-from dalston_queue.jobs.rows import insert_tasks
+from dalston_queue.jobs.rows import NewTask
 from dalston_queue.jobs.spec import StageSpec, stage_from
 from dalston_queue.jobs.submit import task_row
 from dalston_queue.models import Job, Task
@@ -29,12 +28,11 @@ def wanted_stages(result: object) -> Sequence[StageSpec]:
     return [stage_from(stage) for stage in wanted]
 
 
-def check_addition(job_id: UUID, stages: Sequence[StageSpec]) -> None:
-    """Refuse stages that don't fit the job as it is. The job is locked."""
+def added_tasks(job_id: UUID, stages: Sequence[StageSpec]) -> list[NewTask]:
+    """The rows of these stages, ready to insert; none if the job is gone. The job is locked. Raises InvalidJob for what
+    doesn't fit the job as it is, or can't be stored. Advancing the job releases those that wait for nothing."""
+    priority = Job.objects.filter(id=job_id).values_list("priority", flat=True).first()
+    if priority is None:
+        return []
     dag.check(stages, set(Task.objects.filter(job_id=job_id).values_list("stage", flat=True)))
-
-
-def add_stages(job_id: UUID, stages: Sequence[StageSpec], now: datetime) -> None:
-    """Add checked stages. Advancing the job releases those that wait for nothing."""
-    priority = Priority(Job.objects.values_list("priority", flat=True).get(id=job_id))
-    insert_tasks([task_row(stage, job_id, priority) for stage in stages], now)
+    return [task_row(stage, job_id, Priority(priority)) for stage in stages]

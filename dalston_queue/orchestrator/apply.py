@@ -13,15 +13,17 @@ from uuid import UUID
 import msgspec
 from django.db import connection, transaction
 
+from dalston_queue.broker.depth import MAX_DEPTH, too_deep
 from dalston_queue.broker.messages import ErrorInfo, Event
 from dalston_queue.broker.types import Cause, EventKind, Tier
 from dalston_queue.jobs.advance import Advanced, advance, release_stages
 from dalston_queue.jobs.dead_letters import Ending, end_tasks
 from dalston_queue.jobs.errors import InvalidJob
-from dalston_queue.jobs.expand import add_stages, check_addition, wanted_stages
+from dalston_queue.jobs.expand import added_tasks, wanted_stages
 from dalston_queue.jobs.lifecycle import Change, Moved, id_array, lock_jobs, move_jobs, move_tasks
+from dalston_queue.jobs.nul import holds_nul
 from dalston_queue.jobs.retry import Attempt, Cancel, Exhausted, Retry, RetryPolicy
-from dalston_queue.jobs.spec import StageSpec
+from dalston_queue.jobs.rows import NewTask, insert_tasks
 
 _encode = msgspec.json.Encoder().encode
 _jitter = SystemRandom().random
@@ -82,24 +84,43 @@ def _started(events: list[Event], _now: datetime) -> list[Moved]:
 
 
 def _completed(events: list[Event], now: datetime) -> list[Moved]:
-    """Complete them, and add the stages that their results ask for."""
+    """Complete them, and add the stages that their results ask for. A result that can't be kept or acted on ends its
+    task for good: another attempt would give the same."""
     endings: list[Ending] = []
     changes: list[Change] = []
-    more: dict[UUID, Sequence[StageSpec]] = {}
+    more: dict[UUID, list[NewTask]] = {}
     for event in events:
         try:
+            result = _storable(event.result)
             if stages := wanted_stages(event.result):
-                check_addition(UUID(event.job_id), stages)
-                more[UUID(event.task_id)] = stages
-            changes.append(_change(event, result=msgspec.Raw(_encode(event.result))))
+                more[UUID(event.task_id)] = added_tasks(UUID(event.job_id), stages)
+            changes.append(_change(event, result=result))
+        except _InvalidResult as error:
+            endings.append(_refused(event, f"its result {error}", "InvalidResult"))
         except InvalidJob as error:
-            refused = ErrorInfo(message=f"its result asks for stages: {error}", type="InvalidJob", cause=Cause.REJECTED)
-            endings.append(_ending(event, refused, ""))
+            endings.append(_refused(event, f"its result asks for stages: {error}", "InvalidJob"))
     moved = move_tasks("complete", changes)
-    for move in moved:
-        if move.task_id in more:
-            add_stages(move.job_id, more[move.task_id], now)
+    if added := [row for move in moved for row in more.get(move.task_id, ())]:
+        insert_tasks(added, now)
     return moved + end_tasks(endings)
+
+
+class _InvalidResult(Exception):
+    """Says what is wrong, as the end of a sentence."""
+
+
+def _storable(result: object) -> msgspec.Raw:
+    """The result as the JSON that Postgres will store."""
+    if too_deep(result):
+        raise _InvalidResult(f"is nested deeper than {MAX_DEPTH} levels; give it as text or as an artifact")
+    encoded = _encode(result)
+    if holds_nul(encoded.decode()):
+        raise _InvalidResult("holds a NUL character, which Postgres can't store")
+    return msgspec.Raw(encoded)
+
+
+def _refused(event: Event, message: str, error_type: str) -> Ending:
+    return _ending(event, ErrorInfo(message=message, type=error_type, cause=Cause.REJECTED), "")
 
 
 def _recovered(events: list[Event], _now: datetime) -> list[Moved]:
@@ -216,7 +237,10 @@ def _attempts(events: list[Event]) -> dict[UUID, Attempt]:
 
 
 def _error(event: Event) -> ErrorInfo:
-    return event.error or ErrorInfo(message=f"{event.kind} came without an error message")
+    error = event.error or ErrorInfo(message=f"{event.kind} came without an error message")
+    if too_deep(error.evidence):
+        return msgspec.structs.replace(error, evidence=f"left out: it is nested deeper than {MAX_DEPTH} levels")
+    return error
 
 
 def _ending(event: Event, error: ErrorInfo, why: str) -> Ending:
