@@ -8,19 +8,23 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
+import msgspec
 import structlog
 from django.db import Error, transaction
 
+from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.messages import Event, Malformed
 from dalston_queue.broker.types import Cause, EventKind
 from dalston_queue.jobs.advance import Advanced, advance
 from dalston_queue.jobs.dead_letters import Ending, bury_unreadable, end_tasks
 from dalston_queue.jobs.lifecycle import lock_jobs
+from dalston_queue.models import DeadLetter
 from dalston_queue.orchestrator import counters
 from dalston_queue.orchestrator.apply import apply
 from dalston_queue.orchestrator.database import passes
 
 log = structlog.get_logger(__name__)
+_POISON = "UnstorableEvent"  # the type of a letter that stands for such an event
 
 
 def handle(batch: Sequence[Event | Malformed], now: datetime) -> Advanced:
@@ -45,12 +49,16 @@ def _apply_or_split(events: list[Event], now: datetime, done: Advanced) -> None:
         return
     try:
         done.add(apply(events, now))
-    except Error as error:
-        if passes(error):
+    except Exception as error:
+        if _is_ours_to_wait_for(error):
             raise
+        # Whatever else it is, an event that raised it would raise it again in every orchestrator that takes it over.
         _isolate(events, now, done, error)
-    except (ValueError, TypeError, OverflowError) as error:
-        _isolate(events, now, done, error)
+
+
+def _is_ours_to_wait_for(error: Exception) -> bool:
+    """True if a server is the reason, and not the events."""
+    return isinstance(error, BrokerError) or (isinstance(error, Error) and passes(error))
 
 
 def _isolate(events: list[Event], now: datetime, done: Advanced, error: Exception) -> None:
@@ -65,7 +73,13 @@ def _isolate(events: list[Event], now: datetime, done: Advanced, error: Exceptio
         kind=event.kind, task_id=event.task_id, queue=event.queue, error=str(error),
     )  # fmt: skip
     counters.POISON.inc()
-    done.add(_bury(event, f"its event {event.kind} could not be stored: {error}", now))
+    message = f"its event {event.kind} could not be stored: {error}"
+    try:
+        done.add(_bury(event, message, now))
+    except Exception as again:
+        if _is_ours_to_wait_for(again):
+            raise
+        _keep_alone(event, message, now)
 
 
 def _keep_raw(item: Event | Malformed, reason: str, raw: Mapping[str, bytes], now: datetime) -> None:
@@ -75,16 +89,29 @@ def _keep_raw(item: Event | Malformed, reason: str, raw: Mapping[str, bytes], no
 
 def _place(event: Event | Malformed) -> str:
     """Where it came from. One entry may hold several events, so its own content belongs to the name."""
-    return f"{event.shard} {event.stream} {event.entry_id} {event!r}"
+    return f"{event.shard} {event.stream} {event.entry_id} {_written(event)}"
+
+
+def _written(event: Event | Malformed) -> str:
+    """All of it; without its body where that is nested too deeply to be written out."""
+    try:
+        return repr(event)
+    except RecursionError:
+        return repr(msgspec.structs.replace(event, result=None, error=None))
+
+
+def _keep_alone(event: Event, message: str, now: datetime) -> None:
+    bury_unreadable(event.queue, _place(event), message, {"event": _written(event).encode()}, now)
 
 
 @transaction.atomic
 def _bury(event: Event, message: str, now: datetime) -> Advanced:
-    """End the task whose event is poison. An event that names no task of ours is kept by itself."""
+    """End the task whose event is poison. An event that names no task of ours, or one that can't move, is kept by
+    itself."""
     try:
         job_id, task_id = UUID(event.job_id), UUID(event.task_id)
     except ValueError:
-        bury_unreadable(event.queue, _place(event), message, {"event": repr(event).encode()}, now)
+        _keep_alone(event, message, now)
         return Advanced()
     lock_jobs([job_id])
     ending = Ending(
@@ -93,7 +120,10 @@ def _bury(event: Event, message: str, now: datetime) -> Advanced:
         at=now,
         cause=Cause.REJECTED,
         message=message,
-        error_type="UnstorableEvent",
-        raw={"event": repr(event).encode()},
+        error_type=_POISON,
+        raw={"event": _written(event).encode()},
     )
-    return advance({moved.job_id for moved in end_tasks([ending])}, now)
+    moved = end_tasks([ending])
+    if not moved and not DeadLetter.objects.filter(task_id=task_id, attempt=event.attempt, error_type=_POISON).exists():
+        _keep_alone(event, message, now)
+    return advance({move.job_id for move in moved}, now)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.utils import timezone
+from msgspec.structs import replace
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.messages import ErrorInfo, Event
@@ -28,6 +29,13 @@ def event(task: Task, kind: EventKind, seq: int, **more: Any) -> Event:
         kind=kind, job_id=str(task.job_id), task_id=str(task.id), queue="echo", attempt=task.attempt, seq=seq,
         engine_id="n.e.0.b", at_ms=at_ms, **more,
     )  # fmt: skip
+
+
+def nested(levels: int) -> Any:
+    value: Any = "core"
+    for _ in range(levels):
+        value = [value]
+    return value
 
 
 def life(task: Task) -> list[Event]:
@@ -112,10 +120,11 @@ def test_rounds_keep_the_order_of_each_task_and_never_hold_a_task_twice() -> Non
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda task: event(task, EventKind.TASK_COMPLETED, 2, result={"text": "a\x00b"}),
         lambda task: event(task, EventKind.TASK_COMPLETED, 2**70, result=1),
+        lambda task: replace(event(task, EventKind.TASK_COMPLETED, 2, result=1), at_ms=10**20),
+        lambda task: replace(event(task, EventKind.TASK_COMPLETED, 2, result=1), at_ms=-(10**17)),
     ],
-    ids=["a result that Postgres cannot hold", "a number that Postgres cannot hold"],
+    ids=["a number that Postgres cannot hold", "a time that no clock has", "a year before the first"],
 )
 def test_a_poison_event_is_a_dead_letter_and_the_rest_of_its_batch_goes_on(spoil: Callable[[Task], Event]) -> None:
     tasks = [make.single() for _ in range(9)]
@@ -128,6 +137,109 @@ def test_a_poison_event_is_a_dead_letter_and_the_rest_of_its_batch_goes_on(spoil
     letter = DeadLetter.objects.get()
     assert (letter.task_id, letter.error_type) == (tasks[4].id, "UnstorableEvent")
     assert letter.error.startswith("its event task.completed could not be stored: ")
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("no_hints")
+def test_a_poison_event_that_cannot_even_end_its_task_is_kept_by_itself() -> None:
+    task, other = make.single(), make.single()
+    make.claim(task.job, other.job)
+    poison = replace(event(task, EventKind.TASK_COMPLETED, 2, result=1), attempt=99_999_999_999)
+    for _ in range(2):
+        handle([poison, event(other, EventKind.TASK_COMPLETED, 2, result=1)], timezone.now())
+    assert [Task.objects.get(id=each.id).status for each in (task, other)] == ["ready", "completed"]
+    letter = DeadLetter.objects.get()
+    assert (letter.task, letter.queue) == (None, "echo")
+    assert "99999999999" in letter.raw["event"]
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("no_hints")
+def test_a_poison_event_of_a_task_that_is_over_does_not_vanish() -> None:
+    task = make.single()
+    make.claim(task.job)
+    handle(life(task), timezone.now())
+    handle([event(task, EventKind.TASK_COMPLETED, 2**70, result="late")], timezone.now())
+    task.refresh_from_db()
+    assert task.status == "completed"
+    letter = DeadLetter.objects.get()
+    assert letter.task is None
+    assert str(task.id) in letter.raw["event"]
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("no_hints")
+def test_a_poison_event_that_is_handled_twice_leaves_one_letter() -> None:
+    task = make.single()
+    make.claim(task.job)
+    for _ in range(2):
+        handle([event(task, EventKind.TASK_COMPLETED, 2**70, result=1)], timezone.now())
+    assert DeadLetter.objects.get().task_id == task.id
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("no_hints")
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        ({"text": "a\x00b"}, "its result holds a NUL character, which Postgres can't store"),
+        (nested(65), "its result is nested deeper than 64 levels; give it as text or as an artifact"),
+        (nested(900), "its result is nested deeper than 64 levels; give it as text or as an artifact"),
+        (
+            {"$stages": [{"stage": "more", "parameters": {"path": "\x00"}}]},
+            "its result holds a NUL character, which Postgres can't store",
+        ),
+        (
+            {"$stages": [{"stage": "echo"}]},
+            "its result asks for stages: the stage 'echo' is named twice",
+        ),
+    ],
+    ids=["a NUL", "one level too deep", "very deep", "a NUL in a stage", "a stage that is there"],
+)
+def test_a_result_that_cannot_be_kept_is_a_dead_letter_that_says_why(result: Any, why: str) -> None:
+    task, other = make.single(), make.single()
+    make.claim(task.job, other.job)
+    events = [event(each, EventKind.TASK_COMPLETED, 2, result=1) for each in (task, other)]
+    handle([replace(events[0], result=result), events[1]], timezone.now())
+    assert [Task.objects.get(id=each.id).status for each in (task, other)] == ["dead_letter", "completed"]
+    letter = DeadLetter.objects.get()
+    assert (letter.task_id, letter.cause, letter.error) == (task.id, "rejected", why)
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("no_hints")
+def test_a_backslash_before_u0000_is_text_like_any_other() -> None:
+    task = make.single()
+    make.claim(task.job)
+    path = "C:\\u0000dir"
+    result = {"path": path, "$stages": [{"stage": "more", "parameters": {"path": path}}]}
+    handle([event(task, EventKind.TASK_COMPLETED, 2, result=result)], timezone.now())
+    task.refresh_from_db()
+    assert (task.status, task.result["path"]) == ("completed", path)
+    assert Task.objects.get(job=task.job, stage="more").parameters == {"path": path}
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("no_hints")
+def test_stages_for_a_job_that_is_gone_are_passed_over() -> None:
+    task = make.single()
+    make.claim(task.job)
+    late = event(task, EventKind.TASK_COMPLETED, 2, result={"$stages": [{"stage": "more"}]})
+    task.job.delete()
+    handle([late], timezone.now())
+    assert not DeadLetter.objects.exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("no_hints")
+def test_evidence_that_is_nested_too_deeply_is_left_out_of_the_letter() -> None:
+    task = make.single()
+    make.claim(task.job)
+    error = ErrorInfo(message="no", cause=Cause.REJECTED, evidence=nested(900))
+    handle([event(task, EventKind.TASK_FAILED, 2, error=error)], timezone.now())
+    letter = DeadLetter.objects.get()
+    assert letter.task_id == task.id
+    assert letter.evidence == "left out: it is nested deeper than 64 levels"
 
 
 @pytest.mark.django_db
