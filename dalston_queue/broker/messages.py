@@ -17,6 +17,7 @@ from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.types import Cause, EventKind, Priority, Tier
 
 MAX_ENTRY_BYTES = 8 * 1024 * 1024  # parameters plus the parents' results; anything larger is malformed
+MAX_EVIDENCE_BYTES = 4096  # of a report that can't be read
 
 
 class TaskMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,18 +206,26 @@ def encode_error(error: ErrorInfo | None) -> bytes:
 def decode_events(
     queue: str, stream: str, shard: int, entry_id: str, fields: Sequence[bytes]
 ) -> list[Event | Malformed]:
-    """From an event stream's flat field list: a head line per event; the body belongs to the first."""
+    """From an event stream's flat field list: a head line per event; the body belongs to the first. If only the body
+    of an attempt's end can't be read, the attempt failed: its task must hear of it, or it would wait for ever."""
     values = dict(zip(fields[::2], fields[1::2], strict=False))
     try:
         heads = values[b"h"].decode().split("\n")
-        body = _event_decoder.decode(values[b"m"]) if values.get(b"m") else None
+        first = EventKind(heads[0].partition("\t")[0])
+        try:
+            body = _event_decoder.decode(values[b"m"]) if values.get(b"m") else None
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            if not first.ends_attempt:
+                raise
+            body = _EventBody(error=_unreadable(first, values[b"m"], error))
+            first = EventKind.TASK_FAILED
         raw = _raw_fields(values[b"raw"]) if b"raw" in values else None
         events = []
         for part, head in enumerate(heads):
             kind, task, job, attempt, seq, deliveries, losses, engine, at, tier = head.split("\t")
             events.append(
                 Event(
-                    kind=EventKind(kind),
+                    kind=first if part == 0 else EventKind(kind),
                     job_id=job,
                     task_id=task,
                     queue=queue,
@@ -249,6 +258,17 @@ def decode_events(
                 shard=shard,
             )
         ]
+
+
+def _unreadable(kind: EventKind, body: bytes, error: Exception) -> ErrorInfo:
+    """What is said of an attempt whose end was reported with a body that can't be read."""
+    start = body[:MAX_EVIDENCE_BYTES].decode(errors="backslashreplace")
+    return ErrorInfo(
+        message=f"what its engine reported with {kind} can't be read: {error}",
+        type="UnreadableReport",
+        cause=Cause.REJECTED,
+        evidence={"kind": kind, "bytes": len(body), "start": start},
+    )
 
 
 def _raw_fields(packed: bytes) -> dict[str, bytes]:

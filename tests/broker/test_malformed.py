@@ -6,7 +6,7 @@ import pytest
 
 from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.messages import Completed, Event, Malformed
-from dalston_queue.broker.types import EventKind
+from dalston_queue.broker.types import Cause, EventKind
 from tests.broker.conftest import MakeEngine, events_of, message
 
 GOOD = {"v": "1", "t": "bad", "j": "job", "a": "1", "e": "0", "o": "0", "m": '{"task_type":"echo"}'}
@@ -132,7 +132,7 @@ def test_a_malformed_event_is_given_raw_and_can_be_acknowledged(broker: Broker, 
         ["h", b"\xff", "m", ""],
         ["h", "task.exploded\ta\tj\t1\t1\t0\t0\te\t0\t", "m", ""],
         ["h", "task.completed\ta\tj\tone\t1\t0\t0\te\t0\t", "m", ""],
-        ["h", "task.completed\ta\tj\t1\t1\t0\t0\te\t0\t", "m", b"\xff{"],
+        ["h", "task.started\ta\tj\t1\t1\t0\t0\te\t0\t", "m", b"\xff{"],
         ["h", "too few fields", "m", ""],
     ]
     for fields in bad:
@@ -145,6 +145,32 @@ def test_a_malformed_event_is_given_raw_and_can_be_acknowledged(broker: Broker, 
     assert (good.seq, good.result) == (7, 1), "an unknown field of a newer sender is ignored"
     assert reader.ack(got) == len(bad) + 1
     assert home.command("XLEN", key) == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\xff{",
+        b'{"error":{"message":null,"cause":"rejected"}}',
+        b'{"error":{"message":"x","retry_after_s":"soon"}}',
+        b'{"result":' + b"[" * 985 + b"]" * 985 + b"}",
+        b"x" * 100_000,
+    ],
+    ids=lambda body: str(body[:40]),
+)
+def test_an_end_whose_body_cannot_be_read_is_a_failure_of_its_task(
+    broker: Broker, reader: EventReader, body: bytes
+) -> None:
+    broker.append([message("a")])
+    home = broker.topology.home
+    heads = "task.completed\ta\tj\t3\t7\t0\t0\te\t5\t\ntask.started\tb\tj\t1\t1\t0\t0\te\t5\t"
+    home.command("XADD", home.keys.events("echo"), "*", "h", heads, "m", body)
+    failed, started = events_of(reader)
+    assert (failed.kind, failed.task_id, failed.attempt, failed.seq) == (EventKind.TASK_FAILED, "a", 3, 7)
+    assert failed.error is not None and failed.error.cause is Cause.REJECTED
+    assert failed.error.message.startswith("what its engine reported with task.completed can't be read: ")
+    assert failed.error.evidence["bytes"] == len(body) and len(failed.error.evidence["start"]) <= 4096
+    assert (started.kind, started.task_id) == (EventKind.TASK_STARTED, "b")
 
 
 def test_a_foreign_value_in_the_records_is_no_record(broker: Broker, engine: MakeEngine) -> None:
