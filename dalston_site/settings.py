@@ -40,7 +40,7 @@ DALSTON_IDLE_TRANSACTION_S = number(
 
 # --- Redis keys -------------------------------------------------------------------------------------------------------
 DALSTON_REDIS_PREFIX = name(
-    "DALSTON_REDIS_PREFIX", "E102", "dalston", "First part of every Redis key. Two installations on one Redis need two prefixes.", pattern=r"[a-z][a-z0-9_-]{0,60}"
+    "DALSTON_REDIS_PREFIX", "E102", "dalston", "First part of every Redis key of ours; docs/redis-keys.md has the patterns for an ACL. Two installations on one Redis need two prefixes.", pattern=r"[a-z][a-z0-9_-]{0,60}"
 )  # fmt: skip
 DALSTON_REDIS_CLUSTER = env.flag("DALSTON_REDIS_CLUSTER", False)
 DALSTON_REDIS_URLS = env.text("DALSTON_REDIS_URLS")
@@ -55,7 +55,7 @@ DALSTON_LEADER_TTL_S = number("DALSTON_LEADER_TTL_S", "E112", 30.0, "How long a 
 
 # --- Recovery ---------------------------------------------------------------------------------------------------------
 DALSTON_RECOVERY_INTERVAL_S = number("DALSTON_RECOVERY_INTERVAL_S", "E120", 5.0, "Seconds between two looks of the leading orchestrator for dead engines.", low=0.05)
-DALSTON_SCAN_INTERVAL_S = number("DALSTON_SCAN_INTERVAL_S", "E121", 60.0, "Seconds between two runs of the scanner and the reconciler.", low=60)
+DALSTON_SCAN_INTERVAL_S = number("DALSTON_SCAN_INTERVAL_S", "E121", 60.0, "Seconds between two runs of the scanner and the reconciler. Not less than 60: huey wakes once a minute.", low=60)
 DALSTON_STALE_THRESHOLD_MS = whole("DALSTON_STALE_THRESHOLD_MS", "E122", 600_000, "Idle time after which an engine may claim an entry whose owner doesn't beat, when no judge is alive.", low=1000)
 DALSTON_ABSOLUTE_TIMEOUT_MS = whole("DALSTON_ABSOLUTE_TIMEOUT_MS", "E123", 1_800_000, "An entry not renewed for this long (or for the task's own timeout, if longer) is taken back even from a live engine.", low=1000)
 DALSTON_DEADLINE_GRACE_S = number("DALSTON_DEADLINE_GRACE_S", "E124", 30.0, "Seconds after a task's deadline when the scanner acts, should the supervisor not have.", low=0)
@@ -65,7 +65,7 @@ DALSTON_MAX_DELIVERIES_NODE_LOST = whole("DALSTON_MAX_DELIVERIES_NODE_LOST", "E1
 # --- Scheduling -------------------------------------------------------------------------------------------------------
 DALSTON_SCHEDULER_INTERVAL_S = number("DALSTON_SCHEDULER_INTERVAL_S", "E130", 1.0, "Seconds between two looks for scheduled tasks that are due.", low=0.05)
 DALSTON_SCHEDULER_BATCH = whole("DALSTON_SCHEDULER_BATCH", "E131", 100, "Tasks that one look takes at most.", high=10_000)
-DALSTON_PROMOTE_INTERVAL_S = number("DALSTON_PROMOTE_INTERVAL_S", "E132", 60.0, "Seconds between two promotions of tasks that waited long.", low=60)
+DALSTON_PROMOTE_INTERVAL_S = number("DALSTON_PROMOTE_INTERVAL_S", "E132", 60.0, "Seconds between two promotions of tasks that waited long. Not less than 60: huey wakes once a minute.", low=60)
 DALSTON_PROMOTE_BATCH = whole("DALSTON_PROMOTE_BATCH", "E133", 100, "Tasks that are promoted together.", high=10_000)
 
 # --- Attempts ---------------------------------------------------------------------------------------------------------
