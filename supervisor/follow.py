@@ -1,4 +1,4 @@
-"""Log lines for the dashboard: the tail once, or every new line for a while, through Redis."""
+"""Log lines for whoever asks: the tail once, or every new line for a while, through Redis."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Overdue:
 
 @dataclass(frozen=True, slots=True)
 class Commanded:
-    """link: somebody at the dashboard wants something."""
+    """link: somebody wants something, by way of the API."""
 
     command: Command
 

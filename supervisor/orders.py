@@ -1,4 +1,4 @@
-"""Commands from the dashboard: each is obeyed once, answered, and harmless when given twice."""
+"""Commands from the API: each is obeyed once, answered, and harmless when given twice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Orders:
         self.known: dict[str, Callable[[Command, float], str]] = {name: getattr(self, name) for name in COMMANDS}
 
     def obey(self, command: Command, now: float) -> None:
-        """Remembers it, does it, answers. The log line is the node's own record; the dashboard keeps the audit."""
+        """Remembers it, does it, answers. The log line is the node's own record; the API keeps the audit."""
         intents = self.supervisor.intents
         intents.intent.after = command.command_id
         intents.save()  # before the deed: a crash in between must not repeat a restart

@@ -1,4 +1,4 @@
-"""Commands from the dashboard to a node's supervisor, their outcome, and followed log lines: capped streams."""
+"""Commands from the API to a node's supervisor, their outcome, and followed log lines: capped streams."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEPT_S = 24 * 3600
 
 
 class NodeChannel:
-    """broker.node(node_id): the dashboard sends and awaits, the node's supervisor receives and replies."""
+    """broker.node(node_id): the API sends and awaits, the node's supervisor receives and replies."""
 
     def __init__(self, shard: Shard, node_id: str) -> None:
         self._shard = shard
