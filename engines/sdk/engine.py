@@ -11,6 +11,7 @@ from typing import Any
 
 from .outcomes import Cancelled, Done, Failed, Outcome, Reject, Retry, TaskCancelled
 from .task import Task
+from .text import text
 
 RunFunction = Callable[[Task], Any]
 
@@ -92,7 +93,6 @@ def outcome_of_value(value: Any) -> Outcome:
 def outcome_of_error(error: BaseException) -> Outcome:
     if isinstance(error, TaskCancelled):
         return Cancelled()
-    text = str(error)
-    out_of_memory = type(error).__name__ == "OutOfMemoryError" or "CUDA out of memory" in text
-    trace = "".join(traceback.format_exception(error))[-8000:]
-    return Failed(text[:2000] or type(error).__name__, type(error).__name__, trace, gpu_oom=out_of_memory)
+    message, kind = text(error), type(error).__name__
+    out_of_memory = kind == "OutOfMemoryError" or "CUDA out of memory" in message
+    return Failed(message or kind, kind, "".join(traceback.format_exception(error)), gpu_oom=out_of_memory)

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from dalston_queue.broker import messages
+from dalston_queue.broker.depth import MAX_DEPTH, too_deep
 from dalston_queue.broker.messages import ErrorInfo
 from dalston_queue.broker.types import Cause
 
 from .outcomes import Cancelled, Done, Failed, Outcome, Reject, Retry
+from .text import TRACEBACK_BYTES, text
 
 MAX_RESULT_BYTES = 256 * 1024
+LONGEST_DELAY_S = 365 * 86400.0  # a date that is further away than calendars go would stop whoever computes it
 
 
 def settlement(outcome: Outcome, max_bytes: int = MAX_RESULT_BYTES) -> messages.Outcome:
-    """Never raises: a result that can't be sent is a rejected task, because a second run would give it again."""
+    """Never raises, and what it returns can be sent: the process has other tasks, which must not die of this one.
+
+    A result that can't be sent is a rejected task, because a second run would give it again.
+    """
     match outcome:
         case Done(result):
             return _completed(result, max_bytes)
         case Retry(message, after, rate_limited):
             cause = Cause.RATE_LIMITED if rate_limited else Cause.ERROR
-            error = ErrorInfo(message=message, type="Retry", cause=cause, retry_after_s=after)
+            error = ErrorInfo(message=text(message), type="Retry", cause=cause, retry_after_s=_seconds(after))
         case Reject(message):
-            error = ErrorInfo(message=message, type="Reject", cause=Cause.REJECTED)
+            error = ErrorInfo(message=text(message), type="Reject", cause=Cause.REJECTED)
         case Cancelled():
             return messages.Cancelled()
         case Failed(message, kind, trace, gpu_oom):
             cause = Cause.GPU_OOM if gpu_oom else Cause.ERROR
-            error = ErrorInfo(message=message, type=kind, cause=cause, traceback=trace)
+            trace = text(trace, TRACEBACK_BYTES)
+            error = ErrorInfo(message=text(message), type=text(kind), cause=cause, traceback=trace)
     return messages.Failed(error)
 
 
@@ -39,14 +48,38 @@ def timed_out(seconds: float) -> messages.Outcome:
 def _completed(result: object, max_bytes: int) -> messages.Outcome:
     try:
         encoded = msgspec.json.encode(result)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        return _rejected(f"the result is not JSON: {error}")
+    except Exception as error:  # noqa: BLE001 (it runs an author's properties, which may raise anything)
+        return _rejected(f"the result is not JSON: {text(error)}")
     if len(encoded) > max_bytes:
         return _rejected(
             f"the result has {len(encoded)} bytes, more than {max_bytes}: "
             "write it into task.artifacts and return its path"
         )
+    if _too_deep(encoded):
+        return _rejected(
+            f"the result is nested deeper than {MAX_DEPTH} levels: "
+            "return it flatter, or write it into task.artifacts and return its path"
+        )
     return messages.Completed(msgspec.Raw(encoded))
+
+
+def _too_deep(encoded: bytes) -> bool:
+    """As it will be read: a dataclass is a level as well. Most results have too few brackets to need a look."""
+    if encoded.count(b"[") + encoded.count(b"{") <= MAX_DEPTH:
+        return False
+    try:
+        return too_deep(msgspec.json.decode(encoded))
+    except (RecursionError, msgspec.DecodeError):
+        return True
+
+
+def _seconds(after: object) -> float | None:
+    """None, which leaves it to the retry policy, for what is no span of time."""
+    try:
+        seconds = float(after)  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001 (an author's own __float__)
+        return None
+    return min(max(0.0, seconds), LONGEST_DELAY_S) if math.isfinite(seconds) else None
 
 
 def _rejected(message: str) -> messages.Outcome:

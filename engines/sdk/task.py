@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .outcomes import TaskCancelled
+from .text import text
 
 
 @dataclass(slots=True)
@@ -35,9 +37,13 @@ class Task:
     cancel_event: threading.Event = field(default_factory=threading.Event)
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Says how far the task is (0 to 1). It is also the sign of life that the watchdog waits for."""
-        self.fraction = min(1.0, max(0.0, fraction))
-        self.message = message[:500]
+        """Says how far the task is (0 to 1). It is also the sign of life that the watchdog waits for.
+
+        Takes what comes (a numpy number, a path ...): a report must not cost the task, nor the others of its process.
+        """
+        with contextlib.suppress(Exception):  # what is no number leaves it where it was
+            self.fraction = min(1.0, max(0.0, float(fraction)))
+        self.message = text(message)[:500]
         self.progress_at = time.monotonic()
         self.on_progress(self)
 

@@ -1,6 +1,8 @@
 """What an engine author can write, run with the SDK's own testing helper: no servers."""
 
 import asyncio
+from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +123,93 @@ def test_a_torch_out_of_memory_error_is_known_by_its_name() -> None:
     outcome = run_task(greedy).outcome
     assert isinstance(outcome, Failed)
     assert outcome.gpu_oom
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "message"),
+    [
+        (Reject(ValueError("bad audio")), "bad audio"),  # type: ignore[arg-type]
+        (Reject(Mute()), "a Mute that can't be shown as text"),  # type: ignore[arg-type]
+        (Retry(None, after="soon"), "None"),  # type: ignore[arg-type]
+        (Retry("later", after=float("nan")), "later"),
+        (Failed("no file \udc80.wav", "Bad\udc80", "File \udc80.wav"), r"no file \udc80.wav"),
+    ],
+)
+def test_any_value_for_an_error_can_be_sent(outcome: Any, message: str) -> None:
+    settled = settlement(outcome)
+    assert isinstance(settled, messages.Failed)
+    messages.encode_outcome(settled)
+    assert (settled.error.message, settled.error.retry_after_s) == (message, None)
+
+
+@pytest.mark.parametrize(
+    ("after", "seconds"),
+    [(3, 3.0), ("2.5", 2.5), (-1, 0.0), (1e300, 365 * 86400.0), (float("inf"), None), (None, None)],
+)
+def test_the_delay_of_a_retry_is_a_span_of_time_or_left_to_the_policy(after: Any, seconds: float | None) -> None:
+    settled = settlement(Retry("later", after=after))
+    assert isinstance(settled, messages.Failed)
+    assert settled.error.retry_after_s == seconds
+
+
+def test_an_exception_without_words_is_a_failure_all_the_same() -> None:
+    @engine
+    def mute(task: Task) -> None:
+        raise Mute
+
+    assert isinstance(run_task(mute).outcome, Failed)
+
+
+@pytest.mark.parametrize("levels", [64, 65, 500, 100_000])
+def test_a_result_that_is_nested_too_deep_is_refused(levels: int) -> None:
+    nested: Any = []
+    for _ in range(levels - 1):
+        nested = [nested]
+    settled = settlement(Done(nested))
+    if levels <= 64:
+        assert isinstance(settled, messages.Completed)
+    else:
+        assert isinstance(settled, messages.Failed)
+        assert settled.error.cause is Cause.REJECTED
+        assert "nested" in settled.error.message or "recursion" in settled.error.message.lower()
+
+
+def test_a_dataclass_is_a_level_of_nesting_too() -> None:
+    @dataclass
+    class Node:
+        inner: Any = None
+
+    nested = Node()
+    for _ in range(64):
+        nested = Node(nested)
+    assert isinstance(settlement(Done(nested)), messages.Failed)
+
+
+def test_a_long_error_keeps_both_ends_and_says_how_much_is_missing() -> None:
+    settled = settlement(Failed("first " + "ä" * 10_000 + " last", "E", "top " + "x" * 100_000 + " bottom"))
+    assert isinstance(settled, messages.Failed)
+    message, trace = settled.error.message, settled.error.traceback
+    assert len(message.encode()) <= 8 * 1024
+    assert len(trace.encode()) <= 32 * 1024
+    assert (message[:6], message[-5:], trace[:4], trace[-7:]) == ("first ", " last", "top ", " bottom")
+    cut = int(trace.partition("[… ")[2].partition(" bytes cut")[0])
+    assert cut + len(trace.replace(f"\n[… {cut} bytes cut …]\n", "")) == 100_011
+
+
+@pytest.mark.parametrize(
+    ("fraction", "kept"),
+    [(Decimal("0.5"), 0.5), (2, 1.0), (float("nan"), 0.0), (float("-inf"), 0.0), ("half", 0.25), (None, 0.25)],
+)
+def test_progress_takes_what_comes(fraction: Any, kept: float) -> None:
+    @engine
+    def tell(task: Task) -> None:
+        task.progress(0.25)
+        task.progress(fraction, ValueError("at \udc80.wav"))  # type: ignore[arg-type]
+
+    told = run_task(tell).progress[-1]
+    assert (told, type(told[0])) == ((kept, r"at \udc80.wav"), float)

@@ -5,6 +5,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.messages import Event, TaskMessage
 from dalston_queue.broker.stale import DEFAULT_RULES, StaleRules
 from dalston_queue.broker.types import Cause, EventKind
-from engines.sdk import Cancelled, Engine, Manifest, Task
+from engines.sdk import Cancelled, Engine, Manifest, Reject, Task
 from engines.sdk.identity import Identity
-from engines.sdk.runner import Runner, Stop
+from engines.sdk.runner import BEAT_EVERY, Runner, Stop
 from tests.support import Spawned, wait_until
 
 QUEUE = "work"
@@ -214,6 +215,29 @@ def test_a_result_that_is_too_large_is_refused_with_advice(bench: Bench) -> None
     failed = bench.wait(EventKind.TASK_FAILED, bench.submit(n=2000))
     assert failed.error is not None
     assert "task.artifacts" in failed.error.message
+
+
+def test_an_odd_error_or_report_costs_neither_the_engine_nor_its_other_tasks(bench: Bench) -> None:
+    class Odd(Engine):
+        def run(self, task: Task) -> Any:
+            match task.parameters.get("how"):
+                case "reject":
+                    return Reject(ValueError("bad audio"))  # type: ignore[arg-type]
+                case "raise":
+                    raise RuntimeError("no file \udc80.wav")
+            while not others_failed.wait(BEAT_EVERY):
+                task.progress(Decimal("0.5"), Path("\udc80.wav"))  # type: ignore[arg-type]
+            return "fine"
+
+    others_failed = threading.Event()
+    bench.start(Odd(), capacity=3)
+    other, rejected, raised = bench.submit(), bench.submit(how="reject"), bench.submit(how="raise")
+    for task, message in ((rejected, "bad audio"), (raised, r"no file \udc80.wav")):
+        failed = bench.wait(EventKind.TASK_FAILED, task)
+        assert failed.error is not None
+        assert failed.error.message == message
+    others_failed.set()
+    assert bench.wait(EventKind.TASK_COMPLETED, other).result == "fine"
 
 
 def test_async_tasks_share_one_loop_and_run_at_once(bench: Bench) -> None:
