@@ -129,7 +129,7 @@ def test_a_notice_drains_the_node_within_its_time_and_hands_back_what_does_not_f
 def test_a_notice_that_leaves_no_time_still_hands_everything_back_uncounted(
     make_node: Callable[..., Node], metadata: Metadata
 ) -> None:
-    """"Stop" and "hand back" are due at once, and two TERMs that meet are one to the process."""
+    """Both words of the ladder are due at once, and two TERMs that meet are one to the process."""
     node = make_node(DALSTON_METADATA_URL=metadata.url)
     node.config["cloud"] = "aws"
     node.engine(capacity=2, stop_grace=60)
