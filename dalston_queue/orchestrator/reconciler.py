@@ -15,12 +15,14 @@ from django.utils import timezone
 from dalston_queue import crash_points
 from dalston_queue.broker import Broker
 from dalston_queue.broker.record import Record
-from dalston_queue.broker.types import RecordState
+from dalston_queue.broker.types import Cause, RecordState
 from dalston_queue.jobs import pause
 from dalston_queue.jobs.advance import advance
+from dalston_queue.jobs.dead_letters import Ending, end_tasks
 from dalston_queue.jobs.dispatch import append_again, dispatch, dispatch_oldest
 from dalston_queue.jobs.lifecycle import Change, Moved, id_array, lock_jobs, move_tasks
-from dalston_queue.orchestrator.discrepancy import REBUILT, compare, is_orphan
+from dalston_queue.jobs.states import JobStatus
+from dalston_queue.orchestrator.discrepancy import REBUILT, Discrepancy, compare, is_orphan
 from dalston_queue.orchestrator.report import Report
 from dalston_queue.redis import get_broker
 
@@ -31,15 +33,27 @@ IN_REDIS = """
     SELECT id, job_id, attempt, status FROM dalston_task
     WHERE queue = %s AND status IN ('queued', 'running') AND id > %s ORDER BY id LIMIT %s"""
 _SAME = """
-    SELECT id, job_id, attempt, status FROM dalston_task
+    SELECT id, job_id, attempt, status, cancel_requested_at IS NOT NULL FROM dalston_task
     WHERE id = ANY(%s::uuid[]) AND status IN ('queued', 'running')"""
 _ROWS = "SELECT id, finished_at IS NOT NULL, attempt FROM dalston_task WHERE id = ANY(%s::uuid[])"
-# Nothing will move these: no task of theirs is at an engine, due, or ready. Jobs without any task are among them.
+# Tasks that got a new attempt so often already because the event of their end was gone, since they were last replayed.
+_LOST_EVENTS = """
+    SELECT e.task_id FROM dalston_task_event e
+    WHERE e.task_id = ANY(%s::uuid[]) AND e.transition = 'rebuild' AND e.message = %s AND NOT EXISTS (
+        SELECT FROM dalston_task_event later
+        WHERE later.task_id = e.task_id AND later.id > e.id AND later.transition IN ('replay', 'reopen')
+    )
+    GROUP BY e.task_id HAVING count(*) >= %s"""
+MAX_LOST_EVENTS = 3
+# Nothing will move these: no task of theirs is at an engine, and none is due or ready in a job that still dispatches.
+# Jobs without any task are among them.
 STUCK_JOBS = """
     SELECT j.id FROM dalston_job j
     WHERE j.status IN ('running', 'cancelling') AND j.id > %s AND NOT EXISTS (
         SELECT FROM dalston_task t
-        WHERE t.job_id = j.id AND t.status IN ('scheduled', 'ready', 'queued', 'running')
+        WHERE t.job_id = j.id AND (
+            t.status IN ('queued', 'running') OR (j.status = 'running' AND t.status IN ('scheduled', 'ready'))
+        )
     )
     ORDER BY j.id LIMIT %s"""
 
@@ -116,28 +130,49 @@ class _Run:
                 kind = compare(status, attempt, seen.get(str(task)), events_waiting=False)
                 self._found(str(kind), f"task {task} ({queue}, attempt {attempt})", 1)
             return
-        rebuilt = self._repair_locked(queue, rows, seen)
+        ready = self._repair_locked(queue, rows, seen)
         crash_points.point("reconciler.rebuilt")
-        dispatch(rebuilt, timezone.now())
+        dispatch(ready, timezone.now())
 
     @transaction.atomic
     def _repair_locked(self, queue: str, rows: list[Row], seen: dict[str, Record]) -> list[Moved]:
+        """Returns what is READY now. A task that should stop gets no new attempt: nobody would dispatch it."""
         now = timezone.now()
         jobs = lock_jobs({job for _, job, _, _ in rows})
         with connection.cursor() as cursor:
             cursor.execute(_SAME, [id_array(row[0] for row in rows)])
-            same: list[Row] = [row for row in cursor.fetchall() if row[1] in jobs]
+            same: list[tuple[UUID, UUID, int, str, bool]] = [row for row in cursor.fetchall() if row[1] in jobs]
         records = self.broker.records(queue, [str(row[0]) for row in same])
-        changes: dict[str, list[Change]] = {"rebuild": [], "recover": []}
-        for task, _, attempt, status in same:
+        changes: dict[str, list[Change]] = {"rebuild": [], "recover": [], "cancel": []}
+        for task, job, attempt, status, asked_to_stop in same:
             record = records.get(str(task))
             kind = compare(status, attempt, record, events_waiting=record != seen.get(str(task)))
             if kind is not None:
                 self._found(kind, f"task {task} ({queue}, attempt {attempt})", 1)
-                move = "rebuild" if kind in REBUILT else "recover"
-                changes[move].append(Change(task_id=task, attempt=attempt, at=now, message=str(kind)))
+                stopping = asked_to_stop or jobs[job].status == JobStatus.CANCELLING
+                move = "recover" if kind not in REBUILT else "cancel" if stopping else "rebuild"
+                cause = Cause.CANCELLED if move == "cancel" else ""
+                changes[move].append(Change(task_id=task, attempt=attempt, at=now, message=str(kind), cause=cause))
+        ended = move_tasks("cancel", changes["cancel"]) + self._give_up(changes["rebuild"])
         move_tasks("recover", changes["recover"])
-        return move_tasks("rebuild", changes["rebuild"])
+        rebuilt = move_tasks("rebuild", changes["rebuild"])  # those given up are over, and don't move
+        return rebuilt + advance({moved.job_id for moved in ended}, now).ready
+
+    def _give_up(self, changes: list[Change]) -> list[Moved]:
+        """End those whose events were gone time and again: one more attempt would only go the same way."""
+        lost = [change for change in changes if change.message == Discrepancy.EVENT_LOST]
+        if not lost:
+            return []
+        ids = id_array(change.task_id for change in lost)
+        hopeless = set(self._column(_LOST_EVENTS, ids, str(Discrepancy.EVENT_LOST), MAX_LOST_EVENTS))
+        message = f"it was settled, but the event of it was gone, {MAX_LOST_EVENTS + 1} times"
+        return end_tasks(
+            [
+                Ending(task_id=end.task_id, attempt=end.attempt, at=end.at, cause=Cause.ERROR, message=message)
+                for end in lost
+                if end.task_id in hopeless
+            ]
+        )
 
     def _events_waiting(self, queue: str) -> bool:
         return any(stats.events_backlog > 0 for stats in self.broker.snapshot([queue]).queues)
@@ -185,7 +220,7 @@ class _Run:
             yield rows
             after = rows[-1][0]
 
-    def _column(self, statement: str, *arguments: UUID | int) -> list[Any]:
+    def _column(self, statement: str, *arguments: UUID | int | str) -> list[Any]:
         with connection.cursor() as cursor:
             cursor.execute(statement, arguments)
             return [row[0] for row in cursor.fetchall()]

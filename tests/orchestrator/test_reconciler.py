@@ -2,13 +2,17 @@
 
 from io import StringIO
 
+import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from dalston_queue.broker import Broker
-from dalston_queue.broker.messages import Completed, TaskMessage
-from dalston_queue.broker.types import Tier
-from dalston_queue.models import Job, Task
+from dalston_queue.broker import Broker, Consumer
+from dalston_queue.broker.messages import Completed, ErrorInfo, Failed, TaskMessage
+from dalston_queue.broker.types import Cause, Tier
+from dalston_queue.jobs.cancel import cancel_job, cancel_task
+from dalston_queue.jobs.replay import replay
+from dalston_queue.jobs.spec import StageSpec
+from dalston_queue.models import DeadLetter, Job, Task
 from dalston_queue.orchestrator.reconciler import reconcile
 from tests.jobs import make
 from tests.orchestrator.support import Steps, engine, run_to_the_end
@@ -123,6 +127,102 @@ def test_an_event_that_was_lost_with_its_stream_leads_to_a_new_attempt(broker: B
         run_to_the_end(steps, consumer)
     task.refresh_from_db()
     assert (task.status, task.attempt) == ("completed", 2)
+
+
+def test_a_task_whose_event_is_lost_each_time_becomes_a_dead_letter(broker: Broker, steps: Steps) -> None:
+    task = make.single()
+    steps.poll()
+    with engine(broker) as consumer:
+        lose_the_event(broker, steps, consumer, times=4)
+        task.refresh_from_db()
+        assert (task.status, task.attempt, task.job.status) == ("dead_letter", 4, "failed")
+        letter = DeadLetter.objects.get()
+        assert letter.error == "it was settled, but the event of it was gone, 4 times"
+        replay([letter.id], timezone.now())
+        steps.poll()
+        lose_the_event(broker, steps, consumer, times=1)
+        task.refresh_from_db()
+        assert (task.status, task.attempt) == ("queued", 6), "a replay starts with nothing lost"
+        run_to_the_end(steps, consumer)
+    task.refresh_from_db()
+    assert task.status == "completed"
+
+
+def lose_the_event(broker: Broker, steps: Steps, consumer: Consumer, *, times: int) -> None:
+    shard = broker.topology.home
+    for _ in range(times):
+        [claimed] = consumer.claim()
+        steps.drain()
+        consumer.exchange([(claimed, Completed(1))], free=0)
+        shard.command("DEL", shard.keys.events("echo"))
+        assert reconcile().found == {"settled, but its event is gone": 1}
+
+
+def test_a_job_that_was_cancelled_before_a_flush_ends(broker: Broker, steps: Steps) -> None:
+    job = make.dag(a="", b="a")
+    steps.poll()
+    with engine(broker) as consumer:
+        consumer.claim()
+        steps.drain()
+        assert cancel_job(job.id, timezone.now()).status == "cancelling"
+        flush(broker)
+    assert reconcile().found == {"in Postgres but not in Redis": 1}
+    job.refresh_from_db()
+    assert (job.status, make.statuses(job)) == ("cancelled", {"a": "cancelled", "b": "cancelled"})
+    steps.drain()
+
+
+def test_a_job_that_winds_down_after_a_dead_letter_ends_after_a_flush(broker: Broker, steps: Steps) -> None:
+    job = make.dag(a="", b="", c="b")
+    steps.poll()
+    with engine(broker) as consumer:
+        claimed = {task.message.stage: task for task in consumer.claim()}
+        error = ErrorInfo(message="no", cause=Cause.REJECTED)
+        consumer.exchange([(claimed["a"], Failed(error))], free=0)
+        steps.drain()
+        job.refresh_from_db()
+        assert job.status == "cancelling"
+        flush(broker)
+    reconcile()
+    job.refresh_from_db()
+    assert (job.status, make.statuses(job)) == ("failed", {"a": "dead_letter", "b": "cancelled", "c": "skipped"})
+    steps.drain()
+
+
+def test_an_optional_task_that_was_cancelled_before_a_flush_is_over_and_the_others_run(
+    broker: Broker, steps: Steps
+) -> None:
+    job = make.job_of(
+        StageSpec(stage="extra", queue="echo", required=False), StageSpec(stage="b", queue="echo", after=("extra",))
+    )
+    steps.poll()
+    with engine(broker) as consumer:
+        consumer.claim()
+        steps.drain()
+        cancel_task(Task.objects.get(job=job, stage="extra").id, timezone.now())
+        flush(broker)
+    reconcile()
+    assert make.statuses(job) == {"b": "queued", "extra": "cancelled"}
+    with engine(broker, name="node.demo.0.second") as consumer:
+        run_to_the_end(steps, consumer)
+    job.refresh_from_db()
+    assert job.status == "completed"
+
+
+@pytest.mark.parametrize("move", ["rebuild", "retry"])
+def test_a_cancelling_job_with_a_task_that_nobody_will_dispatch_ends(broker: Broker, steps: Steps, move: str) -> None:
+    job = make.dag(a="")
+    steps.poll()
+    with engine(broker) as consumer:
+        consumer.claim()
+        steps.drain()
+        cancel_job(job.id, timezone.now())
+        flush(broker)
+    make.move(move, Task.objects.filter(job=job), **({"scheduled_at": timezone.now()} if move == "retry" else {}))
+    reconcile()
+    job.refresh_from_db()
+    assert (job.status, make.statuses(job)) == ("cancelled", {"a": "skipped"})
+    steps.drain()
 
 
 def test_a_settled_task_whose_event_is_still_to_be_read_is_left_alone(broker: Broker, steps: Steps) -> None:
