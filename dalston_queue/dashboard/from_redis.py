@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import UTC, datetime
 
 from dalston_queue.broker.broker import Broker
@@ -30,13 +29,18 @@ def read(broker: Broker, before: Snapshot | None = None) -> InRedis:
 
 
 def _lanes(snapshot: Snapshot, engines: list[EngineInfo], paces: dict[str, Pace]) -> list[Lane]:
-    taking = Counter(queue for engine in engines if engine.state is EngineState.READY for queue in engine.queues)
+    ready = [engine for engine in engines if engine.state is EngineState.READY]
     return [
-        _lane(snapshot.at_ms, stats, lane, taking[stats.queue], paces.get(lane.stream))
+        _lane(snapshot.at_ms, stats, lane, sum(_can_take(engine, lane) for engine in ready), paces.get(lane.stream))
         for stats in sorted(snapshot.queues, key=lambda stats: stats.queue)
         for lane in stats.lanes
         if lane.length or lane.pending or _is_plain(lane)
     ]
+
+
+def _can_take(engine: EngineInfo, lane: LaneStats) -> bool:
+    needed = lane.capabilities.split("+") if lane.capabilities else ()
+    return lane.queue in engine.queues and set(engine.capabilities).issuperset(needed)
 
 
 def _is_plain(lane: LaneStats) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -74,6 +75,7 @@ def _of_redis(redis: InRedis) -> Iterator[Finding]:
         yield Finding(Tone.BAD, "No orchestrator leads: nothing is dispatched. Start manage.py runorchestrator.")
     for queue in redis.snapshot.queues:
         yield from _of_queue(queue, _engines_of(redis, queue.queue), redis.paces.get(queue.queue))
+    yield from _of_lanes(redis)
     for node in redis.nodes:
         if node.state == NodeState.DEAD:
             yield Finding(Tone.BAD, f"Node {node.id} is dead: its tasks went back in line.")
@@ -100,6 +102,17 @@ def _of_queue(queue: QueueStats, engines: int, pace: Pace | None) -> Iterator[Fi
         yield Finding(
             Tone.OK, f"{queue.queue}: {queue.waiting} waiting, {_count(engines, 'engine')}, {_clear(queue, pace)}."
         )
+
+
+def _of_lanes(redis: InRedis) -> Iterator[Finding]:
+    """Of a queue that has engines, what none of them can run: no finding of the queue tells of it."""
+    stuck: Counter[tuple[str, str]] = Counter()
+    for lane in redis.lanes:
+        if lane.waiting and not lane.engines and not lane.paused and _engines_of(redis, lane.queue):
+            stuck[lane.queue, lane.capabilities] += lane.waiting
+    for (queue, needed), waiting in stuck.items():
+        text = f"{queue}: {waiting} waiting for {needed.replace('+', ' and ')}, and no ready engine has that."
+        yield Finding(Tone.BAD, text)
 
 
 def _clear(queue: QueueStats, pace: Pace | None) -> str:

@@ -16,6 +16,7 @@ from dalston_queue.broker import Broker
 from dalston_queue.broker.messages import TaskMessage
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.types import EngineState, NodeState
+from dalston_queue.dashboard.from_redis import read
 from dalston_queue.dashboard.latest import latest
 from dalston_queue.jobs.spec import single_task
 from dalston_queue.jobs.submit import submit
@@ -65,6 +66,26 @@ def test_it_shows_lanes_tasks_nodes_and_engines(viewer: Client, broker: Broker) 
     assert 'id="node-gpu-01"' in text
     assert "demo.0.b1" in text
     assert "1 waiting, nothing running, 1 engine ready." in text
+
+
+def test_a_lane_counts_the_engines_that_can_run_it_and_warns_when_there_is_none(viewer: Client, broker: Broker) -> None:
+    wants = ("big", "fast")
+    task = TaskMessage(
+        task_id="t1", job_id="j1", queue="echo", task_type="echo", attempt=1, required_capabilities=wants
+    )
+    broker.append([task])
+    plain = EngineBeat(engine_id="gpu-01.demo.0.b1", state=EngineState.READY, queues=("echo",), capabilities=("big",))
+    broker.registry.beat_node("gpu-01", NodeState.ACTIVE, [plain])
+
+    def engines() -> int:
+        [lane] = [lane for lane in read(broker).lanes if lane.capabilities]
+        return lane.engines
+
+    warning = "echo: 1 waiting for big and fast, and no ready engine has that."
+    assert (engines(), warning in page(viewer)) == (0, True)
+    able = EngineBeat(engine_id="gpu-01.demo.1.b1", state=EngineState.READY, queues=("echo",), capabilities=wants)
+    broker.registry.beat_node("gpu-01", NodeState.ACTIVE, [plain, able])
+    assert (engines(), warning in page(viewer)) == (1, False)
 
 
 def test_an_engine_in_trouble_is_shown_with_the_reason_its_supervisor_gives(viewer: Client, broker: Broker) -> None:
