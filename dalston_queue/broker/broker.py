@@ -117,7 +117,7 @@ class Broker:
 
     def queues(self) -> list[str]:
         """Queues that exist, without a scan."""
-        return sorted({name for shard in self.topology.shards for name in shard.names(shard.keys.stages())})
+        return sorted({name for shard in self.topology.shards for name in shard.queues()})
 
     def lanes(self, queue: str) -> list[str]:
         """Capability sets that have a lane in this queue ("" is the plain one)."""

@@ -108,7 +108,7 @@ class EventReader:
         known = {(stream.shard.index, stream.key): stream for stream in self._streams}
         self._streams = []
         for shard in self._topology.shards:
-            queues = shard.names(shard.keys.stages())
+            queues = shard.queues()
             if shard is self._topology.home:
                 queues.insert(0, JOBS)
             streams = [_Stream(shard, queue) for queue in queues]
@@ -162,7 +162,7 @@ def forget_idle_readers(topology: Topology, idle_ms: int) -> int:
     back is made anew by its next read. Returns how many were removed, counted per stream."""
     forgotten = 0
     for shard in topology.shards:
-        queues = shard.names(shard.keys.stages())
+        queues = shard.queues()
         keys = [shard.keys.events(queue) for queue in ([JOBS, *queues] if shard is topology.home else queues)]
         for key, consumers in zip(
             keys, shard.calls([command("XINFO", "CONSUMERS", key, EVENT_GROUP) for key in keys]), strict=True

@@ -111,7 +111,7 @@ class Registry:
         """Beat counters of every engine that has a session or beat for a queue, by engine id."""
         counters: dict[str, dict[str, list[int]]] = {}
         for shard in self._topology.shards:
-            queues = shard.names(shard.keys.stages())
+            queues = shard.queues()
             replies = shard.all([command("HGETALL", shard.keys.beats(queue)) for queue in queues])
             for queue, reply in zip(queues, replies, strict=True):
                 shards = self._topology.shards_of(queue)

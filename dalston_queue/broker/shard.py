@@ -6,6 +6,7 @@ Every script can be repeated.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -17,8 +18,10 @@ from redis.exceptions import MovedError, NoScriptError
 
 from dalston_queue.broker.faults import translated
 from dalston_queue.broker.keys import Keys
+from dalston_queue.broker.names import NAME
 from dalston_queue.broker.scripts import Script, load
 
+log = logging.getLogger(__name__)
 Argument = str | bytes | int | float
 Client = redis.Redis | RedisCluster
 
@@ -52,6 +55,7 @@ class Shard:
         self.keys = keys
         self._make_client = make_client
         self._client: Client | None = None
+        self._foreign: set[str] = set()  # said once each
 
     @property
     def client(self) -> Client:
@@ -89,7 +93,15 @@ class Shard:
 
     def names(self, key: str) -> list[str]:
         """The members of a set, in order."""
-        return sorted(name.decode() for name in self.command("SMEMBERS", key))
+        return sorted(name.decode(errors="backslashreplace") for name in self.command("SMEMBERS", key))
+
+    def queues(self) -> list[str]:
+        """The queues that exist here, in order. What a foreign hand put among them is passed over."""
+        names = self.names(self.keys.stages())
+        if foreign := {name for name in names if not NAME.fullmatch(name)} - self._foreign:
+            self._foreign |= foreign
+            log.warning("%s holds what is no name of a queue: %s", self.keys.stages(), ", ".join(sorted(foreign)))
+        return [name for name in names if name not in self._foreign]
 
     def calls(self, calls: Sequence[Call]) -> list[Any]:
         """Run many in one round trip per server; an error of a single one is its answer."""

@@ -116,7 +116,7 @@ class _Part(msgspec.Struct):
 def _read_shard(shard: Shard, wanted: Sequence[str] | None) -> Iterator[tuple[str, _Part]]:
     """Two round trips: which lanes there are, then all numbers in one pipeline."""
     keys = shard.keys
-    queues = shard.names(keys.stages())
+    queues = shard.queues()
     if wanted is not None:
         queues = [queue for queue in queues if queue in wanted]
     fields = shard.all([command("HKEYS", keys.lanes(queue)) for queue in queues])

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from dalston_queue.broker import Broker, EventReader
+from dalston_queue.broker.events import forget_idle_readers
 from dalston_queue.broker.messages import Completed, Event, Malformed
 from dalston_queue.broker.types import Cause, EventKind
 from tests.broker.conftest import MakeEngine, events_of, message
@@ -171,6 +172,24 @@ def test_an_end_whose_body_cannot_be_read_is_a_failure_of_its_task(
     assert failed.error.message.startswith("what its engine reported with task.completed can't be read: ")
     assert failed.error.evidence["bytes"] == len(body) and len(failed.error.evidence["start"]) <= 4096
     assert (started.kind, started.task_id) == (EventKind.TASK_STARTED, "b")
+
+
+def test_a_foreign_member_among_the_queues_is_passed_over_and_said_once(
+    broker: Broker, reader: EventReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.append([message("a")])
+    home = broker.topology.home
+    home.command("SADD", home.keys.stages(), b"\xff", "Not A Queue", "x" * 42)
+    home.command("SADD", home.keys.engines(), b"\xff")
+    assert broker.queues() == ["echo"]
+    assert [stats.queue for stats in broker.snapshot().queues] == ["echo"]
+    assert reader.read(block_ms=0) == []
+    assert broker.registry.engines() == []
+    forget_idle_readers(broker.topology, 0)
+    [said] = [record.getMessage() for record in caplog.records]
+    assert said.endswith(f"holds what is no name of a queue: Not A Queue, \\xff, {'x' * 42}")
+    home.command("SREM", home.keys.stages(), b"\xff", "Not A Queue", "x" * 42)
+    home.command("SREM", home.keys.engines(), b"\xff")
 
 
 def test_a_foreign_value_in_the_records_is_no_record(broker: Broker, engine: MakeEngine) -> None:
