@@ -35,6 +35,7 @@ _TALLY = """
            count(t.id) FILTER (WHERE t.status IN ('queued', 'running')),
            count(t.id) FILTER (WHERE t.required AND t.status = 'dead_letter'),
            count(t.id) FILTER (WHERE t.required AND t.status = 'cancelled'),
+           count(t.id) FILTER (WHERE t.status = 'completed'),
            coalesce(sum(t.weight) FILTER (WHERE t.finished_at IS NOT NULL) / sum(t.weight), 0),
            min('stage ' || t.stage || ': ' || t.error) FILTER (WHERE t.required AND t.status = 'dead_letter')
     FROM dalston_job j LEFT JOIN dalston_task t ON t.job_id = j.id
@@ -83,8 +84,8 @@ def advance(job_ids: Collection[UUID], now: datetime) -> Advanced:
     release: list[UUID] = []
     with connection.cursor() as cursor:
         cursor.execute(_TALLY, [id_array(job_ids)])
-        for job_id, status, total, waiting, at_engine, died, cancelled, share, error in cursor.fetchall():
-            tally = Tally(JobStatus(status), total, waiting, at_engine, died, cancelled)
+        for job_id, status, total, waiting, at_engine, died, cancelled, completed, share, error in cursor.fetchall():
+            tally = Tally(JobStatus(status), total, waiting, at_engine, died, cancelled, completed)
             move = verdict(tally)
             if move is not None:
                 verdicts.setdefault(move, []).append(job_id)

@@ -83,6 +83,7 @@ class Tally:
     at_engine: int  # queued or running
     died: int  # required and dead_letter
     cancelled: int = 0  # required and cancelled
+    completed: int = 0
 
 
 def verdict(tally: Tally) -> str | None:
@@ -96,4 +97,8 @@ def verdict(tally: Tally) -> str | None:
         return "complete" if tally.waiting + tally.at_engine == 0 else None
     if tally.at_engine > 0:
         return "wind_down" if tally.status is JobStatus.RUNNING else None
-    return "fail" if tally.died > 0 else "cancel"
+    if tally.died > 0:
+        return "fail"
+    # Asked to stop too late: everything that had to be done was done, and its results are there.
+    in_time = tally.cancelled > 0 or tally.waiting > 0 or tally.completed == 0
+    return "cancel" if in_time else "complete"

@@ -96,7 +96,12 @@ JOB_TRANSITIONS: dict[str, Transition] = {
     move.name: move
     for move in (
         _job("claim", "pending", JobStatus.RUNNING, "orchestrator: the first one to see it"),
-        _job("complete", "running", JobStatus.COMPLETED, "orchestrator: every task is over, none died"),
+        _job(
+            "complete",
+            "running cancelling",
+            JobStatus.COMPLETED,
+            "orchestrator: every task is over, none died; or a cancel came too late to stop a required one",
+        ),
         _job("wind_down", "running pending", JobStatus.CANCELLING, "cancel, or a required task died: engines are told"),
         _job(
             "fail",

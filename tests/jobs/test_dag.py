@@ -88,7 +88,9 @@ def test_the_queue_is_the_stage_without_its_channel(stage: StageSpec, queue: str
         (("running", 3, 2, 1, 0), "wind_down"),
         (("running", 3, 0, 0, 1), "cancel"),
         (("cancelling", 0, 2, 0, 0), None),
-        (("cancelling", 0, 0, 0, 0), "cancel"),
+        (("cancelling", 0, 0, 0, 1), "cancel"),
+        (("cancelling", 1, 0, 0, 0), "cancel"),
+        (("cancelling", 0, 0, 0, 0), "complete"),
         (("cancelling", 0, 0, 1, 2), "fail"),
         (("pending", 3, 0, 0, 0), None),
         (("completed", 0, 0, 0, 0), None),
@@ -96,7 +98,11 @@ def test_the_queue_is_the_stage_without_its_channel(stage: StageSpec, queue: str
 )
 def test_what_the_tasks_mean_for_the_job(tally: tuple[str, int, int, int, int], expected: str | None) -> None:
     status, waiting, at_engine, died, cancelled = tally
-    assert verdict(Tally(JobStatus(status), 5, waiting, at_engine, died, cancelled)) == expected
+    assert verdict(Tally(JobStatus(status), 5, waiting, at_engine, died, cancelled, completed=1)) == expected
+
+
+def test_a_cancelled_job_in_which_nothing_completed_is_cancelled_even_if_nothing_of_it_was_required() -> None:
+    assert verdict(Tally(JobStatus.CANCELLING, 2, waiting=0, at_engine=0, died=0, cancelled=0, completed=0)) == "cancel"
 
 
 def test_a_job_without_tasks_fails() -> None:

@@ -76,6 +76,41 @@ def test_a_completion_that_comes_first_wins_and_the_job_is_cancelled_behind_it(b
     assert Job.objects.get(id=job.id).status == "cancelled"
 
 
+def test_a_cancel_that_comes_after_the_last_completion_leaves_the_job_completed(broker: Broker, steps: Steps) -> None:
+    job = make.dag(a="")
+    steps.poll()
+    with engine(broker) as consumer:
+        [claimed] = consumer.claim()
+        assert claimed.settle(Completed(1)) is Settled.ACCEPTED
+        assert cancel_job(job.id, now()).status == "cancelling"
+        steps.drain()
+    assert make.statuses(job) == {"a": "completed"}
+    job.refresh_from_db()
+    assert (job.status, job.progress) == ("completed", 1)
+
+
+def test_a_cancel_that_stops_only_optional_work_of_a_job_that_has_done_the_rest_leaves_it_completed(
+    broker: Broker, steps: Steps
+) -> None:
+    job = make.job_of(
+        StageSpec(stage="a", queue="echo"), StageSpec(stage="extra", queue="echo", required=False, after=("a",))
+    )
+    steps.poll()
+    with engine(broker) as consumer:
+        [claimed] = consumer.claim()
+        claimed.settle(Completed(1))
+        steps.drain()
+        assert cancel_job(job.id, now()).status == "completed"
+    assert make.statuses(job) == {"a": "completed", "extra": "cancelled"}
+    steps.drain()
+
+
+def test_a_job_of_optional_stages_that_is_cancelled_before_any_ran_is_cancelled(steps: Steps) -> None:
+    job = make.job_of(StageSpec(stage="extra", queue="echo", required=False))
+    assert cancel_job(job.id, now()).status == "cancelled"
+    steps.drain()
+
+
 def test_an_engine_that_does_not_stop_loses_the_task_and_its_result_is_refused(broker: Broker, steps: Steps) -> None:
     job = make.dag(a="")
     steps.poll()
