@@ -8,6 +8,7 @@ import threading
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from http.client import HTTPException
 
 import structlog
 
@@ -109,5 +110,5 @@ class Probes:
         try:
             with urllib.request.urlopen(url, timeout=timeout):  # noqa: S310 (the admin's own engine.yaml)
                 self.post(Probed(slot, engine_id, ok=True, why=""))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:  # unposted, it would be the last look at this engine
             self.post(Probed(slot, engine_id, ok=False, why=f"its probe {url} failed: {error}"))

@@ -1,6 +1,8 @@
 """The circuit breaker and the health check: an unhealthy engine takes no work until it is well again."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -46,5 +48,52 @@ def test_a_failing_probe_takes_the_engine_out_of_work_and_its_recovery_puts_it_b
     task = node.submit("ready")
     wait_until(lambda: node.broker.snapshot().queues[0].waiting == 1, what="the task waits")
     well.touch()
+    assert node.result(task)
+    node.ready()
+
+
+@pytest.fixture
+def health_page() -> Iterator[HTTPServer]:
+    """Answers with the `status` that it has; 0 is no answer within the probe's patience, 1 is no HTTP."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status = self.server.status  # type: ignore[attr-defined]
+            if status == 0:
+                over.wait(5)
+            elif status == 1:
+                self.wfile.write(b"rubbish\r\n")
+            else:
+                self.send_response(status)
+                self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    over = threading.Event()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.status = 200  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    over.set()
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize(("status", "why"), [(500, "HTTP Error 500"), (0, "timed out"), (1, "rubbish")])
+def test_a_probed_url_that_fails_takes_the_engine_out_of_work_until_it_answers(
+    node: Node, health_page: HTTPServer, status: int, why: str
+) -> None:
+    url = f"http://127.0.0.1:{health_page.server_address[1]}/health"
+    node.engine(probe={"url": url, "every": 0.2, "timeout": 0.5})
+    node.start()
+    node.ready()
+    health_page.status = status  # type: ignore[attr-defined]
+    [engine] = node.wait_state(EngineState.UNHEALTHY)
+    assert f"its probe {url} failed: " in engine.info["why"]
+    assert why in engine.info["why"]
+    task = node.submit("ready")
+    wait_until(lambda: node.broker.snapshot().queues[0].waiting == 1, what="the task waits")
+    health_page.status = 200  # type: ignore[attr-defined]
     assert node.result(task)
     node.ready()
