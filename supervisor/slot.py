@@ -92,7 +92,6 @@ class Slot:
     def beat(self) -> EngineBeat:
         info: dict[str, Any] = {
             "slot": self.name,
-            "stages": list(self.manifest.queues),
             "version": self.manifest.version,
             "pid": self.child.pid if self.child else None,
             "why": self.why,
