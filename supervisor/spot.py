@@ -107,7 +107,7 @@ class SpotWatch:
     def look(self) -> None:
         try:
             notice = ASK[self.cloud](self.base, time.time())
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except Exception as error:  # noqa: BLE001 (whatever it answers, the watch goes on)
             if self._answers:
                 log.warning("metadata server does not answer", cloud=self.cloud, url=self.base, why=str(error))
             self._answers = False

@@ -104,6 +104,15 @@ def test_a_metadata_server_that_is_not_there_is_no_notice(monkeypatch: pytest.Mo
     assert told == []
 
 
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_an_answer_that_makes_no_sense_is_no_notice_and_does_not_end_the_watch(
+    metadata: Metadata, cloud: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in ("/latest/meta-data/spot/instance-action", "/metadata/scheduledevents"):
+        metadata.answers[path] = '["not", "what", "we", "know"]'
+    assert look(metadata, cloud, monkeypatch) == []
+
+
 def test_a_notice_drains_the_node_within_its_time_and_hands_back_what_does_not_fit(
     make_node: Callable[..., Node], metadata: Metadata
 ) -> None:
