@@ -127,24 +127,44 @@ def test_a_waiting_task_says_what_it_waits_for(broker: Broker) -> None:
     from dalston_queue.broker.messages import TaskMessage
 
     task = str(submit())
-    assert "Redis does not know it" in run("why", task)[1]
+    assert "It is ready and will be put in line within a second." in run("why", task)[1]  # Redis knows no such queue
     message = TaskMessage(
         task_id=task, job_id="j", queue="work", task_type="work", attempt=1, required_capabilities=("big",)
     )
     broker.append([message])
     code, text = run("why", task)
-    assert (code, "No engine serves the queue work." in text) == (1, True)
+    assert (code, "No ready engine serves the queue work." in text) == (1, True)
     beat(broker, EngineState.READY)
-    assert "No engine of the queue work has all of: big." in run("why", task)[1]
+    code, text = run("why", task)
+    assert (code, "No engine of work can run it: 1 ready, none with big." in text) == (1, True)
     beat(broker, EngineState.LOADING, "loading the model", capabilities=("big",))
     assert "n.fix.0.a is loading: loading the model." in run("why", task)[1]
     beat(broker, EngineState.READY, capabilities=("big",))
     code, text = run("why", task)
-    assert (code, "an engine that can take it is ready" in text) == (0, True)
-    broker.pause("work")
-    assert "The queue work is paused." in run("why", task)[1]
-    broker.resume("work")
+    assert (code, "It is in line and should start soon" in text) == (0, True)
     forget(broker)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("fields", "code", "sentence"),
+    [
+        ({"status": "queued"}, 0, "will be put in line within a second"),
+        ({"status": "running", "assigned_worker_id": "n.fix.0.b"}, 0, "n.fix.0.b does not beat any more"),
+        ({"status": "completed"}, 0, "It is over: completed."),
+        ({"status": "failed", "error": "bad audio", "error_cause": "rejected"}, 1, "(rejected): bad audio"),
+    ],
+)
+def test_a_task_is_explained_in_the_words_of_the_api_though_redis_forgot_its_queue(
+    prefix: str, fields: dict[str, str], code: int, sentence: str
+) -> None:
+    from dalston_queue.models import Task
+
+    task = submit()
+    over = timezone.now() if fields["status"] in ("completed", "failed") else None
+    Task.objects.filter(pk=task).update(finished_at=over, **fields)
+    answer, text = run("why", str(task))
+    assert (answer, sentence in text) == (code, True), text
 
 
 @pytest.mark.django_db

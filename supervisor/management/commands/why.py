@@ -9,14 +9,14 @@ from typing import Any
 from django.apps import apps
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connection
+from django.utils import timezone
 
+from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import BrokerError
 from supervisor.broker import make_broker
-from supervisor.why import Answer, why_engine, why_task
+from supervisor.why import Answer, why_engine
 
-FIELDS = (
-    "status", "stage", "queue", "attempt", "error", "error_cause", "after", "scheduled_at", "required_capabilities",
-)  # fmt: skip
+TROUBLE = ("paused", "no_engine", "no_capable_engine", "suspect", "redis_unavailable")  # codes that call for somebody
 
 
 class Command(BaseCommand):
@@ -49,9 +49,28 @@ class Command(BaseCommand):
                 returncode=2,
             )
         try:
-            row = apps.get_model("dalston_queue", "Task").objects.filter(pk=task_id).values(*FIELDS).first()
+            return why_task(make_broker(), task_id)
         except DatabaseError as error:
             raise CommandError(f"the database can't be asked: {error}", returncode=2) from None
-        if row is None:
-            raise CommandError(f"there is no task {task_id}", returncode=2)
-        return why_task(make_broker(), str(task_id), row)
+
+
+def why_task(broker: Broker, task_id: uuid.UUID) -> Answer:
+    """What the API says of it, and of the engines that it is about."""
+    from dalston_queue.jobs.why import WhyCode, explain, facts_about  # a node has no database and no jobs
+
+    task = apps.get_model("dalston_queue", "Task").objects.filter(pk=task_id).first()
+    if task is None:
+        raise CommandError(f"there is no task {task_id}", returncode=2)
+    facts = facts_about(task, broker)
+    why = explain(task, facts, timezone.now())
+    sentences = [f"Task {task_id} ({task.stage}, queue {task.queue}) is {task.status}, attempt {task.attempt}."]
+    if task.error:
+        sentences.append(f"Its last error ({task.error_cause or 'error'}): {task.error}")
+    sentences.append(why.sentence)
+    about = [engine.engine_id for engine in facts.engines or ()] if why.code is WhyCode.NO_ENGINE else []
+    if why.code in (WhyCode.RUNNING, WhyCode.STOPPING):
+        about = [task.assigned_worker_id]
+    for engine in about:
+        answer = why_engine(broker, engine)
+        sentences += answer.sentences if answer else [f"{engine} does not beat any more: its work will be taken back."]
+    return Answer(task.status == "completed" if why.code is WhyCode.OVER else why.code not in TROUBLE, sentences)
