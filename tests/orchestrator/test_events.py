@@ -12,7 +12,7 @@ from django.utils import timezone
 from msgspec.structs import replace
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.messages import ErrorInfo, Event
+from dalston_queue.broker.messages import Completed, ErrorInfo, Event, Failed, Outcome
 from dalston_queue.broker.types import Cause, EventKind
 from dalston_queue.jobs.cancel import cancel_job
 from dalston_queue.models import DeadLetter, Task, TaskEvent
@@ -267,6 +267,29 @@ def test_an_unreadable_event_in_the_stream_is_kept_raw_and_consumption_goes_on(b
     assert (letter.queue, letter.error_type, letter.task) == ("echo", "Malformed", None)
     assert letter.raw["m"] == {"base64": "//4="}
     assert letter.raw["k"] == "nonsense"
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Failed(ErrorInfo(message=None)),  # type: ignore[arg-type]
+        Failed(ErrorInfo(message="x", retry_after_s="soon")),  # type: ignore[arg-type]
+        Completed(nested(500)),
+        Completed({"$stages": [{"stage": "more", "parameters": {"path": "\x00"}}]}),
+    ],
+    ids=["no message", "soon", "very deep", "a NUL in a stage"],
+)
+def test_whatever_an_engine_reports_its_task_ends_and_the_others_go_on(
+    broker: Broker, steps: Steps, outcome: Outcome
+) -> None:
+    odd, good = make.single(), make.single()
+    steps.poll()
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer, lambda task: outcome if task.task_id == str(odd.id) else Completed(1))
+    assert [Task.objects.get(id=task.id).status for task in (odd, good)] == ["dead_letter", "completed"]
+    assert DeadLetter.objects.get().task_id == odd.id
+    assert broker.records("echo", [str(odd.id)]) == {}
+    assert reconcile().found == {}
 
 
 def test_an_unreadable_entry_without_a_record_is_kept_raw_and_its_task_runs_all_the_same(
