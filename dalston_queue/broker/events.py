@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -155,6 +155,17 @@ class EventReader:
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None
+
+
+def clear_tombstones(topology: Topology, queue: str, ended: Iterable[tuple[str, int]]) -> None:
+    """Of these attempts (task, attempt), which ended without their event: nobody will acknowledge one. A record that is
+    no tombstone, or of another attempt, is left alone."""
+    arguments: list[Argument] = [EVENT_GROUP]
+    for task, attempt in ended:
+        arguments += ("", task, attempt)
+    for shard in topology.shards_of(queue):
+        for part in _parts(arguments):
+            shard.run("ack_events", [shard.keys.events(queue), shard.keys.tasks(queue)], part)
 
 
 def forget_idle_readers(topology: Topology, idle_ms: int) -> int:

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from dalston_queue import crash_points
 from dalston_queue.broker import Broker
+from dalston_queue.broker.events import clear_tombstones
 from dalston_queue.broker.record import Record
 from dalston_queue.broker.types import Cause, RecordState
 from dalston_queue.jobs import pause
@@ -130,13 +131,15 @@ class _Run:
                 kind = compare(status, attempt, seen.get(str(task)), events_waiting=False)
                 self._found(str(kind), f"task {task} ({queue}, attempt {attempt})", 1)
             return
-        ready = self._repair_locked(queue, rows, seen)
+        ready, ended = self._repair_locked(queue, rows, seen)
         crash_points.point("reconciler.rebuilt")
+        clear_tombstones(self.broker.topology, queue, [(str(moved.task_id), moved.attempt) for moved in ended])
         dispatch(ready, timezone.now())
 
     @transaction.atomic
-    def _repair_locked(self, queue: str, rows: list[Row], seen: dict[str, Record]) -> list[Moved]:
-        """Returns what is READY now. A task that should stop gets no new attempt: nobody would dispatch it."""
+    def _repair_locked(self, queue: str, rows: list[Row], seen: dict[str, Record]) -> tuple[list[Moved], list[Moved]]:
+        """Returns what is READY now, and what is over. A task that should stop gets no new attempt, for nobody would
+        dispatch it."""
         now = timezone.now()
         jobs = lock_jobs({job for _, job, _, _ in rows})
         with connection.cursor() as cursor:
@@ -156,7 +159,7 @@ class _Run:
         ended = move_tasks("cancel", changes["cancel"]) + self._give_up(changes["rebuild"])
         move_tasks("recover", changes["recover"])
         rebuilt = move_tasks("rebuild", changes["rebuild"])  # those given up are over, and don't move
-        return rebuilt + advance({moved.job_id for moved in ended}, now).ready
+        return rebuilt + advance({moved.job_id for moved in ended}, now).ready, ended
 
     def _give_up(self, changes: list[Change]) -> list[Moved]:
         """End those whose events were gone time and again: one more attempt would only go the same way."""

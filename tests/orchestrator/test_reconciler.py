@@ -138,6 +138,7 @@ def test_a_task_whose_event_is_lost_each_time_becomes_a_dead_letter(broker: Brok
         assert (task.status, task.attempt, task.job.status) == ("dead_letter", 4, "failed")
         letter = DeadLetter.objects.get()
         assert letter.error == "it was settled, but the event of it was gone, 4 times"
+        assert broker.records("echo", [str(task.id)]) == {}
         replay([letter.id], timezone.now())
         steps.poll()
         lose_the_event(broker, steps, consumer, times=1)
