@@ -13,6 +13,8 @@ from django.conf import settings
 
 from dalston_queue.broker.types import Cause
 
+LONGEST_WAIT_S = 365 * 86_400.0  # that an engine may ask for: a date must come out of it
+
 
 class Budget(Enum):
     RETRIES = "retries"
@@ -113,7 +115,7 @@ class RetryPolicy:
             return Retry(now, attempt.timeout_seconds, charged=False)
         delay = self._backoff_s(attempt.retry_count, cause) * jitter
         return Retry(
-            now + timedelta(seconds=max(delay, retry_after_s or 0.0)),
+            now + timedelta(seconds=max(delay, min(retry_after_s or 0.0, LONGEST_WAIT_S))),
             self._timeout_s(attempt.timeout_seconds, cause),
             charged=True,
         )

@@ -61,6 +61,7 @@ def test_rate_limited_waits_twice_as_long() -> None:
 def test_the_engine_may_ask_for_a_longer_wait_never_a_shorter_one() -> None:
     assert decide(Cause.RATE_LIMITED, retry_after_s=90) == after(90)
     assert decide(Cause.RATE_LIMITED, retry_after_s=1) == after(10)
+    assert decide(Cause.RATE_LIMITED, retry_after_s=1e300) == after(365 * 86_400), "a date must come out of it"
 
 
 @pytest.mark.parametrize(("timeout", "grown"), [(600, 900), (3000, 3600), (7200, 7200)])

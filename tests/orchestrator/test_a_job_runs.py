@@ -51,7 +51,8 @@ def test_a_failed_task_is_tried_again_after_its_wait_and_then_dead(broker: Broke
     task = make.single(max_retries=1)
 
     def fail(claimed: Claimed) -> Outcome:
-        return Failed(ErrorInfo(message="no such file", type="OSError", evidence={"log": ["line"]}))
+        # With full jitter the wait alone may be next to nothing, and the retry be over before we look.
+        return Failed(ErrorInfo(message="no such file", type="OSError", evidence={"log": ["line"]}, retry_after_s=3600))
 
     with engine(broker) as consumer:
         run_to_the_end(steps, consumer, fail)
