@@ -11,6 +11,7 @@ from uuid import UUID, uuid5
 from dalston_queue.broker.types import Cause
 from dalston_queue.jobs.fingerprint import fingerprint
 from dalston_queue.jobs.lifecycle import Change, Moved, move_tasks
+from dalston_queue.jobs.nul import without_nul
 from dalston_queue.models import DeadLetter, Task
 
 _UNREADABLE = UUID("6f0c9f0a-5a0e-5c44-9a3c-2f7a1d1f3b52")  # the namespace of letters that belong to no task
@@ -116,7 +117,7 @@ def _letter(ending: Ending, queue: str, task_type: str) -> DeadLetter:
         error_type=_storable(ending.error_type)[:200],
         traceback=_storable(ending.traceback),
         fingerprint=fingerprint(queue, ending.cause, ending.error_type, ending.message),
-        evidence=json.loads(json.dumps(ending.evidence).replace(r"\u0000", r"\ufffd")),
+        evidence=json.loads(without_nul(json.dumps(ending.evidence))),
         raw=readable(ending.raw) if ending.raw is not None else None,
         created_at=ending.at,
     )

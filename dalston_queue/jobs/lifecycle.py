@@ -19,6 +19,7 @@ from uuid import UUID
 import msgspec
 from django.db import connection
 
+from dalston_queue.jobs.nul import without_nul
 from dalston_queue.jobs.states import JOB_TRANSITIONS, TASK_TRANSITIONS
 
 
@@ -148,7 +149,7 @@ def move_tasks(name: str, changes: Sequence[Change]) -> list[Moved]:
     text = msgspec.json.encode(changes).decode()
     if name != "complete":
         # Postgres can't hold U+0000. In a message it may be replaced; a result is stored as it is or not at all.
-        text = text.replace(r"\u0000", r"\ufffd")
+        text = without_nul(text)
     arguments: dict[str, Any] = {
         "changes": text,
         "name": name,

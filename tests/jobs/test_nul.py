@@ -1,0 +1,21 @@
+"""U+0000 in JSON text: the one character that Postgres refuses, and what only looks like it."""
+
+import json
+
+import pytest
+
+from dalston_queue.jobs.nul import holds_nul, without_nul
+
+NUL, BACKSLASH = "\0", "\\"
+
+
+@pytest.mark.parametrize("text", [NUL, f"a{NUL}b", f"{BACKSLASH}{NUL}", f"{BACKSLASH * 2}{NUL}{NUL}"])
+def test_the_character_is_found_and_replaced(text: str) -> None:
+    assert holds_nul(json.dumps([text]))
+    assert json.loads(without_nul(json.dumps([text]))) == [text.replace(NUL, "\ufffd")]
+
+
+@pytest.mark.parametrize("text", ["", "u0000", f"C:{BACKSLASH}u0000dir", f"{BACKSLASH * 2}u0000"])
+def test_what_only_looks_like_it_stays_as_it_is(text: str) -> None:
+    assert not holds_nul(json.dumps([text]))
+    assert json.loads(without_nul(json.dumps([text]))) == [text]
