@@ -2,12 +2,15 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
+
+import pytest
 
 from dalston_site.embedded.guarded import guarded
 
@@ -24,6 +27,15 @@ def wait_until(predicate: Callable[[], Found | None], timeout: float = 5, what: 
         if time.monotonic() > end:
             raise AssertionError(f"not within {timeout:g} s: {what or getattr(predicate, '__name__', 'the condition')}")
         time.sleep(0.01)
+
+
+def need_tool(name: str) -> str:
+    """The path of a program that a bare machine may lack. Its absence skips the test, but not in CI: there it fails."""
+    path = shutil.which(name)
+    if path is None:
+        absent = f"there is no {name} on this machine"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(absent)
+    return path
 
 
 class Spawned:

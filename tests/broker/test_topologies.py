@@ -1,7 +1,6 @@
 """The same broker on two servers, behind Sentinel, in a cluster, and over TLS. All from the one valkey-server
 binary."""
 
-import shutil
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from dalston_site.embedded.server import free_port
 from tests.broker.conftest import BUDGETS, events_of, message
 from tests.broker.proxy import LossyProxy
 from tests.broker.servers import Node, Nodes, nodes
-from tests.support import wait_until
+from tests.support import need_tool, wait_until
 
 QUEUES = ("echo", "sleep", "transcribe")
 
@@ -253,9 +252,7 @@ def owns(node: Node, slot: int) -> bool:
 
 def test_tls(redis_url: str, tmp_path: Path) -> None:
     """The wheel's server has no TLS, so a proxy ends it; the client's side is the real thing."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("there is no openssl here to make a certificate")
+    openssl = need_tool("openssl")
     request = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
     subprocess.run([*request, *names], cwd=tmp_path, check=True, capture_output=True)

@@ -9,7 +9,7 @@ import pytest
 
 from dalston_queue.broker import Broker
 from tests.supervisor.node import Node
-from tests.support import Spawned
+from tests.support import Spawned, need_tool
 
 HERE = Path(__file__).resolve().parent
 
@@ -35,7 +35,7 @@ class NvmlStub:
 @pytest.fixture(scope="session")
 def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
-    compiler = os.environ.get("CC", "cc")
+    compiler = need_tool(os.environ.get("CC", "cc"))
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, HERE / "nvml_stub.c"], check=True)
     return library
 
