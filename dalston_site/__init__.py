@@ -1,0 +1,1 @@
+"""The Django project: settings, checks, URLs, the ASGI entry, private servers and `./dev up`."""
