@@ -104,7 +104,7 @@ if DALSTON_SERVER_INSTALL:
 
     INSTALLED_APPS += [
         "dalston_queue",
-        "django.contrib.admin",
+        "dalston_queue.admin_config.DalstonAdminConfig",
         "django.contrib.auth",
         "django.contrib.contenttypes",
         "django.contrib.sessions",
@@ -150,9 +150,14 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "dalston_queue.dashboard.roles.role_context",
             ]
         },
     }
+]
+AUTHENTICATION_BACKENDS = [
+    "django.contrib.auth.backends.ModelBackend",
+    "dalston_queue.role_permissions.RolePermissions",
 ]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},

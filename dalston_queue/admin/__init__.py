@@ -9,6 +9,7 @@ from dalston_queue.admin.operator_action import OperatorActionAdmin
 from dalston_queue.admin.project import ProjectAdmin
 from dalston_queue.admin.schedule import ScheduleAdmin
 from dalston_queue.admin.task import TaskAdmin
+from dalston_queue.admin.user import UserAdmin
 
 __all__ = [
     "ApiTokenAdmin",
@@ -22,4 +23,5 @@ __all__ = [
     "ProjectAdmin",
     "ScheduleAdmin",
     "TaskAdmin",
+    "UserAdmin",
 ]

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
-from django.contrib.auth.models import AbstractBaseUser, PermissionsMixin
+from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
 from dalston_queue.models import ApiToken, Project
 from dalston_queue.models.api_token import Scope
+from dalston_queue.roles import may_operate
 
 M = TypeVar("M", bound=Model)
 
@@ -31,9 +32,8 @@ class Principal:
 
     @classmethod
     def of_user(cls, user: AbstractBaseUser) -> Principal:
-        """Everybody who can log in may look at all projects, as on the dashboard; staff may act."""
-        may_act = isinstance(user, PermissionsMixin) and getattr(user, "is_staff", False)
-        scopes = {Scope.READ, Scope.SUBMIT, Scope.OPERATE} if may_act else {Scope.READ}
+        """Everybody who can log in may look at all projects, as on the dashboard; operators and admins may act."""
+        scopes = {Scope.READ, Scope.SUBMIT, Scope.OPERATE} if may_operate(user) else {Scope.READ}
         return cls(scopes=frozenset(scopes), user=user)
 
     @property

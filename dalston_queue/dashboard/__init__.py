@@ -9,6 +9,7 @@ board                                 which pieces changed since a viewer last l
 hub                                   one snapshot a second per web process, for all viewers
 consumers, routing                    one viewer's WebSocket
 views, urls                           the pages, and the one button on them: cancel a job
+roles                                 what templates may show by role, and what a view refuses
 healthz                               /healthz, for load balancers
 csp                                   the Content-Security-Policy of every page
 unavailable                           the page that says so when Postgres does not answer

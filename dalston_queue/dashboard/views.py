@@ -6,7 +6,6 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.templatetags.static import static
@@ -20,7 +19,9 @@ from dalston_queue.dashboard.board import Fragment
 from dalston_queue.dashboard.fragments import current_fragments
 from dalston_queue.dashboard.job_fragments import fragments_of
 from dalston_queue.dashboard.job_view import read_job
+from dalston_queue.dashboard.roles import operator_required
 from dalston_queue.jobs.cancel import Cancellation, cancel_job
+from dalston_queue.roles import person
 
 
 @require_safe
@@ -42,13 +43,10 @@ def job(request: HttpRequest, job_id: UUID) -> HttpResponse:
 
 
 @require_POST
-@login_required
+@operator_required
 def cancel(request: HttpRequest, job_id: UUID) -> HttpResponse:
-    if not request.user.is_staff:
-        raise PermissionDenied
     reason = request.POST.get("reason", "").strip()[:500]
-    actor = f"user {request.user.get_username()}"
-    with audited("job.cancel", str(job_id), actor=actor, user=request.user, reason=reason) as row:
+    with audited("job.cancel", str(job_id), **person(request), reason=reason) as row:
         outcome = cancel_job(job_id, timezone.now(), why=reason or "cancelled on the dashboard")
         row.after = {"status": outcome.status, "was_running": outcome.was_running, "engine_told": outcome.told}
     if not outcome.found:

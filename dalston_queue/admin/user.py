@@ -1,0 +1,67 @@
+"""Users and their roles. An account is switched off, not deleted: the audit trail keeps pointing at somebody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.contrib.auth import admin as auth_admin  # registers its own pages, which ours replace
+from django.contrib.auth.models import Group, User
+from django.http import HttpRequest
+
+from dalston_queue.audit import audited
+from dalston_queue.roles import Role, person, role_of
+
+if TYPE_CHECKING:
+    DjangosUserAdmin = auth_admin.UserAdmin[User]
+else:
+    DjangosUserAdmin = auth_admin.UserAdmin
+
+admin.site.unregister(User)
+admin.site.unregister(Group)  # the groups are the roles: one that is renamed would lock its people out
+
+
+@admin.register(User)
+class UserAdmin(DjangosUserAdmin):
+    list_display = ["username", "role", "is_active", "last_login"]
+    list_filter = ["is_active", "groups"]
+    filter_horizontal = ["groups"]
+    fieldsets = [
+        (None, {"fields": ["username", "password"]}),
+        ("Person", {"fields": ["first_name", "last_name", "email"]}),
+        (
+            "Role",
+            {
+                "fields": ["is_active", "groups"],
+                "description": "The highest group counts; without one, a viewer. A superuser is an admin.",
+            },
+        ),
+        ("Dates", {"fields": ["last_login", "date_joined"]}),
+    ]
+    readonly_fields = ["last_login", "date_joined"]
+
+    @admin.display(description="role")
+    def role(self, user: User) -> str:
+        return role_of(user)
+
+    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
+        if db_field.name == "groups":
+            options["queryset"] = Group.objects.filter(name__in=list(Role))
+        return super().formfield_for_manytomany(db_field, request, **options)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Where the groups are written: what the account could do before and after is on record."""
+        user: User = form.instance
+        active = {"is_active": form.initial.get("is_active", user.is_active)}
+        before = {**active, "groups": _groups(user)} if change else None
+        action = "user.change" if change else "user.create"
+        with audited(action, user.get_username(), **person(request), before=before) as row:
+            super().save_related(request, form, formsets, change)
+            row.after = {"is_active": user.is_active, "groups": _groups(user)}
+
+
+def _groups(user: User) -> list[str]:
+    return sorted(user.groups.values_list("name", flat=True))

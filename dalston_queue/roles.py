@@ -1,0 +1,72 @@
+"""Who may do what on the pages: three groups, made by a migration, and nothing else decides.
+
+viewer    looks at everything; also everybody who is in no group
+operator  acts on work: cancel, replay, pause, drain; recurring jobs in the admin
+admin     also manages users, projects and tokens; a superuser is one
+
+Django's staff flag means nothing here: two truths about one person would differ one day.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypedDict
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, User
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest
+
+
+class Role(StrEnum):
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+_RANKS = list(Role)
+_SEEN = "_dalston_role"
+
+
+def role_of(user: AbstractBaseUser | AnonymousUser) -> Role:
+    """The highest of its groups. Read once per request: the user object keeps it."""
+    if not isinstance(user, User) or not user.is_active:
+        return Role.VIEWER
+    seen: Role | None = getattr(user, _SEEN, None)
+    if seen is None:
+        seen = _read(user)
+        setattr(user, _SEEN, seen)
+    return seen
+
+
+def _read(user: User) -> Role:
+    if user.is_superuser:
+        return Role.ADMIN
+    names = user.groups.filter(name__in=_RANKS).values_list("name", flat=True)
+    return max((Role(name) for name in names), key=_RANKS.index, default=Role.VIEWER)
+
+
+def may_operate(user: AbstractBaseUser | AnonymousUser) -> bool:
+    return role_of(user) is not Role.VIEWER
+
+
+def may_administer(user: AbstractBaseUser | AnonymousUser) -> bool:
+    return role_of(user) is Role.ADMIN
+
+
+class Person(TypedDict):
+    actor: str
+    user: User
+
+
+def person(request: HttpRequest) -> Person:
+    """Who it was, for `audited(...)`. Only behind a login."""
+    if not isinstance(request.user, User):
+        raise PermissionDenied
+    return Person(actor=f"user {request.user.get_username()}", user=request.user)
+
+
+def give_role(user: User, role: Role) -> None:
+    """This one, and none of the other two."""
+    user.groups.remove(*Group.objects.filter(name__in=_RANKS).exclude(name=role))
+    user.groups.add(Group.objects.get_or_create(name=role)[0])
+    vars(user).pop(_SEEN, None)
