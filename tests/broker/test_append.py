@@ -109,7 +109,7 @@ def test_a_queue_takes_at_most_32_capability_sets_and_reuses_the_room_of_empty_o
         {"parameters": object()},
         {"parameters": "x" * (8 * 1024 * 1024)},
     ],
-    ids=str,
+    ids=["upper case", "space", "reserved", "plus", "attempt 0", "tab", "no id", "no JSON", "8 MiB"],
 )
 def test_a_wrong_message_is_refused_and_nothing_is_appended(broker: Broker, wrong: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
