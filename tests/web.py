@@ -31,6 +31,7 @@ class Web:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._env, self._log = dict(env), log
+        self.prefix = self._env.get("DALSTON_REDIS_PREFIX", "")
         self.process = self.start()
 
     def start(self) -> Spawned:

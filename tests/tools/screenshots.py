@@ -15,14 +15,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
+from playwright.sync_api import Browser, ConsoleMessage, Page
 
-from tests.tools.browser import Browser
+from tests.tools.chromium import HOW_TO_GET_IT, find_chromium
+from tests.tools.chromium import running as chromium
 from tests.web import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,12 +71,12 @@ def dalston(data: Path) -> Iterator[Running]:
         process.wait(30)
 
 
-def log_in(running: Running, browser: Browser) -> None:
+def session(running: Running) -> str:
     with httpx.Client(base_url=running.url) as client:
         client.get("/login/")
         form = {"username": "admin", "password": running.password, "csrfmiddlewaretoken": client.cookies["csrftoken"]}
         client.post("/login/", data=form, headers={"Referer": f"{running.url}/login/"})
-        browser.cookie(running.url, "sessionid", client.cookies["sessionid"])
+        return client.cookies["sessionid"]
 
 
 def give_work(running: Running) -> str:
@@ -100,60 +103,84 @@ def give_work(running: Running) -> str:
         return job["job_id"]
 
 
-def take(running: Running, browser: Browser, out: Path) -> None:
-    browser.look()
-    browser.open(f"{running.url}/login/")
-    browser.picture(out / "login.png")
-    log_in(running, browser)
-    show_overview(browser, running, out / "overview-empty.png")
+class Camera:
+    """Pages as three people see them: by day, by night, on a telephone."""
+
+    def __init__(self, browser: Browser, running: Running, out: Path) -> None:
+        self.errors: list[str] = []
+        self._out = out
+        looks: dict[str, Any] = {
+            "light": {"viewport": {"width": 1280, "height": 900}},
+            "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
+            "380": {"viewport": {"width": 380, "height": 800}},
+        }
+        self.pages = {look: self._open(browser, running, options) for look, options in looks.items()}
+
+    def take(self, name: str, path: str, *, until: str = "", looks: Iterable[str] = ("light", "dark", "380")) -> None:
+        for look in looks:
+            page = self.pages[look]
+            page.goto(path)
+            if page.locator("body[ws-connect]").count():
+                page.locator("html[data-link=live]").wait_for(state="attached")
+            if until:
+                page.locator(until).first.wait_for()
+            page.screenshot(path=self._out / f"{name}-{look}.png", full_page=True)
+
+    def log_in(self, running: Running) -> None:
+        cookie = session(running)
+        for page in self.pages.values():
+            page.context.add_cookies([{"name": "sessionid", "value": cookie, "url": running.url}])
+
+    def _open(self, browser: Browser, running: Running, options: dict[str, Any]) -> Page:
+        context = browser.new_context(base_url=running.url, **options)
+        context.on("console", self._note)
+        context.on("weberror", lambda error: self.errors.append(str(error.error)))
+        return context.new_page()
+
+    def _note(self, message: ConsoleMessage) -> None:
+        # The 404 page is one of those that are taken.
+        if message.type == "error" and not re.search(r"404", message.text):
+            self.errors.append(f"{message.text} {message.location.get('url', '')}")
+
+
+def take(running: Running, camera: Camera) -> None:
+    camera.take("login", "/login/")
+    camera.log_in(running)
+    camera.take("overview-empty", "/")
     job_id = give_work(running)
-    browser.wait_for("document.querySelectorAll('#tasks .chip.busy').length > 4", 30)
-    browser.wait_for("!document.getElementById('health').textContent.includes('run_huey')", 90)
-    browser.wait_for("!document.querySelector('#lanes .unknown')", 30)
-    browser.wait_for("document.querySelectorAll('#tasks .chip.ok').length > 4", 30)
-    show_overview(browser, running, out / "overview-light.png", height=860)
-    shutil.copy(out / "overview-light.png", README_PICTURE)
-    show_overview(browser, running, out / "overview-dark.png", height=1000, dark=True)
-    show_overview(browser, running, out / "overview-380.png", width=380, height=1600)
-    browser.look(height=700)
-    browser.open(f"{running.url}/jobs/{job_id}/")
-    browser.wait_for("document.documentElement.dataset.link === 'live'")
-    browser.picture(out / "job.png")
-    browser.look()
-    for name, path in {
-        "admin": "/admin/",
-        "admin-tasks": "/admin/dalston_queue/task/",
-        "admin-job": f"/admin/dalston_queue/job/{job_id}/change/",
-        "not-found": "/nothing-here",
-        "api": "/api/v1/docs",
-    }.items():
-        browser.open(running.url + path)
-        if name == "api":
-            browser.wait_for("document.querySelector('.opblock')", 20)
-        browser.picture(out / f"{name}.png")
-
-
-def show_overview(
-    browser: Browser, running: Running, picture: Path, *, width: int = 1280, height: int = 900, dark: bool = False
-) -> None:
-    browser.look(width=width, height=height, dark=dark)
-    browser.open(f"{running.url}/")
-    browser.wait_for("document.documentElement.dataset.link === 'live'")
-    browser.picture(picture)
+    page = camera.pages["light"]
+    for script in (
+        "document.querySelectorAll('#tasks .chip.busy').length > 4",
+        "!document.getElementById('health').textContent.includes('run_huey')",
+        "!document.querySelector('#lanes .unknown')",
+        "document.querySelectorAll('#tasks .chip.ok').length > 4",
+    ):
+        page.wait_for_function(script, timeout=90_000)
+    camera.take("overview", "/")
+    camera.take("job", f"/jobs/{job_id}/")
+    camera.take("admin", "/admin/", looks=("light", "dark"))
+    camera.take("admin-tasks", "/admin/dalston_queue/task/", looks=("light", "dark"))
+    camera.take("admin-job", f"/admin/dalston_queue/job/{job_id}/change/", looks=("light", "dark"))
+    camera.take("not-found", "/nothing-here", looks=("light", "dark"))
+    camera.take("api", "/api/v1/docs", until=".opblock", looks=("light",))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "var" / "screenshots")
     out: Path = parser.parse_args().out
-    with tempfile.TemporaryDirectory(prefix="dalston-pictures-") as folder:
-        (Path(folder) / "data").mkdir()
-        with dalston(Path(folder) / "data") as running, Browser(Path(folder) / "chromium") as browser:
-            take(running, browser, out)
-            wrong = [line for line in browser.errors if not re.search(r"404.*nothing-here", line)]
+    program = find_chromium() or sys.exit(HOW_TO_GET_IT)
+    with (
+        tempfile.TemporaryDirectory(prefix="dalston-pictures-") as folder,
+        dalston(Path(folder)) as running,
+        chromium(program) as browser,
+    ):
+        camera = Camera(browser, running, out)
+        take(running, camera)
+    shutil.copy(out / "overview-light.png", README_PICTURE)
     print(f"Pictures are in {out}, and the README's is {README_PICTURE}, {README_PICTURE.stat().st_size // 1024} KiB.")
-    if wrong:
-        sys.exit("The browser reported errors:\n" + "\n".join(wrong))
+    if camera.errors:
+        sys.exit("The browser reported errors:\n" + "\n".join(camera.errors))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,24 @@
+"""What journeys ask of a page."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page
+
+
+def live(page: Page, timeout_s: float = 15) -> None:
+    """Until the page's socket has spoken."""
+    page.locator("html[data-link=live]").wait_for(state="attached", timeout=timeout_s * 1000)
+
+
+def mark(page: Page) -> None:
+    """Remember the document: `still_same` is false once the page was loaded anew."""
+    page.evaluate("window.sameDocument = true")
+
+
+def still_same(page: Page) -> bool:
+    return bool(page.evaluate("window.sameDocument === true"))
+
+
+def fits(page: Page, width: int = 380) -> bool:
+    """Nothing sticks out to the right."""
+    return int(page.evaluate("document.documentElement.scrollWidth")) <= width
