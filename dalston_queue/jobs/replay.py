@@ -4,7 +4,7 @@ Idempotent: a letter that was replayed answers with the attempt it got. A job ca
 of it is dead, so all dead letters of a job are taken back together.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -12,12 +12,15 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 
 from dalston_queue.broker.types import Priority
 from dalston_queue.jobs.advance import advance
+from dalston_queue.jobs.errors import InvalidJob
 from dalston_queue.jobs.lifecycle import Change, lock_jobs, move_jobs, move_tasks
+from dalston_queue.jobs.storable import storable
 from dalston_queue.models import DeadLetter, Task
 from dalston_queue.models.dead_letter import OPEN
 
@@ -54,6 +57,26 @@ class Filter:
     created_before: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a replay changes, and for whom: the tasks of the letters that were asked for, not their siblings."""
+
+    parameters: msgspec.Raw | None
+    priority: Priority | None
+    letters: frozenset[UUID]
+
+    @classmethod
+    def of(
+        cls, parameters: Mapping[str, Any] | None, priority: Priority | None, letters: Collection[UUID]
+    ) -> "Changes":
+        """Raises InvalidJob."""
+        text = None if parameters is None else storable(parameters, "the new parameters")
+        limit: int = settings.DALSTON_MAX_PAYLOAD_BYTES
+        if text is not None and len(bytes(text)) > limit:
+            raise InvalidJob(f"the new parameters may have at most {limit} bytes as JSON")
+        return cls(text, priority, frozenset(letters))
+
+
 def matching(wanted: Filter) -> "QuerySet[DeadLetter]":
     """The open letters of a filter, oldest first: to count for a dry run, to list, to replay."""
     letters = DeadLetter.objects.filter(OPEN)
@@ -78,11 +101,15 @@ def replay(
     parameters: Mapping[str, Any] | None = None,
     priority: Priority | None = None,
 ) -> list[Replayed]:
-    """Replay these letters, in the order given. New parameters and priority apply to the tasks of these letters."""
+    """Replay these letters, in the order given. New parameters and priority apply to the tasks of these letters.
+
+    Raises InvalidJob if the parameters can't be stored; nothing is replayed then.
+    """
     ids = list(dict.fromkeys(letter_ids))
+    new = Changes.of(parameters, priority, ids)
     outcomes: dict[UUID, Replayed] = {}
     for start in range(0, len(ids), BATCH):
-        outcomes |= _replay(ids[start : start + BATCH], now, parameters, priority)
+        outcomes |= replay_batch(ids[start : start + BATCH], now, new)
     return [outcomes[letter] for letter in ids]
 
 
@@ -94,9 +121,8 @@ def discard(letter_ids: Collection[UUID], now: datetime) -> int:
 
 
 @transaction.atomic
-def _replay(
-    ids: list[UUID], now: datetime, parameters: Mapping[str, Any] | None, priority: Priority | None
-) -> dict[UUID, Replayed]:
+def replay_batch(ids: Sequence[UUID], now: datetime, new: Changes) -> dict[UUID, Replayed]:
+    """Replay a batch of what was asked for."""
     jobs = lock_jobs(DeadLetter.objects.filter(id__in=ids, task__isnull=False).values_list("task__job_id", flat=True))
     asked = {letter.id: letter for letter in DeadLetter.objects.filter(id__in=ids).select_related("task")}
     outcomes = {letter: _closed(letter, asked.get(letter)) for letter in ids}
@@ -107,15 +133,17 @@ def _replay(
     }
     of_jobs = set(Task.objects.filter(id__in=wanted).values_list("job_id", flat=True))
     opened = move_jobs("replay", of_jobs & jobs.keys(), now)
-    text = None if parameters is None else msgspec.Raw(msgspec.json.encode(parameters))
+    # A sibling that was asked for as well, and whose turn is in a later batch, is taken back now: it gets its changes.
+    siblings = DeadLetter.objects.filter(OPEN, task__job_id__in=opened).values_list("id", "task_id")
+    changed = {task for letter, task in siblings if letter in new.letters}
     changes = [
         Change(
             task_id=task.id,
             attempt=task.attempt,
             at=now,
             message="replayed",
-            parameters=text if task.id in wanted else None,
-            priority=priority if task.id in wanted else None,
+            parameters=new.parameters if task.id in changed else None,
+            priority=new.priority if task.id in changed else None,
         )
         for task in Task.objects.filter(job_id__in=opened, status="dead_letter").only("id", "attempt")
     ]

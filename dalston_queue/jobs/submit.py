@@ -11,7 +11,6 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-import msgspec
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
@@ -22,10 +21,10 @@ from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.types import Priority
 from dalston_queue.ids import uuid7
 from dalston_queue.jobs import dag
-from dalston_queue.jobs.errors import IdempotencyConflict, InvalidJob, JobsError
-from dalston_queue.jobs.nul import holds_nul
+from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
 from dalston_queue.jobs.rows import NewJob, NewTask, insert_jobs, insert_tasks
 from dalston_queue.jobs.spec import JobSpec, StageSpec
+from dalston_queue.jobs.storable import storable
 from dalston_queue.models import ApiToken, Project, Task
 from dalston_queue.redis import get_broker
 
@@ -117,7 +116,7 @@ def task_row(stage: StageSpec, job_id: UUID, job_priority: Priority) -> NewTask:
         weight=stage.weight,
         priority=priority,
         required_capabilities=tuple(sorted(set(stage.required_capabilities))),
-        parameters=_storable(stage.parameters, f"the parameters of stage {stage.stage!r}"),
+        parameters=storable(stage.parameters, f"the parameters of stage {stage.stage!r}"),
         timeout_seconds=stage.timeout_seconds or getattr(settings, timeout),
         max_retries=getattr(settings, retries) if stage.max_retries is None else stage.max_retries,
         scheduled_at=stage.scheduled_at,
@@ -133,21 +132,10 @@ def _rows(spec: JobSpec, project: Project, token: ApiToken | None) -> tuple[NewJ
         token_id=None if token is None else token.pk,
         name=spec.name,
         priority=spec.priority,
-        parameters=_storable(spec.parameters, "the job's parameters"),
+        parameters=storable(spec.parameters, "the job's parameters"),
         trace_id=spec.trace_id or job_id.hex,
     )
     return job, [task_row(stage, job_id, Priority(spec.priority)) for stage in spec.stages]
-
-
-def _storable(value: Mapping[str, Any], what: str) -> msgspec.Raw:
-    """The value as the JSON that Postgres will store."""
-    try:
-        text = json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise InvalidJob(f"{what} can't be stored as JSON: {error}") from None
-    if holds_nul(text):
-        raise InvalidJob(f"{what} contain the character U+0000, which Postgres can't store")
-    return msgspec.Raw(text)
 
 
 # The row is taken before its job is made (the foreign key is checked at commit): of two requests with one key the

@@ -10,6 +10,7 @@ from dalston_queue.models.leadership import Leadership
 from dalston_queue.models.node import Node
 from dalston_queue.models.operator_action import OperatorAction
 from dalston_queue.models.project import Project
+from dalston_queue.models.replay_order import ReplayOrder
 from dalston_queue.models.schedule import Schedule
 from dalston_queue.models.stage_pause import StagePause
 from dalston_queue.models.task import Task
@@ -26,6 +27,7 @@ __all__ = [
     "Node",
     "OperatorAction",
     "Project",
+    "ReplayOrder",
     "Schedule",
     "Scope",
     "StagePause",

@@ -14,8 +14,8 @@ def one_of(field: str, values: Iterable[str], name: str) -> models.CheckConstrai
     return models.CheckConstraint(condition=models.Q(**{f"{field}__in": sorted(values)}), name=name)
 
 
-def over_has_time(over: Iterable[str], name: str) -> models.CheckConstraint:
+def over_has_time(over: Iterable[str], name: str, field: str = "status") -> models.CheckConstraint:
     """A row is over exactly when it has a `finished_at`."""
-    is_over = models.Q(status__in=sorted(over))
+    is_over = models.Q(**{f"{field}__in": sorted(over)})
     timed = models.Q(finished_at__isnull=False)
     return models.CheckConstraint(condition=(is_over & timed) | (~is_over & ~timed), name=name)

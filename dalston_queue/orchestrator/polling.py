@@ -12,6 +12,7 @@ from django.utils import timezone
 from dalston_queue.jobs.advance import Advanced, claim_jobs
 from dalston_queue.jobs.dispatch import BATCH, dispatch, dispatch_oldest
 from dalston_queue.jobs.recurring import submit_due
+from dalston_queue.jobs.replay_orders import carry_out
 from dalston_queue.jobs.stop import stop_tasks, stopping_jobs
 from dalston_queue.orchestrator.scheduler import make_due_ready
 
@@ -23,6 +24,7 @@ def look() -> bool:
     """True if there is more of what was found, and so reason to look again at once."""
     submit_due(timezone.now())
     more = claim_pending()
+    more = carry_out(timezone.now()) or more
     dispatch(make_due_ready(timezone.now()), timezone.now())
     dispatched = dispatch_oldest(timezone.now())
     if jobs := stopping_jobs():

@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from dalston_queue.jobs.replay_orders import order_replay
 from dalston_queue.jobs.spec import single_task
 from dalston_queue.jobs.submit import submit
 from dalston_queue.models import (
@@ -38,6 +39,7 @@ NOUNS = [
     "node",
     "operatoraction",
     "project",
+    "replayorder",
     "schedule",
     "task",
 ]
@@ -61,6 +63,7 @@ def rows(db: None) -> dict[str, str]:
     Duty.objects.create(name="scanner", every_s=60, last_run_at=now, duration_ms=1, repaired=0, holder="here")
     Leadership.objects.create(role="orchestrator", term=1, holder="here", since=now)
     schedule = Schedule.objects.create(project=project, name="nightly", cron="0 6 * * *", stages=[{"stage": "echo"}])
+    order = order_replay([letter.pk], actor="ada")
     return {
         "apitoken": str(token.pk),
         "deadletter": str(letter.pk),
@@ -71,6 +74,7 @@ def rows(db: None) -> dict[str, str]:
         "node": "gpu-01",
         "operatoraction": str(action.pk),
         "project": str(project.pk),
+        "replayorder": str(order.pk),
         "schedule": str(schedule.pk),
         "task": str(task.pk),
     }

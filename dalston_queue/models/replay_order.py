@@ -1,0 +1,70 @@
+"""An order to take dead letters back: later, slowly, or both. Can be undone until its first letter is taken back."""
+
+from enum import StrEnum
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from dalston_queue.broker.types import Priority
+from dalston_queue.ids import uuid7
+from dalston_queue.models.api_token import ApiToken
+from dalston_queue.models.fields import choices, one_of, over_has_time
+
+
+class OrderState(StrEnum):
+    WAITING = "waiting"  # nothing of it has happened; an orchestrator starts it at `next_at`, an operator may undo it
+    RUNNING = "running"  # an orchestrator takes back the next letters at `next_at`; an operator may stop the rest
+    DONE = "done"
+    UNDONE = "undone"  # by an operator, before anything happened
+    STOPPED = "stopped"  # by an operator, or because of `error`; what was taken back stays so
+
+
+LIVE = ("waiting", "running")
+OVER = ("done", "undone", "stopped")
+
+
+class ReplayOrder(models.Model):
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # Who: as in the audit trail. `actor` keeps the name when the row it came from is gone.
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True)
+    token = models.ForeignKey(ApiToken, on_delete=models.SET_NULL, null=True, blank=True)
+    actor = models.CharField(max_length=200)
+    reason = models.TextField(blank=True, default="")
+    # What: the letters that matched when the order was made. Those that arrive later are none of its business.
+    filter = models.JSONField(null=True, blank=True, help_text="what was asked for; null if the letters were named")
+    letter_ids = ArrayField(models.UUIDField(), help_text="the letters, in the order in which they are taken back")
+    # How.
+    parameters = models.JSONField(null=True, blank=True, help_text="instead of the tasks' own")
+    priority = models.CharField(max_length=6, choices=choices(Priority), blank=True, default="", help_text="or none")
+    rate_per_minute = models.PositiveIntegerField(null=True, blank=True, help_text="null: as fast as it goes")
+    # How far.
+    state = models.CharField(max_length=7, choices=choices(OrderState), default=OrderState.WAITING.value)
+    matched = models.PositiveIntegerField(help_text="how many letters it is about")
+    handled = models.PositiveIntegerField(default=0, help_text="how many of them have had their turn")
+    replayed = models.PositiveIntegerField(default=0)
+    already = models.PositiveIntegerField(default=0, help_text="replayed before their turn, with another of their job")
+    refused = models.PositiveIntegerField(default=0)
+    error = models.TextField(blank=True, default="", help_text="why it was stopped, if no operator did")
+    ended_by = models.CharField(max_length=200, blank=True, default="", help_text="who undid or stopped it")
+    created_at = models.DateTimeField()
+    starts_at = models.DateTimeField(help_text="until then it waits, to be undone")
+    next_at = models.DateTimeField(help_text="when its next letters are due; keeps the rate, whoever carries it out")
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "dalston_replay_order"
+        indexes = [
+            # Orchestrator, each second: WHERE state IN ('waiting', 'running') AND next_at <= %s ORDER BY next_at
+            models.Index(fields=["next_at"], name="replay_order_due", condition=models.Q(state__in=LIVE)),
+        ]
+        constraints = [
+            one_of("state", [*LIVE, *OVER], "replay_order_state_known"),
+            one_of("priority", ["", *(priority.value for priority in Priority)], "replay_order_priority_known"),
+            models.CheckConstraint(condition=models.Q(rate_per_minute__gt=0), name="replay_order_rate"),
+            over_has_time(OVER, "replay_order_over_has_time", "state"),
+        ]
+
+    def __str__(self) -> str:
+        return f"replay of {self.matched} dead letters, {self.state}"
