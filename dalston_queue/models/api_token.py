@@ -20,6 +20,7 @@ class Scope(StrEnum):
     SUBMIT = "submit"
     READ = "read"
     OPERATE = "operate"
+    WORKER = "worker"
 
 
 class RatePreset(StrEnum):
