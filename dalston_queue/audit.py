@@ -1,15 +1,17 @@
 """Writes down what an operator does: who, what, to what, why, how it was before and after.
 
-The row is written before the act and completed after it, so that an act whose process dies in the middle is on record.
+The row is written before the act and finished after it, so that an act whose process dies in the middle is on record,
+and is seen to be unfinished. Each of the two is a link of the hash chain, which the database adds by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
+from django.db import DatabaseError
 from django.utils import timezone
 
 from dalston_queue.models import ApiToken, OperatorAction
@@ -26,7 +28,7 @@ def audited(
     reason: str = "",
     before: Any = None,
 ) -> Iterator[OperatorAction]:
-    """Set `after` on the row inside the block."""
+    """Set `after` on the row inside the block. An act that raises is finished too, and says with what."""
     row = OperatorAction.objects.create(
         at=timezone.now(),
         user_id=user.pk if user else None,
@@ -37,5 +39,16 @@ def audited(
         reason=reason,
         before=before,
     )
-    yield row
-    row.save(update_fields=["after"])
+    try:
+        yield row
+    except Exception as error:
+        row.after = {"failed": f"{type(error).__name__}: {error}"[:500].replace("\x00", "\ufffd")}
+        with suppress(DatabaseError):  # it may be the database that failed: then the row stays unfinished
+            _finish(row)
+        raise
+    _finish(row)
+
+
+def _finish(row: OperatorAction) -> None:
+    row.finished_at = timezone.now()
+    row.save(update_fields=["after", "finished_at"])

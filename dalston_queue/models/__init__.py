@@ -1,6 +1,7 @@
 """The tables, one noun per file."""
 
 from dalston_queue.models.api_token import ApiToken, Scope
+from dalston_queue.models.audit_entry import AuditEntry
 from dalston_queue.models.dead_letter import DeadLetter
 from dalston_queue.models.duty import Duty
 from dalston_queue.models.engine import Engine
@@ -18,6 +19,7 @@ from dalston_queue.models.task_event import TaskEvent
 
 __all__ = [
     "ApiToken",
+    "AuditEntry",
     "DeadLetter",
     "Duty",
     "Engine",

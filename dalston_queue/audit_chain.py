@@ -1,0 +1,147 @@
+"""Walks the audit chain and compares the rows that people read with it.
+
+Found: a link or row that was changed, removed from the middle or added past the triggers, and a row whose links are
+gone. Not found by the chain alone: its end cut off, or everything from some link on written anew, by somebody who may
+drop triggers. Both are found with a head that was noted outside of the database (`Head`, which is why it is printed,
+logged each hour and part of every export).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import connection, transaction
+
+from dalston_queue.models import AuditEntry, OperatorAction
+from dalston_queue.models.audit_entry import START, Fact, hash_of
+
+CHUNK = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The last link. Whoever notes it can tell later that nothing up to it was cut off or rewritten."""
+
+    entries: int
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.entries}:{self.hash}"
+
+    @classmethod
+    def parse(cls, text: str) -> Head:
+        count, _, digest = text.partition(":")
+        if not count.isdecimal() or len(digest) != len(START) or set(digest) - set("0123456789abcdef"):
+            raise ValueError(f"{text!r} is no head: it looks like 1234:5f2c… with 64 hexadecimal digits")
+        return cls(int(count), digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    head: Head
+    problem: str = ""  # of the first link or row that is wrong; empty: all is well
+    unfinished: tuple[int, ...] = ()  # acts that were begun and have no outcome: no fault of the chain
+
+
+def head() -> Head:
+    last = AuditEntry.objects.order_by("-id").values_list("id", "hash").first()
+    return Head(*last) if last else Head(0, START)
+
+
+def verify(noted: Head | None = None, *, last: int | None = None) -> Verified:
+    """Of the whole chain, or of its `last` so many links. `noted` is a head from before."""
+    with _one_view():
+        now = head()
+        first = 1 if last is None else max(1, now.entries - last + 1)
+        problem = _noted(noted, now) or _links(first, now) or _rows(first)
+        unfinished = OperatorAction.objects.filter(finished_at__isnull=True).order_by("id").values_list("id", flat=True)
+        return Verified(now, problem, tuple(unfinished[:CHUNK]))
+
+
+@contextmanager
+def _one_view() -> Iterator[None]:
+    """Links and rows as of one moment: what is written meanwhile would look like a row without a link."""
+    if connection.in_atomic_block:
+        yield
+        return
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        yield
+
+
+def _noted(noted: Head | None, now: Head) -> str:
+    if noted is None or noted.entries == 0:
+        return ""
+    if noted.entries > now.entries:
+        return f"the chain was cut off: it ends at link {now.entries}, and {noted.entries} were noted"
+    found = AuditEntry.objects.filter(pk=noted.entries).values_list("hash", flat=True).first()
+    return "" if found == noted.hash else f"link {noted.entries} is not the one that was noted: the chain was rewritten"
+
+
+def _links(first: int, now: Head) -> str:
+    """What is wrong with the first bad link."""
+    before = START if first == 1 else AuditEntry.objects.values_list("hash", flat=True).filter(pk=first - 1).first()
+    if before is None:
+        return f"link {first - 1} is missing"
+    place = first
+    for entry in AuditEntry.objects.filter(pk__gte=first).order_by("pk").iterator(CHUNK):
+        if entry.pk != place:
+            return f"link {place} is missing"
+        if entry.previous_hash != before:
+            return f"link {place} does not follow the one before it"
+        if entry.hash != hash_of(before, place, entry.content):
+            return f"link {place} ({_what(entry)}) was changed after it was written"
+        before, place = entry.hash, place + 1
+    return "" if place == now.entries + 1 else f"link {place} is missing"
+
+
+def _what(entry: AuditEntry) -> str:
+    return f"act {entry.action_id}, {entry.fact}"
+
+
+def _rows(first: int) -> str:
+    """Does each row say what its links say? Walks both in the order of the acts."""
+    since = 0 if first == 1 else AuditEntry.objects.values_list("action_id", flat=True).get(pk=first)
+    links, rows = _links_by_act(since), OperatorAction.objects.filter(pk__gte=since).order_by("pk").iterator(CHUNK)
+    said, row = next(links, None), next(rows, None)
+    while said is not None or row is not None:
+        if said is None or (row is not None and row.pk < said[0]):
+            return f"act {row.pk if row else 0} has no link in the chain"
+        if row is None or said[0] < row.pk:
+            return f"act {said[0]} was deleted: its links are there, its row is gone"
+        if expected(row) != said[1]:
+            return f"act {row.pk} ({row}) does not say what was written down for it"
+        said, row = next(links, None), next(rows, None)
+    return ""
+
+
+def _links_by_act(since: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    rows = AuditEntry.objects.filter(action_id__gte=since).order_by("action_id", "fact")
+    act = 0
+    facts: dict[str, Any] = {}
+    for entry in rows.iterator(CHUNK):
+        if entry.action_id != act and facts:
+            yield act, facts
+            facts = {}
+        act = entry.action_id
+        facts[entry.fact] = json.loads(entry.content)
+    if facts:
+        yield act, facts
+
+
+def expected(row: OperatorAction) -> dict[str, Any]:
+    """What the links of this row have to say."""
+    begun = {"act": row.pk, "at": _utc(row.at), "actor": row.actor, "action": row.action, "target": row.target}
+    facts: dict[str, Any] = {Fact.BEGUN.value: {**begun, "reason": row.reason, "before": row.before}}
+    if row.finished_at is not None:
+        facts[Fact.FINISHED.value] = {"act": row.pk, "at": _utc(row.finished_at), "after": row.after}
+    return facts
+
+
+def _utc(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

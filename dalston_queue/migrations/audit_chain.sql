@@ -1,0 +1,85 @@
+-- The audit chain. What is written in dalston_operator_action is hashed into dalston_audit_entry by the transaction that
+-- writes it, whatever code that is. Run by migration 0008.
+
+CREATE FUNCTION dalston_audit_append(act bigint, kind text, facts jsonb) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    head record;
+    place bigint;
+    before_it text;
+    said text := facts::text;
+BEGIN
+    -- One writer at a time, until its transaction ends: two that read the same head would fork the chain.
+    PERFORM pg_advisory_xact_lock(7304871, 1);
+    SELECT id, hash INTO head FROM dalston_audit_entry ORDER BY id DESC LIMIT 1;
+    place := coalesce(head.id, 0) + 1;
+    before_it := coalesce(head.hash, repeat('0', 64));
+    INSERT INTO dalston_audit_entry (id, action_id, fact, content, previous_hash, hash)
+    VALUES (
+        place, act, kind, said, before_it,
+        encode(sha256(convert_to(before_it || E'\n' || place || E'\n' || said, 'UTF8')), 'hex')
+    );
+END $$;
+
+CREATE FUNCTION dalston_audit_begun(act dalston_operator_action) RETURNS void LANGUAGE sql AS $$
+    -- Not the foreign keys: they go when a user or token is deleted; the actor's name stays.
+    SELECT dalston_audit_append(act.id, 'begun', jsonb_build_object(
+        'act', act.id, 'at', to_char(act.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'actor', act.actor,
+        'action', act.action, 'target', act.target, 'reason', act.reason, 'before', act.before))
+$$;
+
+CREATE FUNCTION dalston_audit_finished(act dalston_operator_action) RETURNS void LANGUAGE sql AS $$
+    SELECT dalston_audit_append(act.id, 'finished', jsonb_build_object(
+        'act', act.id, 'at', to_char(act.finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        'after', act.after))
+$$;
+
+CREATE FUNCTION dalston_audit_chain() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        PERFORM dalston_audit_begun(NEW);
+        IF NEW.finished_at IS NOT NULL THEN
+            PERFORM dalston_audit_finished(NEW);
+        END IF;
+    ELSIF OLD.finished_at IS NULL AND NEW.finished_at IS NOT NULL THEN
+        PERFORM dalston_audit_finished(NEW);
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION dalston_audit_keep() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND TG_TABLE_NAME = 'dalston_operator_action' THEN
+        IF (NEW.id, NEW.at, NEW.actor, NEW.action, NEW.target, NEW.reason, NEW.before)
+            IS NOT DISTINCT FROM (OLD.id, OLD.at, OLD.actor, OLD.action, OLD.target, OLD.reason, OLD.before)
+            AND (NEW.user_id IS NULL OR NEW.user_id IS NOT DISTINCT FROM OLD.user_id)
+            AND (NEW.token_id IS NULL OR NEW.token_id IS NOT DISTINCT FROM OLD.token_id)
+            AND ((NEW.after, NEW.finished_at) IS NOT DISTINCT FROM (OLD.after, OLD.finished_at)
+                OR (OLD.finished_at IS NULL AND NEW.finished_at IS NOT NULL))
+        THEN
+            RETURN NEW;
+        END IF;
+    END IF;
+    RAISE EXCEPTION 'the audit trail is kept as it was written: no % of %', lower(TG_OP), TG_TABLE_NAME
+        USING ERRCODE = 'restrict_violation';
+END $$;
+
+-- Rows from before the chain: those with an outcome were finished, nobody noted when; the start is the nearest to it.
+UPDATE dalston_operator_action SET finished_at = at WHERE after IS NOT NULL;
+DO $$
+DECLARE
+    act dalston_operator_action;
+BEGIN
+    FOR act IN SELECT * FROM dalston_operator_action ORDER BY id LOOP
+        PERFORM dalston_audit_begun(act);
+        IF act.finished_at IS NOT NULL THEN
+            PERFORM dalston_audit_finished(act);
+        END IF;
+    END LOOP;
+END $$;
+
+CREATE TRIGGER audit_chain AFTER INSERT OR UPDATE ON dalston_operator_action
+    FOR EACH ROW EXECUTE FUNCTION dalston_audit_chain();
+CREATE TRIGGER audit_keep BEFORE UPDATE OR DELETE ON dalston_operator_action
+    FOR EACH ROW EXECUTE FUNCTION dalston_audit_keep();
+CREATE TRIGGER audit_keep BEFORE UPDATE OR DELETE ON dalston_audit_entry
+    FOR EACH ROW EXECUTE FUNCTION dalston_audit_keep();

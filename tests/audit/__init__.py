@@ -1,0 +1,1 @@
+"""The audit trail: chained, kept by the database, verified."""
