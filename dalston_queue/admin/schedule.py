@@ -2,12 +2,12 @@
 
 from django.contrib import admin
 
-from dalston_queue.admin.base import TableAdmin
+from dalston_queue.admin.audited import AuditedAdmin
 from dalston_queue.models import Schedule
 
 
 @admin.register(Schedule)
-class ScheduleAdmin(TableAdmin):
+class ScheduleAdmin(AuditedAdmin):
     list_display = ["name", "project", "cron", "time_zone", "enabled", "next_at", "last_error"]
     list_filter = ["enabled", "project"]
     list_select_related = ["project"]

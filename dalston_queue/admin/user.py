@@ -52,6 +52,14 @@ class UserAdmin(DjangosUserAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        """A password that somebody else sets goes by a page of its own, past `save_related`."""
+        match = request.resolver_match
+        if match is not None and match.url_name == "auth_user_password_change":
+            with audited("user.password", obj.get_username(), **person(request)) as row:
+                row.after = {"password": "changed"}
+        return super().log_change(request, obj, message)
+
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         """Where the groups are written: what the account could do before and after is on record."""
         user: User = form.instance

@@ -34,6 +34,7 @@ def ensure_token(path: Path) -> None:
     """Keep the token in the file while it is valid, so that scripts go on working over a restart."""
     from django.utils import timezone
 
+    from dalston_queue import tokens
     from dalston_queue.models import ApiToken, Project
     from dalston_queue.models.api_token import digest_of
 
@@ -41,7 +42,7 @@ def ensure_token(path: Path) -> None:
     token = ApiToken.objects.filter(digest=digest_of(text)).first()
     if token is None or not token.is_valid(timezone.now()):
         project, _ = Project.objects.get_or_create(name="default")
-        _, text = ApiToken.issue(project, "./dev up", SCOPES)
+        _, text = tokens.issue(project, "./dev up", SCOPES, actor="./dev up")
         write_private(path, text)
 
 

@@ -146,3 +146,26 @@ def test_a_longer_list_needs_no_more_queries(
     for noun in ("job", "task"):
         with django_assert_max_num_queries(6):  # type: ignore[attr-defined]
             assert admin_client.get(f"/admin/dalston_queue/{noun}/").content.count(b"echo") >= 15
+
+
+def test_a_schedule_that_is_made_changed_and_deleted_is_on_record(admin_client: Client, rows: dict[str, str]) -> None:
+    base = "/admin/dalston_queue/schedule/"
+    form = {"project": rows["project"], "name": "hourly", "cron": "0 * * * *", "time_zone": "UTC", "priority": "low"}
+    form |= {"stages": '[{"stage": "echo"}]', "enabled": "on"}
+    assert admin_client.post(f"{base}add/", form).status_code == 302
+    made = Schedule.objects.get(name="hourly")
+    admin_client.post(f"{base}{made.pk}/change/", {**form, "cron": "5 * * * *"})
+    admin_client.post(base, {"action": "delete_selected", "_selected_action": [str(made.pk)], "post": "yes"})
+    assert not Schedule.objects.filter(name="hourly").exists()
+    actions = OperatorAction.objects.filter(target=str(made.pk)).order_by("id")
+    assert [row.action for row in actions] == ["schedule.create", "schedule.change", "schedule.delete"]
+    assert (actions[1].before["cron"], actions[1].after["cron"]) == ("0 * * * *", "5 * * * *")
+    assert {row.actor for row in actions} == {"user admin"}
+
+
+def test_a_password_that_an_admin_sets_is_on_record_and_not_in_it(admin_client: Client) -> None:
+    bea = User.objects.create_user("bea")
+    form = {"password1": "a long pass phrase", "password2": "a long pass phrase", "usable_password": "true"}
+    assert admin_client.post(f"/admin/auth/user/{bea.pk}/password/", form).status_code == 302
+    row = OperatorAction.objects.get(action="user.password")
+    assert (row.target, row.actor, row.after) == ("bea", "user admin", {"password": "changed"})
