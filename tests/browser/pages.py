@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from playwright.sync_api import Page
 
+from tests.support import wait_until
+
 
 def live(page: Page, timeout_s: float = 15) -> None:
     """Until the page's socket has spoken."""
@@ -22,3 +24,8 @@ def still_same(page: Page) -> bool:
 def fits(page: Page, width: int = 380) -> bool:
     """Nothing sticks out to the right."""
     return int(page.evaluate("document.documentElement.scrollWidth")) <= width
+
+
+def until(page: Page, script: str, timeout_s: float = 10) -> None:
+    """Until this expression is true. Playwright's own wait_for_function needs an eval that our policy forbids."""
+    wait_until(lambda: bool(page.evaluate(f"() => !!({script})")), timeout_s, f"in the browser: {script}")

@@ -10,7 +10,7 @@ from dalston_queue.jobs.spec import single_task
 from dalston_queue.jobs.submit import submit
 from dalston_queue.models import Project, Task
 from tests.browser.conftest import OpenPage
-from tests.browser.pages import fits, live, mark, still_same
+from tests.browser.pages import fits, live, mark, still_same, until
 from tests.web import Web
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -47,7 +47,7 @@ def test_a_lost_connection_is_seen_within_five_seconds_and_mends_itself(
     live_web.process.stop()
     overview.locator("html[data-link=lost]").wait_for(state="attached", timeout=5000)
     expect(overview.locator("#pulse")).to_contain_text("No news for")
-    overview.wait_for_function("Number(getComputedStyle(document.querySelector('.live')).opacity) < 0.5")
+    until(overview, "Number(getComputedStyle(document.querySelector('.live')).opacity) < 0.5")
     task_id = new_task()
     live_web.start()
     live(overview)

@@ -24,6 +24,7 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, ConsoleMessage, Page
 
+from tests.browser.pages import until
 from tests.tools.chromium import HOW_TO_GET_IT, find_chromium
 from tests.tools.chromium import running as chromium
 from tests.web import free_port
@@ -155,7 +156,7 @@ def take(running: Running, camera: Camera) -> None:
         "!document.querySelector('#lanes .unknown')",
         "document.querySelectorAll('#tasks .chip.ok').length > 4",
     ):
-        page.wait_for_function(script, timeout=90_000)
+        until(page, script, 90)
     camera.take("overview", "/")
     camera.take("job", f"/jobs/{job_id}/")
     camera.take("admin", "/admin/", looks=("light", "dark"))
