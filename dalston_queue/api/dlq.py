@@ -8,11 +8,11 @@ from uuid import UUID
 from django.db.models import Count, Max, Min
 from django.http import HttpRequest
 from django.utils import timezone
-from ninja import Body, Path, Query, Router
+from ninja import Body, Path, Query, Router, Status
 
 from dalston_queue.api.auth import needs
 from dalston_queue.api.body import check_size
-from dalston_queue.api.dlq_in import ReplayIn, ReplayManyIn, WantedIn
+from dalston_queue.api.dlq_in import MAX_REPLAY, ReplayIn, ReplayManyIn, WantedIn
 from dalston_queue.api.dlq_out import (
     DeadLetterOut,
     DiscardOut,
@@ -27,9 +27,11 @@ from dalston_queue.api.principal import Principal, principal_of
 from dalston_queue.api.problem_out import answers
 from dalston_queue.api.problems import ApiProblem, Code, not_found
 from dalston_queue.api.reason import Reason
+from dalston_queue.api.replay_order_out import ReplayOrderOut, replay_order_out
 from dalston_queue.audit import audited
-from dalston_queue.jobs.replay import Outcome, Replayed, discard, matching, replay
-from dalston_queue.models import DeadLetter
+from dalston_queue.jobs.replay import Filter, Outcome, Replayed, discard, matching, replay
+from dalston_queue.jobs.replay_orders import order_replay
+from dalston_queue.models import DeadLetter, ReplayOrder
 from dalston_queue.models.api_token import Scope
 
 router = Router(tags=["dead letters"])
@@ -72,7 +74,7 @@ def group_dead_letters(request: HttpRequest, wanted: Annotated[WantedIn, Query()
 
 
 @router.post(
-    "/dlq/{dead_letter_id}/replay", auth=needs(Scope.OPERATE), response=answers({200: ReplayedOut}, 400, 404, 409)
+    "/dlq/{dead_letter_id}/replay", auth=needs(Scope.OPERATE), response=answers({200: ReplayedOut}, 400, 404, 409, 413)
 )
 def replay_dead_letter(
     request: HttpRequest, dead_letter_id: LetterId, body: Annotated[ReplayIn, Body()]
@@ -86,18 +88,30 @@ def replay_dead_letter(
     return replayed_out(done)
 
 
-@router.post("/dlq:replay", auth=needs(Scope.OPERATE), response=answers({200: ReplayManyOut}, 400))
-def replay_dead_letters(request: HttpRequest, body: Annotated[ReplayManyIn, Body()]) -> ReplayManyOut:
-    """Take back these, or all that match a filter. Try it with `dry_run` first."""
-    if body.filter is not None:
-        letters = matching(body.filter.filter(None))
-        ids = [] if body.dry_run else list(letters.values_list("id", flat=True)[: body.limit])
+@router.post(
+    "/dlq:replay", auth=needs(Scope.OPERATE), response=answers({200: ReplayManyOut, 202: ReplayOrderOut}, 400, 413)
+)
+def replay_dead_letters(request: HttpRequest, body: Annotated[ReplayManyIn, Body()]) -> Status[Any]:
+    """Take back these, or all that match a filter. Try it with `dry_run` first.
+
+    With `rate_per_minute` or `undo_seconds` it becomes an order (202), which the orchestrators carry out.
+    """
+    principal = principal_of(request)
+    wanted = body.filter.filter(None) if body.filter is not None else None
+    if body.dry_run:
+        matched = len(set(body.ids or [])) if wanted is None else matching(wanted).count()
+        return Status(200, ReplayManyOut(matched=matched, replayed=0, items=[]))
+    if body.is_order:
+        return Status(202, replay_order_out(_order(principal, wanted, body)))
+    if wanted is not None:
+        letters = matching(wanted)
+        ids = list(letters.values_list("id", flat=True)[: min(body.limit, MAX_REPLAY)])
         matched = letters.count()
     else:
         ids, matched = body.ids or [], len(body.ids or [])
-    done = [] if body.dry_run else _replay(principal_of(request), ids, body)
+    done = _replay(principal, ids, body)
     replayed = sum(each.outcome is Outcome.REPLAYED for each in done)
-    return ReplayManyOut(matched=matched, replayed=replayed, items=[replayed_out(each) for each in done])
+    return Status(200, ReplayManyOut(matched=matched, replayed=replayed, items=[replayed_out(each) for each in done]))
 
 
 @router.delete("/dlq/{dead_letter_id}", auth=needs(Scope.OPERATE), response=answers({200: DiscardOut}, 404))
@@ -110,6 +124,21 @@ def discard_dead_letter(request: HttpRequest, dead_letter_id: LetterId, reason: 
         discarded = discard([dead_letter_id], timezone.now()) == 1
         row.after = {"discarded": discarded}
     return DiscardOut(dead_letter_id=dead_letter_id, discarded=discarded)
+
+
+def _order(principal: Principal, wanted: Filter | None, body: ReplayManyIn) -> ReplayOrder:
+    if body.parameters is not None:
+        check_size(body.parameters)
+    return order_replay(
+        body.ids or [] if wanted is None else wanted,
+        reason=body.reason,
+        parameters=body.parameters,
+        priority=body.priority,
+        rate_per_minute=body.rate_per_minute,
+        undo_seconds=body.undo_seconds or 0,
+        limit=body.limit,
+        **principal.signature(),
+    )
 
 
 def _replay(principal: Principal, ids: list[UUID], body: ReplayIn) -> list[Replayed]:

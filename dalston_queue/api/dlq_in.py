@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, ConfigDict, Field, model_validator
 from dalston_queue.api.reason import ReasonInBody
 from dalston_queue.broker.types import Priority
 from dalston_queue.jobs.replay import Filter
+from dalston_queue.jobs.replay_orders import MAX_LETTERS, MAX_RATE, MAX_UNDO_S
 
 MAX_REPLAY = 1_000
 
@@ -51,7 +52,20 @@ class ReplayManyIn(ReplayIn):
     ids: list[UUID] | None = Field(None, min_length=1, max_length=MAX_REPLAY)
     filter: WantedIn | None = None
     dry_run: bool = Field(False, description="Only say how many match.")
-    limit: int = Field(MAX_REPLAY, ge=1, le=MAX_REPLAY, description="At most so many of the filter's, oldest first.")
+    limit: int = Field(
+        MAX_LETTERS,
+        ge=1,
+        le=MAX_LETTERS,
+        description=f"At most so many of the filter's, oldest first. Without an order {MAX_REPLAY} at a time.",
+    )
+    rate_per_minute: int | None = Field(None, ge=1, le=MAX_RATE, description="Makes it an order: so many a minute.")
+    undo_seconds: float | None = Field(
+        None, ge=0, le=MAX_UNDO_S, description="Makes it an order: until then it waits and can be undone."
+    )
+
+    @property
+    def is_order(self) -> bool:
+        return self.rate_per_minute is not None or self.undo_seconds is not None
 
     @model_validator(mode="after")
     def _is_one_or_the_other(self) -> Self:

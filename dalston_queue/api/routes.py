@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ninja import NinjaAPI, Swagger
 
-from dalston_queue.api import dlq, handlers, jobs, nodes, queue, streams, tasks, why
+from dalston_queue.api import dlq, handlers, jobs, nodes, queue, replay_orders, streams, tasks, why
 from dalston_queue.api.auth import CLOSED
 from dalston_queue.api.body import StrictJson
 from dalston_queue.api.renderer import MsgspecRenderer
@@ -23,5 +23,14 @@ api = NinjaAPI(
     docs=Swagger(settings={"persistAuthorization": False, "tryItOutEnabled": True, "defaultModelsExpandDepth": -1}),
 )
 handlers.install(api)
-for router in (tasks.router, jobs.router, queue.router, streams.router, dlq.router, why.router, nodes.router):
+for router in (
+    tasks.router,
+    jobs.router,
+    queue.router,
+    streams.router,
+    replay_orders.router,
+    dlq.router,
+    why.router,
+    nodes.router,
+):
     api.add_router("", router)

@@ -42,6 +42,9 @@ ROUTES: dict[tuple[str, str], tuple[set[str], int]] = {
     ("GET", "/dlq"): ({"read"}, 200),
     ("GET", "/dlq/groups"): ({"read"}, 200),
     ("POST", "/dlq:replay"): ({"operate"}, 422),
+    ("GET", "/dlq/replays"): ({"operate"}, 200),
+    ("GET", "/dlq/replays/{order_id}"): ({"operate"}, 404),
+    ("DELETE", "/dlq/replays/{order_id}"): ({"operate"}, 404),
     ("POST", "/dlq/{dead_letter_id}/replay"): ({"operate"}, 404),
     ("DELETE", "/dlq/{dead_letter_id}"): ({"operate"}, 404),
 }
@@ -54,7 +57,7 @@ def routes() -> set[tuple[str, str]]:
 
 
 def concrete(path: str) -> str:
-    for name in ("task_id", "job_id", "dead_letter_id"):
+    for name in ("task_id", "job_id", "dead_letter_id", "order_id"):
         path = path.replace(f"{{{name}}}", NOBODY)
     return path.replace("{stage}", "nosuch").replace("{node_id}", "nosuch").replace("{command_id}", "1-1")
 

@@ -1,0 +1,85 @@
+"""Replay orders over the API: given, followed, undone, stopped; new parameters checked like those of a submission."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.utils import timezone
+
+from dalston_queue.jobs.replay_orders import carry_out
+from dalston_queue.models import OperatorAction, ReplayOrder, Task
+from tests.api.conftest import Api
+from tests.api.test_dlq import bury
+
+
+@pytest.fixture
+def operator(token_for: Callable[..., str]) -> Api:
+    return Api(token_for("operate", "read"))
+
+
+def test_an_order_is_given_followed_and_undone(api: Api, operator: Api) -> None:
+    bury(api)
+    body = {"filter": {"queue": "echo"}, "undo_seconds": 10, "priority": "high", "reason": "back"}
+    given = operator.post("/dlq:replay", body)
+    assert given.status_code == 202, given.content
+    order = given.json()
+    assert (order["state"], order["matched"], order["filter"], order["priority"]) == (
+        "waiting",
+        1,
+        {"queue": "echo"},
+        "high",
+    )
+    assert operator.get(f"/dlq/replays/{order['order_id']}").json() == order
+    assert operator.get("/dlq/replays?state=waiting").json()["items"] == [order]
+    assert operator.get("/dlq/replays?state=done").json()["items"] == []
+    undone = operator.call("DELETE", f"/dlq/replays/{order['order_id']}?reason=oops").json()
+    assert (undone["outcome"], undone["order"]["state"]) == ("undone", "undone")
+    late = operator.call("DELETE", f"/dlq/replays/{order['order_id']}")
+    assert (late.status_code, late.json()["code"]) == (409, "state_conflict")
+    assert late.json()["detail"] == "Too late: the order is undone by token test."
+    assert [row.reason for row in OperatorAction.objects.order_by("id")] == ["back", "oops"]
+
+
+def test_a_running_order_is_stopped(api: Api, operator: Api) -> None:
+    for _ in range(3):
+        bury(api)
+    order = operator.post("/dlq:replay", {"filter": {}, "rate_per_minute": 60}).json()
+    carry_out(timezone.now())
+    stopped = operator.call("DELETE", f"/dlq/replays/{order['order_id']}").json()
+    assert (stopped["outcome"], stopped["order"]["replayed"]) == ("stopped", 1)
+    carry_out(timezone.now() + timedelta(minutes=1))
+    assert Task.objects.filter(status="ready").count() == 1
+
+
+def test_a_dry_run_orders_nothing(api: Api, operator: Api) -> None:
+    bury(api)
+    answer = operator.post("/dlq:replay", {"filter": {}, "rate_per_minute": 1, "dry_run": True})
+    assert (answer.status_code, answer.json()["matched"]) == (200, 1)
+    assert not ReplayOrder.objects.exists()
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_new_parameters_and_priority_are_checked(api: Api, operator: Api, many: bool) -> None:
+    letter = bury(api)
+    path = "/dlq:replay" if many else f"/dlq/{letter}/replay"
+    which = {"ids": [letter]} if many else {}
+    refused: list[tuple[dict[str, Any], int]] = [
+        ({"parameters": {"a": "x" * 262_144}}, 413),
+        ({"parameters": {"a": "\0"}}, 400),
+        ({"parameters": [1]}, 422),
+        ({"priority": "urgent"}, 422),
+    ]
+    for wrong, status in refused:
+        assert operator.post(path, {**which, **wrong}).status_code == status, wrong
+    assert operator.post(path, {**which, "parameters": {"a": 2}, "priority": "low"}).status_code == 200
+    task = Task.objects.get()
+    assert (task.status, task.parameters, task.priority, task.effective_priority) == ("ready", {"a": 2}, "low", "low")
+
+
+@pytest.mark.parametrize("wrong", [{"rate_per_minute": 0}, {"undo_seconds": -1}, {"undo_seconds": 4000}, {"limit": 0}])
+def test_an_order_that_makes_no_sense_is_refused(operator: Api, wrong: dict[str, int]) -> None:
+    assert operator.post("/dlq:replay", {"ids": [str(uuid4())], **wrong}).status_code == 422
