@@ -3,6 +3,7 @@
 overview, from_postgres, from_redis   what is true now, as plain values, and how it is read
 latest                                the newest overview of this process, shared by pages and sockets
 health_line                           the same in words: is it healthy, what is stuck
+history, charts                       the last hour in minute samples, and the SVG drawn from them
 fragments                             overview -> named pieces of HTML, the same for the page and the socket
 job_view, progress, job_fragments     the same two steps for the page of one job
 board                                 which pieces changed since a viewer last looked

@@ -12,6 +12,7 @@ from dalston_queue.models.node import Node
 from dalston_queue.models.operator_action import OperatorAction
 from dalston_queue.models.project import Project
 from dalston_queue.models.replay_order import ReplayOrder
+from dalston_queue.models.sample import Sample
 from dalston_queue.models.schedule import Schedule
 from dalston_queue.models.stage_pause import StagePause
 from dalston_queue.models.task import Task
@@ -30,6 +31,7 @@ __all__ = [
     "OperatorAction",
     "Project",
     "ReplayOrder",
+    "Sample",
     "Schedule",
     "Scope",
     "StagePause",

@@ -21,6 +21,7 @@ from dalston_queue.orchestrator import housekeeping
 from dalston_queue.orchestrator.leadership import Leadership, process_name
 from dalston_queue.orchestrator.reconciler import reconcile
 from dalston_queue.orchestrator.report import Report, record_run
+from dalston_queue.orchestrator.samples import take_samples
 from dalston_queue.orchestrator.scanner import scan
 
 log = structlog.get_logger(__name__)
@@ -37,6 +38,7 @@ DUTIES: tuple[DutySpec, ...] = (
     DutySpec("scanner", lambda: settings.DALSTON_SCAN_INTERVAL_S, lambda _now: scan()),
     DutySpec("reconciler", lambda: settings.DALSTON_SCAN_INTERVAL_S, lambda _now: reconcile()),
     DutySpec("ageing", lambda: settings.DALSTON_PROMOTE_INTERVAL_S, lambda _now: housekeeping.promote_aged()),
+    DutySpec("samples", lambda: 60.0, take_samples),
     DutySpec("registry", lambda: 60.0, housekeeping.mirror_registry),
     DutySpec("expiry", lambda: 3600.0, housekeeping.expire_kept),
     DutySpec("dead-letter digest", lambda: 3600.0, housekeeping.digest_dead_letters),

@@ -1,0 +1,75 @@
+"""Small charts, drawn by the server as SVG: no script, no inline style, and words for those who cannot see them.
+
+A value of None is a gap: what was not measured is not drawn as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+
+WIDTH, HEIGHT, EDGE = 120, 24, 2
+
+
+def sparkline(values: Sequence[float | None], title: str, *, top: float | None = None, unit: str = "") -> SafeString:
+    """A line over time, oldest first. `top` fixes the upper end (100 for a percentage); otherwise the largest value."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return format_html('<span class="unknown" title="{}">no samples yet</span>', title)
+    highest = max(top or 0.0, *known, 0.0) or 1.0
+    drawn = mark_safe("".join(_stretch(part, len(values), highest) for part in _stretches(values)))  # noqa: S308  # numbers
+    return format_html(
+        '<svg class="spark" viewBox="0 0 {} {}" width="{}" height="{}" role="img" preserveAspectRatio="none">'
+        "<title>{}: {}</title>{}</svg>",
+        WIDTH,
+        HEIGHT,
+        WIDTH,
+        HEIGHT,
+        title,
+        words(values, unit),
+        drawn,
+    )
+
+
+def words(values: Sequence[float | None], unit: str = "") -> str:
+    """The chart as a sentence: where it is now, and between what it was."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return "not known"
+    last = values[-1]
+    now = "not known now" if last is None else f"now {_number(last)}{unit}"
+    return f"{now}, lowest {_number(min(known))}{unit}, highest {_number(max(known))}{unit}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+
+
+def _stretches(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
+    """Runs of known values, with their places."""
+    found = []
+    for is_known, run in groupby(enumerate(values), key=lambda item: item[1] is not None):
+        if is_known:
+            found.append([(place, value) for place, value in run if value is not None])
+    return found
+
+
+def _stretch(run: list[tuple[int, float]], places: int, highest: float) -> str:
+    points = [(_x(place, places), _y(value, highest)) for place, value in run]
+    if len(points) == 1:
+        [(x, y)] = points
+        return f'<circle class="spark-dot" cx="{x}" cy="{y}" r="1.5"/>'
+    line = " ".join(f"{x},{y}" for x, y in points)
+    area = f"{points[0][0]},{HEIGHT} {line} {points[-1][0]},{HEIGHT}"
+    return f'<polygon class="spark-area" points="{area}"/><polyline class="spark-line" points="{line}"/>'
+
+
+def _x(place: int, places: int) -> str:
+    return f"{WIDTH * place / max(places - 1, 1):.4g}"
+
+
+def _y(value: float, highest: float) -> str:
+    return f"{HEIGHT - EDGE - (HEIGHT - 2 * EDGE) * max(value, 0.0) / highest:.4g}"

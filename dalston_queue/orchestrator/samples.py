@@ -1,0 +1,58 @@
+"""The duty that writes a sample of everything the pages draw a history of, once a minute, and trims what is a day old.
+
+Counters are stored as they are (entries ever added, ever removed): a missed minute then loses no event, only detail.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+
+from dalston_queue.broker.snapshot import LaneStats
+from dalston_queue.broker.types import Tier
+from dalston_queue.models import DeadLetter, Sample
+from dalston_queue.models.dead_letter import OPEN
+from dalston_queue.orchestrator.report import Report
+from dalston_queue.redis import get_broker
+
+KEPT = timedelta(days=1)
+COUNTED = 100_001
+"""Open letters are counted to here: a full count would read every one of them."""
+
+Sampler = Callable[[datetime], Iterable[Sample]]
+
+
+def take_samples(now: datetime) -> Report:
+    minute = now.replace(second=0, microsecond=0)
+    rows = [sample for sampler in SAMPLERS for sample in sampler(minute)]
+    # The same minute again, after a run that failed half way: what is there stays.
+    Sample.objects.bulk_create(rows, ignore_conflicts=True)
+    report = Report()
+    report.note("samples", len(rows), repaired=False)
+    report.note("old samples", Sample.objects.filter(at__lt=minute - KEPT).delete()[0])
+    return report
+
+
+def _lanes(minute: datetime) -> Iterator[Sample]:
+    for queue in get_broker().snapshot().queues:
+        for lane in queue.lanes:
+            if lane.added or _is_plain(lane):
+                yield Sample(kind="lane", name=f"{lane.shard} {lane.stream}", at=minute, numbers=_numbers(lane))
+
+
+def _numbers(lane: LaneStats) -> dict[str, int]:
+    """A negative lag is no length of a line: it is left out, as not known."""
+    known = {"waiting": lane.lag} if lane.consistent else {}
+    return {**known, "running": lane.pending, "added": lane.added, "removed": lane.removed}
+
+
+def _is_plain(lane: LaneStats) -> bool:
+    """The lane of a queue that is shown even if it was never used."""
+    return lane.tier is Tier.MEDIUM and not lane.capabilities
+
+
+def _letters(minute: datetime) -> Iterator[Sample]:
+    made = DeadLetter.objects.filter(created_at__gte=minute - timedelta(minutes=1), created_at__lt=minute).count()
+    waiting = DeadLetter.objects.filter(OPEN)[:COUNTED].count()
+    yield Sample(kind="letters", name="all", at=minute, numbers={"made": made, "open": waiting})
+
+
+SAMPLERS: tuple[Sampler, ...] = (_lanes, _letters)

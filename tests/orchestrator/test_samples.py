@@ -1,0 +1,30 @@
+"""The minute samples: what is written, that a minute is written once, and that a day is enough."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from dalston_queue.broker import Broker
+from dalston_queue.models import DeadLetter, Sample
+from dalston_queue.orchestrator.samples import KEPT, take_samples
+from tests.broker.conftest import message
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_minute_is_sampled_once_and_a_day_is_kept(broker: Broker) -> None:
+    now = timezone.now()
+    minute = now.replace(second=0, microsecond=0)
+    Sample.objects.create(kind="lane", name="old", at=minute - KEPT - timedelta(minutes=1), numbers={})
+    DeadLetter.objects.create(
+        queue="echo", cause="error", fingerprint="f", created_at=minute - timedelta(seconds=1), attempt=1
+    )
+    broker.append([message()])
+    take_samples(now)
+    take_samples(now)
+    lane = Sample.objects.get(kind="lane")
+    assert (lane.at, lane.numbers) == (minute, {"waiting": 1, "running": 0, "added": 1, "removed": 0})
+    letters = Sample.objects.get(kind="letters")
+    assert letters.numbers == {"made": 1, "open": 1}
+    broker.reset_queue("echo")
