@@ -69,3 +69,18 @@ class Link:
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None
+
+
+class PooledLink(Link):
+    """The same on a connection that is borrowed from the pool for each call: for a session that is taken up for one
+    request only."""
+
+    def call(self, script: Script, packed: bytes) -> Any:
+        with translated(self._shard.name):
+            pool = self._shard.pool(self._key)
+            borrowed = self._connection = pool.get_connection()
+        try:
+            return super().call(script, packed)
+        finally:
+            self._connection = None
+            pool.release(borrowed)

@@ -17,7 +17,7 @@ import msgspec
 
 from dalston_queue.broker.errors import Fenced, Unavailable
 from dalston_queue.broker.lanes import Lanes, read_lanes
-from dalston_queue.broker.link import Link, Packed, bulk
+from dalston_queue.broker.link import Link, Packed, PooledLink, bulk
 from dalston_queue.broker.messages import MAX_ENTRY_BYTES
 from dalston_queue.broker.shard import Argument, Shard, pairs
 from dalston_queue.broker.types import TIERS, EventKind, Settled, Tier
@@ -62,8 +62,8 @@ class _Unanswered(NamedTuple):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    max_backlog: int
-    max_suspects: int
+    max_backlog: int = 50_000
+    max_suspects: int = 2
 
 
 class Session:
@@ -90,6 +90,15 @@ class Session:
         # the queue exists from now on, even before its first task: the judge must see who serves it
         self.shard.run("index", [keys.stages()], [self.queue])
         self.shard.run("open_session", [self._key, keys.beats(self.queue)], [self._fence, self._engine_id])
+        self.refresh_lanes()
+
+    def resume(self) -> None:
+        """Take up a session that another process opened, where Redis says that it is. Raises Fenced."""
+        fence, number = self.shard.command("HMGET", self._key, "f", "n")
+        if fence is None:
+            raise self._fenced()
+        self._fence, self._number, self._unanswered = fence.decode(), int(number), None
+        self._link = PooledLink(self.shard, self._key)
         self.refresh_lanes()
 
     def close(self) -> None:
@@ -126,7 +135,7 @@ class Session:
         return answer
 
     def _send(self, call: _Unanswered, answer: Answer) -> None:
-        self._unanswered = call
+        repeated, self._unanswered = self._unanswered is call, call
         reply = self._link.call(self._exchange.script, call.packed)
         status = reply[0]
         if status == b"OK":
@@ -135,6 +144,11 @@ class Session:
                 answer.given.append(_given(claim, call.streams, call.before))
             for index, entry_id in pairs(unreadable):
                 answer.unreadable.append((call.streams[index - call.before - 1], entry_id.decode()))
+        elif status == b"AGAIN" and not repeated:
+            # we never sent this number: a process that took up the same session did, and its answer is not for us
+            self._number += 1
+            self._unanswered = None
+            return
         elif status == b"AGAIN":
             # it ran, and its reply got lost: what it claimed is ours, and a beat gives it again
             _, version, codes, places = reply

@@ -1,0 +1,238 @@
+"""A worker in another place, whose calls reach any process of ours. Nothing of it is kept but what is in Redis.
+
+Its entry among the engines says which queues it serves; its session in each of them is taken up anew for every call.
+Two calls may overlap, so a sequence number only keeps them apart: a call that finds its number taken goes on with the
+next. A lost answer is made good by what Redis holds, not by its number: what is pending for the worker and was not
+named by it is given again. Every call that its sessions accept counts as a beat; a worker that was taken for dead has
+no session any more, so none of its calls can bring it back to life.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from dalston_queue.broker.consumer import Consumer
+from dalston_queue.broker.errors import Unavailable
+from dalston_queue.broker.messages import ErrorInfo, Outcome, TaskMessage, decode_task, encode_error, encode_outcome
+from dalston_queue.broker.record import Record
+from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.removal import read_records
+from dalston_queue.broker.session import Given, Limits, Session, Settlement
+from dalston_queue.broker.shard import pairs
+from dalston_queue.broker.types import Cause, RecordState, Settled, Tier
+from dalston_queue.broker.waker import Waker
+
+if TYPE_CHECKING:
+    from dalston_queue.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+NODE = "http"  # where such workers are listed: they have no supervisor
+TRIES = 20  # overlapping calls that may be in our way, one after the other
+
+
+class Hold(NamedTuple):
+    """A task that the worker says it has."""
+
+    task_id: str
+    attempt: int
+
+
+class RemoteTask(msgspec.Struct, frozen=True):
+    message: TaskMessage
+    deadline_ms: int  # by the clock of the Redis server; 0: none
+    alone: bool  # a suspect: nothing else may run beside it
+
+    @property
+    def hold(self) -> Hold:
+        return Hold(self.message.task_id, self.message.attempt)
+
+
+class Look(msgspec.Struct):
+    """What became of the tasks that a worker named, and which it did not name though it has them."""
+
+    held: list[Hold] = []
+    cancelled: list[Hold] = []  # still its own: to be stopped and settled as cancelled
+    lost: list[Hold] = []  # taken back, or over
+    again: list[RemoteTask] = []
+    alone: bool = False  # one of them is a suspect
+
+    @property
+    def count(self) -> int:
+        return len(self.held) + len(self.again)
+
+
+class RemoteWorker:
+    def __init__(self, broker: Broker, engine: EngineBeat) -> None:
+        self.engine = engine
+        self._broker = broker
+        able, limits = frozenset(engine.capabilities), Limits()
+        self._by_queue = [
+            [Session(shard, queue, engine.engine_id, able, limits) for shard in broker.topology.shards_of(queue)]
+            for queue in engine.queues
+        ]
+        self._sessions = [session for sessions in self._by_queue for session in sessions]
+        self._waker = Waker()
+        self._turn = 0
+
+    # coming and going
+
+    @classmethod
+    def register(cls, broker: Broker, engine: EngineBeat) -> None:
+        """Open its sessions and list it. Raises Invalid for names and numbers that no engine may have either."""
+        Consumer(broker, engine.engine_id, engine.queues, engine.capabilities, engine.capacity).open()
+        broker.registry.beat_engine(engine, NODE)
+
+    @classmethod
+    def find(cls, broker: Broker, worker_id: str) -> RemoteWorker | None:
+        """One that has registered; dead or alive."""
+        home = broker.topology.home
+        fields = dict(pairs(home.command("HGETALL", home.keys.engine(worker_id))))
+        if fields.get(b"node") != NODE.encode():
+            return None
+        return cls(broker, msgspec.json.decode(fields[b"said"], type=EngineBeat))
+
+    def resume(self) -> None:
+        """First of all calls. Raises Fenced."""
+        for session in self._sessions:
+            session.resume()
+
+    def beat(self, **said: Any) -> None:
+        """It is alive; `said` are fields of EngineBeat that changed."""
+        engine = self.engine
+        self.engine = EngineBeat(
+            engine_id=engine.engine_id,
+            state=said.get("state", engine.state),
+            queues=engine.queues,
+            capabilities=engine.capabilities,
+            capacity=engine.capacity,
+            info=said.get("info", engine.info),
+        )
+        self._broker.registry.beat_engine(self.engine, NODE)
+
+    def leave(self) -> list[Hold]:
+        """Hand back what it has, uncounted, to the front of the line, and forget it. Returns what went back."""
+        body = encode_error(ErrorInfo(message=f"{self.engine.engine_id} gave it back", cause=Cause.DRAINED))
+        given: list[Hold] = []
+        for session in self._sessions:
+            _, mine = session.beat((), look=True)
+            held = [task for task in (self._task(session, each) for each in mine) if task]
+            streams = {entry.values[0].decode(): entry.stream for entry in mine}
+            said = [(*task.hold, streams[task.message.task_id]) for task in held]
+            if said:
+                codes = session.hand_back(said, body)
+                given += [task.hold for task, ok in zip(held, codes, strict=True) if ok]
+            session.close()
+        self._broker.registry.forget([self.engine.engine_id])
+        return given
+
+    # tasks
+
+    def look(self, named: Sequence[Hold], *, everything: bool, progress: Mapping[Hold, Any] | None = None) -> Look:
+        """Renew what the worker names. everything: also find what it has and did not name."""
+        look = Look()
+        missing = dict.fromkeys(named)
+        for session in self._sessions:
+            records = read_records(session.shard, session.queue, list({hold.task_id for hold in missing}))
+            mine = [hold for hold in missing if self._runs(records.get(hold.task_id), hold)]
+            if not mine and not everything:
+                continue
+            said = [(*hold, records[hold.task_id].stream, _json((progress or {}).get(hold))) for hold in mine]
+            codes, again = session.beat(said, everything)
+            for hold, code in zip(mine, codes, strict=True):
+                if code == b"lost":
+                    continue
+                del missing[hold]
+                look.held.append(hold)
+                look.alone = look.alone or _suspect(records[hold.task_id].stream)
+                if code == b"cancel":
+                    look.cancelled.append(hold)
+            look.again += [task for task in (self._task(session, each) for each in again) if task]
+        look.lost = list(missing)
+        look.alone = look.alone or any(task.alone for task in look.again)
+        return look
+
+    def claim(self, wanted: int, look: Look) -> list[RemoteTask]:
+        """Up to so many, and no more than its capacity leaves room for."""
+        room = 0 if look.alone else min(wanted, self.engine.capacity - look.count)
+        taken: list[RemoteTask] = []
+        for session in self._in_turn():
+            if len(taken) >= room or any(task.alone for task in taken):
+                break
+            answer = session.exchange((), room - len(taken), not look.count and not taken)
+            taken += [task for task in (self._task(session, each) for each in answer.given) if task]
+            for stream, entry_id in answer.unreadable:
+                session.bury(stream, entry_id)
+        return taken
+
+    def settle(self, hold: Hold, outcome: Outcome) -> Settled:
+        """LOST: it is not its own at this attempt (any more)."""
+        kind, body = encode_outcome(outcome)
+        for session in self._sessions:
+            record = read_records(session.shard, session.queue, [hold.task_id]).get(hold.task_id)
+            if record is None or not self._runs(record, hold):
+                continue
+            settlement = Settlement(*hold, record.stream, kind, body)
+            for _ in range(TRIES):
+                answer = session.exchange([settlement], 0, alone=False)
+                if hold in answer.settled:
+                    return answer.settled[hold]
+            raise Unavailable(f"{self.engine.engine_id} makes too many calls at once: its result could not be told")
+        return Settled.LOST
+
+    # waiting for work
+
+    def take_turn(self) -> None:
+        """Of overlapping polls the last one counts: the others were given up by the worker, or are a mistake."""
+        self._turn = int(self._home("HINCRBY", 1))
+
+    def has_turn(self) -> bool:
+        return int(self._home("HGET") or 0) == self._turn
+
+    def wait(self, seconds: float) -> bool:
+        """Until something may be there: True. At most a second, and lanes that came meanwhile are read afterwards."""
+        if self._waker.wait(self._sessions, min(seconds, 1.0)):
+            return True
+        for session in self._sessions:
+            session.refresh_lanes()
+        return False
+
+    def close(self) -> None:
+        self._waker.close()
+
+    # inside
+
+    def _in_turn(self) -> list[Session]:
+        """The queue that is asked first changes with each poll; its shards are in order of priority."""
+        start = self._turn % len(self._by_queue)
+        return [session for sessions in self._by_queue[start:] + self._by_queue[:start] for session in sessions]
+
+    def _runs(self, record: Record | None, hold: Hold) -> bool:
+        return (
+            record is not None
+            and record.state is RecordState.RUNNING
+            and (record.owner, record.attempt) == (self.engine.engine_id, hold.attempt)
+        )
+
+    def _task(self, session: Session, given: Given) -> RemoteTask | None:
+        message = decode_task(session.queue, given.values, given.deliveries, given.losses)
+        if isinstance(message, str):
+            log.warning("%s buries entry %s of %s: %s", self.engine.engine_id, given.entry_id, given.stream, message)
+            session.bury(given.stream, given.entry_id, message)
+            return None
+        return RemoteTask(message, given.deadline_ms, given.tier is Tier.SUSPECT)
+
+    def _home(self, command: str, *arguments: int) -> Any:
+        home = self._broker.topology.home
+        return home.command(command, home.keys.engine(self.engine.engine_id), "poll", *arguments)
+
+
+def _suspect(stream: str) -> bool:
+    return stream.endswith(f":{Tier.SUSPECT}")
+
+
+def _json(progress: Any) -> bytes:
+    return b"" if progress is None else msgspec.json.encode(progress)
