@@ -13,14 +13,16 @@ from dalston_queue.broker.keys import Keys
 from dalston_queue.broker.lanes import acknowledge_ghosts, delete_queue, read_lanes, set_paused
 from dalston_queue.broker.lease import Lease
 from dalston_queue.broker.messages import ErrorInfo, Event, TaskMessage
-from dalston_queue.broker.pending import PendingOrder, PendingPage, pending_page
+from dalston_queue.broker.pending import PendingEntry, PendingOrder, PendingPage, pending_page
 from dalston_queue.broker.rate import Limit, take
 from dalston_queue.broker.record import Record
+from dalston_queue.broker.reclaim import Reclaimed, reclaim
 from dalston_queue.broker.recovery import Expired, Judged, TakeBack, TakenBack, expire, places, take_back
 from dalston_queue.broker.registry import Registry
 from dalston_queue.broker.removal import cancel, read_records, scan_records
 from dalston_queue.broker.snapshot import Snapshot, take_snapshot
 from dalston_queue.broker.topology import Topology
+from dalston_queue.broker.stream_page import LanePlace, WaitingEntry, held_page, waiting_page
 from dalston_queue.broker.types import Appended, Cause, Removed, Role
 from dalston_queue.broker.urls import routes
 
@@ -109,6 +111,16 @@ class Broker:
         return Expired.ABSENT
 
     def promote(self, queue: str, *, now_ms: int | None = None, batch: int = 100) -> list[Event]:
+    def reclaim(self, queue: str, task_id: str, attempt: int, error: ErrorInfo, *, entry_id: str = "") -> Reclaimed:
+        """Take a running task from its engine and put it back in line, uncounted. entry_id: the delivery that was
+        seen; if another engine has it by now, it is left alone."""
+        answer = Reclaimed.ABSENT
+        for shard in self.topology.shards_of(queue):
+            answer = reclaim(shard, queue, task_id, attempt, entry_id, error)
+            if answer is not Reclaimed.ABSENT:
+                break
+        return answer
+
         """One batch of ageing in this queue; the events (task.promoted, with the new tier) are also in the event
         stream. Call again while it returns a full batch. now_ms only for tests; the default is the server's clock."""
         return promote(self.topology, queue, now_ms, batch)
@@ -165,6 +177,18 @@ class Broker:
         return pending_page(shards, queue, order, offset, limit, min_idle_ms, overdue_by_ms)
 
     def forget_idle_readers(self, idle_ms: int = 3_600_000) -> int:
+    def waiting(
+        self, queue: str, *, place: LanePlace | None = None, after: str = "", limit: int = 50
+    ) -> list[WaitingEntry]:
+        """Who is next in line: over all lanes in claiming order, or any page of one lane."""
+        return waiting_page(self.topology.shards_of(queue), queue, place, after, limit)
+
+    def held(
+        self, queue: str, *, place: LanePlace | None = None, engine_id: str = "", after: str = "", limit: int = 50
+    ) -> list[PendingEntry]:
+        """What is running of one lane, or at one engine. `after` (an entry id) needs a lane."""
+        return held_page(self.topology.shards_of(queue), queue, place, engine_id, after, limit)
+
         """Remove event readers that were killed: they have not asked for an hour and hold nothing."""
         return forget_idle_readers(self.topology, idle_ms)
 

@@ -57,13 +57,13 @@ def pending_page(
         for task, score, raw in rows:
             record = decode_record(raw) if raw else None
             if record is not None:
-                found.append((float(score), _entry(shard, queue, task.decode(), record, now)))
+                found.append((float(score), entry_of(shard, queue, task.decode(), record, now)))
     if len(shards) > 1:
         found = sorted(found, key=lambda item: item[0])[offset : offset + limit]
     return PendingPage(entries=[entry for _, entry in found], total=total, at_ms=now)
 
 
-def _entry(shard: Shard, queue: str, task_id: str, record: Record, now: int) -> PendingEntry:
+def entry_of(shard: Shard, queue: str, task_id: str, record: Record, now: int) -> PendingEntry:
     return PendingEntry(
         queue=queue,
         task_id=task_id,

@@ -237,6 +237,11 @@ def _rate(b: Broker) -> Any:
     return lambda: b.take_rate("caller", limits), once
 
 
+def _reclaim(b: Broker) -> Any:
+    running(b)
+    return lambda: b.reclaim("echo", "a", 1, ERROR), lambda again: again == "waiting"
+
+
 def _reads(call: Callable[[Broker], Any]) -> Callable[[Broker], Any]:
     def prepare(b: Broker) -> Any:
         b.append([message("a", priority=Priority.LOW)])
@@ -271,6 +276,9 @@ CASES = {
     "add_capped": _send,
     "ensure_group": _group,
     "take_token": _rate,
+    "reclaim": _reclaim,
+    "waiting_page": _reads(lambda b: b.waiting("echo")),
+    "held_page": _reads(lambda b: b.held("echo")),
     "queue_stats": _reads(lambda b: b.snapshot()),
     "front": _reads(lambda b: b.promote("echo")),
     "pending_page": _reads(lambda b: b.pending("echo")),

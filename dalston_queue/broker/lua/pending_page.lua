@@ -6,7 +6,12 @@
 -- include: record
 local now = now_ms()
 local high = ARGV[1] == 'inf' and '+inf' or now + tonumber(ARGV[1])
-local page = redis.call('ZRANGE', KEYS[1], '-inf', high, 'BYSCORE', 'LIMIT', ARGV[2], ARGV[3], 'WITHSCORES')
+local page
+if high == '+inf' then -- by rank: the thousandth page costs as much as the first
+  page = redis.call('ZRANGE', KEYS[1], ARGV[2], ARGV[2] + ARGV[3] - 1, 'WITHSCORES')
+else
+  page = redis.call('ZRANGE', KEYS[1], '-inf', high, 'BYSCORE', 'LIMIT', ARGV[2], ARGV[3], 'WITHSCORES')
+end
 local found = {}
 for i = 1, #page, 2 do
   found[#found + 1] = {page[i], page[i + 1], redis.call('HGET', KEYS[2], page[i])}

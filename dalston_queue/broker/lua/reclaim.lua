@@ -1,0 +1,25 @@
+#!lua flags=allow-oom
+-- Takes one running task from its owner and puts it back in line, uncounted: somebody wants it run elsewhere. The owner
+-- learns with its next beat that it is lost. A suspect stays a suspect.
+-- KEYS  1 tasks  2 running  3 deadlines  4 events  5 counters  6 the stream that its record names  7 the lane's recovered
+--       stream  8 its suspect stream  9 its wake key
+-- ARGV  1 task  2 attempt  3 the entry that was seen, '' for any  4 JSON body of the event
+-- Returns {'returned'}, {'waiting'} when it is in line, {'changed'} when another engine has it by now, {'absent'}, or
+--       {'elsewhere', stream} when KEYS[6] is not where it is. Repeatable: then it is in line.
+-- include: record, event, wake, lane
+local keys = {tasks = KEYS[1], running = KEYS[2], deadlines = KEYS[3], events = KEYS[4], counters = KEYS[5]}
+local task = ARGV[1]
+local r = unpack_record(redis.call('HGET', keys.tasks, task))
+if not r or r[STATE] == 's' or r[ATTEMPT] ~= tonumber(ARGV[2]) then return {'absent'} end
+if r[STATE] == 'w' then return {'waiting'} end
+if ARGV[3] ~= '' and r[ENTRY] ~= ARGV[3] then return {'changed'} end
+if r[STREAM] ~= KEYS[6] then return {'elsewhere', r[STREAM]} end
+local entry = redis.call('XRANGE', KEYS[6], r[ENTRY], r[ENTRY])[1]
+if not entry then return {'absent'} end -- a ghost: the reconciler rebuilds it
+local suspect = r[DELIVERIES] >= SUSPECT_FROM
+local engine = r[OWNER]
+r[SEQ] = r[SEQ] + 1
+write_event(keys.events, 'task.handed_back', task, r[JOB], r, engine, now_ms(), TIER_NAMES[suspect and 5 or 1], ARGV[4])
+requeue(keys, task, r, KEYS[6], KEYS[suspect and 8 or 7], KEYS[9], entry[2])
+redis.call('HINCRBY', keys.counters, 'handed_back', 1)
+return {'returned'}

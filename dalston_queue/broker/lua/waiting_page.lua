@@ -1,0 +1,24 @@
+#!lua flags=no-writes,allow-stale
+-- A page of the undelivered entries of one stream, without their payload. Reads only.
+-- KEYS  1 stream
+-- ARGV  1 entry id after which to begin, '' for the front of the line  2 how many
+-- Returns per entry {id, task, job, attempt, enqueued_at}; what cannot be read has '' in place of its values
+-- include: record
+local groups = redis.pcall('XINFO', 'GROUPS', KEYS[1])
+if groups.err then return {} end
+local start = ARGV[1]
+if start == '' then
+  start = '0-0'
+  for _, group in ipairs(groups) do
+    if group[2] == GROUP then start = group[8] end
+  end
+end
+local found = {}
+for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '(' .. start, '+', 'COUNT', ARGV[2])) do
+  local f = {t = '', j = '', a = '', e = ''}
+  for k = 1, #entry[2], 2 do
+    if f[entry[2][k]] and #entry[2][k + 1] <= 200 then f[entry[2][k]] = entry[2][k + 1] end
+  end
+  found[#found + 1] = {entry[1], f.t, f.j, f.a, f.e}
+end
+return found

@@ -1,0 +1,49 @@
+"""Looking at a lane: the line in claiming order, and what is held, of one lane or one engine, page by page."""
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.stream_page import LanePlace
+from dalston_queue.broker.types import Priority, Tier
+from tests.broker.conftest import MakeEngine, message
+
+
+def test_the_line_is_shown_in_claiming_order(broker: Broker) -> None:
+    broker.append([message("low", priority=Priority.LOW), message("medium"), message("high", priority=Priority.HIGH)])
+    line = broker.waiting("echo")
+    assert [(entry.task_id, entry.place.tier) for entry in line] == [
+        ("high", Tier.HIGH),
+        ("medium", Tier.MEDIUM),
+        ("low", Tier.LOW),
+    ]
+    assert line[0].job_id == "job-high" and line[0].attempt == 1 and line[0].enqueued_at_ms > 0
+
+
+def test_what_is_claimed_is_not_in_line_and_pages_go_on_after_an_entry(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message(f"t{n}") for n in range(5)])
+    engine("e").claim()
+    place = LanePlace()
+    first = broker.waiting("echo", place=place, limit=2)
+    rest = broker.waiting("echo", place=place, after=first[-1].entry_id, limit=9)
+    assert [entry.task_id for entry in first + rest] == ["t1", "t2", "t3", "t4"]
+
+
+def test_what_is_held_by_one_engine_or_of_one_lane(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a"), message("b", priority=Priority.HIGH), message("c")])
+    engine("one", capacity=1).claim()
+    engine("two", capacity=2).claim()
+    assert [entry.task_id for entry in broker.held("echo", engine_id="one")] == ["b"]
+    assert [entry.task_id for entry in broker.held("echo", engine_id="two")] == ["a", "c"]
+    lane = broker.held("echo", place=LanePlace(), limit=1)
+    assert [entry.task_id for entry in lane] == ["a"]
+    rest = broker.held("echo", place=LanePlace(), after=lane[0].record.entry_id)
+    assert [(entry.task_id, entry.record.owner) for entry in rest] == [("c", "two")]
+
+
+def test_foreign_bytes_and_ghosts_do_not_stop_a_page(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a"), message("b")])
+    (claimed,) = engine("e").claim()
+    home = broker.topology.home
+    home.command("XADD", claimed.stream, "*", "t", b"\xff" * 300, "x", "y")
+    home.command("XDEL", claimed.stream, claimed.entry_id)
+    assert broker.held("echo", place=LanePlace()) == []
+    assert [entry.task_id for entry in broker.waiting("echo")] == ["b", ""]
+    assert not broker.waiting("nosuch") and not broker.held("nosuch")
