@@ -8,8 +8,11 @@ fragments                             overview -> named pieces of HTML, the same
 job_view, progress, job_fragments     the same two steps for the page of one job
 board                                 which pieces changed since a viewer last looked
 hub                                   one snapshot a second per web process, for all viewers
+audit_view, audit_diff, audit_fragments, audit_views, audit_consumer   the page of the audit trail
+query                                 what a page's address asks for, checked; the same for its socket
+pieces                                fragments as a template's context
 consumers, routing                    one viewer's WebSocket
-views, urls                           the pages, and the one button on them: cancel a job
+views, job_views, urls                the pages, and what their buttons do
 roles                                 what templates may show by role, and what a view refuses
 healthz                               /healthz, for load balancers
 csp                                   the Content-Security-Policy of every page

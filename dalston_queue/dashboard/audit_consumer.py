@@ -1,0 +1,16 @@
+"""The audit page's WebSocket: one hub per filter."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from dalston_queue.dashboard.audit_fragments import audit_fragments
+from dalston_queue.dashboard.consumers import LiveConsumer
+from dalston_queue.dashboard.hub import Hub, hub_of
+from dalston_queue.dashboard.query import address, flat
+
+
+class AuditConsumer(LiveConsumer):
+    def hub(self) -> Hub:
+        query = flat(self.scope["query_string"].decode("latin-1"))
+        return hub_of(f"audit {address(query)}", partial(audit_fragments, query))
