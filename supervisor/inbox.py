@@ -23,6 +23,7 @@ class Inbox:
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._reader, selectors.EVENT_READ)
+        self._closed = False
 
     def catch_signals(self) -> None:
         for number in HANDLED:
@@ -38,6 +39,8 @@ class Inbox:
     def post(self, message: Happening | signal.Signals) -> None:
         """From any thread, and from signal handlers."""
         self._messages.append(message)
+        if self._closed:  # a second SIGTERM, the end of the last child: the supervisor is on its way out already
+            return
         with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well as a fuller one
             os.write(self._writer, b"!")
 
@@ -54,6 +57,7 @@ class Inbox:
         return taken
 
     def close(self) -> None:
+        self._closed = True
         self._selector.close()
         os.close(self._reader)
         os.close(self._writer)
