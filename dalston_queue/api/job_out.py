@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -13,8 +13,34 @@ from pydantic import Field
 from dalston_queue.api.problems import Code
 from dalston_queue.api.task_out import TaskOut, task_out
 from dalston_queue.broker.types import Priority
-from dalston_queue.jobs.states import JobStatus
-from dalston_queue.models import Job, Task
+from dalston_queue.jobs.progress import NOTHING, Reported, reported_by
+from dalston_queue.jobs.states import TASK_OVER, JobStatus, TaskStatus
+from dalston_queue.jobs.timeline import RunOutcome, runs_of
+from dalston_queue.models import Job, Task, TaskEvent
+from dalston_queue.redis import get_broker
+
+
+class RunOut(Schema):
+    """One delivery of a task to an engine."""
+
+    attempt: int
+    engine_id: str
+    started_at: datetime | None = Field(description="Null if it was over before its start was recorded.")
+    finished_at: datetime | None
+    outcome: RunOutcome | None = Field(description="Null while it runs.")
+    cause: str
+    message: str
+
+
+class JobTaskOut(TaskOut):
+    """A task with what only its job shows: its place in the DAG and its part of the timeline."""
+
+    after: list[str] = Field(description="Stages that must be over first.")
+    required: bool
+    weight: float = Field(description="Its share of the job's progress.")
+    progress: float | None = Field(description="From 0 to 1; null while it runs and its engine says nothing.")
+    progress_message: str
+    runs: list[RunOut] = Field(description="Every delivery to an engine, oldest first.")
 
 
 class JobOut(Schema):
@@ -30,7 +56,7 @@ class JobOut(Schema):
     started_at: datetime | None
     completed_at: datetime | None = Field(description="When it was over, well or not.")
     trace_id: str
-    tasks: list[TaskOut] | None = Field(None, description="Only when one job is read, in the order of its stages.")
+    tasks: list[JobTaskOut] | None = Field(None, description="Only when one job is read, in the order of its stages.")
 
 
 class BatchItem(Schema):
@@ -49,7 +75,17 @@ class BatchOut(Schema):
     items: list[BatchItem] = Field(description="In the order of the request.")
 
 
-def job_out(job: Job, tasks: Iterable[Task] | None = None) -> JobOut:
+def job_with_tasks(job: Job) -> JobOut:
+    """The job with its timeline: two statements, and one look at Redis for each queue in which something runs."""
+    tasks = list(job.tasks.order_by("id"))
+    moves: defaultdict[UUID, list[TaskEvent]] = defaultdict(list)
+    for move in TaskEvent.objects.filter(task__job_id=job.id).order_by("id"):
+        moves[move.task_id].append(move)
+    reported = reported_by([task for task in tasks if task.status == TaskStatus.RUNNING], get_broker())
+    return job_out(job, [_task(job, task, moves[task.id], reported.get(task.id, NOTHING)) for task in tasks])
+
+
+def job_out(job: Job, tasks: list[JobTaskOut] | None = None) -> JobOut:
     return JobOut(
         job_id=job.id,
         name=job.name,
@@ -63,5 +99,23 @@ def job_out(job: Job, tasks: Iterable[Task] | None = None) -> JobOut:
         started_at=job.started_at,
         completed_at=job.finished_at,
         trace_id=job.trace_id,
-        tasks=None if tasks is None else [task_out(task, job=job) for task in tasks],
+        tasks=tasks,
     )
+
+
+def _task(job: Job, task: Task, moves: list[TaskEvent], reported: Reported) -> JobTaskOut:
+    return JobTaskOut(
+        **dict(task_out(task, job=job)),
+        after=task.after,
+        required=task.required,
+        weight=task.weight,
+        progress=_share(task, reported),
+        progress_message=reported.message,
+        runs=[RunOut.model_validate(run, from_attributes=True) for run in runs_of(moves)],
+    )
+
+
+def _share(task: Task, reported: Reported) -> float | None:
+    if task.status == TaskStatus.RUNNING:
+        return reported.fraction
+    return 1.0 if task.status in TASK_OVER else 0.0

@@ -14,7 +14,7 @@ from dalston_queue.api.auth import needs
 from dalston_queue.api.backpressure import check_depth
 from dalston_queue.api.cancelling import CancelOut, cancel
 from dalston_queue.api.job_in import BatchIn, JobIn
-from dalston_queue.api.job_out import BatchItem, BatchOut, JobOut, job_out
+from dalston_queue.api.job_out import BatchItem, BatchOut, JobOut, job_out, job_with_tasks
 from dalston_queue.api.listing import Cursor, Limit, Page, Text, page
 from dalston_queue.api.principal import Principal, principal_of
 from dalston_queue.api.problem_out import answers
@@ -53,7 +53,7 @@ def submit_job(
     )
     waiting.jobs.wait(submission.job_id, wait)
     response["Location"] = f"/api/v1/jobs/{submission.job_id}"
-    return Status(201 if submission.created else 200, _with_tasks(_visible_job(principal, submission.job_id)))
+    return Status(201 if submission.created else 200, job_with_tasks(visible_job(principal, submission.job_id)))
 
 
 @router.post(body.BATCH_ROUTE, auth=needs(Scope.SUBMIT), response=answers({200: BatchOut}, 400, 413))
@@ -104,32 +104,28 @@ def list_jobs(
 
 @router.get("/jobs/{job_id}", auth=needs(Scope.READ), response=answers({200: JobOut}, 404))
 def read_job(request: HttpRequest, job_id: Annotated[UUID, Path()], wait: Wait = 0) -> JobOut:
-    """One job with its tasks."""
+    """One job with its tasks: how far each is, and who ran it when."""
     principal = principal_of(request)
-    job = _visible_job(principal, job_id)
+    job = visible_job(principal, job_id)
     if wait and job.finished_at is None:
         waiting.jobs.wait(job_id, wait)
-        job = _visible_job(principal, job_id)
-    return _with_tasks(job)
+        job = visible_job(principal, job_id)
+    return job_with_tasks(job)
 
 
 @router.delete("/jobs/{job_id}", auth=needs(Scope.SUBMIT, Scope.OPERATE), response=answers({200: CancelOut}, 404, 409))
 def cancel_one_job(request: HttpRequest, job_id: Annotated[UUID, Path()], reason: Reason = "") -> CancelOut:
     """Cancel a job: what waits is over at once, what runs is told to stop."""
     principal = principal_of(request)
-    job = _visible_job(principal, job_id)
+    job = visible_job(principal, job_id)
     return cancel(principal, "job", job_id, job.status, cancel_job, reason=reason)
 
 
-def _visible_job(principal: Principal, job_id: UUID) -> Job:
+def visible_job(principal: Principal, job_id: UUID) -> Job:
     job = principal.visible(Job.objects.select_related("project").filter(pk=job_id), "project_id").first()
     if job is None:
         raise not_found(f"job {job_id}")
     return job
-
-
-def _with_tasks(job: Job) -> JobOut:
-    return job_out(job, job.tasks.order_by("id"))
 
 
 def _item(outcome: Submission | JobsError | ApiProblem) -> BatchItem:

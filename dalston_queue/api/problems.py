@@ -37,6 +37,7 @@ class Code(StrEnum):
     QUEUE_FULL = "queue_full"
     DATABASE_UNAVAILABLE = "database_unavailable"
     REDIS_UNAVAILABLE = "redis_unavailable"
+    STREAMS_FULL = "streams_full"
     REQUEST_REFUSED = "request_refused"
     INTERNAL = "internal"
 
@@ -61,6 +62,7 @@ TITLES: Mapping[Code, str] = {
     Code.QUEUE_FULL: "The queue is full",
     Code.DATABASE_UNAVAILABLE: "The database does not answer",
     Code.REDIS_UNAVAILABLE: "Redis does not answer",
+    Code.STREAMS_FULL: "Too many event streams",
     Code.REQUEST_REFUSED: "The request was refused",
     Code.INTERNAL: "Internal error",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ninja import NinjaAPI, Swagger
 
-from dalston_queue.api import dlq, handlers, jobs, nodes, queue, replay_orders, streams, tasks, why
+from dalston_queue.api import dlq, events, handlers, jobs, nodes, queue, replay_orders, streams, tasks, why
 from dalston_queue.api.auth import CLOSED
 from dalston_queue.api.body import StrictJson
 from dalston_queue.api.renderer import MsgspecRenderer
@@ -26,6 +26,7 @@ handlers.install(api)
 for router in (
     tasks.router,
     jobs.router,
+    events.router,
     queue.router,
     streams.router,
     replay_orders.router,

@@ -58,8 +58,8 @@ def project(db: None) -> Project:
 def token_for(project: Project) -> Callable[..., str]:
     """Makes a token with these scopes and returns its text."""
 
-    def make(*scopes: str, project: Project = project, **fields: Any) -> str:
-        return ApiToken.issue(project, "test", scopes, **fields)[1]
+    def make(*scopes: str, project: Project = project, name: str = "test", **fields: Any) -> str:
+        return ApiToken.issue(project, name, scopes, **fields)[1]
 
     return make
 

@@ -29,6 +29,7 @@ ROUTES: dict[tuple[str, str], tuple[set[str], int]] = {
     ("POST", "/jobs:batch"): ({"submit"}, 422),
     ("GET", "/jobs"): ({"read"}, 200),
     ("GET", "/jobs/{job_id}"): ({"read"}, 404),
+    ("GET", "/jobs/{job_id}/events"): ({"read"}, 404),
     ("DELETE", "/jobs/{job_id}"): ({"submit", "operate"}, 404),
     ("GET", "/tasks/{task_id}/why"): ({"read"}, 404),
     ("GET", "/queue/stats"): ({"read"}, 200),

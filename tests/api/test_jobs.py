@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from dalston_queue.broker import Broker
+from dalston_queue.broker.messages import TaskMessage
 from dalston_queue.models import Job, OperatorAction, Project, Task
 from tests.api.conftest import Api
+from tests.jobs import make
+from tests.orchestrator.support import engine
 
 DAG = {
     "name": "audio",
@@ -187,3 +191,31 @@ def test_a_task_that_ended_otherwise_cannot_be_cancelled(
     assert (answer.status_code, answer.json()["code"]) == (409, "state_conflict")
     assert "completed" in answer.json()["detail"]
     assert api.call("DELETE", f"/tasks/{uuid4()}").status_code == 404
+
+
+def test_a_job_shows_who_ran_its_tasks_when_and_how_far_they_are(
+    api: Api, broker: Broker, django_assert_num_queries: Any
+) -> None:
+    job_id = api.post("/jobs", DAG).json()["job_id"]
+    job = Job.objects.get(pk=job_id)
+    make.claim(job)
+    split, notes = job.tasks.get(stage="split"), job.tasks.get(stage="notes")
+    message = TaskMessage(task_id=str(split.id), job_id=job_id, queue="split", task_type="split", attempt=1)
+    broker.append([message])
+    with engine(broker, "split", name="n.demo.1.b") as consumer:
+        [claimed] = consumer.claim()
+        claimed.progress({"fraction": 0.5, "message": "half"})
+        make.move("start", [split], seq=1, engine_id="n.demo.0.b")
+        make.move("recover", [split], seq=2, engine_id="n.demo.0.b", cause="engine_lost", message="killed")
+        make.move("start", [split], seq=3, engine_id="n.demo.1.b")
+        make.move("skip", [notes])
+        with django_assert_num_queries(4):  # the token, the job, its tasks, their moves: however many there are
+            shown = api.get(f"/jobs/{job_id}").json()
+    first, second, third = shown["tasks"]
+    assert (first["progress"], first["progress_message"]) == (0.5, "half")
+    assert [(run["attempt"], run["engine_id"], run["outcome"], run["cause"]) for run in first["runs"]] == [
+        (1, "n.demo.0.b", "recovered", "engine_lost"),
+        (1, "n.demo.1.b", None, ""),
+    ]
+    assert (second["after"], second["weight"], second["progress"], second["runs"]) == (["split"], 3, 0, [])
+    assert (third["required"], third["progress"]) == (False, 1)

@@ -1,0 +1,62 @@
+"""How far running tasks are, as their engines report it. Only Redis knows: progress is news, not truth."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import UUID
+
+from dalston_queue.broker.broker import Broker
+from dalston_queue.broker.errors import BrokerError
+
+LONGEST = 200
+
+
+class InQueue(Protocol):
+    """A task's row, or anything else that says which task it is and where it runs."""
+
+    @property
+    def id(self) -> UUID: ...
+    @property
+    def queue(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    fraction: float | None = None
+    """From 0 to 1; None: the engine reports something else, or nothing."""
+    message: str = ""
+
+
+NOTHING = Reported()
+
+
+def reported_by(tasks: Iterable[InQueue], broker: Broker) -> dict[UUID, Reported]:
+    """By task; one look per queue. Nothing if Redis does not answer."""
+    by_queue: defaultdict[str, dict[str, UUID]] = defaultdict(dict)
+    for task in tasks:
+        by_queue[task.queue][str(task.id)] = task.id
+    found: dict[UUID, Reported] = {}
+    try:
+        for queue, ids in by_queue.items():
+            records = broker.records(queue, list(ids))
+            found |= {ids[task_id]: reported(record.progress) for task_id, record in records.items()}
+    except BrokerError:
+        return {}
+    return found
+
+
+def reported(text: str) -> Reported:
+    """The SDK reports a fraction and a message; an engine without it may report any JSON."""
+    try:
+        value: Any = json.loads(text or "null")
+    except ValueError:
+        value = text
+    if value is None:
+        return NOTHING
+    if not isinstance(value, dict) or type(value.get("fraction")) not in {int, float}:
+        return Reported(message=text[:LONGEST])
+    return Reported(min(1.0, max(0.0, float(value["fraction"]))), str(value.get("message") or "")[:LONGEST])

@@ -1,0 +1,340 @@
+"""GET /jobs/{id}/events on a real web process: every move once, in order, and a stream that ends when it should."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from django.db import connection, transaction
+from django.utils import timezone
+
+from dalston_queue.api.event_news import AT_ONCE, NEWS, RUNNING, Place, read_news
+from dalston_queue.broker import connect
+from dalston_queue.broker.messages import Completed, TaskMessage
+from dalston_queue.jobs.lifecycle import lock_jobs, move_jobs
+from dalston_queue.jobs.spec import JobSpec, StageSpec
+from dalston_queue.jobs.submit import submit
+from dalston_queue.models import ApiToken, Job, Project, Task, TaskEvent
+from tests.api.conftest import Api
+from tests.jobs import make
+from tests.jobs.make import move
+from tests.jobs.test_indexes import _MANY_JOBS, _MANY_TASKS
+from tests.orchestrator.support import engine
+from tests.support import wait_until
+from tests.web import Web, environment
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ENGINE = "n.demo.0.b"
+
+
+@pytest.fixture
+def job(project: Project) -> Job:
+    """Two stages, the first in its queue."""
+    stages = (StageSpec(stage="echo"), StageSpec(stage="late", queue="echo", after=("echo",)))
+    job = Job.objects.get(pk=submit(JobSpec(name="two", stages=stages), project=project).job_id)
+    make.claim(job)
+    move("enqueue", [first(job)])
+    return job
+
+
+def first(job: Job) -> Task:
+    return job.tasks.get(stage="echo")
+
+
+def end(job: Job, how: str = "complete", **more: Any) -> None:
+    with transaction.atomic():
+        lock_jobs([job.id])
+        move_jobs(how, [job.id], timezone.now(), **more)
+
+
+class Stream:
+    """What a follower got so far, read by a thread."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        self.answer = answer
+        self.lines: list[str] = []
+        self.over = threading.Event()
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        try:
+            for line in self.answer.iter_lines():
+                self.lines.append(line)
+        except (httpx.HTTPError, httpx.StreamError):
+            pass
+        self.over.set()
+
+    @property
+    def events(self) -> list[tuple[str, str | None, Any]]:
+        """(event, id, data) of each whole event."""
+        found = []
+        fields: dict[str, str] = {}
+        for line in list(self.lines):
+            name, _, value = line.partition(": ")
+            if line:
+                fields[name] = value
+            elif "data" in fields:
+                found.append((fields["event"], fields.get("id"), json.loads(fields["data"])))
+                fields = {}
+        return found
+
+    def named(self, name: str) -> list[Any]:
+        return [data for event, _, data in self.events if event == name]
+
+    def ids(self) -> list[int]:
+        return [int(event_id) for _, event_id, _ in self.events if event_id]
+
+    def wait_for(self, name: str, count: int = 1) -> list[Any]:
+        wait_until(lambda: len(self.named(name)) >= count, 10, f"{count} x {name} in {self.lines}")
+        return self.named(name)
+
+    def join(self) -> None:
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+
+
+@contextmanager
+def following(client: httpx.Client, job: Job, **headers: str) -> Iterator[Stream]:
+    with client.stream("GET", f"/api/v1/jobs/{job.id}/events", headers=headers) as answer:
+        if answer.status_code != 200:
+            answer.read()
+            pytest.fail(answer.text)
+        stream = Stream(answer)
+        try:
+            yield stream
+        finally:  # as a browser that is closed does it; close() alone would not wake the reading thread
+            with suppress(OSError):
+                answer.extensions["network_stream"].get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+            stream.join()
+
+
+def test_it_tells_every_move_then_the_end_and_is_over(web: Web, token_for: Callable[..., str], job: Job) -> None:
+    with web.client(token_for("read")) as client, following(client, job) as stream:
+        assert stream.answer.headers["Content-Type"] == "text/event-stream"
+        assert stream.answer.headers["Cache-Control"] == "no-store"
+        assert stream.answer.headers["X-Accel-Buffering"] == "no"
+        stream.wait_for("task", 2)
+        assert not stream.named("end")
+        move("start", [first(job)], seq=1, engine_id=ENGINE)
+        stream.wait_for("task", 3)
+        move("complete", [first(job)], seq=2, engine_id=ENGINE, result="1")
+        move("skip", [job.tasks.get(stage="late")])
+        end(job)
+        assert stream.over.wait(5)
+    moves = [(it["stage"], it["from_status"], it["to_status"]) for it in stream.named("task")]
+    assert moves == [
+        ("echo", "pending", "ready"),
+        ("echo", "ready", "queued"),
+        ("echo", "queued", "running"),
+        ("echo", "running", "completed"),
+        ("late", "pending", "skipped"),
+    ]
+    assert stream.named("task")[2]["engine_id"] == ENGINE
+    assert stream.ids() == list(TaskEvent.objects.order_by("id").values_list("id", flat=True))
+    assert [event for event, _, _ in stream.events][-1] == "end"
+    last = stream.named("end")[0]
+    assert (last["job_id"], last["status"], last["progress"], last["error"]) == (str(job.id), "completed", 1, None)
+    assert stream.lines[0].startswith("retry:")
+
+
+def test_it_goes_on_behind_the_last_event_id_without_a_gap_or_a_repetition(
+    web: Web, token_for: Callable[..., str], job: Job
+) -> None:
+    with web.client(token_for("read")) as client:
+        with following(client, job) as stream:
+            stream.wait_for("task", 2)
+            seen = stream.ids()
+        move("start", [first(job)], seq=1, engine_id=ENGINE)
+        with following(client, job, **{"Last-Event-ID": str(seen[-1])}) as stream:
+            stream.wait_for("task", 1)
+            seen += stream.ids()
+        move("retry", [first(job)], scheduled_at=timezone.now(), cause="error", message="no\nluck\r\n")
+        end(job, "fail", errors={job.id: "no luck"})
+        with following(client, job, **{"Last-Event-ID": str(seen[-1])}) as stream:
+            assert stream.over.wait(5)
+            seen += stream.ids()
+            assert stream.named("task")[0]["message"] == "no\nluck\r\n"
+            assert stream.named("end")[0] | {"completed_at": None} == {
+                "job_id": str(job.id), "status": "failed", "progress": 0, "error": "no luck", "completed_at": None,
+            }  # fmt: skip
+        assert seen == list(TaskEvent.objects.order_by("id").values_list("id", flat=True))
+        with following(client, job, **{"Last-Event-ID": str(seen[-1])}) as stream:
+            assert stream.over.wait(5)
+            assert (stream.named("task"), len(stream.named("end"))) == ([], 1)
+        for nonsense in ("abc", "-1", str(2**63)):
+            answer = client.get(f"/api/v1/jobs/{job.id}/events", headers={"Last-Event-ID": nonsense})
+            assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
+
+
+def test_it_tells_progress_when_it_changes(
+    web: Web, token_for: Callable[..., str], project: Project, redis_url: str
+) -> None:
+    job = Job.objects.get(pk=submit(JobSpec(name="one", stages=(StageSpec(stage="echo"),)), project=project).job_id)
+    make.claim(job)
+    task = first(job)
+    broker = connect(redis_url, prefix=web._env["DALSTON_REDIS_PREFIX"])
+    with web.client(token_for("read")) as client, engine(broker, "echo", name=ENGINE) as consumer:
+        broker.append(
+            [TaskMessage(task_id=str(task.id), job_id=str(job.id), queue="echo", task_type="echo", attempt=1)]
+        )
+        [claimed] = consumer.claim()
+        move("start", [task], seq=1, engine_id=ENGINE)
+        with following(client, job) as stream:
+            stream.wait_for("progress")
+            claimed.progress({"fraction": 0.25, "message": "a quarter"})
+            stream.wait_for("progress", 2)
+        consumer.exchange([(claimed, Completed(None))], free=0)
+    broker.close()
+    before, after = stream.named("progress")
+    one = {"task_id": str(task.id), "stage": "echo", "attempt": 1}
+    assert before == {"status": "running", "progress": 0, "tasks": [{**one, "progress": None, "message": ""}]}
+    assert after["tasks"] == [{**one, "progress": 0.25, "message": "a quarter"}]
+
+
+def test_only_who_may_read_the_job_may_follow_it(web: Web, token_for: Callable[..., str], job: Job) -> None:
+    other = Project.objects.create(name="beta")
+    with web.client(token_for("read", project=other)) as client:
+        answer = client.get(f"/api/v1/jobs/{job.id}/events")
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    with web.client(token_for("read", "operate", project=other)) as client, following(client, job) as stream:
+        stream.wait_for("task", 2)
+
+
+def test_it_ends_with_the_token_or_the_login_that_opened_it(web: Web, token_for: Callable[..., str], job: Job) -> None:
+    changes: list[dict[str, Any]] = [
+        {"revoked_at": timezone.now()},
+        {"scopes": ["submit"]},
+        {"expires_at": timezone.now()},
+        {"name": "another name"},
+    ]
+    User.objects.create_user("vera", password="a long password")
+    with ExitStack() as stack:
+        clients = [stack.enter_context(web.client(token_for("read", name=str(n)))) for n in range(len(changes))]
+        clients.append(stack.enter_context(web.log_in("vera", "a long password")))
+        *streams, unharmed, login = [stack.enter_context(following(client, job)) for client in clients]
+        for stream in (*streams, unharmed, login):
+            stream.wait_for("task", 2)
+        for number, change in enumerate(changes):
+            ApiToken.objects.filter(name=str(number)).update(**change)
+        Session.objects.all().delete()
+        for stream in (*streams, login):
+            assert stream.over.wait(10)
+            assert stream.named("closed")[0]["code"] == "unauthenticated"
+        assert not unharmed.over.is_set()
+
+
+def threads_of(web: Web) -> int:
+    return len(list(Path(f"/proc/{web.process.pid}/task").iterdir()))
+
+
+@pytest.fixture
+def small_web(db: None, tmp_path: Path) -> Iterator[Web]:
+    """A web process that serves twelve followers and has two database connections."""
+    server = Web({**environment(), "DALSTON_MAX_EVENT_STREAMS": "12", "DALSTON_DB_POOL_SIZE": "2"}, tmp_path / "log")
+    yield server
+    server.process.reap()
+
+
+def test_followers_cost_no_thread_and_no_connection_and_are_limited_and_stop_with_the_process(
+    small_web: Web, token_for: Callable[..., str], job: Job
+) -> None:
+    token = token_for("read")
+    with small_web.client(token) as client, following(client, job) as one:
+        one.wait_for("task", 2)
+        before = threads_of(small_web)
+        many = [following(client, job) for _ in range(11)]
+        streams = [each.__enter__() for each in many]
+        for stream in streams:
+            stream.wait_for("task", 2)
+        # More follow than there are connections, and a read still gets one.
+        assert client.get(f"/api/v1/jobs/{job.id}").status_code == 200
+        wait_until(lambda: threads_of(small_web) <= before + 3, 10, "no thread per follower")
+        full = client.get(f"/api/v1/jobs/{job.id}/events")
+        assert (full.status_code, full.json()["code"]) == (503, "streams_full")
+        assert full.headers["Retry-After"] == "5"
+        # Those who go away make room, at once and without a word in the log.
+        for each in many:
+            each.__exit__(None, None, None)
+        wait_until(lambda: _opens(client, job), 10, "room for the next one")
+        # The process can end although somebody follows, and the follower just sees the end of the stream.
+        assert small_web.process.stop(timeout=8) in {0, -15}
+        assert one.over.wait(5)
+        assert not one.named("closed")
+    assert "Traceback" not in small_web.process.output
+    assert "was destroyed but it is pending" not in small_web.process.output
+
+
+def _opens(client: httpx.Client, job: Job) -> bool:
+    with client.stream("GET", f"/api/v1/jobs/{job.id}/events") as answer:
+        return answer.status_code == 200
+
+
+def test_a_long_history_comes_in_pieces_and_whole(job: Job) -> None:
+    task = first(job)
+    TaskEvent.objects.bulk_create(
+        TaskEvent(
+            task=task, transition="x", from_status="ready", to_status="ready", attempt=1, deliveries=0, at=make.NOW
+        )
+        for _ in range(AT_ONCE)
+    )
+    end(job)
+    place, seen = Place(job.id, 0), []
+    while True:
+        news = read_news([place])[place]
+        seen += [it.event_id for it in news.moves]
+        place = Place(job.id, seen[-1])
+        if news.is_over:
+            break
+    assert seen == list(TaskEvent.objects.order_by("id").values_list("id", flat=True))
+
+
+def test_many_followers_at_different_places_are_read_at_once(job: Job, django_assert_num_queries: Any) -> None:
+    other = make.dag(a="")
+    make.claim(other)
+    ids = list(TaskEvent.objects.filter(task__job=job).order_by("id").values_list("id", flat=True))
+    gone = Place(UUID(int=7), 0)
+    places = [Place(job.id, 0), Place(job.id, ids[0]), Place(job.id, ids[-1]), Place(other.id, 0), gone]
+    with django_assert_num_queries(2):
+        found = read_news([*places, *places])
+    assert [len(found[place].moves) for place in places[:4]] == [2, 1, 0, 1]
+    assert gone not in found
+
+
+def test_the_reading_uses_indexes_only(job: Job) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_MANY_JOBS, [job.project_id])
+        cursor.execute(_MANY_TASKS)
+        cursor.execute(
+            "INSERT INTO dalston_task_event (task_id, transition, from_status, to_status, attempt, deliveries,"
+            " engine_id, cause, message, at)"
+            " SELECT id, 'x', 'ready', 'ready', 1, 0, '', '', '', now() FROM dalston_task"
+        )
+        cursor.execute("ANALYZE dalston_job, dalston_task, dalston_task_event")
+        wanted: list[tuple[str, Any]] = [
+            (NEWS, {"jobs": f"{{{job.id}}}", "seen": [0]}),
+            (RUNNING, [f"{{{job.id}}}"]),
+        ]
+        for statement, arguments in wanted:
+            cursor.execute("EXPLAIN " + statement, arguments)
+            plan = "\n".join(row[0] for row in cursor.fetchall())
+            assert "Seq Scan" not in plan, plan
+
+
+def test_the_schema_documents_the_stream(api: Api) -> None:
+    schema = api.get("/openapi.json").json()
+    operation = schema["paths"]["/api/v1/jobs/{job_id}/events"]["get"]
+    assert list(operation["responses"]["200"]["content"]) == ["text/event-stream"]
+    assert "Last-Event-ID" in [parameter["name"] for parameter in operation["parameters"]]
+    assert {"401", "403", "404", "422", "503"} <= set(operation["responses"])

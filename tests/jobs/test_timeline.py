@@ -1,0 +1,82 @@
+"""The runs of a task, folded from its moves."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import pytest
+
+from dalston_queue.jobs.progress import Reported, reported
+from dalston_queue.jobs.timeline import RunOutcome, runs_of
+from tests.jobs.make import NOW
+
+
+@dataclass
+class Moved:
+    transition: str
+    attempt: int = 1
+    engine_id: str = ""
+    cause: str = ""
+    message: str = ""
+    at: datetime = NOW
+
+
+def after(seconds: int) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def told(*moves: Moved) -> list[tuple[int, str, str | None]]:
+    return [(run.attempt, run.engine_id, run.outcome) for run in runs_of(moves)]
+
+
+def test_a_task_that_only_waited_has_no_runs() -> None:
+    assert told(Moved("release"), Moved("enqueue"), Moved("recover"), Moved("rebuild", 2), Moved("cancel", 2)) == []
+
+
+def test_each_delivery_is_a_run_with_its_engine_its_times_and_its_end() -> None:
+    runs = runs_of([
+        Moved("release"),
+        Moved("enqueue"),
+        Moved("start", 1, "a", at=after(1)),
+        Moved("recover", 1, "a", "engine_lost", "killed", at=after(2)),
+        Moved("start", 1, "b", at=after(3)),
+        Moved("retry", 2, "b", "error", "no luck", at=after(4)),
+        Moved("due", 2),
+        Moved("start", 2, "c", at=after(5)),
+    ])  # fmt: skip
+    assert [(it.attempt, it.engine_id, it.outcome, it.cause, it.message) for it in runs] == [
+        (1, "a", RunOutcome.RECOVERED, "engine_lost", "killed"),
+        (1, "b", RunOutcome.RETRIED, "error", "no luck"),
+        (2, "c", None, "", ""),
+    ]
+    assert [(it.started_at, it.finished_at) for it in runs] == [
+        (after(1), after(2)), (after(3), after(4)), (after(5), None),
+    ]  # fmt: skip
+
+
+def test_an_end_that_overtook_its_start_is_a_run_without_one() -> None:
+    assert told(Moved("complete", 1, "a")) == [(1, "a", "completed")]
+    assert told(Moved("retry", 3, "a")) == [(2, "a", "retried")]
+    assert runs_of([Moved("complete", 1, "a")])[0].started_at is None
+
+
+def test_a_start_before_the_news_of_the_last_engines_death_closes_that_run() -> None:
+    assert told(Moved("start", 1, "a"), Moved("start", 1, "b"), Moved("bury", 1, "b")) == [
+        (1, "a", "recovered"),
+        (1, "b", "dead_letter"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("", Reported()),
+        ("null", Reported()),
+        ('{"fraction": 0.5, "message": "half"}', Reported(0.5, "half")),
+        ('{"fraction": 7}', Reported(1.0)),
+        ('{"fraction": true}', Reported(None, '{"fraction": true}')),
+        ("[1, 2]", Reported(None, "[1, 2]")),
+        ("not json", Reported(None, "not json")),
+    ],
+)
+def test_what_engines_report_is_understood_or_shown_as_it_is(text: str, means: Reported) -> None:
+    assert reported(text) == means
