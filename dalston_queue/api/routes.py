@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from ninja import NinjaAPI, Swagger
 
-from dalston_queue.api import dlq, events, handlers, jobs, nodes, queue, replay_orders, streams, tasks, why
+from dalston_queue.api import (
+    audit,
+    dlq,
+    events,
+    handlers,
+    jobs,
+    nodes,
+    queue,
+    replay_orders,
+    streams,
+    tasks,
+    why,
+    workers,
+)
 from dalston_queue.api.auth import CLOSED
 from dalston_queue.api.body import StrictJson
 from dalston_queue.api.renderer import MsgspecRenderer
@@ -33,5 +46,7 @@ for router in (
     dlq.router,
     why.router,
     nodes.router,
+    workers.router,
+    audit.router,
 ):
     api.add_router("", router)

@@ -1,0 +1,55 @@
+"""GET /audit: what the audit page shows, for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dalston_queue.audit import audited
+from dalston_queue.models import OperatorAction
+from tests.api.conftest import Api
+
+pytestmark = pytest.mark.django_db
+
+
+def act(target: str) -> OperatorAction:
+    with audited("job.cancel", target, actor="user ada", reason="wrong file", before={"status": "running"}) as row:
+        row.after = {"status": "cancelled"}
+    return row
+
+
+@pytest.fixture
+def operator(token_for: Callable[..., str]) -> Api:
+    return Api(token_for("operate"))
+
+
+def test_an_act_is_told_whole_with_its_links(operator: Api) -> None:
+    row = act("job 1")
+    [item] = operator.get("/audit").json()["items"]
+    assert (item["id"], item["actor"], item["action"], item["reason"]) == (
+        row.pk,
+        "user ada",
+        "job.cancel",
+        "wrong file",
+    )
+    assert (item["before"], item["after"]) == ({"status": "running"}, {"status": "cancelled"})
+    assert [link["fact"] for link in item["links"]] == ["begun", "finished"]
+    assert item["finished_at"]
+
+
+def test_it_is_filtered_and_paged(operator: Api) -> None:
+    rows = [act(f"job {number}") for number in range(5)]
+    assert [item["target"] for item in operator.get("/audit?target=job+3").json()["items"]] == ["job 3"]
+    assert operator.get("/audit?actor=bea").json()["items"] == []
+    assert operator.get("/audit?unfinished=true").json()["items"] == []
+    assert operator.get("/audit?until=2020-01-01T00:00:00Z").json()["items"] == []
+    page = operator.get("/audit?limit=3&actor=ada").json()
+    assert ([item["id"] for item in page["items"]], page["next_cursor"]) == (
+        [row.pk for row in rows[4:1:-1]],
+        rows[2].pk,
+    )
+    rest = operator.get(f"/audit?limit=3&cursor={page['next_cursor']}").json()
+    assert ([item["id"] for item in rest["items"]], rest["next_cursor"]) == ([rows[1].pk, rows[0].pk], None)
+    assert operator.get("/audit?since=yesterday").status_code == 422
+    assert operator.get("/audit?actor=%00").status_code == 422
