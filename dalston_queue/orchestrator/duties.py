@@ -18,6 +18,7 @@ from django.utils import timezone
 from dalston_queue.broker.types import Role
 from dalston_queue.models import Duty
 from dalston_queue.orchestrator import housekeeping
+from dalston_queue.orchestrator.audit_duty import check_audit
 from dalston_queue.orchestrator.leadership import Leadership, process_name
 from dalston_queue.orchestrator.reconciler import reconcile
 from dalston_queue.orchestrator.report import Report, record_run
@@ -42,6 +43,7 @@ DUTIES: tuple[DutySpec, ...] = (
     DutySpec("registry", lambda: 60.0, housekeeping.mirror_registry),
     DutySpec("expiry", lambda: 3600.0, housekeeping.expire_kept),
     DutySpec("dead-letter digest", lambda: 3600.0, housekeeping.digest_dead_letters),
+    DutySpec("audit", lambda: 3600.0, check_audit),
 )
 
 

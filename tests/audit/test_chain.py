@@ -20,6 +20,7 @@ from dalston_queue.audit import audited
 from dalston_queue.audit_chain import Head, head, verify
 from dalston_queue.models import ApiToken, AuditEntry, OperatorAction, Project
 from dalston_queue.models.audit_entry import START
+from dalston_queue.orchestrator.audit_duty import AuditBroken, check_audit
 
 pytestmark = pytest.mark.django_db
 
@@ -201,3 +202,12 @@ def test_rows_from_before_the_chain_are_chained_by_the_migration() -> None:
     assert verify().problem == ""
     assert verify().head.entries == 5
     assert verify().unfinished == (ids()[1],)
+
+
+def test_the_hourly_duty_fails_when_the_trail_was_changed() -> None:
+    act()
+    assert check_audit(timezone.now()).found == {"links": 2}
+    with by_force():
+        OperatorAction.objects.update(reason="nothing")
+    with pytest.raises(AuditBroken, match="does not say what was written"):
+        check_audit(timezone.now())
