@@ -7,7 +7,7 @@ from typing import Annotated
 from ninja import Query
 from pydantic import Field
 
-_MOST = 500
+MOST = 500
 
-Reason = Annotated[str, Query(max_length=_MOST, description="Why; kept in the audit trail.")]
-ReasonInBody = Annotated[str, Field(max_length=_MOST, description="Why; kept in the audit trail.")]
+Reason = Annotated[str, Query(max_length=MOST, description="Why; kept in the audit trail.")]
+ReasonInBody = Annotated[str, Field(max_length=MOST, description="Why; kept in the audit trail.")]

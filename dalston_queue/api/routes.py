@@ -14,6 +14,7 @@ from dalston_queue.api import (
     queue,
     replay_orders,
     streams,
+    task_actions,
     tasks,
     why,
     workers,
@@ -38,6 +39,7 @@ api = NinjaAPI(
 handlers.install(api)
 for router in (
     tasks.router,
+    task_actions.router,
     jobs.router,
     events.router,
     queue.router,

@@ -1,0 +1,95 @@
+"""What an operator does to one task of a stream: hand it back, or set it aside. Pressed twice, one press counts."""
+
+from uuid import uuid4
+
+from django.utils import timezone
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.messages import Completed
+from dalston_queue.broker.types import Settled
+from dalston_queue.jobs.hand_back import hand_back_task
+from dalston_queue.jobs.set_aside import Aside, set_aside
+from dalston_queue.jobs.spec import StageSpec
+from dalston_queue.models import DeadLetter, Job, Task, TaskEvent
+from tests.jobs import make
+from tests.orchestrator.support import Steps, engine
+
+
+def test_a_task_that_is_handed_back_waits_again_with_its_budgets_untouched(broker: Broker, steps: Steps) -> None:
+    job = make.dag(a="")
+    task = Task.objects.get(job=job)
+    steps.poll()
+    with engine(broker, name="slow") as slow, engine(broker, name="other") as other:
+        [claimed] = slow.claim()
+        steps.drain()
+        first = hand_back_task(task.id, actor="ada", why="it hangs", entry_id=claimed.entry_id)
+        second = hand_back_task(task.id, actor="bea", why="it hangs", entry_id=claimed.entry_id)
+        assert (first.outcome, second.outcome) == ("returned", "waiting")
+        steps.drain()
+        task.refresh_from_db()
+        assert (task.status, task.attempt, task.deliveries, task.retry_count) == ("queued", 1, 0, 0)
+        assert "taken from its engine by ada: it hangs" in TaskEvent.objects.filter(task=task).latest("id").message
+        [again] = other.claim()
+        assert slow.exchange([(claimed, Completed())], free=0).settled == [Settled.LOST]
+        assert other.exchange([(again, Completed())], free=0).settled == [Settled.ACCEPTED]
+        third = hand_back_task(task.id, actor="bea", why="")
+        steps.drain()
+    assert third.outcome == "absent"
+    assert hand_back_task(task.id, actor="bea", why="").status == "completed"
+    assert not hand_back_task(uuid4(), actor="bea", why="").found
+
+
+def test_a_waiting_task_that_is_set_aside_is_a_dead_letter_at_once(broker: Broker, steps: Steps) -> None:
+    job = make.dag(a="", b="a")
+    task = Task.objects.get(job=job, stage="a")
+    steps.poll()
+    done = set_aside(task.id, timezone.now(), actor="ada", why="the file is broken")
+    assert (done.outcome, done.status) == (Aside.ENDED, "dead_letter")
+    letter = DeadLetter.objects.get(task=task)
+    assert (letter.cause, letter.error) == ("rejected", "set aside by ada: the file is broken")
+    assert make.statuses(job) == {"a": "dead_letter", "b": "skipped"}
+    assert Job.objects.get(id=job.id).status == "failed"
+    again = set_aside(task.id, timezone.now(), actor="bea", why="the same")
+    assert (again.outcome, again.status) == (Aside.OVER, "dead_letter")
+    assert DeadLetter.objects.count() == 1
+    with engine(broker) as consumer:
+        assert consumer.claim() == []
+    steps.drain()
+
+
+def test_a_running_task_is_taken_from_its_engine_and_its_result_refused(broker: Broker, steps: Steps) -> None:
+    job = make.dag(a="")
+    task = Task.objects.get(job=job)
+    steps.poll()
+    with engine(broker) as consumer:
+        [claimed] = consumer.claim()
+        steps.drain()
+        done = set_aside(task.id, timezone.now(), actor="ada", why="poison", attempt=1)
+        again = set_aside(task.id, timezone.now(), actor="bea", why="poison", attempt=1)
+        assert (done.outcome, again.outcome) == (Aside.TAKEN, Aside.OVER)
+        assert consumer.exchange([(claimed, Completed())], free=0).settled == [Settled.LOST]
+        steps.drain()
+    assert make.statuses(job) == {"a": "dead_letter"}
+    assert "set aside by ada: poison" in DeadLetter.objects.get(task=task).error
+
+
+def test_what_is_not_in_line_and_what_moved_on_is_left_alone(broker: Broker, steps: Steps) -> None:
+    job = make.dag(a="", b="a")
+    steps.poll()
+    first, second = (Task.objects.get(job=job, stage=stage) for stage in ("a", "b"))
+    assert set_aside(second.id, timezone.now(), actor="ada", why="x").outcome is Aside.NOT_IN_LINE
+    assert set_aside(first.id, timezone.now(), actor="ada", why="x", attempt=7).outcome is Aside.CHANGED
+    assert not set_aside(uuid4(), timezone.now(), actor="ada", why="x").found
+    assert make.statuses(job) == {"a": "queued", "b": "pending"}
+    steps.drain()
+    broker.reset_queue("echo")
+
+
+def test_an_optional_task_ends_as_failed_and_its_job_goes_on(broker: Broker, steps: Steps) -> None:
+    job = make.job_of(StageSpec(stage="a", queue="echo", required=False), StageSpec(stage="b", queue="echo"))
+    steps.poll()
+    task = Task.objects.get(job=job, stage="a")
+    assert set_aside(task.id, timezone.now(), actor="ada", why="x").status == "failed"
+    assert make.statuses(job) == {"a": "failed", "b": "queued"}
+    steps.drain()
+    broker.reset_queue("echo")
