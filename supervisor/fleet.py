@@ -8,9 +8,11 @@ import random
 import signal
 from collections.abc import Iterator
 
+import msgspec
 import structlog
 
 from dalston_queue.broker.messages import ErrorInfo
+from dalston_queue.broker.said import TaskSaid
 from dalston_queue.broker.types import Cause, EngineState
 from engines.sdk.manifest import Manifest
 
@@ -176,6 +178,9 @@ class Fleet:
         if slot is None:
             log.warning("a notice of a process that is no engine of ours was ignored", pid=notice.pid)
             return
+        if "X_DALSTON_TASKS" in notice.fields:
+            self._take_note(slot, notice.fields)  # no sign of life: a task may hang while others come and go
+            return
         before = slot.life.state
         slot.life = lifecycle.noticed(slot.life, notice.fields, now)
         slot.pausable = slot.pausable or notice.fields.get("X_DALSTON_SDK") == "1"
@@ -185,6 +190,12 @@ class Fleet:
         if slot.life.state is not before:
             log.info("engine", engine=slot.engine_id, state=str(slot.life.state))
             self.apply_pause(slot)
+
+    def _take_note(self, slot: Slot, fields: dict[str, str]) -> None:
+        """Of the tasks that an engine has in hand; what can't be read is passed over."""
+        with contextlib.suppress(msgspec.MsgspecError, ValueError):
+            slot.tasks = msgspec.json.decode(fields["X_DALSTON_TASKS"], type=tuple[TaskSaid, ...])
+            slot.running = max(len(slot.tasks), int(fields.get("X_DALSTON_RUNNING", "0")))
 
     def _sender(self, pid: int) -> Slot | None:
         child = self.children.get(pid)

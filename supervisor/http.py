@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from dalston_queue.broker.said import GpuSaid
 from dalston_queue.broker.types import EngineState
 
 from .link import Link
@@ -49,13 +49,13 @@ class NodeCollector:
             cpu.add_metric(name, engine.info["cpu_percent"])
             memory.add_metric(name, engine.info["memory_mib"])
         yield from (exits, cpu, memory)
-        yield from self._gpus(report.info["gpus"]["devices"])
+        yield from self._gpus(report.info["gpus"].devices)
 
-    def _gpus(self, devices: list[dict[str, Any]]) -> Iterator[Metric]:
+    def _gpus(self, devices: list[GpuSaid]) -> Iterator[Metric]:
         for name, (field, text) in GPU_GAUGES.items():
             gauge = GaugeMetricFamily(name, text, labels=["gpu", "UUID", "modelName"])
             for device in devices:
-                gauge.add_metric([str(device["index"]), device["uuid"], device["name"]], device[field])
+                gauge.add_metric([str(device.index), device.uuid, device.name], getattr(device, field))
             yield gauge
 
 

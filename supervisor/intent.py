@@ -8,15 +8,17 @@ from pathlib import Path
 import msgspec
 
 from .statefile import write_whole
+from .undertakings import Undertaking
 
 FORGOTTEN_AFTER_S = 60.0
 
 
 class Intent(msgspec.Struct):
-    after: str = ""  # id of the last command
+    after: str = ""  # the last command's place in its stream
     drained: str = ""  # why, by whom
     cordoned: str = ""
     replicas: dict[str, int] = {}  # by engine id; wins over node.yaml
+    unfinished: list[Undertaking] = []  # commands that are taken and not done
 
 
 class IntentFile:

@@ -26,6 +26,7 @@ from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.types import Cause, NodeState
 
 from .happenings import Commanded, GivenBack, Happening, Overdue
+from .logreader import Line
 
 log = structlog.get_logger("supervisor.link")
 
@@ -58,10 +59,11 @@ class GiveBack:
 
 @dataclass(frozen=True, slots=True)
 class LogLines:
-    """For those who follow an engine's log."""
+    """For those who follow a slot's log, or for the one who asked this question."""
 
-    engine_id: str
-    lines: list[str]
+    slot: str
+    lines: list[Line]
+    request_id: str = ""
 
 
 class Link:
@@ -80,6 +82,7 @@ class Link:
     ) -> None:
         self.broker = broker
         self.channel = broker.node(node)
+        self.logs = broker.logs(node)
         self.after = after  # the last command that was heard
         self.node = node
         self.post = post
@@ -89,7 +92,7 @@ class Link:
         self.up = True
         self.alive_at = time.monotonic()  # when the main loop last came by
         self._report: Report | None = None
-        self._fresh = False
+        self._fresh = self._news = False
         self._jobs: deque[GiveBack | Reply | LogLines] = deque()
         self._gone: deque[str] = deque(maxlen=1000)
         self._wake = threading.Event()
@@ -104,6 +107,8 @@ class Link:
         if self._report is None or _essence(report) != _essence(self._report):
             self._fresh = True
             self._wake.set()
+        elif _work(report) != _work(self._report):
+            self._news = True  # with the next look, not at once: short tasks come by the thousand
         self._report = report
 
     def send(self, job: GiveBack | Reply | LogLines) -> None:
@@ -139,6 +144,7 @@ class Link:
                     next_beat = now + self.heartbeat_s
                 if now >= next_look and not self._closing:
                     next_look = now + min(LOOK_EVERY, self.heartbeat_s)
+                    self._fresh = self._fresh or self._news
                     self._hear_commands()
                     self._find_overdue()
                 self._mark(up=True)
@@ -177,7 +183,7 @@ class Link:
             case GiveBack():
                 self._give_back(job)
             case LogLines():
-                self.channel.log(job.engine_id, job.lines)
+                self.logs.write(job.slot, job.lines, job.request_id)
             case Reply():
                 self.channel.reply(job)
 
@@ -198,14 +204,14 @@ class Link:
 
     def _hear_commands(self) -> None:
         for command in self.channel.receive(self.after):
-            self.after = command.command_id
+            self.after = command.entry_id
             self.post(Commanded(command))
 
     def _beat(self, now: float) -> bool:
         """Not if the main loop stands still: then the node must look as dead as it is."""
         if self._report is None or now - self.alive_at > MAIN_LOOP_DEAD_AFTER:
             return False
-        self._fresh = False
+        self._fresh = self._news = False
         report = self._report
         # The report may be older than a give-back: a forgotten engine must not be beaten back to life.
         engines = [engine for engine in report.engines if engine.engine_id not in self._gone]
@@ -241,3 +247,8 @@ class Link:
 def _essence(report: Report) -> tuple[object, ...]:
     """What is worth a beat of its own when it changes; processor load is not."""
     return (report.state, *((engine.engine_id, engine.state, engine.info.get("why")) for engine in report.engines))
+
+
+def _work(report: Report) -> list[object]:
+    """What is worth telling within a second: which tasks are in hand, and how far they are."""
+    return [engine.info.get("tasks") for engine in report.engines]

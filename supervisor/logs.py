@@ -7,10 +7,13 @@ import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
+from .logreader import Line, Span, last_lines
 from .rotation import RotatingLog
 from .spool import Spool
 
 POLL = 0.05
+MOST_NEW = 500  # lines for a follower at one look
+MOST_NEW_BYTES = 64 << 10
 
 
 class Logs:
@@ -50,6 +53,28 @@ class Logs:
         """The slot's last lines; only those of one process, if its id is given."""
         with self._lock:
             return self._log(slot).tail(count, f"--- {engine_id} starts".encode() if engine_id else b"")
+
+    def last(self, slot: str, count: int, span: Span) -> list[Line]:
+        """The same for those who ask from afar: with positions, of a span of time, and never more than some."""
+        with self._lock:
+            log = self._log(slot)
+            return last_lines(log.files(), log.position, count, span=span)
+
+    def new(self, slot: str, after: int) -> list[Line]:
+        """Lines that came after a position; the last of them, if they are many."""
+        with self._lock:
+            log = self._log(slot)
+            if log.position <= after:
+                return []
+            return last_lines(log.files(), log.position, MOST_NEW, after=after, room=MOST_NEW_BYTES)
+
+    def position(self, slot: str) -> int:
+        with self._lock:
+            return self._log(slot).position
+
+    def has(self, slot: str) -> bool:
+        """There is a log of this slot, perhaps of one that was scaled away."""
+        return slot in self._logs or (self.folder / f"{slot}.log").is_file()
 
     def note(self, slot: str, text: str) -> None:
         """A line of our own in the slot's log."""

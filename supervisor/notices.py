@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
+LARGEST = 64 << 10  # bytes of a datagram
 LONGEST_PATH = 100  # of the 108 bytes in sockaddr_un
 
 
@@ -43,7 +44,7 @@ class NoticeSocket:
         notices: list[Notice] = []
         while True:
             try:
-                data, ancillary, _, _ = self.socket.recvmsg(8192, socket.CMSG_SPACE(_CREDENTIALS.size))
+                data, ancillary, _, _ = self.socket.recvmsg(LARGEST, socket.CMSG_SPACE(_CREDENTIALS.size))
             except BlockingIOError:
                 return notices
             for level, kind, content in ancillary:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from dalston_queue.broker.commands import Command, Reply
+from dalston_queue.broker.commands import LOG_COMMANDS, Command, CommandState, Reply
+from dalston_queue.broker.logs import MOST_LINES, engine_place
+
+from .link import LogLines
+from .logreader import Span, lines_of, stamp_of
+from .undertakings import Undertaking
 
 if TYPE_CHECKING:
     from .supervisor import Supervisor
@@ -15,6 +21,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("supervisor.orders")
 
 MOST_REPLICAS = 256
+SLOT = re.compile(r"[a-z][a-z0-9_-]{0,40}\.\d{1,4}")
+_SPAN = ("since_ms", "until_ms")
 COMMANDS = (
     "drain", "resume", "cordon", "uncordon", "restart", "rolling_restart", "scale", "release_gpu", "tail_logs",
     "follow_logs",
@@ -33,15 +41,23 @@ class Orders:
     def obey(self, command: Command, now: float) -> None:
         """Remembers it, does it, answers. The log line is the node's own record; the API keeps the audit."""
         intents = self.supervisor.intents
-        intents.intent.after = command.command_id
+        intents.intent.after = command.entry_id
         intents.save()  # before the deed: a crash in between must not repeat a restart
+        begun = len(intents.intent.unfinished)
         try:
-            message, ok = self.known.get(command.name, self.unknown)(command, now), True
+            message = self.known.get(command.name, self.unknown)(command, now)
+            state = CommandState.TAKEN if len(intents.intent.unfinished) > begun else CommandState.DONE
         except RefusedError as error:
-            message, ok = str(error), False
+            message, state = str(error), CommandState.FAILED
         intents.save()
-        log.info("command", name=command.name, actor=command.actor, arguments=command.arguments, ok=ok, answer=message)
-        self.supervisor.link.send(Reply(command_id=command.command_id, ok=ok, message=message))
+        if command.name not in LOG_COMMANDS:  # a question per page and minute is no news
+            told = {"actor": command.actor, "arguments": command.arguments}
+            log.info("command", name=command.name, state=str(state), answer=message, **told)
+        self.supervisor.link.send(Reply(command_id=command.command_id, state=state, message=message))
+
+    def undertake(self, command: Command, engine: str = "", before: tuple[str, ...] = (), replicas: int = 0) -> None:
+        """It takes time: it is done when the deed is."""
+        self.supervisor.undertakings.begin(Undertaking(command.command_id, command.name, engine, before, replicas))
 
     def unknown(self, command: Command, _now: float) -> str:
         raise RefusedError(f"unknown command {command.name!r}: this node knows {', '.join(sorted(self.known))}")
@@ -50,6 +66,7 @@ class Orders:
 
     def drain(self, command: Command, now: float) -> str:
         intent = self.supervisor.intents.intent
+        self.undertake(command)
         if intent.drained:
             return f"already drained: {intent.drained}"
         intent.drained = _why(command, "drained")
@@ -92,6 +109,7 @@ class Orders:
         slots = fleet.find(name)
         if not slots:
             raise RefusedError(f"no engine {name!r} on this node")
+        self.undertake(command, name, tuple(slot.engine_id for slot in slots if slot.child is not None))
         restarted = 0
         for slot in slots:
             if slot.child is None:
@@ -107,6 +125,7 @@ class Orders:
         slots = self.supervisor.fleet.of(engine)
         if not slots:
             raise RefusedError(f"no engine {engine!r} on this node")
+        self.undertake(command, engine, tuple(slot.engine_id for slot in slots if slot.child is not None))
         added = self.supervisor.rolling.begin([slot.name for slot in slots], _why(command, "rolling restart"))
         return f"restarting {added} one after the other" if added else "already on its way"
 
@@ -120,28 +139,37 @@ class Orders:
         before = len(self.supervisor.fleet.of(engine))
         self.supervisor.intents.intent.replicas[engine] = count
         self.supervisor.arrange(now)
+        self.undertake(command, engine, replicas=count)
         return f"{engine}: {before} -> {count}" if before != count else f"{engine}: already {count}"
 
     # --- logs ---------------------------------------------------------------------------------------------------------
 
     def tail_logs(self, command: Command, _now: float) -> str:
-        slot = self._slot(command)
-        lines = self.supervisor.fleet.logs.tail(slot, int(command.arguments.get("lines", 200)))
-        self.supervisor.followers.send(slot, lines)
+        slot, engine_id = self._log_of(command)
+        span = Span(*(stamp_of(_number(command, name, 0)) if name in command.arguments else b"" for name in _SPAN))
+        lines = self.supervisor.fleet.logs.last(slot, min(_number(command, "lines", 200), MOST_LINES), span)
+        if engine_id:
+            lines = lines_of(engine_id, lines)
+        self.supervisor.link.send(LogLines(slot, lines, command.command_id))
         return f"{len(lines)} lines sent"
 
     def follow_logs(self, command: Command, now: float) -> str:
-        slot = self._slot(command)
-        seconds = min(float(command.arguments.get("seconds", 60)), 600.0)
+        slot, _ = self._log_of(command)
+        seconds = min(_number(command, "seconds", 60), 600)
         self.supervisor.followers.follow(slot, now + seconds)
-        return f"following for {seconds:.0f} s"
+        return f"following for {seconds} s"
 
-    def _slot(self, command: Command) -> str:
+    def _log_of(self, command: Command) -> tuple[str, str]:
+        """The slot whose log is meant, and the process, if one is named: it may be gone, its lines are still there."""
         name = _text(command, "engine")
         slots = self.supervisor.fleet.find(name)
-        if not slots:
-            raise RefusedError(f"no engine {name!r} on this node")
-        return slots[0].name
+        if slots:
+            return slots[0].name, name if name == slots[0].engine_id else ""
+        node, slot = engine_place(name) or ("", name)
+        here = node in ("", self.supervisor.plan.config.node)
+        if here and SLOT.fullmatch(slot) and self.supervisor.fleet.logs.has(slot):
+            return slot, name if node else ""
+        raise RefusedError(f"no engine {name!r} on this node, and no log of it")
 
 
 def _text(command: Command, name: str) -> str:
@@ -149,6 +177,13 @@ def _text(command: Command, name: str) -> str:
     if not isinstance(value, str) or not value:
         raise RefusedError(f"{command.name} needs {name!r}")
     return value
+
+
+def _number(command: Command, name: str, default: int) -> int:
+    value: Any = command.arguments.get(name, default)
+    if type(value) not in (int, float) or not 0 <= value < 1 << 53:
+        raise RefusedError(f"{command.name}: {name!r} must be a number, not {value!r}")
+    return int(value)
 
 
 def _why(command: Command, what: str) -> str:

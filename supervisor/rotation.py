@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 
@@ -14,22 +15,26 @@ class RotatingLog:
         self.max_bytes = max_bytes
         self.keep = keep
         self.lost = 0
+        # Of the log's end, for those who read on later. It starts at the clock, so that it also grows over restarts.
+        self.position = time.time_ns()
         self._open()
 
     def write(self, lines: bytes) -> None:
         if self.size and self.size + len(lines) > self.max_bytes:
             self._rotate()
         try:
-            self.size += os.write(self.fd, lines)
+            written = os.write(self.fd, lines)
+            self.size += written
+            self.position += written
         except OSError:
             self.lost += len(lines)
 
     def tail(self, count: int, after: bytes = b"") -> list[str]:
         """The last lines, oldest first; only those behind the last line that contains `after`, if it is given."""
         lines: list[bytes] = []
-        for number in range(self.keep + 1):
+        for path in self.files():
             try:
-                lines = _last_lines(self._name(number), count - len(lines)) + lines
+                lines = _last_lines(path, count - len(lines)) + lines
             except OSError:
                 break
             if len(lines) >= count:
@@ -40,6 +45,10 @@ class RotatingLog:
                     lines = lines[index + 1 :]
                     break
         return [line.decode("utf-8", "replace") for line in lines]
+
+    def files(self) -> list[Path]:
+        """The newest first."""
+        return [self._name(number) for number in range(self.keep + 1)]
 
     def close(self) -> None:
         os.close(self.fd)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import secrets
+import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
 from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.said import ExitSaid, TaskSaid
 from dalston_queue.broker.types import EngineState
 from engines.sdk.manifest import Manifest
 
 from .children import Child
 from .exits import Exit
+from .policy import lifecycle
 from .policy.lifecycle import Life, reconsidered
 from .statefile import EngineRecord, Process
+
+EXITS_KEPT = 5
 
 
 @dataclass(slots=True)
@@ -27,8 +34,10 @@ class Slot:
     child: Child | None = None
     engine_id: str = ""  # of the process that runs, or of the next one
     descendants: tuple[Process, ...] = ()
-    last_exit: Exit | None = None
+    last_exits: deque[ExitSaid] = field(default_factory=lambda: deque(maxlen=EXITS_KEPT))
     exits: int = 0
+    tasks: tuple[TaskSaid, ...] = ()  # what its process says that it has in hand
+    running: int = 0  # how many that are in all
     breaker: str = ""  # why its circuit breaker is open
     probe_failing: str = ""  # what its health check says
     pausable: bool = False  # its SDK understands SIGUSR1 and SIGUSR2
@@ -39,6 +48,7 @@ class Slot:
     reclaiming: str = ""
     cpu_percent: float = 0.0
     memory_mib: float = 0.0
+    started_at_ms: int = 0
     retired: bool = False  # scaled away or removed: it goes when its process is gone
 
     def __post_init__(self) -> None:
@@ -56,11 +66,22 @@ class Slot:
         """A process is about to start in it."""
         self.breaker = self.probe_failing = ""
         self.pausable = self.is_paused = False
+        self.started_at_ms = _now_ms()
 
     def ended(self, how: Exit, now: float) -> None:
         """The process is gone and its work given back."""
-        self.last_exit = how
+        self.last_exits.append(
+            ExitSaid(
+                engine_id=self.engine_id,
+                at_ms=_now_ms(),
+                kind=str(how.kind),
+                text=how.text,
+                code=how.code,
+                signal=how.signal,
+            )
+        )
         self.exits += 1
+        self.tasks, self.running, self.started_at_ms = (), 0, 0
         if self.gpus and self.child:
             self.dead_pids = (self.child.pid, *(process.pid for process in self.descendants))
             self.died_at = now
@@ -89,14 +110,23 @@ class Slot:
         ill = self.breaker or self.probe_failing
         return EngineState.UNHEALTHY if ill and self.life.state is EngineState.READY else self.life.state
 
-    def beat(self) -> EngineBeat:
+    def beat(self, now: float | None = None) -> EngineBeat:
+        """What is said of it, as broker.said.EngineSaid reads it."""
+        now = time.monotonic() if now is None else now
+        waits = lifecycle.startable(self.life, math.inf) and self.life.retry_at > now
         info: dict[str, Any] = {
             "slot": self.name,
+            "engine": self.manifest.id,
             "version": self.manifest.version,
             "pid": self.child.pid if self.child else None,
             "why": self.why,
+            "started_at_ms": self.started_at_ms,
+            "tasks": self.tasks,
+            "running": self.running,
             "exits": self.exits,
-            "last_exit": self.last_exit.text if self.last_exit else "",
+            "last_exit": self.last_exits[-1].text if self.last_exits else "",
+            "last_exits": list(self.last_exits),
+            "retry_in_s": round(self.life.retry_at - now, 1) if waits else None,
             "cpu_percent": round(self.cpu_percent, 1),
             "memory_mib": round(self.memory_mib, 1),
             "gpus": list(self.gpus),
@@ -117,3 +147,7 @@ class Slot:
             return None
         process = Process(self.child.pid, self.child.started_ticks)
         return EngineRecord(self.engine_id, self.manifest.queues, process, self.descendants)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

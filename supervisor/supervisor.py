@@ -13,6 +13,7 @@ from pathlib import Path
 
 import structlog
 
+from dalston_queue.broker.said import DrainSaid
 from dalston_queue.broker.types import EngineState, NodeState
 from engines.sdk.manifest import ManifestError
 from engines.sdk.notify import notify
@@ -32,9 +33,11 @@ from .link import Link, Report
 from .notices import NoticeSocket
 from .orders import Orders
 from .policy import lifecycle, node_health
+from .policy.draining import Leaving, drain_said
 from .probes import Probes
 from .reload import Watch
 from .rolling import Rolling
+from .undertakings import Undertakings
 from .usage import Usage
 
 log = structlog.get_logger("supervisor")
@@ -58,6 +61,7 @@ class Supervisor:
         self.gpus: Gpus = fleet.gpus
         self.intents = IntentFile(around.state_dir / "intent.json")
         self.orders = Orders(self)
+        self.undertakings = Undertakings(self)
         self.rolling = Rolling(fleet)
         self.probes = Probes(fleet, inbox.post)
         self.followers = Followers(fleet, link)
@@ -147,6 +151,7 @@ class Supervisor:
     def keep_order(self, now: float) -> None:
         """What concerns the node as a whole."""
         self.rolling.step(now)
+        self.undertakings.step()
         self.probes.step(now)
         self.followers.step(now)
         if self.usage.due(now):
@@ -161,6 +166,7 @@ class Supervisor:
     def next_moment(self) -> float:
         now = time.monotonic()
         moments = [lifecycle.next_moment(slot.life, slot.manifest, now) for slot in self.fleet if not slot.reclaiming]
+        moments.append(self.followers.next_moment(now))
         # A slot that could start but may not waits for an event, not for a time: don't spin on it.
         return min([now + LONGEST_SLEEP, *(moment for moment in moments if moment > now)])
 
@@ -237,7 +243,12 @@ class Supervisor:
             "labels": self.plan.config.labels,
             "why": draining or cordoned,
             "config_error": self.config_error,
-            "gpus": self.gpus.describe(),
+            "gpus": self.gpus.describe(now),
+            "drain": self.drain_said(now) if draining else None,
         }
         self.link.alive_at = now
-        self.link.tell(Report(state, tuple(slot.beat() for slot in self.fleet), info))
+        self.link.tell(Report(state, tuple(slot.beat(now) for slot in self.fleet), info))
+
+    def drain_said(self, now: float) -> DrainSaid:
+        left = (Leaving(slot.life, slot.tasks, slot.running) for slot in self.fleet if slot.child is not None)
+        return drain_said(left, now, int(time.time() * 1000))

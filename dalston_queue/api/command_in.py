@@ -40,6 +40,11 @@ class CommandIn(Schema):
     )
     replicas: int | None = Field(None, ge=0, le=MAX_REPLICAS, description="For scale.")
     gpu: str | None = Field(None, min_length=1, max_length=100, description="Its UUID, for release_gpu.")
+    command_id: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9._-]{1,100}$",
+        description="Your own id of this order: given twice, it is obeyed once.",
+    )
     reason: str = Field("", max_length=500, description="Why; kept in the audit trail, and shown on the node.")
 
     @model_validator(mode="after")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any
 
 from ninja import Schema
 from pydantic import Field
 
-from dalston_queue.broker.commands import Reply
+from dalston_queue.broker.commands import CommandState, CommandStatus
+from dalston_queue.broker.logs import LogLine
 from dalston_queue.broker.registry import EngineInfo, NodeInfo
 
 
@@ -31,23 +31,42 @@ class NodeOut(Schema):
     engines: list[EngineOut]
 
 
-class CommandState(StrEnum):
-    REQUESTED = "requested"
-    DONE = "done"
-    REFUSED = "refused"
-
-
 class CommandOut(Schema):
     command_id: str
-    state: CommandState = Field(description="`requested` until the node has answered.")
-    message: str
+    order: str
+    state: CommandState = Field(description="`requested` until the node has `taken` it; then `done` or `failed`.")
+    message: str = Field(description="The node's last word.")
+    requested_at: datetime
+    taken_at: datetime | None
+    ended_at: datetime | None
 
 
-def command_out(command_id: str, reply: Reply | None) -> CommandOut:
-    if reply is None:
-        return CommandOut(command_id=command_id, state=CommandState.REQUESTED, message="The node has not answered yet.")
-    state = CommandState.DONE if reply.ok else CommandState.REFUSED
-    return CommandOut(command_id=command_id, state=state, message=reply.message)
+class LogLineOut(Schema):
+    at: datetime | None = Field(description="When the node read it.")
+    text: str
+
+
+class LogsOut(Schema):
+    node_id: str
+    engine: str
+    lines: list[LogLineOut]
+
+
+def command_out(status: CommandStatus) -> CommandOut:
+    return CommandOut(
+        command_id=status.command_id,
+        order=status.name,
+        state=status.state,
+        message=status.message or "The node has not answered yet.",
+        requested_at=datetime.fromtimestamp(status.requested_at_ms / 1000, UTC),
+        taken_at=_time(status.taken_at_ms),
+        ended_at=_time(status.ended_at_ms),
+    )
+
+
+def logs_out(node_id: str, engine: str, lines: list[LogLine]) -> LogsOut:
+    shown = [LogLineOut(at=_time(line.at_ms), text=line.text) for line in lines]
+    return LogsOut(node_id=node_id, engine=engine, lines=shown)
 
 
 def node_out(node: NodeInfo | None, node_id: str, engines: list[EngineInfo]) -> NodeOut:
@@ -72,5 +91,5 @@ def _engine_out(engine: EngineInfo) -> EngineOut:
     )
 
 
-def _time(ms: int) -> datetime | None:
+def _time(ms: int | None) -> datetime | None:
     return datetime.fromtimestamp(ms / 1000, UTC) if ms else None

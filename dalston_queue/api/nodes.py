@@ -1,8 +1,8 @@
-"""/nodes: who works where, and orders to a node's supervisor. An order shows requested, then done or refused."""
+"""/nodes: who works where, orders to a node's supervisor and what became of them, and the logs of its engines."""
 
 from __future__ import annotations
 
-import time
+from datetime import datetime
 from typing import Annotated
 
 from django.http import HttpRequest
@@ -10,21 +10,24 @@ from ninja import Body, Path, Query, Router
 
 from dalston_queue.api.auth import needs
 from dalston_queue.api.command_in import CommandIn
-from dalston_queue.api.node_out import CommandOut, NodeOut, command_out, node_out
+from dalston_queue.api.node_out import CommandOut, LogsOut, NodeOut, command_out, logs_out, node_out
 from dalston_queue.api.principal import principal_of
 from dalston_queue.api.problem_out import answers
-from dalston_queue.api.problems import not_found
+from dalston_queue.api.problems import ApiProblem, Code, not_found
 from dalston_queue.audit import audited
-from dalston_queue.broker.commands import Command, NodeChannel, Reply
+from dalston_queue.broker.commands import Command, CommandState
+from dalston_queue.broker.errors import Invalid
 from dalston_queue.models.api_token import Scope
 from dalston_queue.redis import get_broker
 
 router = Router(tags=["nodes"])
 
-LOOK_EVERY_S = 0.1
 NodeId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
-CommandId = Annotated[str, Path(pattern=r"^[0-9]{1,20}-[0-9]{1,20}$")]
-Seconds = Annotated[float, Query(ge=0, le=20, description="Seconds to wait for the node's answer.")]
+CommandId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
+EngineName = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,200}$", description="A slot (`demo.0`) or an engine id.")]
+Seconds = Annotated[float, Query(ge=0, le=20, description="Seconds to wait until the order is done or has failed.")]
+Lines = Annotated[int, Query(ge=1, le=2000, description="At most so many, the last ones.")]
+Moment = Annotated[datetime | None, Query(description="Only lines of this span of time.")]
 
 
 @router.get("/nodes", auth=needs(Scope.READ), response=answers({200: list[NodeOut]}))
@@ -36,30 +39,65 @@ def list_nodes(request: HttpRequest) -> list[NodeOut]:
     return [node_out(nodes.get(name), name, [each for each in engines if each.node_id == name]) for name in names]
 
 
-@router.post("/nodes/{node_id}/commands", auth=needs(Scope.OPERATE), response=answers({200: CommandOut}, 400, 404))
+@router.post("/nodes/{node_id}/commands", auth=needs(Scope.OPERATE), response=answers({200: CommandOut}, 400, 404, 409))
 def command_node(
     request: HttpRequest, node_id: NodeId, body: Annotated[CommandIn, Body()], wait: Seconds = 0
 ) -> CommandOut:
     """Tell a node to drain, resume, cordon, uncordon, restart, rolling_restart, scale, release_gpu. Safe to repeat."""
-    principal, broker = principal_of(request), get_broker()
-    if node_id not in {node.node_id for node in broker.registry.nodes()}:
-        raise not_found(f"node {node_id}")
-    channel, arguments = broker.node(node_id), body.arguments()
+    principal = principal_of(request)
+    _check_node(node_id)
+    channel, arguments = get_broker().node(node_id), body.arguments()
+    order = Command(name=body.order, arguments=arguments, actor=principal.name, command_id=body.command_id or "")
     with audited(f"node.{body.order}", node_id, reason=body.reason, before=arguments, **principal.signature()) as row:
-        command_id = channel.send(Command(name=body.order, arguments=arguments, actor=principal.name))
-        reply = _answer(channel, command_id, wait)
-        row.after = {"command_id": command_id, "message": reply.message if reply else None}
-    return command_out(command_id, reply)
+        try:
+            command_id = channel.send(order)
+        except Invalid as error:
+            raise ApiProblem(409, Code.IDEMPOTENCY_CONFLICT, f"{error}.") from error
+        status = channel.wait(command_id, wait)
+        row.after = {"command_id": command_id, "message": status.message if status else None}
+    if status is None:
+        raise not_found(f"order {command_id}")  # the node left meanwhile, with all its orders
+    return command_out(status)
 
 
-@router.get("/nodes/{node_id}/commands/{command_id}", auth=needs(Scope.OPERATE), response=answers({200: CommandOut}))
+@router.get(
+    "/nodes/{node_id}/commands/{command_id}", auth=needs(Scope.OPERATE), response=answers({200: CommandOut}, 404)
+)
 def read_command(request: HttpRequest, node_id: NodeId, command_id: CommandId, wait: Seconds = 0) -> CommandOut:
-    """What became of an order."""
-    return command_out(command_id, _answer(get_broker().node(node_id), command_id, wait))
+    """What became of an order. Kept for a day, while its node is there."""
+    status = get_broker().node(node_id).wait(command_id, wait)
+    if status is None:
+        raise not_found(f"order {command_id}")
+    return command_out(status)
 
 
-def _answer(channel: NodeChannel, command_id: str, wait: float) -> Reply | None:
-    end = time.monotonic() + wait
-    while (reply := channel.outcome(command_id)) is None and time.monotonic() < end:
-        time.sleep(LOOK_EVERY_S)
-    return reply
+@router.get("/nodes/{node_id}/engines/{engine}/logs", auth=needs(Scope.READ), response=answers({200: LogsOut}, 404))
+def read_logs(
+    request: HttpRequest,
+    node_id: NodeId,
+    engine: EngineName,
+    lines: Lines = 200,
+    since: Moment = None,
+    until: Moment = None,
+) -> LogsOut:
+    """The last lines of an engine's log, asked of its node; also of a process that has ended, by its engine id."""
+    _check_node(node_id)
+    tail = (
+        get_broker()
+        .logs(node_id)
+        .tail(engine, lines=lines, since_ms=_ms(since), until_ms=_ms(until), actor=principal_of(request).name)
+    )
+    if tail.complete:
+        return logs_out(node_id, engine, tail.lines)
+    if tail.status is not None and tail.status.state is CommandState.FAILED:
+        raise ApiProblem(404, Code.NOT_FOUND, f"{node_id}: {tail.status.message}.")
+    raise ApiProblem(503, Code.NODE_SILENT, f"{node_id} does not answer.", headers={"Retry-After": "5"})
+
+
+def _check_node(node_id: str) -> None:
+    if node_id not in {node.node_id for node in get_broker().registry.nodes()}:
+        raise not_found(f"node {node_id}")
+
+
+def _ms(moment: datetime | None) -> int | None:
+    return None if moment is None else max(0, int(moment.timestamp() * 1000))

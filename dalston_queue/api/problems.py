@@ -33,11 +33,16 @@ class Code(StrEnum):
     PAYLOAD_TOO_LARGE = "payload_too_large"
     IDEMPOTENCY_CONFLICT = "idempotency_conflict"
     STATE_CONFLICT = "state_conflict"
+    WORKER_LOST = "worker_lost"
+    TASK_LOST = "task_lost"
     RATE_LIMITED = "rate_limited"
     QUEUE_FULL = "queue_full"
     DATABASE_UNAVAILABLE = "database_unavailable"
     REDIS_UNAVAILABLE = "redis_unavailable"
     STREAMS_FULL = "streams_full"
+    NODE_SILENT = "node_silent"
+    TOO_MANY_POLLS = "too_many_polls"
+    RESULT_PENDING = "result_pending"
     REQUEST_REFUSED = "request_refused"
     INTERNAL = "internal"
 
@@ -58,11 +63,16 @@ TITLES: Mapping[Code, str] = {
     Code.PAYLOAD_TOO_LARGE: "The payload is too large",
     Code.IDEMPOTENCY_CONFLICT: "The idempotency key was used for another request",
     Code.STATE_CONFLICT: "The state does not allow this",
+    Code.WORKER_LOST: "The worker was taken for dead",
+    Code.TASK_LOST: "The task is not this worker's",
     Code.RATE_LIMITED: "Too many requests",
     Code.QUEUE_FULL: "The queue is full",
     Code.DATABASE_UNAVAILABLE: "The database does not answer",
     Code.REDIS_UNAVAILABLE: "Redis does not answer",
     Code.STREAMS_FULL: "Too many event streams",
+    Code.NODE_SILENT: "The node does not answer",
+    Code.TOO_MANY_POLLS: "Too many polls are waiting",
+    Code.RESULT_PENDING: "The result is not stored yet",
     Code.REQUEST_REFUSED: "The request was refused",
     Code.INTERNAL: "Internal error",
 }

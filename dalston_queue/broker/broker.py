@@ -12,17 +12,18 @@ from dalston_queue.broker.health import check_server, round_trip
 from dalston_queue.broker.keys import Keys
 from dalston_queue.broker.lanes import acknowledge_ghosts, delete_queue, read_lanes, set_paused
 from dalston_queue.broker.lease import Lease
+from dalston_queue.broker.logs import NodeLogs
 from dalston_queue.broker.messages import ErrorInfo, Event, TaskMessage
 from dalston_queue.broker.pending import PendingEntry, PendingOrder, PendingPage, pending_page
 from dalston_queue.broker.rate import Limit, take
-from dalston_queue.broker.record import Record
 from dalston_queue.broker.reclaim import Reclaimed, reclaim
+from dalston_queue.broker.record import Record
 from dalston_queue.broker.recovery import Expired, Judged, TakeBack, TakenBack, expire, places, take_back
 from dalston_queue.broker.registry import Registry
 from dalston_queue.broker.removal import cancel, read_records, scan_records
 from dalston_queue.broker.snapshot import Snapshot, take_snapshot
-from dalston_queue.broker.topology import Topology
 from dalston_queue.broker.stream_page import LanePlace, WaitingEntry, held_page, waiting_page
+from dalston_queue.broker.topology import Topology
 from dalston_queue.broker.types import Appended, Cause, Removed, Role
 from dalston_queue.broker.urls import routes
 
@@ -110,7 +111,6 @@ class Broker:
                 return answer
         return Expired.ABSENT
 
-    def promote(self, queue: str, *, now_ms: int | None = None, batch: int = 100) -> list[Event]:
     def reclaim(self, queue: str, task_id: str, attempt: int, error: ErrorInfo, *, entry_id: str = "") -> Reclaimed:
         """Take a running task from its engine and put it back in line, uncounted. entry_id: the delivery that was
         seen; if another engine has it by now, it is left alone."""
@@ -121,6 +121,7 @@ class Broker:
                 break
         return answer
 
+    def promote(self, queue: str, *, now_ms: int | None = None, batch: int = 100) -> list[Event]:
         """One batch of ageing in this queue; the events (task.promoted, with the new tier) are also in the event
         stream. Call again while it returns a full batch. now_ms only for tests; the default is the server's clock."""
         return promote(self.topology, queue, now_ms, batch)
@@ -176,7 +177,6 @@ class Broker:
         shards = self.topology.shards_of(queue)
         return pending_page(shards, queue, order, offset, limit, min_idle_ms, overdue_by_ms)
 
-    def forget_idle_readers(self, idle_ms: int = 3_600_000) -> int:
     def waiting(
         self, queue: str, *, place: LanePlace | None = None, after: str = "", limit: int = 50
     ) -> list[WaitingEntry]:
@@ -189,6 +189,7 @@ class Broker:
         """What is running of one lane, or at one engine. `after` (an entry id) needs a lane."""
         return held_page(self.topology.shards_of(queue), queue, place, engine_id, after, limit)
 
+    def forget_idle_readers(self, idle_ms: int = 3_600_000) -> int:
         """Remove event readers that were killed: they have not asked for an hour and hold nothing."""
         return forget_idle_readers(self.topology, idle_ms)
 
@@ -199,6 +200,9 @@ class Broker:
 
     def node(self, node_id: str) -> NodeChannel:
         return NodeChannel(self.topology.home, node_id)
+
+    def logs(self, node_id: str) -> NodeLogs:
+        return NodeLogs(self.topology.home, node_id)
 
     def take_rate(self, caller: str, limits: Sequence[Limit]) -> float:
         """Count one request of this caller. Returns 0, or the seconds after which it may try again (then not

@@ -1,98 +1,177 @@
-"""Commands from the API to a node's supervisor, their outcome, and followed log lines: capped streams."""
+"""Commands from the API to a node's supervisor, and how far each is: requested, taken, then done or failed.
+
+A command has an id: sending it twice sends it once. The stream brings it to the node; a hash beside it keeps its state,
+for as long as the stream keeps the command.
+"""
 
 from __future__ import annotations
 
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from enum import StrEnum
 from typing import Any
 
 import msgspec
 
-from dalston_queue.broker.shard import Call, Shard, pairs
+from dalston_queue.broker.errors import Invalid
+from dalston_queue.broker.shard import Argument, Call, Shard, pairs
+
+COMMANDS_KEPT = 1000
+KEPT_S = 24 * 3600
+LOOK_EVERY_S = 0.1
+COMMAND_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
+LOG_COMMANDS = ("tail_logs", "follow_logs")  # they ask and change nothing: no part of a node's history
+
+
+class CommandState(StrEnum):
+    REQUESTED = "requested"  # sent; the node moves it on
+    TAKEN = "taken"  # the node is at it
+    DONE = "done"
+    FAILED = "failed"  # refused, or it came to nothing; the message says why
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # drain, resume, restart, rolling_restart, scale, follow_logs …
     arguments: dict[str, Any] = {}
     actor: str = ""
-    command_id: str = ""  # given by send(); the reply carries it
+    command_id: str = ""  # the sender's; send() makes one up if there is none
+    entry_id: str = ""  # its place in the stream, for receive(after=…)
     at_ms: int = 0
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class CommandStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A command and how far it is. Times by the Redis server's clock."""
+
     command_id: str
-    ok: bool
+    name: str
+    arguments: dict[str, Any]
+    actor: str
+    state: CommandState
+    message: str  # the node's last word; empty before the first
+    requested_at_ms: int
+    taken_at_ms: int | None = None
+    ended_at_ms: int | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.state in (CommandState.DONE, CommandState.FAILED)
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """What the supervisor says of a command."""
+
+    command_id: str
+    state: CommandState
     message: str = ""
-    detail: dict[str, Any] = {}
-
-
-COMMANDS_KEPT = 200
-LOG_LINES_KEPT = 2000
-KEPT_S = 24 * 3600
 
 
 class NodeChannel:
-    """broker.node(node_id): the API sends and awaits, the node's supervisor receives and replies."""
+    """broker.node(node_id): the API sends and looks, the node's supervisor receives and replies."""
 
     def __init__(self, shard: Shard, node_id: str) -> None:
         self._shard = shard
         self._commands = shard.keys.commands(node_id)
         self._replies = shard.keys.replies(node_id)
-        self._logs = shard.keys.logs(node_id)
 
-    def send(self, request: Command) -> str:
-        """Dashboard: returns the command id."""
-        return self._add(self._commands, COMMANDS_KEPT, [("m", msgspec.json.encode(request))])
+    def send(self, command: Command) -> str:
+        """Returns the command's id. A repeated id sends nothing; Invalid if it stood for another command."""
+        command_id = command.command_id or secrets.token_hex(8)
+        if not COMMAND_ID.fullmatch(command_id):
+            raise Invalid(f"command id {command_id!r} must be 1 to 100 letters, digits, dots, dashes and underscores")
+        wanted = msgspec.structs.replace(command, command_id=command_id)
+        arguments: list[Argument] = [command_id, COMMANDS_KEPT, KEPT_S, msgspec.json.encode(wanted)]
+        sent = _command(self._shard.run("send_command", [self._commands, self._replies], arguments))
+        if sent is None or (sent.name, sent.arguments) != (command.name, command.arguments):
+            raise Invalid(f"command id {command_id!r} was given to another command: {sent.name if sent else 'unread'}")
+        return command_id
+
+    def status(self, command_id: str) -> CommandStatus | None:
+        """None: there is no such command, or it is older than a day."""
+        return self._statuses([command_id])[0] if COMMAND_ID.fullmatch(command_id) else None
+
+    def wait(self, command_id: str, seconds: float) -> CommandStatus | None:
+        """Its status when it has ended, or after so many seconds."""
+        end = time.monotonic() + seconds
+        while (status := self.status(command_id)) is not None and not status.ended and time.monotonic() < end:
+            time.sleep(LOOK_EVERY_S)
+        return status
+
+    def recent(self, count: int = 20) -> list[CommandStatus]:
+        """What this node was told lately, the newest first; questions for logs are left out."""
+        rows = self._shard.command("XREVRANGE", self._commands, "+", "-", "COUNT", COMMANDS_KEPT)
+        read = (_command(dict(pairs(fields)).get(b"m", b"")) for _, fields in rows)
+        ids = [command.command_id for command in read if command and command.name not in LOG_COMMANDS][:count]
+        return [status for status in self._statuses(ids) if status is not None]
+
+    # the supervisor's side
 
     def receive(self, after: str, block_ms: int = 0, count: int = 20) -> list[Command]:
-        """Supervisor: commands after this id ("0" from the start); keep the last id in the state file. A command
-        that can't be read is skipped."""
+        """Commands after this entry ("0" from the start); keep the last entry id in the state file. A command that
+        can't be read is skipped."""
+        # XREAD knows no way not to block other than leaving BLOCK out: 0 would block for ever
+        block = ("BLOCK", min(block_ms, 4000)) if block_ms else ()
+        reply = self._shard.call(
+            Call(self._commands, ("XREAD", "COUNT", count, *block, "STREAMS", self._commands, after))
+        )
         found = []
-        for entry_id, fields in self._read(self._commands, after, block_ms, count):
-            try:
-                request = msgspec.json.decode(fields.get(b"m", b""), type=Command)
-            except msgspec.MsgspecError:
-                continue
-            found.append(msgspec.structs.replace(request, command_id=entry_id, at_ms=int(entry_id.partition("-")[0])))
+        for entry_id, fields in reply[0][1] if reply else []:
+            command = _command(dict(pairs(fields)).get(b"m", b""))
+            if command is not None:
+                entry = entry_id.decode()
+                at_ms = int(entry.partition("-")[0])
+                found.append(msgspec.structs.replace(command, entry_id=entry, at_ms=at_ms))
         return found
 
     def reply(self, reply: Reply) -> None:
-        self._add(self._replies, COMMANDS_KEPT, [("m", msgspec.json.encode(reply))])
+        """Repeatable; nothing follows an end."""
+        self._shard.run("answer_command", [self._replies], [reply.command_id, reply.state, reply.message])
 
-    def outcome(self, command_id: str) -> Reply | None:
-        """Dashboard: the reply to this command, None while there is none. A command may be answered in steps; the
-        last counts."""
-        rows = self._shard.command("XREVRANGE", self._replies, "+", "-", "COUNT", COMMANDS_KEPT)
-        for _, fields in rows:
-            try:
-                reply = msgspec.json.decode(dict(pairs(fields)).get(b"m", b""), type=Reply)
-            except msgspec.MsgspecError:
-                continue
-            if reply.command_id == command_id:
-                return reply
+    def _statuses(self, ids: Sequence[str]) -> list[CommandStatus | None]:
+        if not ids:
+            return []
+        endings = ("", *(f":{state}" for state in _ANSWERS))
+        values = self._shard.command("HMGET", self._replies, *(name + end for name in ids for end in endings))
+        size = len(endings)
+        return [_status(values[index : index + size]) for index in range(0, len(values), size)]
+
+
+_ANSWERS = (CommandState.TAKEN, CommandState.DONE, CommandState.FAILED)
+
+
+def _command(raw: bytes) -> Command | None:
+    try:
+        return msgspec.json.decode(raw, type=Command)
+    except msgspec.MsgspecError:
         return None
 
-    def log(self, engine_id: str, lines: list[str]) -> None:
-        if lines:
-            self._add(self._logs, LOG_LINES_KEPT, [("e", engine_id), ("m", msgspec.json.encode(lines))])
 
-    def follow(self, after: str = "$", block_ms: int = 1000, count: int = 200) -> list[tuple[str, str, str]]:
-        """(id, engine_id, line) after this id."""
-        found = []
-        for entry_id, fields in self._read(self._logs, after, block_ms, count):
-            try:
-                lines = msgspec.json.decode(fields.get(b"m", b""), type=list[str])
-            except msgspec.MsgspecError:
-                continue
-            engine = fields.get(b"e", b"").decode(errors="replace")
-            found += [(entry_id, engine, line) for line in lines]
-        return found
+def _status(values: list[bytes | None]) -> CommandStatus | None:
+    """From the fields of one command: the command itself, then what was answered."""
+    sent, *answers = (_timed(value) for value in values)
+    command = _command(sent[1].encode()) if sent else None
+    if sent is None or command is None:
+        return None
+    state, message, ended_at = CommandState.REQUESTED, "", None
+    for name, answer in zip(_ANSWERS, answers, strict=True):
+        if answer is not None:
+            state, message = name, answer[1]
+            ended_at = None if name is CommandState.TAKEN else answer[0]
+    taken = answers[0]
+    return CommandStatus(
+        command_id=command.command_id,
+        name=command.name,
+        arguments=command.arguments,
+        actor=command.actor,
+        state=state,
+        message=message,
+        requested_at_ms=sent[0],
+        taken_at_ms=taken[0] if taken else ended_at,
+        ended_at_ms=ended_at,
+    )
 
-    def _add(self, key: str, kept: int, fields: list[tuple[str, str | bytes]]) -> str:
-        flat = [part for pair in fields for part in pair]
-        return str(self._shard.run("add_capped", [key], [kept, KEPT_S, *flat]).decode())
 
-    def _read(self, key: str, after: str, block_ms: int, count: int) -> list[tuple[str, dict[bytes, bytes]]]:
-        # XREAD knows no way not to block other than leaving BLOCK out: 0 would block for ever
-        block = ("BLOCK", min(block_ms, 4000)) if block_ms else ()
-        reply = self._shard.call(Call(key, ("XREAD", "COUNT", count, *block, "STREAMS", key, after)))
-        rows = reply[0][1] if reply else []
-        return [(entry_id.decode(), dict(pairs(f))) for entry_id, f in rows]
+def _timed(value: bytes | None) -> tuple[int, str] | None:
+    at, found, text = (value or b"").partition(b" ")
+    return (int(at), text.decode(errors="replace")) if found and at.isdigit() else None

@@ -106,10 +106,10 @@ class Keys:
         return f"{self.prefix}:nodes"
 
     def commands(self, node_id: str) -> str:
-        return f"{self.prefix}:commands:{node_id}"
+        return f"{self.prefix}:commands:{self._queue(node_id)}"  # one slot with its replies
 
     def replies(self, node_id: str) -> str:
-        return f"{self.prefix}:replies:{node_id}"
+        return f"{self.prefix}:replies:{self._queue(node_id)}"
 
     def logs(self, node_id: str) -> str:
         return f"{self.prefix}:logs:{node_id}"

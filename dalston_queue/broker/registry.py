@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from dalston_queue.broker.said import EngineSaid, NodeSaid, read_said
 from dalston_queue.broker.shard import Argument, Call, Shard, command, pairs, script
 from dalston_queue.broker.topology import Topology
 from dalston_queue.broker.types import Cause, EngineState, NodeState
@@ -36,6 +37,11 @@ class EngineInfo(EngineBeat, frozen=True, kw_only=True):
     beat: int = 0
     at_ms: int = 0  # clock of the one who beat: to show, not to judge
 
+    @property
+    def said(self) -> EngineSaid:
+        """`info`, typed."""
+        return read_said(self.info, EngineSaid)
+
 
 class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     node_id: str
@@ -43,6 +49,11 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     beat: int = 0
     at_ms: int = 0
     info: dict[str, Any] = {}
+
+    @property
+    def said(self) -> NodeSaid:
+        """`info`, typed."""
+        return read_said(self.info, NodeSaid)
 
 
 class Pulse(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ from .identity import Identity
 from .manifest import Manifest
 from .notify import notify
 from .outcomes import Cancelled, Failed, Outcome, Retry
+from .report import TaskReport, in_hand
 from .settlement import settlement, timed_out
 from .task import Task
 from .waiter import Waiter
@@ -96,6 +97,7 @@ class Runner:
         )
         self.waiter = Waiter(self.consumer, lambda found: self.inbox.put(Woken(found)))
         self.watchdog = Watchdog(manifest.watchdog)
+        self.told = TaskReport(enabled=identity.supervised)
         self.breaker = identity.breaker(enabled=manifest.breaker)
         self.runs: dict[int, Run] = {}
         self.unsettled: list[tuple[Claimed, messages.Outcome]] = []
@@ -129,6 +131,7 @@ class Runner:
                     self._lost_connection(error, now)
                 except Fenced:
                     self._fenced()
+            self.told.tell((run.task for run in self.runs.values()), now)
         return self._leave()
 
     def _announce(self) -> bool:
@@ -278,9 +281,11 @@ class Runner:
         ends_at = time.monotonic() + timeout if timeout else None
         self.runs[id(task)] = Run(claimed, task, ends_at, timeout)
         self.workers.start(task)
+        self.told.changed()
 
     def _finished(self, task: Task, outcome: Outcome, now: float) -> None:
         run = self.runs.pop(id(task))
+        self.told.changed()
         self.dirty.pop(task.id, None)
         if run.lost:
             return
@@ -297,6 +302,7 @@ class Runner:
 
     def _progressed(self, task: Task) -> None:
         self.dirty[task.id] = task  # called by workers; a dict assignment is atomic
+        self.told.changed()
 
     def _cancel(self, claimed: Claimed, *, lost: bool) -> None:
         for run in self.runs.values():
@@ -334,7 +340,7 @@ class Runner:
 
     def _next_moment(self) -> float:
         now = time.monotonic()
-        moments = [now + 1.0]
+        moments = [now + 1.0, self.told.next_moment()]
         if self.unsettled or (self.hungry and self._free(now)):
             moments.append(self.next_try)
         if self.runs:
@@ -352,14 +358,15 @@ class Runner:
 
     def _description(self) -> EngineBeat:
         state = EngineState.DRAINING if self.stop_at is not None else EngineState.READY
-        info: dict[str, Any] = {"version": self.manifest.version, "running": len(self.runs), "alone": True}
+        tasks = in_hand(run.task for run in self.runs.values())
+        said: dict[str, Any] = {"version": self.manifest.version, "running": len(self.runs), "tasks": tasks}
         return EngineBeat(
             engine_id=self.identity.engine_id,
             state=EngineState.UNHEALTHY if self.breaker.is_open else state,
             queues=self.manifest.queues,
             capabilities=self.manifest.capabilities,
             capacity=self.manifest.capacity,
-            info=info,
+            info={**said, "alone": True},
         )
 
     # --- the end ------------------------------------------------------------------------------------------------------

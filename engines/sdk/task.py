@@ -34,6 +34,7 @@ class Task:
     fraction: float = 0.0
     message: str = ""
     progress_at: float = field(default_factory=time.monotonic)
+    started_at: float = field(default_factory=time.time)
     cancel_event: threading.Event = field(default_factory=threading.Event)
 
     def progress(self, fraction: float, message: str = "") -> None:

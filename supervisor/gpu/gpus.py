@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import structlog
 
+from dalston_queue.broker.said import GpuSaid, GpusSaid
 from engines.sdk.manifest import Gpu
 
 from ..policy import gpu_health
 from ..policy.admission import Admission, admit, reservation
 from ..policy.gpu_health import Health, Response, Standing
 from .monitor import GpuMonitor
+from .reading import Device
 
 log = structlog.get_logger("supervisor.gpu")
 
@@ -77,24 +80,28 @@ class Gpus:
                     return f"dead process {pid} still holds {device.processes[pid]} MiB on GPU {device.index}"
         return ""
 
-    def describe(self) -> dict[str, object]:
+    def describe(self, now: float) -> GpusSaid:
         """For the node's beat."""
         reading = self.monitor.reading
         if reading is None:
-            return {"problem": "not looked at yet", "devices": []}
-        devices = [
-            {
-                "uuid": device.uuid,
-                "index": device.index,
-                "name": device.name,
-                "total_mib": device.total_mib,
-                "used_mib": device.used_mib,
-                "utilisation": device.utilisation,
-                "temperature": device.temperature,
-                "power_w": device.power_w,
-                "standing": str(self.health.get(device.uuid, Health()).standing),
-                "last_xid": self.xids.get(device.uuid, 0),
-            }
-            for device in reading.devices
-        ]
-        return {"problem": reading.problem, "driver": reading.driver, "devices": devices}
+            return GpusSaid(problem="not looked at yet")
+        devices = [self._said(device, now) for device in reading.devices]
+        return GpusSaid(problem=reading.problem, driver=reading.driver, devices=devices)
+
+    def _said(self, device: Device, now: float) -> GpuSaid:
+        health = self.health.get(device.uuid, Health())
+        ill = health.standing is not Standing.HEALTHY
+        return GpuSaid(
+            uuid=device.uuid,
+            index=device.index,
+            name=device.name,
+            total_mib=device.total_mib,
+            used_mib=device.used_mib,
+            utilisation=device.utilisation,
+            temperature=device.temperature,
+            power_w=device.power_w,
+            standing=str(health.standing),
+            why=health.why if ill else "",
+            until_ms=int((time.time() + health.until - now) * 1000) if ill else 0,
+            last_xid=self.xids.get(device.uuid, 0),
+        )

@@ -67,6 +67,10 @@ class Climb:
             return self.began + self.rungs[self.step].after
         return self.began + self.rungs[-1].after + UNKILLABLE_AFTER
 
+    def patience_ends_at(self) -> float:
+        """Until then it may finish what it has."""
+        return self.began + self.rungs[1].after
+
     def hopeless(self, now: float) -> bool:
         """KILL was sent a minute ago and the process is still there: it hangs in the kernel."""
         return self.step >= len(self.rungs) and now >= self.next_at()

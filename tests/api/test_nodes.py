@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.commands import Command, Reply
+from dalston_queue.broker.commands import Command, CommandState, Reply
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.types import EngineState, NodeState
 from dalston_queue.models import OperatorAction
@@ -26,7 +26,8 @@ def obey(broker: Broker, *, ok: bool = True) -> Command:
     """What a supervisor does with its next command."""
     channel = broker.node("gpu-01")
     [command] = channel.receive("0", block_ms=5000)
-    channel.reply(Reply(command_id=command.command_id, ok=ok, message="draining" if ok else "no such engine"))
+    state = CommandState.DONE if ok else CommandState.FAILED
+    channel.reply(Reply(command_id=command.command_id, state=state, message="drained" if ok else "no such engine"))
     return command
 
 
@@ -43,11 +44,10 @@ def test_an_order_is_requested_then_done(operator: Api, broker: Broker) -> None:
     assert sent["state"] == "requested"
     command = obey(broker)
     assert (command.name, command.actor, command.arguments) == ("drain", "token test", {"reason": "new driver"})
-    assert operator.get(f"/nodes/gpu-01/commands/{sent['command_id']}").json() == {
-        "command_id": sent["command_id"],
-        "state": "done",
-        "message": "draining",
-    }
+    found = operator.get(f"/nodes/gpu-01/commands/{sent['command_id']}").json()
+    assert (found["command_id"], found["order"], found["state"]) == (sent["command_id"], "drain", "done")
+    assert found["message"] == "drained"
+    assert found["requested_at"] <= found["taken_at"] <= found["ended_at"]
     action = OperatorAction.objects.get()
     assert (action.action, action.target, action.reason) == ("node.drain", "gpu-01", "new driver")
 
@@ -58,7 +58,7 @@ def test_waiting_brings_the_answer_at_once_also_a_refusal(operator: Api, broker:
     body = {"order": "scale", "engine": "nosuch", "replicas": 2}
     answer = operator.post("/nodes/gpu-01/commands?wait=10", body).json()
     supervisor.join()
-    assert (answer["state"], answer["message"]) == ("refused", "no such engine")
+    assert (answer["state"], answer["message"]) == ("failed", "no such engine")
 
 
 @pytest.mark.parametrize(
@@ -89,3 +89,39 @@ def test_a_quarantined_gpu_can_be_released(operator: Api, broker: Broker) -> Non
 
 def test_an_unknown_node_is_404(operator: Api) -> None:
     assert operator.post("/nodes/nosuch/commands", {"order": "drain"}).status_code == 404
+    assert operator.get("/nodes/gpu-01/commands/nosuch").status_code == 404
+
+
+def test_an_order_with_an_id_of_ones_own_is_sent_once(operator: Api, broker: Broker) -> None:
+    body = {"order": "drain", "command_id": "ticket-17"}
+    first, second = (operator.post("/nodes/gpu-01/commands", body).json() for _ in range(2))
+    assert first == second
+    assert len(broker.node("gpu-01").receive("0")) == 1
+    other = operator.post("/nodes/gpu-01/commands", {**body, "order": "resume"})
+    assert (other.status_code, other.json()["code"]) == (409, "idempotency_conflict")
+
+
+def send_logs(broker: Broker, seen: list[Command]) -> None:
+    """What a supervisor does when it is asked for a log."""
+    [command] = broker.node("gpu-01").receive("0", block_ms=5000)
+    seen.append(command)
+    line = (7, "2026-01-02T03:04:05.678Z <b>hello</b>")
+    broker.logs("gpu-01").write("demo.0", [line], command.command_id)
+    broker.node("gpu-01").reply(Reply(command_id=command.command_id, state=CommandState.DONE))
+
+
+def test_the_log_of_an_engine_is_asked_of_its_node(operator: Api, broker: Broker) -> None:
+    seen: list[Command] = []
+    supervisor = threading.Thread(target=send_logs, args=(broker, seen))
+    supervisor.start()
+    answer = operator.get("/nodes/gpu-01/engines/demo.0/logs?lines=5&since=2026-01-02T00:00:00Z")
+    supervisor.join()
+    assert answer.json()["lines"] == [{"at": "2026-01-02T03:04:05.678000Z", "text": "<b>hello</b>"}]
+    assert seen[0].arguments == {"engine": "demo.0", "lines": 5, "since_ms": 1767312000000}
+
+
+def test_a_node_that_is_away_is_503_and_an_engine_it_does_not_have_404(operator: Api, broker: Broker) -> None:
+    silent = operator.get("/nodes/gpu-01/engines/demo.0/logs")
+    assert (silent.status_code, silent.json()["code"]) == (503, "node_silent")
+    broker.registry.forget(node_ids=["gpu-01"])
+    assert operator.get("/nodes/gpu-01/engines/demo.0/logs").status_code == 404

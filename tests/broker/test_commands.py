@@ -1,27 +1,70 @@
-"""Commands to a node, their outcome, and followed log lines."""
+"""Commands to a node: sent once per id, taken, done or failed, with times."""
+
+import pytest
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.commands import Command, Reply
+from dalston_queue.broker.commands import COMMANDS_KEPT, Command, CommandState, Reply
+from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.types import NodeState
 
 
-def test_a_command_reaches_the_node_and_its_outcome_comes_back(broker: Broker) -> None:
+@pytest.fixture(autouse=True)
+def n1(broker: Broker) -> None:
     broker.registry.beat_node("n1", NodeState.ACTIVE, [])
+
+
+def test_a_command_reaches_the_node_and_its_state_is_seen_all_the_way(broker: Broker) -> None:
     dashboard, supervisor = broker.node("n1"), broker.node("n1")
-    command_id = dashboard.send(Command(name="drain", arguments={"grace_s": 30}, actor="alice"))
-    assert dashboard.outcome(command_id) is None
+    command_id = dashboard.send(Command(name="drain", arguments={"reason": "x"}, actor="alice"))
+    status = dashboard.status(command_id)
+    assert status is not None and (status.state, status.actor, status.message) == ("requested", "alice", "")
     (command,) = supervisor.receive("0")
-    assert (command.name, command.arguments, command.actor) == ("drain", {"grace_s": 30}, "alice")
+    assert (command.name, command.arguments, command.actor) == ("drain", {"reason": "x"}, "alice")
     assert command.command_id == command_id and command.at_ms > 0
-    assert supervisor.receive(command.command_id) == []
-    supervisor.reply(Reply(command_id=command_id, ok=False, message="draining"))
-    supervisor.reply(Reply(command_id=command_id, ok=True, message="drained", detail={"tasks": 2}))
-    outcome = dashboard.outcome(command_id)
-    assert outcome is not None and outcome.ok and outcome.detail == {"tasks": 2}, "the last answer counts"
+    assert supervisor.receive(command.entry_id) == []
+    supervisor.reply(Reply(command_id=command_id, state=CommandState.TAKEN, message="draining"))
+    taken = dashboard.status(command_id)
+    assert taken is not None and (taken.state, taken.message, taken.ended) == ("taken", "draining", False)
+    supervisor.reply(Reply(command_id=command_id, state=CommandState.DONE, message="drained"))
+    supervisor.reply(Reply(command_id=command_id, state=CommandState.FAILED, message="too late"))
+    done = dashboard.wait(command_id, 5)
+    assert done is not None and (done.state, done.message) == ("done", "drained"), "nothing follows an end"
+    assert done.taken_at_ms and done.ended_at_ms
+    assert done.requested_at_ms <= done.taken_at_ms <= done.ended_at_ms
+
+
+def test_a_command_id_given_twice_sends_once_and_stands_for_one_command(broker: Broker) -> None:
+    node = broker.node("n1")
+    for _ in range(2):
+        assert node.send(Command(name="restart", arguments={"engine": "demo"}, command_id="click-1")) == "click-1"
+    assert len(node.receive("0")) == 1
+    with pytest.raises(Invalid, match="was given to another command: restart"):
+        node.send(Command(name="restart", arguments={"engine": "other"}, command_id="click-1"))
+    with pytest.raises(Invalid, match="must be 1 to 100"):
+        node.send(Command(name="restart", command_id="click 1"))
+
+
+def test_the_history_shows_orders_and_no_questions_the_newest_first(broker: Broker) -> None:
+    node = broker.node("n1")
+    for name in ("drain", "tail_logs", "resume"):
+        node.send(Command(name=name))
+    assert [status.name for status in node.recent()] == ["resume", "drain"]
+
+
+def test_old_commands_go_and_take_their_answers_along(broker: Broker) -> None:
+    node, home = broker.node("n1"), broker.topology.home
+    first = node.send(Command(name="drain"))
+    node.reply(Reply(command_id=first, state=CommandState.DONE))
+    for _ in range(COMMANDS_KEPT):
+        node.send(Command(name="drain"))
+    assert home.command("XLEN", home.keys.commands("n1")) == COMMANDS_KEPT
+    assert home.command("HLEN", home.keys.replies("n1")) == COMMANDS_KEPT
+    assert node.status(first) is None
+    node.reply(Reply(command_id=first, state=CommandState.DONE))
+    assert home.command("HLEN", home.keys.replies("n1")) == COMMANDS_KEPT, "nobody waits for it: nothing is kept"
 
 
 def test_a_supervisor_that_waits_gets_it_at_once(broker: Broker) -> None:
-    broker.registry.beat_node("n1", NodeState.ACTIVE, [])
     node = broker.node("n1")
     assert node.receive("0", block_ms=20) == []
     node.send(Command(name="resume"))
@@ -29,24 +72,9 @@ def test_a_supervisor_that_waits_gets_it_at_once(broker: Broker) -> None:
 
 
 def test_rubbish_in_the_channel_is_skipped(broker: Broker) -> None:
-    broker.registry.beat_node("n1", NodeState.ACTIVE, [])
-    home = broker.topology.home
+    home, node = broker.topology.home, broker.node("n1")
     for fields in (("x", "y"), ("m", b"\xff"), ("m", "[]")):
         home.command("XADD", home.keys.commands("n1"), "*", *fields)
-        home.command("XADD", home.keys.replies("n1"), "*", *fields)
-        home.command("XADD", home.keys.logs("n1"), "*", *fields)
-    node = broker.node("n1")
-    assert node.receive("0") == [] and node.outcome("1-1") is None
-    assert node.follow("0", block_ms=0) == []
-
-
-def test_log_lines_are_followed_and_capped(broker: Broker) -> None:
-    broker.registry.beat_node("n1", NodeState.ACTIVE, [])
-    node = broker.node("n1")
-    node.log("e1", ["one", "zwei ü"])
-    node.log("e2", [])
-    lines = node.follow("0")
-    assert [(engine, line) for _, engine, line in lines] == [("e1", "one"), ("e1", "zwei ü")]
-    assert node.follow(lines[-1][0], block_ms=0) == []
-    home = broker.topology.home
-    assert 0 < home.command("TTL", home.keys.logs("n1")) <= 24 * 3600
+    home.command("HSET", home.keys.replies("n1"), "1-1", "nonsense", "2-2", b"12 \xff")
+    assert node.receive("0") == [] and node.recent() == []
+    assert [node.status(name) for name in ("1-1", "2-2", "none", "no id")] == [None] * 4

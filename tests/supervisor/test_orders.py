@@ -1,17 +1,47 @@
 """Commands from the dashboard: answered, obeyed once, harmless when given twice, and remembered over a restart."""
 
+import signal
+import sys
+import time
 from typing import Any
 
-from dalston_queue.broker.commands import Command, Reply
+from dalston_queue.broker.commands import Command, CommandState, CommandStatus
+from dalston_queue.broker.said import DrainSaid
 from dalston_queue.broker.types import EngineState, EventKind, NodeState
-from tests.supervisor.node import Node, alive
+from tests.supervisor.node import FIXTURE, Node, alive
 from tests.support import wait_until
 
 
-def order(node: Node, name: str, **arguments: Any) -> Reply:
-    channel = node.broker.node(node.name)
-    command_id = channel.send(Command(name=name, arguments=arguments, actor="ada"))
-    return wait_until(lambda: channel.outcome(command_id), 10, f"the answer to {name}")
+def send(node: Node, name: str, **arguments: Any) -> str:
+    return node.broker.node(node.name).send(Command(name=name, arguments=arguments, actor="ada"))
+
+
+def status(node: Node, command_id: str) -> CommandStatus:
+    found = node.broker.node(node.name).status(command_id)
+    assert found is not None
+    return found
+
+
+def order(node: Node, name: str, **arguments: Any) -> str:
+    """Carried out to its end; the node's last words."""
+    command_id = send(node, name, **arguments)
+    wait_until(lambda: status(node, command_id).ended, 20, f"the end of {name}")
+    ended = status(node, command_id)
+    assert ended.state is CommandState.DONE, ended.message
+    return ended.message
+
+
+def refused(node: Node, name: str, **arguments: Any) -> str:
+    command_id = send(node, name, **arguments)
+    wait_until(lambda: status(node, command_id).ended, 10, f"the refusal of {name}")
+    ended = status(node, command_id)
+    assert ended.state is CommandState.FAILED, ended.message
+    return ended.message
+
+
+def drain_of(node: Node) -> DrainSaid | None:
+    [info] = [info for info in node.broker.registry.nodes() if info.node_id == node.name]
+    return info.said.drain
 
 
 def state(node: Node) -> tuple[NodeState, str]:
@@ -23,18 +53,24 @@ def test_drain_stops_engines_survives_a_restart_and_resume_starts_them(node: Nod
     node.engine(stop_grace=5)
     node.start()
     [engine] = node.ready()
-    task = node.submit("slow", seconds=1)
+    task = node.submit("slow", seconds=2, timeout_ms=60_000)
     node.started(task)
-    assert order(node, "drain", reason="new driver").ok
+    wait_until(lambda: [said.task_id for said in node.engines()[0].said.tasks] == [task], 5, "the task in the beat")
+    command_id = send(node, "drain", reason="new driver")
+    drain = wait_until(lambda: drain_of(node), 5, "the drain in the beat")
+    assert (drain.engines_left, drain.in_flight) == (1, 1)
+    assert drain.ends_in_s is not None and 0 < drain.ends_in_s <= 5, "the grace is shorter than the task's deadline"
+    assert (status(node, command_id).state, status(node, command_id).message[:9]) == ("taken", "draining:")
     assert node.result(task)
     node.wait_state(EngineState.STOPPED)
     assert not alive(engine.info["pid"])
-    assert "already" in order(node, "drain").message
+    wait_until(lambda: status(node, command_id).state is CommandState.DONE, 5, "the drain done")
+    assert order(node, "drain") == "drained: every engine has stopped"
     assert state(node) == (NodeState.DRAINING, "drained by ada: new driver")
     node.stop()
     node.start()
     node.wait_state(EngineState.STOPPED)
-    assert order(node, "resume").ok
+    assert order(node, "resume")
     node.ready()
     assert state(node)[0] is NodeState.ACTIVE
 
@@ -45,12 +81,12 @@ def test_cordon_keeps_what_runs_and_takes_nothing_new(node: Node) -> None:
     node.ready()
     running = node.submit("slow", seconds=1.5)
     node.started(running)
-    assert order(node, "cordon").ok
+    assert order(node, "cordon")
     wait_until(lambda: state(node)[0] is NodeState.CORDONED, what="the node cordoned")
     waiting = node.submit("ready")
     assert node.result(running)
     assert node.events(waiting, EventKind.TASK_STARTED) == []
-    assert order(node, "uncordon").ok
+    assert order(node, "uncordon")
     assert node.result(waiting)
 
 
@@ -59,16 +95,16 @@ def test_scaling_and_restarting_touch_only_what_they_name(node: Node) -> None:
     node.engine("two")
     node.start()
     before = {engine.info["slot"]: engine.info["pid"] for engine in node.ready(2)}
-    assert order(node, "scale", engine="one", replicas=2).message == "one: 1 -> 2"
+    assert order(node, "scale", engine="one", replicas=2) == "one: 2"
     after = {engine.info["slot"]: engine.info["pid"] for engine in node.ready(3)}
     assert before.items() <= after.items()
-    assert order(node, "scale", engine="one", replicas=2).message == "one: already 2"
-    assert order(node, "rolling_restart", engine="one").message == "restarting 2 one after the other"
+    assert order(node, "scale", engine="one", replicas=2) == "one: 2"
+    assert order(node, "rolling_restart", engine="one") == "2 of 2 ready again"
     rolled = wait_until(lambda: _all_new(node, after, ["one.0", "one.1"]), 20, "both restarted")
     assert rolled["two.0"] == before["two.0"]
-    assert order(node, "restart", engine="two").ok
+    assert order(node, "restart", engine="two") == "1 of 1 ready again"
     wait_until(lambda: _all_new(node, rolled, ["two.0"]), 20, "two restarted")
-    assert order(node, "scale", engine="one", replicas=1).message == "one: 2 -> 1"
+    assert order(node, "scale", engine="one", replicas=1) == "one: 1"
     left = {engine.info["slot"] for engine in node.ready(2)}
     assert left == {"one.0", "two.0"}
 
@@ -78,7 +114,7 @@ def _all_new(node: Node, before: dict[str, int], slots: list[str]) -> dict[str, 
     return now if all(now.get(slot, before[slot]) != before[slot] for slot in slots) else {}
 
 
-def test_what_cannot_be_done_is_refused_in_words_and_logs_can_be_read(node: Node) -> None:
+def test_what_cannot_be_done_is_refused_in_words(node: Node) -> None:
     node.engine()
     node.start()
     node.ready()
@@ -88,13 +124,61 @@ def test_what_cannot_be_done_is_refused_in_words_and_logs_can_be_read(node: Node
         ("restart", {}, "needs 'engine'"),
         ("scale", {"engine": "fix", "replicas": "many"}, "must be a number"),
         ("release_gpu", {"gpu": "GPU-a"}, "not quarantined"),
+        ("tail_logs", {"engine": "fix", "lines": "all"}, "must be a number"),
+        ("tail_logs", {"engine": "../../engines.0"}, "no log of it"),
     ):
-        reply = order(node, name, **arguments)
-        assert not reply.ok
-        assert why in reply.message
-    channel = node.broker.node(node.name)
-    assert order(node, "follow_logs", engine="fix", seconds=20).ok
+        assert why in refused(node, name, **arguments)
+
+
+def test_a_restart_of_what_cannot_start_any_more_fails_and_says_why(node: Node) -> None:
+    broken = node.folder / "broken"
+    node.engine(command=["sh", "-c", f"test -e {broken} && exit 78; exec {sys.executable} {FIXTURE}"])
+    node.start()
+    [engine] = node.ready()
+    broken.touch()
+    said = refused(node, "restart", engine="fix")
+    assert said.startswith("fix.0 is fatal: exit code 78")
+    [exits] = [node.engines()[0].said.last_exits]
+    assert [(each.kind, each.code) for each in exits] == [("stopped", 0), ("config", 78)]
+    assert exits[0].engine_id == engine.engine_id
+
+
+def test_what_was_begun_before_the_supervisor_was_killed_is_ended_by_the_next(node: Node) -> None:
+    node.engine(stop_grace=20)
+    supervisor = node.start()
+    node.ready()
+    node.started(node.submit("slow", seconds=30))
+    command_id = send(node, "drain")
+    wait_until(lambda: status(node, command_id).state is CommandState.TAKEN, 5, "the drain taken")
+    supervisor.send(signal.SIGKILL)
+    supervisor.wait()
+    node.start()
+    wait_until(lambda: status(node, command_id).state is CommandState.DONE, 15, "the drain done")
+
+
+def test_logs_are_read_from_afar_last_lines_live_ones_and_those_of_a_process_that_is_gone(node: Node) -> None:
+    node.engine()
+    node.start()
+    [first] = node.ready()
+    logs = node.broker.logs(node.name)
+    before = int(time.time() * 1000)
+    tail = logs.tail("fix.0")
+    assert tail.lines[0].text == f"--- {first.engine_id} starts"
+    follower = logs.follow("fix.0")
+    seen: list[str] = []
+
+    def shown(text: str) -> bool:
+        seen.extend(line.text for line in follower.read())
+        return any(text in line for line in seen)
+
+    wait_until(lambda: shown("starts"), 5, "the tail")
     node.result(node.submit("spam", mb=1))
-    lines = wait_until(lambda: [line for _, _, line in channel.follow(after="0", block_ms=1, count=1000)][-1:], 10)
-    assert lines
-    assert any("starts" in line for _, _, line in channel.follow(after="0", block_ms=1, count=1000))
+    wait_until(lambda: shown("x" * 99), 5, "what it writes")
+    order(node, "restart", engine="fix")
+    [second] = node.ready()
+    wait_until(lambda: shown(f"{second.engine_id} starts"), 5, "the next process")
+    assert sum(text == f"--- {first.engine_id} starts" for text in seen) == 1
+    gone = [line.text for line in logs.tail(first.engine_id, since_ms=before).lines]
+    assert any("x" * 99 in text for text in gone)
+    assert not any(second.engine_id in text for text in gone)
+    assert logs.tail("fix.0", until_ms=1).lines == []

@@ -1,0 +1,103 @@
+"""What a beat says of a node, its GPUs and its engines, typed. A leaf.
+
+Everything has a default: an older node, or an engine that runs alone, says less. What can't be read says nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class TaskSaid(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that an engine has in hand."""
+
+    task_id: str
+    queue: str = ""
+    attempt: int = 0
+    started_at_ms: int = 0
+    deadline_ms: int = 0  # 0: none
+    fraction: float = 0.0  # 0 to 1
+    message: str = ""
+
+
+class ExitSaid(msgspec.Struct, frozen=True, kw_only=True):
+    """How one of a slot's processes ended."""
+
+    engine_id: str
+    at_ms: int
+    kind: str  # stopped, config, exited, signal, host_oom, cuda_oom, hang, timeout, not_ready
+    text: str  # a sentence, with the evidence
+    code: int | None = None
+    signal: int | None = None
+
+
+class EngineSaid(msgspec.Struct, frozen=True, kw_only=True):
+    """EngineInfo.said."""
+
+    slot: str = ""  # demo.0; empty for an engine that runs alone
+    engine: str = ""  # demo
+    version: str = ""
+    pid: int | None = None
+    why: str = ""  # it is in this state
+    started_at_ms: int = 0  # its process; 0 without one
+    tasks: list[TaskSaid] = []  # at most 32
+    running: int = 0  # how many it has in all
+    exits: int = 0  # processes that ended in this slot since the supervisor's start: its restarts
+    last_exits: list[ExitSaid] = []  # the newest last
+    retry_in_s: float | None = None  # until it is started again
+    cpu_percent: float = 0.0  # of one core, its children included
+    memory_mib: float = 0.0  # resident, its children included
+    gpus: list[str] = []  # UUIDs it is pinned to
+
+
+class GpuSaid(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU. Memory in MiB, power in watts, temperature in °C, utilisation in percent."""
+
+    uuid: str
+    index: int = 0
+    name: str = ""
+    total_mib: int = 0
+    used_mib: int = 0
+    utilisation: int = 0
+    temperature: int = 0
+    power_w: float = 0.0
+    standing: str = "healthy"  # healthy, quarantined, probation
+    why: str = ""  # it is not healthy
+    until_ms: int = 0  # the end of its quarantine or probation
+    last_xid: int = 0  # 0: none
+
+
+class GpusSaid(msgspec.Struct, frozen=True, kw_only=True):
+    problem: str = ""  # why there are none, in words
+    driver: str = ""
+    devices: list[GpuSaid] = []
+
+
+class DrainSaid(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a drain is."""
+
+    engines_left: int = 0  # processes that still run
+    in_flight: int = 0  # tasks that they have in hand
+    ends_in_s: float | None = None  # at the latest: by the tasks' deadlines and the engines' grace
+
+
+class NodeSaid(msgspec.Struct, frozen=True, kw_only=True):
+    """NodeInfo.said."""
+
+    pid: int | None = None
+    labels: dict[str, str] = {}
+    why: str = ""  # it is cordoned or draining
+    config_error: str = ""
+    gpus: GpusSaid = GpusSaid()
+    drain: DrainSaid | None = None  # while it drains
+
+
+def read_said(info: dict[str, Any], kind: type[S]) -> S:
+    try:
+        return msgspec.convert(info, kind)
+    except msgspec.ValidationError:
+        return kind()
