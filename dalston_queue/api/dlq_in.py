@@ -26,6 +26,7 @@ class WantedIn(Schema):
     fingerprint: str | None = Field(None, max_length=16)
     task_type: str | None = Field(None, max_length=64)
     error: str | None = Field(None, max_length=200, description="Words of the error.")
+    created_after: AwareDatetime | None = None
     created_before: AwareDatetime | None = None
 
     def filter(self, project_id: UUID | None) -> Filter:
@@ -36,6 +37,7 @@ class WantedIn(Schema):
             task_type=self.task_type,
             error_contains=self.error,
             project_id=project_id,
+            created_after=self.created_after,
             created_before=self.created_before,
         )
 

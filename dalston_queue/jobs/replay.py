@@ -54,6 +54,7 @@ class Filter:
     task_type: str | None = None
     error_contains: str | None = None
     project_id: UUID | None = None
+    created_after: datetime | None = None  # then or later
     created_before: datetime | None = None
 
 
@@ -87,6 +88,7 @@ def matching(wanted: Filter) -> "QuerySet[DeadLetter]":
         "task_type": wanted.task_type,
         "error__icontains": wanted.error_contains,
         "task__job__project_id": wanted.project_id,
+        "created_at__gte": wanted.created_after,
         "created_at__lt": wanted.created_before,
     }.items():
         if value is not None:

@@ -32,12 +32,11 @@ class DeadLetter(models.Model):
     class Meta:
         db_table = "dalston_dead_letter"
         indexes = [
-            # The open ones, newest first, and grouped: WHERE replayed_at IS NULL AND discarded_at IS NULL
-            models.Index(
-                fields=["fingerprint", "-created_at"],
-                name="dead_letter_open",
-                condition=OPEN,
-            ),
+            # The open ones of a group, newest first, and the groups themselves:
+            # WHERE replayed_at IS NULL AND discarded_at IS NULL AND fingerprint = %s ORDER BY created_at DESC, id DESC
+            models.Index(fields=["fingerprint", "-created_at", "-id"], name="dead_letter_group", condition=OPEN),
+            # All open ones, newest first: the same without a fingerprint
+            models.Index(fields=["-created_at", "-id"], name="dead_letter_newest", condition=OPEN),
             # Expiry: WHERE created_at < %s ORDER BY created_at
             models.Index(fields=["created_at"], name="dead_letter_by_age"),
         ]
