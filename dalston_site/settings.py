@@ -90,6 +90,7 @@ DALSTON_BACKPRESSURE_WAITING = whole("DALSTON_BACKPRESSURE_WAITING", "E155", 10_
 DALSTON_BACKPRESSURE_HIGH_ONLY = whole("DALSTON_BACKPRESSURE_HIGH_ONLY", "E156", 50_000, "Above this only high priority is accepted.")
 DALSTON_BACKPRESSURE_LISTED_ONLY = whole("DALSTON_BACKPRESSURE_LISTED_ONLY", "E157", 100_000, "Above this only allow-listed tokens are accepted.")
 DALSTON_MAX_EVENT_STREAMS = whole("DALSTON_MAX_EVENT_STREAMS", "E158", 500, "Followers of jobs (`GET /jobs/{id}/events`) that one web process serves at a time; the next gets 503.", high=100_000)
+DALSTON_MAX_WAITING_POLLS = whole("DALSTON_MAX_WAITING_POLLS", "E159", 200, "Polls of workers over HTTP that may wait in one web process; each holds a thread and a connection to Redis. The next gets 503.", high=10_000)
 
 # --- Housekeeping and engines -----------------------------------------------------------------------------------------
 DALSTON_DEAD_LETTER_DAYS = whole("DALSTON_DEAD_LETTER_DAYS", "E160", 30, "Days that a dead letter is kept.", high=3650)

@@ -26,6 +26,10 @@ MAX_BATCH_BYTES = 16 * 1024 * 1024
 """Of all jobs of a batch together; each of them is no larger than one that comes alone. Django refuses more than
 DATA_UPLOAD_MAX_MEMORY_SIZE before we look."""
 
+WORKER_ROUTES = "/internal/workers/"
+MIN_WORKER_BYTES = 256 * 1024
+"""A traceback, or the list of all that a worker has."""
+
 
 class StrictJson(Parser):
     def parse_body(self, request: HttpRequest) -> DictStrAny:
@@ -53,6 +57,8 @@ class StrictJson(Parser):
 
 
 def max_body_bytes(request: HttpRequest) -> int:
+    if WORKER_ROUTES in request.path:
+        return max(int(settings.DALSTON_MAX_RESULT_BYTES), MIN_WORKER_BYTES) + ENVELOPE_BYTES
     return MAX_BATCH_BYTES if request.path.endswith(BATCH_ROUTE) else max_job_bytes()
 
 

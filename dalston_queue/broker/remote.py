@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from dalston_queue.broker.consumer import Consumer
-from dalston_queue.broker.errors import Unavailable
+from dalston_queue.broker.errors import Invalid, Unavailable
 from dalston_queue.broker.messages import ErrorInfo, Outcome, TaskMessage, decode_task, encode_error, encode_outcome
 from dalston_queue.broker.record import Record
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.removal import read_records
 from dalston_queue.broker.session import Given, Limits, Session, Settlement
 from dalston_queue.broker.shard import pairs
-from dalston_queue.broker.types import Cause, RecordState, Settled, Tier
+from dalston_queue.broker.types import Cause, EventKind, RecordState, Settled, Tier
 from dalston_queue.broker.waker import Waker
 
 if TYPE_CHECKING:
@@ -169,12 +169,16 @@ class RemoteWorker:
         return taken
 
     def settle(self, hold: Hold, outcome: Outcome) -> Settled:
-        """LOST: it is not its own at this attempt (any more)."""
+        """LOST: it is not its own at this attempt (any more). Raises Invalid for `cancelled` without a request."""
         kind, body = encode_outcome(outcome)
         for session in self._sessions:
             record = read_records(session.shard, session.queue, [hold.task_id]).get(hold.task_id)
             if record is None or not self._runs(record, hold):
                 continue
+            if kind is EventKind.TASK_CANCELLED and not record.cancel:
+                raise Invalid(
+                    f"nobody asked to stop task {hold.task_id}: say that it completed, failed or was rejected"
+                )
             settlement = Settlement(*hold, record.stream, kind, body)
             for _ in range(TRIES):
                 answer = session.exchange([settlement], 0, alone=False)

@@ -1,0 +1,66 @@
+"""A worker's poll: what it should have and does not name, then new tasks, then waiting for some.
+
+A waiting poll holds a thread of the web process and a connection to Redis, but none to Postgres; a setting limits how
+many may wait. It sleeps on the wake-up tokens that engines sleep on, and looks for itself each second.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from django.conf import settings
+from django.db import connection
+
+from dalston_queue.api.problems import ApiProblem, Code
+from dalston_queue.broker.remote import Hold, Look, RemoteTask, RemoteWorker
+
+_lock = threading.Lock()
+_waiting = 0
+
+
+def poll(worker: RemoteWorker, named: Sequence[Hold], wanted: int | None, wait: float) -> tuple[Look, list[RemoteTask]]:
+    """How it stands with what was named, with what is given again; and what was claimed."""
+    end = time.monotonic() + wait
+    room = worker.engine.capacity if wanted is None else wanted
+    worker.take_turn()
+    look, claimed = _try(worker, named, room)
+    if look.again or claimed or wait <= 0:
+        return look, claimed
+    with _place():
+        if not connection.in_atomic_block:
+            connection.close()  # back to the pool while we wait
+        while (left := end - time.monotonic()) > 0 and not (look.again or claimed):
+            woken = worker.wait(left)
+            if not worker.has_turn():
+                break  # the worker has given this poll up and sent another
+            if woken:
+                claimed = worker.claim(room, look)
+                continue
+            if not look.count:
+                worker.beat()  # it has nothing to lose, so the waiting itself is its heartbeat
+            look, claimed = _try(worker, named, room)
+    return look, claimed
+
+
+def _try(worker: RemoteWorker, named: Sequence[Hold], room: int) -> tuple[Look, list[RemoteTask]]:
+    look = worker.look(named, everything=True)
+    return look, worker.claim(room - len(look.again), look)
+
+
+@contextmanager
+def _place() -> Iterator[None]:
+    global _waiting  # noqa: PLW0603 - one number for the process
+    limit: int = settings.DALSTON_MAX_WAITING_POLLS
+    with _lock:
+        if _waiting >= limit:
+            detail = f"This web process lets {limit} polls wait, and as many do. Nothing was claimed; poll again."
+            raise ApiProblem(503, Code.TOO_MANY_POLLS, detail, headers={"Retry-After": "2"})
+        _waiting += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _waiting -= 1
