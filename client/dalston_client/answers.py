@@ -1,0 +1,281 @@
+"""What the API answers, as types. The values are its JSON as it came: a field that a newer server adds is there, too."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict
+
+Priority = Literal["high", "medium", "low"]
+Order = Literal["drain", "resume", "cordon", "uncordon", "restart", "rolling_restart", "scale", "release_gpu"]
+
+
+class TaskError(TypedDict):
+    message: str
+    type: str
+    cause: str
+
+
+class Move(TypedDict):
+    at: str
+    transition: str
+    from_status: str
+    to_status: str
+    attempt: int
+    deliveries: int
+    engine_id: str
+    cause: str
+    message: str
+
+
+class Task(TypedDict):
+    task_id: str
+    job_id: str
+    task_type: str
+    stage: str
+    queue: str
+    status: str
+    priority: Priority
+    effective_priority: Priority
+    required_capabilities: list[str]
+    parameters: dict[str, Any]
+    timeout_seconds: int
+    max_retries: int
+    retry_count: int
+    attempt: int
+    deliveries: int
+    assigned_worker_id: str | None
+    created_at: str
+    scheduled_at: str | None
+    started_at: str | None
+    completed_at: str | None
+    result: Any
+    error: TaskError | None
+    trace_id: str
+    queue_position: int | None
+    history: list[Move] | None
+
+
+class Run(TypedDict):
+    attempt: int
+    engine_id: str
+    started_at: str | None
+    finished_at: str | None
+    outcome: str | None
+    cause: str
+    message: str
+
+
+class JobTask(Task):
+    after: list[str]
+    required: bool
+    weight: float
+    progress: float | None
+    progress_message: str
+    runs: list[Run]
+
+
+class Job(TypedDict):
+    job_id: str
+    name: str
+    project: str
+    status: str
+    priority: Priority
+    parameters: dict[str, Any]
+    progress: float
+    error: str | None
+    created_at: str
+    started_at: str | None
+    completed_at: str | None
+    trace_id: str
+    tasks: list[JobTask] | None
+
+
+class BatchItem(TypedDict):
+    job_id: str | None
+    task_ids: list[str]
+    created: bool
+    code: str | None
+    detail: str | None
+
+
+class Batch(TypedDict):
+    accepted: int
+    refused: int
+    items: list[BatchItem]
+
+
+class Cancelled(TypedDict):
+    id: str
+    status: str
+    was_running: bool
+    engine_told: bool
+
+
+class Why(TypedDict):
+    task_id: str
+    status: str
+    code: str
+    why: str
+
+
+class DeadLetter(TypedDict):
+    dead_letter_id: str
+    task_id: str | None
+    queue: str
+    task_type: str
+    cause: str
+    error: str
+    error_type: str
+    fingerprint: str
+    attempt: int
+    deliveries: int
+    evidence: Any
+    created_at: str
+    replayed_at: str | None
+    discarded_at: str | None
+
+
+class Group(TypedDict):
+    fingerprint: str
+    count: int
+    queue: str
+    cause: str
+    error: str
+    first_at: str
+    last_at: str
+
+
+class Replayed(TypedDict):
+    dead_letter_id: str
+    outcome: str
+    task_id: str | None
+    attempt: int | None
+
+
+class ReplayedMany(TypedDict):
+    matched: int
+    replayed: int
+    items: list[Replayed]
+
+
+class ReplayOrder(TypedDict):
+    order_id: str
+    state: str
+    actor: str
+    reason: str
+    filter: dict[str, Any] | None
+    parameters: dict[str, Any] | None
+    priority: Priority | None
+    rate_per_minute: int | None
+    matched: int
+    handled: int
+    replayed: int
+    already: int
+    refused: int
+    error: str | None
+    ended_by: str | None
+    created_at: str
+    starts_at: str
+    started_at: str | None
+    finished_at: str | None
+
+
+class Withdrawn(TypedDict):
+    outcome: Literal["undone", "stopped"]
+    order: ReplayOrder
+
+
+class Discarded(TypedDict):
+    dead_letter_id: str
+    discarded: bool
+
+
+class Engine(TypedDict):
+    engine_id: str
+    state: str
+    queues: list[str]
+    capabilities: list[str]
+    capacity: int
+    info: dict[str, Any]
+    last_beat_at: str | None
+
+
+class Node(TypedDict):
+    node_id: str
+    state: str
+    info: dict[str, Any]
+    last_beat_at: str | None
+    engines: list[Engine]
+
+
+class Command(TypedDict):
+    command_id: str
+    order: str
+    state: str
+    message: str
+    requested_at: str
+    taken_at: str | None
+    ended_at: str | None
+
+
+class LogLine(TypedDict):
+    at: str | None
+    text: str
+
+
+class Logs(TypedDict):
+    node_id: str
+    engine: str
+    lines: list[LogLine]
+
+
+class Lane(TypedDict):
+    queue: str
+    capabilities: list[str]
+    tier: str
+    lag: int | None
+    pending: int
+    length: int
+    oldest_age_seconds: float | None
+    consistent: bool
+
+
+class Stream(TypedDict):
+    queue: str
+    waiting: int
+    running: int
+    oldest_age_seconds: float | None
+    paused: bool
+    events_backlog: int
+    counters: dict[str, int]
+    lanes: list[Lane]
+
+
+class Paused(TypedDict):
+    queue: str
+    paused: bool
+    changed: bool
+
+
+class Depth(TypedDict):
+    depth: int
+    oldest_age_seconds: float | None
+
+
+class Workers(TypedDict):
+    active: int
+    draining: int
+    dead: int
+    total_capacity: int
+    used_capacity: int
+
+
+class Throughput(TypedDict):
+    completed_last_minute: int
+    failed_last_minute: int
+
+
+class Stats(TypedDict):
+    queues: dict[Priority, Depth]
+    workers: Workers
+    throughput: Throughput
+    lanes: list[Lane]

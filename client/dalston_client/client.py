@@ -1,0 +1,304 @@
+"""One method per thing that the API can do; docs/api.md says what each of them means.
+
+Calls that may be repeated are, within `patience` seconds, when nobody answers or the server says that it is busy. A
+submission always may: it carries an idempotency key, the caller's or one made here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, cast
+from uuid import uuid4
+
+from dalston_client import answers, config
+from dalston_client.transport import OnRetry, Transport, route
+from dalston_client.watch import OVER, Event, watch
+
+PATIENCE_S = 30.0
+LONGEST_WAIT_S = 30.0
+BATCH, PAGE = 1_000, 200
+
+
+class Client:
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        patience: float = PATIENCE_S,
+        on_retry: OnRetry | None = None,
+    ) -> None:
+        """Without arguments: DALSTON_URL and DALSTON_TOKEN. `on_retry` hears of every second try."""
+        url, token = config.resolve(url, token)
+        self._transport = Transport(url, token, bound=patience, on_retry=on_retry)
+
+    def __repr__(self) -> str:
+        return f"Client({self._transport.url!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    # tasks
+
+    def submit_task(
+        self,
+        task_type: str | None = None,
+        *,
+        stage: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        priority: answers.Priority = "medium",
+        required_capabilities: Iterable[str] = (),
+        timeout_seconds: int | None = None,
+        max_retries: int | None = None,
+        scheduled_at: str | None = None,
+        idempotency_key: str | None = None,
+        wait: float = 0.0,
+    ) -> answers.Task:
+        body = {
+            "task_type": task_type,
+            "stage": stage,
+            "parameters": dict(parameters or {}),
+            "priority": priority,
+            "required_capabilities": list(required_capabilities),
+            "timeout_seconds": timeout_seconds,
+            "max_retries": max_retries,
+            "scheduled_at": scheduled_at,
+        }
+        return cast(answers.Task, self._submit("tasks", body, idempotency_key, wait))
+
+    def task(self, task_id: str, *, history: bool = False, wait: float = 0.0) -> answers.Task:
+        params = {"include_history": "true"} if history else None
+        return cast(answers.Task, self._transport.call("GET", route("tasks", task_id), params=params, wait=wait))
+
+    def tasks(self, *, limit: int = 50, **filters: Any) -> Iterator[answers.Task]:
+        """Newest first, up to `limit`; by status, stage, task_type, error, payload, created_after, created_before."""
+        return self._pages("tasks", limit, filters)
+
+    def why(self, task_id: str) -> answers.Why:
+        return cast(answers.Why, self._transport.call("GET", route("tasks", task_id, "why")))
+
+    def cancel_task(self, task_id: str, *, reason: str = "") -> answers.Cancelled:
+        return cast(answers.Cancelled, self._delete(route("tasks", task_id), reason))
+
+    # jobs
+
+    def submit_job(
+        self,
+        name: str | None = None,
+        *,
+        pipeline: str | None = None,
+        stages: Iterable[Mapping[str, Any]] = (),
+        parameters: Mapping[str, Any] | None = None,
+        priority: answers.Priority = "medium",
+        idempotency_key: str | None = None,
+        wait: float = 0.0,
+    ) -> answers.Job:
+        body = {
+            "name": name,
+            "pipeline": pipeline,
+            "stages": [dict(stage) for stage in stages],
+            "parameters": dict(parameters or {}),
+            "priority": priority,
+        }
+        return cast(answers.Job, self._submit("jobs", body, idempotency_key, wait))
+
+    def submit_batch(self, jobs: Iterable[Mapping[str, Any]]) -> answers.Batch:
+        """Any number of jobs, as submit_job takes them; sent a thousand at a time, answered in their order."""
+        whole: answers.Batch = {"accepted": 0, "refused": 0, "items": []}
+        remaining = iter(jobs)
+        while chunk := [{"idempotency_key": uuid4().hex, **job} for job in itertools.islice(remaining, BATCH)]:
+            part = cast(answers.Batch, self._transport.call("POST", "jobs:batch", body={"jobs": chunk}))
+            whole["accepted"] += part["accepted"]
+            whole["refused"] += part["refused"]
+            whole["items"] += part["items"]
+        return whole
+
+    def job(self, job_id: str, *, wait: float = 0.0) -> answers.Job:
+        return cast(answers.Job, self._transport.call("GET", route("jobs", job_id), wait=wait))
+
+    def jobs(self, *, limit: int = 50, **filters: Any) -> Iterator[answers.Job]:
+        """Newest first, up to `limit`; by status, name, error, created_after, created_before."""
+        return self._pages("jobs", limit, filters)
+
+    def cancel_job(self, job_id: str, *, reason: str = "") -> answers.Cancelled:
+        return cast(answers.Cancelled, self._delete(route("jobs", job_id), reason))
+
+    def wait(self, job_id: str, *, timeout: float | None = None) -> answers.Job:
+        """The job when it is over, or, after `timeout` seconds, as it is then."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = LONGEST_WAIT_S if end is None else max(0.0, min(LONGEST_WAIT_S, end - time.monotonic()))
+            asked = time.monotonic()
+            job = self.job(job_id, wait=left)
+            if job["status"] in OVER or (end is not None and time.monotonic() >= end):
+                return job
+            time.sleep(max(0.0, min(left, 1.0) - (time.monotonic() - asked)))  # a busy server ignores `wait`
+
+    def watch(self, job_id: str, *, after: int | None = None) -> Iterator[Event]:
+        """Follow a job until its `end`. `after`: the id of the last event that is known already."""
+        return watch(self._transport, job_id, after)
+
+    # dead letters
+
+    def dead_letters(self, *, limit: int = 50, **filters: Any) -> Iterator[answers.DeadLetter]:
+        """Open ones, newest first; by queue, cause, fingerprint, task_type, error, created_before."""
+        return self._pages("dlq", limit, filters)
+
+    def dead_letter(self, dead_letter_id: str) -> answers.DeadLetter:
+        return cast(answers.DeadLetter, self._transport.call("GET", route("dlq", dead_letter_id)))
+
+    def dead_letter_groups(self, *, limit: int = 50, **filters: Any) -> list[answers.Group]:
+        params = {**filters, "limit": limit}
+        return cast(list[answers.Group], self._transport.call("GET", "dlq/groups", params=params))
+
+    def replay(
+        self,
+        dead_letter_id: str,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        priority: answers.Priority | None = None,
+        reason: str = "",
+    ) -> answers.Replayed:
+        body = _given(parameters=parameters, priority=priority, reason=reason)
+        return cast(answers.Replayed, self._transport.call("POST", route("dlq", dead_letter_id, "replay"), body=body))
+
+    def replay_many(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        filters: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+        limit: int | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        priority: answers.Priority | None = None,
+        reason: str = "",
+    ) -> answers.ReplayedMany:
+        """These, or all that match: at once. `dry_run` only counts. For many, or slowly: order_replay."""
+        body = _wanted(ids, filters) | _given(
+            dry_run=dry_run, limit=limit, parameters=parameters, priority=priority, reason=reason
+        )
+        # Naming the same letters twice replays them once; "the next thousand that match" are others the second time.
+        repeatable = dry_run or ids is not None
+        return cast(answers.ReplayedMany, self._transport.call("POST", "dlq:replay", body=body, repeatable=repeatable))
+
+    def order_replay(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        filters: Mapping[str, Any] | None = None,
+        rate_per_minute: int | None = None,
+        undo_seconds: float = 10.0,
+        limit: int | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        priority: answers.Priority | None = None,
+        reason: str = "",
+    ) -> answers.ReplayOrder:
+        """The server replays them, at this rate, and not before `undo_seconds`: until then it can be withdrawn."""
+        body = _wanted(ids, filters) | _given(
+            rate_per_minute=rate_per_minute,
+            undo_seconds=undo_seconds,
+            limit=limit,
+            parameters=parameters,
+            priority=priority,
+            reason=reason,
+        )
+        return cast(answers.ReplayOrder, self._transport.call("POST", "dlq:replay", body=body, repeatable=False))
+
+    def replay_order(self, order_id: str) -> answers.ReplayOrder:
+        return cast(answers.ReplayOrder, self._transport.call("GET", route("dlq", "replays", order_id)))
+
+    def replay_orders(self, *, limit: int = 50, **filters: Any) -> Iterator[answers.ReplayOrder]:
+        """Newest first; by state."""
+        return self._pages("dlq/replays", limit, filters)
+
+    def withdraw_replay(self, order_id: str, *, reason: str = "") -> answers.Withdrawn:
+        """Undo an order that waits, or stop the rest of one that runs; the answer says which."""
+        return cast(answers.Withdrawn, self._delete(route("dlq", "replays", order_id), reason))
+
+    def discard(self, dead_letter_id: str, *, reason: str = "") -> answers.Discarded:
+        return cast(answers.Discarded, self._delete(route("dlq", dead_letter_id), reason))
+
+    # nodes and queues
+
+    def nodes(self) -> list[answers.Node]:
+        return cast(list[answers.Node], self._transport.call("GET", "nodes"))
+
+    def command(
+        self,
+        node_id: str,
+        order: answers.Order,
+        *,
+        engine: str | None = None,
+        replicas: int | None = None,
+        gpu: str | None = None,
+        reason: str = "",
+        wait: float = 0.0,
+    ) -> answers.Command:
+        """Tell a node something; with `wait` (up to 20 s) the answer says what became of it."""
+        body = _given(engine=engine, replicas=replicas, gpu=gpu, reason=reason)
+        body |= {"order": order, "command_id": uuid4().hex}
+        return cast(
+            answers.Command, self._transport.call("POST", route("nodes", node_id, "commands"), body=body, wait=wait)
+        )
+
+    def logs(
+        self, node_id: str, engine: str, *, lines: int = 200, since: str | None = None, until: str | None = None
+    ) -> answers.Logs:
+        params = {"lines": lines, "since": since, "until": until}
+        path = route("nodes", node_id, "engines", engine, "logs")
+        return cast(answers.Logs, self._transport.call("GET", path, params=params))
+
+    def stats(self) -> answers.Stats:
+        return cast(answers.Stats, self._transport.call("GET", "queue/stats"))
+
+    def streams(self) -> list[answers.Stream]:
+        return cast(list[answers.Stream], self._transport.call("GET", "streams"))
+
+    def pause(self, stage: str, *, reason: str = "") -> answers.Paused:
+        path, body = route("streams", stage, "pause"), {"reason": reason}
+        return cast(answers.Paused, self._transport.call("POST", path, body=body))
+
+    def resume(self, stage: str, *, reason: str = "") -> answers.Paused:
+        path, body = route("streams", stage, "resume"), {"reason": reason}
+        return cast(answers.Paused, self._transport.call("POST", path, body=body))
+
+    def _submit(self, path: str, body: dict[str, Any], key: str | None, wait: float) -> Any:
+        given = {name: value for name, value in body.items() if value is not None and value != []}
+        headers = {"Idempotency-Key": key or uuid4().hex}
+        return self._transport.call("POST", path, body=given, headers=headers, wait=wait)
+
+    def _delete(self, path: str, reason: str) -> Any:
+        return self._transport.call("DELETE", path, params={"reason": reason or None})
+
+    def _pages(self, path: str, limit: int, filters: Mapping[str, Any]) -> Iterator[Any]:
+        cursor: str | None = None
+        while limit > 0:
+            params = {**filters, "limit": min(limit, PAGE), "cursor": cursor}
+            page = self._transport.call("GET", path, params=params)
+            yield from page["items"]
+            limit -= len(page["items"])
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """What the caller gave: the rest is left to the server."""
+    return {name: value for name, value in fields.items() if value is not None and value != "" and value is not False}
+
+
+def _wanted(ids: Iterable[str] | None, filters: Mapping[str, Any] | None) -> dict[str, Any]:
+    if (ids is None) == (filters is None):
+        raise ValueError("either ids or filters is needed, and not both")
+    return {"filter": _given(**filters)} if filters is not None else {"ids": list(ids or ())}
