@@ -30,13 +30,13 @@ class Web:
         self._status = status
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._env, self._log = dict(env), log
-        self.prefix = self._env.get("DALSTON_REDIS_PREFIX", "")
+        self.env, self._log = dict(env), log
+        self.prefix = self.env.get("DALSTON_REDIS_PREFIX", "")
         self.process = self.start()
 
     def start(self) -> Spawned:
         argv = [sys.executable, "-m", "uvicorn", "dalston_site.asgi:application", "--port", str(self.port)]
-        self.process = Spawned(argv, self._log, self._env, ROOT)
+        self.process = Spawned(argv, self._log, self.env, ROOT)
         wait_until(self._answers, 30, "the web process answers")
         return self.process
 

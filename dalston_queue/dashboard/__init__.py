@@ -9,6 +9,10 @@ job_view, progress, job_fragments     the same two steps for the page of one job
 board                                 which pieces changed since a viewer last looked
 hub                                   one snapshot a second per web process, for all viewers
 audit_view, audit_diff, audit_fragments, audit_views, audit_consumer   the page of the audit trail
+nodes_cards, nodes_view               nodes, engines and GPUs as values: made from beats, and how they are read
+nodes_fragments, nodes                their pages
+nodes_order, nodes_commands           their buttons: a form read, and the command sent once and audited
+nodes_logs, nodes_consumers           an engine's log, followed by all who read it; the sockets
 query                                 what a page's address asks for, checked; the same for its socket
 pieces                                fragments as a template's context
 consumers, routing                    one viewer's WebSocket

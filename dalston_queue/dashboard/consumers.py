@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -30,6 +31,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     def hub(self) -> Hub:
         raise NotImplementedError
 
+    def messages(self) -> AsyncGenerator[str, None]:
+        return self.hub().follow()
+
     async def connect(self) -> None:
         # Accepted first: a refusal during the handshake reaches the page without a code that it could explain.
         await self.accept()
@@ -46,7 +50,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         """Viewers have nothing to say here."""
 
     async def _push(self) -> None:
-        messages = self.hub().follow()
+        messages = self.messages()
         try:
             async for message in messages:
                 await self.send(text_data=message)

@@ -23,7 +23,7 @@ TICK_S = 0.8
 
 Produce = Callable[[], list[Fragment]]
 
-_threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="dashboard")
+threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="dashboard")
 
 
 class Hub:
@@ -59,7 +59,7 @@ class Hub:
         while True:
             started = loop.time()
             try:
-                fragments = await loop.run_in_executor(_threads, self._read)
+                fragments = await loop.run_in_executor(threads, self._read)
             except Exception:
                 # Viewers notice the silence and grey their numbers; the next tick tries again.
                 log.exception("dashboard.snapshot_failed")

@@ -1,12 +1,19 @@
 """WebSocket addresses."""
 
-from django.urls import path
+from django.urls import path, re_path
 
 from dalston_queue.dashboard.audit_consumer import AuditConsumer
 from dalston_queue.dashboard.consumers import JobConsumer, OverviewConsumer
+from dalston_queue.dashboard.nodes_consumers import LogConsumer, NodeConsumer, NodesConsumer
+from dalston_queue.dashboard.stream_consumer import StreamConsumer
+from dalston_queue.dashboard.urls import NODE_ID, QUEUE
 
 websocket_urlpatterns = [
     path("ws/overview/", OverviewConsumer.as_asgi()),
     path("ws/audit/", AuditConsumer.as_asgi()),
+    re_path(rf"^ws/streams/{QUEUE}/$", StreamConsumer.as_asgi()),
+    path("ws/nodes/", NodesConsumer.as_asgi()),
+    re_path(rf"^ws/nodes/{NODE_ID}/$", NodeConsumer.as_asgi()),
+    re_path(rf"^ws/nodes/{NODE_ID}/logs/(?P<slot>[A-Za-z0-9._-]{{1,200}})/$", LogConsumer.as_asgi()),
     path("ws/jobs/<uuid:job_id>/", JobConsumer.as_asgi()),
 ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 
 from dalston_queue.broker.snapshot import LaneStats
-from dalston_queue.broker.types import Tier
+from dalston_queue.broker.types import NodeState, Tier
 from dalston_queue.models import DeadLetter, Sample
 from dalston_queue.models.dead_letter import OPEN
 from dalston_queue.orchestrator.report import Report
@@ -55,4 +55,13 @@ def _letters(minute: datetime) -> Iterator[Sample]:
     yield Sample(kind="letters", name="all", at=minute, numbers={"made": made, "open": waiting})
 
 
-SAMPLERS: tuple[Sampler, ...] = (_lanes, _letters)
+def _gpus(minute: datetime) -> Iterator[Sample]:
+    """Of the nodes that beat: what a dead one said last is no measurement."""
+    for node in get_broker().registry.nodes():
+        if node.state is not NodeState.DEAD:
+            for gpu in node.said.gpus.devices:
+                numbers = {"used_mib": gpu.used_mib, "utilisation": gpu.utilisation, "temperature": gpu.temperature}
+                yield Sample(kind="gpu", name=f"{node.node_id} {gpu.uuid}"[:300], at=minute, numbers=numbers)
+
+
+SAMPLERS: tuple[Sampler, ...] = (_lanes, _letters, _gpus)

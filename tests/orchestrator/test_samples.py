@@ -6,6 +6,8 @@ import pytest
 from django.utils import timezone
 
 from dalston_queue.broker import Broker
+from dalston_queue.broker.registry import NodeInfo
+from dalston_queue.broker.types import NodeState
 from dalston_queue.models import DeadLetter, Sample
 from dalston_queue.orchestrator.samples import KEPT, take_samples
 from tests.broker.conftest import message
@@ -28,3 +30,15 @@ def test_a_minute_is_sampled_once_and_a_day_is_kept(broker: Broker) -> None:
     letters = Sample.objects.get(kind="letters")
     assert letters.numbers == {"made": 1, "open": 1}
     broker.reset_queue("echo")
+
+
+def test_gpus_of_nodes_that_beat_are_sampled(broker: Broker) -> None:
+    device = {"uuid": "GPU-1", "used_mib": 100, "utilisation": 30, "temperature": 60}
+    for name in ("node-a", "node-b"):
+        broker.registry.beat_node(name, NodeState.ACTIVE, [], {"gpus": {"devices": [device]}})
+    broker.registry.condemn_node(NodeInfo(node_id="node-b", state=NodeState.ACTIVE))
+    take_samples(timezone.now())
+    [sample] = Sample.objects.filter(kind="gpu")
+    assert sample.name == "node-a GPU-1"
+    assert sample.numbers == {"used_mib": 100, "utilisation": 30, "temperature": 60}
+    broker.registry.forget(node_ids=["node-a", "node-b"])

@@ -1,0 +1,240 @@
+"""What the pages of nodes show, as plain values made from beats. Pure: the registry's words and the time in.
+
+Values hold times, not ages. A beat is shown only once it is late: a time that moves every five seconds would resend
+every row for nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from dalston_queue.broker.registry import EngineInfo, NodeInfo
+from dalston_queue.broker.said import DrainSaid, ExitSaid, GpuSaid, TaskSaid
+from dalston_queue.broker.types import EngineState, NodeState
+
+LATE = timedelta(seconds=15)
+"""Beats come every 5 s; after 20 s without one the judge decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCard:
+    """A task that an engine has in hand."""
+
+    id: str
+    queue: str
+    attempt: int
+    percent: int | None
+    message: str
+    started_at: datetime | None
+    deadline_at: datetime | None
+    job_id: str = ""  # known where its record was looked up
+
+
+@dataclass(frozen=True, slots=True)
+class ExitCard:
+    engine_id: str
+    slot: str
+    at: datetime | None
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCard:
+    id: str
+    slot: str  # its place on the node; for an engine that runs alone, its name
+    kind: str  # the engine's name in commands; empty for one that runs alone
+    state: str
+    why: str
+    version: str
+    queues: tuple[str, ...]
+    capabilities: tuple[str, ...]
+    capacity: int
+    running: int
+    tasks: tuple[TaskCard, ...]
+    restarts: int
+    exits: tuple[ExitCard, ...]
+    started_at: datetime | None
+    late_since: datetime | None
+    usage: str = ""  # CPU and memory, where the page has room for it
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCard:
+    node_id: str
+    uuid: str
+    index: int
+    name: str
+    used_mib: int
+    total_mib: int
+    utilisation: int
+    temperature: int
+    power_w: int
+    standing: str
+    why: str
+    until: datetime | None
+    last_xid: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrainCard:
+    engines_left: int
+    in_flight: int
+    ends_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCard:
+    id: str
+    state: str  # empty: no supervisor speaks for it
+    why: str
+    problem: str  # what is wrong with its files
+    labels: tuple[str, ...]
+    late_since: datetime | None
+    gpu_problem: str
+    engines: tuple[EngineCard, ...]
+    gpus: tuple[GpuCard, ...]
+    drain: DrainCard | None = None
+
+    @property
+    def supervised(self) -> bool:
+        """Somebody answers commands."""
+        return bool(self.state) and self.state != NodeState.DEAD
+
+    @property
+    def running(self) -> int:
+        return sum(engine.running for engine in self.engines)
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """The engines that can be restarted and scaled, and how many of each there are."""
+        return dict(sorted(Counter(engine.kind for engine in self.engines if engine.kind).items()))
+
+    @property
+    def words(self) -> str:
+        """All its engines in one line: 6 ready, 1 crashloop."""
+        if not self.engines:
+            return "no engines"
+        states = Counter(engine.state for engine in self.engines)
+        return ", ".join(f"{count} {state}" for state, count in sorted(states.items(), key=_ready_first))
+
+    @property
+    def last_ends_at(self) -> datetime | None:
+        """When the last task in hand must be over; None if one of them has no deadline, or there is none."""
+        ends = [task.deadline_at for engine in self.engines for task in engine.tasks]
+        known = [end for end in ends if end is not None]
+        return max(known) if known and len(known) == len(ends) else None
+
+
+def cards(nodes: Sequence[NodeInfo], engines: Sequence[EngineInfo], now: datetime) -> list[NodeCard]:
+    """By node id. Engines without a supervisor come under the id that they give, those without any under none."""
+    by_node: dict[str, list[EngineInfo]] = {}
+    for engine in engines:
+        by_node.setdefault(engine.node_id, []).append(engine)
+    known = {node.node_id: node for node in nodes}
+    names = sorted({*known, *by_node})
+    return [_node(name, known.get(name), by_node.get(name, ()), now) for name in names]
+
+
+def _node(name: str, node: NodeInfo | None, engines: Iterable[EngineInfo], now: datetime) -> NodeCard:
+    own = tuple(sorted((_engine(engine, now) for engine in engines), key=lambda card: (_natural(card.slot), card.id)))
+    if node is None:
+        return NodeCard(name, "", "", "", (), None, "", own, ())
+    said = node.said
+    return NodeCard(
+        id=name,
+        state=node.state,
+        why=said.why,
+        problem=said.config_error,
+        labels=tuple(f"{label}: {value}" for label, value in said.labels.items()),
+        late_since=_late(node.at_ms, now),
+        gpu_problem=said.gpus.problem,
+        engines=own,
+        gpus=tuple(_gpu(name, gpu) for gpu in said.gpus.devices),
+        drain=_drain(said.drain, node.at_ms),
+    )
+
+
+def _engine(engine: EngineInfo, now: datetime) -> EngineCard:
+    said = engine.said
+    slot = said.slot or engine.engine_id.removeprefix(f"{engine.node_id}.")
+    gone = engine.state is EngineState.DEAD
+    return EngineCard(
+        id=engine.engine_id,
+        slot=slot,
+        kind=said.engine or said.slot.rpartition(".")[0],
+        state=engine.state,
+        why=said.why,
+        version=said.version,
+        queues=engine.queues,
+        capabilities=engine.capabilities,
+        capacity=engine.capacity,
+        running=0 if gone else max(said.running, len(said.tasks)),
+        tasks=tuple(_task(task) for task in said.tasks),
+        restarts=said.exits,
+        exits=tuple(_exit(slot, each) for each in said.last_exits),
+        started_at=moment(said.started_at_ms),
+        late_since=_late(engine.at_ms, now),
+        usage=f"{said.cpu_percent:.0f} % CPU, {said.memory_mib:.0f} MiB" if said.pid else "",
+        gpus=tuple(said.gpus),
+    )
+
+
+def _task(task: TaskSaid) -> TaskCard:
+    percent = round(100 * task.fraction) if task.fraction else None
+    started, deadline = moment(task.started_at_ms), moment(task.deadline_ms)
+    return TaskCard(task.task_id, task.queue, task.attempt, percent, task.message, started, deadline)
+
+
+def _exit(slot: str, said: ExitSaid) -> ExitCard:
+    return ExitCard(said.engine_id, slot, moment(said.at_ms), said.kind.replace("_", " "), said.text)
+
+
+def _gpu(node_id: str, gpu: GpuSaid) -> GpuCard:
+    return GpuCard(
+        node_id=node_id,
+        uuid=gpu.uuid,
+        index=gpu.index,
+        name=gpu.name,
+        used_mib=gpu.used_mib,
+        total_mib=gpu.total_mib,
+        utilisation=gpu.utilisation,
+        temperature=gpu.temperature,
+        power_w=round(gpu.power_w),
+        standing=gpu.standing,
+        why=gpu.why,
+        until=moment(gpu.until_ms),
+        last_xid=gpu.last_xid,
+    )
+
+
+def _drain(said: DrainSaid | None, at_ms: int) -> DrainCard | None:
+    if said is None:
+        return None
+    ends_at = None if said.ends_in_s is None else moment(at_ms + round(said.ends_in_s * 1000))
+    # To ten seconds: it is an upper bound, and moves with every beat.
+    rounded = None if ends_at is None else ends_at.replace(microsecond=0) - timedelta(seconds=ends_at.second % 10)
+    return DrainCard(said.engines_left, said.in_flight, rounded)
+
+
+def _late(at_ms: int, now: datetime) -> datetime | None:
+    at = moment(at_ms)
+    return at if at is None or now - at > LATE else None
+
+
+def moment(ms: int) -> datetime | None:
+    return datetime.fromtimestamp(ms / 1000, UTC) if ms > 0 else None
+
+
+def _natural(slot: str) -> tuple[str, int]:
+    """demo.10 after demo.9."""
+    name, _, number = slot.rpartition(".")
+    return (name, int(number)) if number.isdigit() else (slot, 0)
+
+
+def _ready_first(item: tuple[str, int]) -> tuple[bool, str]:
+    return (item[0] != EngineState.READY, item[0])
