@@ -184,7 +184,7 @@ def test_it_tells_progress_when_it_changes(
     job = Job.objects.get(pk=submit(JobSpec(name="one", stages=(StageSpec(stage="echo"),)), project=project).job_id)
     make.claim(job)
     task = first(job)
-    broker = connect(redis_url, prefix=web._env["DALSTON_REDIS_PREFIX"])
+    broker = connect(redis_url, prefix=web.env["DALSTON_REDIS_PREFIX"])
     with web.client(token_for("read")) as client, engine(broker, "echo", name=ENGINE) as consumer:
         broker.append(
             [TaskMessage(task_id=str(task.id), job_id=str(job.id), queue="echo", task_type="echo", attempt=1)]
