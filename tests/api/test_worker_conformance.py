@@ -340,7 +340,7 @@ def test_bad_input_is_refused_and_other_tokens_have_no_say(
     site: Site, http: httpx.Client, queue: str, token_for: Callable[..., str]
 ) -> None:
     register = "/api/v1/internal/workers/register"
-    for body in (
+    bodies: list[Json] = [
         {},
         {"stages": []},
         {"stages": ["Not A Queue"]},
@@ -349,7 +349,8 @@ def test_bad_input_is_refused_and_other_tokens_have_no_say(
         {"stages": [queue], "capabilities": ["GPU!"]},
         {"stages": [queue], "name": "no spaces"},
         {"stages": [queue], "color": "red"},
-    ):
+    ]
+    for body in bodies:
         assert http.post(register, json=body).status_code == 422, body
     worker = Worker(http, queue)
     submit(http, queue)

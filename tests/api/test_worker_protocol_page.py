@@ -1,0 +1,93 @@
+"""docs/worker-protocol.md: its worker is run as it stands there."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from django.test import override_settings
+
+from dalston_queue.broker import Broker, connect
+from dalston_queue.broker.messages import TaskMessage
+from dalston_queue.ids import uuid7
+from tests.api.conftest import Api
+from tests.support import Spawned, wait_until
+from tests.web import ROOT, Web
+
+PAGE = (ROOT / "docs" / "worker-protocol.md").read_text()
+
+
+@pytest.fixture
+def web_broker(web: Web, redis_url: str) -> Iterator[Broker]:
+    """On the keys of the web process."""
+    broker = connect(redis_url, prefix=web.env["DALSTON_REDIS_PREFIX"])
+    yield broker
+    broker.close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_worker_of_the_page_runs_tasks_and_leaves(
+    web: Web, web_broker: Broker, token_for: Callable[..., str], tmp_path: Path
+) -> None:
+    [program] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    script = tmp_path / "worker.py"
+    script.write_text(program)
+    env = {"DALSTON_URL": web.url, "DALSTON_TOKEN": token_for("worker"), "PATH": "/usr/bin:/bin"}
+    worker = Spawned([sys.executable, str(script), "page", "other"], tmp_path / "log", env)
+    tasks = [append(web_broker, "page", n) for n in range(3)]
+    try:
+        wait_until(
+            lambda: web_broker.snapshot(["page"]).queues[0].counters.get("completed") == len(tasks), 20, "all done"
+        )
+        assert workers(web_broker) == [("http", ("page", "other"))]
+        assert worker.stop(signal.SIGTERM, 25) == 0, worker.output
+    finally:
+        worker.reap()
+    assert workers(web_broker) == []
+
+
+def workers(broker: Broker) -> list[tuple[str, tuple[str, ...]]]:
+    engines = [engine for engine in broker.registry.engines() if engine.info.get("engine") == "example"]
+    return [(engine.node_id, engine.queues) for engine in engines]
+
+
+def append(broker: Broker, queue: str, n: int) -> str:
+    task_id = str(uuid7())
+    broker.append(
+        [
+            TaskMessage(
+                task_id=task_id,
+                job_id=str(uuid7()),
+                queue=queue,
+                task_type=queue,
+                attempt=1,
+                parameters={"n": n},
+                timeout_ms=60_000,
+            )
+        ]
+    )
+    return task_id
+
+
+def test_past_the_limit_a_poll_gets_work_but_may_not_wait(broker: Broker, token_for: Callable[..., str]) -> None:
+    api = Api(token_for("worker"))
+    worker_id = api.post("/internal/workers/register", {"stages": ["echo"]}).json()["worker_id"]
+    poll = f"/internal/workers/{worker_id}/poll?wait=5"
+    with override_settings(DALSTON_MAX_WAITING_POLLS=0):
+        refused = api.post(poll, {"held": []})
+        assert (refused.status_code, refused.json()["code"], refused["Retry-After"]) == (503, "too_many_polls", "2")
+        task_id = append(broker, "echo", 1)
+        assert [task["task_id"] for task in api.post(poll, {"held": []}).json()["tasks"]] == [task_id]
+
+
+def test_the_page_names_every_call() -> None:
+    from tests.api.test_auth import ROUTES
+
+    for method, path in ROUTES:
+        if path.startswith("/internal/workers"):
+            short = path.removeprefix("/internal/workers")
+            assert f"`{short}" in PAGE or f"`{method} {short}`" in PAGE
