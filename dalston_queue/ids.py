@@ -35,3 +35,11 @@ def uuid7() -> UUID:
     milliseconds, counter = stamp >> _COUNTER_BITS, stamp & 0xFFF
     random = int.from_bytes(os.urandom(8), "big") & ((1 << 62) - 1)
     return UUID(int=milliseconds << 80 | 0x7 << 76 | counter << 64 | 0b10 << 62 | random)
+
+
+def is_uuid(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True

@@ -8,6 +8,8 @@ fragments                             overview -> named pieces of HTML, the same
 job_view, progress, job_fragments     the same two steps for the page of one job
 board                                 which pieces changed since a viewer last looked
 hub                                   one snapshot a second per web process, for all viewers
+stream_query, stream_view, stream_fragments, stream_views, stream_consumer   the page of one stream
+task_acts, reason                     what an operator does to one task of a stream, and why
 audit_view, audit_diff, audit_fragments, audit_views, audit_consumer   the page of the audit trail
 nodes_cards, nodes_view               nodes, engines and GPUs as values: made from beats, and how they are read
 nodes_fragments, nodes                their pages

@@ -87,6 +87,25 @@ def _of_redis(redis: InRedis) -> Iterator[Finding]:
         yield Finding(Tone.BAD, "No engine is ready: nothing can run. Start manage.py runsupervisor on a node.")
 
 
+def of_stream(overview: Overview, queue: str) -> Finding:
+    """One stream in words, for its own page."""
+    if overview.redis is None:
+        return Finding(Tone.BAD, "Redis does not answer: what is waiting and running is not known.")
+    stats = next((stats for stats in overview.redis.snapshot.queues if stats.queue == queue), None)
+    if stats is None:
+        return Finding(Tone.WARN, "No such stream: nothing was ever sent to it, and no engine serves it.")
+    engines = _engines_of(overview.redis, queue)
+    worst = max(_of_queue(stats, engines, overview.redis.paces.get(queue)), key=_badness, default=None)
+    if worst is not None:
+        return worst
+    running = f"{stats.running or 'nothing'} running"
+    return Finding(Tone.OK, f"Nothing waits, {running}, {_count(engines, 'engine')} ready.")
+
+
+def _badness(finding: Finding) -> int:
+    return list(Tone).index(finding.tone)
+
+
 def _of_queue(queue: QueueStats, engines: int, pace: Pace | None) -> Iterator[Finding]:
     if any(not lane.consistent for lane in queue.lanes):
         yield Finding(Tone.WARN, f"{queue.queue}: the counts are inconsistent; the reconciler will mend them.")

@@ -17,6 +17,7 @@ from dalston_queue.broker import Broker
 from dalston_queue.broker.events import clear_tombstones
 from dalston_queue.broker.record import Record
 from dalston_queue.broker.types import Cause, RecordState
+from dalston_queue.ids import is_uuid
 from dalston_queue.jobs import pause
 from dalston_queue.jobs.advance import advance
 from dalston_queue.jobs.dead_letters import Ending, end_tasks
@@ -191,7 +192,7 @@ class _Run:
                     self.broker.request_cancel(queue, task, record.attempt)
 
     def _known(self, page: dict[str, Record]) -> dict[str, tuple[bool, int]]:
-        ids = [UUID(task) for task in page if _is_uuid(task)]
+        ids = [UUID(task) for task in page if is_uuid(task)]
         with connection.cursor() as cursor:
             cursor.execute(_ROWS, [id_array(ids)])
             return {str(task): (over, attempt) for task, over, attempt in cursor.fetchall()}
@@ -236,10 +237,3 @@ class _Run:
 def _has_entry(record: Record) -> bool:
     return record.state is not RecordState.SETTLED
 
-
-def _is_uuid(text: str) -> bool:
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True

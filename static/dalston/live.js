@@ -38,6 +38,7 @@
       if (!time.title) time.title = new Date(at).toLocaleString();
       if (time.dataset.show === "ago") say(time, ago(now - at) + " ago");
       else if (time.dataset.show === "age") say(time, ago(now - at));
+      else if (time.dataset.show === "left") { say(time, now > at ? "over by " + clock(now - at) : clock(at - now)); time.classList.toggle("over", now > at); }
       else say(time, clock(now - at));
     }
   }
