@@ -17,6 +17,8 @@ from dalston_queue.models.schedule import Schedule
 from dalston_queue.models.stage_pause import StagePause
 from dalston_queue.models.task import Task
 from dalston_queue.models.task_event import TaskEvent
+from dalston_queue.models.webhook_delivery import WebhookDelivery
+from dalston_queue.models.webhook_secret import WebhookSecret
 
 __all__ = [
     "ApiToken",
@@ -37,4 +39,6 @@ __all__ = [
     "StagePause",
     "Task",
     "TaskEvent",
+    "WebhookDelivery",
+    "WebhookSecret",
 ]

@@ -1,0 +1,52 @@
+"""One call to a job's callback URL: due, delivered or given up. Made by the statement that ends the job."""
+
+from enum import StrEnum
+from uuid import uuid4
+
+from django.db import models
+
+from dalston_queue.jobs.states import JOB_OVER, JobStatus
+from dalston_queue.models.fields import choices, one_of
+from dalston_queue.models.job import Job
+
+
+class DeliveryState(StrEnum):
+    PENDING = "pending"  # to be sent at `next_at`; an orchestrator moves it on
+    DELIVERED = "delivered"  # the receiver answered 2xx; sending it again makes it pending
+    GAVE_UP = "gave_up"  # every attempt failed; sending it again makes it pending
+
+
+class WebhookDelivery(models.Model):
+    # The receiver sees it, and knows a repetition by it.
+    id = models.UUIDField(primary_key=True, default=uuid4, editable=False)
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="webhooks", db_index=False)
+    url = models.TextField()
+    origin = models.TextField(help_text="scheme, host and port: a slow receiver must not keep others waiting")
+    # Of the job when it ended: it may run again before this is sent.
+    status = models.CharField(max_length=12, choices=choices(JobStatus))
+    error = models.TextField(blank=True, default="", help_text="why the job failed")
+    finished_at = models.DateTimeField()
+    state = models.CharField(max_length=12, choices=choices(DeliveryState), default=DeliveryState.PENDING.value)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    next_at = models.DateTimeField(help_text="when it is due; while it is being sent, when it counts as not sent")
+    sending_until = models.DateTimeField(null=True, blank=True, help_text="an orchestrator is sending it")
+    last_code = models.PositiveSmallIntegerField(null=True, blank=True, help_text="the receiver's last HTTP status")
+    last_error = models.TextField(blank=True, default="")
+    delivered_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "dalston_webhook_delivery"
+        verbose_name_plural = "webhook deliveries"
+        indexes = [
+            # Orchestrator, each second: WHERE state = 'pending' AND next_at <= %s ORDER BY next_at
+            models.Index(fields=["next_at"], name="webhook_due", condition=models.Q(state="pending")),
+            # Of one job, and expiry of history: WHERE job_id = %s
+            models.Index(fields=["job", "finished_at"], name="webhook_by_job"),
+        ]
+        constraints = [
+            one_of("state", DeliveryState, "webhook_state_known"),
+            one_of("status", JOB_OVER, "webhook_status_over"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.url} {self.id}"
