@@ -13,9 +13,9 @@ django_application = get_asgi_application()  # loads the apps; the imports below
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
-from channels.security.websocket import AllowedHostsOriginValidator
 from django.core.management.base import BaseCommand, SystemCheckError
 
+from dalston_queue.dashboard.origin import SameOrigin
 from dalston_queue.dashboard.routing import websocket_urlpatterns
 
 try:
@@ -27,6 +27,6 @@ except SystemCheckError as error:
 application = ProtocolTypeRouter(
     {
         "http": django_application,
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )

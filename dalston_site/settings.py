@@ -92,6 +92,11 @@ DALSTON_BACKPRESSURE_LISTED_ONLY = whole("DALSTON_BACKPRESSURE_LISTED_ONLY", "E1
 DALSTON_MAX_EVENT_STREAMS = whole("DALSTON_MAX_EVENT_STREAMS", "E158", 500, "Followers of jobs (`GET /jobs/{id}/events`) that one web process serves at a time; the next gets 503.", high=100_000)
 DALSTON_MAX_WAITING_POLLS = whole("DALSTON_MAX_WAITING_POLLS", "E159", 200, "Polls of workers over HTTP that may wait in one web process; each holds a thread and a connection to Redis. The next gets 503.", high=10_000)
 
+# --- Logins ------------------------------------------------------------------------------------------------------------
+DALSTON_LOGIN_TRIES_ACCOUNT = whole("DALSTON_LOGIN_TRIES_ACCOUNT", "E170", 10, "Tries to log in to one account within the window; the next is refused and says when to come back.", high=10_000)
+DALSTON_LOGIN_TRIES_ADDRESS = whole("DALSTON_LOGIN_TRIES_ADDRESS", "E171", 50, "The same from one address (for IPv6: one /64).", high=10_000)
+DALSTON_LOGIN_WINDOW_S = whole("DALSTON_LOGIN_WINDOW_S", "E172", 300, "The window, in seconds.", high=86_400)
+
 # --- Housekeeping and engines -----------------------------------------------------------------------------------------
 DALSTON_DEAD_LETTER_DAYS = whole("DALSTON_DEAD_LETTER_DAYS", "E160", 30, "Days that a dead letter is kept.", high=3650)
 DALSTON_HISTORY_DAYS = whole("DALSTON_HISTORY_DAYS", "E163", 90, "Days that a finished job is kept with its tasks and their history.", high=3650)

@@ -22,5 +22,6 @@ views, job_views, urls                the pages, and what their buttons do
 roles                                 what templates may show by role, and what a view refuses
 healthz                               /healthz, for load balancers
 csp                                   the Content-Security-Policy of every page
+login, origin                         the throttled login form; WebSockets only from our own pages
 unavailable                           the page that says so when Postgres does not answer
 """

@@ -1,6 +1,6 @@
 """The dashboard's addresses."""
 
-from django.contrib.auth.views import LoginView, LogoutView
+from django.contrib.auth.views import LogoutView
 from django.urls import path, re_path
 
 from dalston_queue.broker.names import NAME
@@ -10,13 +10,13 @@ from dalston_queue.dashboard.healthz import healthz
 app_name = "dashboard"
 QUEUE = rf"(?P<queue>{NAME.pattern})"
 NODE_ID = r"(?P<node_id>[A-Za-z0-9._-]{1,100})"
-_login = LoginView.as_view(template_name="dashboard/login.html", redirect_authenticated_user=True)
 urlpatterns = [
     path("", views.overview, name="overview"),
     path("jobs/<uuid:job_id>/", job_views.job, name="job"),
     path("jobs/<uuid:job_id>/cancel/", job_views.cancel, name="cancel-job"),
     path("tasks/<uuid:task_id>/", job_views.task, name="task"),
     path("tasks/<uuid:task_id>/act/<str:act>/", task_acts.act_on_task, name="act-on-task"),
+from dalston_queue.dashboard.login import ThrottledLogin
     path("streams/", stream_views.streams, name="streams"),
     re_path(rf"^streams/{QUEUE}/$", stream_views.stream, name="stream"),
     re_path(rf"^streams/{QUEUE}/brake/$", stream_views.brake, name="brake"),
@@ -26,7 +26,7 @@ urlpatterns = [
     re_path(rf"^nodes/{NODE_ID}/$", nodes.node, name="node"),
     re_path(rf"^nodes/{NODE_ID}/command/$", nodes_commands.command_node, name="command-node"),
     re_path(rf"^nodes/{NODE_ID}/forget/$", nodes_commands.forget_node, name="forget-node"),
-    path("login/", _login, name="login"),
+    path("login/", ThrottledLogin.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("healthz", healthz, name="healthz"),
     path("favicon.ico", views.favicon, name="favicon"),

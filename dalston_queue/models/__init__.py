@@ -8,6 +8,7 @@ from dalston_queue.models.engine import Engine
 from dalston_queue.models.idempotency_key import IdempotencyKey
 from dalston_queue.models.job import Job
 from dalston_queue.models.leadership import Leadership
+from dalston_queue.models.login_attempt import LoginAttempt
 from dalston_queue.models.node import Node
 from dalston_queue.models.operator_action import OperatorAction
 from dalston_queue.models.project import Project
@@ -29,6 +30,7 @@ __all__ = [
     "IdempotencyKey",
     "Job",
     "Leadership",
+    "LoginAttempt",
     "Node",
     "OperatorAction",
     "Project",

@@ -7,7 +7,7 @@ from django.db import connection, transaction
 from django.db.models import Count, Max, Min
 
 from dalston_queue.broker.registry import EngineInfo, NodeInfo
-from dalston_queue.models import DeadLetter, Engine, IdempotencyKey, Node, ReplayOrder
+from dalston_queue.models import DeadLetter, Engine, IdempotencyKey, LoginAttempt, Node, ReplayOrder
 from dalston_queue.models.dead_letter import OPEN
 from dalston_queue.orchestrator.report import Report
 from dalston_queue.redis import get_broker
@@ -56,6 +56,7 @@ def expire_kept(now: datetime) -> Report:
     report.note("dead letters", DeadLetter.objects.filter(created_at__lt=long_ago).delete()[0])
     report.note("replay orders", ReplayOrder.objects.filter(finished_at__lt=long_ago).delete()[0])
     report.note("idempotency keys", IdempotencyKey.objects.filter(expires_at__lt=now).delete()[0])
+    report.note("login tries", LoginAttempt.objects.filter(at__lt=now - timedelta(days=1)).delete()[0])
     while deleted := _delete_jobs(now - timedelta(days=settings.DALSTON_HISTORY_DAYS)):
         report.note("jobs", deleted)
     return report

@@ -70,6 +70,19 @@ def test_another_origin_is_refused(web: Web, session: httpx.Client) -> None:
         pass
 
 
+def test_another_port_of_this_host_is_another_origin(web: Web, session: httpx.Client) -> None:
+    with pytest.raises(InvalidStatus, match="403"), socket(web, session, origin=f"http://127.0.0.1:{web.port + 1}"):
+        pass
+
+
+def test_an_address_that_nobody_serves_is_refused_without_a_traceback(web: Web, session: httpx.Client) -> None:
+    cookie = {"Cookie": f"sessionid={session.cookies['sessionid']}"}
+    url = f"ws://127.0.0.1:{web.port}/ws/nosuch/"
+    with pytest.raises(InvalidStatus, match="403"), connect(url, origin=Origin(web.url), additional_headers=cookie):
+        pass
+    assert "Traceback" not in web.process.output
+
+
 def test_the_first_message_is_everything_and_later_ones_only_what_changed(web: Web, session: httpx.Client) -> None:
     with socket(web, session) as connection:
         first = "".join(tick(connection))
