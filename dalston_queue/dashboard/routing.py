@@ -17,6 +17,6 @@ websocket_urlpatterns = [
     re_path(rf"^ws/nodes/{NODE_ID}/$", NodeConsumer.as_asgi()),
     re_path(rf"^ws/nodes/{NODE_ID}/logs/(?P<slot>[A-Za-z0-9._-]{{1,200}})/$", LogConsumer.as_asgi()),
     path("ws/jobs/<uuid:job_id>/", JobConsumer.as_asgi()),
-]
     # Without it, an address that nobody serves is a traceback in the log and a 500.
     re_path(r"", WebsocketDenier.as_asgi()),
+]

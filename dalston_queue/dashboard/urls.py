@@ -6,6 +6,7 @@ from django.urls import path, re_path
 from dalston_queue.broker.names import NAME
 from dalston_queue.dashboard import audit_views, job_views, nodes, nodes_commands, stream_views, task_acts, views
 from dalston_queue.dashboard.healthz import healthz
+from dalston_queue.dashboard.login import ThrottledLogin
 
 app_name = "dashboard"
 QUEUE = rf"(?P<queue>{NAME.pattern})"
@@ -16,7 +17,6 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/cancel/", job_views.cancel, name="cancel-job"),
     path("tasks/<uuid:task_id>/", job_views.task, name="task"),
     path("tasks/<uuid:task_id>/act/<str:act>/", task_acts.act_on_task, name="act-on-task"),
-from dalston_queue.dashboard.login import ThrottledLogin
     path("streams/", stream_views.streams, name="streams"),
     re_path(rf"^streams/{QUEUE}/$", stream_views.stream, name="stream"),
     re_path(rf"^streams/{QUEUE}/brake/$", stream_views.brake, name="brake"),
