@@ -1,4 +1,4 @@
-"""What the API answers, as types. The values are its JSON as it came: a field that a newer server adds is there, too."""
+"""What the API answers, as types. The values are its JSON as it came, with whatever a newer server adds."""
 
 from __future__ import annotations
 

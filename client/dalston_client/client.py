@@ -75,7 +75,7 @@ class Client:
             "max_retries": max_retries,
             "scheduled_at": scheduled_at,
         }
-        return cast(answers.Task, self._submit("tasks", body, idempotency_key, wait))
+        return cast(answers.Task, self._submit("/tasks", body, idempotency_key, wait))
 
     def task(self, task_id: str, *, history: bool = False, wait: float = 0.0) -> answers.Task:
         params = {"include_history": "true"} if history else None
@@ -83,7 +83,7 @@ class Client:
 
     def tasks(self, *, limit: int = 50, **filters: Any) -> Iterator[answers.Task]:
         """Newest first, up to `limit`; by status, stage, task_type, error, payload, created_after, created_before."""
-        return self._pages("tasks", limit, filters)
+        return self._pages("/tasks", limit, filters)
 
     def why(self, task_id: str) -> answers.Why:
         return cast(answers.Why, self._transport.call("GET", route("tasks", task_id, "why")))
@@ -111,14 +111,14 @@ class Client:
             "parameters": dict(parameters or {}),
             "priority": priority,
         }
-        return cast(answers.Job, self._submit("jobs", body, idempotency_key, wait))
+        return cast(answers.Job, self._submit("/jobs", body, idempotency_key, wait))
 
     def submit_batch(self, jobs: Iterable[Mapping[str, Any]]) -> answers.Batch:
         """Any number of jobs, as submit_job takes them; sent a thousand at a time, answered in their order."""
         whole: answers.Batch = {"accepted": 0, "refused": 0, "items": []}
         remaining = iter(jobs)
         while chunk := [{"idempotency_key": uuid4().hex, **job} for job in itertools.islice(remaining, BATCH)]:
-            part = cast(answers.Batch, self._transport.call("POST", "jobs:batch", body={"jobs": chunk}))
+            part = cast(answers.Batch, self._transport.call("POST", "/jobs:batch", body={"jobs": chunk}))
             whole["accepted"] += part["accepted"]
             whole["refused"] += part["refused"]
             whole["items"] += part["items"]
@@ -129,7 +129,7 @@ class Client:
 
     def jobs(self, *, limit: int = 50, **filters: Any) -> Iterator[answers.Job]:
         """Newest first, up to `limit`; by status, name, error, created_after, created_before."""
-        return self._pages("jobs", limit, filters)
+        return self._pages("/jobs", limit, filters)
 
     def cancel_job(self, job_id: str, *, reason: str = "") -> answers.Cancelled:
         return cast(answers.Cancelled, self._delete(route("jobs", job_id), reason))
@@ -145,22 +145,22 @@ class Client:
                 return job
             time.sleep(max(0.0, min(left, 1.0) - (time.monotonic() - asked)))  # a busy server ignores `wait`
 
-    def watch(self, job_id: str, *, after: int | None = None) -> Iterator[Event]:
-        """Follow a job until its `end`. `after`: the id of the last event that is known already."""
-        return watch(self._transport, job_id, after)
+    def watch(self, job_id: str, *, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:
+        """Follow a job until its `end`, or for `timeout` seconds. `after`: the id of the last event known already."""
+        return watch(self._transport, job_id, after, timeout)
 
     # dead letters
 
     def dead_letters(self, *, limit: int = 50, **filters: Any) -> Iterator[answers.DeadLetter]:
         """Open ones, newest first; by queue, cause, fingerprint, task_type, error, created_before."""
-        return self._pages("dlq", limit, filters)
+        return self._pages("/dlq", limit, filters)
 
     def dead_letter(self, dead_letter_id: str) -> answers.DeadLetter:
         return cast(answers.DeadLetter, self._transport.call("GET", route("dlq", dead_letter_id)))
 
     def dead_letter_groups(self, *, limit: int = 50, **filters: Any) -> list[answers.Group]:
         params = {**filters, "limit": limit}
-        return cast(list[answers.Group], self._transport.call("GET", "dlq/groups", params=params))
+        return cast(list[answers.Group], self._transport.call("GET", "/dlq/groups", params=params))
 
     def replay(
         self,
@@ -190,7 +190,7 @@ class Client:
         )
         # Naming the same letters twice replays them once; "the next thousand that match" are others the second time.
         repeatable = dry_run or ids is not None
-        return cast(answers.ReplayedMany, self._transport.call("POST", "dlq:replay", body=body, repeatable=repeatable))
+        return cast(answers.ReplayedMany, self._transport.call("POST", "/dlq:replay", body=body, repeatable=repeatable))
 
     def order_replay(
         self,
@@ -213,14 +213,14 @@ class Client:
             priority=priority,
             reason=reason,
         )
-        return cast(answers.ReplayOrder, self._transport.call("POST", "dlq:replay", body=body, repeatable=False))
+        return cast(answers.ReplayOrder, self._transport.call("POST", "/dlq:replay", body=body, repeatable=False))
 
     def replay_order(self, order_id: str) -> answers.ReplayOrder:
         return cast(answers.ReplayOrder, self._transport.call("GET", route("dlq", "replays", order_id)))
 
     def replay_orders(self, *, limit: int = 50, **filters: Any) -> Iterator[answers.ReplayOrder]:
         """Newest first; by state."""
-        return self._pages("dlq/replays", limit, filters)
+        return self._pages("/dlq/replays", limit, filters)
 
     def withdraw_replay(self, order_id: str, *, reason: str = "") -> answers.Withdrawn:
         """Undo an order that waits, or stop the rest of one that runs; the answer says which."""
@@ -232,7 +232,7 @@ class Client:
     # nodes and queues
 
     def nodes(self) -> list[answers.Node]:
-        return cast(list[answers.Node], self._transport.call("GET", "nodes"))
+        return cast(list[answers.Node], self._transport.call("GET", "/nodes"))
 
     def command(
         self,
@@ -260,10 +260,10 @@ class Client:
         return cast(answers.Logs, self._transport.call("GET", path, params=params))
 
     def stats(self) -> answers.Stats:
-        return cast(answers.Stats, self._transport.call("GET", "queue/stats"))
+        return cast(answers.Stats, self._transport.call("GET", "/queue/stats"))
 
     def streams(self) -> list[answers.Stream]:
-        return cast(list[answers.Stream], self._transport.call("GET", "streams"))
+        return cast(list[answers.Stream], self._transport.call("GET", "/streams"))
 
     def pause(self, stage: str, *, reason: str = "") -> answers.Paused:
         path, body = route("streams", stage, "pause"), {"reason": reason}

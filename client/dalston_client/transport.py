@@ -119,4 +119,4 @@ class Transport:
 
 def route(*parts: object) -> str:
     """A path of the API; ids come from people and may contain anything."""
-    return "/".join(quote(str(part), safe=":") for part in parts)
+    return "".join(f"/{quote(str(part), safe=':')}" for part in parts)

@@ -6,8 +6,10 @@ instead; then there are `progress` and `end`, and no single moves.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,30 +37,46 @@ class _NoStream(Exception):
     """Ask instead."""
 
 
-def watch(transport: Transport, job_id: str, after: int | None = None) -> Iterator[Event]:
+class _Clock:
+    """How much of the follower's time is left."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self._end = math.inf if timeout is None else time.monotonic() + timeout
+
+    @property
+    def left(self) -> float:
+        return self._end - time.monotonic()
+
+
+def watch(transport: Transport, job_id: str, after: int | None, timeout: float | None) -> Iterator[Event]:
+    clock = _Clock(timeout)
     try:
-        for event in _streamed(transport, job_id, after):
-            yield event
-            if event.name == "end":
-                return
+        with closing(_streamed(transport, job_id, after, clock)) as events:
+            for event in events:
+                yield event
+                if event.name == "end":
+                    return
     except _NoStream:
-        pass
-    yield from _asked(transport, job_id)
+        yield from _asked(transport, job_id, clock)
 
 
-def _streamed(transport: Transport, job_id: str, after: int | None) -> Iterator[Event]:
+def _streamed(transport: Transport, job_id: str, after: int | None, clock: _Clock) -> Generator[Event]:
     broken_since, tries, silent = time.monotonic(), 0, 0
-    while True:
+    while clock.left > 0:
         heard = False
         problem: DalstonError = Unreachable(f"{transport.url} broke the stream off.")
         try:
-            for event in _one_stream(transport, job_id, after):
+            for event in _one_stream(transport, job_id, after, min(SILENCE_S, clock.left)):
                 heard = True
                 broken_since, tries, silent = time.monotonic(), 0, 0
                 if event is not None:
                     after = after if event.id is None else event.id
                     yield event
+                if clock.left <= 0:
+                    return
         except Unreachable as error:
+            if clock.left <= 0:
+                return
             problem = error
             silent += error.timed_out and not heard
         except Unavailable as error:
@@ -71,9 +89,9 @@ def _streamed(transport: Transport, job_id: str, after: int | None) -> Iterator[
         tries += 1
 
 
-def _one_stream(transport: Transport, job_id: str, after: int | None) -> Iterator[Event | None]:
+def _one_stream(transport: Transport, job_id: str, after: int | None, silence: float) -> Iterator[Event | None]:
     headers = {"Accept": "text/event-stream"} | ({} if after is None else {"Last-Event-ID": str(after)})
-    with transport.stream(route("jobs", job_id, "events"), headers, silence=SILENCE_S) as body:
+    with transport.stream(route("jobs", job_id, "events"), headers, silence=silence) as body:
         for message in messages(body()):
             if message is None:
                 yield None
@@ -89,11 +107,11 @@ def _closed(data: dict[str, Any]) -> ApiError:
     return NotFound(404, code, detail) if code == "not_found" else Unavailable(503, code, detail)
 
 
-def _asked(transport: Transport, job_id: str) -> Iterator[Event]:
+def _asked(transport: Transport, job_id: str, clock: _Clock) -> Iterator[Event]:
     shown: dict[str, Any] | None = None
-    while True:
+    while clock.left > 0:
         started = time.monotonic()
-        job = transport.call("GET", route("jobs", job_id), wait=POLL_S if shown else 0.0)
+        job = transport.call("GET", route("jobs", job_id), wait=min(POLL_S, clock.left) if shown else 0.0)
         now = {"status": job["status"], "progress": job["progress"], "tasks": [_running(it) for it in job["tasks"]]}
         now["tasks"] = [task for task in now["tasks"] if task]
         if now != shown:
@@ -104,7 +122,7 @@ def _asked(transport: Transport, job_id: str) -> Iterator[Event]:
             yield Event("end", {name: job[name] for name in names})
             return
         # `wait` is ignored by a server that is busy
-        time.sleep(max(0.0, started + LEAST_S - time.monotonic()))
+        time.sleep(max(0.0, min(started + LEAST_S - time.monotonic(), clock.left)))
 
 
 def _running(task: dict[str, Any]) -> dict[str, Any] | None:

@@ -54,8 +54,10 @@ class Project:
         self.bin = folder / "bin"
         self.bin.mkdir(parents=True)
         shutil.copy(ROOT / "dev", folder)
-        (folder / "pyproject.toml").write_text(PYPROJECT)
-        (folder / "backend.py").write_text(BACKEND)
+        for place, name in ((folder, "tiny"), (folder / "client", "tiny_client")):
+            place.mkdir(exist_ok=True)
+            (place / "pyproject.toml").write_text(PYPROJECT.replace("tiny", name))
+            (place / "backend.py").write_text(BACKEND.replace("tiny", name))
         (folder / "requirements.lock").write_text("")
         (folder / "bench").mkdir()
         (folder / "bench" / "claim.py").write_text('"""How fast a claim is."""\nprint("measured")\n')
@@ -86,7 +88,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path / "project with a space")
 
 
-def test_it_installs_once_and_again_only_when_the_lock_changes(project: Project) -> None:
+def test_it_installs_once_and_again_only_when_the_lock_or_a_project_changes(project: Project) -> None:
     project.python()
     first = project.dev("bench", "claim")
     assert first.stdout == "measured\n", first.stderr
@@ -101,10 +103,19 @@ def test_it_installs_once_and_again_only_when_the_lock_changes(project: Project)
     assert unknown.returncode == 1
     assert "dev: there is no bench/clam.py" in unknown.stderr
 
-    (project.folder / "requirements.lock").write_text("# changed\n")
-    third = project.dev("bench", "claim")
-    assert "dev: installing requirements.lock" in third.stderr
-    assert "making .venv" not in third.stderr
+    for changed in ("requirements.lock", "client/pyproject.toml"):
+        with (project.folder / changed).open("a") as file:
+            file.write("# changed\n")
+        third = project.dev("bench", "claim")
+        assert "dev: installing requirements.lock" in third.stderr
+        assert "making .venv" not in third.stderr
+    installed = subprocess.run(
+        [project.folder / ".venv" / "bin" / "python", "-c", "import sys; print(*sys.path, sep='\\n')"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {str(project.folder), str(project.folder / "client")} <= set(installed.stdout.splitlines())
 
 
 def test_an_interrupted_install_starts_over(project: Project, spawn: Callable[..., Spawned]) -> None:

@@ -10,12 +10,13 @@ from packaging.version import Version
 from tests.conftest import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CLIENT = tomllib.loads((ROOT / "client" / "pyproject.toml").read_text())["project"]
 LOCK = (ROOT / "requirements.lock").read_text()
 
 
 def asked_for() -> list[Requirement]:
     extras = PROJECT["optional-dependencies"].values()
-    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in extra)]
+    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in extra), *CLIENT["dependencies"]]
     return [requirement for line in lines if (requirement := Requirement(line)).name != PROJECT["name"]]
 
 

@@ -1,0 +1,62 @@
+"""What each exit code means. docs/client.md has the same table; a test compares."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from dalston_client.errors import (
+    Busy,
+    Conflict,
+    DalstonError,
+    Invalid,
+    NotConfigured,
+    NotFound,
+    Refused,
+)
+
+
+class Exit(IntEnum):
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    REFUSED = 4
+    NOT_FOUND = 5
+    CONFLICT = 6
+    INVALID = 7
+    BUSY = 8
+    NOT_YET = 9
+    INTERRUPTED = 130
+
+
+MEANINGS = {
+    Exit.OK: "it worked; with --wait or --watch the job completed, too",
+    Exit.FAILED: "the job failed or was cancelled, a replay was refused, or a node could not obey",
+    Exit.USAGE: "the command line is wrong, the address or the token is missing, or --yes is",
+    Exit.UNREACHABLE: "nobody answered, or the server cannot answer now (5xx)",
+    Exit.REFUSED: "the token is not valid, or may not do this",
+    Exit.NOT_FOUND: "there is no such thing, or it belongs to another project",
+    Exit.CONFLICT: "the state does not allow it (any more)",
+    Exit.INVALID: "the server says that the request is wrong",
+    Exit.BUSY: "too many calls, or the queue is full: try again later",
+    Exit.NOT_YET: "it is not over, and the time given for it is up",
+    Exit.INTERRUPTED: "Ctrl-C",
+}
+
+_OF = {
+    NotConfigured: Exit.USAGE,
+    Invalid: Exit.INVALID,
+    Refused: Exit.REFUSED,
+    NotFound: Exit.NOT_FOUND,
+    Conflict: Exit.CONFLICT,
+    Busy: Exit.BUSY,
+}
+
+
+def exit_of(error: DalstonError) -> Exit:
+    """Everything else is a server that is away or in trouble."""
+    return _OF.get(type(error), Exit.UNREACHABLE)
+
+
+class UsageError(Exception):
+    """Something that argparse cannot see; ends with exit code 2."""

@@ -1,0 +1,78 @@
+"""`dalston jobs`: a list of jobs, or one with its tasks and who ran them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from dalston_client import answers
+from dalston_client.cli import options, text
+from dalston_client.cli.exits import Exit
+from dalston_client.cli.output import Out
+from dalston_client.client import Client
+
+STATUSES = ("pending", "running", "cancelling", "completed", "failed", "cancelled")
+
+
+def add(commands: options.Commands) -> None:
+    parser = options.command(commands, "jobs", run, "list jobs, newest first, or show one")
+    parser.add_argument("job_id", nargs="?", help="show this one, with its tasks")
+    parser.add_argument("--status", choices=STATUSES, help="only these")
+    parser.add_argument("--name", metavar="NAME", help="only of this name")
+    parser.add_argument("--error", metavar="WORDS", help="only those whose error contains the words")
+    options.add_span(parser)
+    options.add_limit(parser)
+
+
+def run(given: argparse.Namespace, client: Client, out: Out) -> Exit:
+    if given.job_id is not None:
+        job = client.job(given.job_id)
+        if out.as_json:
+            out.json(job)
+        else:
+            show_job(out, job, results=False)
+        return Exit.OK
+    wanted = {"status": given.status, "name": given.name, "error": given.error, **options.span(given)}
+    found = list(client.jobs(limit=given.limit, **wanted))
+    if out.as_json:
+        out.json(found)
+    else:
+        rows = [
+            (it["job_id"], it["name"], it["status"], text.share(it["progress"]), text.ago(it["created_at"]),
+             text.short(it["error"] or ""))
+            for it in found
+        ]  # fmt: skip
+        out.table(("job", "name", "status", "done", "made", "error"), rows, "no such jobs")
+    return Exit.OK
+
+
+def show_job(out: Out, job: answers.Job, *, results: bool) -> None:
+    out.say(f"{job['name']}  {job['job_id']}")
+    took = text.between(job["started_at"], job["completed_at"]) if job["started_at"] else "not started"
+    out.say(f"{job['status']}, {text.share(job['progress'])}, {took}, priority {job['priority']}, {job['project']}")
+    if job["error"]:
+        out.say(f"error: {job['error']}")
+    tasks = job["tasks"] or []
+    out.table(("stage", "status", "done", "attempt", "engine", "took", "what"), list(_rows(tasks)), "it has no tasks")
+    for task in tasks if results else ():
+        if task["result"] is not None:
+            out.say(f"{task['stage']}: {text.as_json(task['result'])}")
+
+
+def _rows(tasks: list[answers.JobTask]) -> Iterator[tuple[object, ...]]:
+    for task in tasks:
+        runs = task["runs"]
+        for number, run in enumerate(runs):
+            last = number == len(runs) - 1
+            yield (
+                task["stage"] if number == 0 else "",
+                task["status"] if last else run["outcome"] or "",
+                text.share(task["progress"]) if last else "",
+                run["attempt"],
+                run["engine_id"],
+                text.between(run["started_at"], run["finished_at"]),
+                text.short(task["progress_message"] if run["outcome"] is None else run["message"] or run["cause"]),
+            )
+        if not runs:
+            waits = f"after {', '.join(task['after'])}" if task["after"] and task["status"] == "pending" else ""
+            yield task["stage"], task["status"], text.share(task["progress"]), task["attempt"], "", "", waits

@@ -1,0 +1,122 @@
+"""The parser of everything. An expected error is one line on standard error (with --json, one object), no traceback."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from dalston_client import config
+from dalston_client.cli import cancel, dlq, jobs, logs, nodes, options, streams, submit, tasks, top, watch
+from dalston_client.cli.exits import MEANINGS, Exit, UsageError, exit_of
+from dalston_client.cli.output import Out
+from dalston_client.cli.text import clean
+from dalston_client.client import Client
+from dalston_client.errors import ApiError, DalstonError
+
+DESCRIPTION = "Submit work to Dalston, follow it, and look after the queue."
+EPILOG = "\n".join(
+    [
+        "environment:",
+        "  DALSTON_URL     the address, such as https://dalston.example.com",
+        "  DALSTON_TOKEN   the token; never an argument, which others could read",
+        "  NO_COLOR        no colours",
+        "",
+        "exit codes:",
+        *(f"  {exit_code.value:<4}{meaning}" for exit_code, meaning in MEANINGS.items()),
+    ]
+)
+
+
+def run() -> NoReturn:
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(argv: Sequence[str]) -> int:
+    given = _parser(as_json="--json" in argv).parse_args(argv)
+    out = Out(as_json=given.json)
+    try:
+        with _client(given, out) as client:
+            return int(given.run(given, client, out))
+    except UsageError as error:
+        return _failed(out, Exit.USAGE, {"code": "usage", "detail": str(error)})
+    except DalstonError as error:
+        return _failed(out, exit_of(error), _described(error))
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (`dalston jobs | head`).
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.OK
+
+
+class _Parser(argparse.ArgumentParser):
+    as_json = False
+
+    def error(self, message: str) -> NoReturn:
+        if self.as_json:
+            detail = f"{message}. See {self.prog} --help"
+            self.exit(Exit.USAGE, json.dumps({"error": {"code": "usage", "detail": detail, "exit_code": 2}}) + "\n")
+        super().error(message)
+
+
+def _parser(*, as_json: bool) -> argparse.ArgumentParser:
+    _Parser.as_json = as_json
+    parser = _Parser(
+        prog="dalston",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--url", metavar="URL", help="instead of DALSTON_URL")
+    parser.add_argument("--token-file", type=Path, metavar="FILE", help="a file with the token, readable only by you")
+    parser.add_argument("--env-file", type=Path, metavar="FILE", help="a file that sets both, such as var/dev.env")
+    parser.add_argument(
+        "--patience",
+        type=options.duration,
+        default=10.0,
+        metavar="SECONDS",
+        help="how long to try again when nobody answers or the server is busy (10)",
+    )
+    parser.add_argument("--json", action="store_true", help="write JSON, for programs; works after the command, too")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for module in (submit, jobs, watch, cancel, tasks, dlq, nodes, logs, streams, top):
+        module.add(commands)
+    return parser
+
+
+def _client(given: argparse.Namespace, out: Out) -> Client:
+    found = config.read_env_file(given.env_file) if given.env_file else {}
+    token = config.read_token(given.token_file) if given.token_file else found.get(config.TOKEN)
+    said: list[str] = []
+
+    def on_retry(problem: DalstonError, _pause: float) -> None:
+        if not said:  # once is enough: it goes on for seconds only
+            said.append(str(problem))
+            out.note(f"{problem} Trying again for up to {given.patience:g} s.")
+
+    return Client(given.url or found.get(config.URL), token, patience=given.patience, on_retry=on_retry)
+
+
+def _described(error: DalstonError) -> dict[str, Any]:
+    if not isinstance(error, ApiError):
+        return {"code": type(error).__name__.lower(), "detail": str(error)}
+    known = {"code": error.code, "detail": error.detail, "status": error.status, "trace_id": error.trace_id}
+    return {**known, "errors": error.errors} if error.errors else known
+
+
+def _failed(out: Out, exit_code: Exit, error: dict[str, Any]) -> int:
+    if out.as_json:
+        sys.stderr.write(json.dumps({"error": {**error, "exit_code": exit_code.value}}) + "\n")
+    else:
+        trace = f" (trace {error['trace_id']})" if error.get("trace_id") and error["status"] >= 500 else ""
+        out.errors.print(f"dalston: {clean(error['detail'])}{trace}", soft_wrap=True)
+    return exit_code
+
+
+if __name__ == "__main__":
+    run()

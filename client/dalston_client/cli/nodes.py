@@ -1,0 +1,75 @@
+"""`dalston nodes`: who works where, and orders to a node."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from dalston_client import answers
+from dalston_client.cli import options, text
+from dalston_client.cli.exits import Exit
+from dalston_client.cli.output import Out
+from dalston_client.client import Client
+
+_ORDERS: tuple[tuple[answers.Order, str], ...] = (
+    ("drain", "let a node finish what it has and take nothing more"),
+    ("resume", "let a drained node work again"),
+    ("cordon", "let a node claim nothing more, and keep its engines up"),
+    ("uncordon", "let it claim again"),
+    ("restart", "restart the processes of an engine, or one slot of it"),
+    ("rolling_restart", "restart them one after the other"),
+    ("scale", "run so many processes of an engine"),
+)
+_LONGEST_WAIT_S = 20.0
+
+
+def add(commands: options.Commands) -> None:
+    parser = options.command(commands, "nodes", run_list, "list nodes and engines; drain, resume, restart, scale them")
+    inner = parser.add_subparsers(title="commands", metavar="COMMAND")
+    options.command(inner, "list", run_list, "list nodes and their engines")
+    for order, what in _ORDERS:
+        act = options.command(inner, order.replace("_", "-"), run_order, what)
+        act.set_defaults(order=order)
+        act.add_argument("node_id")
+        if order in {"restart", "rolling_restart", "scale"}:
+            act.add_argument("engine", help="its name, such as demo, or a slot such as demo.0")
+        if order == "scale":
+            act.add_argument("replicas", type=int, help="how many processes")
+        act.add_argument(
+            "--wait", type=options.duration, default=10.0, metavar="SECONDS", help="for the node's answer (10)"
+        )
+        options.add_reason(act)
+
+
+def run_list(_: argparse.Namespace, client: Client, out: Out) -> Exit:
+    found = client.nodes()
+    if out.as_json:
+        out.json(found)
+    else:
+        columns = ("node", "engine", "state", "queues", "slots", "beat")
+        out.table(columns, [row for node in found for row in rows_of(node)], "no node has been seen")
+    return Exit.OK
+
+
+def rows_of(node: answers.Node) -> Iterator[tuple[object, ...]]:
+    yield node["node_id"], "", node["state"], "", "", text.ago(node["last_beat_at"])
+    for engine in node["engines"]:
+        name = engine["engine_id"].removeprefix(f"{node['node_id']}.")
+        queues = " ".join(engine["queues"])
+        yield "", name, engine["state"], queues, engine["capacity"], text.ago(engine["last_beat_at"])
+
+
+def run_order(given: argparse.Namespace, client: Client, out: Out) -> Exit:
+    done = client.command(
+        given.node_id,
+        given.order,
+        engine=getattr(given, "engine", None),
+        replicas=getattr(given, "replicas", None),
+        reason=given.reason,
+        wait=min(given.wait, _LONGEST_WAIT_S),
+    )
+    if out.as_json:
+        out.json(done)
+    else:
+        out.say(f"{done['order']} {given.node_id}: {done['state']}. {done['message']}")
+    return {"done": Exit.OK, "failed": Exit.FAILED}.get(done["state"], Exit.NOT_YET)

@@ -1,0 +1,76 @@
+"""What several commands take, and how a command is put together."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from dalston_client.cli.exits import Exit
+from dalston_client.cli.output import Out
+from dalston_client.client import Client
+
+Command = Callable[[argparse.Namespace, Client, Out], Exit]
+Commands = Any  # argparse's own type of it is private
+PRIORITIES = ("high", "medium", "low")
+
+
+def command(commands: Commands, name: str, run: Command, what: str, more: str = "") -> argparse.ArgumentParser:
+    """A command with its help; --json works before and after its name."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=what,
+        description=f"{what[0].upper()}{what[1:]}.",
+        epilog=more or None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="write JSON, for programs")
+    return parser
+
+
+def add_reason(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--reason", default="", metavar="WORDS", help="why; kept in the audit trail")
+
+
+def add_limit(parser: argparse.ArgumentParser, default: int = 20) -> None:
+    parser.add_argument("--limit", type=positive, default=default, metavar="N", help=f"how many at most ({default})")
+
+
+def add_span(parser: argparse.ArgumentParser) -> None:
+    moment = "a time with its UTC offset, or an age such as 30m, 6h, 2d"
+    parser.add_argument("--since", type=time_of, metavar="WHEN", help=f"made after this: {moment}")
+    parser.add_argument("--before", type=time_of, metavar="WHEN", help="made before this")
+
+
+def span(given: argparse.Namespace) -> dict[str, Any]:
+    return {"created_after": given.since, "created_before": given.before}
+
+
+def positive(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return int(text)
+
+
+def duration(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return value
+
+
+def time_of(text: str) -> str:
+    """As the API takes it, with its offset."""
+    units = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+    if text[:-1].isdecimal() and text[-1:] in units and len(text) < 10:
+        return (datetime.now(UTC) - timedelta(**{units[text[-1]]: int(text[:-1])})).isoformat()
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: write 2026-01-31T12:00:00Z, or 6h") from None
+    return (moment if moment.tzinfo else moment.astimezone()).isoformat()

@@ -1,0 +1,63 @@
+"""`dalston streams` and `dalston stats`: the queues, their brake, and the numbers of the whole installation."""
+
+from __future__ import annotations
+
+import argparse
+
+from dalston_client.cli import options, text
+from dalston_client.cli.exits import Exit
+from dalston_client.cli.output import Out
+from dalston_client.client import Client
+
+
+def add(commands: options.Commands) -> None:
+    parser = options.command(commands, "streams", run_list, "list queues; pause and resume them")
+    inner = parser.add_subparsers(title="commands", metavar="COMMAND")
+    options.command(inner, "list", run_list, "list queues with what waits and runs in them")
+    for name, what in (("pause", "let engines claim nothing more from a queue"), ("resume", "let them claim again")):
+        act = options.command(inner, name, run_brake, what)
+        act.set_defaults(brake=name)
+        act.add_argument("stage", metavar="queue")
+        options.add_reason(act)
+    options.command(commands, "stats", run_stats, "show how much waits, who works, and what the last minute brought")
+
+
+def run_list(_: argparse.Namespace, client: Client, out: Out) -> Exit:
+    found = client.streams()
+    if out.as_json:
+        out.json(found)
+    else:
+        rows = [
+            (it["queue"], it["waiting"], it["running"], text.seconds(it["oldest_age_seconds"]),
+             it["counters"].get("completed", 0), "paused" if it["paused"] else "")
+            for it in found
+        ]  # fmt: skip
+        out.table(("queue", "waiting", "running", "oldest", "completed", ""), rows, "there is no queue yet")
+    return Exit.OK
+
+
+def run_brake(given: argparse.Namespace, client: Client, out: Out) -> Exit:
+    act = client.pause if given.brake == "pause" else client.resume
+    done = act(given.stage, reason=given.reason)
+    if out.as_json:
+        out.json(done)
+    else:
+        state = "paused; what runs goes on" if done["paused"] else "not paused"
+        out.say(f"{done['queue']} is {state}{'' if done['changed'] else ', as it was'}.")
+    return Exit.OK
+
+
+def run_stats(_: argparse.Namespace, client: Client, out: Out) -> Exit:
+    stats = client.stats()
+    if out.as_json:
+        out.json(stats)
+        return Exit.OK
+    depths = [(name, it["depth"], text.seconds(it["oldest_age_seconds"])) for name, it in stats["queues"].items()]
+    out.table(("priority", "waiting", "oldest"), depths, "")
+    workers, done = stats["workers"], stats["throughput"]
+    out.say(
+        f"engines: {workers['active']} active, {workers['draining']} draining, {workers['dead']} dead; "
+        f"{workers['used_capacity']} of {workers['total_capacity']} slots in use"
+    )
+    out.say(f"last minute: {done['completed_last_minute']} completed, {done['failed_last_minute']} failed")
+    return Exit.OK

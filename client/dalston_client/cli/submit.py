@@ -1,0 +1,121 @@
+"""`dalston submit`: a task, a pipeline, or the stages in a file; waits or watches if asked to."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from dalston_client import answers
+from dalston_client.cli import options
+from dalston_client.cli.exits import Exit, UsageError
+from dalston_client.cli.jobs import show_job
+from dalston_client.cli.output import Out
+from dalston_client.cli.parameters import object_in, parameters_of
+from dalston_client.cli.watch import watch
+from dalston_client.client import Client
+
+EXAMPLES = """\
+parameters: key=value is text, key:=value is JSON
+
+examples:
+  dalston submit echo hello=world --wait
+  dalston submit sleep seconds:=5 --priority high --watch
+  dalston submit --pipeline audio file=s3://bucket/talk.wav
+  dalston submit --file job.json
+"""
+
+
+def add(commands: options.Commands) -> None:
+    parser = options.command(commands, "submit", run, "submit a task, a pipeline or a job of stages", EXAMPLES)
+    parser.add_argument("task_type", nargs="?", help="what to do; names the queue too, unless --stage does")
+    parser.add_argument("pairs", nargs="*", metavar="key=value", help="parameters")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--pipeline", metavar="NAME", help="a pipeline that the installation knows")
+    what.add_argument("--file", metavar="FILE", help="a job as JSON, as POST /jobs takes it; - is standard input")
+    parser.add_argument("--parameters", metavar="JSON", help="all parameters as a JSON object, or @FILE, or @-")
+    parser.add_argument("--priority", choices=options.PRIORITIES, help="medium, unless the file says otherwise")
+    parser.add_argument("--name", metavar="NAME", help="of a job of a pipeline")
+    parser.add_argument("--key", metavar="KEY", help="an idempotency key: the same one for 24 h is the same job")
+    task = parser.add_argument_group("of a single task")
+    task.add_argument("--stage", metavar="QUEUE", help="the queue, if it is not named like the task type")
+    task.add_argument("--capability", action="append", default=[], metavar="NAME", help="what its engine must have")
+    task.add_argument("--timeout", type=options.positive, metavar="SECONDS", help="how long it may run")
+    task.add_argument("--max-retries", type=int, metavar="N", help="how often it may fail")
+    task.add_argument("--at", type=options.time_of, metavar="WHEN", help="not before this time")
+    then = parser.add_mutually_exclusive_group()
+    then.add_argument("--wait", action="store_true", help="wait until it is over, and show its result")
+    then.add_argument("--watch", action="store_true", help="show its progress until it is over")
+    parser.add_argument(
+        "--give-up-after", type=options.duration, metavar="SECONDS", help="stop waiting; the job goes on (exit code 9)"
+    )
+
+
+def run(given: argparse.Namespace, client: Client, out: Out) -> Exit:
+    job_id, answer = _submit(given, client)
+    if given.watch:
+        out.note(f"job {job_id}")
+        return watch(client, out, job_id, given.give_up_after)
+    if given.wait:
+        return _wait(client, out, job_id, given.give_up_after)
+    if out.as_json:
+        out.json(answer)
+    else:
+        out.say(job_id)
+        out.note(f"submitted. Follow it: dalston watch {job_id}")
+    return Exit.OK
+
+
+def _submit(given: argparse.Namespace, client: Client) -> tuple[str, Any]:
+    is_task = given.pipeline is None and given.file is None
+    pairs = given.pairs
+    if not is_task and given.task_type is not None:
+        pairs = [given.task_type, *pairs]  # argparse took the first parameter for it
+    parameters = parameters_of(pairs, given.parameters)
+    if is_task:
+        if given.task_type is None and given.stage is None:
+            raise UsageError("Name a task type, --pipeline or --file.")
+        if given.task_type is not None and "=" in given.task_type:
+            raise UsageError(f"{given.task_type!r} looks like a parameter: name the task type first.")
+        task = client.submit_task(
+            given.task_type,
+            stage=given.stage,
+            parameters=parameters,
+            priority=given.priority or "medium",
+            required_capabilities=given.capability,
+            timeout_seconds=given.timeout,
+            max_retries=given.max_retries,
+            scheduled_at=given.at,
+            idempotency_key=given.key,
+        )
+        return task["job_id"], task
+    job = _job(given, client, parameters)
+    return job["job_id"], job
+
+
+def _job(given: argparse.Namespace, client: Client, parameters: dict[str, Any]) -> answers.Job:
+    if given.stage or given.capability or given.timeout or given.max_retries is not None or given.at:
+        raise UsageError("--stage, --capability, --timeout, --max-retries and --at are for a single task.")
+    job = object_in(given.file, "--file") if given.file is not None else {"pipeline": given.pipeline}
+    unknown = set(job) - {"name", "pipeline", "stages", "parameters", "priority", "idempotency_key"}
+    if unknown:
+        raise UsageError(f"--file: a job has no {', '.join(sorted(unknown))}.")
+    return client.submit_job(
+        given.name or job.get("name"),
+        pipeline=job.get("pipeline"),
+        stages=job.get("stages") or (),
+        parameters={**(job.get("parameters") or {}), **parameters},
+        priority=given.priority or job.get("priority") or "medium",
+        idempotency_key=given.key or job.get("idempotency_key"),
+    )
+
+
+def _wait(client: Client, out: Out, job_id: str, give_up_after: float | None) -> Exit:
+    job = client.wait(job_id, timeout=give_up_after)
+    if out.as_json:
+        out.json(job)
+    else:
+        show_job(out, job, results=True)
+    if job["completed_at"] is None:
+        out.note(f"the job goes on. Follow it: dalston watch {job_id}")
+        return Exit.NOT_YET
+    return Exit.OK if job["status"] == "completed" else Exit.FAILED

@@ -1,0 +1,76 @@
+"""`dalston tasks` and `dalston why`: a list of tasks, one with its history, and why it is not running."""
+
+from __future__ import annotations
+
+import argparse
+
+from dalston_client import answers
+from dalston_client.cli import options, text
+from dalston_client.cli.exits import Exit
+from dalston_client.cli.output import Out
+from dalston_client.client import Client
+
+STATUSES = (
+    "pending", "scheduled", "ready", "queued", "running", "completed", "failed", "dead_letter", "cancelled", "skipped",
+)  # fmt: skip
+
+
+def add(commands: options.Commands) -> None:
+    parser = options.command(commands, "tasks", run, "list tasks, newest first, or show one")
+    parser.add_argument("task_id", nargs="?", help="show this one, with every move it made")
+    parser.add_argument("--status", choices=STATUSES, help="only these")
+    parser.add_argument("--stage", metavar="QUEUE", help="only of this queue")
+    parser.add_argument("--type", dest="task_type", metavar="TYPE", help="only of this task type")
+    parser.add_argument("--error", metavar="WORDS", help="only those whose error contains the words")
+    parser.add_argument("--payload", metavar="FIELD:VALUE", help="only with this parameter, such as user.id:42")
+    options.add_span(parser)
+    options.add_limit(parser)
+    asked = options.command(commands, "why", run_why, "say why a task is not running")
+    asked.add_argument("task_id")
+
+
+def run(given: argparse.Namespace, client: Client, out: Out) -> Exit:
+    if given.task_id is not None:
+        task = client.task(given.task_id, history=True)
+        if out.as_json:
+            out.json(task)
+        else:
+            _show(out, task)
+        return Exit.OK
+    names = ("status", "stage", "task_type", "error", "payload")
+    found = list(
+        client.tasks(limit=given.limit, **{name: getattr(given, name) for name in names}, **options.span(given))
+    )
+    if out.as_json:
+        out.json(found)
+    else:
+        rows = [
+            (it["task_id"], it["stage"], it["queue"], it["status"], it["attempt"], text.ago(it["created_at"]),
+             text.short(it["error"]["message"] if it["error"] else ""))
+            for it in found
+        ]  # fmt: skip
+        out.table(("task", "stage", "queue", "status", "attempt", "made", "error"), rows, "no such tasks")
+    return Exit.OK
+
+
+def run_why(given: argparse.Namespace, client: Client, out: Out) -> Exit:
+    why = client.why(given.task_id)
+    if out.as_json:
+        out.json(why)
+    else:
+        out.say(why["why"])
+    return Exit.OK
+
+
+def _show(out: Out, task: answers.Task) -> None:
+    out.say(f"{task['stage']}  {task['task_id']}  of job {task['job_id']}")
+    out.say(f"{task['status']}, attempt {task['attempt']}, queue {task['queue']}, priority {task['priority']}")
+    if task["error"]:
+        out.say(f"error: {task['error']['message']} ({task['error']['cause']})")
+    moves = [
+        (it["at"], it["to_status"], it["attempt"], it["engine_id"], text.short(it["message"] or it["cause"]))
+        for it in task["history"] or []
+    ]
+    out.table(("at", "status", "attempt", "engine", "what"), moves, "it has not moved yet")
+    if task["result"] is not None:
+        out.say(text.as_json(task["result"]))
