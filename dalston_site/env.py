@@ -8,6 +8,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Sequence
+from ipaddress import ip_network
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -57,6 +58,17 @@ def decimal(name: str, default: float) -> float:
 def words(name: str, default: list[str]) -> list[str]:
     """A list separated by commas or spaces."""
     return [word for word in re.split(r"[,\s]+", text(name)) if word] or default
+
+
+def networks(name: str) -> list[str]:
+    """Networks in CIDR notation, or single addresses."""
+    found = words(name, [])
+    for word in found:
+        try:
+            ip_network(word)
+        except ValueError as error:
+            raise EnvError(name, f"holds {word!r}: {error}", "networks such as 10.0.0.0/8, 192.168.1.7") from None
+    return found
 
 
 def redis_url(name: str, default: str = "") -> str:

@@ -97,6 +97,13 @@ DALSTON_LOGIN_TRIES_ACCOUNT = whole("DALSTON_LOGIN_TRIES_ACCOUNT", "E170", 10, "
 DALSTON_LOGIN_TRIES_ADDRESS = whole("DALSTON_LOGIN_TRIES_ADDRESS", "E171", 50, "The same from one address (for IPv6: one /64).", high=10_000)
 DALSTON_LOGIN_WINDOW_S = whole("DALSTON_LOGIN_WINDOW_S", "E172", 300, "The window, in seconds.", high=86_400)
 
+# --- Webhooks ---------------------------------------------------------------------------------------------------------
+DALSTON_WEBHOOK_ATTEMPTS = whole("DALSTON_WEBHOOK_ATTEMPTS", "E190", 12, "Attempts to deliver a webhook before it is given up.", high=100)
+DALSTON_WEBHOOK_TIMEOUT_S = number("DALSTON_WEBHOOK_TIMEOUT_S", "E191", 10.0, "Seconds that a receiver has for its answer.", low=0.1, high=300)
+DALSTON_WEBHOOK_BACKOFF_BASE_S = number("DALSTON_WEBHOOK_BACKOFF_BASE_S", "E192", 5.0, "Delay after the first failed attempt; it doubles, and half of it is jitter.", low=0.1)
+DALSTON_WEBHOOK_BACKOFF_CAP_S = number("DALSTON_WEBHOOK_BACKOFF_CAP_S", "E193", 3600.0, "The longest delay between two attempts.", low=0.1)
+DALSTON_WEBHOOK_ALLOWED_NETWORKS = env.networks("DALSTON_WEBHOOK_ALLOWED_NETWORKS")
+
 # --- Housekeeping and engines -----------------------------------------------------------------------------------------
 DALSTON_DEAD_LETTER_DAYS = whole("DALSTON_DEAD_LETTER_DAYS", "E160", 30, "Days that a dead letter is kept.", high=3650)
 DALSTON_HISTORY_DAYS = whole("DALSTON_HISTORY_DAYS", "E163", 90, "Days that a finished job is kept with its tasks and their history.", high=3650)

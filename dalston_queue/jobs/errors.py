@@ -2,6 +2,7 @@
 
 JobsError
 ├── InvalidJob            the request can't become a job: a bad name, a cycle, a value Postgres can't hold
+│   └── InvalidCallback   its callback URL is none that may be called
 └── IdempotencyConflict   the key was used for another request
 """
 
@@ -11,6 +12,10 @@ class JobsError(Exception):
 
 
 class InvalidJob(JobsError):
+    pass
+
+
+class InvalidCallback(InvalidJob):
     pass
 
 

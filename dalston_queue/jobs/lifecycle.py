@@ -20,7 +20,7 @@ import msgspec
 from django.db import connection
 
 from dalston_queue.jobs.nul import without_nul
-from dalston_queue.jobs.states import JOB_TRANSITIONS, TASK_TRANSITIONS
+from dalston_queue.jobs.states import JOB_OVER, JOB_TRANSITIONS, TASK_TRANSITIONS
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -188,6 +188,14 @@ _JOB_WRITES = {
     "replay": "finished_at = NULL, cancel_requested_at = NULL, error = ''",
 }
 
+# The webhook of a job that ends is made by the statement that ends it: one for each end, whoever crashes afterwards.
+_TELL = """
+    INSERT INTO dalston_webhook_delivery
+        (id, job_id, url, origin, status, error, finished_at, state, attempts, next_at, last_error)
+    SELECT gen_random_uuid(), id, callback_url, substring(callback_url FROM '^[^/]*//[^/?]*'), status, error,
+           finished_at, 'pending', 0, finished_at, ''
+    FROM moved WHERE callback_url <> ''"""
+
 
 def move_jobs(
     name: str, job_ids: Iterable[UUID], now: datetime, errors: Mapping[UUID, str] | None = None
@@ -198,10 +206,14 @@ def move_jobs(
         return []
     _require_transaction()
     transition = JOB_TRANSITIONS[name]
+    tell = f", told AS ({_TELL})" if transition.target in JOB_OVER else ""
     statement = f"""
-        UPDATE dalston_job j SET status = %(target)s, {_JOB_WRITES[name]}
-        WHERE j.id = ANY(%(ids)s::uuid[]) AND j.status = ANY(%(sources)s)
-        RETURNING j.id"""  # noqa: S608 - built from the table above, nothing else
+        WITH moved AS (
+            UPDATE dalston_job j SET status = %(target)s, {_JOB_WRITES[name]}
+            WHERE j.id = ANY(%(ids)s::uuid[]) AND j.status = ANY(%(sources)s)
+            RETURNING j.id, j.callback_url, j.status, j.error, j.finished_at
+        ){tell}
+        SELECT id FROM moved"""  # noqa: S608 - built from the tables above, nothing else
     arguments: dict[str, Any] = {
         "ids": id_array(wanted),
         "errors": msgspec.json.encode({str(job): why for job, why in (errors or {}).items()}).decode(),

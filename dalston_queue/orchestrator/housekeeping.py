@@ -42,6 +42,7 @@ _DELETE_JOBS = (
     "DELETE FROM dalston_task_event WHERE task_id IN (SELECT id FROM dalston_task WHERE job_id = ANY(%s))",
     "DELETE FROM dalston_dead_letter WHERE task_id IN (SELECT id FROM dalston_task WHERE job_id = ANY(%s))",
     "DELETE FROM dalston_idempotency_key WHERE job_id = ANY(%s)",
+    "DELETE FROM dalston_webhook_delivery WHERE job_id = ANY(%s)",
     "UPDATE dalston_schedule SET last_job_id = NULL WHERE last_job_id = ANY(%s)",
     "DELETE FROM dalston_task WHERE job_id = ANY(%s)",
     "DELETE FROM dalston_job WHERE id = ANY(%s)",
@@ -55,8 +56,8 @@ def expire_kept(now: datetime) -> Report:
     long_ago = now - timedelta(days=settings.DALSTON_DEAD_LETTER_DAYS)
     report.note("dead letters", DeadLetter.objects.filter(created_at__lt=long_ago).delete()[0])
     report.note("replay orders", ReplayOrder.objects.filter(finished_at__lt=long_ago).delete()[0])
-    report.note("idempotency keys", IdempotencyKey.objects.filter(expires_at__lt=now).delete()[0])
     report.note("login tries", LoginAttempt.objects.filter(at__lt=now - timedelta(days=1)).delete()[0])
+    report.note("idempotency keys", IdempotencyKey.objects.filter(expires_at__lt=now).delete()[0])
     while deleted := _delete_jobs(now - timedelta(days=settings.DALSTON_HISTORY_DAYS)):
         report.note("jobs", deleted)
     return report

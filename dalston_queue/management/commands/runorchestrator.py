@@ -3,6 +3,7 @@
 import signal
 import threading
 from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -17,6 +18,7 @@ from dalston_queue.broker.types import Role
 from dalston_queue.orchestrator.leadership import Leadership, process_name
 from dalston_queue.orchestrator.loop import Orchestrator
 from dalston_queue.orchestrator.recovery import Recovery
+from dalston_queue.orchestrator.webhooks import Webhooks
 from dalston_queue.redis import get_broker
 from dalston_site import notify
 
@@ -47,15 +49,21 @@ class Command(BaseCommand):
         if options["metrics"]:
             self._serve_metrics(*options["metrics"])
         broker = get_broker()
-        recovery = _RecoveryThread(Recovery(broker, Leadership(Role.ORCHESTRATOR, name)), stop)
-        recovery.start()
+        beside = [
+            _Thread("recovery", Recovery(broker, Leadership(Role.ORCHESTRATOR, name)).run, stop),
+            _Thread("webhooks", Webhooks(name).run, stop),
+        ]
+        for thread in beside:
+            thread.start()
         try:
             Orchestrator(EventReader(broker, name), stop.is_set, ready).run()
         finally:
             stop.set()
-            recovery.join()
-        if recovery.failed:
-            raise CommandError("the recovery thread failed; see the log. Start the orchestrator again.")
+            for thread in beside:
+                thread.join()
+        for thread in beside:
+            if thread.failed:
+                raise CommandError(f"the {thread.name} thread failed; see the log. Start the orchestrator again.")
         log.info("orchestrator stopped", name=name)
 
     def _serve_metrics(self, address: str, port: int) -> None:
@@ -66,20 +74,20 @@ class Command(BaseCommand):
             raise CommandError(f"can't serve metrics on {address}:{port}: {error}") from None
 
 
-class _RecoveryThread(threading.Thread):
+class _Thread(threading.Thread):
     """Takes the whole process down if it fails: an orchestrator that looks healthy and recovers nobody is worse."""
 
-    def __init__(self, recovery: Recovery, stop: threading.Event) -> None:
-        super().__init__(name="recovery")
-        self._recovery = recovery
+    def __init__(self, name: str, work: Callable[[Callable[[float], bool]], None], stop: threading.Event) -> None:
+        super().__init__(name=name)
+        self._work = work
         self._stop_all = stop
         self.failed = False
 
     def run(self) -> None:
         try:
-            self._recovery.run(self._stop_all.wait)
+            self._work(self._stop_all.wait)
         except Exception:
-            log.exception("recovery failed")
+            log.exception("a thread failed", thread=self.name)
             self.failed = True
             self._stop_all.set()
 

@@ -74,7 +74,7 @@ class Command(BaseCommand):
             scopes,
             expires_at=now + lifetime if lifetime else None,
             rate_preset=options["rate"],
-            actor=_caller(),
+            actor=caller(),
         )
         # The text alone on stdout, so that TOKEN=$(manage.py token create …) works.
         self.stdout.write(text)
@@ -94,13 +94,13 @@ class Command(BaseCommand):
         token = ApiToken.objects.filter(pk=token_id).first()
         if token is None:
             raise CommandError(f"There is no token {token_id}. `manage.py token list` shows them.")
-        if tokens.revoke(ApiToken.objects.filter(pk=token_id), actor=_caller()):
+        if tokens.revoke(ApiToken.objects.filter(pk=token_id), actor=caller()):
             self.stdout.write(f"Revoked {token.name}; it works no more from now on.")
         else:
             self.stdout.write(f"{token.name} was revoked before.")
 
 
-def _caller() -> str:
+def caller() -> str:
     """The audit trail's name for whoever has this shell."""
     try:
         return f"shell user {getpass.getuser()}"

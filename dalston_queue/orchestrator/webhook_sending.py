@@ -1,0 +1,107 @@
+"""One attempt to send one webhook. Its outcome is a value; nothing is raised.
+
+The name is looked up once, every address of it must be one that may be called, and the connection goes to that address
+and not to the name. No redirect is followed, and of the answer only the status is read: a receiver gets nothing out of
+us, and holds us no longer than the timeout.
+"""
+
+import contextlib
+import http.client
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dalston_queue.jobs.errors import InvalidCallback
+from dalston_queue.jobs.webhook_target import Network, Target, check_address
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotDelivered:
+    why: str
+    code: int | None = None  # the receiver's status, if it answered
+
+
+def send(
+    target: Target, headers: Mapping[str, str], body: bytes, *, timeout_s: float, allowed: Sequence[Network]
+) -> Delivered | NotDelivered:
+    end = time.monotonic() + timeout_s
+    try:
+        code = _post(_look_up(target, allowed), target, headers, body, end)
+    except InvalidCallback as error:
+        return NotDelivered(str(error))
+    except TimeoutError:
+        return NotDelivered(f"no answer within {timeout_s:g} s")
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        late = time.monotonic() >= end
+        return NotDelivered(f"no answer within {timeout_s:g} s" if late else f"{type(error).__name__}: {error}")
+    if 200 <= code < 300:
+        return Delivered(code)
+    note = ", and redirects are not followed" if 300 <= code < 400 else ""
+    return NotDelivered(f"the receiver answered {code}{note}", code)
+
+
+def _look_up(target: Target, allowed: Sequence[Network]) -> list[str]:
+    """Every address of the name, each of them checked: one that may not be called spoils them all."""
+    found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    for address in addresses:
+        check_address(address, allowed)
+    return addresses
+
+
+def _post(addresses: list[str], target: Target, headers: Mapping[str, str], body: bytes, end: float) -> int:
+    """The receiver's status. The next address is tried only as long as nothing has been sent."""
+    failure: OSError | None = None
+    for address in addresses:
+        connection = _Pinned(target, address, max(0.1, end - time.monotonic()))
+        # A receiver that sends a byte now and then would outlive any timeout of a single read.
+        alarm = threading.Timer(max(0.1, end - time.monotonic()), connection.cut)
+        alarm.daemon = True
+        alarm.start()
+        try:
+            try:
+                connection.connect()
+            except OSError as error:
+                failure = error
+                continue
+            connection.request("POST", target.path, body, {"Host": target.host_header, **headers})
+            return connection.getresponse().status
+        finally:
+            alarm.cancel()
+            connection.close()
+    raise failure or OSError(f"{target.host} has no address")
+
+
+class _Pinned(http.client.HTTPConnection):
+    """To one address, whatever the name stands for by now; the certificate is still checked for the name."""
+
+    sock: socket.socket | None
+
+    def __init__(self, target: Target, address: str, timeout_s: float) -> None:
+        super().__init__(target.host, target.port, timeout=timeout_s)
+        self._target = target
+        self._address = address
+
+    def connect(self) -> None:
+        plain = socket.create_connection((self._address, self._target.port), self.timeout)
+        self.sock = plain
+        if self._target.secure:
+            context = ssl.create_default_context()
+            # The handshake comes after the assignment, so that cut() finds the socket that it is made on.
+            secure = context.wrap_socket(plain, server_hostname=self._target.host, do_handshake_on_connect=False)
+            self.sock = secure
+            secure.do_handshake()
+
+    def cut(self) -> None:
+        """From another thread: whatever waits for this connection fails now."""
+        if self.sock is not None:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
