@@ -1,6 +1,7 @@
 """The Django app that holds Dalston's truth: jobs, tasks, their history, and who may touch them."""
 
 from typing import Any
+from weakref import WeakSet
 
 from django.apps import AppConfig
 from django.conf import settings
@@ -18,10 +19,15 @@ class DalstonQueueConfig(AppConfig):
         autodiscover_modules("pipelines")  # <app>/pipelines.py of every installed app, as jobs/pipelines.py explains
 
 
+_limited: WeakSet[Any] = WeakSet()
+
+
 def _limit_idle_transactions(connection: Any, **_: Any) -> None:
     """A process that is stopped, or whose machine is cut off, in the middle of a transaction holds locks on jobs. Let
     Postgres end such a transaction, or everybody waits for it."""
-    if connection.vendor == "postgresql":
+    # Django says "created" for each loan from its pool, too: a connection that was here before is left as it is.
+    if connection.vendor == "postgresql" and connection.connection not in _limited:
+        _limited.add(connection.connection)
         with connection.cursor() as cursor:
             limit_ms = int(settings.DALSTON_IDLE_TRANSACTION_S * 1000)
             cursor.execute("SELECT set_config('idle_in_transaction_session_timeout', %s, false)", [str(limit_ms)])

@@ -4,12 +4,12 @@ import os
 import sys
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dalston_site.settings")
-# Requests run on short-lived threads; without a pool each of them would log in to Postgres anew.
+# Requests run on many threads; without a pool each of them would keep a connection to Postgres.
 os.environ.setdefault("DALSTON_DB_POOL_SIZE", "10")
 
-from django.core.asgi import get_asgi_application
+import django
 
-django_application = get_asgi_application()  # loads the apps; the imports below need them
+django.setup()  # loads the apps; the imports below need them
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
@@ -17,6 +17,7 @@ from django.core.management.base import BaseCommand, SystemCheckError
 
 from dalston_queue.dashboard.origin import SameOrigin
 from dalston_queue.dashboard.routing import websocket_urlpatterns
+from dalston_site.handler import OneStepHandler
 
 try:
     # manage.py does this for every command; uvicorn doesn't.
@@ -26,7 +27,7 @@ except SystemCheckError as error:
 
 application = ProtocolTypeRouter(
     {
-        "http": django_application,
+        "http": OneStepHandler(),
         "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )

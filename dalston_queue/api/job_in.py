@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from ninja import Schema
-from pydantic import AwareDatetime, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from dalston_queue.api.body import check_size
 from dalston_queue.api.task_in import Key, Name, check_time
@@ -18,7 +17,7 @@ MAX_BATCH = 1_000
 Title = Annotated[str, StringConstraints(min_length=1, max_length=120)]
 
 
-class StageIn(Schema):
+class StageIn(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     stage: Name = Field(description="Its unique name in the job: `transcribe_ch0`.")
@@ -48,7 +47,7 @@ class StageIn(Schema):
         return StageSpec(**fields)
 
 
-class JobIn(Schema):
+class JobIn(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={
@@ -87,7 +86,7 @@ class JobIn(Schema):
         )
 
 
-class BatchIn(Schema):
+class BatchIn(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     jobs: list[JobIn] = Field(min_length=1, max_length=MAX_BATCH)

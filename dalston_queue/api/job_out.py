@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from ninja import Schema
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from dalston_queue.api.problems import Code
 from dalston_queue.api.task_out import TaskOut, task_out
@@ -20,7 +19,7 @@ from dalston_queue.models import Job, Task, TaskEvent
 from dalston_queue.redis import get_broker
 
 
-class RunOut(Schema):
+class RunOut(BaseModel):
     """One delivery of a task to an engine."""
 
     attempt: int
@@ -43,7 +42,7 @@ class JobTaskOut(TaskOut):
     runs: list[RunOut] = Field(description="Every delivery to an engine, oldest first.")
 
 
-class JobOut(Schema):
+class JobOut(BaseModel):
     job_id: UUID
     name: str
     project: str
@@ -59,7 +58,7 @@ class JobOut(Schema):
     tasks: list[JobTaskOut] | None = Field(None, description="Only when one job is read, in the order of its stages.")
 
 
-class BatchItem(Schema):
+class BatchItem(BaseModel):
     """One job of a batch: accepted, found again under its key, or refused."""
 
     job_id: UUID | None = None
@@ -69,7 +68,7 @@ class BatchItem(Schema):
     detail: str | None = None
 
 
-class BatchOut(Schema):
+class BatchOut(BaseModel):
     accepted: int
     refused: int
     items: list[BatchItem] = Field(description="In the order of the request.")

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from django.db import OperationalError, connection, transaction
 from django.db.models import Model, QuerySet
-from ninja import Query, Schema
-from pydantic import Field
+from ninja import Query
+from pydantic import BaseModel, Field
 
 from dalston_queue.api.problems import ApiProblem, Code
 
@@ -21,14 +21,14 @@ MAX_LIMIT = 200
 SEARCH_MS = 5_000
 
 Row = TypeVar("Row", bound=Model)
-Out = TypeVar("Out", bound=Schema)
+Out = TypeVar("Out", bound=BaseModel)
 
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most.")]
 Cursor = Annotated[UUID | None, Query(description="`next_cursor` of the page before.")]
 Text = Annotated[str | None, Query(min_length=1, max_length=200)]
 
 
-class Page(Schema, Generic[Out]):
+class Page(BaseModel, Generic[Out]):
     items: list[Out]
     next_cursor: UUID | None = Field(description="Null on the last page.")
 

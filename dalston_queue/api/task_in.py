@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Self
 
 from django.utils import timezone
-from ninja import Schema
-from pydantic import AwareDatetime, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from dalston_queue.api.problems import ApiProblem, Code
 from dalston_queue.broker.types import Priority
@@ -18,7 +17,7 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
-class TaskIn(Schema):
+class TaskIn(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={"examples": [{"task_type": "echo", "priority": "high", "parameters": {"hello": "world"}}]},

@@ -7,21 +7,21 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from ninja import Schema
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from dalston_queue.broker.types import Priority
+from dalston_queue.jobs.rows import NewTask
 from dalston_queue.jobs.states import TaskStatus
 from dalston_queue.models import Job, Task, TaskEvent
 
 
-class ErrorOut(Schema):
+class ErrorOut(BaseModel):
     message: str
     type: str
     cause: str = Field(description="error, rejected, engine_lost, node_lost, timeout, gpu_oom, rate_limited, …")
 
 
-class EventOut(Schema):
+class EventOut(BaseModel):
     at: datetime
     transition: str
     from_status: TaskStatus
@@ -33,7 +33,7 @@ class EventOut(Schema):
     message: str
 
 
-class TaskOut(Schema):
+class TaskOut(BaseModel):
     task_id: UUID
     job_id: UUID
     task_type: str
@@ -93,6 +93,37 @@ def task_out(task: Task, history: Iterable[TaskEvent] | None = None, job: Job | 
         trace_id=(job or task.job).trace_id,
         queue_position=None,
         history=None if history is None else [_event_out(event) for event in history],
+    )
+
+
+def new_task_out(task: NewTask, at: datetime, trace_id: str, parameters: dict[str, Any]) -> TaskOut:
+    """A task that was stored a moment ago and waits: what reading its row would show."""
+    return TaskOut(
+        task_id=task.id,
+        job_id=task.job_id,
+        task_type=task.task_type,
+        stage=task.stage,
+        queue=task.queue,
+        status=TaskStatus.PENDING,
+        priority=Priority(task.priority),
+        effective_priority=Priority(task.priority),
+        required_capabilities=list(task.required_capabilities),
+        parameters=parameters,
+        timeout_seconds=task.timeout_seconds,
+        max_retries=task.max_retries,
+        retry_count=0,
+        attempt=1,
+        deliveries=0,
+        assigned_worker_id=None,
+        created_at=at,
+        scheduled_at=task.scheduled_at,
+        started_at=None,
+        completed_at=None,
+        result=None,
+        error=None,
+        trace_id=trace_id,
+        queue_position=None,
+        history=None,
     )
 
 

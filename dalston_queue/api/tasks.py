@@ -19,9 +19,10 @@ from dalston_queue.api.listing import Cursor, Limit, Page, Text, page
 from dalston_queue.api.principal import Principal, principal_of
 from dalston_queue.api.problem_out import answers
 from dalston_queue.api.problems import ApiProblem, Code, not_found
+from dalston_queue.api.reader import Reader
 from dalston_queue.api.reason import Reason
 from dalston_queue.api.task_in import Key, TaskIn, one_key
-from dalston_queue.api.task_out import TaskOut, task_out
+from dalston_queue.api.task_out import TaskOut, new_task_out, task_out
 from dalston_queue.api.trace import trace_id_of
 from dalston_queue.api.waiting import Wait
 from dalston_queue.jobs.cancel import cancel_task
@@ -58,9 +59,12 @@ def submit_task(
         idempotency_key=one_key(task.idempotency_key, idempotency_key),
     )
     [task_id] = submission.task_ids
-    waiting.tasks.wait(task_id, wait)
     response["Location"] = f"/api/v1/tasks/{task_id}"
-    out = task_out(visible_task(principal, task_id))
+    if submission.at is not None and not wait:
+        out = new_task_out(submission.tasks[0], submission.at, trace_id_of(request), task.parameters)
+    else:
+        waiting.tasks.wait(task_id, wait)
+        out = task_out(visible_task(principal, task_id))
     if out.status in WAITING:
         out.queue_position = depths.position(out.queue, out.effective_priority)
     return Status(201 if submission.created else 200, out)
@@ -123,21 +127,21 @@ def cancel_one_task(request: HttpRequest, task_id: Annotated[UUID, Path()], reas
     return cancel(principal, "task", task_id, task.status, cancel_task, reason=reason)
 
 
-# The most frequent question of all. As a queryset, making the SQL took longer than running it.
-_READ = """
-    SELECT t.*, j.trace_id AS job_trace_id
+_tasks = Reader(Task, "t")
+# The most frequent question of all.
+_READ = f"""
+    SELECT {_tasks.columns}, j.trace_id
     FROM dalston_task t JOIN dalston_job j ON j.id = t.job_id
-    WHERE t.id = %(task)s AND (%(project)s::uuid IS NULL OR j.project_id = %(project)s)"""
+    WHERE t.id = %(task)s AND (%(project)s::uuid IS NULL OR j.project_id = %(project)s)"""  # noqa: S608
 
 
 def visible_task(principal: Principal, task_id: UUID) -> Task:
-    asked = {"task": task_id, "project": principal.only_project}
-    task: Any = next(iter(Task.objects.raw(_READ, asked)), None)
-    if task is None:
+    found = _tasks.first(_READ, {"task": task_id, "project": principal.only_project})
+    if found is None:
         raise not_found(f"task {task_id}")
-    task.job = Job(id=task.job_id, trace_id=task.job_trace_id)
-    found: Task = task
-    return found
+    task, (trace_id,) = found
+    task.job = Job(id=task.job_id, trace_id=trace_id)
+    return task
 
 
 def _rows() -> QuerySet[Task]:

@@ -1,0 +1,84 @@
+"""Serves a request in one step on a thread of a pool: all middleware, the view, and giving the connection back.
+
+Django's own handler starts a thread for each request, and goes to it and back for every middleware that is not
+written twice, for async and for sync. Ours are all sync (ADR 0005), so that it spent more time on the way than in the
+views. Here the event loop reads the request and writes the answer; what lies between is one call on one thread, which
+keeps its database wrapper and serves the next request afterwards. Answers that stream are sent by Django's code.
+"""
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from django.core import signals
+from django.core.exceptions import RequestAborted
+from django.core.handlers.asgi import ASGIHandler, get_script_prefix
+from django.db import close_old_connections
+from django.http.response import FileResponse, HttpResponseBase
+from django.urls import set_script_prefix
+
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+THREADS = 600
+"""More than may wait in a long poll at a time (api/waiting.py), so that those never keep others out. Threads are made
+when they are needed, and the busiest minute decides how many there are."""
+
+
+class OneStepHandler(ASGIHandler):
+    def __init__(self) -> None:
+        # Not ASGIHandler's: that would load the middleware for async.
+        self.load_middleware(is_async=False)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise ValueError(f"Django serves HTTP only, not {scope['type']}")
+        try:
+            body = await self.read_body(receive)
+        except RequestAborted:
+            return
+        try:
+            response = await self._on_a_thread(self._answer, scope, body)
+            if response.streaming:
+                await self._stream(response, receive, send)
+            else:
+                await self.send_response(response, send)
+        finally:
+            body.close()
+
+    async def _on_a_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        # In a context of its own: what one request binds to its log lines is no business of the next on this thread.
+        context = contextvars.copy_context()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, context.run, function, *arguments)
+
+    def _answer(self, scope: Any, body: Any) -> HttpResponseBase:
+        set_script_prefix(get_script_prefix(scope))
+        signals.request_started.send(sender=self.__class__, scope=scope)
+        request, refused = self.create_request(scope, body)
+        response: Any = refused if request is None else self.get_response(request)
+        response._handler_class = self.__class__  # noqa: SLF001 - as Django's handlers do, for request_finished
+        if not response.streaming:
+            response.close()  # sends request_finished, which gives this thread's connection back to the pool
+        else:
+            close_old_connections()  # the answer may take hours
+            if isinstance(response, FileResponse):
+                response.block_size = self.chunk_size
+        answer: HttpResponseBase = response
+        return answer
+
+    async def _stream(self, response: HttpResponseBase, receive: Receive, send: Send) -> None:
+        """Until the answer is over or the client has gone."""
+        sending = asyncio.ensure_future(self.send_response(response, send))
+        leaving = asyncio.ensure_future(self.listen_for_disconnect(receive))
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            ended, _ = await asyncio.gather(sending, leaving, return_exceptions=True)
+            await self._on_a_thread(response.close)
+        if isinstance(ended, Exception):
+            raise ended
