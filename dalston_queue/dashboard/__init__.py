@@ -15,13 +15,16 @@ nodes_cards, nodes_view               nodes, engines and GPUs as values: made fr
 nodes_fragments, nodes                their pages
 nodes_order, nodes_commands           their buttons: a form read, and the command sent once and audited
 nodes_logs, nodes_consumers           an engine's log, followed by all who read it; the sockets
+letters_query, letters_view, letters_fragments, letters_views, letters_consumer   the page of dead letters
+letter_view, letter_fragments, black_box   one dead letter, and what is left of a dead engine or of unreadable bytes
+letters_acts, letters_replay          what is done to dead letters: replay, discard, undo; replay with changes
 query                                 what a page's address asks for, checked; the same for its socket
 pieces                                fragments as a template's context
 consumers, routing                    one viewer's WebSocket
 views, job_views, urls                the pages, and what their buttons do
+login, origin                         the throttled login form; WebSockets only from our own pages
 roles                                 what templates may show by role, and what a view refuses
 healthz                               /healthz, for load balancers
 csp                                   the Content-Security-Policy of every page
-login, origin                         the throttled login form; WebSockets only from our own pages
 unavailable                           the page that says so when Postgres does not answer
 """

@@ -24,7 +24,7 @@ def fragments_of(view: JobView) -> list[Fragment]:
         pulse(view.at),
         Fragment("job", render("job", job=view, tone=tone)),
         table("stages", [_task(task) for task in view.tasks]),
-        table("events", [_event(event) for event in view.events]),
+        table("events", [event_row(event) for event in view.events]),
     ]
 
 
@@ -37,7 +37,7 @@ def _task(task: TaskLine) -> Row:
 
 
 @lru_cache(maxsize=1024)
-def _event(event: EventLine) -> Row:
+def event_row(event: EventLine) -> Row:
     row_id = f"event-{event.id}"
     tone, status = TASK_TONES.get(event.to_status, ""), event.to_status.replace("_", " ")
     return Row(row_id, render("event", row_id=row_id, event=event, tone=tone, status=status))

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from dalston_queue.dashboard.progress import progress_of
@@ -94,7 +95,7 @@ def read_job(job_id: UUID) -> JobView | None:
         created_at=job.created_at,
         finished_at=job.finished_at,
         tasks=tuple(_lines(tasks, now)),
-        events=tuple(_events(job_id)),
+        events=events_of(TaskEvent.objects.filter(task__job_id=job_id)),
     )
 
 
@@ -130,15 +131,16 @@ def _line(task: Task, why: str, progress: str) -> TaskLine:
     )
 
 
-def _events(job_id: UUID) -> list[EventLine]:
-    rows = TaskEvent.objects.filter(task__job_id=job_id).select_related("task").order_by("-id")
-    wanted = rows.only("task__stage", "at", "from_status", "to_status", "attempt", "engine_id", "message")
-    return [
+def events_of(rows: QuerySet[TaskEvent]) -> tuple[EventLine, ...]:
+    """The newest of these, newest first."""
+    wanted = rows.select_related("task").order_by("-id")
+    wanted = wanted.only("task__stage", "at", "from_status", "to_status", "attempt", "engine_id", "message")
+    return tuple(
         EventLine(
             row.pk, row.task.stage, row.at, row.from_status, row.to_status, row.attempt, row.engine_id, row.message
         )
         for row in wanted[:SHOWN_EVENTS]
-    ]
+    )
 
 
 def _shown(value: Any) -> str:

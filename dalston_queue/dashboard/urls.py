@@ -4,7 +4,18 @@ from django.contrib.auth.views import LogoutView
 from django.urls import path, re_path
 
 from dalston_queue.broker.names import NAME
-from dalston_queue.dashboard import audit_views, job_views, nodes, nodes_commands, stream_views, task_acts, views
+from dalston_queue.dashboard import (
+    audit_views,
+    job_views,
+    letters_acts,
+    letters_replay,
+    letters_views,
+    nodes,
+    nodes_commands,
+    stream_views,
+    task_acts,
+    views,
+)
 from dalston_queue.dashboard.healthz import healthz
 from dalston_queue.dashboard.login import ThrottledLogin
 
@@ -20,6 +31,12 @@ urlpatterns = [
     path("streams/", stream_views.streams, name="streams"),
     re_path(rf"^streams/{QUEUE}/$", stream_views.stream, name="stream"),
     re_path(rf"^streams/{QUEUE}/brake/$", stream_views.brake, name="brake"),
+    path("dead-letters/", letters_views.letters, name="dead-letters"),
+    path("dead-letters/replay/", letters_replay.replay_many, name="dead-letters-replay"),
+    path("dead-letters/replay-selected/", letters_acts.replay, name="dead-letters-replay-selected"),
+    path("dead-letters/discard/", letters_acts.discard, name="dead-letters-discard"),
+    path("dead-letters/orders/<uuid:order_id>/<str:verb>/", letters_acts.withdraw, name="replay-order"),
+    path("dead-letters/<uuid:letter_id>/", letters_views.letter, name="dead-letter"),
     path("audit/", audit_views.audit, name="audit"),
     path("audit/export.<str:kind>", audit_views.export, name="audit-export"),
     path("nodes/", nodes.nodes, name="nodes"),

@@ -11,6 +11,7 @@
   let socket = null;
   let focused = null;
   let opened = [];
+  let ticked = [];
 
   htmx.config.wsReconnectDelay = (tries) => Math.min(3000, 300 * 2 ** tries) * (0.6 + 0.4 * Math.random());
 
@@ -38,6 +39,7 @@
       if (!time.title) time.title = new Date(at).toLocaleString();
       if (time.dataset.show === "ago") say(time, ago(now - at) + " ago");
       else if (time.dataset.show === "age") say(time, ago(now - at));
+      else if (time.dataset.show === "until") say(time, now < at ? "in " + clock(at - now + 999) : "now");
       else if (time.dataset.show === "left") { say(time, now > at ? "over by " + clock(now - at) : clock(at - now)); time.classList.toggle("over", now > at); }
       else say(time, clock(now - at));
     }
@@ -59,10 +61,11 @@
 
   document.body.addEventListener("htmx:wsOpen", (event) => { socket = event.detail.socketWrapper; });
 
-  // A swapped row loses what the reader did to it: the keyboard focus, and what was folded open.
+  // A swapped row loses what the reader did to it: the keyboard focus, what was folded open, what was ticked.
   document.body.addEventListener("htmx:wsBeforeMessage", () => {
     focused = document.activeElement && document.activeElement.id;
     opened = Array.from(document.querySelectorAll("details[open][id]"), (details) => details.id);
+    ticked = Array.from(document.querySelectorAll("input[type=checkbox][id]:checked"), (box) => box.id);
   });
 
   document.body.addEventListener("htmx:wsAfterMessage", () => {
@@ -72,6 +75,7 @@
     root.dataset.link = "live";
     tick();
     for (const id of opened) { const details = document.getElementById(id); if (details) details.open = true; }
+    for (const id of ticked) { const box = document.getElementById(id); if (box) box.checked = true; }
     const again = focused && document.activeElement === document.body && document.getElementById(focused);
     if (again) again.focus({ preventScroll: true });
   });

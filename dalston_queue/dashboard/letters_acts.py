@@ -1,0 +1,125 @@
+"""The buttons on the pages of dead letters. Each does its act, says what came of it, and goes back to the page."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_POST
+
+from dalston_queue.audit import audited
+from dalston_queue.dashboard.roles import operator_required
+from dalston_queue.jobs import replay_orders
+from dalston_queue.jobs.replay import discard as discard_letters
+from dalston_queue.jobs.replay_orders import Withdrawal, Withdrawn, order_replay
+from dalston_queue.models import ReplayOrder
+from dalston_queue.models.replay_order import LIVE
+from dalston_queue.roles import person
+
+MOST = 500
+UNDO_S = 10
+
+
+@require_POST
+@operator_required
+def replay(request: HttpRequest) -> HttpResponse:
+    """Those that were ticked, after the time to undo it."""
+    wanted = _ids(request)
+    if not wanted:
+        return _back(request, "Nothing was changed: no letter was selected.", bad=True)
+    fresh, taken = _not_ordered(wanted)
+    if taken is not None:
+        # Somebody was faster. Two orders for one letter would do no harm, but one of two people should know.
+        ordered = _count(len(wanted) - len(fresh))
+        messages.warning(request, f"{taken.actor} was faster: the replay of {ordered} is ordered already.")
+    if fresh:
+        order = order_replay(fresh, **person(request), reason=_reason(request), undo_seconds=UNDO_S)
+        return _back(request, f"{_count(order.matched)} will be replayed in {UNDO_S} s. Until then you can undo it.")
+    return _back(request, "")
+
+
+@require_POST
+@operator_required
+def discard(request: HttpRequest) -> HttpResponse:
+    wanted, reason = _ids(request), _reason(request)
+    if not wanted or not reason:
+        missing = "no letter was selected" if not wanted else "a reason is needed to discard"
+        return _back(request, f"Nothing was changed: {missing}.", bad=True)
+    target = str(wanted[0]) if len(wanted) == 1 else f"{len(wanted)} dead letters"
+    before = {"ids": [str(letter) for letter in wanted]}
+    with audited("dead_letter.discard", target, **person(request), reason=reason, before=before) as row:
+        discarded = discard_letters(wanted, timezone.now())
+        row.after = {"discarded": discarded}
+    late = len(wanted) - discarded
+    if not discarded:
+        return _back(request, "Nothing was changed: somebody replayed or discarded it before.", bad=True)
+    others = f" {late} had been replayed or discarded by somebody else before." if late else ""
+    return _back(request, f"{_count(discarded)} discarded.{others}")
+
+
+@require_POST
+@operator_required
+def withdraw(request: HttpRequest, order_id: UUID, verb: str) -> HttpResponse:
+    act = {"undo": replay_orders.undo, "stop": replay_orders.stop}.get(verb)
+    done = act(order_id, **person(request), reason=_reason(request)) if act else None
+    if done is None or done.order is None:
+        raise Http404(f"there is no replay order {order_id}")
+    won = done.what in (Withdrawal.UNDONE, Withdrawal.STOPPED)
+    return _back(request, withdrawn_words(done, done.order), bad=not won)
+
+
+def withdrawn_words(done: Withdrawn, order: ReplayOrder) -> str:
+    match done.what:
+        case Withdrawal.UNDONE:
+            return f"Undone. Nothing of it had happened: {_count(order.matched)} stay as they were."
+        case Withdrawal.STOPPED:
+            return f"Stopped. {order.replayed} of {order.matched} had been replayed; the rest stay as they were."
+        case Withdrawal.RUNNING:
+            return f"Too late to undo: {order.handled} of {order.matched} had their turn. The rest can be stopped."
+        case _ if order.ended_by:
+            return f"Nothing was changed: {order.ended_by} was faster, the order is {order.state}."
+        case _:
+            return f"Nothing was changed: the order is {order.state} already."
+
+
+def _ids(request: HttpRequest) -> list[UUID]:
+    """What is no id was not sent by our form: it is passed over."""
+    found = []
+    for text in request.POST.getlist("id")[:MOST]:
+        try:
+            found.append(UUID(text))
+        except ValueError:
+            continue
+    return found
+
+
+def _reason(request: HttpRequest) -> str:
+    return request.POST.get("reason", "").replace("\x00", "").strip()[:500]
+
+
+def _not_ordered(wanted: list[UUID]) -> tuple[list[UUID], ReplayOrder | None]:
+    """Those that no waiting or running order names, and the newest order that names one."""
+    taken: set[UUID] = set()
+    newest = None
+    for order in ReplayOrder.objects.filter(state__in=LIVE, letter_ids__overlap=wanted).order_by("created_at"):
+        taken |= set(order.letter_ids)
+        newest = order
+    return [letter for letter in wanted if letter not in taken], newest
+
+
+def _count(number: int) -> str:
+    return f"{number} dead letter{'' if number == 1 else 's'}"
+
+
+def _back(request: HttpRequest, text: str, *, bad: bool = False) -> HttpResponse:
+    """To the page the button was on, if it is one of ours."""
+    if text:
+        (messages.warning if bad else messages.info)(request, text)
+    to = request.POST.get("next", "")
+    safe = url_has_allowed_host_and_scheme(to, allowed_hosts=None) and to.startswith("/dead-letters/")
+    return redirect(to if safe else reverse("dashboard:dead-letters"))

@@ -1,0 +1,189 @@
+"""Replay with changes, or of all that match: a form with a dry run, then what would happen, then the order.
+
+Nothing is kept between the steps: the second form carries the first one's fields.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import ndiff
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.db import OperationalError, connection, transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from dalston_queue.broker.types import Priority
+from dalston_queue.dashboard.black_box import pretty
+from dalston_queue.dashboard.letter_view import own_parameters
+from dalston_queue.dashboard.letters_acts import UNDO_S
+from dalston_queue.dashboard.letters_view import FIELDS, filter_by
+from dalston_queue.dashboard.query import BadQuery, address, flat, number, uuid
+from dalston_queue.dashboard.roles import operator_required
+from dalston_queue.jobs.errors import InvalidJob
+from dalston_queue.jobs.replay import Filter, matching
+from dalston_queue.jobs.replay_orders import MAX_LETTERS, MAX_RATE, MAX_UNDO_S, order_replay
+from dalston_queue.roles import person
+
+COUNT_MS = 5_000
+EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What was filled in."""
+
+    wanted: Filter | list[UUID]
+    reason: str = ""
+    priority: Priority | None = None
+    rate: int | None = None
+    undo_s: int = UNDO_S
+    parameters: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    kind: str  # "+", "-" or " "
+    text: str
+
+
+@require_http_methods(["GET", "POST"])
+@never_cache
+@operator_required
+def replay_many(request: HttpRequest) -> HttpResponse:
+    """GET: the form, with how many match now. POST `check`: what would change. POST `order`: the order is given."""
+    query = flat(request.GET)
+    given = flat(request.POST) if request.method == "POST" else {}
+    try:
+        plan = plan_of(query, given)
+        found = count(plan.wanted)
+        if "order" in given and found:
+            return _order(request, plan)
+    except (BadQuery, InvalidJob) as error:
+        context = {**_context(query, given), "problem": f"{error}"}
+        return render(request, "dashboard/letters_replay.html", context, status=400)
+    checked = _checked(plan) if "check" in given else None
+    context = {**_context(query, given), "count": found, "plan": plan, "checked": checked, "most": MAX_LETTERS}
+    return render(request, "dashboard/letters_replay.html", context)
+
+
+def plan_of(query: Mapping[str, str], given: Mapping[str, str]) -> Plan:
+    """Raises BadQuery."""
+    one = uuid(query, "id")
+    undo_s = number(given, "undo_seconds")
+    undo_s = UNDO_S if undo_s is None else undo_s
+    if undo_s > MAX_UNDO_S:
+        raise BadQuery(f"The time to undo it is at most {MAX_UNDO_S:.0f} s.")
+    rate = number(given, "rate")
+    if rate is not None and not 1 <= rate <= MAX_RATE:
+        raise BadQuery(f"The rate is between 1 and {MAX_RATE} letters a minute.")
+    priority = given.get("priority", "")
+    if priority not in ("", *Priority):
+        raise BadQuery("There is no such priority.")
+    return Plan(
+        wanted=[one] if one else filter_by(query),
+        reason=given.get("reason", "").replace("\x00", "").strip()[:500],
+        priority=Priority(priority) if priority else None,
+        rate=rate,
+        undo_s=undo_s,
+        parameters=_parameters(given.get("parameters", ""), one),
+    )
+
+
+def count(wanted: Filter | list[UUID]) -> int:
+    """The dry run: how many letters the order would name now. Raises BadQuery if that takes too long."""
+    if not isinstance(wanted, Filter):
+        return len(own_parameters(wanted))
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(COUNT_MS)])
+            return matching(wanted).count()
+    except OperationalError as error:
+        if getattr(error.__cause__, "sqlstate", None) == "57014":
+            raise BadQuery("Counting took too long. Narrow it: name a queue, a cause or a time.") from None
+        raise
+
+
+def diff(old: Any, new: Any) -> tuple[DiffLine, ...]:
+    lines = ndiff(_sorted(old).splitlines(), _sorted(new).splitlines())
+    return tuple(DiffLine(line[0], line[2:]) for line in lines if not line.startswith("?"))
+
+
+def _parameters(text: str, one: UUID | None) -> dict[str, Any] | None:
+    """None if they are left as they are: empty, or for a single letter the same as its own."""
+    if not text.strip():
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadQuery(f"The parameters are no JSON that can be stored: {error}.") from None
+    if not isinstance(value, dict):
+        raise BadQuery("The parameters are a JSON object, for instance {}.")
+    return None if one and own_parameters([one]).get(one) == value else value
+
+
+def _order(request: HttpRequest, plan: Plan) -> HttpResponse:
+    order = order_replay(
+        plan.wanted,
+        **person(request),
+        reason=plan.reason,
+        parameters=plan.parameters,
+        priority=plan.priority,
+        rate_per_minute=plan.rate,
+        undo_seconds=plan.undo_s,
+    )
+    letters = f"{order.matched} dead letter{'' if order.matched == 1 else 's'}"
+    when = f"in {plan.undo_s} s. Until then you can undo it." if plan.undo_s else "now."
+    messages.info(request, f"{letters} will be replayed {when}")
+    return redirect("dashboard:dead-letters")
+
+
+def _checked(plan: Plan) -> list[tuple[UUID, tuple[DiffLine, ...]]]:
+    """What the new parameters change, shown on the first letters. Raises InvalidJob."""
+    if plan.parameters is None:
+        return []
+    wanted = plan.wanted
+    ids = list(matching(wanted).values_list("id", flat=True)[:EXAMPLES]) if isinstance(wanted, Filter) else wanted
+    return [(letter, diff(own, plan.parameters)) for letter, own in own_parameters(ids).items()]
+
+
+def _context(query: Mapping[str, str], given: Mapping[str, str]) -> dict[str, Any]:
+    kept = {name: value for name, value in query.items() if name in FIELDS and value}
+    own = ""
+    if "id" in query and "parameters" not in given:
+        own = _own_text(query)
+    back = reverse("dashboard:dead-letters") + address(kept)
+    return {
+        "filter": kept,
+        "given": {"undo_seconds": str(UNDO_S), "parameters": own, **given},
+        "one": query.get("id", ""),
+        "here": address(query),
+        "back": reverse("dashboard:dead-letter", args=[query["id"]]) if _is_id(query) else back,
+        "priorities": [priority.value for priority in Priority],
+    }
+
+
+def _own_text(query: Mapping[str, str]) -> str:
+    if not _is_id(query):
+        return ""
+    letter = UUID(query["id"])
+    own = own_parameters([letter])
+    return pretty(own[letter]) if letter in own else ""
+
+
+def _is_id(query: Mapping[str, str]) -> bool:
+    try:
+        return uuid(query, "id") is not None
+    except BadQuery:
+        return False
+
+
+def _sorted(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
