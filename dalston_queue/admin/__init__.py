@@ -11,6 +11,7 @@ from dalston_queue.admin.replay_order import ReplayOrderAdmin
 from dalston_queue.admin.schedule import ScheduleAdmin
 from dalston_queue.admin.task import TaskAdmin
 from dalston_queue.admin.user import UserAdmin
+from dalston_queue.admin.webhook_delivery import WebhookDeliveryAdmin
 
 __all__ = [
     "ApiTokenAdmin",
@@ -26,4 +27,5 @@ __all__ = [
     "ScheduleAdmin",
     "TaskAdmin",
     "UserAdmin",
+    "WebhookDeliveryAdmin",
 ]

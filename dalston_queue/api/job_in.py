@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from dalston_queue.api.body import check_size
-from dalston_queue.api.task_in import Key, Name, check_time
+from dalston_queue.api.task_in import CallbackUrl, Key, Name, check_time
 from dalston_queue.broker.types import Priority
 from dalston_queue.jobs.dag import MAX_STAGES
 from dalston_queue.jobs.pipelines import stages_of
@@ -60,6 +60,7 @@ class JobIn(BaseModel):
     stages: list[StageIn] = Field(default_factory=list, max_length=MAX_STAGES)
     parameters: dict[str, Any] = Field(default_factory=dict, description="Of the whole job; a pipeline reads them.")
     priority: Priority = Priority.MEDIUM
+    callback_url: CallbackUrl = None
     idempotency_key: Key | None = None
 
     @model_validator(mode="after")
@@ -83,6 +84,7 @@ class JobIn(BaseModel):
             parameters=self.parameters,
             priority=self.priority,
             trace_id=trace_id,
+            callback_url=self.callback_url,
         )
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from dalston_queue.api.problems import Code
 from dalston_queue.api.task_out import TaskOut, task_out
+from dalston_queue.api.webhook_out import WebhookOut, deliveries_of
 from dalston_queue.broker.types import Priority
 from dalston_queue.jobs.progress import NOTHING, Reported, reported_by
 from dalston_queue.jobs.states import TASK_OVER, JobStatus, TaskStatus
@@ -55,6 +56,10 @@ class JobOut(BaseModel):
     started_at: datetime | None
     completed_at: datetime | None = Field(description="When it was over, well or not.")
     trace_id: str
+    callback_url: str | None
+    webhooks: list[WebhookOut] | None = Field(
+        None, description="Only when one job is read: the deliveries to its callback URL, newest first."
+    )
     tasks: list[JobTaskOut] | None = Field(None, description="Only when one job is read, in the order of its stages.")
 
 
@@ -81,10 +86,11 @@ def job_with_tasks(job: Job) -> JobOut:
     for move in TaskEvent.objects.filter(task__job_id=job.id).order_by("id"):
         moves[move.task_id].append(move)
     reported = reported_by([task for task in tasks if task.status == TaskStatus.RUNNING], get_broker())
-    return job_out(job, [_task(job, task, moves[task.id], reported.get(task.id, NOTHING)) for task in tasks])
+    shown = [_task(job, task, moves[task.id], reported.get(task.id, NOTHING)) for task in tasks]
+    return job_out(job, shown, deliveries_of(job) if job.callback_url else [])
 
 
-def job_out(job: Job, tasks: list[JobTaskOut] | None = None) -> JobOut:
+def job_out(job: Job, tasks: list[JobTaskOut] | None = None, webhooks: list[WebhookOut] | None = None) -> JobOut:
     return JobOut(
         job_id=job.id,
         name=job.name,
@@ -98,6 +104,8 @@ def job_out(job: Job, tasks: list[JobTaskOut] | None = None) -> JobOut:
         started_at=job.started_at,
         completed_at=job.finished_at,
         trace_id=job.trace_id,
+        callback_url=job.callback_url or None,
+        webhooks=webhooks,
         tasks=tasks,
     )
 

@@ -16,6 +16,7 @@ from dalston_queue.api import (
     streams,
     task_actions,
     tasks,
+    webhooks,
     why,
     workers,
 )
@@ -49,6 +50,7 @@ for router in (
     why.router,
     nodes.router,
     workers.router,
+    webhooks.router,
     audit.router,
 ):
     api.add_router("", router)

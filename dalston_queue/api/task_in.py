@@ -11,10 +11,15 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 from dalston_queue.api.problems import ApiProblem, Code
 from dalston_queue.broker.types import Priority
 from dalston_queue.jobs.spec import JobSpec, single_task
+from dalston_queue.jobs.webhook_target import MAX_URL
 
 FARTHEST = timedelta(days=3660)
 Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+CallbackUrl = Annotated[
+    str | None,
+    Field(max_length=MAX_URL, description="Gets a signed request when the job is over (docs/webhooks.md)."),
+]
 
 
 class TaskIn(BaseModel):
@@ -31,6 +36,7 @@ class TaskIn(BaseModel):
     timeout_seconds: int | None = Field(None, ge=1, le=7 * 86_400, description="Default: by priority.")
     max_retries: int | None = Field(None, ge=0, le=100, description="Default: by priority.")
     scheduled_at: AwareDatetime | None = Field(None, description="Not before this time; with its UTC offset.")
+    callback_url: CallbackUrl = None
     idempotency_key: Key | None = Field(None, description="Or in the header `Idempotency-Key`.")
 
     @model_validator(mode="after")
@@ -51,6 +57,7 @@ class TaskIn(BaseModel):
             max_retries=self.max_retries,
             scheduled_at=self.scheduled_at,
             trace_id=trace_id,
+            callback_url=self.callback_url,
         )
 
 

@@ -20,6 +20,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     priority: str
     parameters: msgspec.Raw
     trace_id: str
+    callback_url: str
 
 
 class NewTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,10 +42,12 @@ class NewTask(msgspec.Struct, frozen=True, kw_only=True):
 
 _JOBS = """
     INSERT INTO dalston_job
-        (id, project_id, token_id, name, status, priority, parameters, trace_id, progress, error, created_at)
-    SELECT id, project_id, token_id, name, 'pending', priority, parameters, trace_id, 0, '', %(now)s
+        (id, project_id, token_id, name, status, priority, parameters, trace_id, callback_url, progress, error,
+         created_at)
+    SELECT id, project_id, token_id, name, 'pending', priority, parameters, trace_id, callback_url, 0, '', %(now)s
     FROM jsonb_to_recordset(%(jobs)s::jsonb) AS new (
-        id uuid, project_id uuid, token_id uuid, name text, priority text, parameters jsonb, trace_id text
+        id uuid, project_id uuid, token_id uuid, name text, priority text, parameters jsonb, trace_id text,
+        callback_url text
     )"""
 
 _TASKS = """

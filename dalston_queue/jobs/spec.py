@@ -36,14 +36,15 @@ class JobSpec:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     priority: Priority = Priority.MEDIUM
     trace_id: str | None = None
+    callback_url: str | None = None  # told when the job is over
 
 
 def single_task(task_type: str, *, queue: str | None = None, **wanted: Any) -> JobSpec:
     """A job of one: the stage and, unless named, the queue are the task type. `wanted` are fields of StageSpec."""
     priority = wanted.pop("priority", None) or Priority.MEDIUM
-    trace_id = wanted.pop("trace_id", None)
+    of_job = {name: wanted.pop(name, None) for name in ("trace_id", "callback_url")}
     stage = StageSpec(stage=task_type, queue=queue or task_type, task_type=task_type, **wanted)
-    return JobSpec(name=task_type, stages=(stage,), priority=priority, trace_id=trace_id)
+    return JobSpec(name=task_type, stages=(stage,), priority=priority, **of_job)
 
 
 def stage_from(wanted: object) -> StageSpec:

@@ -26,6 +26,7 @@ from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
 from dalston_queue.jobs.rows import NewJob, NewTask, insert_jobs
 from dalston_queue.jobs.spec import JobSpec, StageSpec
 from dalston_queue.jobs.storable import storable
+from dalston_queue.jobs.webhooks import Callbacks
 from dalston_queue.models import ApiToken, Project, Task
 from dalston_queue.redis import get_broker
 
@@ -70,11 +71,12 @@ def submit_many(
     outcomes: list[Submission | JobsError] = []
     jobs: dict[UUID, NewJob] = {}
     tasks: dict[UUID, list[NewTask]] = {}
+    callbacks = Callbacks(project)
     # Without keys it is one statement, and needs no transaction around it: two round trips to Postgres less.
     with transaction.atomic() if any(request.idempotency_key for request in requests) else nullcontext():
         for request in requests:
             try:
-                job, its_tasks = _rows(request.spec, project, token)
+                job, its_tasks = _rows(request.spec, project, token, callbacks)
                 earlier = _take_key(request, project, job.id, now)
             except JobsError as error:
                 outcomes.append(error)
@@ -128,7 +130,9 @@ def task_row(stage: StageSpec, job_id: UUID, job_priority: Priority) -> NewTask:
     )
 
 
-def _rows(spec: JobSpec, project: Project, token: ApiToken | None) -> tuple[NewJob, list[NewTask]]:
+def _rows(
+    spec: JobSpec, project: Project, token: ApiToken | None, callbacks: Callbacks
+) -> tuple[NewJob, list[NewTask]]:
     dag.check(spec.stages)
     job_id = uuid7()
     job = NewJob(
@@ -139,6 +143,7 @@ def _rows(spec: JobSpec, project: Project, token: ApiToken | None) -> tuple[NewJ
         priority=spec.priority,
         parameters=storable(spec.parameters, "the job's parameters"),
         trace_id=spec.trace_id or job_id.hex,
+        callback_url=callbacks.checked(spec.callback_url) if spec.callback_url else "",
     )
     return job, [task_row(stage, job_id, Priority(spec.priority)) for stage in spec.stages]
 
@@ -188,6 +193,8 @@ def _take_key(request: Request, project: Project, job_id: UUID, now: datetime) -
 def _digest(spec: JobSpec) -> str:
     """Equal for equal requests. The trace id is left out: it names the request's journey, not what was asked for."""
     asked = [spec.name, spec.priority, spec.parameters, [_asked(stage) for stage in spec.stages]]
+    if spec.callback_url:
+        asked.append(spec.callback_url)
     return sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
 
 

@@ -49,9 +49,11 @@ ROUTES: dict[tuple[str, str], tuple[set[str], int]] = {
     ("GET", "/dlq/replays"): ({"operate"}, 200),
     ("GET", "/dlq/replays/{order_id}"): ({"operate"}, 404),
     ("DELETE", "/dlq/replays/{order_id}"): ({"operate"}, 404),
+    ("GET", "/dlq/{dead_letter_id}"): ({"read"}, 404),
     ("POST", "/dlq/{dead_letter_id}/replay"): ({"operate"}, 404),
     ("DELETE", "/dlq/{dead_letter_id}"): ({"operate"}, 404),
     ("GET", "/audit"): ({"operate"}, 200),
+    ("POST", "/jobs/{job_id}/webhooks/{delivery_id}/send"): ({"submit", "operate"}, 404),
     ("POST", "/internal/workers/register"): ({"worker"}, 422),
     ("POST", "/internal/workers/{worker_id}/poll"): ({"worker"}, 422),
     ("POST", "/internal/workers/{worker_id}/start"): ({"worker"}, 422),
@@ -69,7 +71,7 @@ def routes() -> set[tuple[str, str]]:
 
 
 def concrete(path: str) -> str:
-    for name in ("task_id", "job_id", "dead_letter_id", "order_id"):
+    for name in ("task_id", "job_id", "dead_letter_id", "order_id", "delivery_id"):
         path = path.replace(f"{{{name}}}", NOBODY)
     for name in ("stage", "node_id", "worker_id", "command_id", "engine"):
         path = path.replace(f"{{{name}}}", "nosuch")

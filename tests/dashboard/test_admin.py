@@ -26,6 +26,7 @@ from dalston_queue.models import (
     Schedule,
     Task,
     TaskEvent,
+    WebhookDelivery,
 )
 from dalston_queue.models.api_token import digest_of
 
@@ -42,6 +43,7 @@ NOUNS = [
     "replayorder",
     "schedule",
     "task",
+    "webhookdelivery",
 ]
 EDITABLE = {"project", "schedule"}
 
@@ -64,6 +66,10 @@ def rows(db: None) -> dict[str, str]:
     Leadership.objects.create(role="orchestrator", term=1, holder="here", since=now)
     schedule = Schedule.objects.create(project=project, name="nightly", cron="0 6 * * *", stages=[{"stage": "echo"}])
     order = order_replay([letter.pk], actor="ada")
+    url = "https://example.com/hook"
+    webhook = WebhookDelivery.objects.create(
+        job=task.job, url=url, origin="https://example.com", status="failed", finished_at=now, next_at=now
+    )
     return {
         "apitoken": str(token.pk),
         "deadletter": str(letter.pk),
@@ -77,6 +83,7 @@ def rows(db: None) -> dict[str, str]:
         "replayorder": str(order.pk),
         "schedule": str(schedule.pk),
         "task": str(task.pk),
+        "webhookdelivery": str(webhook.pk),
     }
 
 
