@@ -73,6 +73,16 @@ def group_dead_letters(request: HttpRequest, wanted: Annotated[WantedIn, Query()
     ]
 
 
+@router.get("/dlq/{dead_letter_id}", auth=needs(Scope.READ), response=answers({200: DeadLetterOut}, 404))
+def read_dead_letter(request: HttpRequest, dead_letter_id: LetterId) -> DeadLetterOut:
+    """One dead letter, open or closed, with its evidence."""
+    letters = DeadLetter.objects.filter(pk=dead_letter_id)
+    letter = principal_of(request).visible(letters, "task__job__project_id").first()
+    if letter is None:
+        raise not_found(f"dead letter {dead_letter_id}")
+    return dead_letter_out(letter)
+
+
 @router.post(
     "/dlq/{dead_letter_id}/replay", auth=needs(Scope.OPERATE), response=answers({200: ReplayedOut}, 400, 404, 409, 413)
 )

@@ -50,6 +50,7 @@ ROUTES: dict[tuple[str, str], tuple[set[str], int]] = {
     ("GET", "/dlq/replays/{order_id}"): ({"operate"}, 404),
     ("DELETE", "/dlq/replays/{order_id}"): ({"operate"}, 404),
     ("GET", "/dlq/{dead_letter_id}"): ({"read"}, 404),
+    ("GET", "/dlq/{dead_letter_id}"): ({"read"}, 404),
     ("POST", "/dlq/{dead_letter_id}/replay"): ({"operate"}, 404),
     ("DELETE", "/dlq/{dead_letter_id}"): ({"operate"}, 404),
     ("GET", "/audit"): ({"operate"}, 200),

@@ -41,6 +41,17 @@ def test_a_project_sees_its_own_and_an_operator_all(api: Api, operator: Api, tok
     assert len(operator.get("/dlq?cause=rejected").json()["items"]) == 1
 
 
+def test_one_is_shown_to_its_project_and_to_operators_also_when_it_is_closed(
+    api: Api, operator: Api, token_for: Callable[..., str]
+) -> None:
+    letter = bury(api)
+    other = Api(token_for("read", project=Project.objects.create(name="beta")))
+    assert api.get(f"/dlq/{letter}").json()["error"] == "boom"
+    assert other.get(f"/dlq/{letter}").status_code == 404
+    assert operator.call("DELETE", f"/dlq/{letter}").json()["discarded"]
+    assert operator.get(f"/dlq/{letter}").json()["discarded_at"] is not None
+
+
 def test_letters_that_look_alike_are_grouped(api: Api) -> None:
     for error in ("boom 1", "boom 2"):
         bury(api, error)

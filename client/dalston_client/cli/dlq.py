@@ -132,7 +132,9 @@ def run_replay(given: argparse.Namespace, client: Client, out: Out) -> Exit:
     if given.rate is None and given.undo is None:
         done = client.replay_many(**wanted, **more)
         _answer(out, done, _words(done))
-        return Exit.OK if all(it["outcome"] in {"replayed", "already"} for it in done["items"]) else Exit.FAILED
+        return (
+            Exit.OK if all(it["outcome"] in {"replayed", "already replayed"} for it in done["items"]) else Exit.FAILED
+        )
     order = client.order_replay(**wanted, **more, rate_per_minute=given.rate, undo_seconds=given.undo or 0.0)
     _answer(out, order, _order(order))
     out.note(f"to undo it, or to stop the rest: dalston dlq undo {order['order_id']}")
