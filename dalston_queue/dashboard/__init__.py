@@ -1,6 +1,6 @@
 """The live dashboard: Django templates, htmx and one WebSocket; nothing from a CDN, no build step.
 
-overview, from_postgres, from_redis   what is true now, as plain values, and how it is read
+overview, from_postgres, from_redis, running_now   what is true now, as plain values, and how it is read
 latest                                the newest overview of this process, shared by pages and sockets
 health_line                           the same in words: is it healthy, what is stuck
 history, charts                       the last hour in minute samples, and the SVG drawn from them

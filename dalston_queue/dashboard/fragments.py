@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 from django.template.loader import render_to_string
 
-from dalston_queue.broker.types import EngineState, NodeState
+from dalston_queue.broker.types import EngineState, NodeState, Role
 from dalston_queue.dashboard.board import Fragment, Row
-from dalston_queue.dashboard.health_line import judge
+from dalston_queue.dashboard.charts import sparkline
+from dalston_queue.dashboard.from_postgres import COUNTED
+from dalston_queue.dashboard.health_line import age, is_late, judge
+from dalston_queue.dashboard.history import series
 from dalston_queue.dashboard.latest import latest
-from dalston_queue.dashboard.overview import EngineLine, Lane, NodeLine, Overview, RecentTask
+from dalston_queue.dashboard.overview import DutyLine, Lane, NodeLine, Overview, RecentTask
 from dalston_queue.jobs.states import TaskStatus
 
 TASK_TONES: dict[str, str] = {
@@ -49,9 +54,12 @@ def fragments(overview: Overview) -> list[Fragment]:
     return [
         pulse(overview.at),
         Fragment("health", render("health", health=judge(overview))),
-        table("lanes", None if redis is None else [_lane(lane) for lane in redis.lanes]),
+        table("lanes", None if redis is None else [_lane(lane, _waited(overview, lane)) for lane in redis.lanes]),
         table("tasks", None if postgres is None else [_task(task) for task in postgres.tasks]),
-        table("nodes", None if redis is None else [row for node in redis.nodes for row in _node_rows(node)]),
+        Fragment("nodes", render("nodes", nodes=None if redis is None else [_node(node) for node in redis.nodes])),
+        Fragment("letters", _letters(overview)),
+        Fragment("leaders", render("leaders", leaders=_leaders(overview))),
+        table("duties", None if postgres is None else [_duty(duty, overview.at) for duty in postgres.duties]),
     ]
 
 
@@ -90,26 +98,97 @@ def words_for(started_at: datetime | None, finished_at: datetime | None) -> str 
 
 
 @lru_cache(maxsize=512)
-def _lane(lane: Lane) -> Row:
+def _lane(lane: Lane, waited: tuple[float | None, ...]) -> Row:
     row_id = f"lane-{lane.queue}-{lane.capabilities.replace('+', '-')}-{lane.tier}"
-    return Row(row_id, render("lane", row_id=row_id, lane=lane))
+    return Row(
+        row_id,
+        render(
+            "lane",
+            row_id=row_id,
+            lane=lane,
+            clear=_clear(lane),
+            spark=sparkline(waited, f"waiting in {lane.queue} {lane.capabilities} {lane.tier}, the last hour"),
+        ),
+    )
 
 
-def _node_rows(node: NodeLine) -> list[Row]:
-    return [_node(node), *(_engine(engine) for engine in node.engines)]
+def _waited(overview: Overview, lane: Lane) -> tuple[float | None, ...]:
+    return tuple(series(overview.past.lanes.get(lane.sample), "waiting"))
 
 
-@lru_cache(maxsize=256)
-def _node(node: NodeLine) -> Row:
-    row_id = f"node-{node.id or 'none'}"
-    return Row(row_id, render("node", row_id=row_id, node=node, tone=MACHINE_TONES.get(node.state, "")))
+def _clear(lane: Lane) -> str:
+    """When the lane is empty, in a word; an ellipsis while its pace is not known."""
+    if not lane.waiting:
+        return "–"
+    if lane.pace is None:
+        return "…"
+    shrinks = lane.pace.goes - lane.pace.comes
+    if shrinks > 0:
+        return age(max(1, lane.waiting / shrinks))
+    return "grows" if lane.pace.comes > lane.pace.goes else "stands"
 
 
-@lru_cache(maxsize=1024)
-def _engine(engine: EngineLine) -> Row:
-    row_id = f"engine-{engine.id}"
-    name, tone = engine.id.removeprefix(f"{engine.node_id}."), MACHINE_TONES.get(engine.state, "")
-    return Row(row_id, render("engine", row_id=row_id, engine=engine, name=name, tone=tone))
+@dataclass(frozen=True, slots=True)
+class NodeChip:
+    """One node in the strip: as long as nothing happens to it, it stays as it is."""
+
+    id: str
+    state: str
+    tone: str
+    ready: int
+    engines: int
+    trouble: str
+    note: str
+    labels: tuple[str, ...]
+
+
+def _node(node: NodeLine) -> NodeChip:
+    states = Counter(engine.state for engine in node.engines if engine.state != EngineState.READY)
+    return NodeChip(
+        id=node.id,
+        state=node.state,
+        tone=MACHINE_TONES.get(node.state, ""),
+        ready=sum(engine.state == EngineState.READY for engine in node.engines),
+        engines=len(node.engines),
+        trouble=", ".join(f"{number} {state}" for state, number in sorted(states.items())),
+        note=node.note,
+        labels=node.labels,
+    )
+
+
+def _letters(overview: Overview) -> str:
+    made = series(overview.past.letters, "made")
+    known = [number for number in made if number is not None]
+    return render(
+        "letters_growth",
+        open=None if overview.postgres is None else overview.postgres.dead_letters,
+        counted=COUNTED,
+        made=round(sum(known)) if known else None,
+        spark=sparkline(made, "dead letters a minute, the last hour"),
+    )
+
+
+def _leaders(overview: Overview) -> list[dict[str, Any]] | None:
+    """Each role; whether an orchestrator leads is known by its lease, not by who took it last."""
+    if overview.postgres is None:
+        return None
+    led = overview.redis.is_led if overview.redis else None
+    return [
+        {"line": line, "led": led if line.role == Role.ORCHESTRATOR else True} for line in overview.postgres.leaders
+    ]
+
+
+def _duty(duty: DutyLine, now: datetime) -> Row:
+    state = "late" if is_late(duty, now) else "failed" if duty.error else "ok"
+    return _duty_row(duty, state)
+
+
+@lru_cache(maxsize=64)
+def _duty_row(duty: DutyLine, state: str) -> Row:
+    row_id = f"duty-{duty.name.replace(' ', '-')}"
+    tone = "ok" if state == "ok" else "bad"
+    words = {"every": age(duty.every_s), "took": duration(duty.took_ms / 1000)}
+    return Row(row_id, render("duty", row_id=row_id, duty=duty, state=state, tone=tone, **words))
 
 
 def duration(seconds: float) -> str:

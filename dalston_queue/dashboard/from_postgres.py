@@ -1,4 +1,4 @@
-"""The overview's part from Postgres: two queries, each along an index, whatever the tables hold."""
+"""The overview's part from Postgres: three queries, each along an index, whatever the tables hold."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from django.db import connection
 
-from dalston_queue.dashboard.overview import DutyLine, InPostgres, RecentTask
-from dalston_queue.models import Task
+from dalston_queue.dashboard.overview import DutyLine, InPostgres, LeaderLine, RecentTask
+from dalston_queue.models import Leadership, Task
 
 SHOWN = 20
 COUNTED = 1_000
@@ -31,7 +31,7 @@ _FIELDS = (
 
 # Both in one round trip; a count without a limit would read every open letter.
 _LETTERS_AND_DUTIES = """
-    SELECT letters.count, duty.name, duty.every_s, duty.last_run_at, duty.last_error
+    SELECT letters.count, duty.name, duty.every_s, duty.last_run_at, duty.last_error, duty.duration_ms, duty.repaired
     FROM (
         SELECT count(*) FROM (
             SELECT 1 FROM dalston_dead_letter WHERE replayed_at IS NULL AND discarded_at IS NULL LIMIT %s
@@ -45,7 +45,13 @@ def read() -> InPostgres:
         cursor.execute(_LETTERS_AND_DUTIES, [COUNTED + 1])
         rows = cursor.fetchall()
     duties = tuple(DutyLine(*duty) for _, *duty in rows if duty[0] is not None)
-    return InPostgres(tasks=_recent(), dead_letters=rows[0][0], duties=duties)
+    leaders = Leadership.objects.order_by("role").values_list("role", "holder", "term", "since")
+    return InPostgres(
+        tasks=_recent(),
+        dead_letters=rows[0][0],
+        duties=duties,
+        leaders=tuple(LeaderLine(*leader) for leader in leaders),
+    )
 
 
 def _recent() -> tuple[RecentTask, ...]:

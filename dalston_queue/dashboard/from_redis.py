@@ -51,7 +51,18 @@ def _is_plain(lane: LaneStats) -> bool:
 def _lane(at_ms: int, stats: QueueStats, lane: LaneStats, engines: int, pace: Pace | None) -> Lane:
     oldest = None if lane.oldest_age_ms is None else _time(at_ms - lane.oldest_age_ms)
     waiting = lane.lag if lane.consistent else None
-    return Lane(lane.queue, lane.capabilities, lane.tier, waiting, lane.pending, oldest, engines, stats.paused, pace)
+    return Lane(
+        queue=lane.queue,
+        capabilities=lane.capabilities,
+        tier=lane.tier,
+        waiting=waiting,
+        running=lane.pending,
+        oldest_at=oldest,
+        engines=engines,
+        paused=stats.paused,
+        pace=pace,
+        sample=f"{lane.shard} {lane.stream}",
+    )
 
 
 def _pace(rate: Rates) -> Pace:

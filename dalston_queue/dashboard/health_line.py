@@ -1,9 +1,12 @@
-"""The health line: is it healthy, and what is wrong, in words. Pure: an overview in, sentences out."""
+"""The health line: is it healthy, and what is wrong, in words. Pure: an overview in, sentences out.
+
+Each sentence leads to the place where one can do something about it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -11,7 +14,8 @@ from enum import StrEnum
 from dalston_queue.broker.snapshot import QueueStats
 from dalston_queue.broker.types import EngineState, NodeState
 from dalston_queue.dashboard.from_postgres import COUNTED
-from dalston_queue.dashboard.overview import InPostgres, InRedis, Overview, Pace
+from dalston_queue.dashboard.history import Numbers, series
+from dalston_queue.dashboard.overview import DutyLine, InPostgres, InRedis, NodeLine, Overview, Pace, Past
 
 
 class Tone(StrEnum):
@@ -24,6 +28,7 @@ class Tone(StrEnum):
 class Finding:
     tone: Tone
     text: str
+    link: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +39,24 @@ class Health:
 
 
 _SICK = {EngineState.CRASHLOOP, EngineState.FATAL, EngineState.UNKILLABLE, EngineState.UNHEALTHY, EngineState.DEAD}
-
+DUTIES_PLACE = "/#duties-title"
+LETTERS_PLACE = "/dead-letters/"
 
 SLACK_S = 60
 """Huey looks once a minute."""
+STILL_MIN = 15
+"""A line in which nothing ended for so many minutes is worth a look, however busy its engines seem."""
+GROWTH_MIN = 10
 
 
 def judge(overview: Overview) -> Health:
-    findings = tuple(_findings(overview))
-    worst = max((finding.tone for finding in findings), key=list(Tone).index, default=Tone.OK)
+    findings = tuple(sorted(_findings(overview), key=badness, reverse=True))
+    worst = findings[0].tone if findings else Tone.OK
     return Health(worst, _headline(overview, worst), findings)
+
+
+def badness(finding: Finding) -> int:
+    return list(Tone).index(finding.tone)
 
 
 def _headline(overview: Overview, worst: Tone) -> str:
@@ -54,7 +67,7 @@ def _headline(overview: Overview, worst: Tone) -> str:
     waiting = sum(queue.waiting for queue in overview.redis.snapshot.queues)
     running = sum(queue.running for queue in overview.redis.snapshot.queues)
     engines = _ready_engines(overview.redis)
-    now = f"{waiting or 'nothing'} waiting, {running or 'nothing'} running, {_count(engines, 'engine')} ready"
+    now = f"{waiting or 'nothing'} waiting, {running or 'nothing'} running, {count(engines, 'engine')} ready"
     start = {Tone.OK: "All is well", Tone.WARN: "Running, with something to look at", Tone.BAD: "Something is wrong"}
     return f"{start[worst]}: {now}."
 
@@ -63,28 +76,25 @@ def _findings(overview: Overview) -> Iterator[Finding]:
     if overview.redis is None:
         yield Finding(Tone.BAD, "Submissions are still accepted and stored; they flow again when Redis is back.")
     else:
-        yield from _of_redis(overview.redis)
+        yield from _of_redis(overview.redis, overview.past)
     if overview.postgres is None:
         yield Finding(Tone.BAD, "Engines finish what they hold; their results wait in Redis until Postgres is back.")
     else:
-        yield from _of_postgres(overview.postgres, overview.at)
+        yield from _of_postgres(overview.postgres, overview.past, overview.at)
 
 
-def _of_redis(redis: InRedis) -> Iterator[Finding]:
+def _of_redis(redis: InRedis, past: Past) -> Iterator[Finding]:
     if not redis.is_led:
-        yield Finding(Tone.BAD, "No orchestrator leads: nothing is dispatched. Start manage.py runorchestrator.")
+        text = "No orchestrator leads: nothing is dispatched. Start manage.py runorchestrator."
+        yield Finding(Tone.BAD, text, DUTIES_PLACE)
     for queue in redis.snapshot.queues:
-        yield from _of_queue(queue, _engines_of(redis, queue.queue), redis.paces.get(queue.queue))
+        yield from _of_queue(redis, past, queue)
     yield from _of_lanes(redis)
     for node in redis.nodes:
-        if node.state == NodeState.DEAD:
-            yield Finding(Tone.BAD, f"Node {node.id} is dead: its tasks went back in line.")
-        for engine in node.engines:
-            if engine.state in _SICK and node.state != NodeState.DEAD:
-                why = f": {engine.note}" if engine.note else ""
-                yield Finding(Tone.WARN, f"Engine {engine.id} is {engine.state}{why}.")
+        yield from _of_node(node)
     if not _ready_engines(redis):
-        yield Finding(Tone.BAD, "No engine is ready: nothing can run. Start manage.py runsupervisor on a node.")
+        text = "No engine is ready: nothing can run. Start manage.py runsupervisor on a node."
+        yield Finding(Tone.BAD, text, "/nodes/")
 
 
 def of_stream(overview: Overview, queue: str) -> Finding:
@@ -94,33 +104,49 @@ def of_stream(overview: Overview, queue: str) -> Finding:
     stats = next((stats for stats in overview.redis.snapshot.queues if stats.queue == queue), None)
     if stats is None:
         return Finding(Tone.WARN, "No such stream: nothing was ever sent to it, and no engine serves it.")
-    engines = _engines_of(overview.redis, queue)
-    worst = max(_of_queue(stats, engines, overview.redis.paces.get(queue)), key=_badness, default=None)
+    worst = max(_of_queue(overview.redis, overview.past, stats), key=badness, default=None)
     if worst is not None:
         return worst
-    running = f"{stats.running or 'nothing'} running"
-    return Finding(Tone.OK, f"Nothing waits, {running}, {_count(engines, 'engine')} ready.")
+    engines = _engines_of(overview.redis, queue)
+    return Finding(Tone.OK, f"Nothing waits, {stats.running or 'nothing'} running, {count(engines, 'engine')} ready.")
 
 
-def _badness(finding: Finding) -> int:
-    return list(Tone).index(finding.tone)
-
-
-def _of_queue(queue: QueueStats, engines: int, pace: Pace | None) -> Iterator[Finding]:
+def _of_queue(redis: InRedis, past: Past, queue: QueueStats) -> Iterator[Finding]:
+    name, waiting, place = queue.queue, queue.waiting, f"/streams/{queue.queue}/"
+    engines, pace = _engines_of(redis, name), redis.paces.get(name)
     if any(not lane.consistent for lane in queue.lanes):
-        yield Finding(Tone.WARN, f"{queue.queue}: the counts are inconsistent; the reconciler will mend them.")
+        yield Finding(Tone.WARN, f"{name}: the counts are inconsistent; the reconciler will mend them.", place)
     if queue.paused:
-        yield Finding(Tone.WARN, f"{queue.queue} is paused with {queue.waiting or 'nothing'} waiting.")
-    elif queue.waiting > 0 and engines == 0:
-        yield Finding(Tone.BAD, f"{queue.queue}: {queue.waiting} waiting, and no ready engine serves it.")
-    elif queue.waiting > 0 and queue.running == 0 and pace is not None and pace.goes == 0:
-        yield Finding(
-            Tone.BAD, f"{queue.queue}: {queue.waiting} waiting, {_count(engines, 'engine')}, and nothing moves."
-        )
-    elif queue.waiting > 0:
-        yield Finding(
-            Tone.OK, f"{queue.queue}: {queue.waiting} waiting, {_count(engines, 'engine')}, {_clear(queue, pace)}."
-        )
+        yield Finding(Tone.WARN, f"{name} is paused with {waiting or 'nothing'} waiting.", place)
+    elif waiting > 0 and engines == 0:
+        yield Finding(Tone.BAD, f"{name}: {waiting} waiting, and no ready engine serves it.", place)
+    elif waiting > 0 and queue.running == 0 and pace is not None and pace.goes == 0:
+        yield Finding(Tone.BAD, f"{name}: {waiting} waiting, {count(engines, 'engine')}, and nothing moves.", place)
+    elif waiting > 0 and _is_still(queue, past):
+        text = f"{name}: {waiting} waiting, and nothing has ended for {STILL_MIN} min. See what its engines hold."
+        yield Finding(Tone.BAD, text, place)
+    elif waiting > 0:
+        said = [f"{waiting} waiting", _oldest(queue), count(engines, "engine"), clear_in(waiting, pace)]
+        yield Finding(Tone.OK, f"{name}: {', '.join(word for word in said if word)}.", place)
+
+
+def _is_still(queue: QueueStats, past: Past) -> bool:
+    """Work waited in each of the last minutes, and nothing left the queue. False if there are not enough samples."""
+    lanes = [(lane, past.lanes.get(f"{lane.shard} {lane.stream}")) for lane in queue.lanes if lane.added]
+    if not lanes or any(samples is None for _, samples in lanes):
+        return False
+    waited = [series(samples, "waiting")[-STILL_MIN:] for _, samples in lanes]
+    removed = [series(samples, "removed")[-STILL_MIN:] for _, samples in lanes]
+    if any(None in numbers or len(numbers) < STILL_MIN for numbers in removed + waited):
+        return False
+    unchanged = all(set(numbers) == {lane.removed} for (lane, _), numbers in zip(lanes, removed, strict=True))
+    return unchanged and all(sum(minute) > 0 for minute in zip(*waited, strict=True))
+
+
+def _oldest(queue: QueueStats) -> str:
+    if queue.oldest_age_ms is None:
+        return ""
+    return f"oldest {age(queue.oldest_age_ms / 1000)}"
 
 
 def _of_lanes(redis: InRedis) -> Iterator[Finding]:
@@ -131,38 +157,68 @@ def _of_lanes(redis: InRedis) -> Iterator[Finding]:
             stuck[lane.queue, lane.capabilities] += lane.waiting
     for (queue, needed), waiting in stuck.items():
         text = f"{queue}: {waiting} waiting for {needed.replace('+', ' and ')}, and no ready engine has that."
-        yield Finding(Tone.BAD, text)
+        yield Finding(Tone.BAD, text, f"/streams/{queue}/")
 
 
-def _clear(queue: QueueStats, pace: Pace | None) -> str:
+def _of_node(node: NodeLine) -> Iterator[Finding]:
+    place = f"/nodes/{node.id}/" if node.state else ""  # without a state: engines that no supervisor speaks for
+    if node.state == NodeState.DEAD:
+        yield Finding(Tone.BAD, f"Node {node.id} is dead: its tasks went back in line.", place)
+        return
+    for engine in node.engines:
+        if engine.state in _SICK:
+            tone = Tone.BAD if engine.state == EngineState.CRASHLOOP else Tone.WARN
+            why = f": {engine.note}" if engine.note else ""
+            yield Finding(tone, f"Engine {engine.id} is {engine.state}{why}.", place)
+
+
+def clear_in(waiting: int, pace: Pace | None) -> str:
     """When the line will be empty, if it goes on like this."""
     if pace is None:
         return "pace not known yet"
     shrinks = pace.goes - pace.comes
     if shrinks <= 0:
         return "and the line grows" if pace.comes > pace.goes else "and the line does not shrink"
-    seconds = queue.waiting / shrinks
+    return f"clear in about {age(max(1, waiting / shrinks))}"
+
+
+def age(seconds: float) -> str:
+    """As a person says it: 45 s, 12 min, 3 h."""
     if seconds < 90:
-        return f"clear in about {max(1, round(seconds))} s"
-    return (
-        f"clear in about {round(seconds / 60)} min" if seconds < 5400 else f"clear in about {round(seconds / 3600)} h"
-    )
+        return f"{round(seconds)} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{round(seconds / 3600)} h"
 
 
-def _of_postgres(postgres: InPostgres, now: datetime) -> Iterator[Finding]:
+def _of_postgres(postgres: InPostgres, past: Past, now: datetime) -> Iterator[Finding]:
     if not postgres.duties:
-        yield Finding(Tone.WARN, "No housekeeping has run yet: manage.py run_huey does it once a minute.")
+        text = "No housekeeping has run yet: manage.py run_huey does it once a minute."
+        yield Finding(Tone.WARN, text, DUTIES_PLACE)
     for duty in postgres.duties:
-        late = (now - duty.last_run_at).total_seconds()
-        if late > 2 * duty.every_s + SLACK_S:
-            text = f"The {duty.name} has not run for {round(late / 60)} min: check manage.py run_huey."
-            yield Finding(Tone.BAD, text)
+        if is_late(duty, now):
+            minutes = round((now - duty.last_run_at).total_seconds() / 60)
+            text = f"The {duty.name} has not run for {minutes} min: check manage.py run_huey."
+            yield Finding(Tone.BAD, text, DUTIES_PLACE)
         elif duty.error:
-            yield Finding(Tone.WARN, f"The {duty.name} failed: {duty.error[:200]}")
-    count = postgres.dead_letters
-    if count:
-        number = f"More than {COUNTED} dead letters wait" if count > COUNTED else f"{_count(count, 'dead letter')} wait"
-        yield Finding(Tone.WARN, f"{number + ('s' if count == 1 else '')} for a decision.")
+            yield Finding(Tone.WARN, f"The {duty.name} failed: {duty.error[:200]}", DUTIES_PLACE)
+    letters = postgres.dead_letters
+    if letters:
+        yield Finding(Tone.WARN, f"{_letters(letters)} for a decision{_growth(past.letters)}.", LETTERS_PLACE)
+
+
+def is_late(duty: DutyLine, now: datetime) -> bool:
+    return (now - duty.last_run_at).total_seconds() > 2 * duty.every_s + SLACK_S
+
+
+def _letters(letters: int) -> str:
+    if letters > COUNTED:
+        return f"More than {COUNTED} dead letters wait"
+    return f"{count(letters, 'dead letter')} wait{'s' if letters == 1 else ''}"
+
+
+def _growth(samples: Sequence[Numbers | None]) -> str:
+    """Whether they grow, from what came in the last minutes; nothing if that is not known."""
+    made = [number for number in series(samples[-GROWTH_MIN:], "made") if number is not None]
+    return f", and they grow: {sum(made):.0f} came in the last {GROWTH_MIN} min" if any(made) else ""
 
 
 def _engines_of(redis: InRedis, queue: str) -> int:
@@ -175,5 +231,5 @@ def _ready_engines(redis: InRedis) -> int:
     return sum(engine.state == EngineState.READY for node in redis.nodes for engine in node.engines)
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
     return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"

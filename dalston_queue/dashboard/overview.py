@@ -6,10 +6,12 @@ Values hold times, not ages: an age would differ with each tick, and every row w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from dalston_queue.broker.snapshot import Snapshot
+from dalston_queue.dashboard.history import Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Lane:
     engines: int
     paused: bool
     pace: Pace | None  # None: not watched for long enough to know
+    sample: str = ""  # what its minute samples are called
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class RecentTask:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    percent: int | None = None  # how far it is, if its engine says so
+    message: str = ""
 
     @property
     def touched_at(self) -> datetime:
@@ -85,6 +90,18 @@ class DutyLine:
     every_s: float
     last_run_at: datetime
     error: str
+    took_ms: int = 0
+    repaired: int = 0  # by the last run
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderLine:
+    """Who took a role's lease last. Whether it is held now, only Redis knows."""
+
+    role: str
+    holder: str
+    term: int
+    since: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +122,15 @@ class InPostgres:
     tasks: tuple[RecentTask, ...]
     dead_letters: int
     duties: tuple[DutyLine, ...]
+    leaders: tuple[LeaderLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The last hour in minute samples, oldest first; None for a minute that has none."""
+
+    lanes: Mapping[str, Sequence[Numbers | None]] = field(default_factory=dict)  # by Lane.sample
+    letters: Sequence[Numbers | None] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +138,4 @@ class Overview:
     at: datetime
     redis: InRedis | None
     postgres: InPostgres | None
+    past: Past = field(default_factory=Past)

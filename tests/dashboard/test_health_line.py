@@ -6,10 +6,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec import structs
 
-from dalston_queue.broker.snapshot import QueueStats, Snapshot
+from dalston_queue.broker.snapshot import LaneStats, QueueStats, Snapshot
+from dalston_queue.broker.types import Tier
 from dalston_queue.dashboard.health_line import Tone, judge
-from dalston_queue.dashboard.overview import DutyLine, EngineLine, InPostgres, InRedis, NodeLine, Overview, Pace
+from dalston_queue.dashboard.overview import DutyLine, EngineLine, InPostgres, InRedis, NodeLine, Overview, Pace, Past
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 DUTIES = (DutyLine("scanner", 60, NOW - timedelta(seconds=50), ""),)
@@ -130,3 +132,58 @@ def test_what_cannot_be_read_is_not_known_and_never_zero() -> None:
     assert "not known" in health.headline
     health = judge(replace(overview(queue()), postgres=None))
     assert "Postgres does not answer" in health.headline
+
+
+def test_each_finding_leads_to_its_place() -> None:
+    view = overview(queue(waiting=5), engines=(engine(queue="sleep"), engine("crashloop")))
+    links = {finding.text[:12]: finding.link for finding in judge(view).findings}
+    assert links == {"echo: 5 wait": "/streams/echo/", "Engine n.dem": "/nodes/n/"}
+    assert judge(replace(view, postgres=InPostgres((), 1, DUTIES))).findings[-1].link == "/dead-letters/"
+
+
+def test_the_worst_comes_first() -> None:
+    view = replace(overview(queue(waiting=5), node="dead"), postgres=InPostgres((), 1, DUTIES))
+    assert [finding.tone for finding in judge(view).findings] == [Tone.BAD, Tone.WARN, Tone.OK]
+
+
+def test_the_oldest_is_said_with_its_age() -> None:
+    waits = structs.replace(queue(waiting=312, running=6), oldest_age_ms=240_000)
+    assert "echo: 312 waiting, oldest 4 min, 1 engine, clear in about 9 min." in said(
+        overview(waits, pace=Pace(0, 0.58))
+    )
+
+
+def test_a_line_in_which_nothing_has_ended_for_long_is_named_although_engines_are_busy() -> None:
+    lane = LaneStats(
+        queue="echo",
+        capabilities="",
+        tier=Tier.MEDIUM,
+        stream="s",
+        shard=0,
+        length=6,
+        pending=1,
+        lag=5,
+        consistent=True,
+        consumers=1,
+        oldest_age_ms=None,
+        added=16,
+        removed=10,
+    )
+    stuck = overview(structs.replace(queue(waiting=5, running=1), lanes=[lane]), pace=Pace(0, 0))
+
+    def with_samples(minutes: int, removed: int = 10, waiting: int = 5) -> Overview:
+        samples = [{"waiting": waiting, "removed": removed}] * minutes
+        return replace(stuck, past=Past(lanes={"0 s": [None] * (60 - minutes) + samples}))
+
+    assert "nothing has ended for 15 min" in said(with_samples(15))
+    assert judge(with_samples(15)).tone is Tone.BAD
+    for fine in (with_samples(14), with_samples(15, removed=9), with_samples(15, waiting=0), stuck):
+        assert "nothing has ended" not in said(fine), "a minute that is not known proves nothing"
+
+
+def test_dead_letters_that_grow_are_said_to() -> None:
+    view = replace(overview(queue()), postgres=InPostgres((), 7, DUTIES))
+    grown = replace(view, past=Past(letters=[{"made": 4, "open": 4}, None, {"made": 3, "open": 7}]))
+    assert "7 dead letters wait for a decision, and they grow: 7 came in the last 10 min." in said(grown)
+    still = replace(view, past=Past(letters=[{"made": 4}] + [{"made": 0}] * 10))
+    assert "grow" not in said(still)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from urllib.parse import urlsplit
 
@@ -17,13 +18,16 @@ from dalston_queue.broker.messages import TaskMessage
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.types import EngineState, NodeState
 from dalston_queue.dashboard.from_redis import read
+from dalston_queue.dashboard.history import History
 from dalston_queue.dashboard.latest import latest
 from dalston_queue.jobs.spec import single_task
 from dalston_queue.jobs.submit import submit
-from dalston_queue.models import DeadLetter, Project, Task
+from dalston_queue.models import DeadLetter, Duty, Leadership, Project, Task
+from dalston_queue.orchestrator.samples import take_samples
 from engines.sdk.manifest import Manifest
 from supervisor.policy.lifecycle import Life
 from supervisor.slot import Slot
+from tests.orchestrator.support import engine
 
 pytestmark = [pytest.mark.django_db, pytest.mark.keeps_keys]
 
@@ -64,7 +68,7 @@ def test_it_shows_lanes_tasks_nodes_and_engines(viewer: Client, broker: Broker) 
     assert f'id="task-{made.task_ids[0]}"' in text
     assert 'id="lane-echo--medium"' in text
     assert 'id="node-gpu-01"' in text
-    assert "demo.0.b1" in text
+    assert "1 of 1 engine ready" in text
     assert "1 waiting, nothing running, 1 engine ready." in text
 
 
@@ -92,7 +96,9 @@ def test_an_engine_in_trouble_is_shown_with_the_reason_its_supervisor_gives(view
     slot = Slot("gpu-01", 0, Manifest(id="demo", stages=("echo",), command=("true",)))
     slot.life = Life(state=EngineState.CRASHLOOP, why="exit code 3, five times in ten minutes")
     broker.registry.beat_node("gpu-01", NodeState.ACTIVE, [slot.beat()])
-    assert "is crashloop: exit code 3, five times in ten minutes." in page(viewer)
+    text = page(viewer)
+    assert "is crashloop: exit code 3, five times in ten minutes." in text
+    assert 'href="/nodes/gpu-01/"' in text
 
 
 def test_a_node_shows_its_labels_and_what_its_supervisor_says_of_it(viewer: Client, broker: Broker) -> None:
@@ -121,13 +127,50 @@ def test_what_users_send_is_escaped(viewer: Client) -> None:
     assert "&lt;script&gt;alert" in page(viewer)
 
 
-def test_it_costs_two_queries_beside_the_login(viewer: Client) -> None:
+def test_it_costs_three_queries_beside_the_login_and_the_samples(viewer: Client) -> None:
     project = Project.objects.create(name="alpha")
     for _ in range(40):
         submit(single_task("echo"), project=project)
     with CaptureQueriesContext(connection) as captured:
         page(viewer)
-    assert len([query for query in captured if "dalston_" in query["sql"]]) == 2
+    asked = [query["sql"] for query in captured if "dalston_" in query["sql"] and "dalston_sample" not in query["sql"]]
+    assert len(asked) == 3
+    with CaptureQueriesContext(connection) as captured:
+        page(viewer)
+    assert not [query for query in captured if "dalston_sample" in query["sql"]], "samples are read every few seconds"
+
+
+def test_a_lane_has_its_last_hour_and_a_running_task_its_progress(
+    viewer: Client, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latest, "_lanes", History("lane"))
+    task = submit(single_task("echo"), project=Project.objects.create(name="alpha")).task_ids[0]
+    broker.append([TaskMessage(task_id=str(task), job_id="j", queue="echo", task_type="echo", attempt=1)])
+    take_samples(timezone.now() - timedelta(minutes=2))
+    with engine(broker) as consumer:
+        [claimed] = consumer.claim()
+        consumer.beat({claimed.task_id: {"fraction": 0.25, "message": "minute 1 of 4"}})
+        Task.objects.filter(pk=task).update(status="running", started_at=timezone.now())
+        text = page(viewer)
+    assert "waiting in echo  medium, the last hour: not known now, lowest 1, highest 1" in text
+    assert 'value="25"' in text
+    assert "minute 1 of 4" in text
+
+
+def test_leaders_and_duties_are_shown_with_their_last_run(viewer: Client) -> None:
+    now = timezone.now()
+    Leadership.objects.create(role="orchestrator", term=4, holder="web-1:77", since=now)
+    Duty.objects.create(name="scanner", every_s=60, last_run_at=now, duration_ms=120, repaired=3, holder="h")
+    old = now - timedelta(hours=2)
+    Duty.objects.create(name="expiry", every_s=60, last_run_at=old, duration_ms=1, repaired=0, holder="h")
+    text = page(viewer)
+    assert "nobody leads" in text
+    assert "web-1:77" in text
+    row = re.search(r'<tr id="duty-scanner">.*?</tr>', text).group()
+    assert ">ok<" in row
+    assert ">3<" in row
+    assert ">late<" in re.search(r'<tr id="duty-expiry">.*?</tr>', text).group()
+    assert '<a id="finding-1" href="/#duties-title">' in text
 
 
 def test_dead_letters_are_counted_on_the_page(viewer: Client) -> None:
@@ -144,7 +187,7 @@ def dead_redis(settings: object, redis_url: str, broker: Broker) -> None:
 def test_without_redis_the_page_says_what_is_not_known(viewer: Client, dead_redis: None) -> None:
     text = page(viewer)
     assert "Redis does not answer: what is waiting and running is not known." in text
-    assert text.count("Not known: Redis does not answer.") == 2
+    assert text.count("Not known: Redis does not answer.") == 2  # lanes, nodes
 
 
 def test_healthz_says_which_server_is_missing(viewer: Client, dead_redis: None, client: Client) -> None:
