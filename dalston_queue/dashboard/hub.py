@@ -67,13 +67,18 @@ class Hub:
                 self._board.update(fragments)
                 async with self._news:
                     self._news.notify_all()
-            await asyncio.sleep(max(0.05, started + TICK_S - loop.time()))
+            await asyncio.sleep(max(0.05, _next_tick(started) - loop.time()))
 
     def _read(self) -> list[Fragment]:
         try:
             return self._produce()
         finally:
             connections.close_all()  # back to the pool: between two ticks nobody holds one
+
+
+def _next_tick(started: float) -> float:
+    """All hubs tick together: what they share (latest.py) is then read once per tick, and is fresh for each of them."""
+    return (started // TICK_S + 1) * TICK_S
 
 
 _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Hub]] = WeakKeyDictionary()

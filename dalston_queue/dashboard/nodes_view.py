@@ -25,7 +25,7 @@ from dalston_queue.redis import get_broker
 
 log = structlog.get_logger(__name__)
 
-FRESH_S = 0.5
+FRESH_S = 0.25
 COMMANDS_SHOWN = 15
 LOST_SHOWN = 50
 
@@ -60,7 +60,7 @@ class NodeView:
 
 
 class _Shared:
-    """One reading of the registry for all who look within half a second."""
+    """One reading of the registry for all who look within a tick."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

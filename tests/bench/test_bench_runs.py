@@ -48,3 +48,12 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
 @pytest.mark.slow
 def test_pipeline_bench_takes_tasks_to_completed() -> None:
     assert "tasks/s through Postgres" in bench("pipeline")
+
+
+@pytest.mark.slow
+def test_dashboard_bench_sees_every_change_arrive(tmp_path: Path) -> None:
+    bench("dashboard", "--json", str(tmp_path / "figures.json"))
+    screens, cost, paints = json.loads((tmp_path / "figures.json").read_text())["sections"]
+    assert screens["targets"][1]["kept"], screens
+    assert all(row[2] != "0" for row in cost["rows"])
+    assert len(paints["rows"]) == len(cost["rows"])
