@@ -1,0 +1,283 @@
+"""Webhooks, received by a real server: signed, once for each end of a job, again after a failure."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection, transaction
+from django.utils import timezone
+from pytest_django import Settings
+
+from dalston_queue.broker.types import Cause
+from dalston_queue.jobs.advance import advance
+from dalston_queue.jobs.cancel import cancel_job
+from dalston_queue.jobs.dead_letters import Ending, end_tasks
+from dalston_queue.jobs.lifecycle import lock_jobs
+from dalston_queue.jobs.replay import replay
+from dalston_queue.models import DeadLetter, Job, OperatorAction, Project, Task, WebhookDelivery, WebhookSecret
+from dalston_queue.orchestrator import housekeeping, webhooks
+from dalston_queue.orchestrator.webhooks import Webhooks, claim
+from tests.api.conftest import Api
+from tests.api.receiver import Received, Receiver, receiving
+from tests.jobs import make
+from tests.orchestrator.processes import Orchestrators
+from tests.support import Spawned, wait_until
+from tests.web import ROOT
+
+SECRET = "whsec_test"
+
+
+@pytest.fixture
+def receiver(settings: Settings) -> Iterator[Receiver]:
+    settings.DALSTON_WEBHOOK_ALLOWED_NETWORKS = ["127.0.0.0/8"]
+    settings.DALSTON_WEBHOOK_BACKOFF_BASE_S = settings.DALSTON_WEBHOOK_BACKOFF_CAP_S = 0.1
+    with receiving() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def signed(project: Project) -> Project:
+    """The project has a secret."""
+    WebhookSecret.objects.create(project=project, text=SECRET, created_at=timezone.now())
+    return project
+
+
+def submit(api: Api, url: str) -> Job:
+    answer = api.post("/tasks", {"task_type": "echo", "callback_url": url})
+    assert answer.status_code == 201, answer.content
+    return Job.objects.get(pk=answer.json()["job_id"])
+
+
+def complete(job: Job) -> None:
+    make.claim(job)
+    make.move("complete", Task.objects.filter(job=job), result=b"1")
+    _advance(job)
+
+
+def fail(job: Job) -> None:
+    make.claim(job)
+    [task] = Task.objects.filter(job=job)
+    ending = Ending(task_id=task.id, attempt=task.attempt, at=timezone.now(), cause=Cause.ERROR, message="it broke")
+    with transaction.atomic():
+        lock_jobs([job.id])
+        end_tasks([ending])
+    _advance(job)
+
+
+def _advance(job: Job) -> None:
+    with transaction.atomic():
+        lock_jobs([job.id])
+        advance([job.id], timezone.now())
+
+
+def send_all(sender: Webhooks | None = None) -> None:
+    """Until nothing is due, now or after a backoff."""
+    sender = sender or Webhooks("test")
+
+    def nothing_left() -> bool:
+        sender.look()
+        return not sender._under_way and not WebhookDelivery.objects.filter(state="pending").exists()
+
+    wait_until(nothing_left, 10, "all are sent or given up")
+
+
+def documented() -> Callable[..., bool]:
+    """The function of the page, as it stands there."""
+    [source] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "webhooks.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(source, names)
+    found: Callable[..., bool] = names["is_from_dalston"]
+    return found
+
+
+def test_each_end_of_a_job_is_told_once_and_signed(api: Api, signed: Project, receiver: Receiver) -> None:
+    jobs = [submit(api, receiver.url) for _ in range(3)]
+    for end, job in zip((complete, fail, lambda job: cancel_job(job.id, timezone.now())), jobs, strict=True):
+        end(job)
+        _advance(job)  # what is over does not end again
+    submit(api, receiver.url)  # not over: not told
+    send_all()
+    told = {each.json["job_id"]: each for each in receiver.got}
+    assert len(receiver.got) == 3
+    for job, status in zip(jobs, ("completed", "failed", "cancelled"), strict=True):
+        got = told[str(job.id)]
+        assert got.json["event"] == got.headers["Dalston-Event"] == f"job.{status}"
+        assert (got.json["status"], got.json["project"], got.path) == (status, "alpha", "/hook?x=1")
+        assert got.json["delivery_id"] == got.headers["Dalston-Delivery"]
+        assert got.json["tasks"] == [{"task_id": str(job.tasks.get().id), "stage": "echo"}]
+        assert ("it broke" in (got.json["error"] or "")) == (status == "failed")
+        check_signature(got)
+        shown = Api(api.token).get(f"/jobs/{job.id}").json()
+        assert shown["callback_url"] == receiver.url
+        [webhook] = shown["webhooks"]
+        assert (webhook["state"], webhook["attempts"], webhook["last_code"]) == ("delivered", 1, 200)
+
+
+def check_signature(got: Received) -> None:
+    is_from_dalston, signature = documented(), got.headers["Dalston-Signature"]
+    assert is_from_dalston(SECRET, signature, got.body)
+    assert not is_from_dalston(SECRET, signature, got.body + b" ")
+    assert not is_from_dalston("whsec_other", signature, got.body)
+    assert not is_from_dalston(SECRET, signature, got.body, tolerance_s=-1)
+    assert signature.startswith(f"t={got.headers['Dalston-Timestamp']},v1=")
+
+
+def test_a_failed_delivery_is_tried_again_with_the_same_id(api: Api, signed: Project, receiver: Receiver) -> None:
+    receiver.codes = [500, 503]
+    complete(submit(api, receiver.url))
+    send_all()
+    assert len(receiver.got) == 3
+    assert len({each.headers["Dalston-Delivery"] for each in receiver.got}) == 1
+    assert len({each.body for each in receiver.got}) == 1
+    row = WebhookDelivery.objects.get()
+    assert (row.state, row.attempts, row.last_code, row.last_error) == ("delivered", 3, 200, "")
+
+
+def test_a_redirect_is_not_followed_and_the_last_attempt_gives_up(
+    api: Api, signed: Project, receiver: Receiver, settings: Settings
+) -> None:
+    settings.DALSTON_WEBHOOK_ATTEMPTS = 2
+    receiver.codes = [302, 307]
+    job = submit(api, receiver.url)
+    complete(job)
+    send_all()
+    assert [each.path for each in receiver.got] == ["/hook?x=1"] * 2
+    [shown] = api.get(f"/jobs/{job.id}").json()["webhooks"]
+    assert (shown["state"], shown["attempts"], shown["last_code"], shown["next_at"]) == ("gave_up", 2, 307, None)
+    assert "redirects are not followed" in shown["last_error"]
+
+    again = api.post(f"/jobs/{job.id}/webhooks/{shown['delivery_id']}/send?reason=fixed")
+    assert (again.status_code, again.json()["state"], again.json()["attempts"]) == (200, "pending", 0)
+    send_all()
+    assert receiver.got[-1].headers["Dalston-Delivery"] == shown["delivery_id"]
+    assert WebhookDelivery.objects.get().state == "delivered"
+    action = OperatorAction.objects.get(action="webhook.send")
+    assert (action.target, action.reason, action.after) == (shown["delivery_id"], "fixed", {"due": True})
+
+
+def test_a_delivery_of_another_project_can_not_be_sent(
+    api: Api, signed: Project, receiver: Receiver, token_for: Callable[..., str]
+) -> None:
+    job = submit(api, receiver.url)
+    complete(job)
+    path = f"/jobs/{job.id}/webhooks/{WebhookDelivery.objects.get().id}/send"
+    other = Api(token_for("submit", project=Project.objects.create(name="beta")))
+    assert other.post(path).status_code == 404
+    claim(timezone.now())
+    assert (api.post(path).status_code, api.post(path).json()["code"]) == (409, "state_conflict")
+
+
+def test_a_replayed_job_tells_its_second_end_too(api: Api, signed: Project, receiver: Receiver) -> None:
+    job = submit(api, receiver.url)
+    fail(job)
+    send_all()
+    replay([DeadLetter.objects.get().id], timezone.now())
+    make.move("complete", Task.objects.filter(job=job), result=b"1")
+    _advance(job)
+    send_all()
+    assert [each.json["status"] for each in receiver.got] == ["failed", "completed"]
+    assert len({each.headers["Dalston-Delivery"] for each in receiver.got}) == 2
+
+
+def test_a_receiver_that_drips_is_cut_off_in_time(
+    api: Api, signed: Project, receiver: Receiver, settings: Settings
+) -> None:
+    settings.DALSTON_WEBHOOK_TIMEOUT_S, settings.DALSTON_WEBHOOK_ATTEMPTS = 0.5, 1
+    receiver.drip = True
+    complete(submit(api, receiver.url))
+    started = time.monotonic()
+    send_all()
+    assert time.monotonic() - started < 3
+    assert WebhookDelivery.objects.get().last_error == "no answer within 0.5 s"
+
+
+def test_one_receiver_does_not_keep_another_waiting(api: Api, signed: Project, receiver: Receiver) -> None:
+    slow, other = "http://127.0.0.1:1111/x", "http://127.0.0.1:2222/y"
+    for url in (slow, slow, slow, other):
+        complete(submit(api, url))
+    now = timezone.now()
+    claimed = [claim(now) for _ in range(4)]
+    assert [row.url if row else None for row in claimed] == [slow, slow, other, None]
+    # Whoever claimed them is gone: they are due again.
+    later = now + timedelta(seconds=60)
+    again = [claim(later) for _ in range(3)]
+    assert sorted(row.attempts if row else 0 for row in again) == [1, 2, 2]
+
+
+def test_what_is_refused(api: Api, project: Project, settings: Settings) -> None:
+    body = {"task_type": "echo", "callback_url": "https://example.com/hook"}
+    answer = api.post("/tasks", body)
+    assert answer.status_code == 422
+    assert "manage.py webhook secret --project alpha" in answer.json()["detail"]
+    out, err = StringIO(), StringIO()
+    call_command("webhook", "secret", "--project", "alpha", stdout=out, stderr=err)
+    secret = WebhookSecret.objects.get(project=project).text
+    assert (out.getvalue().strip(), secret[:6]) == (secret, "whsec_")
+    assert secret not in err.getvalue()
+    assert OperatorAction.objects.get(action="webhook.secret").target == "alpha"
+    with pytest.raises(CommandError, match="no project nobody"):
+        call_command("webhook", "secret", "--project", "nobody")
+    assert api.post("/tasks", body).status_code == 201
+    for url in ("http://10.0.0.1/", "http://169.254.169.254/", "ftp://example.com/", "x" * 3000):
+        assert api.post("/tasks", {**body, "callback_url": url}).status_code == 422, url
+    stages = [{"stage": "echo"}]
+    jobs = [{"name": "a", "stages": stages, "callback_url": url} for url in ("https://example.com", "http://[::1]/")]
+    items = api.post("/jobs:batch", {"jobs": jobs}).json()["items"]
+    assert [item["code"] for item in items] == [None, "invalid"]
+    key = {**body, "idempotency_key": "k"}
+    assert api.post("/tasks", key).status_code == 201
+    assert api.post("/tasks", {**key, "callback_url": "https://example.com/other"}).status_code == 409
+
+
+def test_a_job_that_expires_takes_its_deliveries_along(api: Api, signed: Project, receiver: Receiver) -> None:
+    complete(submit(api, receiver.url))
+    housekeeping.expire_kept(timezone.now() + timedelta(days=365))
+    assert not Job.objects.exists() and not WebhookDelivery.objects.exists()
+
+
+def test_looking_for_what_is_due_uses_its_index(api: Api, signed: Project, receiver: Receiver) -> None:
+    complete(submit(api, receiver.url))
+    many = "INSERT INTO dalston_webhook_delivery (id, job_id, url, origin, status, error, finished_at, state, attempts,"
+    many += " next_at, last_error) SELECT gen_random_uuid(), job_id, url, origin, status, error, finished_at,"
+    many += " 'delivered', 1, next_at, '' FROM dalston_webhook_delivery, generate_series(1, 20000)"
+    with connection.cursor() as cursor:
+        cursor.execute(many)
+        cursor.execute("ANALYZE dalston_webhook_delivery")
+        asked: dict[str, Any] = {"now": timezone.now(), "until": timezone.now(), "most": 2}
+        cursor.execute("EXPLAIN " + webhooks.CLAIM, asked)
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+    assert "webhook_due" in plan and "Seq Scan" not in plan
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_orchestrator_that_dies_after_sending_leaves_it_to_another(
+    api: Api,
+    signed: Project,
+    receiver: Receiver,
+    spawn: Callable[..., Spawned],
+    process_env: dict[str, str],
+    database_url: str,
+) -> None:
+    orchestrators = Orchestrators(spawn, process_env, database_url)
+    allowed: dict[str, Any] = {"DALSTON_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8"}
+    cancel_job(submit(api, receiver.url).id, timezone.now())
+    doomed = orchestrators.start(ready=False, DALSTON_FAULT="webhook.sent", **allowed)
+    assert doomed.wait(20) == -9
+    assert len(receiver.got) == 1
+    assert WebhookDelivery.objects.get().state == "pending"
+    WebhookDelivery.objects.update(**_leased_until(timezone.now()))
+    orchestrators.start(**allowed)
+    wait_until(lambda: WebhookDelivery.objects.get().state == "delivered", 10, "the other has sent it")
+    assert len(receiver.got) == 2
+    assert len({each.headers["Dalston-Delivery"] for each in receiver.got}) == 1
+
+
+def _leased_until(at: datetime) -> dict[str, Any]:
+    return {"next_at": at, "sending_until": at}
