@@ -15,7 +15,7 @@ from dalston_queue.api.backpressure import check_depth
 from dalston_queue.api.cancelling import CancelOut, cancel
 from dalston_queue.api.job_in import BatchIn, JobIn
 from dalston_queue.api.job_out import BatchItem, BatchOut, JobOut, job_out, job_with_tasks
-from dalston_queue.api.listing import Cursor, Limit, Page, Text, page
+from dalston_queue.api.listing import Cursor, Limit, Page, Payload, Text, page
 from dalston_queue.api.principal import Principal, principal_of
 from dalston_queue.api.problem_out import answers
 from dalston_queue.api.problems import ApiProblem, Code, not_found
@@ -25,6 +25,7 @@ from dalston_queue.api.trace import trace_id_of
 from dalston_queue.api.waiting import Wait
 from dalston_queue.jobs.cancel import cancel_job
 from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
+from dalston_queue.jobs.search import JobSearch, find_jobs
 from dalston_queue.jobs.states import JobStatus
 from dalston_queue.jobs.submit import Request, Submission, submit, submit_many
 from dalston_queue.models import Job
@@ -82,23 +83,27 @@ def list_jobs(
     *,
     status: Annotated[JobStatus | None, Query()] = None,
     name: Text = None,
+    task_type: Text = None,
     error: Text = None,
+    payload: Payload = None,
+    token: Annotated[str | None, Query(min_length=1, max_length=120, description="The name of a token.")] = None,
     created_after: Annotated[datetime | None, Query()] = None,
     created_before: Annotated[datetime | None, Query()] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> dict[str, Any]:
-    """Jobs, newest first. `name` is exact; `error` finds jobs whose error contains the words."""
-    wanted = {
-        "status": status,
-        "name": name,
-        "error__icontains": error,
-        "created_at__gte": created_after,
-        "created_at__lt": created_before,
-    }
-    rows = Job.objects.select_related("project").filter(
-        **{key: value for key, value in wanted.items() if value is not None}
+    """Jobs, newest first. `name`, `task_type` and `token` are exact; `error` finds words of a job's error."""
+    wanted = JobSearch(
+        status=status,
+        name=name,
+        task_type=task_type,
+        error=error,
+        payload=payload,
+        token=token,
+        created_after=created_after,
+        created_before=created_before,
     )
+    rows = find_jobs(wanted).select_related("project")
     return page(principal_of(request).visible(rows, "project_id"), job_out, limit, cursor)
 
 

@@ -1,7 +1,7 @@
 """What every list of the API shares: pages by cursor, newest first, bounded in length and in time.
 
-Ids are time-ordered, so a cursor is the last id of a page: no page is lost or doubled while new rows come in, and page
-one thousand costs as much as page one.
+A cursor is the last id of a page (jobs/search.py): no page is lost or doubled while new rows come in, and page one
+thousand costs as much as page one.
 """
 
 from __future__ import annotations
@@ -10,21 +10,24 @@ from collections.abc import Callable
 from typing import Annotated, Any, Generic, TypeVar
 from uuid import UUID
 
-from django.db import OperationalError, connection, transaction
 from django.db.models import Model, QuerySet
 from ninja import Query
 from pydantic import BaseModel, Field
 
 from dalston_queue.api.problems import ApiProblem, Code
+from dalston_queue.jobs.errors import SearchTooWide
+from dalston_queue.jobs.search import page_of
 
 MAX_LIMIT = 200
-SEARCH_MS = 5_000
 
 Row = TypeVar("Row", bound=Model)
 Out = TypeVar("Out", bound=BaseModel)
 
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most.")]
 Cursor = Annotated[UUID | None, Query(description="`next_cursor` of the page before.")]
+Payload = Annotated[
+    str | None, Query(pattern=r"^[^:]+:.*$", max_length=300, description="A field of the parameters: `user.id:42`.")
+]
 Text = Annotated[str | None, Query(min_length=1, max_length=200)]
 
 
@@ -34,24 +37,8 @@ class Page(BaseModel, Generic[Out]):
 
 
 def page(rows: QuerySet[Row], show: Callable[[Row], Out], limit: int, cursor: UUID | None) -> dict[str, Any]:
-    if cursor is not None:
-        rows = rows.filter(pk__lt=cursor)
-    found = _bounded(rows.order_by("-pk")[: limit + 1])
-    more = len(found) > limit
-    return {"items": [show(row) for row in found[:limit]], "next_cursor": found[limit - 1].pk if more else None}
-
-
-def _bounded(rows: QuerySet[Row]) -> list[Row]:
-    """A search that finds little in a long history would read all of it: it is stopped and says so."""
     try:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(SEARCH_MS)])
-            return list(rows)
-    except OperationalError as error:
-        if getattr(error.__cause__, "sqlstate", None) == "57014":
-            raise ApiProblem(
-                422,
-                Code.SEARCH_TOO_WIDE,
-                f"The search took more than {SEARCH_MS // 1000} s. Narrow it: name a status, a type or a time.",
-            ) from None
-        raise
+        found, after = page_of(rows, limit, cursor)
+    except SearchTooWide as error:
+        raise ApiProblem(422, Code.SEARCH_TOO_WIDE, f"T{str(error)[1:]}.") from None
+    return {"items": [show(row) for row in found], "next_cursor": after}

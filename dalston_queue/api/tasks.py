@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from django.db.models import QuerySet
-from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.http import HttpRequest, HttpResponse
 from ninja import Body, Header, Path, Query, Router, Status
 
@@ -15,10 +14,10 @@ from dalston_queue.api import body, waiting
 from dalston_queue.api.auth import needs
 from dalston_queue.api.backpressure import check_depth, depths
 from dalston_queue.api.cancelling import CancelOut, cancel
-from dalston_queue.api.listing import Cursor, Limit, Page, Text, page
+from dalston_queue.api.listing import Cursor, Limit, Page, Payload, Text, page
 from dalston_queue.api.principal import Principal, principal_of
 from dalston_queue.api.problem_out import answers
-from dalston_queue.api.problems import ApiProblem, Code, not_found
+from dalston_queue.api.problems import not_found
 from dalston_queue.api.reader import Reader
 from dalston_queue.api.reason import Reason
 from dalston_queue.api.task_in import Key, TaskIn, one_key
@@ -26,6 +25,7 @@ from dalston_queue.api.task_out import TaskOut, new_task_out, task_out
 from dalston_queue.api.trace import trace_id_of
 from dalston_queue.api.waiting import Wait
 from dalston_queue.jobs.cancel import cancel_task
+from dalston_queue.jobs.search import created_between, with_parameter
 from dalston_queue.jobs.states import TaskStatus
 from dalston_queue.jobs.submit import submit
 from dalston_queue.models import Job, Task
@@ -78,9 +78,7 @@ def list_tasks(
     stage: Annotated[str | None, Query(min_length=1, max_length=64, description="The queue.")] = None,
     task_type: Text = None,
     error: Annotated[str | None, Query(min_length=1, max_length=200, description="Words of the error.")] = None,
-    payload: Annotated[
-        str | None, Query(pattern=r"^[^:]+:.*$", max_length=300, description="A field of the parameters: `user.id:42`.")
-    ] = None,
+    payload: Payload = None,
     created_after: Annotated[datetime | None, Query()] = None,
     created_before: Annotated[datetime | None, Query()] = None,
     limit: Limit = 50,
@@ -92,12 +90,11 @@ def list_tasks(
         "queue": stage,
         "task_type": task_type,
         "error__icontains": error,
-        "created_at__gte": created_after,
-        "created_at__lt": created_before,
     }
-    rows = _rows().filter(**{key: value for key, value in wanted.items() if value is not None})
+    rows = created_between(_rows(), created_after, created_before)
+    rows = rows.filter(**{key: value for key, value in wanted.items() if value is not None})
     if payload is not None:
-        rows = _with_parameter(rows, payload)
+        rows = with_parameter(rows, payload)
     return page(principal_of(request).visible(rows, "job__project_id"), task_out, limit, cursor)
 
 
@@ -146,14 +143,3 @@ def visible_task(principal: Principal, task_id: UUID) -> Task:
 
 def _rows() -> QuerySet[Task]:
     return Task.objects.select_related("job").defer("job__parameters")
-
-
-def _with_parameter(rows: QuerySet[Task], wanted: str) -> QuerySet[Task]:
-    path, _, value = wanted.partition(":")
-    *parents, leaf = path.split(".")
-    if "\x00" in wanted or not all([*parents, leaf]):
-        raise ApiProblem(422, Code.INVALID, "payload: write the path of a field and its value, as in `user.id:42`.")
-    place: Any = "parameters"
-    for parent in parents:
-        place = KeyTransform(parent, place)
-    return rows.annotate(wanted_parameter=KeyTextTransform(leaf, place)).filter(wanted_parameter=value)

@@ -3,7 +3,9 @@
 JobsError
 ├── InvalidJob            the request can't become a job: a bad name, a cycle, a value Postgres can't hold
 │   └── InvalidCallback   its callback URL is none that may be called
-└── IdempotencyConflict   the key was used for another request
+├── IdempotencyConflict   the key was used for another request
+├── InvalidSearch         the search can't be understood
+└── SearchTooWide         the search would read too much of the history
 """
 
 
@@ -20,4 +22,12 @@ class InvalidCallback(InvalidJob):
 
 
 class IdempotencyConflict(JobsError):
+    pass
+
+
+class InvalidSearch(JobsError):
+    pass
+
+
+class SearchTooWide(JobsError):
     pass

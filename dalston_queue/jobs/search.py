@@ -1,0 +1,119 @@
+"""Finding jobs and tasks among all there ever were: the same rules for the API and for the page.
+
+Lists are newest first. Ids are time-ordered, so a page begins after an id, and a span of time is a span of ids: both
+use the primary key. A search that finds little in a long history would read all of it: it is stopped, and says so.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.db import OperationalError, connection, transaction
+from django.db.models import Exists, Model, OuterRef, Q, QuerySet
+from django.db.models.fields.json import KeyTextTransform, KeyTransform
+
+from dalston_queue.jobs.errors import InvalidSearch, SearchTooWide
+from dalston_queue.models import Job, Task
+
+SEARCH_MS = 5_000
+_SLACK = timedelta(minutes=1)
+"""Between the id of a row and its created_at: both are taken at about the same time, by clocks of several machines."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Row = TypeVar("Row", bound=Model)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSearch:
+    """What is wanted of a job; None: anything."""
+
+    id: UUID | None = None  # its own, or that of one of its tasks
+    status: str | None = None
+    name: str | None = None
+    task_type: str | None = None  # of one of its tasks
+    error: str | None = None  # words of its error
+    payload: str | None = None  # a field of the parameters of one of its tasks: `user.id:42`
+    token: str | None = None  # the name of the token that submitted it
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+
+    @property
+    def is_cheap(self) -> bool:
+        """An index leads to what it asks for; otherwise each job has to be looked at until there are enough."""
+        return not any((self.name, self.task_type, self.error, self.payload, self.token))
+
+
+def find_jobs(wanted: JobSearch) -> QuerySet[Job]:
+    """Raises InvalidSearch."""
+    rows = created_between(Job.objects.all(), wanted.created_after, wanted.created_before)
+    if wanted.id is not None:
+        rows = rows.filter(Q(pk=wanted.id) | Q(pk__in=Task.objects.filter(pk=wanted.id).values("job_id")))
+    if wanted.status is not None:
+        rows = rows.filter(status=wanted.status)
+    if wanted.name is not None:
+        rows = rows.filter(name=wanted.name)
+    if wanted.error is not None:
+        rows = rows.filter(error__icontains=wanted.error)
+    if wanted.token is not None:
+        rows = rows.filter(token__name=wanted.token)
+    if wanted.task_type is not None or wanted.payload is not None:
+        tasks = Task.objects.filter(job_id=OuterRef("pk"))
+        if wanted.task_type is not None:
+            tasks = tasks.filter(task_type=wanted.task_type)
+        if wanted.payload is not None:
+            tasks = with_parameter(tasks, wanted.payload)
+        rows = rows.filter(Exists(tasks))
+    return rows
+
+
+def created_between(rows: QuerySet[Row], after: datetime | None, before: datetime | None) -> QuerySet[Row]:
+    """From `after` on, and earlier than `before`."""
+    if after is not None:
+        rows = rows.filter(created_at__gte=after, pk__gte=_id_at(after - _SLACK))
+    if before is not None:
+        rows = rows.filter(created_at__lt=before, pk__lt=_id_at(before + _SLACK))
+    return rows
+
+
+def _id_at(moment: datetime) -> UUID:
+    """The lowest UUIDv7 of this millisecond; times before 1970 and after 10889 have the nearest one there is."""
+    try:
+        milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)
+    except OverflowError:
+        milliseconds = 0 if moment < _EPOCH else 2**48 - 1
+    return UUID(int=max(0, min(milliseconds, 2**48 - 1)) << 80)
+
+
+def with_parameter(tasks: QuerySet[Task], wanted: str) -> QuerySet[Task]:
+    """Those with this field in their parameters, written as `user.id:42`. Raises InvalidSearch."""
+    path, colon, value = wanted.partition(":")
+    *parents, leaf = path.split(".")
+    if not colon or "\x00" in wanted or not all([*parents, leaf]):
+        raise InvalidSearch("payload: write the path of a field and its value, as in `user.id:42`")
+    place: Any = "parameters"
+    for parent in parents:
+        place = KeyTransform(parent, place)
+    return tasks.annotate(wanted_parameter=KeyTextTransform(leaf, place)).filter(wanted_parameter=value)
+
+
+def page_of(rows: QuerySet[Row], limit: int, after: UUID | None) -> tuple[Sequence[Row], UUID | None]:
+    """A page, newest first, and the id after which the next one begins. Raises SearchTooWide."""
+    if after is not None:
+        rows = rows.filter(pk__lt=after)
+    found = _bounded(rows.order_by("-pk")[: limit + 1])
+    return found[:limit], found[limit - 1].pk if len(found) > limit else None
+
+
+def _bounded(rows: QuerySet[Row]) -> list[Row]:
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(SEARCH_MS)])
+            return list(rows)
+    except OperationalError as error:
+        if getattr(error.__cause__, "sqlstate", None) == "57014":
+            raise SearchTooWide(
+                f"the search took more than {SEARCH_MS // 1000} s: name a status, a type or a time"
+            ) from None
+        raise
