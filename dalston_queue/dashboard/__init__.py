@@ -5,9 +5,12 @@ latest                                the newest overview of this process, share
 health_line                           the same in words: is it healthy, what is stuck
 history, charts                       the last hour in minute samples, and the SVG drawn from them
 fragments                             overview -> named pieces of HTML, the same for the page and the socket
-job_view, progress, job_fragments     the same two steps for the page of one job
+job_view, job_why, progress, job_fragments   the same two steps for the page of one job
+job_dag, job_gantt                    its pictures: what waits for what, and who ran what when
+task_page                             one task: what it was given, gave and logged
 board                                 which pieces changed since a viewer last looked
 hub                                   one snapshot a second per web process, for all viewers
+jobs_view, jobs_fragments, jobs_views, jobs_consumer   the page of jobs, a search
 stream_query, stream_view, stream_fragments, stream_views, stream_consumer   the page of one stream
 task_acts, reason                     what an operator does to one task of a stream, and why
 audit_view, audit_diff, audit_fragments, audit_views, audit_consumer   the page of the audit trail

@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 from uuid import UUID
 
+from dalston_queue.dashboard import job_dag, job_gantt
+from dalston_queue.dashboard.audit_fragments import act_row
 from dalston_queue.dashboard.board import Fragment, Row
 from dalston_queue.dashboard.fragments import TASK_TONES, pulse, render, table, words_for
-from dalston_queue.dashboard.job_view import EventLine, JobView, TaskLine, read_job
+from dalston_queue.dashboard.job_view import SHOWN_RUNS, EventLine, JobView, TaskLine, read_job
 
 
 def job_fragments(job_id: UUID) -> list[Fragment]:
@@ -23,9 +25,32 @@ def fragments_of(view: JobView) -> list[Fragment]:
     return [
         pulse(view.at),
         Fragment("job", render("job", job=view, tone=tone)),
+        Fragment("stops", render("stops", stops=view.stops)),
+        Fragment("dag", f'<div id="dag">{_dag(view)}</div>'),
+        Fragment("gantt", f'<div id="gantt">{_gantt(view)}</div>'),
         table("stages", [_task(task) for task in view.tasks]),
+        table("acts", [act_row(act) for act in view.acts]),
         table("events", [event_row(event) for event in view.events]),
     ]
+
+
+def _dag(view: JobView) -> str:
+    return _drawn_dag(
+        tuple(
+            job_dag.Stage(task.stage, task.after, task.status, TASK_TONES.get(task.status, ""), task.required)
+            for task in view.tasks
+        )
+    )
+
+
+@lru_cache(maxsize=64)
+def _drawn_dag(stages: tuple[job_dag.Stage, ...]) -> str:
+    return job_dag.draw(stages)
+
+
+def _gantt(view: JobView) -> str:
+    spans = [job_gantt.Span(task.stage, task.enqueued_at, task.runs) for task in view.tasks]
+    return job_gantt.draw(spans, view.created_at, view.finished_at, view.at)
 
 
 @lru_cache(maxsize=512)
@@ -33,7 +58,8 @@ def _task(task: TaskLine) -> Row:
     row_id = f"stage-{task.stage}"
     spent = words_for(task.started_at, task.finished_at)
     status, tone = task.status.replace("_", " "), TASK_TONES.get(task.status, "")
-    return Row(row_id, render("stage", row_id=row_id, task=task, status=status, tone=tone, spent=spent))
+    runs = [(run, job_gantt.outcome_words(run)) for run in task.runs[-SHOWN_RUNS:]] if len(task.runs) > 1 else []
+    return Row(row_id, render("stage", row_id=row_id, task=task, status=status, tone=tone, spent=spent, runs=runs))
 
 
 @lru_cache(maxsize=1024)

@@ -1,27 +1,38 @@
-"""What a job's page shows, as plain values: the job, its tasks and their history, three queries and a look at Redis."""
+"""What a job's page shows, as plain values: the job, its tasks, who ran them when, their history and what was done to
+them. A fixed number of queries and looks at Redis; large parameters and results stay in the database until asked for.
+"""
 
 from __future__ import annotations
 
-import json
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import F, Func, IntegerField, QuerySet
 from django.utils import timezone
 
+from dalston_queue.audit_trail import about
+from dalston_queue.dashboard.audit_view import ActLine, line_of
+from dalston_queue.dashboard.black_box import pretty
+from dalston_queue.dashboard.job_why import why_each
 from dalston_queue.dashboard.progress import progress_of
 from dalston_queue.jobs.states import JOB_OVER, TASK_OVER, TaskStatus
-from dalston_queue.jobs.why import explain, facts_about
-from dalston_queue.models import Job, Task, TaskEvent
+from dalston_queue.jobs.timeline import Run, runs_of
+from dalston_queue.models import DeadLetter, Job, Task, TaskEvent
 from dalston_queue.redis import get_broker
 
 SHOWN_EVENTS = 100
+READ_EVENTS = 5_000
+"""For the timeline: 200 stages with two dozen moves each. The oldest of more are left out."""
+SHOWN_RUNS = 5
+SHOWN_ACTS = 50
 SHOWN_CHARACTERS = 4_000
-EXPLAINED = 5
-"""For so many of its unfinished tasks the page says why they do not run: each costs a look at Redis."""
-FOLLOWED = 20
+INLINE_BYTES = 8_000
+INLINE_TASKS = 40
+"""What is larger, and of more tasks than that, is on the task's own page: this one is read every second."""
+FOLLOWED = 50
 """For so many of its running tasks the page says how far they are."""
 
 
@@ -30,7 +41,8 @@ class TaskLine:
     id: str
     stage: str
     queue: str
-    after: str
+    after: tuple[str, ...]
+    required: bool
     status: str
     attempt: int
     engine: str
@@ -39,8 +51,11 @@ class TaskLine:
     progress: str
     parameters: str
     result: str
+    has_result: bool
+    enqueued_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
+    runs: tuple[Run, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +68,17 @@ class EventLine:
     attempt: int
     engine: str
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """What a cancel would end now."""
+
+    running: int
+    in_line: int
+    waiting: int
+    over: int
+    engines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +96,19 @@ class JobView:
     finished_at: datetime | None
     tasks: tuple[TaskLine, ...]
     events: tuple[EventLine, ...]
+    acts: tuple[ActLine, ...]
 
     @property
     def is_over(self) -> bool:
         return self.status in JOB_OVER
+
+    @property
+    def stops(self) -> Stops:
+        running = [task for task in self.tasks if task.status == TaskStatus.RUNNING]
+        over = sum(task.status in TASK_OVER for task in self.tasks)
+        in_line = sum(task.status == TaskStatus.QUEUED for task in self.tasks)
+        waiting = len(self.tasks) - over - in_line - len(running)
+        return Stops(len(running), in_line, waiting, over, tuple(sorted({task.engine for task in running})))
 
 
 def read_job(job_id: UUID) -> JobView | None:
@@ -81,7 +116,9 @@ def read_job(job_id: UUID) -> JobView | None:
     job = Job.objects.select_related("project").filter(pk=job_id).first()
     if job is None:
         return None
-    tasks = list(Task.objects.filter(job_id=job_id).order_by("id"))
+    tasks = list(_without_content().filter(job_id=job_id).order_by("id"))
+    moves = list(TaskEvent.objects.filter(task__job_id=job_id).order_by("-id")[:READ_EVENTS])
+    stages = {task.id: task.stage for task in tasks}
     return JobView(
         at=now,
         id=str(job.id),
@@ -94,57 +131,100 @@ def read_job(job_id: UUID) -> JobView | None:
         trace_id=job.trace_id,
         created_at=job.created_at,
         finished_at=job.finished_at,
-        tasks=tuple(_lines(tasks, now)),
-        events=events_of(TaskEvent.objects.filter(task__job_id=job_id)),
+        tasks=tuple(_lines(tasks, moves, now)),
+        events=tuple(_event(move, stages.get(move.task_id, "")) for move in moves[:SHOWN_EVENTS]),
+        acts=_acts(job_id, tasks),
     )
 
 
-def _lines(tasks: list[Task], now: datetime) -> list[TaskLine]:
-    explained = [task.id for task in tasks if task.status not in TASK_OVER][:EXPLAINED]
+def events_of(rows: QuerySet[TaskEvent]) -> tuple[EventLine, ...]:
+    """The newest of these, newest first."""
+    return tuple(_event(row, row.task.stage) for row in rows.select_related("task").order_by("-id")[:SHOWN_EVENTS])
+
+
+def _event(row: TaskEvent, stage: str) -> EventLine:
+    return EventLine(row.pk, stage, row.at, row.from_status, row.to_status, row.attempt, row.engine_id, row.message)
+
+
+def _without_content() -> QuerySet[Task]:
+    """With the stored sizes of parameters and result, which cost nothing to know, instead of both."""
+
+    def size(field: str) -> Func:
+        return Func(F(field), function="pg_column_size", output_field=IntegerField())
+
+    rows = Task.objects.defer("parameters", "result")
+    return rows.annotate(parameters_bytes=size("parameters"), result_bytes=size("result"))
+
+
+def _lines(tasks: list[Task], moves: list[TaskEvent], now: datetime) -> list[TaskLine]:
+    broker = get_broker()
+    why = why_each(tasks, broker, now)
     running = [task for task in tasks if task.status == TaskStatus.RUNNING]
-    progress = progress_of(running[:FOLLOWED], get_broker())
+    progress = progress_of(running[:FOLLOWED], broker)
+    by_task: defaultdict[UUID, list[TaskEvent]] = defaultdict(list)
+    for move in reversed(moves):
+        by_task[move.task_id].append(move)
+    content = _content(tasks)
     return [
-        _line(task, _why(task, now) if task.id in explained else "", progress.get(str(task.id), "")) for task in tasks
+        _line(
+            task,
+            why.get(task.id, ""),
+            progress.get(str(task.id), ""),
+            content.get(task.id, (None, None)),
+            tuple(runs_of(by_task[task.id])),
+        )
+        for task in tasks
     ]
 
 
-def _why(task: Task, now: datetime) -> str:
-    return explain(task, facts_about(task, get_broker()), now).sentence
+def _content(tasks: list[Task]) -> dict[UUID, tuple[Any, Any]]:
+    """Parameters and results that are small enough to be on this page."""
+    if len(tasks) > INLINE_TASKS:
+        return {}
+    small = [task.id for task in tasks if _bytes(task, "parameters") <= INLINE_BYTES]
+    given = dict(Task.objects.filter(id__in=small).values_list("id", "parameters"))
+    small = [task.id for task in tasks if 0 < _bytes(task, "result") <= INLINE_BYTES]
+    results = dict(Task.objects.filter(id__in=small).values_list("id", "result"))
+    return {task.id: (given.get(task.id), results.get(task.id)) for task in tasks}
 
 
-def _line(task: Task, why: str, progress: str) -> TaskLine:
+def _bytes(task: Task, field: str) -> int:
+    return getattr(task, f"{field}_bytes") or 0
+
+
+def _line(task: Task, why: str, progress: str, content: tuple[Any, Any], runs: tuple[Run, ...]) -> TaskLine:
+    parameters, result = content
     return TaskLine(
         id=str(task.id),
         stage=task.stage,
         queue=task.queue,
-        after=", ".join(task.after),
+        after=tuple(task.after),
+        required=task.required,
         status=task.status,
         attempt=task.attempt,
         engine=task.assigned_worker_id,
         error=task.error,
         why=why,
         progress=progress,
-        parameters=_shown(task.parameters),
-        result=_shown(task.result),
+        parameters=_shown(parameters),
+        result=_shown(result),
+        has_result=_bytes(task, "result") > 0,
+        enqueued_at=task.enqueued_at,
         started_at=task.started_at,
         finished_at=task.finished_at,
+        runs=runs,
     )
 
 
-def events_of(rows: QuerySet[TaskEvent]) -> tuple[EventLine, ...]:
-    """The newest of these, newest first."""
-    wanted = rows.select_related("task").order_by("-id")
-    wanted = wanted.only("task__stage", "at", "from_status", "to_status", "attempt", "engine_id", "message")
-    return tuple(
-        EventLine(
-            row.pk, row.task.stage, row.at, row.from_status, row.to_status, row.attempt, row.engine_id, row.message
-        )
-        for row in wanted[:SHOWN_EVENTS]
-    )
+def _acts(job_id: UUID, tasks: list[Task]) -> tuple[ActLine, ...]:
+    """What was done to the job, to its tasks and to its dead letters."""
+    letters = DeadLetter.objects.filter(task__job_id=job_id).values_list("id", flat=True)
+    targets = [str(job_id), *(str(task.id) for task in tasks), *(str(letter) for letter in letters)]
+    return tuple(line_of(row) for row in about(targets)[:SHOWN_ACTS])
 
 
 def _shown(value: Any) -> str:
     if value is None or value == {}:
         return ""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+    text = pretty(value)
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}\n… {len(text)} characters in all"

@@ -1,4 +1,4 @@
-"""The page of one job, the way to it from a task, and its one button."""
+"""The page of one job, and its one button."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from uuid import UUID
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
+from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
@@ -17,9 +16,10 @@ from dalston_queue.audit import audited
 from dalston_queue.dashboard.job_fragments import fragments_of
 from dalston_queue.dashboard.job_view import read_job
 from dalston_queue.dashboard.pieces import pieces
+from dalston_queue.dashboard.reason import reason_of
 from dalston_queue.dashboard.roles import operator_required
 from dalston_queue.jobs.cancel import Cancellation, cancel_job
-from dalston_queue.models import Task
+from dalston_queue.models import Job
 from dalston_queue.roles import person
 
 
@@ -33,24 +33,20 @@ def job(request: HttpRequest, job_id: UUID) -> HttpResponse:
     return render(request, "dashboard/job.html", {**pieces(fragments_of(view)), "view": view})
 
 
-@require_safe
-@login_required
-def task(request: HttpRequest, task_id: UUID) -> HttpResponse:
-    """A task has its place on its job's page."""
-    found = get_object_or_404(Task.objects.only("job_id", "stage"), pk=task_id)
-    return redirect(f"{reverse('dashboard:job', args=[found.job_id])}#stage-{found.stage}")
-
-
 @require_POST
 @operator_required
 def cancel(request: HttpRequest, job_id: UUID) -> HttpResponse:
-    reason = request.POST.get("reason", "").strip()[:500]
-    with audited("job.cancel", str(job_id), **person(request), reason=reason) as row:
-        outcome = cancel_job(job_id, timezone.now(), why=reason or "cancelled on the dashboard")
+    reason = reason_of(request)
+    if not reason:
+        messages.error(request, "Nothing was changed: say why.")
+        return redirect("dashboard:job", job_id=job_id)
+    before = {"status": Job.objects.filter(pk=job_id).values_list("status", flat=True).first()}
+    with audited("job.cancel", str(job_id), **person(request), reason=reason, before=before) as row:
+        outcome = cancel_job(job_id, timezone.now(), why=reason)
         row.after = {"status": outcome.status, "was_running": outcome.was_running, "engine_told": outcome.told}
     if not outcome.found:
         raise Http404(f"there is no job {job_id}")
-    messages.info(request, _words(outcome))
+    (messages.warning if outcome.already_over else messages.success)(request, _words(outcome))
     return redirect("dashboard:job", job_id=job_id)
 
 

@@ -13,6 +13,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from dalston_queue.audit import audited
+from dalston_queue.dashboard.reason import reason_of
 from dalston_queue.dashboard.roles import operator_required
 from dalston_queue.jobs import replay_orders
 from dalston_queue.jobs.replay import discard as discard_letters
@@ -38,7 +39,7 @@ def replay(request: HttpRequest) -> HttpResponse:
         ordered = _count(len(wanted) - len(fresh))
         messages.warning(request, f"{taken.actor} was faster: the replay of {ordered} is ordered already.")
     if fresh:
-        order = order_replay(fresh, **person(request), reason=_reason(request), undo_seconds=UNDO_S)
+        order = order_replay(fresh, **person(request), reason=reason_of(request), undo_seconds=UNDO_S)
         return _back(request, f"{_count(order.matched)} will be replayed in {UNDO_S} s. Until then you can undo it.")
     return _back(request, "")
 
@@ -46,7 +47,7 @@ def replay(request: HttpRequest) -> HttpResponse:
 @require_POST
 @operator_required
 def discard(request: HttpRequest) -> HttpResponse:
-    wanted, reason = _ids(request), _reason(request)
+    wanted, reason = _ids(request), reason_of(request)
     if not wanted or not reason:
         missing = "no letter was selected" if not wanted else "a reason is needed to discard"
         return _back(request, f"Nothing was changed: {missing}.", bad=True)
@@ -66,7 +67,7 @@ def discard(request: HttpRequest) -> HttpResponse:
 @operator_required
 def withdraw(request: HttpRequest, order_id: UUID, verb: str) -> HttpResponse:
     act = {"undo": replay_orders.undo, "stop": replay_orders.stop}.get(verb)
-    done = act(order_id, **person(request), reason=_reason(request)) if act else None
+    done = act(order_id, **person(request), reason=reason_of(request)) if act else None
     if done is None or done.order is None:
         raise Http404(f"there is no replay order {order_id}")
     won = done.what in (Withdrawal.UNDONE, Withdrawal.STOPPED)
@@ -96,10 +97,6 @@ def _ids(request: HttpRequest) -> list[UUID]:
         except ValueError:
             continue
     return found
-
-
-def _reason(request: HttpRequest) -> str:
-    return request.POST.get("reason", "").replace("\x00", "").strip()[:500]
 
 
 def _not_ordered(wanted: list[UUID]) -> tuple[list[UUID], ReplayOrder | None]:

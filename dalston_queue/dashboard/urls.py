@@ -7,6 +7,7 @@ from dalston_queue.broker.names import NAME
 from dalston_queue.dashboard import (
     audit_views,
     job_views,
+    jobs_views,
     letters_acts,
     letters_replay,
     letters_views,
@@ -14,6 +15,7 @@ from dalston_queue.dashboard import (
     nodes_commands,
     stream_views,
     task_acts,
+    task_page,
     views,
 )
 from dalston_queue.dashboard.healthz import healthz
@@ -24,9 +26,11 @@ QUEUE = rf"(?P<queue>{NAME.pattern})"
 NODE_ID = r"(?P<node_id>[A-Za-z0-9._-]{1,100})"
 urlpatterns = [
     path("", views.overview, name="overview"),
+    path("jobs/", jobs_views.jobs, name="jobs"),
     path("jobs/<uuid:job_id>/", job_views.job, name="job"),
     path("jobs/<uuid:job_id>/cancel/", job_views.cancel, name="cancel-job"),
-    path("tasks/<uuid:task_id>/", job_views.task, name="task"),
+    path("tasks/<uuid:task_id>/", task_page.task, name="task"),
+    path("tasks/<uuid:task_id>/runs/<int:number>/log/", task_page.run_log, name="run-log"),
     path("tasks/<uuid:task_id>/act/<str:act>/", task_acts.act_on_task, name="act-on-task"),
     path("streams/", stream_views.streams, name="streams"),
     re_path(rf"^streams/{QUEUE}/$", stream_views.stream, name="stream"),

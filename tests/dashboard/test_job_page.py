@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
+import threading
+from collections.abc import Callable
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -12,10 +16,12 @@ from websockets.sync.client import connect
 from websockets.typing import Origin
 
 from dalston_queue.broker import Broker, Consumer
+from dalston_queue.broker.commands import Command, CommandState, Reply
 from dalston_queue.broker.messages import TaskMessage
+from dalston_queue.broker.types import NodeState
 from dalston_queue.jobs.spec import JobSpec, StageSpec
 from dalston_queue.jobs.submit import submit
-from dalston_queue.models import Job, OperatorAction, Project, Task, TaskEvent
+from dalston_queue.models import DeadLetter, Job, OperatorAction, Project, Task, TaskEvent
 from tests.dashboard.test_socket import until
 from tests.web import Web
 
@@ -81,6 +87,101 @@ def test_staff_cancels_with_a_reason_and_is_told_what_happened(admin_client: Cli
     assert b"Nothing was changed: the job is cancelled already." in again.content
     first = OperatorAction.objects.order_by("id")[0]
     assert (first.action, first.actor, first.reason) == ("job.cancel", "user admin", "wrong file")
+
+
+def test_a_cancel_says_what_it_stops_and_needs_a_reason(admin_client: Client, job: Job) -> None:
+    Task.objects.filter(stage="split").update(status="running", assigned_worker_id="gpu-01.demo.0.b")
+    text = admin_client.get(f"/jobs/{job.pk}/").content.decode()
+    assert "<strong>1 running task</strong> on gpu-01.demo.0.b, 1 that waits." in text
+    answer = admin_client.post(f"/jobs/{job.pk}/cancel/", {"reason": " "}, follow=True)
+    assert b"Nothing was changed: say why." in answer.content
+    assert Job.objects.get().status == "pending"
+    assert not OperatorAction.objects.exists()
+
+
+def test_what_was_done_to_it_is_on_its_page(admin_client: Client, job: Job) -> None:
+    admin_client.post(f"/jobs/{job.pk}/cancel/", {"reason": "wrong file"})
+    text = admin_client.get(f"/jobs/{job.pk}/").content.decode()
+    assert 'id="act-' in text
+    assert "wrong file" in text
+    assert '<del class="mono">pending</del> <ins class="mono">cancelled</ins>' in text
+
+
+def test_every_waiting_task_says_why_for_the_same_number_of_queries(
+    viewer: Client, broker: Broker, django_assert_max_num_queries: Callable[..., Any]
+) -> None:
+    first = tuple(StageSpec(stage=f"a{n}", queue="echo") for n in range(60))
+    stages = (*first, *(StageSpec(stage=f"b{n}", queue="echo", after=(f"a{n}",)) for n in range(60)))
+    made = submit(JobSpec(name="wide", stages=stages), project=Project.objects.create(name="beta"))
+    Task.objects.filter(stage__startswith="a").update(status="ready")
+    with django_assert_max_num_queries(14):
+        text = viewer.get(f"/jobs/{made.job_id}/").content.decode()
+    assert text.count("It waits for a") == 60
+    assert text.count("will be put in line within a second") == 60
+    assert text.count('class="box ') == 120
+
+
+def test_a_large_result_stays_on_the_tasks_own_page(viewer: Client, job: Job) -> None:
+    now, noise = timezone.now(), [secrets.token_hex(8) for _ in range(2000)]
+    Task.objects.filter(stage="split").update(status="completed", finished_at=now, result={"words": noise})
+    assert noise[7] not in viewer.get(f"/jobs/{job.pk}/").content.decode()
+    notes = Task.objects.get(stage="notes")
+    text = viewer.get(f"/tasks/{notes.pk}/").content.decode()
+    assert "Result of split" in text
+    assert noise[7] in text
+    assert "<details><summary>Show</summary>" in text
+    assert "nothing yet" in text
+
+
+class TestLogs:
+    @pytest.fixture
+    def task(self, job: Job) -> Task:
+        task = Task.objects.get(job=job, stage="split")
+        moves = {"attempt": 1, "deliveries": 0, "engine_id": "gpu-01.demo.0.b"}
+        for transition, source, target in (("start", "queued", "running"), ("bury", "running", "dead_letter")):
+            at = timezone.now()
+            TaskEvent.objects.create(
+                task=task, transition=transition, from_status=source, to_status=target, at=at, **moves
+            )
+        return task
+
+    def log(self, viewer: Client, task: Task, **headers: str) -> str:
+        answer = viewer.get(f"/tasks/{task.pk}/runs/1/log/", headers=headers)
+        assert answer.status_code == 200
+        return answer.content.decode()
+
+    def test_a_node_that_is_away_is_named_and_the_black_box_shown(self, viewer: Client, task: Task) -> None:
+        evidence = {"text": "signal 11", "log": ["last <words>"]}
+        fields = {"queue": "split", "cause": "engine_lost", "fingerprint": "f", "attempt": 1}
+        DeadLetter.objects.create(task=task, evidence=evidence, created_at=timezone.now(), **fields)
+        text = self.log(viewer, task)
+        assert "The node gpu-01 is away" in text
+        assert "last &lt;words&gt;" in text
+        assert "<html" in text, "without a script it is a page"
+
+    def test_the_nodes_answer_is_shown(self, viewer: Client, task: Task, broker: Broker) -> None:
+        broker.registry.beat_node("gpu-01", NodeState.ACTIVE, [])
+        asked: list[Command] = []
+
+        def answer() -> None:
+            asked.extend(broker.node("gpu-01").receive("0", block_ms=4000))
+            line = "2026-01-01T00:00:00.000Z loading <model>\x1b[31m"
+            broker.logs("gpu-01").write("demo.0", [(1, line)], asked[0].command_id)
+            broker.node("gpu-01").reply(Reply(command_id=asked[0].command_id, state=CommandState.DONE))
+
+        node = threading.Thread(target=answer)
+        node.start()
+        text = self.log(viewer, task, **{"HX-Request": "true"})
+        node.join()
+        assert asked[0].arguments["engine"] == "gpu-01.demo.0.b"
+        assert "00:00:00 loading &lt;model&gt;" in text
+        assert "\x1b" not in text
+        assert "<html" not in text
+
+    def test_a_run_that_never_was_is_a_404(self, viewer: Client, task: Task) -> None:
+        for number in (0, 2):
+            assert viewer.get(f"/tasks/{task.pk}/runs/{number}/log/").status_code == 404
+        assert viewer.get(f"/tasks/{uuid4()}/").status_code == 404
 
 
 def test_a_viewer_is_refused_even_if_he_sends_the_form(viewer: Client, job: Job) -> None:

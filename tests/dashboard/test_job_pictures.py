@@ -1,0 +1,90 @@
+"""The two pictures of a job: every stage has its place, and the timeline shows who ran what when."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from dalston_queue.dashboard import job_dag, job_gantt
+from dalston_queue.dashboard.job_dag import EDGES, Stage, arrange, columns
+from dalston_queue.dashboard.job_gantt import Span
+from dalston_queue.jobs.dag import MAX_STAGES
+from dalston_queue.jobs.timeline import Run, RunOutcome
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def shape(**after: str) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(parents.split()) for name, parents in after.items()}
+
+
+def test_a_stage_stands_behind_the_last_one_it_waits_for() -> None:
+    assert columns(shape(d="b c", a="", b="a", c="b", e="")) == [["a", "e"], ["b"], ["c"], ["d"]]
+    assert columns({}) == []
+
+
+def test_stages_stand_next_to_those_they_wait_for() -> None:
+    assert columns(shape(a="", b="", x="b", y="a"))[1] == ["y", "x"]
+
+
+@pytest.mark.parametrize("count", [1, 2, MAX_STAGES])
+def test_no_two_boxes_overlap(count: int) -> None:
+    after: dict[str, tuple[str, ...]] = {f"s{n}": ((f"s{(n - 1) // 14}",) if n else ()) for n in range(count)}
+    picture = arrange(after)
+    assert picture.places.keys() == after.keys()
+    taken = {(place.x, place.y // 2) for place in picture.places.values()}
+    assert len(taken) == count
+    for place in picture.places.values():
+        assert 0 <= place.x <= picture.width - job_dag.WIDTH
+        assert 0 <= place.y <= picture.height - picture.box
+
+
+def test_it_is_well_formed_escaped_and_links_to_each_stage() -> None:
+    stages = [Stage("split", (), "completed", "ok"), Stage("n" * 64, ("split", "<gone>"), "dead_letter", "bad", False)]
+    text = job_dag.draw(stages)
+    root = ET.fromstring(text)  # our own
+    assert [box.get("href") for box in root.iter("a")] == ["#stage-split", f"#stage-{'n' * 64}"]
+    assert "dead letter, after split, &lt;gone&gt;" in text
+    assert len(list(root.iter("path"))) == 1
+    assert "2 stages" in text
+
+
+def test_too_many_lines_are_left_out_and_it_says_so() -> None:
+    names = [f"s{n}" for n in range(100)]
+    text = job_dag.draw([Stage(name, tuple(names[:n]), "pending", "") for n, name in enumerate(names)])
+    assert text.count("<path") == EDGES
+    assert f"{100 * 99 // 2 - EDGES} lines are left out" in text
+
+
+def seconds(n: float) -> datetime:
+    return NOW + timedelta(seconds=n)
+
+
+def test_bars_stand_where_they_happened() -> None:
+    runs = (
+        Run(1, "n.demo.0.b", seconds(10), seconds(30), RunOutcome.RETRIED, message="<boom>"),
+        Run(2, "n.demo.1.b", seconds(50), seconds(100), RunOutcome.COMPLETED),
+    )
+    text = job_gantt.draw([Span("split", seconds(5), runs), Span("late", None, ())], NOW, seconds(100), seconds(500))
+    ET.fromstring(text)
+    bars = re.findall(r'<rect class="(\S+ ?\S*)" x="([\d.]+)%" width="([\d.]+)%"', text)
+    assert bars == [("waited", "5", "5"), ("run wait", "10", "20"), ("run ok", "50", "50")]
+    assert "attempt 1 on n.demo.0.b: retried after 20.0 s: &lt;boom&gt;" in text
+
+
+def test_what_runs_reaches_the_end_and_the_picture_rarely_changes() -> None:
+    spans = [Span("split", None, (Run(1, "n.demo.0.b", seconds(1)),))]
+    drawn = {job_gantt.draw(spans, NOW, None, seconds(1000 + tick * 0.8)) for tick in range(20)}
+    assert len(drawn) <= 3, "a picture that differs with every tick is sent with every tick"
+    assert 'class="run busy"' in drawn.pop()
+
+
+def test_what_took_no_time_is_seen_all_the_same() -> None:
+    text = job_gantt.draw(
+        [Span("a", None, (Run(1, "", None, NOW, RunOutcome.COMPLETED),))], NOW, NOW, NOW + timedelta(1)
+    )
+    assert f'width="{job_gantt.LEAST}%"' in text
+    assert "an engine that is not known" in text
