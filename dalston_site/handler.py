@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from django.conf import settings
 from django.core import signals
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, get_script_prefix
@@ -23,15 +24,16 @@ Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 THREADS = 600
-"""More than may wait in a long poll at a time (api/waiting.py), so that those never keep others out. Threads are made
-when they are needed, and the busiest minute decides how many there are."""
+"""More than may wait for a task or a job at a time (api/waiting.py), so that those never keep others out; the polls of
+workers that may wait come on top. Threads are made when they are needed, and the busiest minute decides how many there
+are."""
 
 
 class OneStepHandler(ASGIHandler):
     def __init__(self) -> None:
         # Not ASGIHandler's: that would load the middleware for async.
         self.load_middleware(is_async=False)
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
+        self._threads = ThreadPoolExecutor(THREADS + settings.DALSTON_MAX_WAITING_POLLS, thread_name_prefix="request")
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

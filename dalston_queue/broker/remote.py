@@ -10,6 +10,7 @@ no session any more, so none of its calls can bring it back to life.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +24,7 @@ from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.removal import read_records
 from dalston_queue.broker.session import Given, Limits, Session, Settlement
 from dalston_queue.broker.shard import pairs
-from dalston_queue.broker.types import Cause, EventKind, RecordState, Settled, Tier
+from dalston_queue.broker.types import Cause, EngineState, EventKind, RecordState, Settled, Tier
 from dalston_queue.broker.waker import Waker
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 NODE = "http"  # where such workers are listed: they have no supervisor
+DEAD_KEPT_MS = 3600 * 1000  # a worker that was taken for dead stays listed, and gets 409, for an hour at least
 TRIES = 20  # overlapping calls that may be in our way, one after the other
 
 
@@ -85,6 +87,10 @@ class RemoteWorker:
         """Open its sessions and list it. Raises Invalid for names and numbers that no engine may have either."""
         Consumer(broker, engine.engine_id, engine.queues, engine.capabilities, engine.capacity).open()
         broker.registry.beat_engine(engine, NODE)
+        # One that is killed and started again is another worker each time: those before it must not pile up.
+        long_ago = time.time() * 1000 - DEAD_KEPT_MS
+        dead = [each for each in broker.registry.engines() if each.state is EngineState.DEAD and each.node_id == NODE]
+        broker.registry.forget(each.engine_id for each in dead if each.at_ms < long_ago)
 
     @classmethod
     def find(cls, broker: Broker, worker_id: str) -> RemoteWorker | None:

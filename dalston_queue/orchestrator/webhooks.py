@@ -79,6 +79,8 @@ class Webhooks:
             except Error as error:
                 log.warning("webhooks wait for postgres", error=str(error))
                 drop_broken_connection()
+                if wait(LOOK_EVERY_S):
+                    break
             if self._under_way:
                 wait_for(self._under_way, timeout=0.2, return_when="FIRST_COMPLETED")
             if wait(0 if self._under_way else LOOK_EVERY_S):

@@ -66,7 +66,7 @@ def check(answer: Response) -> None:
 def address(path: str, row_id: UUID | str, query: dict[str, Any]) -> str:
     from urllib.parse import quote, urlencode
 
-    for name in ("task_id", "job_id", "dead_letter_id", "stage", "node_id", "command_id"):
+    for name in ("task_id", "job_id", "dead_letter_id", "stage", "node_id", "command_id", "worker_id", "delivery_id"):
         path = path.replace(f"{{{name}}}", quote(str(row_id)))
     return f"{path}?{urlencode(query)}"
 

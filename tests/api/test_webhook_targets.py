@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
+import subprocess
+import threading
 from ipaddress import ip_network
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +15,7 @@ from dalston_queue.jobs.errors import InvalidCallback
 from dalston_queue.jobs.webhook_target import Target, check_address, read_target
 from dalston_queue.orchestrator.webhook_sending import Delivered, NotDelivered, _Pinned, send
 from tests.api.receiver import receiving
+from tests.support import need_tool
 
 LOOPBACK = [ip_network("127.0.0.0/8"), ip_network("::1/128")]
 REFUSED = [
@@ -87,3 +93,51 @@ def test_what_goes_wrong_is_a_value(host: str, secure: bool, why: str) -> None:
         outcome = send(target, {}, b"{}", timeout_s=5, allowed=LOOPBACK)
     assert isinstance(outcome, NotDelivered)
     assert why in outcome.why
+
+
+def test_tls_is_checked_for_the_name_though_the_connection_goes_to_the_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, certificate = tmp_path / "key", tmp_path / "certificate"
+    argv = [
+        need_tool("openssl"),
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+    ]
+    argv += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(argv, check=True, capture_output=True)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with receiving() as receiver:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        receiver.server.socket = context.wrap_socket(receiver.server.socket, server_side=True)
+        right, wrong = (Target(True, host, receiver.port, "/") for host in ("localhost", "127.0.0.1"))
+        assert send(right, {}, b"{}", timeout_s=5, allowed=LOOPBACK) == Delivered(200)
+        outcome = send(wrong, {}, b"{}", timeout_s=5, allowed=LOOPBACK)
+    assert isinstance(outcome, NotDelivered)
+    assert "not valid for '127.0.0.1'" in outcome.why
+    assert len(receiver.got) == 1
+
+
+def test_what_is_not_http_is_not_repeated() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def talk() -> None:
+            line, _ = server.accept()
+            with line:
+                line.sendall(b"SSH-2.0-\x00secret\r\n")
+                line.recv(65_536)
+
+        thread = threading.Thread(target=talk)
+        thread.start()
+        target = Target(False, "127.0.0.1", server.getsockname()[1], "/")
+        outcome = send(target, {}, b"{}", timeout_s=5, allowed=LOOPBACK)
+        thread.join(10)
+    assert outcome == NotDelivered("BadStatusLine")
