@@ -5,6 +5,7 @@ from django.urls import path, re_path
 
 from dalston_queue.dashboard.audit_consumer import AuditConsumer
 from dalston_queue.dashboard.consumers import JobConsumer, OverviewConsumer
+from dalston_queue.dashboard.jobs_consumer import JobsConsumer
 from dalston_queue.dashboard.letters_consumer import LetterConsumer, LettersConsumer
 from dalston_queue.dashboard.nodes_consumers import LogConsumer, NodeConsumer, NodesConsumer
 from dalston_queue.dashboard.stream_consumer import StreamConsumer
@@ -19,6 +20,7 @@ websocket_urlpatterns = [
     re_path(rf"^ws/nodes/{NODE_ID}/logs/(?P<slot>[A-Za-z0-9._-]{{1,200}})/$", LogConsumer.as_asgi()),
     path("ws/dead-letters/", LettersConsumer.as_asgi()),
     path("ws/dead-letters/<uuid:letter_id>/", LetterConsumer.as_asgi()),
+    path("ws/jobs/", JobsConsumer.as_asgi()),
     path("ws/jobs/<uuid:job_id>/", JobConsumer.as_asgi()),
     # Without it, an address that nobody serves is a traceback in the log and a 500.
     re_path(r"", WebsocketDenier.as_asgi()),
