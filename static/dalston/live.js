@@ -1,4 +1,4 @@
-/* What the overview does in the browser: says how fresh the page is, ticks relative times, and reconnects.
+/* What a live page does in the browser: says how fresh the page is, ticks relative times, and reconnects.
    All data comes as HTML over the WebSocket; htmx puts it in place. */
 (function () {
   "use strict";
@@ -85,7 +85,12 @@
     if (code === 4401) {
       root.dataset.link = "signed-out";
       const label = document.getElementById("pulse-text");
-      if (label) label.innerHTML = "You are signed out. <a href='/login/?next=/'>Sign in again</a>";
+      if (label) {
+        const again = document.createElement("a");
+        again.href = "/login/?next=" + encodeURIComponent(location.pathname + location.search);
+        again.textContent = "Sign in again";
+        label.replaceChildren("You are signed out. ", again);
+      }
     } else if (![1006, 1011, 1012, 1013].includes(code) && socket) {
       setTimeout(() => socket.reconnect(), 1000);  // htmx itself reconnects only after those four
     }
