@@ -26,6 +26,7 @@ from dalston_queue.jobs.webhook_target import read_target
 from dalston_queue.jobs.webhooks import RetryAt, after_failure, allowed_networks
 from dalston_queue.models import Task, WebhookDelivery
 from dalston_queue.models.webhook_delivery import DeliveryState
+from dalston_queue.orchestrator import counters
 from dalston_queue.orchestrator.database import drop_broken_connection
 from dalston_queue.orchestrator.report import Report, record_run
 from dalston_queue.orchestrator.webhook_sending import Delivered, NotDelivered, send
@@ -115,17 +116,19 @@ class Webhooks:
         values: dict[str, object] = {"sending_until": None, "last_code": outcome.code}
         if isinstance(outcome, Delivered):
             values |= {"state": DeliveryState.DELIVERED, "delivered_at": now, "last_error": ""}
-            self._report.note("delivered")
+            came_to = "delivered"
         else:
             values["last_error"] = outcome.why
             match after_failure(claimed.attempts, now, _jitter()):
                 case RetryAt(at):
                     values["next_at"] = at
-                    self._report.note("failed", repaired=False)
+                    came_to = "failed"
                 case _:
                     values["state"] = DeliveryState.GAVE_UP
-                    self._report.note("given up", repaired=False)
+                    came_to = "gave_up"
                     log.warning("gave a webhook up", delivery=str(claimed.delivery_id), why=outcome.why)
+        self._report.note(came_to, repaired=False)
+        counters.WEBHOOKS.labels(came_to).inc()
         # One that took longer than its lease is another's by now.
         mine = WebhookDelivery.objects.filter(pk=claimed.delivery_id, attempts=claimed.attempts, state="pending")
         mine.update(**values)

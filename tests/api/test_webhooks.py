@@ -22,7 +22,7 @@ from dalston_queue.jobs.dead_letters import Ending, end_tasks
 from dalston_queue.jobs.lifecycle import lock_jobs
 from dalston_queue.jobs.replay import replay
 from dalston_queue.models import DeadLetter, Job, OperatorAction, Project, Task, WebhookDelivery, WebhookSecret
-from dalston_queue.orchestrator import housekeeping, webhooks
+from dalston_queue.orchestrator import counters, housekeeping, webhooks
 from dalston_queue.orchestrator.webhooks import Webhooks, claim
 from tests.api.conftest import Api
 from tests.api.receiver import Received, Receiver, receiving
@@ -132,7 +132,10 @@ def check_signature(got: Received) -> None:
 def test_a_failed_delivery_is_tried_again_with_the_same_id(api: Api, signed: Project, receiver: Receiver) -> None:
     receiver.codes = [500, 503]
     complete(submit(api, receiver.url))
+    before = {name: counters.WEBHOOKS.labels(name)._value.get() for name in ("failed", "delivered")}
     send_all()
+    after = {name: counters.WEBHOOKS.labels(name)._value.get() - count for name, count in before.items()}
+    assert after == {"failed": 2, "delivered": 1}
     assert len(receiver.got) == 3
     assert len({each.headers["Dalston-Delivery"] for each in receiver.got}) == 1
     assert len({each.body for each in receiver.got}) == 1

@@ -20,7 +20,7 @@ def listed(title: str) -> set[str]:
 
 
 def test_every_duty_is_on_the_page() -> None:
-    assert listed("Duties") == {"recovery"} | {spec.name for spec in DUTIES}
+    assert listed("Duties") == {"recovery", "webhook sender"} | {spec.name for spec in DUTIES}
 
 
 def test_every_metric_is_on_the_page(broker: Broker) -> None:
