@@ -115,7 +115,7 @@ def confirm_start(request: HttpRequest, worker_id: WorkerId, said: Annotated[Hol
 @router.post(f"{WORKER}/progress", auth=needs(Scope.WORKER), response=answers({200: TaskStateOut}, 400, 404, 409, 413))
 def report_progress(request: HttpRequest, worker_id: WorkerId, said: Annotated[ProgressIn, Body()]) -> TaskStateOut:
     """Say how far a task is. 409 `task_lost`: stop it, its result will not count."""
-    return _renew(request, worker_id, said.hold, {"fraction": said.fraction or 0.0, "message": said.message})
+    return _renew(request, worker_id, said.hold, {"fraction": said.fraction, "message": said.message})
 
 
 @router.post(f"{WORKER}/result", auth=needs(Scope.WORKER), response=answers({200: ResultOut}, 400, 404, 409, 413))
