@@ -69,6 +69,11 @@ def logs_out(node_id: str, engine: str, lines: list[LogLine]) -> LogsOut:
     return LogsOut(node_id=node_id, engine=engine, lines=shown)
 
 
+class ForgottenOut(Schema):
+    node_id: str
+    engines: list[str] = Field(description="Those that were forgotten with it.")
+
+
 def node_out(node: NodeInfo | None, node_id: str, engines: list[EngineInfo]) -> NodeOut:
     return NodeOut(
         node_id=node_id,

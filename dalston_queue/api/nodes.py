@@ -10,19 +10,21 @@ from ninja import Body, Path, Query, Router
 
 from dalston_queue.api.auth import needs
 from dalston_queue.api.command_in import CommandIn
-from dalston_queue.api.node_out import CommandOut, LogsOut, NodeOut, command_out, logs_out, node_out
+from dalston_queue.api.node_out import CommandOut, ForgottenOut, LogsOut, NodeOut, command_out, logs_out, node_out
 from dalston_queue.api.principal import principal_of
 from dalston_queue.api.problem_out import answers
 from dalston_queue.api.problems import ApiProblem, Code, not_found
+from dalston_queue.api.reason import Reason
 from dalston_queue.audit import audited
 from dalston_queue.broker.commands import Command, CommandState
 from dalston_queue.broker.errors import Invalid
+from dalston_queue.jobs.nodes import forget_node
 from dalston_queue.models.api_token import Scope
 from dalston_queue.redis import get_broker
 
 router = Router(tags=["nodes"])
 
-NodeId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
+NodeId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,127}$")]
 CommandId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
 EngineName = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,200}$", description="A slot (`demo.0`) or an engine id.")]
 Seconds = Annotated[float, Query(ge=0, le=20, description="Seconds to wait until the order is done or has failed.")]
@@ -69,6 +71,19 @@ def read_command(request: HttpRequest, node_id: NodeId, command_id: CommandId, w
     if status is None:
         raise not_found(f"order {command_id}")
     return command_out(status)
+
+
+@router.delete("/nodes/{node_id}", auth=needs(Scope.OPERATE), response=answers({200: ForgottenOut}, 404, 409))
+def delete_node(request: HttpRequest, node_id: NodeId, reason: Reason = "") -> ForgottenOut:
+    """Forget a dead node and its engines. Should it beat again, it is back."""
+    _check_node(node_id)
+    with audited("node.forget", node_id, reason=reason, **principal_of(request).signature()) as row:
+        outcome = forget_node(get_broker(), node_id)
+        row.after = {"forgotten": outcome.done, "engines": list(outcome.engines)}
+    if not outcome.done:
+        how = f"is {outcome.state}, not dead" if outcome.found else "left meanwhile"
+        raise ApiProblem(409, Code.STATE_CONFLICT, f"Node {node_id} {how}.")
+    return ForgottenOut(node_id=node_id, engines=list(outcome.engines))
 
 
 @router.get("/nodes/{node_id}/engines/{engine}/logs", auth=needs(Scope.READ), response=answers({200: LogsOut}, 404))

@@ -15,6 +15,7 @@ from dalston_queue.broker.types import NodeState
 from dalston_queue.dashboard.nodes_cards import NodeCard, cards
 from dalston_queue.dashboard.nodes_order import LONGEST_REASON, NodeOrder, read_order
 from dalston_queue.dashboard.roles import operator_required
+from dalston_queue.jobs.nodes import forget_node
 from dalston_queue.redis import get_broker
 from dalston_queue.roles import person
 
@@ -39,8 +40,8 @@ def command_node(request: HttpRequest, node_id: str) -> HttpResponse:
 
 @require_POST
 @operator_required
-def forget_node(request: HttpRequest, node_id: str) -> HttpResponse:
-    """Takes a dead node and its engines from the registry. One that beats again is back by itself."""
+def forget(request: HttpRequest, node_id: str) -> HttpResponse:
+    """One that beats again is back by itself."""
     reason = request.POST.get("reason", "").replace("\x00", "").strip()[:LONGEST_REASON]
     try:
         node = _find(node_id)
@@ -49,11 +50,11 @@ def forget_node(request: HttpRequest, node_id: str) -> HttpResponse:
         elif not reason:
             messages.error(request, "Nothing was changed: say why the node is forgotten.")
         else:
-            engines = [engine.id for engine in node.engines]
-            with audited("node.forget", node_id, reason=reason, before={"engines": engines}, **person(request)) as row:
-                get_broker().registry.forget(engines, [node_id])
-                row.after = {"forgotten": True}
-            messages.info(request, f"{node_id} is forgotten. Should it beat again, it is back.")
+            with audited("node.forget", node_id, reason=reason, **person(request)) as row:
+                outcome = forget_node(get_broker(), node_id)
+                row.after = {"forgotten": outcome.done, "engines": list(outcome.engines)}
+            word = "is forgotten. Should it beat again, it is back" if outcome.done else "is back, or left meanwhile"
+            messages.info(request, f"{node_id} {word}.")
             return redirect("dashboard:nodes")
     except BrokerError:
         messages.error(request, "Nothing was changed: Redis does not answer.")
@@ -72,7 +73,7 @@ def _send(request: HttpRequest, node_id: str, order: NodeOrder) -> str:
 
 
 def _find(node_id: str) -> NodeCard:
-    """Fresh from the registry: an order must not be judged by a page that is half a second old."""
+    """Fresh from the registry: an order must not be judged by a page that is a moment old."""
     registry = get_broker().registry
     found = cards(registry.nodes(), registry.engines(), timezone.now())
     node = next((node for node in found if node.id == node_id), None)

@@ -23,7 +23,7 @@ from dalston_queue.dashboard.login import ThrottledLogin
 
 app_name = "dashboard"
 QUEUE = rf"(?P<queue>{NAME.pattern})"
-NODE_ID = r"(?P<node_id>[A-Za-z0-9._-]{1,100})"
+NODE_ID = r"(?P<node_id>[A-Za-z0-9._-]{1,127})"
 urlpatterns = [
     path("", views.overview, name="overview"),
     path("jobs/", jobs_views.jobs, name="jobs"),
@@ -46,7 +46,7 @@ urlpatterns = [
     path("nodes/", nodes.nodes, name="nodes"),
     re_path(rf"^nodes/{NODE_ID}/$", nodes.node, name="node"),
     re_path(rf"^nodes/{NODE_ID}/command/$", nodes_commands.command_node, name="command-node"),
-    re_path(rf"^nodes/{NODE_ID}/forget/$", nodes_commands.forget_node, name="forget-node"),
+    re_path(rf"^nodes/{NODE_ID}/forget/$", nodes_commands.forget, name="forget-node"),
     path("login/", ThrottledLogin.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("healthz", healthz, name="healthz"),

@@ -9,7 +9,7 @@ import pytest
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.commands import Command, CommandState, Reply
-from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.registry import EngineBeat, NodeInfo
 from dalston_queue.broker.types import EngineState, NodeState
 from dalston_queue.models import OperatorAction
 from tests.api.conftest import Api
@@ -125,3 +125,14 @@ def test_a_node_that_is_away_is_503_and_an_engine_it_does_not_have_404(operator:
     assert (silent.status_code, silent.json()["code"]) == (503, "node_silent")
     broker.registry.forget(node_ids=["gpu-01"])
     assert operator.get("/nodes/gpu-01/engines/demo.0/logs").status_code == 404
+
+
+def test_only_a_dead_node_is_forgotten(operator: Api, broker: Broker) -> None:
+    alive = operator.call("DELETE", "/nodes/gpu-01?reason=sold")
+    assert (alive.status_code, alive.json()["code"]) == (409, "state_conflict")
+    broker.registry.condemn_node(NodeInfo(node_id="gpu-01", state=NodeState.ACTIVE))
+    answer = operator.call("DELETE", "/nodes/gpu-01?reason=sold")
+    assert answer.json() == {"node_id": "gpu-01", "engines": ["gpu-01.demo.0.b"]}
+    assert not broker.registry.nodes()
+    assert [row.reason for row in OperatorAction.objects.filter(action="node.forget")] == ["sold", "sold"]
+    assert operator.call("DELETE", "/nodes/gpu-01").status_code == 404
