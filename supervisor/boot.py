@@ -13,14 +13,14 @@ from dalston_queue.broker.types import Cause
 
 from . import orphans
 from .config import NodePlan
-from .environment import Surroundings
+from .environment import Surroundings, environment_of_helpers
 from .fleet import Fleet
 from .gpu.gpus import Gpus
 from .gpu.monitor import GpuMonitor
 from .http import NodeServer
 from .inbox import Inbox
 from .link import GiveBack, Link
-from .linux import become_subreaper
+from .linux import become_subreaper, raise_file_limit
 from .lock import NodeLock
 from .logs import Logs
 from .notices import NoticeSocket
@@ -56,8 +56,7 @@ def run(plan: NodePlan, options: Options, broker: Broker, watch: Watch) -> int:
     killed = orphans.clean_up(state_dir, left)
     if killed:
         log.warning("ended processes that an earlier supervisor left", count=killed)
-    limits = plan.config.logs
-    logs = Logs(state_dir / "logs", limits.max_mib << 20, limits.keep)
+    raise_file_limit()
     notices = NoticeSocket(state_dir / "notify")
     inbox = Inbox()
     inbox.catch_signals()
@@ -72,6 +71,8 @@ def run(plan: NodePlan, options: Options, broker: Broker, watch: Watch) -> int:
     for record in left:
         link.send(_after_a_kill(record))
     around = Surroundings(state_dir, notices.path, options.redis_url, options.prefix, options.engine_settings)
+    limits = plan.config.logs
+    logs = Logs(state_dir / "logs", limits.max_mib << 20, limits.keep, environment_of_helpers(around))
     gpus = Gpus(plan.config.gpus, plan.config.vram_headroom_mib, GpuMonitor(plan.config.gpu_poll))
     fleet = Fleet(node, around, link=link, logs=logs, gpus=gpus)
     supervisor = Supervisor(plan, around, fleet=fleet, link=link, inbox=inbox, watch=watch)

@@ -17,6 +17,7 @@ from pathlib import Path
 from .linux import start_time
 
 STATE_MARK = "DALSTON_STATE_DIR"  # in every descendant's environment: by it the next supervisor knows its orphans
+AT_ONCE = 500
 SECRET = ("DATABASE_URL", "DALSTON_SECRET_KEY", "DALSTON_TOKEN")  # an engine needs Redis and nothing else
 
 
@@ -81,8 +82,9 @@ def send(pid: int, number: signal.Signals, *, whole_group: bool = False) -> bool
 
 
 def reap(children: dict[int, Child]) -> Iterator[tuple[int, int]]:
-    """Every child that ended: (pid, returncode). An adopted orphan is none of `children`, and reaped too."""
-    while True:
+    """Children that ended: (pid, returncode). An adopted orphan is none of `children`, and reaped too. Not more than
+    some at once: a brood that is born and dies faster than we count must not hold up the rest."""
+    for _ in range(AT_ONCE):
         try:
             info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:

@@ -28,7 +28,7 @@ from .logs import Logs
 from .notices import Notice
 from .policy import lifecycle
 from .slot import Slot
-from .statefile import StateFile
+from .statefile import Process, StateFile
 
 SPAWN_AGAIN = 5.0
 NOBODY = "nobody"  # no task has this id: named as the culprit, it keeps the innocent from being charged
@@ -48,7 +48,8 @@ class Fleet:
         self.memory = OomLedger(MemoryEvents())
         self.state_file = StateFile(around.state_dir / "engines.json")
         self.slots: dict[str, Slot] = {}
-        self.children: dict[int, Child] = {}
+        self.children: dict[int, Child] = {logs.relay.child.pid: logs.relay.child} if logs.relay.child else {}
+        self.haunting: dict[str, tuple[Process, ...]] = {}  # what dead engines left, and could not be ended at once
         self.paused = ""  # why engines take no new work
 
     def __iter__(self) -> Iterator[Slot]:
@@ -142,6 +143,7 @@ class Fleet:
         try:
             output = self.logs.open(slot.name, slot.engine_id)
             slot.child = children.spawn(slot.name, argv, folder=slot.manifest.folder, env=env, output=output)
+            self.logs.handed_over(slot.engine_id)
         except OSError as error:  # a full disk, too many processes: it may pass
             self.logs.finish(slot.engine_id)
             slot.life = lifecycle.waits(slot.life, f"can't be started: {error}", until=now + SPAWN_AGAIN)
@@ -218,7 +220,8 @@ class Fleet:
         slot.life = lifecycle.exited(slot.life, ended, now, random.random())  # noqa: S311 (jitter, not a secret)
         log.info("engine ended", engine=slot.engine_id, why=ended.text, next=str(slot.life.state))
         self.logs.note(slot.name, f"{slot.engine_id} ended: {ended.text}")
-        orphans.kill_family(slot.engine_id, slot.descendants)
+        if not orphans.kill_family(slot.engine_id, slot.descendants):
+            self.haunting[slot.engine_id] = slot.descendants
         slot.ended(ended, now)
         self.gpus.monitor.poke()
         self.save()
@@ -258,6 +261,13 @@ class Fleet:
         if slot.child and slot.pausable and slot.life.state is EngineState.READY and should != slot.is_paused:
             children.send(slot.child.pid, signal.SIGUSR1 if should else signal.SIGUSR2)
             slot.is_paused = should
+
+    def sweep(self) -> None:
+        """Now and then: those whose families outlived their engine."""
+        for engine_id, descendants in list(self.haunting.items()):
+            log.warning("a dead engine's children still live", engine=engine_id)
+            if orphans.kill_family(engine_id, descendants):
+                del self.haunting[engine_id]
 
     def save(self) -> None:
         records = (slot.record() for slot in self.slots.values())

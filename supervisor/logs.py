@@ -1,53 +1,86 @@
-"""The logs of all engines of the node: one thread copies what the children write, stamps and rotates it."""
+"""The logs of all engines of the node: one thread reads what the relay passes on, stamps and rotates it."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import select
 import threading
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from .children import Child
+from .intake import Intake
 from .logreader import Line, Span, last_lines
+from .pipes import Pipes, Relay
 from .rotation import RotatingLog
-from .spool import Spool
 
-POLL = 0.05
+PACE = 0.05  # between two looks; lines come in batches, and a spammer gets no more of our time than this allows
 MOST_NEW = 500  # lines for a follower at one look
 MOST_NEW_BYTES = 64 << 10
 
 
 class Logs:
-    """Gives each child a file to write to and each slot a log to read from."""
+    """Gives each child something to write to and each slot a log to read from."""
 
-    def __init__(self, folder: Path, max_bytes: int, keep: int) -> None:
+    def __init__(self, folder: Path, max_bytes: int, keep: int, env: dict[str, str] | None = None) -> None:
         self.folder = folder
         self.max_bytes = max_bytes
         self.keep = keep
         folder.mkdir(parents=True, exist_ok=True)
-        for stale in folder.glob("*.spool"):  # of a supervisor that was killed
+        for stale in folder.glob("*.spool"):  # earlier versions wrote them
             stale.unlink(missing_ok=True)
         self._logs: dict[str, RotatingLog] = {}
-        self._spools: dict[str, Spool] = {}
+        self._pipes: dict[str, Pipes] = {}
+        self._intakes: dict[str, Intake] = {}
         self._lock = threading.Lock()
+        self._poll = select.epoll()
         self._stop = threading.Event()
+        self._bell, self._ringer = os.pipe2(os.O_CLOEXEC)
+        self._poll.register(self._bell, select.EPOLLIN)
+        self.relay = Relay(env)
+        self.relay.start(time.monotonic(), {})
         self._thread = threading.Thread(target=self._pump, name="logs", daemon=True)
         self._thread.start()
 
     def open(self, slot: str, engine_id: str) -> int:
-        """The descriptor for a new child's stdout and stderr."""
+        """The descriptor for a new child's stdout and stderr; say `handed_over` when it has it."""
+        pipes = Pipes.make()
         with self._lock:
             log = self._log(slot)
             log.write(_stamp() + f"--- {engine_id} starts\n".encode())
-            spool = Spool(self.folder / f"{engine_id}.spool", log)
-            self._spools[engine_id] = spool
-            return spool.fd
+            self._pipes[engine_id] = pipes
+            self._intakes[engine_id] = Intake(log)
+            self._poll.register(pipes.inlet, select.EPOLLIN)
+        self.relay.attach(engine_id, pipes)
+        return pipes.output
+
+    def handed_over(self, engine_id: str) -> None:
+        self._pipes[engine_id].handed_over()
 
     def finish(self, engine_id: str) -> None:
         """The child is gone: its last words go into the log now."""
+        if engine_id not in self._pipes:
+            return
+        kept = self.relay.release(engine_id)
+        stamp = _stamp()
         with self._lock:
-            spool = self._spools.pop(engine_id, None)
-            if spool:
-                spool.finish(_stamp())
+            pipes, intake = self._pipes.pop(engine_id), self._intakes.pop(engine_id)
+            self._poll.unregister(pipes.inlet)
+            while intake.read(pipes.inlet, stamp):
+                pass
+            intake.take(kept, stamp)
+            intake.read(pipes.source, stamp)  # once: a grandchild may go on for ever
+            intake.end(stamp)
+            pipes.close()
+
+    def look_after_relay(self, now: float) -> Child | None:
+        """Often. Returns the new process when there is one."""
+        self.relay.check(now)
+        if not self.relay.startable(now):
+            return None
+        return self.relay.start(now, self._pipes)
 
     def tail(self, slot: str, count: int = 200, engine_id: str = "") -> list[str]:
         """The slot's last lines; only those of one process, if its id is given."""
@@ -83,9 +116,13 @@ class Logs:
 
     def close(self) -> None:
         self._stop.set()
+        os.close(self._ringer)
         self._thread.join()
-        for engine_id in list(self._spools):
+        for engine_id in list(self._pipes):
             self.finish(engine_id)
+        self.relay.close()
+        self._poll.close()
+        os.close(self._bell)
         for log in self._logs.values():
             log.close()
 
@@ -95,12 +132,21 @@ class Logs:
         return self._logs[slot]
 
     def _pump(self) -> None:
-        while not self._stop.wait(POLL):
+        while not self._stop.is_set():
+            alone = self.relay.child is None
+            ready = {fd for fd, _ in self._poll.poll(PACE if alone else 1.0)}
+            if not ready and not alone:
+                continue
             stamp = _stamp()
             with self._lock:
-                for spool in self._spools.values():
-                    with contextlib.suppress(OSError):  # an ill disk must not end the thread that keeps it from filling
-                        spool.drain(stamp)
+                for engine_id, intake in self._intakes.items():
+                    pipes = self._pipes[engine_id]
+                    with contextlib.suppress(OSError):  # an ill disk must not end the thread that keeps pipes flowing
+                        if pipes.inlet in ready:
+                            intake.read(pipes.inlet, stamp)
+                        if alone:
+                            intake.read(pipes.source, stamp)
+            self._stop.wait(PACE)
 
 
 def _stamp() -> bytes:

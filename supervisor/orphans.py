@@ -15,6 +15,7 @@ from .linux import environ_of, process_table, start_time
 from .statefile import EngineRecord, Process
 
 PATIENCE = 10.0
+FAMILY_PATIENCE = 0.2  # the main loop waits for it
 
 
 def kill_exactly(process: Process) -> bool:
@@ -69,7 +70,17 @@ def clean_up(state_dir: Path, records: list[EngineRecord]) -> int:
         time.sleep(0.02)  # until the kernel has taken them away
 
 
-def kill_family(engine_id: str, descendants: tuple[Process, ...] = ()) -> int:
-    """Ends what a dead engine left outside of its process group."""
-    family = {*marked("DALSTON_ENGINE_ID", engine_id), *descendants}
-    return sum(kill_exactly(process) for process in family)
+def kill_family(engine_id: str, descendants: tuple[Process, ...] = (), patience: float = FAMILY_PATIENCE) -> bool:
+    """Ends what a dead engine left outside of its process group. Looks again until nobody is left: they may have had
+    children meanwhile. False: some still live, and somebody should come back."""
+    give_up = time.monotonic() + patience
+    while True:
+        family = {*marked("DALSTON_ENGINE_ID", engine_id), *descendants}
+        living = [process for process in family if start_time(process.pid) == process.start]
+        if not living:
+            return True
+        for process in living:
+            kill_exactly(process)
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(0.001)

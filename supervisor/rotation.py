@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -20,14 +21,30 @@ class RotatingLog:
         self._open()
 
     def write(self, lines: bytes) -> None:
-        if self.size and self.size + len(lines) > self.max_bytes:
+        """Whole lines; no file gets longer than it may."""
+        while lines:
+            piece = self._fitting(lines)
+            lines = lines[len(piece) :]
+            try:
+                written = os.write(self.fd, piece)
+            except OSError:
+                self.lost += len(piece)
+            else:
+                self.size += written
+                self.position += written
+
+    def _fitting(self, lines: bytes) -> bytes:
+        """As many of them as this file has room for, or the next one, if it has none."""
+        room = self.max_bytes - self.size
+        if len(lines) <= room:
+            return lines
+        end = lines.rfind(b"\n", 0, max(0, room)) + 1
+        if end:
+            return lines[:end]
+        if self.size:
             self._rotate()
-        try:
-            written = os.write(self.fd, lines)
-            self.size += written
-            self.position += written
-        except OSError:
-            self.lost += len(lines)
+        whole = lines.rfind(b"\n", 0, self.max_bytes) + 1 or lines.find(b"\n") + 1 or len(lines)
+        return lines[:whole]
 
     def tail(self, count: int, after: bytes = b"") -> list[str]:
         """The last lines, oldest first; only those behind the last line that contains `after`, if it is given."""
@@ -61,7 +78,8 @@ class RotatingLog:
         return self.path if number == 0 else self.path.with_name(f"{self.path.name}.{number}")
 
     def _rotate(self) -> None:
-        """The old file stays open until the new one is: if that can't be made, lines go on into the old one."""
+        """The old file stays open until the new one is. If that can't be made, the old one starts over: losing lines
+        is better than filling the disk."""
         old = self.fd
         try:
             for number in range(self.keep - 1, -1, -1):
@@ -71,6 +89,9 @@ class RotatingLog:
                 self.path.unlink(missing_ok=True)
             self._open()
         except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(old, 0)
+                self.size = 0
             return
         os.close(old)
 

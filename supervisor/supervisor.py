@@ -32,6 +32,7 @@ from .intent import IntentFile
 from .link import Link, Report
 from .notices import NoticeSocket
 from .orders import Orders
+from .pipes import NAME as LOG_RELAY
 from .policy import lifecycle, node_health
 from .policy.draining import Leaving, drain_said
 from .probes import Probes
@@ -120,6 +121,8 @@ class Supervisor:
         if child.name == GPU_PROBE:
             self.inbox.unwatch(self.gpus.monitor)
             self.gpus.monitor.exited(now)
+        elif child.name == LOG_RELAY:
+            self.fleet.logs.relay.exited()
         elif child.name.startswith("probe:"):
             self.probes.ended(child, returncode)
         else:
@@ -154,8 +157,12 @@ class Supervisor:
         self.undertakings.step()
         self.probes.step(now)
         self.followers.step(now)
+        relay = self.fleet.logs.look_after_relay(now)
+        if relay is not None:
+            self.fleet.children[relay.pid] = relay
         if self.usage.due(now):
             self.usage.sample(now)
+            self.fleet.sweep()
         if self.watch.changed(now):
             self.reload(now)
         lives = [slot.life for slot in self.fleet]

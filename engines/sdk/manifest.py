@@ -81,7 +81,7 @@ def read_yaml(file: Path) -> dict[str, Any]:
         document = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ManifestError(f"{file}: can't be read: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that no calendar has is a ValueError
         raise ManifestError(f"{file}: is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(document, dict):
         raise ManifestError(f"{file}: must be a mapping of fields, such as `id: demo`")
@@ -117,10 +117,22 @@ def _objections(manifest: Manifest) -> Iterator[tuple[str, str]]:
         yield from ((field, f"{name!r} must match {NAME.pattern}") for name in names if not NAME.fullmatch(name))
         if len(set(names)) != len(names):
             yield field, "names one thing twice"
-    if not manifest.command or not all(manifest.command):
-        yield "command", "must be a list of at least one non-empty string"
-    for name in sorted(manifest.env):
-        if name.startswith("DALSTON_") or name == "NOTIFY_SOCKET":
-            yield "env", f"{name} is set by the supervisor, remove it"
+    yield from _objections_to_the_process(manifest)
     if manifest.probe and bool(manifest.probe.command) == bool(manifest.probe.url):
         yield "probe", "give either `command: [argv]` or `url: http://...`"
+
+
+def _objections_to_the_process(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """What no process can be given, or must not be."""
+    if not manifest.command or not all(manifest.command):
+        yield "command", "must be a list of at least one non-empty string"
+    probe = manifest.probe.command if manifest.probe else ()
+    given = {"command": manifest.command, "env": (*manifest.env, *manifest.env.values()), "probe.command": probe}
+    for field, words in given.items():
+        if any("\0" in word for word in words):
+            yield field, "has a NUL character in it, which no process can be given"
+    for name in sorted(manifest.env):
+        if not name or "=" in name:
+            yield "env", f"{name!r} is no name of a variable"
+        if name.startswith("DALSTON_") or name == "NOTIFY_SOCKET":
+            yield "env", f"{name} is set by the supervisor, remove it"

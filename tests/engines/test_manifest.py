@@ -35,6 +35,9 @@ def test_a_folder_stands_for_its_engine_yaml(tmp_path: Path) -> None:
         (GOOD + "colour: red\n", "colour", "unknown field"),
         (GOOD + "watchdog: -1\n", "watchdog", "> 0"),
         (GOOD + "env: {DALSTON_ENGINE_ID: x}\n", "env", "set by the supervisor"),
+        (GOOD + 'env: {A: "x\\0y"}\n', "env", "NUL"),
+        (GOOD + "env: {A=B: x}\n", "env", "no name of a variable"),
+        (GOOD + 'probe: {command: ["x\\0y"]}\n', "probe.command", "NUL"),
         (GOOD + "probe: {every: 3}\n", "probe", "either"),
         (GOOD + "stages: [echo]\n", "stage", "either"),
         (GOOD + "capabilities: [gpu, gpu]\n", "capabilities", "twice"),
@@ -51,7 +54,7 @@ def test_a_refusal_names_the_file_and_the_field(tmp_path: Path, text: str, field
     assert what in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["- a\n- b\n", "id: [", "\x00"])
+@pytest.mark.parametrize("text", ["- a\n- b\n", "id: [", "\x00", "id: 2026-13-45\n", "[" * 5000])
 def test_what_is_no_mapping_is_refused_with_the_file(tmp_path: Path, text: str) -> None:
     with pytest.raises(ManifestError, match=r"engine\.yaml: "):
         read_manifest(write(tmp_path, text))

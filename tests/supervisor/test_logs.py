@@ -1,19 +1,24 @@
 """Logs: line-safe, stamped, rotated, within their limit, and never in the way of the child that writes."""
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from supervisor.logs import Logs
 from supervisor.rotation import RotatingLog
-from supervisor.spool import LIMIT
+from tests.supervisor.node import Node
 from tests.support import wait_until
 
+LIMIT = 3 << 20  # of the fixture: three files of 1 MiB
 STAMPED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z .*")
 
 
@@ -25,7 +30,11 @@ def logs(tmp_path: Path) -> Iterator[Logs]:
 
 
 def disk(folder: Path) -> int:
-    return sum(file.stat().st_blocks * 512 for file in folder.iterdir())
+    used = 0
+    for file in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # rotated away
+            used += file.stat().st_blocks * 512
+    return used
 
 
 def test_every_line_is_stamped_and_whole(logs: Logs) -> None:
@@ -62,27 +71,118 @@ def test_rotation_keeps_the_newest_lines_within_the_limit(tmp_path: Path) -> Non
     log.close()
 
 
-def test_a_child_that_writes_without_end_stays_within_the_disk_limit_and_the_log_says_what_is_missing(
+SPAM = """
+import os, sys
+for _ in range(int(sys.argv[1])): os.write(1, (b"x" * 99 + b"\\n") * 10000)
+os.write(1, b"last words\\n")
+"""
+LATE = """
+import os, sys
+sys.stdin.read()  # until our parent is gone
+for _ in range(5): os.write(1, b"x" * (1 << 20))
+print("end", file=sys.stderr)
+"""
+LEFT = """
+import os, pathlib, subprocess, sys
+from supervisor.logs import Logs
+output = Logs(pathlib.Path(sys.argv[1]), 1 << 20, 1).open("demo.0", "a")
+subprocess.Popen([sys.executable, "-c", sys.argv[2]], stdin=subprocess.PIPE, stdout=output)
+os._exit(0)
+"""
+
+
+def start_spam(logs: Logs, mb: int, engine_id: str = "n.demo.0.a") -> subprocess.Popen[bytes]:
+    child = subprocess.Popen([sys.executable, "-c", SPAM, str(mb)], stdout=logs.open("demo.0", engine_id))
+    logs.handed_over(engine_id)
+    return child
+
+
+def bodies(logs: Logs) -> list[str]:
+    return [line.split("Z ", 1)[1] for line in logs.tail("demo.0", 100_000)]
+
+
+def test_a_child_that_writes_without_end_never_uses_more_disk_than_it_may_and_the_log_says_what_is_missing(
     logs: Logs, tmp_path: Path
 ) -> None:
-    output = logs.open("demo.0", "n.demo.0.a")
-    script = "import os\nline = b'x' * 99 + b'\\n'\nfor _ in range(200): os.write(1, line * 10000)"
-    child = subprocess.Popen([sys.executable, "-c", script], stdout=output)
-    child.wait(30)
-    wait_until(lambda: disk(tmp_path) < 3 * (1 << 20) + LIMIT, what="disk within rotation limit plus spool limit")
+    child = start_spam(logs, 200)
+    peak = 0
+    while child.poll() is None:
+        peak = max(peak, disk(tmp_path))
     logs.finish("n.demo.0.a")
-    lines = logs.tail("demo.0", 100_000)
-    assert disk(tmp_path) <= 3 * (1 << 20) + 64 * 1024
-    assert all(STAMPED.fullmatch(line) for line in lines)
-    bodies = {line.split("Z ", 1)[1] for line in lines}
-    assert bodies <= {"x" * 99, *(body for body in bodies if "bytes skipped" in body or body.startswith("---"))}
+    assert max(peak, disk(tmp_path)) <= LIMIT + 3 * 4096  # a file takes whole blocks
+    assert all(STAMPED.fullmatch(line) for line in logs.tail("demo.0", 100_000))
+    lines = bodies(logs)
+    assert all(line in ("x" * 99, "last words") or "bytes skipped" in line or "starts" in line for line in lines)
+    assert lines[-1] == "last words"
+    assert any("bytes skipped" in line for line in lines)
 
 
-def test_a_child_is_not_slowed_by_its_log(logs: Logs, tmp_path: Path) -> None:
-    """The contract says half the speed of a plain file; the figure is in the recovery bench."""
-    output = logs.open("demo.0", "n.demo.0.a")
-    assert os.fstat(output).st_mode & 0o170000 == 0o100000  # a regular file: no reader can block it
+def test_a_child_goes_on_while_nobody_reads_its_output(logs: Logs) -> None:
+    child = start_spam(logs, 20)
+    with logs._lock:  # as when the supervisor is stopped, or its disk hangs
+        assert child.wait(20) == 0
     logs.finish("n.demo.0.a")
+    assert bodies(logs)[-1] == "last words"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_child_outlives_the_relay_that_takes_its_output(logs: Logs, number: signal.Signals) -> None:
+    relay = logs.relay.child
+    assert relay is not None
+    os.kill(relay.pid, number)
+    child = start_spam(logs, 20)
+    now = time.monotonic()
+    for second in range(10):  # the main loop comes by, until the one that stands still is ended
+        logs.look_after_relay(now + second)
+    relay.popen.wait(10)
+    logs.relay.exited()
+    assert logs.look_after_relay(now + 100) is not None
+    assert child.wait(20) == 0
+    logs.finish("n.demo.0.a")
+    assert bodies(logs)[-1] == "last words"
+
+
+def test_a_process_keeps_its_output_when_the_supervisor_is_killed(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", LEFT, str(tmp_path), LATE]
+    done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, timeout=20, check=True)
+    assert done.stderr.strip() == "end"
+
+
+def test_rubbish_and_lines_of_any_length_are_kept_in_lines(logs: Logs) -> None:
+    output = logs.open("demo.0", "n.demo.0.a")
+    os.write(output, b"\0\n\n\xff\x1b[31m\0\n")
+    for _ in range(10):
+        os.write(output, b"y" * 20_000)
+    os.write(output, b"\nend\n")
+    logs.finish("n.demo.0.a")
+    lines = bodies(logs)
+    assert lines[1:4] == ["\0", "", "\ufffd\x1b[31m\0"]
+    assert [len(line) for line in lines[4:-1]] == [65536, 65536, 65536, 200_000 - 3 * 65536]
+    assert lines[-1] == "end"
+
+
+def test_no_file_grows_beyond_its_limit_however_much_comes_at_once(tmp_path: Path) -> None:
+    log = RotatingLog(tmp_path / "x.log", max_bytes=1000, keep=2)
+    for count in (1, 30, 500, 7, 199):
+        log.write(b"".join(b"line %d\n" % number for number in range(count)))
+        assert max(file.stat().st_size for file in tmp_path.iterdir()) <= 1000
+        assert len(list(tmp_path.iterdir())) <= 3
+        assert log.tail(1) == [f"line {count - 1}"]
+    log.close()
+
+
+def test_a_node_replaces_a_relay_that_was_killed_and_no_engine_notices(node: Node) -> None:
+    node.engine()
+    supervisor = node.start()
+    [engine] = node.ready()
+    [relay] = [child for child in psutil.Process(supervisor.pid).children() if "relay.py" in " ".join(child.cmdline())]
+    relay.kill()
+    relay.wait(10)
+    for text in ("first", "second"):
+        node.result(node.submit("say", text=text))
+    lines = wait_until(lambda: [line for line in node.all_logs().splitlines() if line.endswith("second")], 5)
+    assert len(lines) == 1
+    assert node.ready()[0].engine_id == engine.engine_id
 
 
 def test_a_log_that_cannot_be_rotated_goes_on_where_it_is(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import signal
 
 from dalston_queue.broker.types import EngineState, EventKind
+from supervisor import orphans
 from tests.supervisor.node import Node, alive, kill
 from tests.support import wait_until
 
@@ -19,6 +20,21 @@ def test_children_and_setsid_grandchildren_end_with_their_engine(node: Node) -> 
     pids = [node.result(node.submit(mode))["child"] for mode in ("fork", "setsid")]
     node.stop()
     assert not any(alive(pid) for pid in (again.info["pid"], *pids))
+
+
+def test_a_brood_that_grows_while_it_is_being_ended_ends(node: Node) -> None:
+    node.engine()
+    node.start()
+    [engine] = node.ready()
+    node.result(node.submit("brood"))
+    wait_until(lambda: len(family(engine.engine_id)) > 20, 10, "a large family")
+    kill(engine.info["pid"])
+    wait_until(lambda: not family(engine.engine_id), 15, "the end of all of them")
+    assert node.ready()
+
+
+def family(engine_id: str) -> list[int]:
+    return [process.pid for process in orphans.marked("DALSTON_ENGINE_ID", engine_id) if alive(process.pid)]
 
 
 def test_a_killed_supervisor_leaves_nothing_behind_and_its_successor_carries_on(node: Node) -> None:
