@@ -39,5 +39,7 @@ def _leaves(value: Any, place: str = "") -> list[tuple[str, str]]:
 
 
 def _words(value: Any) -> str:
+    if value is None or value in ("", [], {}):
+        return "none" if value is None else "empty"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text)} characters)"

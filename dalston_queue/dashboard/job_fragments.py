@@ -29,7 +29,7 @@ def fragments_of(view: JobView) -> list[Fragment]:
         Fragment("dag", f'<div id="dag">{_dag(view)}</div>'),
         Fragment("gantt", f'<div id="gantt">{_gantt(view)}</div>'),
         table("stages", [_task(task) for task in view.tasks]),
-        table("acts", [act_row(act) for act in view.acts]),
+        table("trail", [act_row(act) for act in view.acts]),
         table("events", [event_row(event) for event in view.events]),
     ]
 

@@ -26,5 +26,5 @@ def fragments_of(view: LetterView, may_operate: bool) -> list[Fragment]:
         Fragment("letter", render("letter", letter=view)),
         orders_fragment((view.order,) if view.order else (), may_operate),
         table("events", [event_row(event) for event in view.events]),
-        table("acts", [act_row(act) for act in view.acts]),
+        table("trail", [act_row(act) for act in view.acts]),
     ]

@@ -150,7 +150,7 @@ def test_changes_are_told_apart_from_what_stayed() -> None:
     before = {"a": 1, "b": {"c": None}, "gone": [1]}
     assert changes(before, {"a": 2, "b": {"c": None}, "new": "x"}) == (
         Changed("a", "1", "2"),
-        Changed("b.c", "null", "null"),
+        Changed("b.c", "none", "none"),
         Changed("gone", "[1]", None),
         Changed("new", None, "x"),
     )
