@@ -37,7 +37,7 @@ def run() -> NoReturn:
 
 
 def main(argv: Sequence[str]) -> int:
-    given = _parser(as_json="--json" in argv).parse_args(argv)
+    given = _parsed(argv)
     out = Out(as_json=given.json)
     try:
         with _client(given, out) as client:
@@ -52,6 +52,16 @@ def main(argv: Sequence[str]) -> int:
         # Whoever read our output has seen enough (`dalston jobs | head`).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
+
+
+def _parsed(argv: Sequence[str]) -> argparse.Namespace:
+    parser = _parser(as_json="--json" in argv)
+    given, rest = parser.parse_known_args(argv)
+    if rest and (not hasattr(given, "pairs") or any(word.startswith("-") for word in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        given.pairs += rest  # parameters behind an option, which argparse does not put together
+    return given
 
 
 class _Parser(argparse.ArgumentParser):

@@ -33,10 +33,16 @@ STYLES = {
 }
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """main() ends quietly then; rich would say that something failed."""
+        raise BrokenPipeError
+
+
 class Out:
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        self.console = Console(highlight=False, markup=False, emoji=False)
+        self.console = _Console(highlight=False, markup=False, emoji=False)
         self.errors = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
     @property

@@ -1,0 +1,249 @@
+"""The command `dalston` as a real process on a whole Dalston: what it writes, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dalston_client import Client
+from dalston_client.cli.exits import Exit
+from tests.client.conftest import Shell
+from tests.e2e.conftest import Up
+from tests.support import wait_until
+from tests.web import free_port
+
+pytestmark = pytest.mark.timeout(120)
+
+NOBODY = "00000000-0000-7000-8000-000000000000"
+DAG = {
+    "name": "two-steps",
+    "stages": [{"stage": "echo", "parameters": {"n": 1}}, {"stage": "last", "queue": "echo", "after": ["echo"]}],
+}
+
+
+@pytest.fixture
+def dead_letter(client: Client) -> Callable[[str], str]:
+    """Lets a task die with this message, and returns its dead letter."""
+
+    def make(message: str) -> str:
+        job_id = client.submit_task("fail", parameters={"how": "reject", "message": message})["job_id"]
+        assert client.wait(job_id, timeout=20)["status"] == "failed"
+        [letter] = client.dead_letters(error=message)
+        return letter["dead_letter_id"]
+
+    return make
+
+
+def running_job(client: Client, seconds: float = 30) -> str:
+    job_id = client.submit_task("sleep", parameters={"seconds": seconds})["job_id"]
+    wait_until(lambda: client.job(job_id)["tasks"][0]["runs"], 15, "it runs")
+    return job_id
+
+
+def test_submit_waits_and_shows_the_result(shell: Shell) -> None:
+    plain = shell.run("submit", "echo", "hello=world", "--wait", "n:=[1,2]")
+    assert plain.code == 0
+    assert '"hello": "world"' in plain.stdout and "completed" in plain.stdout
+    options = ("--priority", "high", "--parameters", '{"a": 1, "b": 1}')
+    as_json = shell.call("--json", "submit", "echo", *options, "b:=2", "--wait")
+    assert (as_json.code, as_json.json["status"], as_json.json["priority"]) == (0, "completed", "high")
+    assert as_json.json["tasks"][0]["result"] == {"a": 1, "b": 2}
+    failed = shell.call("submit", "fail", "how=reject", "message=\x1b[31mred", "--wait")
+    assert failed.code == Exit.FAILED
+    assert "red" in failed.stdout and "\x1b" not in failed.stdout
+    bare = shell.call("submit", "echo")
+    assert bare.code == 0
+    assert len(bare.stdout.strip()) == 36 and "dalston watch" in bare.stderr
+
+
+def test_submit_takes_a_file_and_watch_follows_it_to_the_end(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps(DAG))
+    watched = shell.call("submit", "--file", str(file), "--watch", "--json")
+    assert watched.code == 0
+    events = watched.lines
+    assert events[-1]["event"] == "end" and events[-1]["data"]["status"] == "completed"
+    moves = [(it["data"]["stage"], it["data"]["to_status"]) for it in events if it["event"] == "task"]
+    assert [stage for stage, status in moves if status == "completed"] == ["echo", "last"]
+    ids = [it["id"] for it in events if it["event"] == "task"]
+    assert ids == sorted(set(ids))
+    again = shell.call("watch", events[-1]["data"]["job_id"])
+    assert again.code == 0
+    assert again.stdout.splitlines()[-1] == "two-steps completed"
+    assert len(again.stdout.splitlines()) == len(moves) + 1  # plain lines, one per move
+
+
+def test_ctrl_c_leaves_the_job_running_and_says_so(shell: Shell, client: Client) -> None:
+    job_id = running_job(client)
+    with shell.start("watch", job_id) as process:
+        assert process.stdout is not None
+        assert "sleep" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=20)
+    assert process.returncode == Exit.INTERRUPTED
+    assert f"the job goes on. To stop it: dalston cancel {job_id}" in stderr
+    assert client.job(job_id)["status"] == "running"
+    task_id = client.job(job_id)["tasks"][0]["task_id"]
+
+    late = shell.call("watch", job_id, "--give-up-after", "0.5")
+    assert (late.code, "goes on" in late.stderr) == (Exit.NOT_YET, True)
+    shown = shell.run("jobs", job_id)
+    assert "running" in shown.stdout and ".demo." in shown.stdout
+    assert "It runs on" in shell.run("why", task_id).stdout
+
+    cancelled = shell.run("cancel", job_id, "--reason", "enough")
+    assert cancelled.code == 0
+    assert "1 running: sleep on" in cancelled.stdout
+    assert client.wait(job_id, timeout=20)["status"] == "cancelled"
+    again = shell.call("cancel", task_id, "--json")
+    assert (again.code, again.json[0]["kind"], again.json[0]["status"]) == (0, "task", "cancelled")
+    assert shell.call("watch", job_id).code == Exit.FAILED
+
+
+def test_lists_are_plain_columns_for_people_and_json_for_programs(shell: Shell, client: Client) -> None:
+    job_id = client.submit_task("echo", parameters={"user": {"id": 42}}, wait=10)["job_id"]
+    jobs = shell.call("jobs", "--status", "completed", "--since", "1h")
+    assert (jobs.code, job_id in jobs.stdout, jobs.stdout.startswith("job ")) == (0, True, True)
+    tasks = shell.run("tasks", "--payload", "user.id:42")
+    assert (tasks.code, len(tasks.stdout.splitlines())) == (0, 2)
+    one = shell.call("tasks", client.job(job_id)["tasks"][0]["task_id"])
+    assert "completed" in one.stdout and '"id": 42' in one.stdout
+    [newest] = shell.call("tasks", "--stage", "echo", "--limit", "1", "--json").json
+    assert newest["stage"] == "echo"
+    assert set(shell.run("stats", "--json").json) == {"queues", "workers", "throughput", "lanes"}
+    assert "slots in use" in shell.call("stats").stdout
+    top = shell.run("top")
+    assert (top.code, "slots in use" in top.stdout, "demo.0." in top.stdout) == (0, True, True)
+    looks = shell.call("top", "--json", "--count", "2", "--every", "0.2").lines
+    assert [set(look) for look in looks] == [{"stats", "streams", "nodes"}] * 2
+
+
+def test_dead_letters_are_shown_counted_replayed_and_discarded(
+    shell: Shell, dead_letter: Callable[[str], str], client: Client
+) -> None:
+    letter, other = dead_letter("first of two"), dead_letter("second of two")
+    listed = shell.run("dlq", "list", "--queue", "fail", "--json").json
+    assert {letter, other} <= {it["dead_letter_id"] for it in listed}
+    assert "fingerprint" in shell.call("dlq", "list", "--groups").stdout
+    assert "first of two" in shell.call("dlq", "show", letter).stdout
+    counted = shell.call("dlq", "replay", "--error", "of two", "--dry-run", "--json").json
+    assert (counted["matched"], counted["replayed"]) == (2, 0)
+    unsure = shell.call("dlq", "replay", letter)
+    assert (unsure.code, "Nothing was changed: add --yes" in unsure.stderr) == (Exit.USAGE, True)
+
+    fixed = ("--parameters", '{"how": "reject", "message": "third"}', "--reason", "fixed")
+    replayed = shell.run("dlq", "replay", letter, "--yes", "--json", *fixed)
+    assert (replayed.code, replayed.json["replayed"]) == (0, 1)
+    again = shell.call("dlq", "replay", letter, "--yes")
+    assert (again.code, again.stdout) == (0, "0 replayed, 1 already replayed.\n")
+    ordered = shell.call("dlq", "replay", "--error", "second of two", "--yes", "--json", "--rate", "60", "--undo", "60")
+    order = ordered.json["order_id"]
+    assert (ordered.code, ordered.json["matched"], ordered.json["state"]) == (0, 1, "waiting")
+    assert "waiting" in shell.call("dlq", "orders").stdout
+    assert shell.call("dlq", "undo", order, "--json").json["outcome"] == "undone"
+    assert shell.call("dlq", "undo", order, "--json").code == Exit.CONFLICT
+
+    gone = shell.run("dlq", "discard", other, "--yes", "--reason", "not needed", "--json")
+    assert (gone.code, gone.json[0]["discarded"]) == (0, True)
+    assert client.dead_letter(other)["discarded_at"] is not None
+
+
+def test_nodes_obey(shell: Shell, client: Client) -> None:
+    [node] = client.nodes()
+    name = node["node_id"]
+    assert name in shell.call("nodes").stdout
+    scaled = shell.run("nodes", "scale", name, "demo", "2", "--json", "--wait", "20")
+    assert (scaled.code, scaled.json["state"]) == (0, "done"), scaled
+    wait_until(lambda: len(client.nodes()[0]["engines"]) == 2, 15, "two engines")
+    failed = shell.call("nodes", "restart", name, "nosuch")
+    assert (failed.code, "nosuch" in failed.stdout) == (Exit.FAILED, True)
+    assert shell.call("nodes", "cordon", name, "--reason", "look at it").code == 0
+    assert shell.call("nodes", "uncordon", name).code == 0
+    logs = shell.run("logs", name, "demo.0", "--lines", "5")
+    assert logs.code == 0 and "starts" in logs.stdout
+    assert shell.call("logs", name, "nosuch.0", "--json").code == Exit.NOT_FOUND
+
+
+def test_a_queue_is_paused_and_resumed(shell: Shell, client: Client) -> None:
+    client.submit_task("echo", wait=10)
+    assert "paused" in shell.run("streams", "pause", "echo", "--reason", "try").stdout
+    assert "paused" in shell.call("streams").stdout
+    resumed = shell.call("streams", "resume", "echo", "--json").json
+    assert resumed == {"queue": "echo", "paused": False, "changed": True}
+
+
+def test_every_kind_of_failure_has_its_exit_code(shell: Shell, up: Up, tmp_path: Path, client: Client) -> None:
+    over = client.submit_task("echo", wait=10)["job_id"]
+    loose = tmp_path / "loose"
+    loose.write_text("dal_wrong")
+    loose.chmod(0o644)
+    tight = tmp_path / "tight"
+    tight.write_text("dal_wrong\n")
+    tight.chmod(0o600)
+    nowhere = {"DALSTON_URL": f"http://127.0.0.1:{free_port()}"}
+    expected: list[tuple[tuple[str, ...], dict[str, str], Exit, str]] = [
+        (("jobs", NOBODY), {}, Exit.NOT_FOUND, "not_found"),
+        (("jobs", "nonsense"), {}, Exit.INVALID, "invalid"),
+        (("cancel", over), {}, Exit.CONFLICT, "state_conflict"),
+        (("--patience", "0.2", "nodes"), nowhere, Exit.UNREACHABLE, "unreachable"),
+        (("nodes",), {"DALSTON_TOKEN": ""}, Exit.USAGE, "notconfigured"),
+        (("--token-file", str(tight), "nodes"), {}, Exit.REFUSED, "token_invalid"),
+        (("--token-file", str(loose), "nodes"), {}, Exit.USAGE, "notconfigured"),
+        (("submit",), {}, Exit.USAGE, "usage"),
+        (("dlq", "replay"), {}, Exit.USAGE, "usage"),
+        (("submit", "echo", "n:=oops"), {}, Exit.USAGE, "usage"),
+        (("nosuch",), {}, Exit.USAGE, "usage"),
+    ]
+    done = [shell.call(*command, "--json", **env) for command, env, _, _ in expected]
+    found = [(it.code, it.error["code"], it.error["exit_code"], it.stdout) for it in done]
+    assert found == [(code, name, code, "") for _, _, code, name in expected]
+    assert done[0].error["trace_id"] and done[0].error["status"] == 404
+    assert not [it for it in done if "dal_" in it.stderr]
+    plain = shell.run("jobs", NOBODY)
+    assert plain.code == Exit.NOT_FOUND
+    assert plain.stderr == f"dalston: There is no job {NOBODY}, or it belongs to another project.\n"
+
+
+def test_it_reads_the_file_that_dev_up_writes(up: Up, tmp_path: Path) -> None:
+    bare = Shell(DALSTON_URL="", DALSTON_TOKEN="")
+    assert bare.call("--env-file", str(up.data / "dev.env"), "stats", "--json").code == 0
+    half = tmp_path / "half.env"
+    half.write_text("DALSTON_URL=http://x\n")
+    wrong = bare.call("--env-file", str(half), "stats")
+    assert (wrong.code, "does not set DALSTON_TOKEN" in wrong.stderr) == (Exit.USAGE, True)
+
+
+def test_whoever_has_read_enough_may_leave(shell: Shell, client: Client) -> None:
+    client.submit_task("echo")
+    with shell.start("jobs", "--limit", "200") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(20) == 0
+        assert process.stderr is not None and "Error" not in process.stderr.read()
+
+
+def test_help_names_every_command_and_exit_code(shell: Shell) -> None:
+    text = shell.call("--help").stdout
+    for name in (
+        "submit",
+        "jobs",
+        "watch",
+        "cancel",
+        "tasks",
+        "why",
+        "dlq",
+        "nodes",
+        "logs",
+        "streams",
+        "stats",
+        "top",
+    ):
+        assert f"\n    {name} " in text
+    assert all(f"\n  {code.value} " in text for code in Exit)
+    assert "token" not in [
+        word.strip("-") for word in shell.call("submit", "--help").stdout.split() if word.startswith("--")
+    ]
