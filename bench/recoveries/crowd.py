@@ -47,8 +47,15 @@ def _measure(redis_url: str, seconds: float, good: int, bad: int) -> tuple[float
 def _supervisor(node: Node) -> list[psutil.Process]:
     """With the processes that work for it, such as the relay of the logs."""
     process = psutil.Process(node.process.pid if node.process else 0)
+    return [process, *(child for child in process.children() if _works_for_it(child))]
+
+
+def _works_for_it(child: psutil.Process) -> bool:
     own = str(ROOT / "supervisor")
-    return [process, *(child for child in process.children() if any(own in word for word in child.cmdline()))]
+    try:
+        return any(own in word for word in child.cmdline())
+    except psutil.Error:  # an engine that has just crashed
+        return False
 
 
 def _cpu_seconds(processes: list[psutil.Process]) -> float:
