@@ -1,0 +1,112 @@
+"""Calls of one worker that overlap in two web processes: each gets its own answer, never the other's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.test import Client
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.messages import Completed, TaskMessage
+from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.remote import NODE, Hold, Look, RemoteWorker
+from dalston_queue.broker.types import EngineState, RecordState, Settled
+from dalston_queue.ids import uuid7
+from tests.api.conftest import Api
+
+
+def append(broker: Broker, *queues: str) -> list[str]:
+    messages = [
+        TaskMessage(task_id=str(uuid7()), job_id=str(uuid7()), queue=queue, task_type="t", attempt=1, deliveries=0)
+        for queue in queues
+    ]
+    broker.append(messages)
+    return [message.task_id for message in messages]
+
+
+def register(broker: Broker, *queues: str, capacity: int = 4) -> Callable[[], RemoteWorker]:
+    """Returns what a web process does first with each call."""
+    engine = EngineBeat(engine_id="http.test.1", state=EngineState.READY, queues=queues, capacity=capacity)
+    RemoteWorker.register(broker, engine)
+
+    def resumed() -> RemoteWorker:
+        worker = RemoteWorker.find(broker, engine.engine_id)
+        assert worker is not None
+        worker.resume()
+        return worker
+
+    return resumed
+
+
+def test_two_results_at_once_are_both_settled(broker: Broker) -> None:
+    resumed = register(broker, "echo")
+    tasks = append(broker, "echo", "echo")
+    worker = resumed()
+    assert {task.message.task_id for task in worker.claim(2, Look())} == set(tasks)
+    here, there = resumed(), resumed()  # both at the same number
+    assert [one.settle(Hold(task, 1), Completed(1)) for one, task in zip((here, there), tasks, strict=True)] == [
+        Settled.ACCEPTED
+    ] * 2
+    states = [record.state for record in broker.records("echo", tasks).values()]
+    assert states == [RecordState.SETTLED] * 2
+    assert here.settle(Hold(tasks[1], 1), Completed(1)) is Settled.LOST
+
+
+def test_a_poll_that_meets_a_result_takes_nothing_that_is_not_its_own(broker: Broker) -> None:
+    resumed = register(broker, "echo")
+    [first] = append(broker, "echo")
+    resumed().claim(1, Look())
+    polling, reporting = resumed(), resumed()
+    [second] = append(broker, "echo")
+    assert reporting.settle(Hold(first, 1), Completed(1)) is Settled.ACCEPTED
+    assert polling.claim(1, Look()) == []  # its number was taken
+    assert [task.message.task_id for task in polling.claim(1, Look())] == [second]
+
+
+def test_a_worker_of_several_queues_is_served_from_all_and_renews_all(broker: Broker) -> None:
+    resumed = register(broker, "a", "b")
+    tasks = append(broker, "a", "a", "b")
+    worker = resumed()
+    holds = [task.hold for task in worker.claim(4, Look())]
+    assert sorted(hold.task_id for hold in holds) == sorted(tasks)
+    look = resumed().look(holds, everything=True)
+    assert (sorted(look.held), look.again, look.lost) == (sorted(holds), [], [])
+    broker.request_cancel("b", tasks[2], 1)
+    look = resumed().look([Hold(tasks[2], 1), Hold(tasks[0], 2)], everything=True)
+    assert (look.cancelled, look.lost) == ([Hold(tasks[2], 1)], [Hold(tasks[0], 2)])
+    assert sorted(task.message.task_id for task in look.again) == sorted(tasks[:2])
+    assert sorted(resumed().leave()) == sorted(holds)
+    assert broker.registry.engines() == []
+
+
+def test_a_suspect_runs_alone(broker: Broker) -> None:
+    resumed = register(broker, "echo")
+    [suspect] = append(broker, "echo")
+    for attempt in range(2):
+        doomed = f"doomed.{attempt}"
+        engine = EngineBeat(engine_id=doomed, state=EngineState.READY, queues=("echo",))
+        RemoteWorker.register(broker, engine)
+        worker = RemoteWorker(broker, engine)
+        worker.resume()
+        assert len(worker.claim(1, Look())) == 1
+        broker.take_back(doomed, ["echo"], max_deliveries=5, max_losses=5)
+    [other] = append(broker, "echo")
+    worker = resumed()
+    [task] = worker.claim(4, Look())  # the suspect is last in line, and not given beside another
+    assert task.message.task_id == other
+    worker.settle(task.hold, Completed(1))
+    [task] = worker.claim(4, Look())
+    assert (task.message.task_id, task.alone) == (suspect, True)
+    append(broker, "echo")
+    assert worker.claim(4, worker.look([task.hold], everything=True)) == []
+
+
+def test_workers_are_shown_among_the_engines(
+    broker: Broker, token_for: Callable[..., str], admin_client: Client
+) -> None:
+    answer = Api(token_for("worker")).post("/internal/workers/register", {"stages": ["echo"], "name": "cpu-box"})
+    worker_id = answer.json()["worker_id"]
+    [engine] = broker.registry.engines()
+    assert (engine.node_id, engine.engine_id, engine.said.engine) == (NODE, worker_id, "cpu-box")
+    for page, shown in (("/", f'id="node-{NODE}"'), ("/nodes/", worker_id), (f"/nodes/{NODE}/", worker_id)):
+        assert shown in admin_client.get(page).content.decode(), page
