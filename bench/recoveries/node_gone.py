@@ -9,7 +9,8 @@ from pathlib import Path
 
 from bench.harness.environment import ROOT
 from bench.harness.figures import Section, Target, percentile
-from bench.recoveries.node import Stage
+from bench.recoveries.node import Stage, wait_for
+from dalston_queue.broker.record import Record
 from dalston_site.embedded.postgres import Postgres
 from dalston_site.embedded.server import Server
 
@@ -44,26 +45,31 @@ def _round(redis_url: str, database_url: str, victims: int) -> list[float]:
         for node in doomed:
             node.ready(1)
         tasks = [stage.submit("sleep", seconds=60) for _ in doomed]
-        starts = {task: stage.started(task)[1].engine_id for task in tasks}
+        starts = {task: _owner(stage, task, "doomed-").owner for task in tasks}
         survivor = stage.node("survivor")
         survivor.sleepers(1, capacity=victims)
         survivor.start()
         survivor.ready(1)
         killed_at = {}
         for node in doomed:
+            killed_at[node.name] = time.time()
             node.kill()
-            killed_at[node.name] = time.monotonic()
-        return [_rerun(stage, task) - killed_at[engine.partition(".")[0]] for task, engine in starts.items()]
+        return [
+            _owner(stage, task, "survivor.").claimed_at_ms / 1000 - killed_at[engine.partition(".")[0]]
+            for task, engine in starts.items()
+        ]
     finally:
         orchestrator.kill()
         orchestrator.wait()
         stage.close()
 
 
-def _rerun(stage: Stage, task: str) -> float:
-    """The orchestrator reads the events as well, so the record of the task tells who has it."""
-    while True:
+def _owner(stage: Stage, task: str, prefix: str) -> Record:
+    """The record of a task once an engine of these nodes has it. Not by its events: the orchestrator reads those."""
+
+    def found() -> Record | None:
         record = stage.broker.records("sleep", [task]).get(task)
-        if record is not None and record.owner.startswith("survivor."):
-            return record.claimed_at_ms / 1000 - time.time() + time.monotonic()
-        time.sleep(0.02)
+        return record if record is not None and record.owner.startswith(prefix) else None
+
+    record: Record = wait_for(found, 90, f"{task} at {prefix}…")
+    return record
