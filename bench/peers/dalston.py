@@ -1,6 +1,6 @@
 """Dalston: each settle checks session, owner and attempt and writes started and completed events; takes nothing ahead.
 
-The same public API as the engine SDK uses: exchange, and wait when nothing came.
+The same public API as the engine SDK uses: exchange, and claim_next when nothing came.
 """
 
 import itertools
@@ -57,6 +57,6 @@ def run(consumer: Consumer) -> None:
             probe.ran(task.message.parameters["sent_ns"])
         settled = [(task, done) for task in claimed]
         claimed = consumer.exchange(settled).claimed
-        if not claimed:
-            consumer.wait(1.0)
-            claimed = consumer.exchange().claimed
+        while not claimed:
+            woken = consumer.claim_next(1.0)
+            claimed = consumer.exchange().claimed if woken is None else woken

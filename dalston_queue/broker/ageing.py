@@ -7,14 +7,14 @@ than their place shows (promoted before, rebuilt) stand in the sorted set `agein
 from __future__ import annotations
 
 from dalston_queue.broker.dispatch import append_to_tier
-from dalston_queue.broker.lanes import read_lanes
+from dalston_queue.broker.lanes import lane_field, read_lanes
 from dalston_queue.broker.messages import Event, TaskMessage, decode_task, encode_head
 from dalston_queue.broker.promotion import PROMOTIONS, is_due, promoted_after_ms
 from dalston_queue.broker.record import Record, decode_record
 from dalston_queue.broker.removal import cancel, read_records
-from dalston_queue.broker.shard import Shard, pairs
+from dalston_queue.broker.shard import Argument, Shard, pairs
 from dalston_queue.broker.topology import Topology
-from dalston_queue.broker.types import EventKind, Priority, RecordState, Removed, Tier
+from dalston_queue.broker.types import EventKind, Priority, RecordState, Removed, Tier, tier_number
 
 
 def promote(topology: Topology, queue: str, now_ms: int | None, batch: int) -> list[Event]:
@@ -47,8 +47,8 @@ def _due(shard: Shard, queue: str, lane: str, tier: Tier, now_ms: int, batch: in
     for _, fields in shard.run("front", [stream], [batch]):
         values = dict(pairs(fields))
         try:
-            task, since = values[b"t"].decode(), int(values[b"e"])
-        except (KeyError, ValueError):
+            task, since = values[b"t"].decode(), int(values[b"h"].split(b"\t")[3])
+        except (KeyError, IndexError, ValueError):
             continue  # unreadable: the engine that claims it buries it
         if not is_due(tier, since, now_ms):
             break
@@ -69,7 +69,8 @@ def _move(shard: Shard, queue: str, lane: str, tier: Tier, tasks: list[str]) -> 
     target, _ = PROMOTIONS[tier]
     names = [keys.tasks(queue), keys.ageing(queue), keys.events(queue), keys.counters(queue), keys.wake(queue, lane)]
     streams = [keys.stream(queue, lane, tier), keys.stream(queue, lane, target)]
-    answers = shard.run("promote", [*names, *streams], [target, promoted_after_ms(target), *tasks])
+    arguments: list[Argument] = [target, promoted_after_ms(target), lane_field(lane), tier_number(target), *tasks]
+    answers = shard.run("promote", [*names, *streams, keys.lanes(queue)], arguments)
     return [
         Event(
             kind=EventKind.TASK_PROMOTED,
@@ -119,8 +120,8 @@ def _message(queue: str, fields: list[bytes], record: Record) -> TaskMessage | N
     """None: unreadable; the engine that claims it buries it."""
     f = dict(pairs(fields))
     try:
-        values = [f[b"t"], f[b"j"], int(f[b"a"]), int(f[b"e"]), int(f[b"o"]), f[b"m"]]
-    except (KeyError, ValueError):
+        values = (f[b"t"], record.job_id.encode(), b"%d" % record.attempt, f[b"h"], f[b"m"])
+    except KeyError:
         return None
-    message = decode_task(queue, values, record.deliveries, record.losses)
+    message = decode_task(queue, (*values, record.deliveries, record.losses))
     return message if isinstance(message, TaskMessage) else None

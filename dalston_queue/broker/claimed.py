@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dalston_queue.broker.given import Given
 from dalston_queue.broker.messages import Outcome, TaskMessage
-from dalston_queue.broker.session import Given, Session
+from dalston_queue.broker.session import Session
 from dalston_queue.broker.types import Settled, Tier
 
 if TYPE_CHECKING:
     from dalston_queue.broker.consumer import Consumer
 
 
-Place = tuple[int, str, str]  # shard, stream, entry id
+Place = tuple[int, str, bytes]  # shard, stream, entry id
 
 
 class Claimed:
@@ -21,31 +22,43 @@ class Claimed:
     __slots__ = (
         "_consumer",
         "cancel_requested",
-        "deadline_ms",
-        "entry_id",
+        "given",
         "lost",
         "message",
         "place",
         "session",
-        "stream",
-        "tier",
     )
 
     def __init__(self, consumer: Consumer, session: Session, given: Given, message: TaskMessage) -> None:
         self._consumer = consumer
         self.session = session
         self.message = message
-        self.tier: Tier = given.tier  # the lane it came from; a suspect runs alone
-        self.stream = given.stream
-        self.entry_id = given.entry_id
+        self.given = given
         # two shards may give entries of the same stream name and id
-        self.place: Place = (session.shard.index, given.stream, given.entry_id)
-        self.deadline_ms = given.deadline_ms  # by the clock of the Redis server; 0: none
+        self.place: Place = (session.shard.index, given.stream, given.entry)
         self.cancel_requested = False  # set by progress(), renew() and the consumer's beat()
         self.lost = False  # taken back: stop the work, its result will be refused
 
     def __repr__(self) -> str:
         return f"<Claimed {self.message.queue} {self.task_id} attempt {self.attempt} from {self.tier}>"
+
+    @property
+    def tier(self) -> Tier:
+        """The lane it came from; a suspect runs alone."""
+        return self.given.tier
+
+    @property
+    def stream(self) -> str:
+        return self.given.stream
+
+    @property
+    def entry_id(self) -> str:
+        return self.given.entry.decode()
+
+    @property
+    def deadline_ms(self) -> int:
+        """By the clock of the Redis server; 0: none."""
+        return self.given.deadline_ms
 
     @property
     def task_id(self) -> str:

@@ -14,9 +14,10 @@ import msgspec
 from dalston_queue.broker.backoff import Backoff
 from dalston_queue.broker.claimed import Claimed, Place
 from dalston_queue.broker.errors import Fenced, Invalid, Unavailable
+from dalston_queue.broker.given import Given, Proof, Settlement
 from dalston_queue.broker.messages import ErrorInfo, Malformed, Outcome, decode_task, encode_error, encode_outcome
 from dalston_queue.broker.names import check_name
-from dalston_queue.broker.session import Given, Limits, Session, Settlement
+from dalston_queue.broker.session import Limits, Session
 from dalston_queue.broker.stale import DEFAULT_RULES, StaleClaim, StaleRules
 from dalston_queue.broker.types import Cause, Settled, Tier
 from dalston_queue.broker.waker import Waker
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 MAX_CAPACITY = 256
+_SUSPECT, _LOST = Tier.SUSPECT, Settled.LOST  # looking a member of an enum up is slow
 
 
 class Exchanged(msgspec.Struct):
@@ -85,7 +87,7 @@ class Consumer:
         # what one queue answered in a call that then failed at another queue: told with the next call
         self._fresh: list[Claimed] = []
         self._gone: list[Claimed] = []
-        self._answered: dict[tuple[str, int], Settled] = {}
+        self._answered: dict[Proof, Settled] = {}
         self._lock = threading.RLock()
         self._waker = Waker()
         self._backoff = Backoff()
@@ -114,30 +116,29 @@ class Consumer:
                 raise
 
     def _exchange(self, settlements: Sequence[tuple[Claimed, Outcome]], free: int | None) -> Exchanged:
-        held, buried = self._held, list[Malformed]()
-        prepared: dict[Session, list[Settlement]] = {}
+        held, answered, buried = self._held, self._answered, list[Malformed]()
         leaving = {claimed.place for claimed, _ in settlements}
+        prepared: dict[Session, list[Settlement]] = {session: [] for session in self._sessions}
         for claimed, outcome in settlements:
-            message = claimed.message
-            if (message.task_id, message.attempt) not in self._answered:
-                kind, body = encode_outcome(outcome)
-                settlement = Settlement(message.task_id, message.attempt, claimed.stream, kind, body)
-                prepared.setdefault(claimed.session, []).append(settlement)
-        keeping = len(held.keys() - leaving) if leaving else len(held)
+            if claimed.given not in answered:
+                prepared[claimed.session].append((claimed.given, *encode_outcome(outcome)))
+        keeping = len(held) - len(leaving & held.keys()) if held else 0
         room = self.capacity - keeping if free is None else free
         told = len(self._fresh)
         for session in self._in_turn():
-            if self._suspect in held and self._suspect not in leaving:
+            if self._suspect and self._suspect in held and self._suspect not in leaving:
                 room = 0  # a suspect runs alone
             new = len(self._fresh) - told
-            answer = session.exchange(prepared.get(session, ()), room - new, not keeping and not new)
-            self._answered.update(answer.settled)
+            answer = session.exchange(prepared[session], room - new, not keeping and not new)
+            answered.update(answer.settled)
             self._take(session, answer.given, buried)
             for stream, entry_id in answer.unreadable:
                 self._bury(session, stream, entry_id, "", buried)
-        codes = [self._answered[claimed.message.task_id, claimed.message.attempt] for claimed, _ in settlements]
-        for (claimed, _), code in zip(settlements, codes, strict=True):
-            claimed.lost = code is Settled.LOST
+        codes = []
+        for claimed, _ in settlements:
+            code = answered[claimed.given]
+            codes.append(code)
+            claimed.lost = code is _LOST
             held.pop(claimed.place, None)
         result = Exchanged(self._fresh, codes, buried)
         self._fresh, self._answered = [], {}
@@ -165,10 +166,44 @@ class Consumer:
                     session.refresh_lanes()
             self._backoff.reset()
         except Unavailable as error:
-            pause = self._backoff.next()
-            log.warning("%s waits %.1f s for Redis: %s", self.engine_id, pause, error)
-            time.sleep(min(pause, timeout))
+            self._back_off(error, timeout)
         return False
+
+    def claim_next(self, timeout: float = 1.0, free: int | None = None) -> list[Claimed] | None:
+        """Sleep until something is there and claim it: the claim goes along with the sleep, so that it runs the moment
+        that a task comes. [] after the timeout. None: look for yourself, with exchange() (an engine of several queues,
+        or one that holds tasks, only sleeps here). Holds up other calls meanwhile; raises Fenced, but like wait() it
+        backs off on a lost connection."""
+        with self._lock:
+            session = self._sessions[0]
+            room = self.capacity if free is None else free
+            simple = len(self._sessions) == 1 and not self._held and not self._fresh and room > 0
+            command = session.claim_later(room) if simple else None
+            if command is not None:
+                return self._claim_next(session, min(timeout, 1.0), command)
+        return None if self.wait(timeout) else []
+
+    def _claim_next(self, session: Session, timeout: float, command: bytes) -> list[Claimed] | None:
+        buried: list[Malformed] = []
+        try:
+            answer = session.claimed_later(self._waker.wait_then(session, timeout, command))
+            self._take(session, answer.given, buried)
+            for stream, entry_id in answer.unreadable:
+                self._bury(session, stream, entry_id, "", buried)
+        except Fenced:
+            self._drop_all()
+            raise
+        except Unavailable as error:
+            self._back_off(error, timeout)
+            return []
+        self._backoff.reset()
+        claimed, self._fresh = self._fresh, []
+        return claimed if session.is_answered else None
+
+    def _back_off(self, error: Unavailable, most: float) -> None:
+        pause = self._backoff.next()
+        log.warning("%s waits %.1f s for Redis: %s", self.engine_id, pause, error)
+        time.sleep(min(pause, most))
 
     def beat(self, progress: dict[str, Any] | None = None) -> Beat:
         """Say what is held (renewing it) and learn what changed. Call it about once a second while anything runs,
@@ -246,6 +281,10 @@ class Consumer:
         self._waker.close()
         with self._lock:
             try:
+                for _ in range(2 if any(not session.is_answered for session in self._sessions) else 0):
+                    # a claim that went along with a sleep may have run: the first call comes after the end of its
+                    # connection, so what the second one finds is all there will be
+                    self._beat(list(self._held.values()), {}, look=True)
                 self.hand_back()
             except Fenced:
                 self._drop_all()
@@ -262,14 +301,14 @@ class Consumer:
     def _take(self, session: Session, given: Sequence[Given], buried: list[Malformed]) -> None:
         """Hold what was given; the caller is told of it with this call's answer, or the next one's."""
         for item in given:
-            message = decode_task(session.queue, item.values, item.deliveries, item.losses)
+            message = decode_task(session.queue, item.values)
             if isinstance(message, str):
-                self._bury(session, item.stream, item.entry_id, message, buried)
+                self._bury(session, item.stream, item.entry.decode(), message, buried)
                 continue
             claimed = Claimed(self, session, item, message)
             if claimed.place in self._held:
                 continue  # a beat gave it again before the lost call was repeated: it runs already
-            if claimed.tier is Tier.SUSPECT:
+            if item.tier is _SUSPECT:
                 self._suspect = claimed.place
             self._held[claimed.place] = claimed
             self._fresh.append(claimed)

@@ -13,7 +13,7 @@ from dalston_queue.broker.names import check_name
 from dalston_queue.broker.promotion import promoted_after_ms
 from dalston_queue.broker.shard import Argument, Call, Shard, command, script
 from dalston_queue.broker.topology import Topology
-from dalston_queue.broker.types import Appended, EventKind, Priority, Tier
+from dalston_queue.broker.types import Appended, EventKind, Priority, Tier, tier_number
 
 _ID = re.compile(r"[!-~]{1,200}")  # heads of events are lines of tab-separated fields
 BATCH = 100  # messages per script: the server does other work in between
@@ -32,7 +32,7 @@ class _Lane:
 
     def call(self, start: int, stop: int, other: str | None = None) -> Call:
         keys, queue = self.shard.keys, self.queue
-        arguments: list[Argument] = [self.capabilities, MAX_LANES, promoted_after_ms(self.tier)]
+        arguments: list[Argument] = [self.capabilities, MAX_LANES, promoted_after_ms(self.tier), tier_number(self.tier)]
         for encoded in self.encoded[start:stop]:
             arguments.extend(encoded)
         names = [

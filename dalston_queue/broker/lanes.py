@@ -26,6 +26,11 @@ class Lanes(msgspec.Struct, frozen=True):
         return ("", *sorted(fitting))
 
 
+def lane_field(capabilities: str) -> str:
+    """The field of a lane in `lanes:S`. Its value has a mark per tier: 1 when something undelivered may stand in it."""
+    return f"@{capabilities}"
+
+
 def read_lanes(shard: Shard, queue: str) -> Lanes:
     names: list[bytes] = shard.command("HGETALL", shard.keys.lanes(queue))
     fields = dict(pairs(names))

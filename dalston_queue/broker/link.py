@@ -10,17 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import redis
-from redis.connection import ConnectionInterface
 from redis.exceptions import MovedError, NoScriptError
 
 from dalston_queue.broker.faults import translated
 from dalston_queue.broker.scripts import Script, load
 from dalston_queue.broker.shard import Argument, Shard
-
-
-def bulk(value: Argument) -> bytes:
-    raw = value if type(value) is bytes else str(value).encode()
-    return b"$%d\r\n%b\r\n" % (len(raw), raw)
+from dalston_queue.broker.wire import Wire, bulk, packed
 
 
 class Packed:
@@ -32,9 +27,10 @@ class Packed:
         self._head = b"".join(map(bulk, parts))
         self._count = len(parts)
 
-    def with_bulks(self, bulks: Sequence[bytes]) -> bytes:
-        """The command with these further arguments, each packed by bulk()."""
-        return b"".join((b"*%d\r\n" % (self._count + len(bulks)), self._head, *bulks))
+    def with_arguments(self, arguments: Sequence[bytes]) -> bytes:
+        """The command with these further arguments."""
+        rest = b"".join([b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments])
+        return b"*%d\r\n%b%b" % (self._count + len(arguments), self._head, rest)
 
 
 class Link:
@@ -43,21 +39,20 @@ class Link:
     def __init__(self, shard: Shard, key: str) -> None:
         self._shard = shard
         self._key = key
-        self._connection: ConnectionInterface | None = None
+        self._wire: Wire | None = None
 
-    def call(self, script: Script, packed: bytes) -> Any:
+    def call(self, script: Script, command: bytes) -> Any:
         try:
-            connection = self._connection
-            if connection is None:
-                connection = self._connection = self._shard.connection(self._key)
-            try:
-                connection.send_packed_command((packed,), check_health=False)
-                return connection.read_response()
-            except NoScriptError:
-                connection.send_command("SCRIPT", "LOAD", script.source)
-                connection.read_response()
-                connection.send_packed_command((packed,), check_health=False)
-                return connection.read_response()
+            wire = self._wire or self.wire()
+            reply = wire.ask(command)
+            if type(reply) is list:
+                return reply
+            if isinstance(reply, NoScriptError):
+                wire.ask(packed("SCRIPT", "LOAD", script.source))
+                reply = wire.ask(command)
+            if isinstance(reply, Exception):
+                raise reply
+            return reply
         except (redis.RedisError, OSError) as error:
             self.close()
             if isinstance(error, (MovedError, redis.ReadOnlyError)):
@@ -65,22 +60,30 @@ class Link:
             with translated(self._shard.name):
                 raise
 
+    def wire(self) -> Wire:
+        if self._wire is None:
+            self._wire = Wire(self._shard.connection(self._key))
+        return self._wire
+
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.disconnect()
-            self._connection = None
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
 
 
 class PooledLink(Link):
     """The same on a connection that is borrowed from the pool for each call: for a session that is taken up for one
     request only."""
 
-    def call(self, script: Script, packed: bytes) -> Any:
+    def call(self, script: Script, command: bytes) -> Any:
         with translated(self._shard.name):
             pool = self._shard.pool(self._key)
-            borrowed = self._connection = pool.get_connection()
+            borrowed = pool.get_connection()
+        self._wire = Wire(borrowed)
         try:
-            return super().call(script, packed)
+            return super().call(script, command)
         finally:
-            self._connection = None
+            if self._wire is not None:  # it lives, so the pool may have it as it was
+                self._wire.restore()
+                self._wire = None
             pool.release(borrowed)

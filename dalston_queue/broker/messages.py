@@ -1,9 +1,9 @@
 """What travels: the task message in a work stream, the outcome of an attempt, the event in an event stream.
 
-A work entry has few short fields that the scripts read (v version, t task, j job, a attempt, e first enqueued at, o
-timeout in ms) and `m`, the rest as JSON. An event has `h`, its head as a line of tab-separated fields, and `m`, its
-result or error as JSON. Unknown JSON fields are ignored, so a newer sender doesn't break an older reader. Decoding
-never raises on bad bytes: it returns a Malformed with the raw fields.
+A work entry has `t`, the task, `h`, a line of version, job, attempt, first enqueued at and timeout in ms, and `m`, the
+rest as JSON. An event has `h`, its head as a line of tab-separated fields, and `m`, its result or error as JSON;
+several events may share an entry, a line each. Unknown JSON fields are ignored, so a newer sender doesn't break an
+older reader. Decoding never raises on bad bytes: it returns a Malformed with the raw fields.
 """
 
 from __future__ import annotations
@@ -118,6 +118,7 @@ class _EventBody(msgspec.Struct, kw_only=True, omit_defaults=True):
     error: ErrorInfo | None = None
 
 
+_COMPLETED = EventKind.TASK_COMPLETED  # looking a member of an enum up is slow
 _encoder = msgspec.json.Encoder()
 _body_decoder = msgspec.json.Decoder(_Body)
 _event_decoder = msgspec.json.Decoder(_EventBody)
@@ -154,11 +155,12 @@ def encode_task(message: TaskMessage, seq: int = 0) -> list[str | bytes | int]:
     ]
 
 
-def decode_task(queue: str, values: Sequence[Any], deliveries: int = 0, losses: int = 0) -> TaskMessage | str:
-    """From task, job, attempt, enqueued_at, timeout, JSON, as the scripts return them. A string says what is wrong."""
-    task_id, job_id, attempt, enqueued_at_ms, timeout_ms, raw = values
+def decode_task(queue: str, values: tuple[bytes, bytes, bytes, bytes, bytes, int, int]) -> TaskMessage | str:
+    """From task, job, attempt, head, JSON, deliveries, losses. A string says what is wrong."""
+    task_id, job_id, attempt, head, raw, deliveries, losses = values
     try:
         body = _body_decoder.decode(raw)
+        _, _, _, enqueued_at_ms, timeout_ms = head.split(b"\t")
         return TaskMessage(
             task_id=task_id.decode(),
             job_id=job_id.decode(),
@@ -181,14 +183,12 @@ def decode_task(queue: str, values: Sequence[Any], deliveries: int = 0, losses: 
 
 
 def encode_outcome(outcome: Outcome) -> tuple[EventKind, bytes]:
-    match outcome:
-        case Completed(result):
-            return EventKind.TASK_COMPLETED, _encoder.encode(_EventBody(result=result))
-        case Failed(error):
-            return EventKind.TASK_FAILED, _encoder.encode(_EventBody(error=error))
-        case Cancelled(message):
-            error = ErrorInfo(message=message, cause=Cause.CANCELLED)
-            return EventKind.TASK_CANCELLED, _encoder.encode(_EventBody(error=error))
+    if isinstance(outcome, Completed):
+        return _COMPLETED, _encoder.encode(_EventBody(result=outcome.result))
+    if isinstance(outcome, Cancelled):
+        error = ErrorInfo(message=outcome.message, cause=Cause.CANCELLED)
+        return EventKind.TASK_CANCELLED, _encoder.encode(_EventBody(error=error))
+    return EventKind.TASK_FAILED, _encoder.encode(_EventBody(error=outcome.error))
 
 
 def encode_head(event: Event) -> str:
@@ -206,26 +206,24 @@ def encode_error(error: ErrorInfo | None) -> bytes:
 def decode_events(
     queue: str, stream: str, shard: int, entry_id: str, fields: Sequence[bytes]
 ) -> list[Event | Malformed]:
-    """From an event stream's flat field list: a head line per event; the body belongs to the first. If only the body
-    of an attempt's end can't be read, the attempt failed: its task must hear of it, or it would wait for ever."""
+    """From an event stream's flat field list: a head line per event, and a body line for each of the first ones. If
+    only the body of an attempt's end can't be read, the attempt failed: its task must hear of it, or it would wait
+    for ever."""
     values = dict(zip(fields[::2], fields[1::2], strict=False))
     try:
         heads = values[b"h"].decode().split("\n")
-        first = EventKind(heads[0].partition("\t")[0])
-        try:
-            body = _event_decoder.decode(values[b"m"]) if values.get(b"m") else None
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            if not first.ends_attempt:
-                raise
-            body = _EventBody(error=_unreadable(first, values[b"m"], error))
-            first = EventKind.TASK_FAILED
+        body = values.get(b"m", b"")
+        # only ends have a body: what belongs to a single one is not looked into
+        ends = sum(EventKind(head.partition("\t")[0]).ends_attempt for head in heads)
+        bodies = body.split(b"\n") if ends > 1 else [body]
         raw = _raw_fields(values[b"raw"]) if b"raw" in values else None
         events = []
         for part, head in enumerate(heads):
-            kind, task, job, attempt, seq, deliveries, losses, engine, at, tier = head.split("\t")
+            name, task, job, attempt, seq, deliveries, losses, engine, at, tier = head.split("\t")
+            kind, result, error = _decode_body(EventKind(name), bodies[part] if part < len(bodies) else b"")
             events.append(
                 Event(
-                    kind=first if part == 0 else EventKind(kind),
+                    kind=kind,
                     job_id=job,
                     task_id=task,
                     queue=queue,
@@ -234,10 +232,10 @@ def decode_events(
                     deliveries=int(deliveries),
                     losses=int(losses),
                     engine_id=engine,
-                    at_ms=int(at),
+                    at_ms=int(at or entry_id.partition("-")[0]),
                     tier=Tier(tier) if tier else None,
-                    result=body.result if body and part == 0 else None,
-                    error=body.error if body and part == 0 else None,
+                    result=result,
+                    error=error,
                     raw=raw,
                     stream=stream,
                     entry_id=entry_id,
@@ -258,6 +256,18 @@ def decode_events(
                 shard=shard,
             )
         ]
+
+
+def _decode_body(kind: EventKind, raw: bytes) -> tuple[EventKind, Any, ErrorInfo | None]:
+    if not raw:
+        return kind, None, None
+    try:
+        body = _event_decoder.decode(raw)
+        return kind, body.result, body.error
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        if not kind.ends_attempt:
+            raise
+        return EventKind.TASK_FAILED, None, _unreadable(kind, raw, error)
 
 
 def _unreadable(kind: EventKind, body: bytes, error: Exception) -> ErrorInfo:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from dalston_queue.broker.lanes import read_lanes
+from dalston_queue.broker.lanes import lane_field, read_lanes
 from dalston_queue.broker.messages import ErrorInfo, encode_error
 from dalston_queue.broker.removal import read_records
 from dalston_queue.broker.shard import Argument, Shard
@@ -28,8 +28,8 @@ def reclaim(shard: Shard, queue: str, task_id: str, attempt: int, entry_id: str,
         if lane is None:
             return Reclaimed.ABSENT
         front = [keys.stream(queue, lane, tier) for tier in (Tier.RECOVERED, Tier.SUSPECT)]
-        names = [*keys.task_keys(queue), stream, *front, keys.wake(queue, lane)]
-        answer, *elsewhere = shard.run("reclaim", names, arguments)
+        names = [*keys.task_keys(queue), stream, *front, keys.wake(queue, lane), keys.lanes(queue)]
+        answer, *elsewhere = shard.run("reclaim", names, [*arguments, lane_field(lane)])
         if answer != b"elsewhere":
             return Reclaimed(answer.decode())
         stream = elsewhere[0].decode()  # it moved between the look and the script: look again

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from dalston_queue.broker.keys import WORK_GROUP
-from dalston_queue.broker.lanes import read_lanes, streams
+from dalston_queue.broker.lanes import lane_field, read_lanes, streams
 from dalston_queue.broker.messages import MAX_ENTRY_BYTES, ErrorInfo, encode_error
 from dalston_queue.broker.removal import follow
 from dalston_queue.broker.shard import Argument, Shard, command
@@ -121,6 +121,7 @@ def _take_back(place: Place, request: TakeBack, alone: bool) -> TakenBack:
             request.max_losses,
             encode_error(request.error),
             MAX_ENTRY_BYTES,
+            *map(lane_field, lanes.capabilities),
         ]
         status, *parts = shard.run("take_back", names, arguments)
         if status == b"ALIVE":

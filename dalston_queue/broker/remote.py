@@ -18,11 +18,12 @@ import msgspec
 
 from dalston_queue.broker.consumer import Consumer
 from dalston_queue.broker.errors import Invalid, Unavailable
+from dalston_queue.broker.given import Given, proof_of
 from dalston_queue.broker.messages import ErrorInfo, Outcome, TaskMessage, decode_task, encode_error, encode_outcome
 from dalston_queue.broker.record import Record
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.removal import read_records
-from dalston_queue.broker.session import Given, Limits, Session, Settlement
+from dalston_queue.broker.session import Limits, Session
 from dalston_queue.broker.shard import pairs
 from dalston_queue.broker.types import Cause, EngineState, EventKind, RecordState, Settled, Tier
 from dalston_queue.broker.waker import Waker
@@ -126,7 +127,7 @@ class RemoteWorker:
         for session in self._sessions:
             _, mine = session.beat((), look=True)
             held = [task for task in (self._task(session, each) for each in mine) if task]
-            streams = {entry.values[0].decode(): entry.stream for entry in mine}
+            streams = {entry.task.decode(): entry.stream for entry in mine}
             said = [(*task.hold, streams[task.message.task_id]) for task in held]
             if said:
                 codes = session.hand_back(said, body)
@@ -185,11 +186,11 @@ class RemoteWorker:
                 raise Invalid(
                     f"nobody asked to stop task {hold.task_id}: say that it completed, failed or was rejected"
                 )
-            settlement = Settlement(*hold, record.stream, kind, body)
+            proof = proof_of(hold.task_id, record)
             for _ in range(TRIES):
-                answer = session.exchange([settlement], 0, alone=False)
-                if hold in answer.settled:
-                    return answer.settled[hold]
+                answer = session.exchange([(proof, kind, body)], 0, alone=False)
+                if proof in answer.settled:
+                    return answer.settled[proof]
             raise Unavailable(f"{self.engine.engine_id} makes too many calls at once: its result could not be told")
         return Settled.LOST
 
@@ -228,10 +229,12 @@ class RemoteWorker:
         )
 
     def _task(self, session: Session, given: Given) -> RemoteTask | None:
-        message = decode_task(session.queue, given.values, given.deliveries, given.losses)
+        message = decode_task(session.queue, given.values)
         if isinstance(message, str):
-            log.warning("%s buries entry %s of %s: %s", self.engine.engine_id, given.entry_id, given.stream, message)
-            session.bury(given.stream, given.entry_id, message)
+            log.warning(
+                "%s buries entry %s of %s: %s", self.engine.engine_id, given.entry.decode(), given.stream, message
+            )
+            session.bury(given.stream, given.entry.decode(), message)
             return None
         return RemoteTask(message, given.deadline_ms, given.tier is Tier.SUSPECT)
 

@@ -10,55 +10,44 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import time
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from dalston_queue.broker.errors import Fenced, Unavailable
-from dalston_queue.broker.lanes import Lanes, read_lanes
-from dalston_queue.broker.link import Link, Packed, PooledLink, bulk
+from dalston_queue.broker.given import Given, Proof, Settlement
+from dalston_queue.broker.lanes import Lanes, lane_field, read_lanes
+from dalston_queue.broker.link import Link, Packed, PooledLink
 from dalston_queue.broker.messages import MAX_ENTRY_BYTES
 from dalston_queue.broker.shard import Argument, Shard, pairs
-from dalston_queue.broker.types import TIERS, EventKind, Settled, Tier
+from dalston_queue.broker.types import TIERS, Settled, Tier
+from dalston_queue.broker.wire import encoded
 
-
-class Settlement(NamedTuple):
-    task_id: str
-    attempt: int
-    stream: str
-    kind: EventKind
-    body: bytes
-
-
-class Given(NamedTuple):
-    """An entry as the scripts give it."""
-
-    stream: str
-    tier: Tier
-    entry_id: str
-    deliveries: int
-    losses: int
-    deadline_ms: int
-    values: list[Any]  # task, job, attempt, enqueued_at, timeout, JSON
+_ACCEPTED, _LOST = Settled.ACCEPTED, Settled.LOST  # looking a member up costs more than the rest of the line
 
 
 class Answer:
     __slots__ = ("given", "settled", "unreadable")
 
     def __init__(self) -> None:
-        self.settled: dict[tuple[str, int], Settled] = {}
+        self.settled: dict[Proof, Settled] = {}
         self.given: list[Given] = []
         self.unreadable: list[tuple[str, str]] = []  # stream, entry id: pending for us until buried
 
 
-class _Unanswered(NamedTuple):
+class _Unanswered:
     """A call that was sent: its bytes, what it settles, and the streams its answer will name by number."""
 
-    packed: bytes
-    settlements: Sequence[Settlement]
-    streams: Sequence[str]
-    before: int  # keys before the first stream
+    __slots__ = ("before", "packed", "settlements", "streams")
+
+    def __init__(self, packed: bytes, settlements: Sequence[Settlement], streams: Sequence[str], before: int) -> None:
+        self.packed = packed
+        self.settlements = settlements
+        self.streams = streams
+        self.before = before  # keys before the first stream
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -71,6 +60,7 @@ class Session:
         self.shard = shard
         self.queue = queue
         self._engine_id = engine_id
+        self._engine = engine_id.encode()
         self._capabilities = capabilities
         self._limits = limits
         self._key = shard.keys.session(queue, engine_id)
@@ -78,6 +68,8 @@ class Session:
         self._fence = ""
         self._number = 0
         self._unanswered: _Unanswered | None = None
+        self._backlog = 0  # events waiting, as far as we know
+        self._look_at = 0.0
         self._use(Lanes(None, ()))
 
     # opening and closing
@@ -111,6 +103,10 @@ class Session:
         self._use(read_lanes(self.shard, self.queue))
 
     @property
+    def is_answered(self) -> bool:
+        return self._unanswered is None
+
+    @property
     def wake_keys(self) -> list[str]:
         return [self.shard.keys.wake(self.queue, lane) for lane in self._readable]
 
@@ -121,29 +117,94 @@ class Session:
         if self._unanswered is not None:
             self._send(self._unanswered, answer)
             free -= len(answer.given)
-            settlements = [s for s in settlements if (s.task_id, s.attempt) not in answer.settled]
+            settlements = [settlement for settlement in settlements if settlement[0] not in answer.settled]
             alone = alone and not answer.given
         if settlements or free > 0:
-            before = 8 + len(self._readable)
-            suspects = self._limits.max_suspects if alone else 0
-            bulks = [bulk(b"%d" % (self._number + 1)), bulk(b"%d" % max(free, 0)), bulk(b"%d" % suspects)]
-            for task_id, attempt, stream, kind, body in settlements:
-                position = self._position(stream, before)
-                bulks += (bulk(f"{task_id}\t{attempt}\t{position}\t{kind.value}".encode()), bulk(body))
-            packed = self._exchange.with_bulks(bulks)
-            self._send(_Unanswered(packed, settlements, self._streams, before), answer)
+            if len(settlements) > 1:
+                settlements = sorted(settlements, key=_stream_of)
+            self._send(
+                _Unanswered(self._pack(settlements, free, alone), settlements, self._streams, self._before), answer
+            )
         return answer
+
+    def claim_later(self, free: int) -> bytes | None:
+        """The bytes of a claim for an engine that holds nothing, to be sent by the caller, who gives us the reply. None
+        while another call has no answer."""
+        if self._unanswered is not None:
+            return None
+        self._unanswered = _Unanswered(self._pack((), free, True), (), self._streams, self._before)
+        return self._unanswered.packed
+
+    def claimed_later(self, reply: Any) -> Answer:
+        """What came of it. If the reply is an error or got lost, the next exchange repeats the call."""
+        answer = Answer()
+        if self._unanswered is not None and isinstance(reply, list):
+            self._read(self._unanswered, reply, answer, repeated=False)
+        return answer
+
+    def _pack(self, settlements: Sequence[Settlement], free: int, alone: bool) -> bytes:
+        """The call. Settlements are in the order of their streams."""
+        count = len(settlements)
+        if count == 1:
+            proof, kind, body = settlements[0]
+            of_kind = kind.encode()
+            heads, bodies, kinds, streams = proof.told(of_kind), body, of_kind[5:], self._index(proof.stream) + b":1"
+            late = b"1" if proof.deadline_ms else b"0"
+            rest = [proof.task, proof.start, proof.entry]
+        elif count:
+            proofs = [proof for proof, _, _ in settlements]
+            of_kinds = [kind.encode() for _, kind, _ in settlements]
+            heads = b"\n".join(map(Proof.told, proofs, of_kinds))
+            bodies = b"\n".join([body for _, _, body in settlements])
+            kinds = of_kinds[0][5:] if of_kinds.count(of_kinds[0]) == count else b"-"  # without "task."
+            per_stream = Counter([proof.stream for proof in proofs])
+            streams = b",".join([b"%b:%d" % (self._index(stream), many) for stream, many in per_stream.items()])
+            late = b"1" if any(proof.deadline_ms for proof in proofs) else b"0"
+            rest = [proof.task for proof in proofs]
+            rest += [proof.start for proof in proofs]
+            rest += [proof.entry for proof in proofs]
+        else:
+            heads, bodies, kinds, streams, late, rest = b"", b"", b"-", b"", b"0", []
+        limits = self._limits
+        look = self._look_at_backlog(count)
+        numbers = b"%d %d %d %b %d %d %b %b %b" % (
+            self._number + 1,
+            max(free, 0),
+            limits.max_suspects if alone else 0,
+            b"%d" % limits.max_backlog if look else b"",
+            len(self._readable),
+            count,
+            kinds,
+            late,
+            streams,
+        )
+        return self._exchange.with_arguments((numbers, heads, bodies, *self._lane_fields, *rest))
+
+    def _look_at_backlog(self, settling: int) -> bool:
+        """Whether this call asks for the length of the event stream: when it may be half-way to the limit by what we
+        add ourselves, and ten times a second because of the others."""
+        now = time.monotonic()
+        self._backlog += 1 + settling
+        if now < self._look_at and self._backlog * 2 < self._limits.max_backlog:
+            return False
+        self._look_at = now + 0.1
+        return True
 
     def _send(self, call: _Unanswered, answer: Answer) -> None:
         repeated, self._unanswered = self._unanswered is call, call
-        reply = self._link.call(self._exchange.script, call.packed)
+        self._read(call, self._link.call(self._exchange.script, call.packed), answer, repeated)
+
+    def _read(self, call: _Unanswered, reply: Any, answer: Answer, repeated: bool) -> None:
         status = reply[0]
         if status == b"OK":
-            _, version, codes, claims, unreadable = reply
-            for claim in claims:
-                answer.given.append(_given(claim, call.streams, call.before))
-            for index, entry_id in pairs(unreadable):
-                answer.unreadable.append((call.streams[index - call.before - 1], entry_id.decode()))
+            _, version, codes, now, backlog, claims, unreadable = reply
+            if backlog >= 0:
+                self._backlog = backlog
+            answer.given += self._givens(claims, call.streams, call.before, int(now))
+            if unreadable:
+                answer.unreadable += [
+                    (call.streams[i - call.before - 1], entry.decode()) for i, entry in pairs(unreadable)
+                ]
         elif status == b"AGAIN" and not repeated:
             # we never sent this number: a process that took up the same session did, and its answer is not for us
             self._number += 1
@@ -152,9 +213,9 @@ class Session:
         elif status == b"AGAIN":
             # it ran, and its reply got lost: what it claimed is ours, and a beat gives it again
             _, version, codes, places = reply
-            lost = set(places.decode().split())
+            lost = set(places.split())
             _, again = self.beat((), look=True)
-            answer.given += [given for given in again if given.entry_id in lost]
+            answer.given += [given for given in again if given.entry in lost]
         elif status == b"SEQUENCE":
             # a failover forgot our last calls: go on from what Redis knows
             self._number = int(reply[1])
@@ -164,9 +225,21 @@ class Session:
             raise self._fenced()
         self._number += 1
         self._unanswered = None
-        for settlement, code in zip(call.settlements, codes, strict=True):
-            answer.settled[settlement[0], settlement[1]] = Settled.ACCEPTED if code == 49 else Settled.LOST  # b"1"
-        self._follow(version)
+        for (proof, _, _), code in zip(call.settlements, codes, strict=True):
+            answer.settled[proof] = _ACCEPTED if code == 49 else _LOST  # b"1"
+        if version != self._version:
+            self._follow()
+
+    def _givens(self, claims: list[Any], streams: Sequence[str], before: int, now_ms: int) -> list[Given]:
+        """From indices of streams, each followed by what was claimed there."""
+        found, stream, tier, engine = [], "", TIERS[0], self._engine
+        for item in claims:
+            if type(item) is int:
+                position = item - before - 1
+                stream, tier = streams[position], TIERS[position % 5]
+            else:
+                found.append(Given(item, stream, tier, engine, now_ms))
+        return found
 
     # while tasks run
 
@@ -175,20 +248,24 @@ class Session:
         arguments: list[Argument] = [int(look)]
         for task_id, attempt, stream, progress in held:
             arguments += (task_id, attempt, self._position(stream, 7), progress)
-        reply = self._link.call(self._beat.script, self._beat.with_bulks(list(map(bulk, arguments))))
+        reply = self._link.call(
+            self._beat.script, self._beat.with_arguments([encoded(argument) for argument in arguments])
+        )
         if reply[0] != b"OK":
             raise self._fenced()
         _, version, codes, again = reply
-        given = [_given(claim, self._streams, 7) for claim in again]
-        self._follow(version)
+        given = self._givens(again, self._streams, 7, 0)
+        if version != self._version:
+            self._follow()
         return codes, given
 
     def hand_back(self, held: Sequence[tuple[str, int, str]], body: bytes) -> list[bool]:
         keys, queue = self.shard.keys, self.queue
-        names = [self._key, *keys.task_keys(queue), *self.wake_keys, *self._streams]
+        names = [self._key, *keys.task_keys(queue), keys.lanes(queue), *self.wake_keys, *self._streams]
         arguments: list[Argument] = [self._fence, self._engine_id, len(self._readable), body]
+        arguments += map(lane_field, self._readable)
         for task_id, attempt, stream in held:
-            arguments += (task_id, attempt, self._position(stream, 6 + len(self._readable)))
+            arguments += (task_id, attempt, self._position(stream, 7 + len(self._readable)))
         reply = self.shard.run("hand_back", names, arguments)
         if reply[0] != b"OK":
             raise self._fenced()
@@ -213,18 +290,24 @@ class Session:
         self._streams = [key for lane in self._readable for key in keys.lane(queue, lane)]
         self._positions = {stream: position for position, stream in enumerate(self._streams, 1)}
         head = [self._key, *keys.task_keys(queue), keys.lanes(queue)]
+        suspects = [keys.stream(queue, lane, Tier.SUSPECT) for lane in lanes.capabilities if lane not in self._readable]
+        self._before = 8 + len(self._readable)
         self._exchange = Packed(
             "settle_and_claim",
-            [*head, keys.ageing(queue), *self.wake_keys, *self._streams],
-            [self._fence, self._engine_id, self._limits.max_backlog],
+            [*head, keys.ageing(queue), *self.wake_keys, *self._streams, *suspects],
+            [self._fence, self._engine_id],
         )
+        self._lane_fields = [lane_field(lane).encode() for lane in self._readable]
+        self._indices = {stream: b"%d" % self._position(stream, self._before) for stream in self._streams}
         self._beat = Packed("beat", [*head, *self._streams], [self._fence, self._engine_id, MAX_ENTRY_BYTES])
 
-    def _follow(self, version: bytes | None) -> None:
+    def _follow(self) -> None:
         """Lanes came or went. What the call brought must not be lost over it: the next answer tells us again."""
-        if version != self._version:
-            with contextlib.suppress(Unavailable):
-                self.refresh_lanes()
+        with contextlib.suppress(Unavailable):
+            self.refresh_lanes()
+
+    def _index(self, stream: str) -> bytes:
+        return self._indices.get(stream) or b"%d" % self._position(stream, self._before)
 
     def _position(self, stream: str, before: int) -> int:
         # 1 is the session itself: never a task's stream, so the script answers "lost"
@@ -238,7 +321,5 @@ class Session:
         )
 
 
-def _given(claim: list[Any], streams: Sequence[str], before: int) -> Given:
-    position = claim[0] - before - 1
-    tier = TIERS[position % len(TIERS)]
-    return Given(streams[position], tier, claim[1].decode(), claim[2], claim[3], claim[4], claim[5:])
+def _stream_of(settlement: Settlement) -> str:
+    return settlement[0].stream

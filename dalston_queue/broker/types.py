@@ -29,6 +29,11 @@ class Tier(StrEnum):
 TIERS: tuple[Tier, ...] = tuple(Tier)
 
 
+def tier_number(tier: Tier) -> int:
+    """As the scripts count them: from 1, in claiming order."""
+    return TIERS.index(tier) + 1
+
+
 class Cause(StrEnum):
     """Why an attempt ended other than well. The retry policy reads it."""
 

@@ -10,7 +10,7 @@ from dalston_queue.broker.messages import Completed, Event, Malformed
 from dalston_queue.broker.types import Cause, EventKind
 from tests.broker.conftest import MakeEngine, events_of, message
 
-GOOD = {"v": "1", "t": "bad", "j": "job", "a": "1", "e": "0", "o": "0", "m": '{"task_type":"echo"}'}
+GOOD = {"t": "bad", "h": "1\tjob\t1\t0\t0", "m": '{"task_type":"echo"}'}  # h: version, job, attempt, enqueued, timeout
 
 
 def add_raw(broker: Broker, fields: dict[str, Any]) -> str:
@@ -28,11 +28,12 @@ def without(name: str) -> dict[str, Any]:
     ("fields", "reason"),
     [
         ({"foo": "bar"}, "no version"),
-        ({**GOOD, "v": "2"}, "unknown version"),
+        ({**GOOD, "h": "2\tjob\t1\t0\t0"}, "unknown version"),
         (without("t"), "lacks a field"),
         (without("m"), "lacks a field"),
-        ({**GOOD, "a": "one"}, "wrong type"),
-        ({**GOOD, "o": "soon"}, "wrong type"),
+        ({**GOOD, "h": "1\tjob\t1\t0"}, "lacks a field"),
+        ({**GOOD, "h": "1\tjob\tone\t0\t0"}, "wrong type"),
+        ({**GOOD, "h": "1\tjob\t1\t0\tsoon"}, "wrong type"),
         ({**GOOD, "t": ""}, "wrong type"),
         ({**GOOD, "t": "x" * 201}, "wrong type"),
         ({**GOOD, "m": "x" * (10 * 1024 * 1024)}, "larger than"),
@@ -84,7 +85,7 @@ def append_body(broker: Broker, body: bytes) -> None:
     keys = home.keys
     names = [keys.tasks("echo"), keys.lanes("echo"), keys.wake("echo"), keys.ageing("echo"), keys.counters("echo")]
     names += [keys.running("echo"), keys.deadlines("echo"), keys.stream("echo")]
-    home.run("append", names, ["", 32, 0, "bad", "job", 1, 0, 0, 0, 0, 0, body])
+    home.run("append", names, ["", 32, 0, 3, "bad", "job", 1, 0, 0, 0, 0, 0, body])
     home.command("SADD", keys.stages(), "echo")
 
 

@@ -2,24 +2,26 @@
 -- Puts attempts of tasks in one lane. No allow-oom: when Redis is full, this is what is refused.
 -- KEYS  1 tasks  2 lanes  3 wake  4 ageing  5 counters  6 running  7 deadlines  8 stream  9 (optional) the other stream
 --       that a record was found in
--- ARGV  1 capability set  2 most lanes  3 ms of wait after which this tier is promoted (0: never), then per message:
---       task, job, attempt, enqueued_at (0: now), timeout ms, deliveries, losses, number of its last event, JSON
+-- ARGV  1 capability set  2 most lanes  3 ms of wait after which this tier is promoted (0: never)  4 the tier, counted
+--       from 1 in claiming order, then per message: task, job, attempt, enqueued_at (0: now), timeout ms, deliveries, losses, number of its last event, JSON
 -- Returns 'LANES' (too many), or one answer per message: 'added', 'duplicate', 'settled', 'superseded', or the key of
 --       the stream that must be declared as KEYS[9] before this message can be decided.
 -- Repeatable: by task and attempt, and by the entry's existence.
 -- include: record, wake, lane
 local tasks, stream = KEYS[1], KEYS[8]
-local lane = '@' .. ARGV[1]
-if redis.call('HEXISTS', KEYS[2], lane) == 0 then
+local lane, tier = '@' .. ARGV[1], tonumber(ARGV[4])
+local marks = redis.call('HGET', KEYS[2], lane)
+if not marks then
   local lanes = 0
   for _, name in ipairs(redis.call('HKEYS', KEYS[2])) do
     if string.sub(name, 1, 1) == '@' then lanes = lanes + 1 end
   end
   if lanes >= tonumber(ARGV[2]) then return 'LANES' end
-  redis.call('HSET', KEYS[2], lane, 1)
+  redis.call('HSET', KEYS[2], lane, NO_MARKS)
   redis.call('HINCRBY', KEYS[2], '#v', 1)
+  marks = NO_MARKS
 end
-ensure_group(stream)
+if string.byte(marks, tier) ~= 49 then ensure_group(stream) end
 local now = now_ms()
 local age_after = tonumber(ARGV[3])
 local answers = {}
@@ -37,18 +39,18 @@ local function decide(task, attempt, r)
   redis.call('XDEL', home, r[ENTRY])
   redis.call('ZREM', KEYS[6], task)
   redis.call('ZREM', KEYS[7], task)
-  if r[AGED] == 1 then redis.call('ZREM', KEYS[4], task) end
+  if r[AGED] == '1' then redis.call('ZREM', KEYS[4], task) end
   return 'add'
 end
 
-for i = 4, #ARGV, 9 do
+for i = 5, #ARGV, 9 do
   local task, attempt, since = ARGV[i], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
   local r = unpack_record(redis.call('HGET', tasks, task))
   local answer = decide(task, attempt, r)
   if answer == 'add' then
     if since == 0 then since = now end
-    local id = redis.call('XADD', stream, '*', 'v', 1, 't', task, 'j', ARGV[i + 1], 'a', attempt, 'e', since,
-      'o', ARGV[i + 4], 'm', ARGV[i + 8])
+    local head = '1\t' .. ARGV[i + 1] .. '\t' .. ARGV[i + 2] .. '\t' .. integer(since) .. '\t' .. ARGV[i + 4]
+    local id = redis.call('XADD', stream, '*', 't', task, 'h', head, 'm', ARGV[i + 8])
     -- older than its place in line shows: the front of the lane won't tell when it is due
     local aged = 0
     if age_after > 0 and since < now - 1000 then
@@ -62,13 +64,15 @@ for i = 4, #ARGV, 9 do
       deliveries = math.max(deliveries, r[DELIVERIES])
       losses = math.max(losses, r[LOSSES])
     end
-    redis.call('HSET', tasks, task, waiting({attempt, seq, 'w', deliveries, losses}, stream, id, aged))
+    local made = {'w', id, stream, aged, ARGV[i + 4], ARGV[i + 1], attempt, seq, deliveries, losses}
+    redis.call('HSET', tasks, task, waiting(made, stream, id, aged))
     added = added + 1
     answer = 'added'
   end
   answers[#answers + 1] = answer
 end
 if added > 0 then
+  mark(KEYS[2], lane, tier, marks)
   redis.call('HINCRBY', KEYS[5], 'appended', added)
   wake(KEYS[3], added)
 end

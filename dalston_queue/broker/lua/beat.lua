@@ -4,7 +4,7 @@
 -- ARGV  1 fence  2 engine id  3 largest entry in bytes  4 1: also look for entries not held, then per held task:
 --       task, attempt, index of its stream in KEYS, JSON progress ('' for none)
 -- Returns {'FENCED'}, or {'OK', lanes version, answer per held task ('ok', 'cancel', 'lost'), claims to take up again};
---       claims are as in settle_and_claim. Repeatable.
+--       claims are index of its stream in KEYS and then the claim as in settle_and_claim, in turn. Repeatable.
 -- include: record, event, entry, owner, again
 local keys = {tasks = KEYS[2], running = KEYS[3], deadlines = KEYS[4], events = KEYS[5], counters = KEYS[6]}
 local me, max_bytes = ARGV[2], tonumber(ARGV[3])
@@ -20,11 +20,8 @@ for i = 5, #ARGV, 4 do
     -- JUSTID: renews the idle time that XPENDING shows without counting a delivery; we are the owner
     redis.call('XCLAIM', stream, GROUP, me, 0, r[ENTRY], 'JUSTID')
     r[RENEWED] = now
-    if ARGV[i + 3] ~= '' then
-      r[CANCEL] = r[CANCEL] or 0 -- no hole before it: a table with holes is packed as a map
-      r[PROGRESS] = ARGV[i + 3]
-    end
-    redis.call('HSET', keys.tasks, task, cmsgpack.pack(r))
+    if ARGV[i + 3] ~= '' then r[PROGRESS] = ARGV[i + 3] end
+    redis.call('HSET', keys.tasks, task, running(r))
     redis.call('ZADD', keys.running, now, task)
     codes[#codes + 1] = r[CANCEL] == 1 and 'cancel' or 'ok'
   else
@@ -39,8 +36,9 @@ if ARGV[4] == '1' then
       for _, pending in ipairs(mine) do
         local id = pending[1]
         if not held[stream .. ' ' .. id] then
-          local claim = claim_again(keys, stream, index, id, me, max_bytes)
+          local claim = claim_again(keys, stream, id, me, max_bytes)
           if claim then
+            again[#again + 1] = index
             again[#again + 1] = claim
           else
             -- a ghost (its payload is gone) or a copy: nobody can run it, and it must not stay with a live owner

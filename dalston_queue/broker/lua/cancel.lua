@@ -12,13 +12,13 @@ if r[STATE] == 'r' then
   if ARGV[3] ~= '1' then return {'running'} end
   if r[CANCEL] ~= 1 then
     r[CANCEL] = 1
-    redis.call('HSET', KEYS[1], task, cmsgpack.pack(r))
+    redis.call('HSET', KEYS[1], task, running(r))
   end
   return {'flagged'}
 end
 if r[STREAM] ~= KEYS[4] then return {'elsewhere', r[STREAM]} end
 redis.call('XDEL', KEYS[4], r[ENTRY])
 redis.call('HDEL', KEYS[1], task)
-if r[AGED] == 1 then redis.call('ZREM', KEYS[2], task) end
+if r[AGED] == '1' then redis.call('ZREM', KEYS[2], task) end
 redis.call('HINCRBY', KEYS[3], 'removed', 1)
 return {'removed'}

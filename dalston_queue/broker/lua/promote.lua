@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
 -- Ageing: moves waiting entries of one lane to the next higher tier, only while they are undelivered.
--- KEYS  1 tasks  2 ageing  3 events  4 counters  5 wake  6 from stream  7 to stream
--- ARGV  1 name of the new tier  2 ms of wait after which the new tier is promoted too (0: never), then task ids
+-- KEYS  1 tasks  2 ageing  3 events  4 counters  5 wake  6 from stream  7 to stream  8 lanes
+-- ARGV  1 name of the new tier  2 ms of wait after which the new tier is promoted too (0: never)  3 field of the lane in the
+--       hash of lanes  4 the new tier, counted from 1 in claiming order, then task ids
 -- Returns per task '' (not waiting there any more) or {job, attempt, seq, deliveries, losses}. Repeatable.
--- include: record, event, wake, lane
+-- include: record, event, entry, wake, lane
 local now = now_ms()
 local answers, moved = {}, 0
 local function move(task)
@@ -15,10 +16,8 @@ local function move(task)
   if r[STREAM] ~= KEYS[6] then return '' end
   local entry = redis.call('XRANGE', KEYS[6], r[ENTRY], r[ENTRY])[1]
   if not entry then return '' end
-  local f = {}
-  for i = 1, #entry[2], 2 do f[entry[2][i]] = entry[2][i + 1] end
-  local since = tonumber(f.e)
-  if not since or not f.j then return '' end
+  local f = parse_entry(entry[2], MAX_ENTRY_BYTES)
+  if not f then return '' end
   ensure_group(KEYS[7])
   local id = redis.call('XADD', KEYS[7], '*', unpack(entry[2]))
   redis.call('XDEL', KEYS[6], r[ENTRY])
@@ -26,8 +25,8 @@ local function move(task)
   local aged = 0
   if tonumber(ARGV[2]) > 0 then
     aged = 1
-    redis.call('ZADD', KEYS[2], since + tonumber(ARGV[2]), task)
-  elseif r[AGED] == 1 then
+    redis.call('ZADD', KEYS[2], f.e + tonumber(ARGV[2]), task)
+  elseif r[AGED] == '1' then
     redis.call('ZREM', KEYS[2], task)
   end
   redis.call('HSET', KEYS[1], task, waiting(r, KEYS[7], id, aged))
@@ -35,9 +34,10 @@ local function move(task)
   moved = moved + 1
   return {f.j, r[ATTEMPT], r[SEQ], r[DELIVERIES], r[LOSSES]}
 end
-for i = 3, #ARGV do answers[#answers + 1] = move(ARGV[i]) end
+for i = 5, #ARGV do answers[#answers + 1] = move(ARGV[i]) end
 if moved > 0 then
   redis.call('HINCRBY', KEYS[4], 'promoted', moved)
+  mark(KEYS[8], ARGV[3], tonumber(ARGV[4]))
   wake(KEYS[5], moved)
 end
 return answers

@@ -23,7 +23,7 @@ for i = 5, #KEYS do
       if first then
         oldest = tonumber(string.match(first[1], '^%d+'))
         for k = 1, #first[2], 2 do
-          if first[2][k] == 'e' then oldest = tonumber(first[2][k + 1]) or oldest end
+          if first[2][k] == 'h' then oldest = tonumber(string.match(first[2][k + 1], '^1\t[^\t]*\t%d+\t(%d+)')) or oldest end
         end
       end
     end

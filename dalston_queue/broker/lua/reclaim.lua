@@ -2,8 +2,9 @@
 -- Takes one running task from its owner and puts it back in line, uncounted: somebody wants it run elsewhere. The owner
 -- learns with its next beat that it is lost. A suspect stays a suspect.
 -- KEYS  1 tasks  2 running  3 deadlines  4 events  5 counters  6 the stream that its record names  7 the lane's recovered
---       stream  8 its suspect stream  9 its wake key
--- ARGV  1 task  2 attempt  3 the entry that was seen, '' for any  4 JSON body of the event
+--       stream  8 its suspect stream  9 its wake key  10 lanes
+-- ARGV  1 task  2 attempt  3 the entry that was seen, '' for any  4 JSON body of the event  5 field of the lane in the hash
+--       of lanes
 -- Returns {'returned'}, {'waiting'} when it is in line, {'changed'} when another engine has it by now, {'absent'}, or
 --       {'elsewhere', stream} when KEYS[6] is not where it is. Repeatable: then it is in line.
 -- include: record, event, wake, lane
@@ -21,5 +22,6 @@ local engine = r[OWNER]
 r[SEQ] = r[SEQ] + 1
 write_event(keys.events, 'task.handed_back', task, r[JOB], r, engine, now_ms(), TIER_NAMES[suspect and 5 or 1], ARGV[4])
 requeue(keys, task, r, KEYS[6], KEYS[suspect and 8 or 7], KEYS[9], entry[2])
+mark(KEYS[10], ARGV[5], suspect and 5 or 1)
 redis.call('HINCRBY', keys.counters, 'handed_back', 1)
 return {'returned'}

@@ -1,179 +1,294 @@
 #!lua flags=allow-oom
 -- Settles what an engine has finished and claims what it has room for, in one round trip.
 -- KEYS  1 session  2 tasks  3 running  4 deadlines  5 events  6 counters  7 lanes  8 ageing, then the wake key of each of
---       the engine's L lanes, then the five streams of each lane in claiming order
--- ARGV  1 fence  2 engine id  3 longest event backlog  4 sequence number of this call  5 how many to claim
---       6 most suspects at once; 0 when the engine is not empty
---       then per settlement: 'task, attempt, index of its stream in KEYS, event kind' (by tabs), JSON body
+--       the engine's L lanes, then the five streams of each lane in claiming order, then the suspect streams of the
+--       queue's other lanes
+-- ARGV  1 fence  2 engine id  3 numbers with spaces between: sequence number of this call, how many to claim, most suspects at
+--       once (0 when the engine is not empty), longest event backlog ('' to skip the look), L, settlements n, kind of all
+--       their events (- if they differ), 1 if any of them has a deadline, then index:count of each of their streams in KEYS
+--       4 heads of their events, a line each  5 JSON bodies, a line each, then the field of each lane in the hash of
+--       lanes, then, in the order of their streams, n task ids, n starts of the records that they must have, n entry ids
 -- Returns {'FENCED'} before anything else when the session is gone; {'SEQUENCE', last} for a call out of order; {'AGAIN',
---       lanes version, codes, places} for a repeated call; else {'OK', lanes version, codes, claims, unreadable}.
---       codes: a letter per settlement, 1 settled, 0 refused; a claim: {index of its stream in KEYS, entry id, deliveries, losses,
---       deadline, task, job, attempt, enqueued_at, timeout, JSON}; unreadable: index, entry id, …, to be buried with
---       bury; places: entry ids with spaces between, to be fetched with beat.
+--       lanes version, codes, places} for a repeated call; else {'OK', lanes version, codes, now, event backlog or -1,
+--       claims, unreadable}.
+--       codes: a letter per settlement, 1 settled, 0 refused; claims: index of a stream in KEYS, followed by a claim for each
+--       entry of it: lines of task, record, head and JSON; unreadable: index, entry id, …, to be buried with bury; places:
+--       entry ids with spaces between, to be fetched with beat.
 -- Repeatable: a call with the last sequence number gets the stored answer.
--- The hot path: straight code, because closures, arguments and fields cost more than the commands.
--- include: record
-local me, number, free = ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
-local lane_count = (#KEYS - 8) / 6
-local tasks, events = KEYS[2], KEYS[5]
-local settling = #ARGV - 6
-local session = redis.call('HMGET', KEYS[1], 'f', 'n', 'r')
+-- The hot path: straight code that compares and copies bytes which append and the client prepared, because in Lua
+-- numbers, tables and closures cost more than the commands. One command serves all tasks of the call.
+local call, sub, byte, match = redis.call, string.sub, string.byte, string.match
+local GROUP, MAX_ENTRY_BYTES, MAX_EVENT_BYTES = 'engines', 8388608, 1048576
+local me = ARGV[2]
+local n1, n2, n3, most_events, n5, n6, kind, with_deadline, streams =
+  match(ARGV[3], '^(%d+) (%d+) (%d+) (%d*) (%d+) (%d+) (%S+) ([01]) ?(.*)$')
+local number, free, lane_count, settling = n1 + 0, n2 + 0, n5 + 0, n6 + 0
+local tasks, events, lanes_key = KEYS[2], KEYS[5], KEYS[7]
+local session = call('HMGET', KEYS[1], 'f', 'n')
 if session[1] ~= ARGV[1] then
-  if settling > 0 then redis.call('HINCRBY', KEYS[6], 'refused', settling / 2) end
+  if settling > 0 then call('HINCRBY', KEYS[6], 'refused', settling) end
   return {'FENCED'}
 end
-local lanes = redis.call('HMGET', KEYS[7], '#v', '#paused')
-local last = tonumber(session[2])
+local of_task = 5 + lane_count
+local lanes = call('HMGET', lanes_key, '#v', '#paused', unpack(ARGV, 6, of_task))
+local last = session[2] + 0
 if last == number then
-  local codes, places = string.match(session[3], '^(%d*) ?(.*)$')
+  local codes, places = match(call('HGET', KEYS[1], 'r'), '^(%d*) ?(.*)$')
   return {'AGAIN', lanes[1], codes, places}
 end
 if last + 1 ~= number then return {'SEQUENCE', session[2]} end
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local now_text = string.format('%.0f', now)
-local codes, claims, places, unreadable = '', {}, '', {}
-local records, heads, body = {}, {}, ''
-
--- settle: everything is checked before the first write; the writes of all settlements go together
-if settling > 0 then
-  local names, attempts, streams, kinds = {}, {}, {}, {}
-  for i = 7, #ARGV, 2 do
-    local n = #names + 1
-    local task, attempt, index, kind = string.match(ARGV[i], '^(.-)\t(.-)\t(.-)\t(.-)$')
-    names[n], attempts[n], streams[n], kinds[n] = task, tonumber(attempt), KEYS[tonumber(index)], kind
-  end
-  local raw = redis.call('HMGET', tasks, unpack(names))
-  local owned, acks, gone, done, counts = {}, {}, {}, {}, {}
-  for n = 1, #names do
-    local task, stream, kind = names[n], streams[n], kinds[n]
-    local r = not gone[task] and unpack_record(raw[n])
-    local ok = r and r[STATE] == 'r' and r[OWNER] == me and r[ATTEMPT] == attempts[n] and r[STREAM] == stream
-    if ok then
-      -- the PEL has the last word on who owns an entry; one look per stream tells of all that we hold
-      local mine = owned[stream]
-      if not mine then
-        mine = {}
-        owned[stream] = mine
-        local pending = redis.pcall('XPENDING', stream, GROUP, '-', '+', 512, me)
-        for i = 1, pending.err and 0 or #pending do mine[pending[i][1]] = true end
-      end
-      ok = mine[r[ENTRY]]
+-- who owns what is settled: the PEL has the last word. Asked before the claim adds to it
+local of_start, of_entry = of_task + settling, of_task + 2 * settling
+local owned = {}
+if settling == 1 then
+  local id = ARGV[of_entry + 1]
+  local found = redis.pcall('XPENDING', KEYS[match(streams, '^%d+') + 0], GROUP, id, id, 1, me)
+  owned[1] = not found.err and #found == 1
+elseif settling > 0 then
+  local i = 0
+  for index, count in string.gmatch(streams, '(%d+):(%d+)') do
+    local mine = {}
+    local found = redis.pcall('XPENDING', KEYS[index + 0], GROUP, '-', '+', 512, me)
+    for n = 1, found.err and 0 or #found do mine[found[n][1]] = true end
+    for _ = 1, count + 0 do
+      i = i + 1
+      local id = ARGV[of_entry + i]
+      owned[i] = mine[id]
+      mine[id] = nil
     end
-    if ok then
-      gone[task] = true
-      done[#done + 1] = task
-      r[SEQ] = r[SEQ] + 1
-      -- the last event waits: what starts now is told in the same entry
-      if heads[1] then redis.call('XADD', events, '*', 'h', heads[1], 'm', body) end
-      heads[1] = kind .. '\t' .. task .. '\t' .. r[JOB] .. '\t' .. r[ATTEMPT] .. '\t' .. r[SEQ] .. '\t' .. r[DELIVERIES]
-        .. '\t' .. r[LOSSES] .. '\t' .. me .. '\t' .. now_text .. '\t'
-      body = ARGV[n * 2 + 6]
-      local ids = acks[stream]
-      if ids then ids[#ids + 1] = r[ENTRY] else acks[stream] = {r[ENTRY]} end
-      records[#records + 1] = task
-      records[#records + 1] = tombstone(r)
-      kind = string.sub(kind, 6)
-      codes = codes .. '1'
-    else
-      kind = 'refused'
-      codes = codes .. '0'
-    end
-    counts[kind] = (counts[kind] or 0) + 1
   end
-  for stream, ids in pairs(acks) do
-    redis.call('XACK', stream, GROUP, unpack(ids))
-    redis.call('XDEL', stream, unpack(ids))
-  end
-  if #done > 0 then
-    redis.call('ZREM', KEYS[3], unpack(done))
-    redis.call('ZREM', KEYS[4], unpack(done))
-  end
-  for kind, n in pairs(counts) do redis.call('HINCRBY', KEYS[6], kind, n) end
 end
 
 -- claim: tiers in strict order; within a tier the starting lane rotates with the sequence number
-if free > 0 and not lanes[2] and redis.call('XLEN', events) <= tonumber(ARGV[3]) then
-  local first_stream = 9 + lane_count
-  local renewals, deadlines = {}, {}
-  local suspects = tonumber(ARGV[6])
-  for step = 0, 5 * lane_count - 1 do
-    local tier = math.floor(step / lane_count)
-    local index = first_stream + ((number + step) % lane_count) * 5 + tier
-    local stream = KEYS[index]
-    local want = free - #claims
-    if want > 0 and tier == 4 then
-      -- suspects: one, alone on an empty engine, and few at a time
-      if step == 4 * lane_count and suspects > 0 then
-        for lane = 0, lane_count - 1 do
-          local summary = redis.pcall('XPENDING', KEYS[first_stream + lane * 5 + 4], GROUP)
-          if not summary.err then suspects = suspects - summary[1] end
-        end
-      end
-      want = (#claims == 0 and suspects > 0) and 1 or 0
-    end
-    -- what can't be run makes room for more, but a stream full of it must not hold the server
-    local rounds = 0
-    while want > 0 and rounds < 10 and redis.call('XLEN', stream) > 0 do
-      rounds = rounds + 1
-      local read = redis.pcall('XREADGROUP', 'GROUP', GROUP, me, 'COUNT', want, 'STREAMS', stream, '>')
-      if not read then break end
-      if read.err then
-        if string.sub(read.err, 1, 7) ~= 'NOGROUP' then break end
-        redis.call('XGROUP', 'CREATE', stream, GROUP, '0')
-      else
-        local entries = read[1][2]
-        for i = 1, #entries do
-          local id, f = entries[i][1], entries[i][2]
-          -- the first seven fields in our order; what a newer sender adds comes after them
-          local readable = f[1] == 'v' and f[2] == '1' and f[3] == 't' and f[5] == 'j' and f[7] == 'a' and f[9] == 'e'
-            and f[11] == 'o' and f[13] == 'm' and #f[14] <= MAX_ENTRY_BYTES
-          local attempt, timeout = readable and tonumber(f[8]), readable and tonumber(f[12])
-          local r = attempt and timeout and unpack_record(redis.call('HGET', tasks, f[4]))
-          if not r then
-            unreadable[#unreadable + 1] = index
-            unreadable[#unreadable + 1] = id
-          elseif r[STATE] ~= 'w' or r[ENTRY] ~= id or r[STREAM] ~= stream or r[ATTEMPT] ~= attempt then
-            -- a copy of an attempt that lives elsewhere or has ended: running it would be running it twice
-            redis.call('XACK', stream, GROUP, id)
-            redis.call('XDEL', stream, id)
-            redis.call('HINCRBY', KEYS[6], 'duplicates', 1)
-          else
-            local task, job, seq = f[4], f[6], r[SEQ] + 1
-            local deadline = timeout > 0 and now + timeout or 0
-            if r[AGED] == 1 then redis.call('ZREM', KEYS[8], task) end
-            heads[#heads + 1] = 'task.started\t' .. task .. '\t' .. job .. '\t' .. f[8] .. '\t' .. seq .. '\t' .. r[DELIVERIES]
-              .. '\t' .. r[LOSSES] .. '\t' .. me .. '\t' .. now_text .. '\t'
-            records[#records + 1] = task
-            records[#records + 1] = cmsgpack.pack({attempt, seq, 'r', r[DELIVERIES], r[LOSSES], stream, id, 0, me, job, now,
-              now, deadline})
-            renewals[#renewals + 1] = now_text
-            renewals[#renewals + 1] = task
-            if deadline > 0 then
-              deadlines[#deadlines + 1] = string.format('%.0f', deadline)
-              deadlines[#deadlines + 1] = task
+local first_stream = 9 + lane_count
+local backlog = most_events ~= '' and call('XLEN', events) or -1
+local may_claim = free > 0 and not lanes[2] and (backlog < 0 or backlog <= most_events + 0)
+local look_everywhere = number % 64 == 1 -- marks may be lost with a foreign hand: look at times without them
+local marks_changed
+local codes, claims, unreadable, heads, ids, records = '', {}, {}, {}, {}, {}
+local claimed, refused, rounds = 0, 0, 0
+local answered, place, timeouts = 0, 0, nil
+repeat
+  rounds = rounds + 1
+  local names, entries, places
+  local count, offset = 0, 0
+  if rounds == 1 and settling > 0 then
+    offset, names = settling, {unpack(ARGV, of_task + 1, of_start)}
+  end
+  local want = may_claim and free - claimed or 0
+  local tier = 0
+  while want > 0 and tier < 5 do
+    for step = 0, lane_count - 1 do
+      local lane = (number + step) % lane_count
+      local marks = lanes[3 + lane]
+      local marked = marks and byte(marks, tier + 1) == 49
+      local index = first_stream + lane * 5 + tier
+      if want > 0 and (marked or look_everywhere and call('XLEN', KEYS[index]) > 0) then
+        local stream = KEYS[index]
+        if tier == 4 then
+          -- suspects: one, alone on an empty engine, and few at a time in the whole queue
+          want = 0
+          if claimed == 0 and count == 0 then
+            local room = n3 + 0
+            for other = 0, room > 0 and lane_count - 1 or -1 do
+              local pending = redis.pcall('XPENDING', KEYS[first_stream + other * 5 + 4], GROUP)
+              if not pending.err then room = room - pending[1] end
             end
-            claims[#claims + 1] = {index, id, r[DELIVERIES], r[LOSSES], deadline, task, job, attempt, f[10], timeout, f[14]}
-            places = places .. ' ' .. id
+            for other = first_stream + lane_count * 5, room > 0 and #KEYS or 0 do
+              local pending = redis.pcall('XPENDING', KEYS[other], GROUP)
+              if not pending.err then room = room - pending[1] end
+            end
+            -- what this call settles is still pending here
+            for of, settled in string.gmatch(streams, '(%d+):(%d+)') do
+              if of + 0 >= first_stream and (of - first_stream) % 5 == 4 then room = room + settled end
+            end
+            if room > 0 then want = 1 end
           end
         end
+        local read = want > 0 and redis.pcall('XREADGROUP', 'GROUP', GROUP, me, 'COUNT', want, 'STREAMS', stream, '>')
+        if read and read.err and sub(read.err, 1, 7) == 'NOGROUP' and call('XLEN', stream) > 0 then
+          call('XGROUP', 'CREATE', stream, GROUP, '0')
+          read = redis.pcall('XREADGROUP', 'GROUP', GROUP, me, 'COUNT', want, 'STREAMS', stream, '>')
+        end
+        if read and not read.err then
+          local found = read[1][2]
+          local size = #found
+          names = names or {}
+          if count == 0 then
+            entries, places = found, {[0] = index}
+          else
+            for i = 1, size do entries[count + i] = found[i] end
+          end
+          for i = 1, size do
+            names[offset + count + i] = found[i][2][2] or ''
+            places[count + i] = index
+          end
+          count = count + size
+          want = want - size
+          if marks and not marked then
+            lanes[3 + lane] = sub(marks, 1, tier) .. '1' .. sub(marks, tier + 2)
+            marks_changed = true
+          end
+        elseif want > 0 and marked then
+          lanes[3 + lane] = sub(marks, 1, tier) .. '0' .. sub(marks, tier + 2)
+          marks_changed = true
+        end
       end
-      want = tier == 4 and 1 - #claims or free - #claims
+    end
+    tier = tier + 1
+    if tier == 5 and count == 0 and want > 0 and not look_everywhere then
+      look_everywhere, tier = true, 0
     end
   end
-  if #claims > 0 then
-    redis.call('ZADD', KEYS[3], unpack(renewals))
-    if #deadlines > 0 then redis.call('ZADD', KEYS[4], unpack(deadlines)) end
-  else
-    -- nothing waits here, so no token is needed; drops those of tasks that busy engines took
-    redis.call('DEL', unpack(KEYS, 9, first_stream - 1))
+  local raws = names and call('HMGET', tasks, unpack(names))
+
+  -- settle: everything is checked before the first write of it
+  if rounds == 1 then
+    for i = 1, settling do
+      local raw, start = raws[i], ARGV[of_start + i]
+      if not (owned[i] and raw and sub(raw, 1, #start) == start) then
+        owned[i] = false
+        refused = refused + 1
+      end
+    end
+  end
+
+  local readable = 0
+  for i = 1, count do
+    local entry, index, raw = entries[i], places[i], raws[offset + i]
+    local id, f = entry[1], entry[2]
+    local start = 'w\t' .. id .. '\t' .. KEYS[index] .. '\t'
+    local aged, timeout, told
+    local ours = f[1] == 't' and f[3] == 'h' and f[5] == 'm' and #f[6] <= MAX_ENTRY_BYTES
+    if ours and raw and sub(raw, 1, #start) == start then
+      aged, timeout, told = match(raw, '^(%d)\t(%d+)\t(.+)$', #start + 1)
+    end
+    if told then
+      local task = f[2]
+      claimed, readable = claimed + 1, readable + 1
+      ids[claimed] = id
+      heads[claimed] = 'task.started\t' .. task .. '\t' .. told .. '\t' .. me .. '\t\t'
+      records[2 * claimed - 1], records[2 * claimed] = task, raw
+      if timeout ~= '0' then
+        timeouts = timeouts or {}
+        timeouts[claimed] = timeout
+      end
+      if aged == '1' then call('ZREM', KEYS[8], task) end
+      answered = answered + 1
+      if place ~= index then
+        place, claims[answered] = index, index
+        answered = answered + 1
+      end
+      claims[answered] = task .. '\n' .. raw .. '\n' .. f[4] .. '\n' .. f[6]
+    elseif not ours or not raw or not match(f[4], '^1\t[^\t]*\t%d+\t%d+\t%d+$') or not match(raw, '^[wrs]\t') then
+      unreadable[#unreadable + 1] = index
+      unreadable[#unreadable + 1] = id
+    else
+      -- a copy of an attempt that lives elsewhere or has ended: running it would be running it twice
+      call('XACK', KEYS[index], GROUP, id)
+      call('XDEL', KEYS[index], id)
+      call('HINCRBY', KEYS[6], 'duplicates', 1)
+    end
+  end
+-- what can't be run makes room for more, but a stream full of it must not hold the server
+until readable == count or rounds == 10
+
+-- tell: one entry for all that ends and starts, unless it would be too large
+local told_ends, bodies = '', ''
+if settling > 0 then
+  told_ends, bodies = ARGV[4], ARGV[5]
+  codes = string.rep('1', settling)
+  if refused > 0 or #bodies > MAX_EVENT_BYTES then
+    local next_head, next_body = string.gmatch(told_ends, '[^\n]+'), string.gmatch(bodies, '[^\n]+')
+    told_ends, bodies, codes = '', '', ''
+    for task = 1, settling do
+      local head, body = next_head(), next_body()
+      if owned[task] then
+        if told_ends ~= '' then call('XADD', events, '*', 'h', told_ends, 'm', bodies) end
+        told_ends, bodies = head, body
+      end
+      codes = codes .. (owned[task] and '1' or '0')
+    end
   end
 end
-
-if heads[1] then
-  redis.call('XADD', events, '*', 'h', table.concat(heads, '\n'), 'm', body)
-  redis.call('HSET', tasks, unpack(records))
+local now = '0'
+if told_ends ~= '' or claimed > 0 then
+  local told = told_ends
+  if claimed > 0 then told = (told == '' and '' or told .. '\n') .. table.concat(heads, '\n') end
+  -- its id is the time of everything in this call
+  now = match(call('XADD', events, '*', 'h', told, 'm', bodies), '^%d+')
 end
-redis.call('HSET', KEYS[1], 'n', ARGV[4], 'r', codes .. places)
-return {'OK', lanes[1], codes, claims, unreadable}
+
+-- write what ended; a tombstone is the record that it had, with another state
+if settling > refused then
+  local done, written = {}, 2 * claimed
+  for i = 1, settling do
+    if owned[i] then
+      local task = ARGV[of_task + i]
+      done[#done + 1] = task
+      records[written + 1], records[written + 2] = task, 's' .. sub(ARGV[of_start + i], 2)
+      written = written + 2
+    end
+  end
+  local first = of_entry + 1
+  for index, count in string.gmatch(streams, '(%d+):(%d+)') do
+    local stream, after = KEYS[index + 0], first + count
+    if refused == 0 then
+      call('XACK', stream, GROUP, unpack(ARGV, first, after - 1))
+      call('XDEL', stream, unpack(ARGV, first, after - 1))
+    else
+      for i = first, after - 1 do
+        if owned[i - of_entry] then
+          call('XACK', stream, GROUP, ARGV[i])
+          call('XDEL', stream, ARGV[i])
+        end
+      end
+    end
+    first = after
+  end
+  call('ZREM', KEYS[3], unpack(done))
+  if with_deadline == '1' then call('ZREM', KEYS[4], unpack(done)) end
+  if kind ~= '-' then
+    call('HINCRBY', KEYS[6], kind, #done)
+  else
+    local i = 0
+    for each in string.gmatch(ARGV[4], 'task%.(%l+)[^\n]*') do
+      i = i + 1
+      if owned[i] then call('HINCRBY', KEYS[6], each, 1) end
+    end
+  end
+end
+if refused > 0 then call('HINCRBY', KEYS[6], 'refused', refused) end
+
+-- write what started
+local places = ''
+if claimed > 0 then
+  local suffix = '\t' .. me .. '\t' .. now .. '\t' .. now .. '\t'
+  local deadlines = timeouts and {}
+  local renewals = {}
+  for i = 1, claimed do
+    local task, deadline = records[2 * i - 1], '0'
+    if timeouts and timeouts[i] then
+      deadline = string.format('%.0f', now + timeouts[i])
+      deadlines[#deadlines + 1] = deadline
+      deadlines[#deadlines + 1] = task
+    end
+    renewals[2 * i - 1], renewals[2 * i] = now, task
+    records[2 * i] = 'r' .. sub(records[2 * i], 2) .. suffix .. deadline .. '\t0\t'
+  end
+  call('ZADD', KEYS[3], unpack(renewals))
+  if deadlines then call('ZADD', KEYS[4], unpack(deadlines)) end
+  places = ' ' .. table.concat(ids, ' ')
+elseif may_claim then
+  -- nothing waits here, so no token is needed; drops those of tasks that busy engines took
+  call('DEL', unpack(KEYS, 9, first_stream - 1))
+end
+if records[1] then call('HSET', tasks, unpack(records)) end
+if marks_changed then
+  for lane = 1, lane_count do
+    if lanes[2 + lane] then call('HSET', lanes_key, ARGV[5 + lane], lanes[2 + lane]) end
+  end
+end
+call('HSET', KEYS[1], 'n', n1, 'r', codes .. places)
+return {'OK', lanes[1], codes, now, backlog, claims, unreadable}

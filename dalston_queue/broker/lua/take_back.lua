@@ -5,6 +5,7 @@
 -- ARGV  1 engine id  2 the beat counter it was judged at; 'verdict': only if it is judged dead; '': someone saw it die
 --       3 lanes version that KEYS were made from  4 L  5 'engine_lost' or 'node_lost'  6 the named task or ''
 --       7 1: charge the only one it holds  8 most deliveries  9 most losses  10 JSON body of the events  11 largest entry
+--       then the field of each lane in the hash of lanes
 -- Returns {'LANES'} when a lane was added since, {'ALIVE'} when it beat since; else
 --       {'OK', recovered tasks, exhausted tasks, ids of entries whose payload is gone}. Repeatable.
 -- include: record, event, entry, wake, lane
@@ -71,6 +72,7 @@ for _, h in ipairs(held) do
       local lane = math.floor((index - first_stream) / 5)
       local tier = r[DELIVERIES] >= SUSPECT_FROM and 4 or 0
       requeue(keys, f.t, r, stream, KEYS[first_stream + lane * 5 + tier], KEYS[10 + lane], entry[2])
+      mark(KEYS[9], ARGV[12 + lane], tier + 1)
       write_event(keys.events, 'task.recovered', f.t, f.j, r, engine, now, TIER_NAMES[tier + 1], ARGV[10])
       recovered[#recovered + 1] = f.t
     end

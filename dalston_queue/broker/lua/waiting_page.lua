@@ -15,10 +15,11 @@ if start == '' then
 end
 local found = {}
 for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '(' .. start, '+', 'COUNT', ARGV[2])) do
-  local f = {t = '', j = '', a = '', e = ''}
+  local f = {t = '', h = ''}
   for k = 1, #entry[2], 2 do
-    if f[entry[2][k]] and #entry[2][k + 1] <= 200 then f[entry[2][k]] = entry[2][k + 1] end
+    if f[entry[2][k]] and #entry[2][k + 1] <= (entry[2][k] == 't' and 200 or 300) then f[entry[2][k]] = entry[2][k + 1] end
   end
-  found[#found + 1] = {entry[1], f.t, f.j, f.a, f.e}
+  local job, attempt, since = string.match(f.h, '^1\t([^\t]*)\t(%d+)\t(%d+)\t')
+  found[#found + 1] = {entry[1], f.t, job or '', attempt or '', since or ''}
 end
 return found

@@ -1,4 +1,5 @@
 -- Reading a work entry. Anything may stand in the stream: a foreign XADD, a newer version, bytes of any size.
+-- Our own has t task, h a line of version, job, attempt, enqueued_at and timeout, m the rest as JSON, in this order.
 local VERSION = '1'
 
 -- the entry's values, or nil and why it can't be read. Unknown fields are ignored.
@@ -10,10 +11,11 @@ local function parse_entry(fields, max_bytes)
     bytes = bytes + #fields[i + 1]
   end
   if bytes > max_bytes then return nil, 'the entry is larger than ' .. max_bytes .. ' bytes' end
-  if not f.v then return nil, 'the entry has no version' end
-  if f.v ~= VERSION then return nil, 'the entry has an unknown version' end
-  if not (f.t and f.j and f.a and f.e and f.o and f.m) then return nil, 'the entry lacks a field' end
-  f.a, f.e, f.o = tonumber(f.a), tonumber(f.e), tonumber(f.o)
+  if not f.h then return nil, 'the entry has no version' end
+  local version, job, attempt, since, timeout = string.match(f.h, '^([^\t]*)\t?([^\t]*)\t?([^\t]*)\t?([^\t]*)\t?([^\t]*)')
+  if version ~= VERSION then return nil, 'the entry has an unknown version' end
+  if not (f.t and f.m) or timeout == '' then return nil, 'the entry lacks a field' end
+  f.j, f.a, f.e, f.o = job, tonumber(attempt), tonumber(since), tonumber(timeout)
   if not (f.a and f.e and f.o) or #f.t == 0 or #f.t > 200 then return nil, 'a field of the entry has the wrong type' end
   return f
 end
@@ -38,7 +40,7 @@ local function bury(keys, stream, id, fields, engine, now, reason)
     redis.call('ZREM', keys.running, task)
     redis.call('ZREM', keys.deadlines, task)
   else
-    r = {0, 0, 's', 0, 0}
+    r = {[ATTEMPT] = 0, [SEQ] = 0, [DELIVERIES] = 0, [LOSSES] = 0}
   end
   write_burial(keys.events, task, r, engine, now, reason, fields)
   redis.call('XACK', stream, GROUP, id)

@@ -5,6 +5,16 @@ local function ensure_group(stream)
   end
 end
 
+-- The hash of lanes has for each lane a mark per tier: 1 when something undelivered may stand in it. Whoever adds an
+-- entry sets the mark; a claim that finds nothing clears it. `tier` counts from 1.
+local NO_MARKS = '00000'
+local function mark(lanes, lane, tier, marks)
+  marks = marks or redis.call('HGET', lanes, lane) or NO_MARKS
+  if string.byte(marks, tier) == 49 then return end
+  if #marks ~= 5 then marks = NO_MARKS end
+  redis.call('HSET', lanes, lane, string.sub(marks, 1, tier - 1) .. '1' .. string.sub(marks, tier + 1))
+end
+
 -- Moves a pending entry back in line: same attempt, new entry. The caller has checked the record.
 local function requeue(keys, task, r, from, to, wake_key, fields)
   ensure_group(to)

@@ -2,13 +2,7 @@
 local WAKE_CAP = 128
 
 local function wake(key, count)
-  local room = WAKE_CAP - redis.call('LLEN', key)
-  if count > room then count = room end
-  if count == 1 then
-    redis.call('RPUSH', key, 1)
-  elseif count > 1 then
-    local tokens = {}
-    for i = 1, count do tokens[i] = 1 end
-    redis.call('RPUSH', key, unpack(tokens))
-  end
+  local tokens = {}
+  for i = 1, math.min(count, WAKE_CAP) do tokens[i] = 1 end
+  if redis.call('RPUSH', key, unpack(tokens)) > WAKE_CAP then redis.call('LTRIM', key, 0, WAKE_CAP - 1) end
 end

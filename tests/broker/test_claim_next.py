@@ -1,0 +1,105 @@
+"""An idle engine's claim goes along with its sleep, and is neither lost nor made twice when the sleep ends badly."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from dalston_queue.broker import Broker, Consumer, connect
+from dalston_queue.broker.errors import Fenced
+from dalston_queue.broker.messages import Completed
+from dalston_queue.broker.scripts import load
+from tests.broker.conftest import BUDGETS, MakeEngine, message
+from tests.broker.proxy import LossyProxy
+from tests.support import wait_until
+
+
+@pytest.fixture
+def proxy(redis_url: str) -> Iterator[LossyProxy]:
+    made = LossyProxy(redis_url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def lossy(proxy: LossyProxy, prefix: str) -> Iterator[Broker]:
+    made = connect(proxy.url, prefix=prefix)
+    made.topology.home.client.script_load(load("settle_and_claim").source)
+    yield made
+    made.close()
+
+
+def test_a_task_that_comes_during_the_sleep_is_claimed_in_the_same_moment(broker: Broker, engine: MakeEngine) -> None:
+    consumer = engine(capacity=2)
+    assert consumer.claim() == [] and consumer.claim_next(0.01) == []
+    late = threading.Timer(0.05, lambda: broker.append([message("a"), message("b"), message("c")]))
+    late.start()
+    claimed = consumer.claim_next(1.0)
+    assert claimed is not None and [c.task_id for c in claimed] == ["a", "b"] and consumer.held == claimed
+    late.join()
+    got = consumer.exchange([(c, Completed()) for c in claimed])
+    assert got.settled == ["ok", "ok"] and [c.task_id for c in got.claimed] == ["c"]
+
+
+def test_an_engine_that_holds_tasks_or_serves_two_queues_only_sleeps(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a"), message("b")])
+    busy = engine(capacity=2)
+    busy.claim(1)
+    assert busy.claim_next(1.0) is None, "look for yourself"
+    assert [c.task_id for c in busy.claim()] == ["b"]
+    broker.append([message("c")])
+    assert engine(queues=("echo", "sleep")).claim_next(1.0) is None
+
+
+def test_a_claim_whose_reply_is_lost_is_repeated_not_doubled(broker: Broker, lossy: Broker, proxy: LossyProxy) -> None:
+    broker.append([message("a"), message("b")])
+    consumer = Consumer(lossy, "e", ["echo"])
+    consumer.open()
+    proxy.lose(load("settle_and_claim").sha.encode())
+    assert consumer.claim_next(0.05) == [], "it backs off"
+    assert [c.task_id for c in consumer.exchange().claimed] == ["a"]
+    assert broker.snapshot().queues[0].running == 1
+    consumer.close()
+
+
+def test_what_a_lost_claim_took_is_handed_back_at_the_end(broker: Broker, lossy: Broker, proxy: LossyProxy) -> None:
+    broker.append([message("a")])
+    consumer = Consumer(lossy, "e", ["echo"])
+    consumer.open()
+    proxy.lose(load("settle_and_claim").sha.encode())
+    assert consumer.claim_next(0.05) == []
+    consumer.close()
+    stats = broker.snapshot().queues[0]
+    assert (stats.waiting, stats.running, stats.counters["handed_back"]) == (1, 0, 1)
+
+
+def test_a_close_during_the_sleep_loses_nothing(broker: Broker) -> None:
+    consumer = Consumer(broker, "e", ["echo"])
+    consumer.open()
+    sleeper = threading.Thread(target=lambda: consumer.claim_next(1.0))
+    sleeper.start()
+    home = broker.topology.home
+    wait_until(lambda: home.client.info("clients")["blocked_clients"], what="the sleep")
+    consumer.close()
+    sleeper.join()
+    broker.append([message("a")])
+    assert broker.snapshot().queues[0].waiting == 1
+    assert home.command("EXISTS", home.keys.session("echo", "e")) == 0
+
+
+def test_an_engine_that_was_taken_for_dead_is_told(broker: Broker, engine: MakeEngine) -> None:
+    consumer = engine("e")
+    broker.take_back("e", ["echo"], **BUDGETS)
+    broker.append([message("a")])
+    with pytest.raises(Fenced):
+        consumer.claim_next(1.0)
+    consumer.open()
+    assert [c.task_id for c in consumer.claim_next(1.0) or ()] == ["a"]
+
+
+def test_a_server_that_forgot_the_script_is_asked_again(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a")])
+    consumer = engine("e")
+    broker.topology.home.client.script_flush()
+    assert consumer.claim_next(1.0) is None
+    assert [c.task_id for c in consumer.claim()] == ["a"]
