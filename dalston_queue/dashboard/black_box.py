@@ -42,7 +42,7 @@ def black_box(evidence: Any) -> BlackBox | None:
     left = dict(evidence)
     log, stack, gpus = _lines(left.pop("log", None)), _lines(left.pop("stack", None)), _gpus(left.pop("gpu", None))
     text = left.pop("text", None)
-    facts = [(name.replace("_", " "), str(left.pop(name))) for name in list(left) if _is_plain(left[name])]
+    facts = [(name.replace("_", " "), _word(left.pop(name))) for name in list(left) if _is_plain(left[name])]
     return BlackBox(str(text or ""), tuple(facts), log, stack, gpus, pretty(left) if left else "")
 
 
@@ -91,6 +91,10 @@ def _lines(value: Any) -> str:
     if isinstance(value, list):
         return "\n".join(str(line) for line in value)
     return value if isinstance(value, str) else ("" if value is None else pretty(value))
+
+
+def _word(value: object) -> str:
+    return "none" if value is None else str(value)
 
 
 def _is_plain(value: Any) -> bool:

@@ -51,7 +51,7 @@ class TaskLine:
     progress: str
     parameters: str
     result: str
-    has_result: bool
+    is_large: bool  # its result is not on this page
     enqueued_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
@@ -208,7 +208,7 @@ def _line(task: Task, why: str, progress: str, content: tuple[Any, Any], runs: t
         progress=progress,
         parameters=_shown(parameters),
         result=_shown(result),
-        has_result=_bytes(task, "result") > 0,
+        is_large=_bytes(task, "result") > 0 and result is None,
         enqueued_at=task.enqueued_at,
         started_at=task.started_at,
         finished_at=task.finished_at,

@@ -25,6 +25,6 @@ def fragments_of(view: LetterView, may_operate: bool) -> list[Fragment]:
         pulse(view.at),
         Fragment("letter", render("letter", letter=view)),
         orders_fragment((view.order,) if view.order else (), may_operate),
-        table("events", [event_row(event) for event in view.events]),
+        *([table("events", [event_row(event) for event in view.events])] if view.task_id else []),
         table("trail", [act_row(act) for act in view.acts]),
     ]

@@ -1,0 +1,104 @@
+"""Dead letters: replay one and all that match, undo in time, discard, and a viewer who may only look."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from dalston_queue.models import DeadLetter, OperatorAction, ReplayOrder, Task
+from tests.browser.conftest import Axe, OpenPage
+from tests.browser.dead import bury, when_due
+from tests.browser.pages import fits, live, mark, still_same
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_replay_of_one_is_seen_on_its_page_without_a_reload(page: Page, axe: Axe) -> None:
+    letter = bury(evidence={"text": "signal 11", "log": ["boom"]}, traceback="File x")
+    page.goto("/dead-letters/")
+    page.get_by_role("link", name="no audio track in a.wav").click()
+    page.get_by_role("link", name="no audio track in a.wav").click()
+    live(page)
+    axe(page)
+    page.get_by_role("button", name="Replay", exact=True).click()
+    expect(page.get_by_text("1 dead letter will be replayed in 10 s")).to_be_visible()
+    order = ReplayOrder.objects.get()
+    expect(page.locator(f"#order-{order.pk} time")).to_contain_text("in ")
+    live(page)
+    mark(page)
+    when_due()
+    expect(page.locator("#letter .chip.ok")).to_have_text("replayed")
+    expect(page.locator("#act")).to_be_hidden()
+    assert still_same(page)
+    assert Task.objects.get(dead_letters=letter).attempt == 2
+
+
+def test_replay_of_all_that_match_with_a_dry_run_and_an_undo(page: Page, axe: Axe) -> None:
+    for _ in range(3):
+        bury()
+    bury("out of memory", "f2", cause="gpu_oom")
+    page.goto("/dead-letters/?cause=error")
+    axe(page)
+    page.get_by_role("link", name="Replay all that match…").click()
+    expect(page.locator("#dry-run")).to_contain_text("3 dead letters match now")
+    axe(page)
+    page.get_by_label("Reason").fill("the disk is back")
+    page.get_by_label("Parameters").fill('{"file": "b.wav"}')
+    page.get_by_label("Seconds").fill("600")
+    page.get_by_role("button", name="Show what will happen").click()
+    expect(page.locator("ins").first).to_contain_text("b.wav")
+    page.get_by_role("button", name="Replay 3 dead letters").click()
+    live(page)
+    order = ReplayOrder.objects.get()
+    page.locator(f"#undo-{order.pk}").click()
+    expect(page.get_by_text("Undone. Nothing of it had happened")).to_be_visible()
+    when_due()
+    assert DeadLetter.objects.filter(replayed_at=None).count() == 4
+    page.goto("/dead-letters/replay/?cause=error")
+    page.get_by_role("button", name="Show what will happen").click()
+    page.locator("#order").click()
+    live(page)
+    mark(page)
+    when_due()
+    expect(page.locator(".order .chip.ok")).to_have_text("done")
+    expect(page.locator("#groups tr[id]")).to_have_count(1)
+    assert still_same(page)
+
+
+def test_what_is_ticked_stays_ticked_while_letters_come_in_and_is_discarded_for_a_reason(page: Page) -> None:
+    first = bury()
+    bury()
+    page.goto("/dead-letters/?fingerprint=f1")
+    live(page)
+    page.locator(f"#letter-{first.pk}-tick").check()
+    later = bury()
+    expect(page.locator(f"#letter-{later.pk}")).to_be_visible()
+    expect(page.locator(f"#letter-{first.pk}-tick")).to_be_checked()
+    page.get_by_label("because").fill("a test file")
+    page.get_by_role("button", name="Discard selected").click()
+    expect(page.get_by_text("1 dead letter discarded.")).to_be_visible()
+    first.refresh_from_db()
+    assert first.discarded_at is not None
+    assert OperatorAction.objects.get(action="dead_letter.discard").reason == "a test file"
+
+
+def test_a_viewer_sees_no_button_and_is_refused(viewer_page: Page, expected_errors: list[str]) -> None:
+    expected_errors.append("403")
+    letter = bury()
+    viewer_page.goto("/dead-letters/?each=1")
+    live(viewer_page)
+    expect(viewer_page.locator(f"#letter-{letter.pk}")).to_be_visible()
+    expect(viewer_page.get_by_role("checkbox")).to_have_count(0)
+    expect(viewer_page.locator("main").get_by_role("button", name="Replay")).to_have_count(0)
+    answer = viewer_page.goto("/dead-letters/replay/")
+    assert answer is not None
+    assert answer.status == 403
+
+
+def test_it_fits_a_telephone(open_page: OpenPage) -> None:
+    letter = bury("an error with a verylongwordthatdoesnotbreakanywherebecauseithasnospaces" * 2)
+    page = open_page(width=380, height=800)
+    for path in ("/dead-letters/", "/dead-letters/?each=1", f"/dead-letters/{letter.pk}/", "/dead-letters/replay/"):
+        page.goto(path)
+        expect(page.locator("main")).to_be_visible()
+        assert fits(page), path

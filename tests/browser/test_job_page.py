@@ -1,0 +1,71 @@
+"""A job's page: its picture follows the tasks, a cancel of a running DAG says what it stops and is on record."""
+
+from __future__ import annotations
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+
+from dalston_queue.models import Job, Task
+from tests.browser.conftest import Axe, OpenPage
+from tests.browser.pages import fits, live, mark, still_same
+from tests.jobs import make
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def job(live_web: object) -> Job:
+    """split runs, two wait for it, and one for both."""
+    job = make.dag(split="", left="split", right="split", merge="left right")
+    make.claim(job)
+    [split] = Task.objects.filter(job=job, stage="split")
+    make.move("start", [split], engine_id="gpu-01.demo.0.b", seq=1)
+    return Job.objects.get(pk=job.pk)
+
+
+def test_a_running_dag_is_cancelled_and_the_page_follows(page: Page, job: Job, axe: Axe) -> None:
+    page.goto(f"/jobs/{job.pk}/")
+    live(page)
+    expect(page.locator("#dag-split")).to_have_class("box busy")
+    expect(page.locator("#stops")).to_contain_text("1 running task on gpu-01.demo.0.b, 3 that wait.")
+    axe(page)
+    page.get_by_label("Cancel this job because").fill("wrong file")
+    page.get_by_role("button", name="Cancel job").click()
+    # Nobody runs it here: Redis knows nothing of it, so it is over at once.
+    expect(page.locator("#job .chip").first).to_have_text("cancelled")
+    expect(page.locator("#trail")).to_contain_text("wrong file")
+    expect(page.locator("#dag-merge title")).to_contain_text("cancelled")
+    expect(page.locator("#cancel")).to_be_hidden()
+    assert Job.objects.get().status == "cancelled"
+
+
+def test_a_task_that_ends_changes_its_box_and_its_bar_without_a_reload(page: Page, job: Job) -> None:
+    page.goto(f"/jobs/{job.pk}/")
+    live(page)
+    mark(page)
+    expect(page.locator(".gantt .run.busy")).to_have_count(1)
+    make.move("complete", Task.objects.filter(job=job, stage="split"), seq=2, result=b'{"words": 7}')
+    expect(page.locator("#dag-split")).to_have_class("box ok")
+    expect(page.locator(".gantt .run.ok")).to_have_count(1)
+    assert still_same(page)
+    page.locator("#stage-split-link").click()
+    expect(page.get_by_text('"words": 7')).to_be_visible()
+    expect(page.get_by_text("The node gpu-01 is away")).to_be_visible()
+
+
+def test_a_viewer_looks_and_has_no_button(viewer_page: Page, job: Job) -> None:
+    viewer_page.goto(f"/jobs/{job.pk}/")
+    live(viewer_page)
+    expect(viewer_page.locator("#dag-split")).to_be_visible()
+    expect(viewer_page.get_by_role("button", name="Cancel job")).to_have_count(0)
+
+
+def test_it_fits_a_telephone(open_page: OpenPage, job: Job) -> None:
+    now = timezone.now()
+    Task.objects.filter(job=job, stage="split").update(result={"text": "x" * 3000}, enqueued_at=now)
+    page = open_page(width=380, height=800)
+    for path in (f"/jobs/{job.pk}/", f"/tasks/{Task.objects.get(job=job, stage='split').pk}/"):
+        page.goto(path)
+        expect(page.locator("main")).to_be_visible()
+        assert fits(page), path
