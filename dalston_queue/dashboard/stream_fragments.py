@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
+from dalston_queue.broker.pending import PendingOrder
 from dalston_queue.dashboard.board import Fragment, Row
 from dalston_queue.dashboard.fragments import pulse, render, table
 from dalston_queue.dashboard.health_line import Finding, Tone, of_stream
@@ -60,11 +61,13 @@ def _act(here: str, task_id: str) -> str:
 
 def _pages(view: StreamView, wanted: StreamQuery, query: Mapping[str, str]) -> dict[str, object]:
     """Which part of what is held is shown, and the ways to the parts before and after it."""
-    shown = {"first": wanted.start + 1, "last": wanted.start + len(view.held), "total": view.total}
+    shown: dict[str, object] = {"first": wanted.start + 1, "last": wanted.start + len(view.held), "total": view.total}
     if wanted.owner or wanted.lane:
         top = address(query, after=None) if wanted.after else ""
         further = address(query, after=view.more_held) if view.more_held else ""
         return {**shown, "first": None, "total": view.total, "top": top, "further": further}
+    shown["undated"] = max(0, view.undated)
+    shown["by_silence"] = address(query, order=PendingOrder.IDLE, start=None)
     more = view.total is not None and view.total > wanted.start + SHOWN
     return {
         **shown,

@@ -16,7 +16,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from dalston_queue.broker.errors import BrokerError
-from dalston_queue.broker.pending import PendingEntry
+from dalston_queue.broker.pending import PendingEntry, PendingOrder
 from dalston_queue.broker.stream_page import LanePlace, WaitingEntry
 from dalston_queue.broker.types import RecordState, Tier
 from dalston_queue.dashboard.latest import latest
@@ -113,6 +113,7 @@ class StreamView:
     total: int | None  # of what is held, by the chosen filter; None: not counted
     line: tuple[LineLine, ...]
     acting: Acting | None = None
+    undated: int = 0  # of what is held: without a deadline, and so not in the order of deadlines
     more_held: str = ""  # the entry after which the next page of a lane begins
     more_line: str = ""
 
@@ -141,6 +142,7 @@ def read_stream(queue: str, wanted: StreamQuery) -> StreamView:
 
 def _with_entries(view: StreamView, wanted: StreamQuery) -> StreamView:
     held, total, more_held = _held(view.queue, wanted)
+    by_deadline = wanted.order is PendingOrder.DEADLINE and not wanted.owner and not wanted.lane
     line = get_broker().waiting(view.queue, place=wanted.lane, after=wanted.line, limit=IN_LINE + 1)
     shown = line[:IN_LINE]
     names = _names([*(entry.task_id for entry in held), *(entry.task_id for entry in shown)])
@@ -149,6 +151,7 @@ def _with_entries(view: StreamView, wanted: StreamQuery) -> StreamView:
         exists=bool(view.lanes) or view.engines > 0 or view.brake is not None,
         held=tuple(_held_line(entry, names.get(entry.task_id, UNNAMED)) for entry in held),
         total=total,
+        undated=_running(view.queue) - (total or 0) if by_deadline else 0,
         line=tuple(_line_line(entry, names.get(entry.task_id, UNNAMED)) for entry in shown),
         acting=_acting(view.queue, wanted.task) if wanted.task else None,
         more_held=more_held,
@@ -166,7 +169,18 @@ def _held(queue: str, wanted: StreamQuery) -> tuple[list[PendingEntry], int | No
         found = broker.held(queue, place=wanted.lane, after=wanted.after, limit=SHOWN + 1)
         return found[:SHOWN], None, found[SHOWN - 1].record.entry_id if len(found) > SHOWN else ""
     page = broker.pending(queue, order=wanted.order, offset=wanted.start, limit=SHOWN)
-    return page.entries, page.total, ""
+    # Among those that were renewed just now the order would change with each beat: they keep the order of their claims.
+    in_order = page.entries if wanted.order is PendingOrder.DEADLINE else sorted(page.entries, key=_by_silence)
+    return in_order, page.total, ""
+
+
+def _by_silence(entry: PendingEntry) -> tuple[int, int, str]:
+    record, fresh = entry.record, entry.idle_ms < FRESH_MS
+    return (1, record.claimed_at_ms, entry.task_id) if fresh else (0, record.renewed_at_ms, entry.task_id)
+
+
+def _running(queue: str) -> int:
+    return get_broker().pending(queue, limit=1).total
 
 
 _STATES = {RecordState.RUNNING: "running", RecordState.WAITING: "waiting"}

@@ -1,0 +1,193 @@
+"""A stream's page: who holds what, live, and an operator's hand in it. Of two who press, one wins, one is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from dalston_queue.broker import Claimed, Consumer
+from dalston_queue.broker.messages import Completed
+from dalston_queue.broker.types import Cause
+from dalston_queue.models import OperatorAction, StagePause, Task
+from dalston_queue.redis import get_broker
+from tests.broker.conftest import BUDGETS
+from tests.browser.conftest import Axe, OpenPage
+from tests.browser.pages import live, mark, still_same
+from tests.jobs import make
+from tests.orchestrator.support import Steps, engine
+from tests.supervisor.node import QUEUE, Node
+from tests.support import Spawned
+from tests.web import Web
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ONE, TWO = "gpu-01.demo.0.boot", "gpu-02.demo.0.boot"
+
+
+@pytest.fixture
+def steps(live_web: Web) -> Steps:
+    return Steps(get_broker())
+
+
+@pytest.fixture
+def held(steps: Steps) -> Iterator[tuple[Task, Consumer, Claimed]]:
+    """A task that an engine holds."""
+    task = make.single("echo", timeout_seconds=600)
+    steps.poll()
+    with engine(get_broker(), name=ONE) as consumer:
+        [claimed] = consumer.claim()
+        steps.drain()
+        yield task, consumer, claimed
+
+
+def test_the_row_of_a_lost_engine_moves_to_the_next_without_a_reload(
+    page: Page, steps: Steps, held: tuple[Task, Consumer, Claimed]
+) -> None:
+    task, _, _ = held
+    page.goto("/streams/echo/")
+    live(page)
+    mark(page)
+    row = page.locator(f"#held-{task.id}")
+    expect(row).to_contain_text(ONE)
+    get_broker().take_back(ONE, ["echo"], Cause.ENGINE_LOST, **BUDGETS)
+    expect(page.locator("#line")).to_contain_text(str(task.id)[-8:])
+    expect(row).to_have_count(0)
+    with engine(get_broker(), name=TWO) as second:
+        second.claim()
+        expect(row).to_contain_text(TWO)
+        expect(row.locator("td.wide").first).to_have_text("1")  # one engine died with it
+        second.beat({str(task.id): {"fraction": 0.6, "message": "minute 5"}})
+        expect(row.locator("progress")).to_have_attribute("value", "60")
+    steps.drain()
+    assert still_same(page)
+
+
+def test_two_operators_press_and_one_wins(
+    open_page: OpenPage, steps: Steps, held: tuple[Task, Consumer, Claimed], axe: Axe
+) -> None:
+    task, _, _ = held
+    first, second = open_page("operator"), open_page("admin")
+    for page in (first, second):
+        page.goto("/streams/echo/")
+        live(page)
+        page.locator(f"#held-{task.id}").get_by_role("link", name="Act on").click()
+        expect(page.locator("#acting")).to_contain_text(ONE)
+    axe(first)
+    first.get_by_role("button", name="Hand back").click()
+    assert first.locator("#act-reason:invalid").count() == 1, "it asks why"
+    for page in (first, second):
+        page.get_by_label("Why").locator("visible=true").fill("it hangs")
+        page.get_by_role("button", name="Hand back").click()
+    expect(first.locator(".notice")).to_contain_text("Handed back: it is next in line")
+    expect(second.locator(".notice")).to_contain_text("Somebody else was faster")
+    steps.drain()
+    assert [row.after["outcome"] for row in OperatorAction.objects.order_by("id")] == ["returned", "waiting"]
+
+
+def test_a_task_that_ends_while_one_looks_takes_its_buttons_along(
+    page: Page, steps: Steps, held: tuple[Task, Consumer, Claimed]
+) -> None:
+    task, _, claimed = held
+    page.goto(f"/streams/echo/?task={task.id}#act")
+    live(page)
+    expect(page.get_by_role("button", name="Dead-letter")).to_be_visible()
+    page.locator("#act-reason").fill("half a senten")
+    claimed.settle(Completed({"done": True}))
+    steps.drain()
+    expect(page.locator("#acting")).to_contain_text("It is in no stream any more: it is completed.")
+    expect(page.get_by_role("button", name="Dead-letter")).to_be_hidden()
+
+
+def test_the_brake_is_pulled_with_a_reason_and_released(page: Page, steps: Steps) -> None:
+    make.single("echo")
+    steps.poll()
+    page.goto("/streams/echo/")
+    live(page)
+    page.get_by_text("Pause this stream").click()
+    page.locator("#pause-reason").fill("the disk is full")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    live(page)
+    expect(page.locator("#stream")).to_contain_text("the disk is full")
+    expect(page.get_by_text("Pause this stream")).to_be_hidden()
+    page.get_by_role("button", name="Resume this stream").click()
+    expect(page.locator(".notice")).to_contain_text("Resumed")
+    assert not StagePause.objects.exists()
+
+
+def test_a_viewer_has_no_buttons_live_or_not(
+    viewer_page: Page, steps: Steps, held: tuple[Task, Consumer, Claimed]
+) -> None:
+    task, _, _ = held
+    viewer_page.goto(f"/streams/echo/?task={task.id}")
+    live(viewer_page)
+    expect(viewer_page.locator(f"#held-{task.id}")).to_be_visible()
+    late = make.single("echo")
+    steps.poll()
+    expect(viewer_page.locator("#line")).to_contain_text(str(late.id)[-8:])
+    assert viewer_page.get_by_text("Act…").count() == 0, "nor in what the socket sent"
+    assert viewer_page.get_by_role("button", name="Cancel").count() == 0
+
+
+def test_the_keyboard_goes_through_the_rows_and_stays_where_it_was(
+    page: Page, steps: Steps, held: tuple[Task, Consumer, Claimed]
+) -> None:
+    task, _, claimed = held
+    page.goto("/streams/echo/")
+    live(page)
+    page.keyboard.press("j")
+    expect(page.locator(f"#held-{task.id}-link")).to_be_focused()
+    second = make.single("echo")
+    third = make.single("echo")
+    steps.poll()
+    expect(page.locator("#line tr[id]")).to_have_count(2)
+    expect(page.locator(f"#held-{task.id}-link")).to_be_focused()
+    page.keyboard.press("j")
+    expect(page.locator("#line tr").first.locator("th a")).to_be_focused()
+    page.keyboard.press("k")
+    claimed.settle(Completed())
+    expect(page.locator(f"#held-{task.id}")).to_have_count(0)
+    page.keyboard.press("j")
+    expect(page.locator("#line tr").first.locator("th a")).to_be_focused()
+    page.keyboard.press("/")
+    expect(page.locator("input[name=owner]")).to_be_focused()
+    page.keyboard.type("?j")
+    expect(page.locator("input[name=owner]")).to_have_value("?j")
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.locator("#keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#keys")).to_be_hidden()
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/jobs/*/")
+    assert str(second.job_id) in page.url or str(third.job_id) in page.url
+    steps.drain()
+
+
+@pytest.fixture
+def node(live_web: Web, spawn: Callable[..., Spawned], tmp_path: Path) -> Iterator[Node]:
+    node = Node(get_broker(), spawn, {**live_web.env, "DALSTON_HEARTBEAT_S": "0.2"}, tmp_path, "node-a")
+    node.engine("fix", replicas=2)
+    node.start()
+    node.ready(2)
+    yield node
+    node.clean()
+
+
+def test_an_engine_is_killed_and_its_row_moves_to_the_other(node: Node, page: Page) -> None:
+    """The whole way: a real process dies, its supervisor sees it, and the page follows."""
+    task = node.submit("slow", seconds=60, timeout_ms=600_000)
+    node.started(task)
+    page.goto(f"/streams/{QUEUE}/")
+    live(page)
+    mark(page)
+    owner = page.locator(f"#held-{task} .a-owner")
+    first = owner.inner_text()
+    os.kill(node.pid_of(first), signal.SIGKILL)
+    expect(owner).not_to_have_text(first, timeout=20_000)
+    assert still_same(page)
