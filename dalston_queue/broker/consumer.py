@@ -174,14 +174,19 @@ class Consumer:
         that a task comes. [] after the timeout. None: look for yourself, with exchange() (an engine of several queues,
         or one that holds tasks, only sleeps here). Holds up other calls meanwhile; raises Fenced, but like wait() it
         backs off on a lost connection."""
-        with self._lock:
-            session = self._sessions[0]
-            room = self.capacity if free is None else free
-            simple = len(self._sessions) == 1 and not self._held and not self._fresh and room > 0
-            command = session.claim_later(room) if simple else None
-            if command is not None:
-                return self._claim_next(session, min(timeout, 1.0), command)
-        return None if self.wait(timeout) else []
+        try:
+            with self._lock:
+                session = self._sessions[0]
+                room = self.capacity if free is None else free
+                simple = len(self._sessions) == 1 and not self._held and not self._fresh and room > 0
+                command = session.claim_later(room) if simple else None
+                if command is not None:
+                    return self._claim_next(session, min(timeout, 1.0), command)
+        except Unavailable as error:
+            self._back_off(error, timeout)
+            return []
+        self.wait(timeout)
+        return None
 
     def _claim_next(self, session: Session, timeout: float, command: bytes) -> list[Claimed] | None:
         buried: list[Malformed] = []
@@ -193,9 +198,6 @@ class Consumer:
         except Fenced:
             self._drop_all()
             raise
-        except Unavailable as error:
-            self._back_off(error, timeout)
-            return []
         self._backoff.reset()
         claimed, self._fresh = self._fresh, []
         return claimed if session.is_answered else None

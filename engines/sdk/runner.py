@@ -60,7 +60,8 @@ class Finished:
 
 @dataclass(slots=True)
 class Woken:
-    found: bool
+    found: bool  # look for work
+    claimed: list[Claimed] | None  # what came with the wake-up; None: nobody asked
 
 
 class Stop:
@@ -95,12 +96,13 @@ class Runner:
         self.workers = make_workers(
             engine, manifest.capacity, lambda task, outcome: self.inbox.put(Finished(task, outcome))
         )
-        self.waiter = Waiter(self.consumer, lambda found: self.inbox.put(Woken(found)))
+        self.waiter = Waiter(self.consumer, lambda found, claimed: self.inbox.put(Woken(found, claimed)))
         self.watchdog = Watchdog(manifest.watchdog)
         self.told = TaskReport(enabled=identity.supervised)
         self.breaker = identity.breaker(enabled=manifest.breaker)
         self.runs: dict[int, Run] = {}
         self.unsettled: list[tuple[Claimed, messages.Outcome]] = []
+        self.unwanted: list[Claimed] = []  # claimed, and not to be run here
         self.dirty: dict[str, Task] = {}  # progress to report
         self.announced = False
         self.hungry = True
@@ -161,8 +163,10 @@ class Runner:
         match message:
             case Finished(task, outcome):
                 self._finished(task, outcome, now)
-            case Woken(found):
+            case Woken(found, None):
                 self.hungry = self.hungry or found or now >= self.next_claim
+            case Woken(_, claimed):
+                self._woken_with(claimed or [], now)
             case Stop():
                 self.stop_at = now if self.stop_at is not None else now + self.manifest.stop_grace
                 notify("STOPPING=1", f"STATUS=draining, {len(self.runs)} tasks left")
@@ -171,8 +175,21 @@ class Runner:
             case Resume():
                 self.paused, self.hungry = False, True
 
+    def _woken_with(self, claimed: list[Claimed], now: float) -> None:
+        # after a broken call a beat may have told us of it before: it may be done by now
+        claimed = [each for each in claimed if any(each is held for held in self.consumer.held)]
+        free = self._free(now)
+        for each in claimed[:free]:
+            self._start(each)
+        self.unwanted += claimed[free:]  # paused or stopping since the waiter went to sleep
+        self.next_claim = now + SAFETY_CLAIM_EVERY
+        self.hungry = self.hungry or bool(claimed)
+
     def _speak(self, now: float) -> None:
         """Everything that goes to Redis, in its order: say what we hold, settle and claim, beat."""
+        if self.unwanted:
+            self.consumer.hand_back(self.unwanted)
+            self.unwanted = []
         if not self.connected or (self.runs and now >= self.next_beat):
             self._beat(now)
         free = self._free(now)
@@ -180,7 +197,7 @@ class Runner:
             self._exchange(free, now)
             free = self._free(now)
         if free and not self.hungry and not self.waiter.armed:
-            self.waiter.arm()  # at once: until the next message, nothing else would wake us
+            self.waiter.arm(free)  # at once: until the next message, nothing else would wake us
         if not self.runs and now >= self.next_recovery:
             self.next_recovery = now + RECOVER_EVERY
             self.hungry = self.consumer.recover() > 0 or self.hungry
@@ -235,7 +252,8 @@ class Runner:
         for claimed in change.lost:
             self._cancel(claimed, lost=True)
         for claimed in again:
-            self._start(claimed)
+            if claimed not in self.unwanted:
+                self._start(claimed)
 
     def _lost_connection(self, error: Unavailable, now: float) -> None:
         if self.connected:
@@ -250,6 +268,7 @@ class Runner:
             run.lost = True
             self.workers.cancel(run.task)
         self.unsettled.clear()
+        self.unwanted.clear()
         self.dirty.clear()
         self._open()
         self.hungry = True

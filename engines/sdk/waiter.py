@@ -7,22 +7,27 @@ import threading
 import time
 from collections.abc import Callable
 
-from dalston_queue.broker import Consumer
+from dalston_queue.broker import Claimed, Consumer
+from dalston_queue.broker.errors import Fenced
 
 log = logging.getLogger("engine")
 
 
 class Waiter:
-    """Armed by the runner when it has free slots; says once whether work may be there, then rests until armed again."""
+    """Armed by the runner when it has free slots; says once whether work may be there, then rests until armed again.
+    For an engine that holds nothing the sleep brings the work along."""
 
-    def __init__(self, consumer: Consumer, woken: Callable[[bool], None]) -> None:
+    def __init__(self, consumer: Consumer, woken: Callable[[bool, list[Claimed] | None], None]) -> None:
+        """woken: whether to look for work, and what was claimed already; None: nobody asked."""
         self._consumer = consumer
         self._woken = woken
+        self._free = 0
         self._armed = threading.Event()
         self._stopping = False
         threading.Thread(target=self._run, name="waiter", daemon=True).start()
 
-    def arm(self) -> None:
+    def arm(self, free: int) -> None:
+        self._free = free
         self._armed.set()
 
     def stop(self) -> None:
@@ -36,16 +41,19 @@ class Waiter:
     def _run(self) -> None:
         while True:
             self._armed.wait()
-            found = self._wait()
+            found, claimed = self._wait()
             self._armed.clear()
-            self._woken(found)
+            self._woken(found, claimed)
 
-    def _wait(self) -> bool:
+    def _wait(self) -> tuple[bool, list[Claimed] | None]:
         """An engine without a waiter would be deaf: whatever goes wrong here is told, and tried again."""
         try:
-            return self._consumer.wait(1.0)
+            claimed = self._consumer.claim_next(1.0, self._free)
+            return claimed is None, claimed
+        except Fenced:
+            return True, None  # the runner hears it with its own call
         except Exception:
             if not self._stopping:
                 log.exception("waiting for work failed")
             time.sleep(1.0)
-            return False
+            return False, None
