@@ -103,6 +103,8 @@ def test_each_end_of_a_job_is_told_once_and_signed(api: Api, signed: Project, re
         end(job)
         _advance(job)  # what is over does not end again
     submit(api, receiver.url)  # not over: not told
+    complete(make.single().job)  # over, but it has no address
+    assert WebhookDelivery.objects.count() == 3
     send_all()
     told = {each.json["job_id"]: each for each in receiver.got}
     assert len(receiver.got) == 3

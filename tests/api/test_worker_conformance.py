@@ -14,11 +14,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+import redis
 from pytest_django import DjangoDbBlocker
 
 from dalston_queue.models import Task
@@ -56,17 +58,17 @@ def site(
     django_db_setup: None, django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("workers")
-    redis = Server(Valkey(folder / "valkey", {"appendfsync": "always"}), folder)
+    server = Server(Valkey(folder / "valkey", {"appendfsync": "always"}), folder)
     with django_db_blocker.unblock():
-        env = {**environment(), **FAST, "REDIS_URL": redis.url, "DALSTON_DEAD_AFTER_S": str(DEAD_AFTER_S)}
+        env = {**environment(), **FAST, "REDIS_URL": server.url, "DALSTON_DEAD_AFTER_S": str(DEAD_AFTER_S)}
     orchestrator = Spawned([sys.executable, "manage.py", "runorchestrator"], folder / "orchestrator", env, ROOT)
     web = Web(env, folder / "web")
     orchestrator.wait_for("orchestrator ready", 30)
-    yield Site(redis, web)
+    yield Site(server, web)
     for process in (web.process, orchestrator):
         process.stop()
         process.reap()
-    redis.stop()
+    server.stop()
 
 
 class Worker:
@@ -192,7 +194,7 @@ def test_a_silent_worker_loses_its_task_and_one_that_beats_keeps_it(http: httpx.
         while not waiting.done():
             nothing = {"acknowledged": True, "cancelled": [], "lost": [], "missing": []}
             assert keeper.heartbeat(kept).json() == nothing
-            time.sleep(0.1)
+            wait_for([waiting], timeout=0.1)
         again = waiting.result()
     assert time.monotonic() - asked > 1
     assert (again["task_id"], again["attempt"], again["given_again"]) == (task["task_id"], 1, False)
@@ -283,12 +285,12 @@ def test_a_waiting_poll_wakes_within_a_second(http: httpx.Client, queue: str) ->
     worker.result(task)
 
 
-def test_a_newer_poll_ends_an_older_one(http: httpx.Client, queue: str) -> None:
+def test_a_newer_poll_ends_an_older_one(site: Site, http: httpx.Client, queue: str) -> None:
     worker = Worker(http, queue)
-    with ThreadPoolExecutor() as threads:
+    entry = f"{site.web.env['DALSTON_REDIS_PREFIX']}:engine:{worker.facts['worker_id']}"
+    with ThreadPoolExecutor() as threads, redis.Redis.from_url(site.redis.url) as keys:
         older = threads.submit(worker.poll, 20)
-        wait_until(older.running, what="it waits")
-        time.sleep(0.2)  # it has arrived by now; if not, this test proves less
+        wait_until(lambda: keys.hget(entry, "poll"), what="it has arrived")
         newer = threads.submit(worker.poll, 5)
         assert older.result(5) == []
         submit(http, queue)

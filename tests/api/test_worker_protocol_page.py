@@ -1,21 +1,29 @@
-"""docs/worker-protocol.md: its worker is run as it stands there."""
+"""docs/worker-protocol.md and docs/webhooks.md: what they show is run as it stands there."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shlex
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
 from django.test import override_settings
+from django.utils import timezone
 
 from dalston_queue.broker import Broker, connect
 from dalston_queue.broker.messages import TaskMessage
 from dalston_queue.ids import uuid7
+from dalston_queue.models import ApiToken, Job, Project, WebhookSecret
 from tests.api.conftest import Api
-from tests.support import Spawned, wait_until
+from tests.support import Spawned, need_tool, wait_until
 from tests.web import ROOT, Web
 
 PAGE = (ROOT / "docs" / "worker-protocol.md").read_text()
@@ -82,6 +90,31 @@ def test_past_the_limit_a_poll_gets_work_but_may_not_wait(broker: Broker, token_
         assert (refused.status_code, refused.json()["code"], refused["Retry-After"]) == (503, "too_many_polls", "2")
         task_id = append(broker, "echo", 1)
         assert [task["task_id"] for task in api.post(poll, {"held": []}).json()["tasks"]] == [task_id]
+
+
+def test_the_commands_of_the_pages_work(project: Project) -> None:
+    Project.objects.create(name="demo")
+    pages = [PAGE, (ROOT / "docs" / "webhooks.md").read_text()]
+    commands = [line for page in pages for line in page.splitlines() if line.startswith("manage.py ")]
+    assert len(commands) == 2
+    for line in commands:
+        out = StringIO()
+        call_command(*shlex.split(line)[1:], stdout=out, stderr=StringIO())
+        assert out.getvalue().startswith(("dal_", "whsec_"))
+    assert ApiToken.objects.get(name="cpu-box").scopes == ["worker"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_request_of_the_webhooks_page_is_accepted(
+    web: Web, token_for: Callable[..., str], project: Project
+) -> None:
+    WebhookSecret.issue(project, timezone.now())
+    [block] = re.findall(r"^curl .*?'$", (ROOT / "docs" / "webhooks.md").read_text(), re.MULTILINE | re.DOTALL)
+    env = {"DALSTON_URL": web.url, "DALSTON_TOKEN": token_for("submit"), "PATH": os.environ["PATH"]}
+    need_tool("curl")
+    answer = subprocess.run(["sh", "-c", block], env=env, capture_output=True, check=True).stdout
+    job = Job.objects.get(pk=json.loads(answer)["job_id"])
+    assert job.callback_url == "https://example.com/dalston"
 
 
 def test_the_page_names_every_call() -> None:
