@@ -57,15 +57,20 @@ for i = 5, #ARGV, 9 do
       redis.call('ZADD', KEYS[4], since + age_after, task)
       aged = 1
     end
-    local seq = tonumber(ARGV[i + 7])
-    local deliveries, losses = tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6])
+    local line
     if r and r[ATTEMPT] == attempt then
-      seq = math.max(seq, r[SEQ])
-      deliveries = math.max(deliveries, r[DELIVERIES])
-      losses = math.max(losses, r[LOSSES])
+      r[SEQ] = math.max(tonumber(ARGV[i + 7]), r[SEQ])
+      r[DELIVERIES] = math.max(tonumber(ARGV[i + 5]), r[DELIVERIES])
+      r[LOSSES] = math.max(tonumber(ARGV[i + 6]), r[LOSSES])
+      r[TIMEOUT], r[JOB] = ARGV[i + 4], ARGV[i + 1]
+      line = waiting(r, stream, id, aged)
+    else
+      -- the common case, without a number made into text
+      local seq = ARGV[i + 7] == '0' and '1' or integer(ARGV[i + 7] + 1)
+      line = 'w\t' .. id .. '\t' .. stream .. '\t' .. (aged == 1 and '1' or '0') .. '\t' .. ARGV[i + 4] .. '\t' .. ARGV[i + 1]
+        .. '\t' .. ARGV[i + 2] .. '\t' .. seq .. '\t' .. ARGV[i + 5] .. '\t' .. ARGV[i + 6]
     end
-    local made = {'w', id, stream, aged, ARGV[i + 4], ARGV[i + 1], attempt, seq, deliveries, losses}
-    redis.call('HSET', tasks, task, waiting(made, stream, id, aged))
+    redis.call('HSET', tasks, task, line)
     added = added + 1
     answer = 'added'
   end
