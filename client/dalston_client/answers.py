@@ -73,6 +73,18 @@ class JobTask(Task):
     runs: list[Run]
 
 
+class Webhook(TypedDict):
+    delivery_id: str
+    url: str
+    status: str
+    state: str
+    attempts: int
+    next_at: str | None
+    last_code: int | None
+    last_error: str | None
+    delivered_at: str | None
+
+
 class Job(TypedDict):
     job_id: str
     name: str
@@ -86,6 +98,8 @@ class Job(TypedDict):
     started_at: str | None
     completed_at: str | None
     trace_id: str
+    callback_url: str | None
+    webhooks: list[Webhook] | None
     tasks: list[JobTask] | None
 
 
@@ -215,6 +229,11 @@ class Command(TypedDict):
     requested_at: str
     taken_at: str | None
     ended_at: str | None
+
+
+class Forgotten(TypedDict):
+    node_id: str
+    engines: list[str]
 
 
 class LogLine(TypedDict):

@@ -62,6 +62,7 @@ class Client:
         timeout_seconds: int | None = None,
         max_retries: int | None = None,
         scheduled_at: str | None = None,
+        callback_url: str | None = None,
         idempotency_key: str | None = None,
         wait: float = 0.0,
     ) -> answers.Task:
@@ -74,6 +75,7 @@ class Client:
             "timeout_seconds": timeout_seconds,
             "max_retries": max_retries,
             "scheduled_at": scheduled_at,
+            "callback_url": callback_url,
         }
         return cast(answers.Task, self._submit("/tasks", body, idempotency_key, wait))
 
@@ -101,6 +103,7 @@ class Client:
         stages: Iterable[Mapping[str, Any]] = (),
         parameters: Mapping[str, Any] | None = None,
         priority: answers.Priority = "medium",
+        callback_url: str | None = None,
         idempotency_key: str | None = None,
         wait: float = 0.0,
     ) -> answers.Job:
@@ -110,6 +113,7 @@ class Client:
             "stages": [dict(stage) for stage in stages],
             "parameters": dict(parameters or {}),
             "priority": priority,
+            "callback_url": callback_url,
         }
         return cast(answers.Job, self._submit("/jobs", body, idempotency_key, wait))
 
@@ -128,7 +132,7 @@ class Client:
         return cast(answers.Job, self._transport.call("GET", route("jobs", job_id), wait=wait))
 
     def jobs(self, *, limit: int = 50, **filters: Any) -> Iterator[answers.Job]:
-        """Newest first, up to `limit`; by status, name, error, created_after, created_before."""
+        """Newest first; by status, name, task_type, error, payload, token, created_after, created_before."""
         return self._pages("/jobs", limit, filters)
 
     def cancel_job(self, job_id: str, *, reason: str = "") -> answers.Cancelled:
@@ -251,6 +255,10 @@ class Client:
         return cast(
             answers.Command, self._transport.call("POST", route("nodes", node_id, "commands"), body=body, wait=wait)
         )
+
+    def forget_node(self, node_id: str, *, reason: str = "") -> answers.Forgotten:
+        """Take a dead node off the list. Should it beat again, it is back."""
+        return cast(answers.Forgotten, self._delete(route("nodes", node_id), reason))
 
     def logs(
         self, node_id: str, engine: str, *, lines: int = 200, since: str | None = None, until: str | None = None

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
+import subprocess
+import termios
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,13 +15,14 @@ import pytest
 
 from dalston_client import Client
 from dalston_client.cli.exits import Exit
-from tests.client.conftest import Shell
+from tests.client.conftest import COMMAND, Shell
 from tests.e2e.conftest import Up
 from tests.support import wait_until
 from tests.web import free_port
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("client")]
 
+CTRL_C = b"\x03"
 NOBODY = "00000000-0000-7000-8000-000000000000"
 DAG = {
     "name": "two-steps",
@@ -104,6 +109,45 @@ def test_ctrl_c_leaves_the_job_running_and_says_so(shell: Shell, client: Client)
     assert shell.call("watch", job_id).code == Exit.FAILED
 
 
+def on_a_terminal(shell: Shell, *arguments: str, keys: bytes = b"", after: bytes = b"") -> tuple[int, str]:
+    """What a person sees: the command on a pseudo terminal. `keys` are pressed when `after` is on the screen."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (40, 120))
+    env = {**shell.env, "TERM": "xterm-256color"}
+    with subprocess.Popen([COMMAND, *arguments], env=env, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        seen, pressed = b"", not keys
+        while True:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:  # the last process has closed its side
+                break
+            seen += piece
+            if not pressed and after in seen:
+                pressed = True
+                if keys == CTRL_C:  # a terminal turns it into this
+                    process.send_signal(signal.SIGINT)
+                else:
+                    os.write(ours, keys)
+        code = process.wait(20)
+    os.close(ours)
+    return code, seen.decode()
+
+
+def test_on_a_terminal_watch_draws_a_bar_per_stage_and_q_leaves_top(shell: Shell, client: Client) -> None:
+    job_id = running_job(client, 60)
+    code, seen = on_a_terminal(shell, "watch", job_id, keys=CTRL_C, after=b"of 60.0 s")
+    assert code == Exit.INTERRUPTED
+    assert "whole job" in seen and "the job goes on" in seen
+    assert "\x1b[?25h" in seen  # the cursor is back
+    client.cancel_job(job_id)
+    code, seen = on_a_terminal(shell, "top", "--every", "20", keys=b"q", after=b"q quits")
+    assert code == 0
+    assert "demo.0." in seen and "\x1b[?1049l" in seen  # and so is the screen
+    _, seen = on_a_terminal(Shell(**shell.env, NO_COLOR="1"), "jobs", "--name", "sleep")
+    assert job_id in seen and "\x1b[3" not in seen
+
+
 def test_lists_are_plain_columns_for_people_and_json_for_programs(shell: Shell, client: Client) -> None:
     job_id = client.submit_task("echo", parameters={"user": {"id": 42}}, wait=10)["job_id"]
     jobs = shell.call("jobs", "--status", "completed", "--since", "1h")
@@ -163,6 +207,7 @@ def test_nodes_obey(shell: Shell, client: Client) -> None:
     assert (failed.code, "nosuch" in failed.stdout) == (Exit.FAILED, True)
     assert shell.call("nodes", "cordon", name, "--reason", "look at it").code == 0
     assert shell.call("nodes", "uncordon", name).code == 0
+    assert shell.call("nodes", "forget", name).code == Exit.CONFLICT  # it lives
     logs = shell.run("logs", name, "demo.0", "--lines", "5")
     assert logs.code == 0 and "starts" in logs.stdout
     assert shell.call("logs", name, "nosuch.0", "--json").code == Exit.NOT_FOUND

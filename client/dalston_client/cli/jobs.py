@@ -19,7 +19,9 @@ def add(commands: options.Commands) -> None:
     parser.add_argument("job_id", nargs="?", help="show this one, with its tasks")
     parser.add_argument("--status", choices=STATUSES, help="only these")
     parser.add_argument("--name", metavar="NAME", help="only of this name")
+    parser.add_argument("--type", dest="task_type", metavar="TYPE", help="only with a task of this type")
     parser.add_argument("--error", metavar="WORDS", help="only those whose error contains the words")
+    parser.add_argument("--payload", metavar="FIELD:VALUE", help="only with this parameter, such as user.id:42")
     options.add_span(parser)
     options.add_limit(parser)
 
@@ -32,8 +34,9 @@ def run(given: argparse.Namespace, client: Client, out: Out) -> Exit:
         else:
             show_job(out, job, results=False)
         return Exit.OK
-    wanted = {"status": given.status, "name": given.name, "error": given.error, **options.span(given)}
-    found = list(client.jobs(limit=given.limit, **wanted))
+    names = ("status", "name", "task_type", "error", "payload")
+    wanted = {name: getattr(given, name) for name in names}
+    found = list(client.jobs(limit=given.limit, **wanted, **options.span(given)))
     if out.as_json:
         out.json(found)
     else:

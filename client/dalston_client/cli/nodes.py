@@ -39,6 +39,9 @@ def add(commands: options.Commands) -> None:
             "--wait", type=options.duration, default=10.0, metavar="SECONDS", help="for the node's answer (10)"
         )
         options.add_reason(act)
+    forget = options.command(inner, "forget", run_forget, "take a dead node off the list")
+    forget.add_argument("node_id")
+    options.add_reason(forget)
 
 
 def run_list(_: argparse.Namespace, client: Client, out: Out) -> Exit:
@@ -73,3 +76,12 @@ def run_order(given: argparse.Namespace, client: Client, out: Out) -> Exit:
     else:
         out.say(f"{done['order']} {given.node_id}: {done['state']}. {done['message']}")
     return {"done": Exit.OK, "failed": Exit.FAILED}.get(done["state"], Exit.NOT_YET)
+
+
+def run_forget(given: argparse.Namespace, client: Client, out: Out) -> Exit:
+    done = client.forget_node(given.node_id, reason=given.reason)
+    if out.as_json:
+        out.json(done)
+    else:
+        out.say(f"{done['node_id']} is forgotten, with {text.counted(len(done['engines']), 'engine')}.")
+    return Exit.OK

@@ -36,6 +36,7 @@ def add(commands: options.Commands) -> None:
     parser.add_argument("--priority", choices=options.PRIORITIES, help="medium, unless the file says otherwise")
     parser.add_argument("--name", metavar="NAME", help="of a job of a pipeline")
     parser.add_argument("--key", metavar="KEY", help="an idempotency key: the same one for 24 h is the same job")
+    parser.add_argument("--callback-url", metavar="URL", help="gets a signed request when the job is over")
     task = parser.add_argument_group("of a single task")
     task.add_argument("--stage", metavar="QUEUE", help="the queue, if it is not named like the task type")
     task.add_argument("--capability", action="append", default=[], metavar="NAME", help="what its engine must have")
@@ -85,6 +86,7 @@ def _submit(given: argparse.Namespace, client: Client) -> tuple[str, Any]:
             timeout_seconds=given.timeout,
             max_retries=given.max_retries,
             scheduled_at=given.at,
+            callback_url=given.callback_url,
             idempotency_key=given.key,
         )
         return task["job_id"], task
@@ -96,7 +98,7 @@ def _job(given: argparse.Namespace, client: Client, parameters: dict[str, Any]) 
     if given.stage or given.capability or given.timeout or given.max_retries is not None or given.at:
         raise UsageError("--stage, --capability, --timeout, --max-retries and --at are for a single task.")
     job = object_in(given.file, "--file") if given.file is not None else {"pipeline": given.pipeline}
-    unknown = set(job) - {"name", "pipeline", "stages", "parameters", "priority", "idempotency_key"}
+    unknown = set(job) - {"name", "pipeline", "stages", "parameters", "priority", "callback_url", "idempotency_key"}
     if unknown:
         raise UsageError(f"--file: a job has no {', '.join(sorted(unknown))}.")
     return client.submit_job(
@@ -105,6 +107,7 @@ def _job(given: argparse.Namespace, client: Client, parameters: dict[str, Any]) 
         stages=job.get("stages") or (),
         parameters={**(job.get("parameters") or {}), **parameters},
         priority=given.priority or job.get("priority") or "medium",
+        callback_url=given.callback_url or job.get("callback_url"),
         idempotency_key=given.key or job.get("idempotency_key"),
     )
 

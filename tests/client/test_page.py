@@ -1,0 +1,79 @@
+"""docs/client.md is true: its examples run, its tables are complete. The types are those of the API's own schema."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+from dalston_client import Client, answers
+from dalston_client.cli.exits import MEANINGS
+from tests.client.conftest import COMMAND, Shell
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "client.md").read_text()
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("client")]
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_commands_of_the_page_work(shell: Shell) -> None:
+    """Most of them in this process; the block with a variable in a real shell."""
+    commands, script = blocks("sh")
+    for line in commands.splitlines():
+        done = shell.call(*line.split()[1:])
+        assert done.code == 0, (line, done)
+    path = f"{COMMAND.parent}:{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["/bin/sh", "-euc", script], env={**shell.env, "PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert '"event": "end"' in ran.stdout
+
+
+def test_the_program_of_the_page_works(shell: Shell) -> None:
+    [program] = blocks("python")
+    ran = subprocess.run([sys.executable, "-c", program], env=shell.env, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    lines = ran.stdout.splitlines()
+    assert "echo completed" in lines and "last completed" in lines
+    assert lines[-2:] == ["completed [{'n': 1}, {}]", "state_conflict The job is over already: it is completed."]
+
+
+def test_the_page_has_every_exit_code_command_and_method(shell: Shell) -> None:
+    assert [f"| {code.value} | {meaning} |" in PAGE for code, meaning in MEANINGS.items()] == [True] * len(MEANINGS)
+    commands = re.findall(r"^    (\w+) ", shell.call("--help").stdout, re.MULTILINE)
+    table = PAGE.split("| command | what it does |")[1].split("\n\n")[0]
+    assert commands and [name for name in commands if f"`{name}`" not in table] == []
+    methods = [name for name in vars(Client) if not name.startswith("_") and name != "close"]
+    assert [name for name in methods if f"`{name}`" not in PAGE] == []
+
+
+TYPES: dict[str, Any] = {
+    "JobOut": answers.Job, "JobTaskOut": answers.JobTask, "TaskOut": answers.Task, "RunOut": answers.Run,
+    "EventOut": answers.Move, "ErrorOut": answers.TaskError, "WebhookOut": answers.Webhook, "BatchOut": answers.Batch,
+    "BatchItem": answers.BatchItem, "CancelOut": answers.Cancelled, "WhyOut": answers.Why,
+    "DeadLetterOut": answers.DeadLetter, "GroupOut": answers.Group, "ReplayedOut": answers.Replayed,
+    "ReplayManyOut": answers.ReplayedMany, "ReplayOrderOut": answers.ReplayOrder, "WithdrawnOut": answers.Withdrawn,
+    "DiscardOut": answers.Discarded, "NodeOut": answers.Node, "EngineOut": answers.Engine,
+    "CommandOut": answers.Command, "ForgottenOut": answers.Forgotten, "LogsOut": answers.Logs,
+    "LogLineOut": answers.LogLine, "LaneOut": answers.Lane, "StreamOut": answers.Stream, "PauseOut": answers.Paused,
+    "Stats": answers.Stats, "Depth": answers.Depth, "Workers": answers.Workers, "Throughput": answers.Throughput,
+}  # fmt: skip
+
+
+def test_the_types_have_exactly_the_fields_of_the_schema() -> None:
+    from dalston_queue.api.routes import api
+
+    schemas = api.get_openapi_schema(path_prefix="")["components"]["schemas"]
+    assert {name: set(get_type_hints(kind)) for name, kind in TYPES.items()} == {
+        name: set(schemas[name]["properties"]) for name in TYPES
+    }
