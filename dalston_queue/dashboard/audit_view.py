@@ -26,6 +26,8 @@ _PAGES = {
     "engine": ("node", "node_id"),
     "stage": ("stream", "queue"),
 }
+_OF_ORDERS = {"dead_letter.replay_order"}
+"""Their target is the order, which has no page of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def offered() -> tuple[list[str], list[str]]:
 
 
 def _link(action: str, target: str) -> str:
-    page, name = _PAGES.get(action.partition(".")[0], ("", ""))
+    page, name = ("", "") if action in _OF_ORDERS else _PAGES.get(action.partition(".")[0], ("", ""))
     # A target may be text that is no id ("3 dead letters"), and not every name has a page.
     with suppress(NoReverseMatch):
         if page:
