@@ -10,22 +10,28 @@ from typing import Any
 
 import structlog
 from channels.auth import get_user
+from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 
 from dalston_queue.dashboard.fragments import current_fragments
 from dalston_queue.dashboard.hub import Hub, hub_of
 from dalston_queue.dashboard.job_fragments import job_fragments
+from dalston_queue.roles import may_operate
 
 log = structlog.get_logger(__name__)
 
 SIGNED_OUT = 4401
 """Our close code for "log in again": the page says so instead of trying to reconnect."""
+COME_BACK = 1012
+"""As if the web process had restarted: htmx connects again by itself."""
 RECHECK_S = 30.0
 """How long a socket may outlive its login."""
 
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
+    operates = False
+    """Whether its viewer may act: rows then have buttons, so such pages have a hub of their own."""
     _jobs: tuple[asyncio.Task[None], ...] = ()
 
     def hub(self) -> Hub:
@@ -40,6 +46,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if not self.scope["user"].is_authenticated:
             await self.close(code=SIGNED_OUT)
             return
+        self.operates = await database_sync_to_async(may_operate)(self.scope["user"])
         self._jobs = (asyncio.create_task(self._push()), asyncio.create_task(self._watch_login()))
 
     async def disconnect(self, code: int) -> None:
@@ -61,7 +68,8 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await messages.aclose()
 
     async def _watch_login(self) -> None:
-        """A logout, an expired session or a changed password ends the socket too."""
+        """A logout, an expired session or a changed password ends the socket too. So does another role, with a code
+        after which the page comes back: then it gets what the new role may see."""
         store: Any = import_module(settings.SESSION_ENGINE)
         while True:
             await asyncio.sleep(RECHECK_S)
@@ -69,6 +77,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             user = await get_user({**self.scope, "session": session})
             if not user.is_authenticated:
                 await self.close(code=SIGNED_OUT)
+                return
+            if await database_sync_to_async(may_operate)(user) != self.operates:
+                await self.close(code=COME_BACK)
                 return
 
 

@@ -4,33 +4,20 @@ from __future__ import annotations
 
 from functools import partial
 
-from channels.db import database_sync_to_async
-
 from dalston_queue.dashboard.consumers import LiveConsumer
 from dalston_queue.dashboard.hub import Hub, hub_of
 from dalston_queue.dashboard.letter_fragments import letter_fragments
 from dalston_queue.dashboard.letters_fragments import letters_fragments
 from dalston_queue.dashboard.query import address, flat
-from dalston_queue.roles import may_operate
 
 
-class RoleConsumer(LiveConsumer):
-    """What it sends depends on whether its viewer may act."""
-
-    operates = False
-
-    async def connect(self) -> None:
-        self.operates = await database_sync_to_async(may_operate)(self.scope["user"])
-        await super().connect()
-
-
-class LettersConsumer(RoleConsumer):
+class LettersConsumer(LiveConsumer):
     def hub(self) -> Hub:
         query = flat(self.scope["query_string"].decode("latin-1"))
         return hub_of(f"letters {self.operates} {address(query)}", partial(letters_fragments, query, self.operates))
 
 
-class LetterConsumer(RoleConsumer):
+class LetterConsumer(LiveConsumer):
     def hub(self) -> Hub:
         letter_id = self.scope["url_route"]["kwargs"]["letter_id"]
         return hub_of(f"letter {self.operates} {letter_id}", partial(letter_fragments, letter_id, self.operates))

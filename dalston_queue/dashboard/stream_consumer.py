@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 
-from channels.db import database_sync_to_async
-
 from dalston_queue.dashboard.consumers import LiveConsumer
 from dalston_queue.dashboard.hub import Hub, hub_of
 from dalston_queue.dashboard.query import address, flat
 from dalston_queue.dashboard.stream_fragments import stream_fragments
 from dalston_queue.dashboard.stream_query import FIELDS
-from dalston_queue.roles import may_operate
 
 
 class StreamConsumer(LiveConsumer):
-    _operates = False
-
-    async def connect(self) -> None:
-        self._operates = await database_sync_to_async(may_operate)(self.scope["user"])
-        await super().connect()
-
     def hub(self) -> Hub:
         queue = self.scope["url_route"]["kwargs"]["queue"]
         given = flat(self.scope["query_string"].decode("latin-1"))
         query = {name: given[name] for name in FIELDS if name in given}
-        topic = f"stream {queue}{address(query)} {'operator' if self._operates else 'viewer'}"
-        return hub_of(topic, partial(stream_fragments, queue, query, self._operates))
+        topic = f"stream {queue}{address(query)} {'operator' if self.operates else 'viewer'}"
+        return hub_of(topic, partial(stream_fragments, queue, query, self.operates))

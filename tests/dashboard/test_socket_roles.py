@@ -1,0 +1,75 @@
+"""A socket lives no longer than the login and the role it was opened with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from asgiref.testing import ApplicationCommunicator
+from channels.auth import AuthMiddlewareStack
+from channels.routing import URLRouter
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from django.db import connections
+from django.test import Client
+
+from dalston_queue.broker import Broker
+from dalston_queue.dashboard import consumers
+from dalston_queue.dashboard.routing import websocket_urlpatterns
+from dalston_queue.roles import Role, give_role
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.keeps_keys]
+
+
+@pytest.fixture
+def operator(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> User:
+    monkeypatch.setattr(consumers, "RECHECK_S", 0.1)
+    user = User.objects.create_user("olga")
+    give_role(user, Role.OPERATOR)
+    return user
+
+
+def ending(user: User, change: Callable[[], Any]) -> int:
+    """The code that a socket of theirs is closed with after this change."""
+    client = Client()
+    client.force_login(user)
+    cookie = f"sessionid={client.cookies['sessionid'].value}".encode()
+
+    async def follow() -> int:
+        application = AuthMiddlewareStack(URLRouter(websocket_urlpatterns))
+        scope = {
+            "type": "websocket",
+            "path": "/ws/streams/echo/",
+            "query_string": b"",
+            "headers": [(b"cookie", cookie)],
+        }
+        socket: Any = ApplicationCommunicator(application, scope)  # type: ignore[no-untyped-call]
+        await socket.send_input({"type": "websocket.connect"})
+        assert (await socket.receive_output(timeout=10))["type"] == "websocket.accept"
+        assert (await socket.receive_output(timeout=10))["type"] == "websocket.send"
+        await asyncio.to_thread(_in_thread, change)
+        while True:
+            message = await socket.receive_output(timeout=10)
+            if message["type"] == "websocket.close":
+                await socket.send_input({"type": "websocket.disconnect", "code": message["code"]})
+                await socket.wait(timeout=10)
+                return int(message["code"])
+
+    return asyncio.run(follow())
+
+
+def _in_thread(change: Callable[[], Any]) -> None:
+    try:
+        change()
+    finally:
+        connections.close_all()
+
+
+def test_another_role_makes_the_page_come_back(operator: User) -> None:
+    assert ending(operator, lambda: give_role(operator, Role.VIEWER)) == consumers.COME_BACK
+
+
+def test_the_end_of_the_session_is_the_end_of_the_socket(operator: User) -> None:
+    assert ending(operator, Session.objects.all().delete) == consumers.SIGNED_OUT
