@@ -192,8 +192,8 @@ _JOB_WRITES = {
 _TELL = """
     INSERT INTO dalston_webhook_delivery
         (id, job_id, url, origin, status, error, finished_at, state, attempts, next_at, last_error)
-    SELECT gen_random_uuid(), id, callback_url, substring(callback_url FROM '^[^/]*//[^/?]*'), status, error,
-           finished_at, 'pending', 0, finished_at, ''
+    SELECT gen_random_uuid(), id, callback_url, coalesce(substring(callback_url FROM '^[^/]*//[^/?]*'), ''), status,
+           error, finished_at, 'pending', 0, finished_at, ''
     FROM moved WHERE callback_url <> ''"""
 
 
