@@ -168,7 +168,7 @@ def _engine(engine: EngineInfo, now: datetime) -> EngineCard:
         slot=slot,
         kind=said.engine or said.slot.rpartition(".")[0],
         state=engine.state,
-        why=said.why,
+        why="" if said.why == engine.state else said.why,
         version=said.version,
         queues=engine.queues,
         capabilities=engine.capabilities,

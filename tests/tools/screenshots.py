@@ -1,12 +1,13 @@
 """Pictures of every page, light, dark and narrow: `python -m tests.tools.screenshots`.
 
 Starts a Dalston of its own, gives it work, and looks at it with a real Chromium. The pictures go to var/screenshots/,
-and the one that the README shows to docs/images/overview.png.
+and those that the README shows to docs/images/.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
 import shutil
@@ -21,28 +22,36 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import django
 import httpx
 from playwright.sync_api import Browser, ConsoleMessage, Page
 
+from dalston_queue.redis import get_broker
 from tests.browser.pages import until
+from tests.support import wait_until
 from tests.tools.chromium import HOW_TO_GET_IT, find_chromium
 from tests.tools.chromium import running as chromium
+from tests.tools.scenery import Scenery
 from tests.web import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
-README_PICTURE = ROOT / "docs" / "images" / "overview.png"
+IMAGES = ROOT / "docs" / "images"
+IN_THE_README = ("overview", "stream", "job", "node")
+"""Taken once more as a window shows them: a whole page is too tall for a reader."""
 
 
-PIPELINE = {
-    "name": "interview.wav",
-    "priority": "high",
-    "stages": [
-        {"stage": "echo", "parameters": {"file": "interview.wav"}},
-        {"stage": "sleep_ch0", "after": ["echo"], "parameters": {"seconds": 60}},
-        {"stage": "sleep_ch1", "after": ["echo"], "parameters": {"seconds": 60}},
-        {"stage": "fail", "after": ["sleep_ch0", "sleep_ch1"], "required": False},
-    ],
-}
+def pipeline(number: int, *, urgent: bool, broken: bool) -> dict[str, Any]:
+    return {
+        "name": f"call-{number}.wav",
+        "priority": "high" if urgent else "low" if number % 3 else "medium",
+        "stages": [
+            {"stage": "prepare", "parameters": {"file": f"s3://calls/2026-11-16/call-{number}.wav"}},
+            {"stage": "transcribe_ch0", "after": ["prepare"], "timeout_seconds": 900},
+            {"stage": "transcribe_ch1", "after": ["prepare"], "timeout_seconds": 900},
+            {"stage": "diarize", "after": ["prepare"], "parameters": {"broken": broken}, "max_retries": 0},
+            {"stage": "merge", "after": ["transcribe_ch0", "transcribe_ch1", "diarize"]},
+        ],
+    }
 
 
 @dataclass(frozen=True)
@@ -50,13 +59,14 @@ class Running:
     url: str
     token: str
     password: str
+    servers: dict[str, str]
 
 
 @contextmanager
 def dalston(data: Path) -> Iterator[Running]:
     """A whole installation with two nodes, in a folder of its own."""
     port = free_port()
-    argv = [sys.executable, "-m", "dalston_site.up", "--data", str(data), "--port", str(port), "--nodes", "2"]
+    argv = [sys.executable, "-m", "dalston_site.up", "--data", str(data), "--port", str(port), "--nodes", "1"]
     with (data / "up.log").open("wb") as log:
         process = subprocess.Popen(argv, cwd=ROOT, stdout=log, stderr=log)
     try:
@@ -64,9 +74,11 @@ def dalston(data: Path) -> Iterator[Running]:
             if process.poll() is not None:
                 raise RuntimeError((data / "up.log").read_text())
             time.sleep(0.2)
-        env = dict(line.split("=", 1) for line in (data / "dev.env").read_text().splitlines())
-        token = shlex.split(env["DALSTON_TOKEN"])[0]
-        yield Running(f"http://127.0.0.1:{port}", token, (data / "admin-password").read_text().strip())
+        lines = (data / "dev.env").read_text().splitlines()
+        env = {name: shlex.split(value)[0] for name, _, value in (line.partition("=") for line in lines)}
+        servers = {name: env[name] for name in ("DATABASE_URL", "REDIS_URL")}
+        password = (data / "admin-password").read_text().strip()
+        yield Running(f"http://127.0.0.1:{port}", env["DALSTON_TOKEN"], password, servers)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
@@ -80,28 +92,34 @@ def session(running: Running) -> str:
         return client.cookies["sessionid"]
 
 
-def give_work(running: Running) -> str:
-    """Some of everything: done, failing, running, waiting. Returns the id of one job."""
+def api(running: Running) -> httpx.Client:
     headers = {"Authorization": f"Bearer {running.token}"}
-    with httpx.Client(base_url=f"{running.url}/api/v1", headers=headers, timeout=40) as client:
+    return httpx.Client(base_url=f"{running.url}/api/v1", headers=headers, timeout=40)
 
-        def submit(**body: object) -> dict[str, str]:
-            answer = client.post("/tasks", json=body).raise_for_status()
-            task: dict[str, str] = answer.json()
-            return task
 
+def give_work(running: Running) -> str:
+    """Done, failing, and much that waits. Returns the newest job's id: it is urgent, so it is the first to run."""
+    with api(running) as client:
         for number in range(6):
-            submit(task_type="echo", parameters={"hello": "world", "number": number})
-        submit(task_type="fail", parameters={"message": "no audio track in the file"}, max_retries=0)
-        last = submit(task_type="echo", priority="high")
-        client.get(f"/tasks/{last['task_id']}", params={"wait": 20})
-        # The sleepers fill every slot: whatever else should be seen must be over by now.
-        for seconds in (2, 3, 4, 5, 6, 7, 60, 75, 90, 120, 150, 180, 180, 180):
-            submit(task_type="sleep", parameters={"seconds": seconds}, timeout_seconds=600)
-        submit(task_type="sleep", parameters={"seconds": 90}, priority="high", timeout_seconds=600)
-        submit(task_type="sleep", parameters={"seconds": 90}, priority="low", timeout_seconds=600)
-        job: dict[str, str] = client.post("/jobs", json=PIPELINE).raise_for_status().json()
-        return job["job_id"]
+            client.post("/tasks", json={"task_type": "echo", "parameters": {"number": number}}).raise_for_status()
+        failing = {"task_type": "fail", "parameters": {"message": "no audio track in the file"}, "max_retries": 0}
+        client.post("/tasks", json=failing).raise_for_status()
+        for number in range(18):
+            body = pipeline(4700 + number, urgent=number > 14, broken=number in {15, 16})
+            job = client.post("/jobs", json=body).raise_for_status().json()
+        return str(job["job_id"])
+
+
+def a_dead_letter(running: Running) -> str:
+    with api(running) as client:
+
+        def letters() -> list[dict[str, str]] | None:
+            found: list[dict[str, str]] = client.get("/dlq").raise_for_status().json()["items"]
+            return found if len(found) >= 3 else None
+
+        body = {"order": "restart", "engine": "diarize", "reason": "new weights"}
+        client.post("/nodes/gpu-02/commands", json=body).raise_for_status()
+        return wait_until(letters, 60, "dead letters")[0]["dead_letter_id"]
 
 
 class Camera:
@@ -111,7 +129,7 @@ class Camera:
         self.errors: list[str] = []
         self._out = out
         looks: dict[str, Any] = {
-            "light": {"viewport": {"width": 1280, "height": 900}},
+            "light": {"viewport": {"width": 1280, "height": 800}},
             "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
             "380": {"viewport": {"width": 380, "height": 800}},
         }
@@ -126,6 +144,13 @@ class Camera:
             if until:
                 page.locator(until).first.wait_for()
             page.screenshot(path=self._out / f"{name}-{look}.png", full_page=True)
+            if look == "light" and name in IN_THE_README:
+                page.screenshot(path=self._out / f"{name}-window.png")
+
+    def see(self, path: str, selector: str) -> None:
+        """Until this is on the page."""
+        self.pages["light"].goto(path)
+        self.pages["light"].locator(selector).first.wait_for(timeout=60_000)
 
     def log_in(self, running: Running) -> None:
         cookie = session(running)
@@ -148,19 +173,31 @@ def take(running: Running, camera: Camera) -> None:
     camera.take("login", "/login/")
     camera.log_in(running)
     camera.take("overview-empty", "/")
+    camera.take("nodes-empty", "/nodes/", looks=("light",))
     job_id = give_work(running)
-    page = camera.pages["light"]
-    for script in (
-        "document.querySelectorAll('#tasks .chip.busy').length > 4",
-        "!document.getElementById('health').textContent.includes('run_huey')",
-        "!document.querySelector('#lanes .unknown')",
-        "document.querySelectorAll('#tasks .chip.ok').length > 4",
-    ):
-        until(page, script, 90)
-    camera.take("overview", "/")
-    camera.take("job", f"/jobs/{job_id}/")
+    with Scenery(get_broker()) as scenery:
+        camera.see("/nodes/", "#node-gpu-02 .chip.ok")
+        letter_id = a_dead_letter(running)
+        camera.see("/", "#tasks .chip.busy")
+        # Housekeeping runs once a minute, and until then the health line says that it did not.
+        until(camera.pages["light"], "!document.getElementById('health').textContent.includes('run_huey')", 90)
+        until(camera.pages["light"], "!document.querySelector('#lanes .unknown')", 60)
+        for name, path in {
+            "overview": "/",
+            "streams": "/streams/",
+            "stream": "/streams/transcribe/",
+            "jobs": "/jobs/",
+            "job": f"/jobs/{job_id}/",
+            "dead-letters": "/dead-letters/",
+            "dead-letter": f"/dead-letters/{letter_id}/",
+            "nodes": "/nodes/",
+            "node": "/nodes/gpu-01/",
+            "audit": "/audit/",
+        }.items():
+            camera.take(name, path)
+        if scenery.failed:
+            raise scenery.failed
     camera.take("admin", "/admin/", looks=("light", "dark"))
-    camera.take("admin-tasks", "/admin/dalston_queue/task/", looks=("light", "dark"))
     camera.take("admin-job", f"/admin/dalston_queue/job/{job_id}/change/", looks=("light", "dark"))
     camera.take("not-found", "/nothing-here", looks=("light", "dark"))
     camera.take("api", "/api/v1/docs", until=".opblock", looks=("light",))
@@ -176,10 +213,13 @@ def main() -> None:
         dalston(Path(folder)) as running,
         chromium(program) as browser,
     ):
+        os.environ.update(running.servers, DALSTON_DEV="1", DJANGO_SETTINGS_MODULE="dalston_site.settings")
+        django.setup()
         camera = Camera(browser, running, out)
         take(running, camera)
-    shutil.copy(out / "overview-light.png", README_PICTURE)
-    print(f"Pictures are in {out}, and the README's is {README_PICTURE}, {README_PICTURE.stat().st_size // 1024} KiB.")
+    for name in IN_THE_README:
+        shutil.copy(out / f"{name}-window.png", IMAGES / f"{name}.png")
+    print(f"Pictures are in {out}; those of the README ({', '.join(IN_THE_README)}) in {IMAGES}, too.")
     if camera.errors:
         sys.exit("The browser reported errors:\n" + "\n".join(camera.errors))
 

@@ -1,0 +1,171 @@
+"""GPU nodes for the pictures, played by this process: they beat, take tasks, report progress, finish and fail.
+
+Their protocol is the real one (a Consumer, beats through the registry), so everything else on the pages is real, too.
+Only the last hour is painted: it is written into the samples, since nobody waits an hour for a picture.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Self
+
+from dalston_queue.broker import Broker, Claimed, Consumer
+from dalston_queue.broker.messages import Completed, ErrorInfo, Failed, Outcome
+from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.snapshot import LaneStats
+from dalston_queue.broker.types import Cause, EngineState, NodeState
+
+LASTS_S = {"prepare": 0.5, "diarize": 240.0, "transcribe": 180.0, "merge": 0.5}
+GPUS = {"gpu-01": 2, "gpu-02": 1}
+ENGINES = {
+    "gpu-01": ("prepare.0", "transcribe.0", "transcribe.1", "merge.0"),
+    "gpu-02": ("diarize.0", "diarize.1", "transcribe.0"),
+}
+OOM = "CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has 22.03 GiB of which 512.00 MiB are free"
+
+TRACEBACK = f"""Traceback (most recent call last):
+  File "/opt/engines/diarize/engine.py", line 61, in run
+    turns = self.model(task.parameters["file"])
+torch.OutOfMemoryError: {OOM}"""
+
+
+@dataclass
+class Played:
+    """One engine: what it holds, and since when."""
+
+    node: str
+    slot: str
+    consumer: Consumer
+    began: dict[str, float] = field(default_factory=dict)
+    exits: int = 0
+
+    @property
+    def queue(self) -> str:
+        return self.slot.partition(".")[0]
+
+    def step(self) -> None:
+        now = time.monotonic()
+        settled = [(task, outcome) for task in self.consumer.held if (outcome := self._outcome(task, now)) is not None]
+        self.consumer.exchange(settled)
+        for task in self.consumer.held:
+            self.began.setdefault(task.task_id, now)
+        self.consumer.beat({task.task_id: self._progress(task) for task in self.consumer.held})
+
+    def said(self) -> EngineBeat:
+        now_ms = int(time.time() * 1000)
+        tasks = [
+            {"task_id": task.task_id, "queue": self.queue, "attempt": task.attempt, "fraction": self._share(task),
+             "started_at_ms": now_ms - int(self._age(task) * 1000), "deadline_ms": now_ms + 420_000}
+            for task in self.consumer.held
+        ]  # fmt: skip
+        info: dict[str, Any] = {
+            "slot": self.slot, "engine": self.queue, "version": "2.1.0", "pid": 4000 + hash(self.slot) % 900,
+            "tasks": tasks, "running": len(tasks), "started_at_ms": now_ms - 5_400_000, "exits": self.exits,
+            "cpu_percent": 40 + 30 * random.random(), "memory_mib": 3_000 + 200 * random.random(),
+        }  # fmt: skip
+        if self.exits:
+            text = f"exit code 1; its log says: torch.OutOfMemoryError: {OOM}"
+            info["last_exits"] = [
+                {"engine_id": f"{self.consumer.engine_id}-old", "at_ms": now_ms - 5_400_000, "kind": "cuda_oom",
+                 "text": text, "code": 1}
+            ]  # fmt: skip
+        return EngineBeat(
+            engine_id=self.consumer.engine_id, state=EngineState.READY, queues=(self.queue,), capacity=2, info=info
+        )
+
+    def _outcome(self, task: Claimed, now: float) -> Outcome | None:
+        if task.message.parameters.get("broken"):
+            return Failed(ErrorInfo(message=OOM, type="OutOfMemoryError", cause=Cause.GPU_OOM, traceback=TRACEBACK))
+        if now - self.began.get(task.task_id, now) < LASTS_S[self.queue]:
+            return None
+        return Completed({"minutes": 30, "language": "en"})
+
+    def _age(self, task: Claimed) -> float:
+        return time.monotonic() - self.began.get(task.task_id, time.monotonic())
+
+    def _share(self, task: Claimed) -> float:
+        return min(0.99, 0.1 + self._age(task) / LASTS_S[self.queue])
+
+    def _progress(self, task: Claimed) -> dict[str, Any]:
+        share = self._share(task)
+        return {"fraction": round(share, 2), "message": f"minute {round(30 * share)} of 30"}
+
+
+class Scenery:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._play, name="scenery")
+        self.failed: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _play(self) -> None:
+        try:
+            engines = [self._engine(node, slot) for node, slots in ENGINES.items() for slot in slots]
+            engines[1].exits = 2
+            painted = 0
+            while not self._stop.wait(0.5):
+                for engine in engines:
+                    engine.step()
+                for node in ENGINES:
+                    self._beat(node, [engine for engine in engines if engine.node == node])
+                lanes = [lane for queue in self._broker.snapshot().queues for lane in queue.lanes]
+                if len(lanes) > painted:
+                    self._paint_the_past(lanes)
+                    painted = len(lanes)
+        except BaseException as error:
+            self.failed = error
+            raise
+
+    def _engine(self, node: str, slot: str) -> Played:
+        consumer = Consumer(self._broker, f"{node}.{slot}.7c1e04", [slot.partition(".")[0]], capacity=2)
+        consumer.open()
+        return Played(node, slot, consumer)
+
+    def _beat(self, node: str, engines: list[Played]) -> None:
+        devices = [
+            {"uuid": f"GPU-{node}-{index}", "index": index, "name": "NVIDIA L4", "total_mib": 23034,
+             "used_mib": 14_200 + random.randrange(600), "utilisation": random.randrange(78, 97),
+             "temperature": random.randrange(66, 71), "power_w": random.randrange(62, 71)}
+            for index in range(GPUS[node])
+        ]  # fmt: skip
+        info = {"pid": 812, "labels": {"zone": "eu-west-1b"}, "gpus": {"driver": "580.82", "devices": devices}}
+        self._broker.registry.beat_node(node, NodeState.ACTIVE, [engine.said() for engine in engines], info)
+
+    def _paint_the_past(self, lanes: list[LaneStats]) -> None:
+        """In this thread: Playwright's loop runs in the other, and Django refuses its ORM there."""
+        from django.utils import timezone
+
+        from dalston_queue.models import Sample
+
+        minute = timezone.now().replace(second=0, microsecond=0)
+        rows = []
+        for back in range(61):
+            at, wave = minute - timedelta(minutes=back), math.sin(back / 9) + random.random() / 3
+            for node, count in GPUS.items():
+                for index in range(count):
+                    numbers = {
+                        "used_mib": 14_300 + round(4000 * wave), "utilisation": min(100, 66 + round(30 * wave)),
+                        "temperature": 62 + round(9 * wave),
+                    }  # fmt: skip
+                    rows.append(Sample(kind="gpu", name=f"{node} GPU-{node}-{index}", at=at, numbers=numbers))
+            for number, lane in enumerate(lanes):
+                waiting = max(0, round(lane.lag + 9 * math.sin((back + 11 * number) / (6 + number % 5)) + 3 * wave))
+                numbers = {"waiting": waiting, "running": lane.pending, "added": 4_000 - 60 * back,
+                           "removed": 3_990 - 60 * back}  # fmt: skip
+                rows.append(Sample(kind="lane", name=f"{lane.shard} {lane.stream}", at=at, numbers=numbers))
+            numbers = {"made": int(back in {4, 17, 18, 40}), "open": max(1, 4 - back // 15)}
+            rows.append(Sample(kind="letters", name="all", at=at, numbers=numbers))
+        Sample.objects.bulk_create(rows, ignore_conflicts=True)
