@@ -15,8 +15,6 @@ from contextlib import aclosing
 from typing import Any
 
 import msgspec
-from asgiref.sync import SyncToAsync, sync_to_async
-from django.db import connections
 
 from dalston_queue.api.event_news import News, Place
 from dalston_queue.api.event_reader import Over, Seat, reader
@@ -34,7 +32,6 @@ STREAMS_FULL = "This web process serves as many event streams as it may. Try aga
 
 
 async def follow(guest: Guest, start: Place) -> AsyncGenerator[str]:
-    await _free_the_thread()
     if reader.is_full:  # asked before the answer began, too; this is what holds when many come at once
         yield _message("closed", {"code": Code.STREAMS_FULL, "detail": STREAMS_FULL})
         return
@@ -96,15 +93,3 @@ def _message(event: str, data: Any, event_id: int | None = None) -> str:
     """JSON has no line breaks, so it is always one `data` line."""
     head = f"event: {event}\n" if event_id is None else f"event: {event}\nid: {event_id}\n"
     return f"{head}data: {msgspec.json.encode(data).decode()}\n\n"
-
-
-async def _free_the_thread() -> None:
-    """Django keeps a request's thread, with its database connection, until the answer is over. Ours takes hours.
-
-    What Django does afterwards gets a new one. (A test counts the threads of a web process with many followers.)
-    """
-    await sync_to_async(connections.close_all)()
-    context = SyncToAsync.thread_sensitive_context.get(None)
-    executor = SyncToAsync.context_to_thread_executor.pop(context, None) if context else None
-    if executor is not None:
-        executor.shutdown(wait=False)
