@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .slot import Slot
     from .supervisor import Supervisor
 
-ON_THE_WAY = (EngineState.STARTING, EngineState.LOADING)
+ON_THE_WAY = (EngineState.STARTING, EngineState.LOADING, EngineState.DRAINING)
 
 
 class Undertaking(msgspec.Struct, frozen=True):

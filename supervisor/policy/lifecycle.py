@@ -75,7 +75,8 @@ def noticed(life: Life, fields: dict[str, str], now: float) -> Life:
     """The engine spoke. READY counts once; everything is a sign of life, and the first word ends `starting`."""
     if not life.running or life.state is EngineState.UNKILLABLE:
         return life
-    status = fields.get("STATUS", life.why)
+    # One that has to go may say how far it is; why it goes is what people ask.
+    status = life.why if life.climb is not None else fields.get("STATUS", life.why)
     life = replace(life, sign_at=now, why=status)
     if fields.get("READY") == "1" and life.state in (EngineState.STARTING, EngineState.LOADING):
         return replace(life, state=EngineState.READY, ready_at=now)

@@ -49,6 +49,20 @@ def test_a_task_without_progress_is_a_hang_though_the_process_lives(node: Node) 
     assert "in hang" in node.all_logs()
 
 
+def test_a_hang_is_seen_though_other_tasks_of_the_process_come_and_go(node: Node) -> None:
+    node.engine(watchdog=1.5, capacity=2)
+    node.start()
+    [engine] = node.ready()
+    node.started(node.submit("hang"))
+
+    def ended() -> bool:
+        node.result(node.submit("ready"))  # which tells the supervisor of a change, but not of progress
+        return node.engines()[0].engine_id != engine.engine_id
+
+    wait_until(ended, 15, "the end of the one that hangs")
+    assert "it hung" in node.engines()[0].said.last_exits[-1].text
+
+
 def test_a_stopped_engine_is_replaced_and_its_late_result_refused(node: Node) -> None:
     node.engine(watchdog=1, replicas=2)
     node.start()

@@ -109,6 +109,20 @@ def test_scaling_and_restarting_touch_only_what_they_name(node: Node) -> None:
     assert left == {"one.0", "two.0"}
 
 
+def test_scaled_away_and_back_is_done_when_the_processes_are_back(node: Node) -> None:
+    node.engine(stop_grace=5)
+    node.start()
+    [before] = node.ready()
+    task = node.submit("slow", seconds=1)
+    node.started(task)
+    away, back = (send(node, "scale", engine="fix", replicas=count) for count in (0, 1))
+    wait_until(lambda: status(node, back).ended, 20, "the scaling back")
+    assert (status(node, away).state, status(node, away).message) == ("failed", "scaled to 1 meanwhile")
+    assert (status(node, back).state, status(node, back).message) == ("done", "fix: 1")
+    assert node.result(task)
+    assert node.ready()[0].engine_id != before.engine_id
+
+
 def _all_new(node: Node, before: dict[str, int], slots: list[str]) -> dict[str, int]:
     now = {e.info["slot"]: e.info["pid"] for e in node.engines() if e.state is EngineState.READY}
     return now if all(now.get(slot, before[slot]) != before[slot] for slot in slots) else {}

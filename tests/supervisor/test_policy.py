@@ -3,11 +3,14 @@
 import signal
 
 import pytest
+from msgspec.structs import replace
 
+from dalston_queue.broker.said import TaskSaid
 from dalston_queue.broker.types import EngineState
 from engines.sdk.manifest import Manifest
 from supervisor.exits import Exit, ExitKind, classify
 from supervisor.policy import lifecycle, node_health
+from supervisor.policy.draining import Leaving, drain_said
 from supervisor.policy.lifecycle import Life
 from supervisor.policy.restart import History
 
@@ -88,6 +91,27 @@ def test_without_grace_the_word_to_hand_back_is_said_again_apart_from_the_first_
     aborted = next(at for at, number in sent if number is signal.SIGABRT)
     terms = [at for at, number in sent if number is signal.SIGTERM]
     assert 0.0 < terms[-1] <= aborted - 2.0
+
+
+def test_an_engine_that_has_to_go_keeps_the_reason_whatever_it_says() -> None:
+    life = lifecycle.stopping(ready(0.0), "drained by ada", 30.0, 1.0)
+    assert lifecycle.noticed(life, {"STATUS": "draining, 3 tasks left"}, 2.0).why == "drained by ada"
+
+
+def test_a_drain_ends_with_the_last_deadline_or_with_the_grace_if_that_is_sooner() -> None:
+    life = lifecycle.stopping(ready(0.0), "drained", 30.0, 0.0)
+    task = TaskSaid(task_id="a", deadline_ms=1_000_000 + 12_000)
+    endless = TaskSaid(task_id="b")
+    for tasks, running, ends in (
+        ((), 0, 0.0),
+        ((task,), 1, 12.0),
+        ((task, endless), 2, 20.0),
+        ((task,), 2, 20.0),  # of one of them we know nothing
+        ((replace(task, deadline_ms=9_000_000),), 1, 20.0),
+    ):
+        said = drain_said([Leaving(life, tasks, running)], 10.0, 1_000_000)
+        assert (said.engines_left, said.in_flight, said.ends_in_s) == (1, running, ends)
+    assert drain_said([], 10.0, 1_000_000).ends_in_s == 0.0
 
 
 def test_a_minute_after_kill_it_is_unkillable_and_its_end_opens_the_slot_again() -> None:
