@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import redis
 from django.test import Client
 
-from dalston_queue.broker import Broker
+from dalston_queue.broker import Broker, connect
 from dalston_queue.broker.messages import Completed, TaskMessage
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.remote import NODE, Hold, Look, RemoteWorker
-from dalston_queue.broker.types import EngineState, RecordState, Settled
+from dalston_queue.broker.types import EngineState, Priority, RecordState, Settled
 from dalston_queue.ids import uuid7
 from tests.api.conftest import Api
 
 
-def append(broker: Broker, *queues: str) -> list[str]:
+def append(broker: Broker, *queues: str, priority: Priority = Priority.MEDIUM) -> list[str]:
     messages = [
-        TaskMessage(task_id=str(uuid7()), job_id=str(uuid7()), queue=queue, task_type="t", attempt=1, deliveries=0)
+        TaskMessage(task_id=str(uuid7()), job_id=str(uuid7()), queue=queue, task_type="t", attempt=1, priority=priority)
         for queue in queues
     ]
     broker.append(messages)
@@ -77,6 +78,26 @@ def test_a_worker_of_several_queues_is_served_from_all_and_renews_all(broker: Br
     assert sorted(task.message.task_id for task in look.again) == sorted(tasks[:2])
     assert sorted(resumed().leave()) == sorted(holds)
     assert broker.registry.engines() == []
+
+
+def test_a_queue_on_two_servers_is_served_from_both(redis_url: str, prefix: str) -> None:
+    other = redis_url.removesuffix("/0") + "/1"
+    broker = connect(redis_url, prefix=prefix, shards=f"echo/high={other}")
+    resumed = register(broker, "echo")
+    [medium], [high] = append(broker, "echo"), append(broker, "echo", priority=Priority.HIGH)
+    holds = [task.hold for task in resumed().claim(4, Look())]
+    assert [hold.task_id for hold in holds] == [high, medium]
+    assert sorted(resumed().look(holds, everything=True).held) == sorted(holds)
+    assert [resumed().settle(hold, Completed(1)) for hold in holds] == [Settled.ACCEPTED] * 2
+    worker = resumed()
+    assert worker.claim(4, Look()) == []
+    assert not worker.wait(0.05)  # on both at once
+    assert worker.leave() == []
+    worker.close()
+    broker.reset_queue("echo")
+    broker.close()
+    with redis.Redis.from_url(other) as client:
+        assert list(client.scan_iter(f"{prefix}:*")) == []
 
 
 def test_a_suspect_runs_alone(broker: Broker) -> None:
