@@ -157,7 +157,8 @@ class Link:
                 log.exception("the link to redis failed")
                 self._sleep(RETRY_EVERY, patient=True)
         with contextlib.suppress(BrokerError):
-            self.broker.registry.forget([engine.engine_id for engine in self._last_engines()], [self.node])
+            engines = [engine.engine_id for engine in self._last_engines()]
+            self.broker.registry.forget(engines, [self.node], with_commands=False)
 
     def _last_engines(self) -> tuple[EngineBeat, ...]:
         return self._report.engines if self._report else ()

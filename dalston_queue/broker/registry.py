@@ -157,16 +157,19 @@ class Registry:
                     found[engine.decode()] = Cause(cause.decode())
         return found
 
-    def forget(self, engine_ids: Iterable[str] = (), node_ids: Iterable[str] = ()) -> None:
-        """Remove from the registry: an engine that stopped in good order, a node that is gone."""
+    def forget(
+        self, engine_ids: Iterable[str] = (), node_ids: Iterable[str] = (), *, with_commands: bool = True
+    ) -> None:
+        """Remove from the registry: an engine that stopped in good order, a node that is gone. Without its commands
+        if it may come back: what it was told, and what became of that, stays for a day."""
         calls = []
         for engine_id in engine_ids:
             calls += [command("DEL", self._keys.engine(engine_id)), command("SREM", self._keys.engines(), engine_id)]
         for node_id in node_ids:
             calls += [command("DEL", self._keys.node(node_id)), command("SREM", self._keys.nodes(), node_id)]
-            calls += [
-                command("DEL", key(node_id)) for key in (self._keys.commands, self._keys.replies, self._keys.logs)
-            ]
+            if with_commands:
+                channel = (self._keys.commands, self._keys.replies, self._keys.logs)
+                calls += [command("DEL", key(node_id)) for key in channel]
         self._home.calls(calls)
 
     def _send(self, calls: list[Call], engines: Sequence[EngineBeat], node_id: str) -> None:

@@ -70,6 +70,7 @@ def test_drain_stops_engines_survives_a_restart_and_resume_starts_them(node: Nod
     node.stop()
     node.start()
     node.wait_state(EngineState.STOPPED)
+    assert status(node, command_id).state is CommandState.DONE, "what it was told stays"
     assert order(node, "resume")
     node.ready()
     assert state(node)[0] is NodeState.ACTIVE
