@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from django.contrib.sessions.models import Session
 from django.db import connection, transaction
 from django.utils import timezone
 
+from dalston_client import Client
 from dalston_queue.api.event_news import AT_ONCE, NEWS, RUNNING, Place, read_news
 from dalston_queue.broker import connect
 from dalston_queue.broker.messages import Completed, TaskMessage
@@ -247,7 +249,7 @@ def small_web(db: None, tmp_path: Path) -> Iterator[Web]:
     server.process.reap()
 
 
-def test_followers_cost_no_thread_and_no_connection_and_are_limited_and_stop_with_the_process(
+def test_followers_cost_no_thread_and_no_connection_are_limited_and_outlive_a_restart(
     small_web: Web, token_for: Callable[..., str], job: Job
 ) -> None:
     token = token_for("read")
@@ -269,11 +271,20 @@ def test_followers_cost_no_thread_and_no_connection_and_are_limited_and_stop_wit
             each.__exit__(None, None, None)
         wait_until(lambda: _opens(client, job), 10, "room for the next one")
         # The process can end although somebody follows, and the follower just sees the end of the stream.
-        assert small_web.process.stop(timeout=8) in {0, -15}
-        assert one.over.wait(5)
-        assert not one.named("closed")
-    assert "Traceback" not in small_web.process.output
-    assert "was destroyed but it is pending" not in small_web.process.output
+        with ThreadPoolExecutor(1) as thread, Client(small_web.url, token) as dalston:
+            watched = thread.submit(lambda: [event for event in dalston.watch(str(job.id)) if event.name != "progress"])
+            assert small_web.process.stop(timeout=15) in {0, -15}
+            assert one.over.wait(5)
+            assert not one.named("closed")
+            assert "Traceback" not in small_web.process.output
+            assert "was destroyed but it is pending" not in small_web.process.output
+            # Our client goes on when there is a process again, and has not missed what happened meanwhile.
+            move("start", [first(job)], seq=1, engine_id=ENGINE)
+            small_web.start()
+            end(job)
+            *moves, last = watched.result(30)
+    assert [event.id for event in moves] == list(TaskEvent.objects.order_by("id").values_list("id", flat=True))
+    assert (last.name, last.data["status"]) == ("end", "completed")
 
 
 def _opens(client: httpx.Client, job: Job) -> bool:
