@@ -117,19 +117,20 @@ class Consumer:
 
     def _exchange(self, settlements: Sequence[tuple[Claimed, Outcome]], free: int | None) -> Exchanged:
         held, answered, buried = self._held, self._answered, list[Malformed]()
-        leaving = {claimed.place for claimed, _ in settlements}
-        prepared: dict[Session, list[Settlement]] = {session: [] for session in self._sessions}
+        leaving: set[Place] = set()
+        prepared: dict[Session, list[Settlement]] = {}
         for claimed, outcome in settlements:
+            leaving.add(claimed.place)
             if claimed.given not in answered:
-                prepared[claimed.session].append((claimed.given, *encode_outcome(outcome)))
+                prepared.setdefault(claimed.session, []).append((claimed.given, *encode_outcome(outcome)))
         keeping = len(held) - len(leaving & held.keys()) if held else 0
         room = self.capacity - keeping if free is None else free
         told = len(self._fresh)
-        for session in self._in_turn():
+        for session in self._sessions if len(self._sessions) == 1 else self._in_turn():
             if self._suspect and self._suspect in held and self._suspect not in leaving:
                 room = 0  # a suspect runs alone
             new = len(self._fresh) - told
-            answer = session.exchange(prepared[session], room - new, not keeping and not new)
+            answer = session.exchange(prepared.get(session, ()), room - new, not keeping and not new)
             answered.update(answer.settled)
             self._take(session, answer.given, buried)
             for stream, entry_id in answer.unreadable:
@@ -295,8 +296,6 @@ class Consumer:
 
     def _in_turn(self) -> list[Session]:
         """The queue that is asked first rotates, so that none starves another; its shards are in order of priority."""
-        if len(self._sessions) == 1:
-            return self._sessions
         self._by_queue.rotate(-1)
         return [session for sessions in self._by_queue for session in sessions]
 

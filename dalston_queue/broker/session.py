@@ -115,16 +115,17 @@ class Session:
     def exchange(self, settlements: Sequence[Settlement], free: int, alone: bool) -> Answer:
         answer = Answer()
         if self._unanswered is not None:
-            self._send(self._unanswered, answer)
+            call = self._unanswered
+            self._read(call, self._link.call(self._exchange.script, call.packed), answer, repeated=True)
             free -= len(answer.given)
             settlements = [settlement for settlement in settlements if settlement[0] not in answer.settled]
             alone = alone and not answer.given
         if settlements or free > 0:
             if len(settlements) > 1:
                 settlements = sorted(settlements, key=_stream_of)
-            self._send(
-                _Unanswered(self._pack(settlements, free, alone), settlements, self._streams, self._before), answer
-            )
+            packed = self._pack(settlements, free, alone)
+            self._unanswered = call = _Unanswered(packed, settlements, self._streams, self._before)
+            self._read(call, self._link.call(self._exchange.script, packed), answer, repeated=False)
         return answer
 
     def claim_later(self, free: int) -> bytes | None:
@@ -148,7 +149,8 @@ class Session:
         if count == 1:
             proof, kind, body = settlements[0]
             of_kind = kind.encode()
-            heads, bodies, kinds, streams = proof.told(of_kind), body, of_kind[5:], self._index(proof.stream) + b":1"
+            heads, bodies, kinds = proof.told(of_kind), body, of_kind[5:]  # without "task."
+            streams = b"%b:1" % self._indices.get(proof.stream, b"1")
             late = b"1" if proof.deadline_ms else b"0"
             rest = [proof.task, proof.start, proof.entry]
         elif count:
@@ -158,7 +160,9 @@ class Session:
             bodies = b"\n".join([body for _, _, body in settlements])
             kinds = of_kinds[0][5:] if of_kinds.count(of_kinds[0]) == count else b"-"  # without "task."
             per_stream = Counter([proof.stream for proof in proofs])
-            streams = b",".join([b"%b:%d" % (self._index(stream), many) for stream, many in per_stream.items()])
+            streams = b",".join(
+                [b"%b:%d" % (self._indices.get(stream, b"1"), many) for stream, many in per_stream.items()]
+            )
             late = b"1" if any(proof.deadline_ms for proof in proofs) else b"0"
             rest = [proof.task for proof in proofs]
             rest += [proof.start for proof in proofs]
@@ -166,7 +170,13 @@ class Session:
         else:
             heads, bodies, kinds, streams, late, rest = b"", b"", b"-", b"", b"0", []
         limits = self._limits
-        look = self._look_at_backlog(count)
+        # the length of the event stream is looked at when it may be half-way to the limit by what we add ourselves, and
+        # ten times a second because of the others
+        now = time.monotonic()
+        self._backlog += 1 + count
+        look = now >= self._look_at or self._backlog * 2 >= limits.max_backlog
+        if look:
+            self._look_at = now + 0.1
         numbers = b"%d %d %d %b %d %d %b %b %b" % (
             self._number + 1,
             max(free, 0),
@@ -179,20 +189,6 @@ class Session:
             streams,
         )
         return self._exchange.with_arguments((numbers, heads, bodies, *self._lane_fields, *rest))
-
-    def _look_at_backlog(self, settling: int) -> bool:
-        """Whether this call asks for the length of the event stream: when it may be half-way to the limit by what we
-        add ourselves, and ten times a second because of the others."""
-        now = time.monotonic()
-        self._backlog += 1 + settling
-        if now < self._look_at and self._backlog * 2 < self._limits.max_backlog:
-            return False
-        self._look_at = now + 0.1
-        return True
-
-    def _send(self, call: _Unanswered, answer: Answer) -> None:
-        repeated, self._unanswered = self._unanswered is call, call
-        self._read(call, self._link.call(self._exchange.script, call.packed), answer, repeated)
 
     def _read(self, call: _Unanswered, reply: Any, answer: Answer, repeated: bool) -> None:
         status = reply[0]
@@ -305,9 +301,6 @@ class Session:
         """Lanes came or went. What the call brought must not be lost over it: the next answer tells us again."""
         with contextlib.suppress(Unavailable):
             self.refresh_lanes()
-
-    def _index(self, stream: str) -> bytes:
-        return self._indices.get(stream) or b"%d" % self._position(stream, self._before)
 
     def _position(self, stream: str, before: int) -> int:
         # 1 is the session itself: never a task's stream, so the script answers "lost"

@@ -42,14 +42,16 @@ class Wire:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, packed)
 
     def ask(self, packed: bytes) -> Any:
-        """Send a command and read its reply, which most often comes in one piece."""
+        """Send a command and read its reply, which most often comes in one piece: then nothing else is called."""
         try:
             self._sendall(packed)
             received = self._recv(CHUNK)
         except OSError as error:
             raise _translated(error) from error
-        self._reader.feed(received)
-        return self.read(ended=not received)
+        reader = self._reader
+        reader.feed(received)
+        reply = reader.gets()
+        return self.read(ended=not received) if reply is False else reply
 
     def send(self, packed: bytes) -> None:
         try:

@@ -71,6 +71,7 @@ class BrokerMachine(RuleBasedStateMachine):
         self.reader = EventReader(self.broker, "o")
         self.last_seq: dict[str, tuple[int, int]] = {}
         self.ends: dict[tuple[str, int], str] = {}
+        self.settled: set[tuple[str, int]] = set()  # accepted by Redis, whether the engine heard of it or not
         for name in ENGINES:
             self.engines[name] = Engine(Consumer(self.broker, name, ["echo"], ["gpu"], capacity=3))
             self.engines[name].consumer.open()
@@ -130,8 +131,12 @@ class BrokerMachine(RuleBasedStateMachine):
         assert not engine.fenced or not settling
         for (claimed, _), code in zip(settling, got.settled, strict=True):
             if code == "ok":
-                assert mine[claimed.task_id] or self.tasks[claimed.task_id].state == "ended"
-                self.tasks[claimed.task_id].state = "ended"
+                # its own, or told again of what it settled in a call whose reply was lost; a later attempt may be there
+                place = (claimed.task_id, claimed.attempt)
+                assert mine[claimed.task_id] or place in self.settled
+                self.settled.add(place)
+                if self.tasks[claimed.task_id].attempt == claimed.attempt:
+                    self.tasks[claimed.task_id].state = "ended"
         for claimed in got.claimed:
             self.took(name, claimed)
 
@@ -263,6 +268,7 @@ class BrokerMachine(RuleBasedStateMachine):
                 t.state, t.owner = "running", name
             elif task in mine and mine[task] and record and record.state is RecordState.SETTLED:
                 t.state = "ended"
+                self.settled.add((task, t.attempt))
 
     def check_event(self, event: Event) -> None:
         place = (event.attempt, event.seq)

@@ -21,7 +21,6 @@ if not marks then
   redis.call('HINCRBY', KEYS[2], '#v', 1)
   marks = NO_MARKS
 end
-if string.byte(marks, tier) ~= 49 then ensure_group(stream) end
 local now = now_ms()
 local age_after = tonumber(ARGV[3])
 local answers = {}
@@ -50,7 +49,11 @@ for i = 5, #ARGV, 9 do
   if answer == 'add' then
     if since == 0 then since = now end
     local head = '1\t' .. ARGV[i + 1] .. '\t' .. ARGV[i + 2] .. '\t' .. integer(since) .. '\t' .. ARGV[i + 4]
-    local id = redis.call('XADD', stream, '*', 't', task, 'h', head, 'm', ARGV[i + 8])
+    local id = redis.call('XADD', stream, 'NOMKSTREAM', '*', 't', task, 'h', head, 'm', ARGV[i + 8])
+    if not id then
+      ensure_group(stream)
+      id = redis.call('XADD', stream, '*', 't', task, 'h', head, 'm', ARGV[i + 8])
+    end
     -- older than its place in line shows: the front of the lane won't tell when it is due
     local aged = 0
     if age_after > 0 and since < now - 1000 then
