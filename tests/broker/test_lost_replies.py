@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dalston_queue.broker import Broker, Consumer, EventReader, connect
-from dalston_queue.broker.commands import Command
+from dalston_queue.broker.commands import Command, CommandState, Reply
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.lanes import retire_empty
 from dalston_queue.broker.messages import Completed, ErrorInfo
@@ -220,8 +220,30 @@ def _group(b: Broker) -> Any:
 def _send(b: Broker) -> Any:
     node = b.node("n")
     b.registry.beat_node("n", NodeState.ACTIVE, [])
-    sent = Command(name="drain")
-    return lambda: node.send(sent), lambda _: {c.name for c in node.receive("0")} == {"drain"}
+    sent = Command(name="drain", command_id="c1")
+    return lambda: node.send(sent), lambda _: [c.name for c in node.receive("0")] == ["drain"]
+
+
+def _answer(b: Broker) -> Any:
+    node = b.node("n")
+    b.registry.beat_node("n", NodeState.ACTIVE, [])
+    node.send(Command(name="drain", command_id="c1"))
+    done = Reply(command_id="c1", state=CommandState.DONE, message="drained")
+
+    def once(_: Any) -> bool:
+        status = node.status("c1")
+        return status is not None and (status.state, status.message) == (CommandState.DONE, "drained")
+
+    return lambda: node.reply(done), once
+
+
+def _write_log(b: Broker) -> Any:
+    """The batch may be there twice; its lines have positions, so that a reader shows each once."""
+    logs = b.logs("n")
+    b.registry.beat_node("n", NodeState.ACTIVE, [])
+    return lambda: logs.write(
+        "demo.0", [(7, "a line")]
+    ), lambda _: {line.position for batch in logs.read("0") for line in batch.lines} == {7}
 
 
 def _rate(b: Broker) -> Any:
@@ -273,7 +295,9 @@ CASES = {
     "pulse": _beats,
     "index": _beats,
     "put_field": _condemn,
-    "add_capped": _send,
+    "send_command": _send,
+    "answer_command": _answer,
+    "add_capped": _write_log,
     "ensure_group": _group,
     "take_token": _rate,
     "reclaim": _reclaim,
