@@ -25,13 +25,13 @@ def poll(worker: RemoteWorker, named: Sequence[Hold], wanted: int | None, wait: 
     """How it stands with what was named, with what is given again; and what was claimed."""
     end = time.monotonic() + wait
     room = worker.engine.capacity if wanted is None else wanted
+    if not connection.in_atomic_block:
+        connection.close()  # Postgres is done with: back to the pool, while we speak to Redis and wait
     worker.take_turn()
     look, claimed = _try(worker, named, room)
     if look.again or claimed or wait <= 0:
         return look, claimed
     with _place():
-        if not connection.in_atomic_block:
-            connection.close()  # back to the pool while we wait
         while (left := end - time.monotonic()) > 0 and not (look.again or claimed):
             woken = worker.wait(left)
             if not worker.has_turn():
