@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dalston_client.errors import ApiError, DalstonError, NotFound, Unavailable, Unreachable
+from dalston_client.patience import may_pass
 from dalston_client.sse import messages
 from dalston_client.transport import Transport, route
 
@@ -79,10 +80,8 @@ def _streamed(transport: Transport, job_id: str, after: int | None, clock: _Cloc
                 return
             problem = error
             silent += error.timed_out and not heard
-        except Unavailable as error:
-            if error.code == "streams_full":
-                raise _NoStream from error
-            problem = error
+        except ApiError as error:
+            problem = _passing(error)
         if silent >= SILENT_TRIES:
             raise _NoStream
         transport.hold_on(problem, tries, time.monotonic() - broken_since)
@@ -99,6 +98,15 @@ def _one_stream(transport: Transport, job_id: str, after: int | None, silence: f
                 raise _closed(message.data)
             else:
                 yield Event(message.event, message.data, message.id)
+
+
+def _passing(error: ApiError) -> ApiError:
+    """The problem, if waiting can help. Otherwise it is raised."""
+    if error.code == "streams_full":
+        raise _NoStream from error
+    if not may_pass(error, repeatable=True, nothing_sent=False):
+        raise error
+    return error
 
 
 def _closed(data: dict[str, Any]) -> ApiError:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dalston_client import Client, NotFound, Refused, Unreachable, watch
+from dalston_client import ApiError, Client, NotFound, Refused, Unavailable, Unreachable, watch
 from dalston_client.sse import Message, messages
 from tests.client.scripted import CUT, Answer, Server, problem, scripted
 
@@ -34,11 +34,12 @@ def test_it_goes_on_behind_the_last_event_after_each_break() -> None:
         events(("task", move, 7), ("progress", {"status": "running"}, None)),
         CUT,
         problem(503, "database_unavailable"),
+        problem(429, "rate_limited", Retry_After="0"),
         events(("task", move, 9)),
         events(("end", END, None)),
     ) as server:
         assert followed(server) == [("task", 7), ("progress", None), ("task", 9), ("end", None)]
-    assert [asked.headers.get("last-event-id") for asked in server.asked] == [None, "7", "7", "7", "9"]
+    assert [asked.headers.get("last-event-id") for asked in server.asked] == [None, "7", "7", "7", "7", "9"]
 
 
 def test_the_caller_may_say_where_to_go_on() -> None:
@@ -58,9 +59,11 @@ def test_it_gives_up_when_nobody_answers_for_too_long() -> None:
         server.serve_forever = lambda *_: None  # type: ignore[method-assign]
 
 
-def test_a_job_that_is_not_there_is_not_waited_for() -> None:
-    with scripted(problem(404, "not_found")) as server, pytest.raises(NotFound):
+@pytest.mark.parametrize(("status", "kind"), [(404, NotFound), (403, Refused), (500, Unavailable)])
+def test_what_will_not_change_is_not_waited_for(status: int, kind: type[ApiError]) -> None:
+    with scripted(problem(status, "some_code")) as server, pytest.raises(kind):
         followed(server)
+    assert len(server.asked) == 1
 
 
 def test_a_revoked_token_ends_it() -> None:
