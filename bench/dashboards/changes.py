@@ -14,7 +14,7 @@ from django.utils import timezone
 from bench.dashboards.fill_redis import PER_NODE, QUEUES, Size, beat, job_id, task_id
 from dalston_queue.broker import Broker, Consumer
 from dalston_queue.broker.messages import Completed, TaskMessage
-from dalston_queue.models import DeadLetter, Task
+from dalston_queue.models import DeadLetter, Job, Task
 
 EVERY_S = 1.7
 """Between two changes of one kind: a later one must not cover one that nobody has seen yet."""
@@ -47,12 +47,18 @@ def kinds(broker: Broker, size: Size) -> list[Kind]:
             lambda word: beat(broker, 0, size, word),
         ),
         Kind("progress of a pending entry", ("/ws/streams/transcribe/",), lambda word: _progress(broker, word)),
+        Kind("a job's row in Postgres", ("/ws/jobs/",), _rename),
         Kind("a new dead letter", ("/ws/dead-letters/",), _bury),
     ]
 
 
 def _fail(task: object, word: str) -> None:
     Task.objects.filter(pk=task).update(error=word)
+
+
+def _rename(word: str) -> None:
+    newest = Job.objects.order_by("-id").values_list("pk", flat=True)[:1]
+    Job.objects.filter(pk__in=newest).update(name=word)
 
 
 def _bury(word: str) -> None:
@@ -63,13 +69,12 @@ def _bury(word: str) -> None:
 
 
 def _progress(broker: Broker, word: str) -> None:
-    """Of the entry that was renewed longest ago: the first on the page."""
+    """Of the entry that is first on the page. Its progress is the last field of its record."""
     [shard] = broker.topology.shards
-    task = task_id(0)
-    record = broker.records(QUEUES[0], [task])[task]
-    told = msgspec.json.encode({"fraction": random.random(), "message": word}).decode()
-    changed = msgspec.structs.replace(record, progress=told)
-    shard.client.hset(shard.keys.tasks(QUEUES[0]), task, msgspec.msgpack.encode(changed))
+    key, task = shard.keys.tasks(QUEUES[0]), task_id(0)
+    told = msgspec.json.encode({"fraction": random.random(), "message": word})
+    record: bytes = shard.client.hget(key, task)
+    shard.client.hset(key, task, record.rpartition(b"\t")[0] + b"\t" + told)
 
 
 def make_changes(found: list[Kind], seconds: float) -> Made:

@@ -29,10 +29,11 @@ SHARES = {
     "/ws/streams/transcribe/": 0.20,
     "/ws/nodes/": 0.16,
     "/ws/nodes/node-00/": 0.08,
+    "/ws/jobs/": 0.08,
     "/ws/dead-letters/": 0.08,
 }
 """Who looks at what: most at the overview."""
-PAGES = ("/", "/streams/transcribe/", "/nodes/", "/nodes/node-00/", "/dead-letters/")
+PAGES = ("/", "/streams/transcribe/", "/nodes/", "/nodes/node-00/", "/jobs/", "/dead-letters/")
 PAINTS = 10
 SCREEN_S, CPU_SHARE, PAINT_MS = 1.5, 0.6, 300.0
 
