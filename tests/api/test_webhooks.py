@@ -10,8 +10,10 @@ from io import StringIO
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
+from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
@@ -165,6 +167,27 @@ def test_a_redirect_is_not_followed_and_the_last_attempt_gives_up(
     assert WebhookDelivery.objects.get().state == "delivered"
     action = OperatorAction.objects.get(action="webhook.send")
     assert (action.target, action.reason, action.after) == (shown["delivery_id"], "fixed", {"due": True})
+
+
+def test_the_admin_sends_again_and_only_for_those_who_may(
+    api: Api, signed: Project, receiver: Receiver, admin_client: Client, settings: Settings
+) -> None:
+    settings.DALSTON_WEBHOOK_ATTEMPTS = 1
+    receiver.codes = [500]
+    complete(submit(api, receiver.url))
+    send_all()
+    row = WebhookDelivery.objects.get()
+    form = {"action": "send_again", "_selected_action": [str(row.pk)]}
+    page = "/admin/dalston_queue/webhookdelivery/"
+    assert SECRET not in admin_client.get(f"{page}{row.pk}/change/").content.decode()
+    viewer = Client()
+    viewer.force_login(User.objects.create_user("viewer"))
+    viewer.post(page, form)
+    assert WebhookDelivery.objects.get().state == "gave_up"
+    assert admin_client.post(page, form).status_code == 302
+    send_all()
+    assert (WebhookDelivery.objects.get().state, len(receiver.got)) == ("delivered", 2)
+    assert OperatorAction.objects.get(action="webhook.send").actor == "user admin"
 
 
 def test_a_delivery_of_another_project_can_not_be_sent(
