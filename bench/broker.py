@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bench.harness.run import Run
 from bench.harness.servers import BenchServer, private_server
-from bench.peers import NAMES, OURS, TAKES_AHEAD, settings_of
+from bench.peers import NAMES, OURS, settings_of
 from bench.sections.depth import depth
 from bench.sections.latency import latency
 from bench.sections.memory import memory
@@ -37,12 +37,10 @@ def measure(server: BenchServer, options: argparse.Namespace, run: Run) -> None:
     rounds = options.rounds or (1 if small else 3)
     survivors = set(peers) - LOSES
     if "survival" in options.only and peers:
-        tried = [peer for peer in peers if peer not in TAKES_AHEAD]
-        section, survivors = survival(server, tried, patience_s=10 if small else 20)
+        section, survivors = survival(server, peers, patience_s=10 if small else 20)
         run.add(section)
     if "throughput" in options.only:
-        compared = survivors - {"dalston"} - TAKES_AHEAD
-        run.add(throughput(server, peers, compared, rounds=rounds, seconds=0.2 if small else 0.8))
+        run.add(throughput(server, peers, survivors - {"dalston"}, rounds=rounds, seconds=0.2 if small else 0.8))
     if "latency" in options.only:
         run.add(latency(server, peers, rounds=max(1, rounds - 1), samples=30 if small else 150))
     if "wakeups" in options.only:

@@ -27,8 +27,9 @@ OURS = ("dalston", "dalston_sdk")
 """Dalston itself, in the product's own environment: the bare broker, and the engine SDK on top of it."""
 
 TAKES_AHEAD = {"dramatiq_ahead"}
-"""Told to hold a hundred tasks that it does not run yet, against its default. Shown, but no measure for long GPU tasks:
-an engine would sit on work that others are idle for."""
+"""Told to hold a hundred tasks that it does not run yet, against its default. It keeps them when it is killed, so it
+counts like any other. But an engine would sit on long GPU tasks that others are idle for: so it is also told how we
+stand beside the best of the others."""
 
 NOT_CONCURRENT = {"rq"}
 """One process runs one task at a time: more is more processes."""

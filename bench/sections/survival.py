@@ -21,6 +21,7 @@ DEFAULTS = {
     "celery": "1 h (visibility timeout)",
     "rq": "240 s (job timeout + 60 s), if it has retries",
     "dramatiq": "60 s + a random sweep",
+    "dramatiq_ahead": "60 s + a random sweep",
     "arq": "310 s (job timeout + 10 s)",
     "taskiq": "10 min idle (even if it still runs), with the next task",
     "saq": "its timeout + up to 60 s, if it has retries",

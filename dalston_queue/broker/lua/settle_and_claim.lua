@@ -12,7 +12,7 @@
 --       lanes version, codes, places} for a repeated call; else {'OK', lanes version, codes, now, event backlog or -1,
 --       claims, unreadable}.
 --       codes: a letter per settlement, 1 settled, 0 refused; claims: index of a stream in KEYS, followed by a claim for each
---       entry of it: lines of task, record, head and JSON; unreadable: index, entry id, …, to be buried with bury; places:
+--       entry of it: lines of task, record, head and JSON; unreadable: 0, or index, entry id, …, to be buried with bury; places:
 --       entry ids with spaces between, to be fetched with beat.
 -- Repeatable: a call with the last sequence number gets the stored answer.
 -- The hot path: straight code that compares and copies bytes which append and the client prepared, because in Lua
@@ -40,11 +40,15 @@ if last + 1 ~= number then return {'SEQUENCE', session[2]} end
 
 -- who owns what is settled: the PEL has the last word. Asked before the claim adds to it
 local of_start, of_entry = of_task + settling, of_task + 2 * settling
-local owned = {}
+local owned, only_stream = {}, nil
+if settling > 0 then
+  local index, others = match(streams, '^(%d+):%d+(,?)')
+  if others == '' then only_stream = KEYS[index + 0] end
+end
 if settling == 1 then
   local id = ARGV[of_entry + 1]
-  local found = redis.pcall('XPENDING', KEYS[match(streams, '^%d+') + 0], GROUP, id, id, 1, me)
-  owned[1] = not found.err and #found == 1
+  local found = redis.pcall('XPENDING', only_stream, GROUP, id, id, 1, me)
+  owned = {not found.err and #found == 1}
 elseif settling > 0 then
   local i = 0
   for index, count in string.gmatch(streams, '(%d+):(%d+)') do
@@ -66,7 +70,7 @@ local backlog = most_events ~= '' and call('XLEN', events) or -1
 local may_claim = free > 0 and not lanes[2] and (backlog < 0 or backlog <= most_events + 0)
 local look_everywhere = number % 64 == 1 -- marks may be lost with a foreign hand: look at times without them
 local marks_changed
-local codes, claims, unreadable, heads, ids, records = '', {}, {}, {}, {}, {}
+local codes, claims, unreadable, heads, ids, records = '', {}, 0, {}, {}, {}
 local claimed, refused, rounds = 0, 0, 0
 local answered, place, timeouts = 0, 0, nil
 repeat
@@ -182,6 +186,7 @@ repeat
       end
       claims[answered] = task .. '\n' .. raw .. '\n' .. f[4] .. '\n' .. f[6]
     elseif not ours or not raw or not match(f[4], '^1\t[^\t]*\t%d+\t%d+\t%d+$') or not match(raw, '^[wrs]\t') then
+      if unreadable == 0 then unreadable = {} end
       unreadable[#unreadable + 1] = index
       unreadable[#unreadable + 1] = id
     else
@@ -215,42 +220,49 @@ end
 local now = '0'
 if told_ends ~= '' or claimed > 0 then
   local told = told_ends
-  if claimed > 0 then told = (told == '' and '' or told .. '\n') .. table.concat(heads, '\n') end
+  if claimed > 0 then
+    local started = claimed == 1 and heads[1] or table.concat(heads, '\n')
+    told = told == '' and started or told .. '\n' .. started
+  end
   -- its id is the time of everything in this call
   now = match(call('XADD', events, '*', 'h', told, 'm', bodies), '^%d+')
 end
 
 -- write what ended; a tombstone is the record that it had, with another state
 if settling > refused then
-  local done, written = {}, 2 * claimed
+  local written = 2 * claimed
   for i = 1, settling do
     if owned[i] then
-      local task = ARGV[of_task + i]
-      done[#done + 1] = task
-      records[written + 1], records[written + 2] = task, 's' .. sub(ARGV[of_start + i], 2)
+      records[written + 1], records[written + 2] = ARGV[of_task + i], 's' .. sub(ARGV[of_start + i], 2)
       written = written + 2
     end
   end
-  local first = of_entry + 1
-  for index, count in string.gmatch(streams, '(%d+):(%d+)') do
-    local stream, after = KEYS[index + 0], first + count
-    if refused == 0 then
-      call('XACK', stream, GROUP, unpack(ARGV, first, after - 1))
-      call('XDEL', stream, unpack(ARGV, first, after - 1))
-    else
-      for i = first, after - 1 do
-        if owned[i - of_entry] then
-          call('XACK', stream, GROUP, ARGV[i])
-          call('XDEL', stream, ARGV[i])
+  if refused == 0 and only_stream then
+    call('XACK', only_stream, GROUP, unpack(ARGV, of_entry + 1))
+    call('XDEL', only_stream, unpack(ARGV, of_entry + 1))
+  else
+    local i = 0
+    for index, count in string.gmatch(streams, '(%d+):(%d+)') do
+      for _ = 1, count + 0 do
+        i = i + 1
+        if owned[i] then
+          call('XACK', KEYS[index + 0], GROUP, ARGV[of_entry + i])
+          call('XDEL', KEYS[index + 0], ARGV[of_entry + i])
         end
       end
     end
-    first = after
   end
-  call('ZREM', KEYS[3], unpack(done))
-  if with_deadline == '1' then call('ZREM', KEYS[4], unpack(done)) end
+  -- a refused one may run elsewhere: its places in the indices are not ours to clear
+  local done = ARGV
+  local from, to = of_task + 1, of_start
+  if refused > 0 then
+    done, from, to = {}, 1, settling - refused
+    for i = 2 * claimed + 1, written, 2 do done[#done + 1] = records[i] end
+  end
+  call('ZREM', KEYS[3], unpack(done, from, to))
+  if with_deadline == '1' then call('ZREM', KEYS[4], unpack(done, from, to)) end
   if kind ~= '-' then
-    call('HINCRBY', KEYS[6], kind, #done)
+    call('HINCRBY', KEYS[6], kind, settling - refused)
   else
     local i = 0
     for each in string.gmatch(ARGV[4], 'task%.(%l+)[^\n]*') do
@@ -279,7 +291,7 @@ if claimed > 0 then
   end
   call('ZADD', KEYS[3], unpack(renewals))
   if deadlines then call('ZADD', KEYS[4], unpack(deadlines)) end
-  places = ' ' .. table.concat(ids, ' ')
+  places = ' ' .. (claimed == 1 and ids[1] or table.concat(ids, ' '))
 elseif may_claim then
   -- nothing waits here, so no token is needed; drops those of tasks that busy engines took
   call('DEL', unpack(KEYS, 9, first_stream - 1))
