@@ -177,6 +177,10 @@ class Link:
             except Invalid as error:
                 # It will never be accepted. The judge takes back what an engine that doesn't beat any more still holds.
                 log.error("could not be sent", what=type(self._jobs[0]).__name__, why=str(error))
+            except BrokerError:
+                if isinstance(self._jobs[0], LogLines):
+                    self._jobs.popleft()  # nobody waits for them that long, and the dead engines' work is behind them
+                raise
             self._jobs.popleft()  # only now: what an outage interrupted is done again, and can be
 
     def _do(self, job: GiveBack | Reply | LogLines) -> None:

@@ -11,6 +11,7 @@ import redis
 from redis.crc import key_slot
 
 from dalston_queue.broker import Broker, Consumer, EventReader, connect
+from dalston_queue.broker.commands import Command, CommandState, Reply
 from dalston_queue.broker.errors import Fenced, Unavailable
 from dalston_queue.broker.messages import Completed
 from dalston_queue.broker.pending import PendingOrder
@@ -49,6 +50,9 @@ def walk_through(broker: Broker) -> None:
     beat = EngineBeat(engine_id="e1", state=EngineState.READY, queues=QUEUES)
     broker.registry.beat_node("n1", NodeState.ACTIVE, [beat])
     assert broker.registry.pulses()["e1"].counters.keys() == set(QUEUES)
+    command_id = broker.node("n1").send(Command(name="drain"))
+    broker.node("n1").reply(Reply(command_id=command_id, state=CommandState.DONE))
+    assert [status.state for status in broker.node("n1").recent()] == ["done"]
     claimed = consumer.claim()
     assert len(claimed) == 4
     consumer.beat({claimed[0].task_id: {"percent": 1}})
