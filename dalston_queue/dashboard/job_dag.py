@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-WIDTH, GAP_X = 172, 54
-TALL, LOW = (36, 12), (24, 5)
-"""Height of a box and the gap below it; the lower ones where a column has more than CROWDED boxes."""
-CROWDED = 12
+GAP_X, GAP_Y = 54, 10
+WIDE, NARROW = (172, 36, 22), (124, 26, 15)
+"""Width and height of a box, and the letters that fit in it; the small ones where a column had to be wrapped."""
+ROWS = 14
+"""A column with more boxes than that is wrapped into several: a picture that fits on a screen can be read."""
 MARGIN = 6
-LABEL = 22
 EDGES = 2_000
 """More lines than that are a grey area, and a megabyte."""
 
@@ -40,7 +40,8 @@ class Place:
 class Picture:
     width: int
     height: int
-    box: int
+    box: tuple[int, int]
+    label: int
     places: dict[str, Place]
 
 
@@ -66,14 +67,20 @@ def columns(after: dict[str, tuple[str, ...]]) -> list[list[str]]:
 def arrange(after: dict[str, tuple[str, ...]]) -> Picture:
     found = columns(after)
     most = max((len(column) for column in found), default=0)
-    box, gap = LOW if most > CROWDED else TALL
-    height = most * (box + gap) - gap + 2 * MARGIN
-    places = {}
-    for number, column in enumerate(found):
-        top = (height - (len(column) * (box + gap) - gap)) // 2
-        for row, name in enumerate(column):
-            places[name] = Place(MARGIN + number * (WIDTH + GAP_X), top + row * (box + gap))
-    return Picture(len(found) * (WIDTH + GAP_X) - GAP_X + 2 * MARGIN, height, box, places)
+    width, box, label = NARROW if most > ROWS else WIDE
+    height = min(most, ROWS) * (box + GAP_Y) - GAP_Y + 2 * MARGIN
+    places: dict[str, Place] = {}
+    x = MARGIN
+    for column in found:
+        parts = -(-len(column) // ROWS)
+        rows = -(-len(column) // parts)
+        for start in range(0, len(column), rows):
+            part = column[start : start + rows]
+            top = (height - (rows * (box + GAP_Y) - GAP_Y)) // 2
+            places |= {name: Place(x, top + row * (box + GAP_Y)) for row, name in enumerate(part)}
+            x += width + GAP_Y
+        x += GAP_X - GAP_Y
+    return Picture(x - GAP_X + MARGIN, height, (width, box), label, places)
 
 
 def draw(stages: Sequence[Stage]) -> SafeString:
@@ -98,8 +105,9 @@ def draw(stages: Sequence[Stage]) -> SafeString:
 
 def _box(picture: Picture, stage: Stage) -> SafeString:
     place, status = picture.places[stage.name], stage.status.replace("_", " ")
+    width, height = picture.box
     waits = f", after {', '.join(stage.after)}" if stage.after else ""
-    label = stage.name if len(stage.name) <= LABEL else f"{stage.name[: LABEL - 1]}…"
+    label = stage.name if len(stage.name) <= picture.label else f"{stage.name[: picture.label - 1]}…"
     return format_html(
         '<a id="dag-{name}" href="#stage-{name}" class="box {tone}{optional}"><title>{name}: {status}{waits}</title>'
         '<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="7"/><text x="{tx}" y="{ty}">{label}</text></a>',
@@ -110,18 +118,20 @@ def _box(picture: Picture, stage: Stage) -> SafeString:
         waits=waits,
         x=place.x,
         y=place.y,
-        width=WIDTH,
-        height=picture.box,
-        tx=place.x + 12,
-        ty=place.y + picture.box // 2 + 5,
+        width=width,
+        height=height,
+        tx=place.x + 10,
+        ty=place.y + height // 2 + 5,
         label=label,
     )
 
 
 def _line(picture: Picture, parent: str, child: str) -> str:
-    start, end, half = picture.places[parent], picture.places[child], picture.box // 2
-    x1, y1, x2, y2 = start.x + WIDTH, start.y + half, end.x, end.y + half
-    return f"M{x1} {y1}C{x1 + GAP_X // 2} {y1} {x2 - GAP_X // 2} {y2} {x2} {y2}"
+    start, end = picture.places[parent], picture.places[child]
+    width, height = picture.box
+    x1, y1, x2, y2 = start.x + width, start.y + height // 2, end.x, end.y + height // 2
+    middle = (x1 + x2) // 2
+    return f"M{x1} {y1}C{middle} {y1} {middle} {y2} {x2} {y2}"
 
 
 def _mean(places: list[int]) -> float:

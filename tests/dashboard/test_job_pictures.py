@@ -35,11 +35,18 @@ def test_no_two_boxes_overlap(count: int) -> None:
     after: dict[str, tuple[str, ...]] = {f"s{n}": ((f"s{(n - 1) // 14}",) if n else ()) for n in range(count)}
     picture = arrange(after)
     assert picture.places.keys() == after.keys()
-    taken = {(place.x, place.y // 2) for place in picture.places.values()}
-    assert len(taken) == count
-    for place in picture.places.values():
-        assert 0 <= place.x <= picture.width - job_dag.WIDTH
-        assert 0 <= place.y <= picture.height - picture.box
+    (width, height), boxes = picture.box, list(picture.places.values())
+    for number, one in enumerate(boxes):
+        assert 0 <= one.x <= picture.width - width
+        assert 0 <= one.y <= picture.height - height
+        for other in boxes[:number]:
+            assert abs(one.x - other.x) >= width or abs(one.y - other.y) >= height
+
+
+def test_a_hundred_stages_side_by_side_are_no_higher_than_a_screen() -> None:
+    picture = arrange({"split": (), **{f"part_{n}": ("split",) for n in range(100)}})
+    assert picture.height < 520
+    assert picture.places["split"].x < min(picture.places[f"part_{n}"].x for n in range(100))
 
 
 def test_it_is_well_formed_escaped_and_links_to_each_stage() -> None:
