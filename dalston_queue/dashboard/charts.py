@@ -18,7 +18,7 @@ def sparkline(values: Sequence[float | None], title: str, *, top: float | None =
     """A line over time, oldest first. `top` fixes the upper end (100 for a percentage); otherwise the largest value."""
     known = [value for value in values if value is not None]
     if not known:
-        return format_html('<span class="unknown" title="{}">no samples yet</span>', title)
+        return format_html('<span class="sub" title="{}">no samples yet</span>', title)
     highest = max(top or 0.0, *known, 0.0) or 1.0
     drawn = mark_safe("".join(_stretch(part, len(values), highest) for part in _stretches(values)))  # noqa: S308  # numbers
     return format_html(

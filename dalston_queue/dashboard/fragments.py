@@ -157,14 +157,12 @@ def _node(node: NodeLine) -> NodeChip:
 
 
 def _letters(overview: Overview) -> str:
-    made = series(overview.past.letters, "made")
-    known = [number for number in made if number is not None]
     return render(
         "letters_growth",
         open=None if overview.postgres is None else overview.postgres.dead_letters,
         counted=COUNTED,
-        made=round(sum(known)) if known else None,
-        spark=sparkline(made, "dead letters a minute, the last hour"),
+        made=None if overview.postgres is None else overview.postgres.letters_made,
+        spark=sparkline(series(overview.past.letters, "made"), "dead letters a minute, the last hour"),
     )
 
 

@@ -31,24 +31,30 @@ _FIELDS = (
 
 # Both in one round trip; a count without a limit would read every open letter.
 _LETTERS_AND_DUTIES = """
-    SELECT letters.count, duty.name, duty.every_s, duty.last_run_at, duty.last_error, duty.duration_ms, duty.repaired
+    SELECT letters.count, made.count,
+        duty.name, duty.every_s, duty.last_run_at, duty.last_error, duty.duration_ms, duty.repaired
     FROM (
         SELECT count(*) FROM (
             SELECT 1 FROM dalston_dead_letter WHERE replayed_at IS NULL AND discarded_at IS NULL LIMIT %s
         ) AS counted
-    ) AS letters LEFT JOIN dalston_duty AS duty ON true
+    ) AS letters CROSS JOIN (
+        SELECT count(*) FROM (
+            SELECT 1 FROM dalston_dead_letter WHERE created_at > now() - interval '1 hour' LIMIT %s
+        ) AS counted
+    ) AS made LEFT JOIN dalston_duty AS duty ON true
     ORDER BY duty.name"""
 
 
 def read() -> InPostgres:
     with connection.cursor() as cursor:
-        cursor.execute(_LETTERS_AND_DUTIES, [COUNTED + 1])
+        cursor.execute(_LETTERS_AND_DUTIES, [COUNTED + 1, COUNTED + 1])
         rows = cursor.fetchall()
-    duties = tuple(DutyLine(*duty) for _, *duty in rows if duty[0] is not None)
+    duties = tuple(DutyLine(*duty) for _, _, *duty in rows if duty[0] is not None)
     leaders = Leadership.objects.order_by("role").values_list("role", "holder", "term", "since")
     return InPostgres(
         tasks=_recent(),
         dead_letters=rows[0][0],
+        letters_made=rows[0][1],
         duties=duties,
         leaders=tuple(LeaderLine(*leader) for leader in leaders),
     )

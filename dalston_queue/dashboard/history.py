@@ -34,14 +34,17 @@ class History:
             return self._found
 
     def _read(self, now: datetime) -> dict[str, list[Numbers | None]]:
-        """The minute that is running is left out: its sample may not be taken yet, which would be a gap at the end."""
-        last = now.replace(second=0, microsecond=0) - timedelta(minutes=1)
-        first = last - timedelta(minutes=MINUTES - 1)
-        rows = Sample.objects.filter(kind=self.kind, at__gte=first, at__lte=last)
+        """The minute that is running counts once its sample is there; before, it would be a gap at the end."""
+        minute = now.replace(second=0, microsecond=0)
+        since = minute - timedelta(minutes=MINUTES)
+        rows = Sample.objects.filter(kind=self.kind, at__gte=since, at__lte=minute)
+        samples = list(rows.values_list("name", "at", "numbers"))
+        last = minute if any(at == minute for _, at, _ in samples) else minute - timedelta(minutes=1)
         found: dict[str, list[Numbers | None]] = {}
-        for name, at, numbers in rows.values_list("name", "at", "numbers"):
-            line = found.setdefault(name, [None] * MINUTES)
-            line[int((at - first).total_seconds() // 60)] = numbers
+        for name, at, numbers in samples:
+            place = MINUTES - 1 - int((last - at).total_seconds() // 60)
+            if place >= 0:
+                found.setdefault(name, [None] * MINUTES)[place] = numbers
         return found
 
 

@@ -123,6 +123,7 @@ class InPostgres:
     dead_letters: int
     duties: tuple[DutyLine, ...]
     leaders: tuple[LeaderLine, ...] = ()
+    letters_made: int = 0  # in the last hour, counted as far as the open ones
 
 
 @dataclass(frozen=True, slots=True)

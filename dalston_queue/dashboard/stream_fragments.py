@@ -4,6 +4,7 @@ may press it, so operators and viewers have a hub each."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 from dalston_queue.broker.pending import PendingOrder
@@ -39,7 +40,10 @@ def fragments_of(view: StreamView, wanted: StreamQuery, query: Mapping[str, str]
 
 
 def _finding(view: StreamView) -> Finding:
-    return of_stream(latest.get(), view.queue) if view.known else Finding(Tone.BAD, "Redis does not answer.")
+    if not view.known:
+        return Finding(Tone.BAD, "Redis does not answer.")
+    finding = of_stream(latest.get(), view.queue)
+    return replace(finding, text=finding.text.removeprefix(f"{view.queue}: "))  # it stands above, as the title
 
 
 @lru_cache(maxsize=2048)

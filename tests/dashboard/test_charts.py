@@ -46,5 +46,8 @@ def test_the_last_hour_is_read_minute_by_minute() -> None:
     waiting = series(History("lane").get()["echo"], "waiting")
     assert (len(waiting), waiting[-3:]) == (MINUTES, [3, None, 1])
     assert waiting.count(None) == MINUTES - 2
+    Sample.objects.create(kind="lane", name="echo", at=minute, numbers={"waiting": 0})
+    waiting = series(History("lane").get()["echo"], "waiting")
+    assert (len(waiting), waiting[-4:]) == (MINUTES, [3, None, 1, 0]), "the minute that runs, once it is sampled"
     assert History("gpu").get() == {}
     assert series(None, "waiting") == []

@@ -175,7 +175,9 @@ def test_leaders_and_duties_are_shown_with_their_last_run(viewer: Client) -> Non
 
 def test_dead_letters_are_counted_on_the_page(viewer: Client) -> None:
     DeadLetter.objects.create(queue="echo", cause="error", fingerprint="f", created_at=timezone.now())
-    assert "1 dead letter waits" in page(viewer)
+    text = page(viewer)
+    assert "1 dead letter waits" in text
+    assert "1 came in the last hour" in text
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ def test_what_is_held_and_who_is_next(viewer: Client, running: tuple[Task, Claim
     assert str(waits.id) in line
     assert ">high<" in line
     assert "1–1 of 1 held" in page
-    assert "echo: 1 waiting, no engine" in page or "no ready engine" in page
+    assert "1 waiting, and no ready engine serves it." in page
 
 
 def test_a_viewer_sees_no_button_and_is_refused(viewer: Client, running: tuple[Task, Claimed, Consumer]) -> None:
