@@ -7,7 +7,7 @@ history, charts                       the last hour in minute samples, and the S
 fragments                             overview -> named pieces of HTML, the same for the page and the socket
 job_view, job_why, progress, job_fragments   the same two steps for the page of one job
 job_dag, job_gantt                    its pictures: what waits for what, and who ran what when
-task_page                             one task: what it was given, gave and logged
+task_view, task_fragments, task_page, run_log   one task: what it was given, gave and logged
 board                                 which pieces changed since a viewer last looked
 hub                                   one snapshot a second per web process, for all viewers
 jobs_view, jobs_fragments, jobs_views, jobs_consumer   the page of jobs, a search

@@ -9,6 +9,7 @@ from dalston_queue.dashboard.jobs_consumer import JobsConsumer
 from dalston_queue.dashboard.letters_consumer import LetterConsumer, LettersConsumer
 from dalston_queue.dashboard.nodes_consumers import LogConsumer, NodeConsumer, NodesConsumer
 from dalston_queue.dashboard.stream_consumer import StreamConsumer
+from dalston_queue.dashboard.task_page import TaskConsumer
 from dalston_queue.dashboard.urls import NODE_ID, QUEUE
 
 websocket_urlpatterns = [
@@ -21,6 +22,7 @@ websocket_urlpatterns = [
     path("ws/dead-letters/", LettersConsumer.as_asgi()),
     path("ws/dead-letters/<uuid:letter_id>/", LetterConsumer.as_asgi()),
     path("ws/jobs/", JobsConsumer.as_asgi()),
+    path("ws/tasks/<uuid:task_id>/", TaskConsumer.as_asgi()),
     path("ws/jobs/<uuid:job_id>/", JobConsumer.as_asgi()),
     # Without it, an address that nobody serves is a traceback in the log and a 500.
     re_path(r"", WebsocketDenier.as_asgi()),

@@ -40,7 +40,7 @@ def test_a_running_dag_is_cancelled_and_the_page_follows(page: Page, job: Job, a
     assert Job.objects.get().status == "cancelled"
 
 
-def test_a_task_that_ends_changes_its_box_and_its_bar_without_a_reload(page: Page, job: Job) -> None:
+def test_a_task_that_ends_changes_its_box_and_its_bar_without_a_reload(page: Page, job: Job, axe: Axe) -> None:
     page.goto(f"/jobs/{job.pk}/")
     live(page)
     mark(page)
@@ -52,6 +52,18 @@ def test_a_task_that_ends_changes_its_box_and_its_bar_without_a_reload(page: Pag
     page.locator("#stage-split-link").click()
     expect(page.get_by_text('"words": 7')).to_be_visible()
     expect(page.get_by_text("The node gpu-01 is away")).to_be_visible()
+    axe(page)
+
+
+def test_a_tasks_result_appears_on_its_page_without_a_reload(page: Page, job: Job) -> None:
+    page.goto(f"/tasks/{Task.objects.get(job=job, stage='split').pk}/")
+    live(page)
+    mark(page)
+    expect(page.locator("#contents")).to_contain_text("nothing yet")
+    make.move("complete", Task.objects.filter(job=job, stage="split"), seq=2, result=b'{"words": 7}')
+    expect(page.locator("#task .chip")).to_have_text("completed")
+    expect(page.get_by_text('"words": 7')).to_be_visible()
+    assert still_same(page)
 
 
 def test_a_viewer_looks_and_has_no_button(viewer_page: Page, job: Job) -> None:

@@ -1,0 +1,30 @@
+"""A task's page as named pieces of HTML, the same for the page and the socket.
+
+A piece with logs in it asks for them when it is put in place, so it only changes when a run begins or ends.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from dalston_queue.dashboard.board import Fragment
+from dalston_queue.dashboard.fragments import TASK_TONES, pulse, render
+from dalston_queue.dashboard.task_view import TaskView, read_task
+
+
+def task_fragments(task_id: UUID) -> list[Fragment]:
+    """Raises LookupError if there is no such task: it was removed with the old history."""
+    view = read_task(task_id)
+    if view is None:
+        raise LookupError(f"there is no task {task_id}")
+    return fragments_of(view)
+
+
+def fragments_of(view: TaskView) -> list[Fragment]:
+    status, tone = view.task.status.replace("_", " "), TASK_TONES.get(view.task.status, "")
+    return [
+        pulse(view.at),
+        Fragment("task", render("task_head", view=view, task=view.task, status=status, tone=tone)),
+        Fragment("runs", render("task_runs", task=view.task, runs=view.runs[::-1])),
+        Fragment("contents", render("task_contents", contents=view.contents)),
+    ]
