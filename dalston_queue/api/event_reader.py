@@ -18,7 +18,7 @@ from enum import StrEnum
 
 import structlog
 from django.conf import settings
-from django.db import connections
+from django.db import DatabaseError, connections
 from django.utils import timezone
 
 from dalston_queue.api.event_news import News, Place, read_news
@@ -95,8 +95,10 @@ class Reader:
             elif self._questions:
                 try:
                     self._answer(await loop.run_in_executor(_thread, _look, tuple(self._questions)))
+                # Followers get their heartbeat meanwhile; the same questions are asked at the next tick.
+                except DatabaseError as error:
+                    log.warning("job_events.database_unavailable", error=str(error))
                 except Exception:
-                    # Followers get their heartbeat meanwhile; the same questions are asked at the next tick.
                     log.exception("job_events.not_read")
             await asyncio.sleep(max(0.05, started + TICK_S - loop.time()))
 
