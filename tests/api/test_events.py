@@ -311,6 +311,34 @@ def test_a_long_history_comes_in_pieces_and_whole(job: Job) -> None:
     assert seen == list(TaskEvent.objects.order_by("id").values_list("id", flat=True))
 
 
+def test_nothing_appears_behind_a_place_while_many_move_tasks_of_one_job_at_once() -> None:
+    job = make.dag(**{f"s{number}": "" for number in range(24)})
+    make.claim(job)
+
+    def work(tasks: list[Task]) -> None:
+        try:
+            for task in tasks:
+                for name in ("enqueue", "start", "recover", "start", "complete"):
+                    with transaction.atomic():
+                        move(name, [task], **({"result": "1"} if name == "complete" else {}))
+                        with connection.cursor() as cursor:  # long enough for others to come in between
+                            cursor.execute("SELECT pg_sleep(0.001)")
+        finally:
+            connection.close()
+
+    tasks, seen, place = list(job.tasks.all()), list[int](), Place(job.id, 0)
+    with ThreadPoolExecutor(4) as threads:
+        working = [threads.submit(work, tasks[number::4]) for number in range(4)]
+        while len(seen) < 24 * 6:
+            broken = [it for it in working if it.done() and it.exception()]
+            assert not broken, broken[0].exception()
+            over = all(it.done() for it in working)
+            seen += [it.event_id for it in read_news([place])[place].moves]
+            place = Place(job.id, seen[-1])
+            assert not over or len(seen) == 24 * 6, "a move was missed"
+    assert seen == list(TaskEvent.objects.order_by("id").values_list("id", flat=True))
+
+
 def test_many_followers_at_different_places_are_read_at_once(job: Job, django_assert_num_queries: Any) -> None:
     other = make.dag(a="")
     make.claim(other)
