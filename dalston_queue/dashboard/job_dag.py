@@ -93,11 +93,13 @@ def draw(stages: Sequence[Stage]) -> SafeString:
         '<svg class="dag" width="{w}" height="{h}" viewBox="0 0 {w} {h}" role="group" '
         'aria-labelledby="dag-name dag-words">'
         '<title id="dag-name">The stages of this job</title><desc id="dag-words">{words}</desc>'
-        '<g class="edges" aria-hidden="true">{lines}</g>{boxes}</svg>',
+        '<g class="edges{dense}" aria-hidden="true">{lines}</g>{boxes}</svg>',
         w=picture.width,
         h=picture.height,
         words=f"{len(stages)} stage{'' if len(stages) == 1 else 's'}, from left to right as they wait for each other."
         + left_out,
+        # Between wrapped columns a line passes behind boxes that it has nothing to do with: it must not be too loud.
+        dense=" dense" if picture.label == NARROW[2] else "",
         lines=lines,
         boxes=boxes,
     )
