@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 from django.http import HttpRequest
 from ninja import Query, Router, Schema
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from dalston_queue.api.auth import needs
+from dalston_queue.api.body_in import Instant
 from dalston_queue.api.listing import Limit, Text
 from dalston_queue.api.problem_out import answers
 from dalston_queue.audit_trail import Wanted, actions
@@ -49,8 +50,8 @@ def list_acts(  # a filter each
     actor: Text = None,
     action: Text = None,
     target: Text = None,
-    since: AwareDatetime | None = None,
-    until: AwareDatetime | None = None,
+    since: Instant | None = None,
+    until: Instant | None = None,
     unfinished: bool = False,
     limit: Limit = 50,
     cursor: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="`next_cursor` of the page before.")] = None,

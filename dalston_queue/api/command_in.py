@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from ninja import Schema
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, Strict, model_validator
+
+from dalston_queue.api.body_in import ABSENT, BodyIn, either
 
 MAX_REPLICAS = 256
 
@@ -29,12 +30,23 @@ _TAKES = {
     Order.RELEASE_GPU: {"gpu"},
 }
 """What each order needs; it takes nothing else, and the others take nothing."""
+_TYPES = {"engine": {"type": "string"}, "replicas": {"type": "integer"}, "gpu": {"type": "string"}}
 
 
-class CommandIn(Schema):
-    model_config = ConfigDict(extra="forbid")
+class CommandIn(BodyIn):
+    model_config = ConfigDict(
+        json_schema_extra=either(
+            *(
+                {
+                    "order": {"enum": [order]},
+                    **{name: _TYPES[name] if name in _TAKES.get(order, ()) else ABSENT for name in _TYPES},
+                }
+                for order in Order
+            )
+        )
+    )
 
-    order: Order
+    order: Annotated[Order, Strict(False)]
     engine: str | None = Field(
         None, min_length=1, max_length=200, description="For restart, rolling_restart and scale."
     )

@@ -5,29 +5,26 @@ from __future__ import annotations
 from typing import Any, Self
 from uuid import UUID
 
-from ninja import Schema
-from pydantic import AwareDatetime, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
+from dalston_queue.api.body_in import ABSENT, BodyIn, Id, Instant, Priority, either
 from dalston_queue.api.reason import ReasonInBody
-from dalston_queue.broker.types import Priority
 from dalston_queue.jobs.replay import Filter
 from dalston_queue.jobs.replay_orders import MAX_LETTERS, MAX_RATE, MAX_UNDO_S
 
 MAX_REPLAY = 1_000
 
 
-class WantedIn(Schema):
+class WantedIn(BodyIn):
     """Open dead letters that match everything given."""
-
-    model_config = ConfigDict(extra="forbid")
 
     queue: str | None = Field(None, max_length=64)
     cause: str | None = Field(None, max_length=20)
     fingerprint: str | None = Field(None, max_length=16)
     task_type: str | None = Field(None, max_length=64)
     error: str | None = Field(None, max_length=200, description="Words of the error.")
-    created_after: AwareDatetime | None = None
-    created_before: AwareDatetime | None = None
+    created_after: Instant | None = None
+    created_before: Instant | None = None
 
     def filter(self, project_id: UUID | None) -> Filter:
         return Filter(
@@ -42,16 +39,20 @@ class WantedIn(Schema):
         )
 
 
-class ReplayIn(Schema):
-    model_config = ConfigDict(extra="forbid")
-
+class ReplayIn(BodyIn):
     parameters: dict[str, Any] | None = Field(None, description="Instead of the task's own.")
     priority: Priority | None = None
     reason: ReasonInBody = ""
 
 
 class ReplayManyIn(ReplayIn):
-    ids: list[UUID] | None = Field(None, min_length=1, max_length=MAX_REPLAY)
+    model_config = ConfigDict(
+        json_schema_extra=either(
+            {"ids": {"type": "array"}, "filter": ABSENT}, {"filter": {"type": "object"}, "ids": ABSENT}
+        )
+    )
+
+    ids: list[Id] | None = Field(None, min_length=1, max_length=MAX_REPLAY)
     filter: WantedIn | None = None
     dry_run: bool = Field(False, description="Only say how many match.")
     limit: int = Field(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from dalston_queue.api.body import check_size
-from dalston_queue.api.task_in import CallbackUrl, Key, Name, check_time
-from dalston_queue.broker.types import Priority
+from dalston_queue.api.body_in import ABSENT, BodyIn, Instant, Priority, either
+from dalston_queue.api.task_in import CallbackUrl, Key, Name, StageName, check_time
+from dalston_queue.broker.types import Priority as AnyPriority
 from dalston_queue.jobs.dag import MAX_STAGES
 from dalston_queue.jobs.pipelines import stages_of
 from dalston_queue.jobs.spec import JobSpec, StageSpec
@@ -17,13 +18,11 @@ MAX_BATCH = 1_000
 Title = Annotated[str, StringConstraints(min_length=1, max_length=120)]
 
 
-class StageIn(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    stage: Name = Field(description="Its unique name in the job: `transcribe_ch0`.")
+class StageIn(BodyIn):
+    stage: StageName = Field(description="Its unique name in the job: `transcribe_ch0`.")
     queue: Name | None = Field(None, description="Default: the stage without a `_chN` ending.")
-    task_type: Name | None = Field(None, description="Default: the queue.")
-    after: list[Name] = Field(
+    task_type: StageName | None = Field(None, description="Default: the queue.")
+    after: list[StageName] = Field(
         default_factory=list, max_length=MAX_STAGES, description="Stages that must be over first."
     )
     parameters: dict[str, Any] = Field(default_factory=dict)
@@ -33,7 +32,7 @@ class StageIn(BaseModel):
     timeout_seconds: int | None = Field(None, ge=1, le=7 * 86_400)
     max_retries: int | None = Field(None, ge=0, le=100)
     weight: float = Field(1.0, gt=0, le=1e6, description="Its share of the job's progress.")
-    scheduled_at: AwareDatetime | None = None
+    scheduled_at: Instant | None = None
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
@@ -47,11 +46,14 @@ class StageIn(BaseModel):
         return StageSpec(**fields)
 
 
-class JobIn(BaseModel):
+class JobIn(BodyIn):
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
-            "examples": [{"name": "two-steps", "stages": [{"stage": "echo"}, {"stage": "sleep", "after": ["echo"]}]}]
+            **either(
+                {"pipeline": ABSENT, "stages": {"type": "array", "minItems": 1}, "name": {"type": "string"}},
+                {"pipeline": {"type": "string"}, "stages": {"type": "array", "maxItems": 0}},
+            ),
+            "examples": [{"name": "two-steps", "stages": [{"stage": "echo"}, {"stage": "sleep", "after": ["echo"]}]}],
         },
     )
 
@@ -59,7 +61,7 @@ class JobIn(BaseModel):
     pipeline: Title | None = Field(None, description="A pipeline that this installation knows.")
     stages: list[StageIn] = Field(default_factory=list, max_length=MAX_STAGES)
     parameters: dict[str, Any] = Field(default_factory=dict, description="Of the whole job; a pipeline reads them.")
-    priority: Priority = Priority.MEDIUM
+    priority: Priority = AnyPriority.MEDIUM
     callback_url: CallbackUrl = None
     idempotency_key: Key | None = None
 
@@ -88,7 +90,5 @@ class JobIn(BaseModel):
         )
 
 
-class BatchIn(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class BatchIn(BodyIn):
     jobs: list[JobIn] = Field(min_length=1, max_length=MAX_BATCH)

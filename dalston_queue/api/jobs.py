@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -12,6 +11,7 @@ from ninja import Body, Header, Path, Query, Router, Status
 from dalston_queue.api import body, waiting
 from dalston_queue.api.auth import needs
 from dalston_queue.api.backpressure import check_depth
+from dalston_queue.api.body_in import Instant
 from dalston_queue.api.cancelling import CancelOut, cancel
 from dalston_queue.api.job_in import BatchIn, JobIn
 from dalston_queue.api.job_out import BatchItem, BatchOut, JobOut, job_out, job_with_tasks
@@ -87,8 +87,8 @@ def list_jobs(
     error: Text = None,
     payload: Payload = None,
     token: Annotated[str | None, Query(min_length=1, max_length=120, description="The name of a token.")] = None,
-    created_after: Annotated[datetime | None, Query()] = None,
-    created_before: Annotated[datetime | None, Query()] = None,
+    created_after: Annotated[Instant | None, Query()] = None,
+    created_before: Annotated[Instant | None, Query()] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> dict[str, Any]:

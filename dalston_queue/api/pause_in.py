@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ninja import Schema
-
+from dalston_queue.api.body_in import BodyIn
 from dalston_queue.api.reason import ReasonInBody
 
 
-class PauseIn(Schema):
+class PauseIn(BodyIn):
     reason: ReasonInBody = ""

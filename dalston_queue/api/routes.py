@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ninja import NinjaAPI, Swagger
+from ninja import Swagger
 
 from dalston_queue.api import (
     audit,
@@ -22,9 +22,10 @@ from dalston_queue.api import (
 )
 from dalston_queue.api.auth import CLOSED
 from dalston_queue.api.body import StrictJson
+from dalston_queue.api.openapi import DocumentedApi
 from dalston_queue.api.renderer import MsgspecRenderer
 
-api = NinjaAPI(
+api = DocumentedApi(
     title="Dalston",
     version="1",
     description=(

@@ -11,6 +11,7 @@ from ninja import Body, Path, Router, Schema
 from pydantic import Field
 
 from dalston_queue.api.auth import needs
+from dalston_queue.api.body_in import BodyIn
 from dalston_queue.api.principal import principal_of
 from dalston_queue.api.problem_out import answers
 from dalston_queue.api.problems import ApiProblem, Code, not_found
@@ -25,12 +26,12 @@ from dalston_queue.models.api_token import Scope
 router = Router(tags=["tasks"])
 
 
-class HandBackIn(Schema):
+class HandBackIn(BodyIn):
     reason: ReasonInBody = ""
     entry_id: str = Field("", max_length=64, description="The delivery that you saw; then no later one is taken.")
 
 
-class DeadLetterIn(Schema):
+class DeadLetterIn(BodyIn):
     reason: str = Field(min_length=1, max_length=MOST, description="Why; it becomes the letter's error.")
     attempt: int | None = Field(None, ge=1, description="The attempt that you saw; then no later one is ended.")
 

@@ -6,15 +6,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Self
 
 from django.utils import timezone
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
+from dalston_queue.api.body_in import BodyIn, Instant, Priority
 from dalston_queue.api.problems import ApiProblem, Code
-from dalston_queue.broker.types import Priority
+from dalston_queue.broker.names import NAME
+from dalston_queue.broker.types import Priority as AnyPriority
+from dalston_queue.jobs.dag import STAGE
 from dalston_queue.jobs.spec import JobSpec, single_task
 from dalston_queue.jobs.webhook_target import MAX_URL
 
 FARTHEST = timedelta(days=3660)
-Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+QUEUE = f"^{NAME.pattern}$"
+Name = Annotated[str, StringConstraints(pattern=QUEUE)]
+StageName = Annotated[str, StringConstraints(pattern=f"^{STAGE.pattern}$")]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 CallbackUrl = Annotated[
     str | None,
@@ -22,20 +27,25 @@ CallbackUrl = Annotated[
 ]
 
 
-class TaskIn(BaseModel):
+class TaskIn(BodyIn):
     model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"task_type": "echo", "priority": "high", "parameters": {"hello": "world"}}]},
+        json_schema_extra={
+            "examples": [{"task_type": "echo", "priority": "high", "parameters": {"hello": "world"}}],
+            "anyOf": [
+                {"properties": {"stage": {"type": "string"}}, "required": ["stage"]},
+                {"properties": {"task_type": {"type": "string", "pattern": QUEUE}}, "required": ["task_type"]},
+            ],
+        },
     )
 
-    task_type: Name | None = Field(None, description="What to do. Names the queue too, unless `stage` does.")
+    task_type: StageName | None = Field(None, description="What to do. Names the queue too, unless `stage` does.")
     stage: Name | None = Field(None, description="The queue, if it is not named like the task type.")
-    priority: Priority = Priority.MEDIUM
+    priority: Priority = AnyPriority.MEDIUM
     parameters: dict[str, Any] = Field(default_factory=dict, description="What the engine gets, up to 256 KiB.")
     required_capabilities: list[Name] = Field(default_factory=list, max_length=16)
     timeout_seconds: int | None = Field(None, ge=1, le=7 * 86_400, description="Default: by priority.")
     max_retries: int | None = Field(None, ge=0, le=100, description="Default: by priority.")
-    scheduled_at: AwareDatetime | None = Field(None, description="Not before this time; with its UTC offset.")
+    scheduled_at: Instant | None = Field(None, description="Not before this time; with its UTC offset.")
     callback_url: CallbackUrl = None
     idempotency_key: Key | None = Field(None, description="Or in the header `Idempotency-Key`.")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -13,6 +12,7 @@ from ninja import Body, Header, Path, Query, Router, Status
 from dalston_queue.api import body, waiting
 from dalston_queue.api.auth import needs
 from dalston_queue.api.backpressure import check_depth, depths
+from dalston_queue.api.body_in import Instant
 from dalston_queue.api.cancelling import CancelOut, cancel
 from dalston_queue.api.listing import Cursor, Limit, Page, Payload, Text, page
 from dalston_queue.api.principal import Principal, principal_of
@@ -79,8 +79,8 @@ def list_tasks(
     task_type: Text = None,
     error: Annotated[str | None, Query(min_length=1, max_length=200, description="Words of the error.")] = None,
     payload: Payload = None,
-    created_after: Annotated[datetime | None, Query()] = None,
-    created_before: Annotated[datetime | None, Query()] = None,
+    created_after: Annotated[Instant | None, Query()] = None,
+    created_before: Annotated[Instant | None, Query()] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> dict[str, Any]:

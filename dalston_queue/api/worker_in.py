@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import Annotated, Any, Self
-from uuid import UUID
 
 import msgspec
-from ninja import Path, Query, Schema
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from ninja import Path, Query
+from pydantic import ConfigDict, Field, Strict, StringConstraints, model_validator
 
+from dalston_queue.api.body_in import ABSENT, BodyIn, Id, either
 from dalston_queue.broker import messages
 from dalston_queue.broker.consumer import MAX_CAPACITY
 from dalston_queue.broker.messages import ErrorInfo
@@ -27,10 +27,8 @@ WorkerId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for a task.")]
 
 
-class RegisterIn(Schema):
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"name": "cpu-box", "stages": ["echo"], "capacity": 2}]}
-    )
+class RegisterIn(BodyIn):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "cpu-box", "stages": ["echo"], "capacity": 2}]})
 
     name: Name = Field("worker", description="What it is called on the dashboard; need not be unique.")
     stages: list[Name] = Field(min_length=1, max_length=MAX_STAGES, description="The queues that it serves.")
@@ -39,12 +37,10 @@ class RegisterIn(Schema):
     version: str = Field("", max_length=60, description="Of its own program; shown.")
 
 
-class HoldIn(Schema):
+class HoldIn(BodyIn):
     """A task that the worker has, at the attempt that it was given."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    task_id: UUID
+    task_id: Id
     attempt: int = Field(ge=1, le=2**31 - 1)
 
     @property
@@ -58,9 +54,7 @@ Held = Annotated[
 ]
 
 
-class PollIn(Schema):
-    model_config = ConfigDict(extra="forbid")
-
+class PollIn(BodyIn):
     held: Held
     available_capacity: int | None = Field(
         None, ge=0, le=MAX_CAPACITY, description="How many tasks it takes now; default: as many as its capacity leaves."
@@ -76,17 +70,15 @@ class WorkerStatus(StrEnum):
         return EngineState.READY if self is WorkerStatus.ACTIVE else EngineState.DRAINING
 
 
-class HeartbeatIn(Schema):
-    model_config = ConfigDict(extra="forbid")
-
+class HeartbeatIn(BodyIn):
     held: Held
-    status: WorkerStatus = Field(
+    status: Annotated[WorkerStatus, Strict(False)] = Field(
         WorkerStatus.ACTIVE, description="`draining`: it finishes what it has and then leaves."
     )
 
 
 class ProgressIn(HoldIn):
-    fraction: float | None = Field(None, ge=0, le=1)
+    fraction: float = Field(ge=0, le=1, description="How much of it is done.")
     message: str = Field("", max_length=500)
 
 
@@ -106,8 +98,12 @@ class FailureCause(StrEnum):
 
 class ResultIn(HoldIn):
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
+            **either(
+                {"status": {"enum": ["completed"]}, "error": ABSENT},
+                {"status": {"enum": ["failed", "rejected"]}, "error": {"type": "string"}, "result": ABSENT},
+                {"status": {"enum": ["cancelled"]}, "error": ABSENT, "result": ABSENT},
+            ),
             "examples": [
                 {
                     "task_id": "019a2b6e-0000-7000-8000-000000000000",
@@ -115,11 +111,11 @@ class ResultIn(HoldIn):
                     "status": "completed",
                     "result": {"text": "hello"},
                 }
-            ]
+            ],
         },
     )
 
-    status: ResultStatus = Field(
+    status: Annotated[ResultStatus, Strict(False)] = Field(
         description="`failed` is tried again within the task's budget; `rejected` never is, its input is wrong; "
         "`cancelled` answers a request to stop."
     )
@@ -127,7 +123,7 @@ class ResultIn(HoldIn):
     error: str | None = Field(None, min_length=1, max_length=MAX_ERROR, description="For `failed` and `rejected`.")
     error_type: str = Field("", max_length=200)
     traceback: str = Field("", max_length=MAX_TRACEBACK)
-    cause: FailureCause = Field(FailureCause.ERROR, description="For `failed`.")
+    cause: Annotated[FailureCause, Strict(False)] = Field(FailureCause.ERROR, description="For `failed`.")
     retry_after_seconds: float | None = Field(
         None, ge=0, le=LONGEST_DELAY_S, description="For `failed`: when to try again; default: the retry policy's."
     )

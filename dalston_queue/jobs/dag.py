@@ -11,7 +11,7 @@ from dalston_queue.jobs.spec import StageSpec
 from dalston_queue.jobs.states import JobStatus
 
 MAX_STAGES = 200
-_STAGE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+STAGE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _CHANNEL = re.compile(r"_ch[0-9]+$")
 
 
@@ -41,8 +41,8 @@ def check(stages: Sequence[StageSpec], existing: Collection[str] = ()) -> None:
 
 
 def _check_stage(stage: StageSpec) -> None:
-    if not _STAGE.fullmatch(stage.stage):
-        raise InvalidJob(f"the stage name {stage.stage!r} doesn't match {_STAGE.pattern}")
+    if not STAGE.fullmatch(stage.stage):
+        raise InvalidJob(f"the stage name {stage.stage!r} doesn't match {STAGE.pattern}")
     if not NAME.fullmatch(queue_of(stage)):
         raise InvalidJob(f"the queue {queue_of(stage)!r} of stage {stage.stage!r} doesn't match {NAME.pattern}")
     for capability in stage.required_capabilities:

@@ -1,0 +1,48 @@
+"""The OpenAPI document, with what django-ninja leaves out: problem documents, their headers, no null in queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ninja import NinjaAPI
+from ninja.openapi.schema import OpenAPISchema
+from ninja.types import DictStrAny
+
+from dalston_queue.api.problems import MEDIA_TYPE
+
+_SECONDS = {"schema": {"type": "integer"}, "description": "Seconds after which it is worth another try."}
+_HEADERS: dict[str, dict[str, Any]] = {
+    "401": {"WWW-Authenticate": {"schema": {"type": "string"}}},
+    "429": {"Retry-After": _SECONDS},
+    "503": {"Retry-After": _SECONDS},
+}
+
+
+class DocumentedApi(NinjaAPI):
+    def get_openapi_schema(
+        self, *, path_prefix: str | None = None, path_params: DictStrAny | None = None
+    ) -> OpenAPISchema:
+        schema = super().get_openapi_schema(path_prefix=path_prefix, path_params=path_params)
+        for operations in schema["paths"].values():
+            for operation in operations.values():
+                _finish(operation["responses"])
+                for parameter in operation.get("parameters", []):
+                    parameter["schema"] = _without_null(parameter["schema"])
+        return schema
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """What may be left out of a query or a header can't be sent as null there."""
+    ways = [way for way in schema.get("anyOf", []) if way != {"type": "null"}]
+    if len(ways) != 1:
+        return schema
+    return {**ways[0], **{name: value for name, value in schema.items() if name not in ("anyOf", "default")}}
+
+
+def _finish(responses: dict[Any, Any]) -> None:
+    for status, response in responses.items():
+        content = response.get("content", {})
+        if int(status) >= 400 and "application/json" in content:
+            content[MEDIA_TYPE] = content.pop("application/json")
+        if str(status) in _HEADERS:
+            response["headers"] = _HEADERS[str(status)]

@@ -1,0 +1,1 @@
+"""How schemathesis is set up: schemathesis.toml, and what JSON Schema can't say (hooks.py)."""
