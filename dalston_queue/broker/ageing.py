@@ -123,5 +123,5 @@ def _message(queue: str, fields: list[bytes], record: Record) -> TaskMessage | N
         values = (f[b"t"], record.job_id.encode(), b"%d" % record.attempt, f[b"h"], f[b"m"])
     except KeyError:
         return None
-    message = decode_task(queue, (*values, record.deliveries, record.losses))
+    message = decode_task(queue, (*values, b"%d" % record.deliveries, b"%d" % record.losses))
     return message if isinstance(message, TaskMessage) else None

@@ -301,18 +301,20 @@ class Consumer:
 
     def _take(self, session: Session, given: Sequence[Given], buried: list[Malformed]) -> None:
         """Hold what was given; the caller is told of it with this call's answer, or the next one's."""
+        held, fresh, queue = self._held, self._fresh, session.queue
         for item in given:
-            message = decode_task(session.queue, item.values)
+            message = decode_task(queue, item.values)
             if isinstance(message, str):
                 self._bury(session, item.stream, item.entry.decode(), message, buried)
                 continue
             claimed = Claimed(self, session, item, message)
-            if claimed.place in self._held:
+            place = claimed.place
+            if place in held:
                 continue  # a beat gave it again before the lost call was repeated: it runs already
             if item.tier is _SUSPECT:
-                self._suspect = claimed.place
-            self._held[claimed.place] = claimed
-            self._fresh.append(claimed)
+                self._suspect = place
+            held[place] = claimed
+            fresh.append(claimed)
 
     def _drop_all(self) -> None:
         for claimed in self._held.values():

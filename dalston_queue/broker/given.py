@@ -27,9 +27,10 @@ class Proof:
 
     def told(self, kind: bytes) -> bytes:
         """The head of the event that ends it. Its time is that of the event's entry."""
-        _, _, _, _, _, job, attempt, seq, deliveries, losses, *_ = self._fields
-        counts = (attempt, int(seq) + 1, deliveries, losses)
-        return b"%b\t%b\t%b\t%b\t%d\t%b\t%b\t%b\t\t" % (kind, self.task, job, *counts, self.owner)
+        fields = self._fields
+        return b"%b\t%b\t%b\t%b\t%d\t%b\t%b\t%b\t\t" % (
+            kind, self.task, fields[5], fields[6], int(fields[7]) + 1, fields[8], fields[9], self.owner,
+        )  # fmt: skip
 
 
 def proof_of(task_id: str, record: Record) -> Proof:
@@ -44,18 +45,15 @@ def proof_of(task_id: str, record: Record) -> Proof:
 class Given(Proof):
     """An entry as a claim or a beat gives it: lines of task, record, head and JSON."""
 
-    __slots__ = ("_body", "_head", "tier")
+    __slots__ = ("tier", "values")
 
     def __init__(self, claim: bytes, stream: str, tier: Tier, owner: bytes, now_ms: int) -> None:
-        task, line, self._head, self._body = claim.split(b"\n", 3)
+        task, line, head, body = claim.split(b"\n", 3)
         Proof.__init__(self, task, line, stream, owner, now_ms)
         self.tier = tier
-
-    @property
-    def values(self) -> tuple[bytes, bytes, bytes, bytes, bytes, int, int]:
-        """What decode_task takes: task, job, attempt, head, JSON, deliveries, losses."""
         fields = self._fields
-        return (self.task, fields[5], fields[6], self._head, self._body, int(fields[8]), int(fields[9]))
+        # what decode_task takes: task, job, attempt, head, JSON, deliveries, losses
+        self.values = (task, fields[5], fields[6], head, body, fields[8], fields[9])
 
 
 Settlement = tuple[Proof, EventKind, bytes]  # what ended, how, and the JSON body of its event

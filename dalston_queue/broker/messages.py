@@ -155,12 +155,12 @@ def encode_task(message: TaskMessage, seq: int = 0) -> list[str | bytes | int]:
     ]
 
 
-def decode_task(queue: str, values: tuple[bytes, bytes, bytes, bytes, bytes, int, int]) -> TaskMessage | str:
+def decode_task(queue: str, values: tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes]) -> TaskMessage | str:
     """From task, job, attempt, head, JSON, deliveries, losses. A string says what is wrong."""
     task_id, job_id, attempt, head, raw, deliveries, losses = values
     try:
         body = _body_decoder.decode(raw)
-        _, _, _, enqueued_at_ms, timeout_ms = head.split(b"\t")
+        enqueued_at_ms, timeout_ms = head.split(b"\t")[3:]
         return TaskMessage(
             task_id=task_id.decode(),
             job_id=job_id.decode(),
@@ -175,8 +175,8 @@ def decode_task(queue: str, values: tuple[bytes, bytes, bytes, bytes, bytes, int
             timeout_ms=int(timeout_ms),
             enqueued_at_ms=int(enqueued_at_ms),
             trace_id=body.trace_id,
-            deliveries=deliveries,
-            losses=losses,
+            deliveries=int(deliveries),
+            losses=int(losses),
         )
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         return f"the entry can not be read: {error}"
