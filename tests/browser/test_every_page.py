@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from dalston_queue.redis import get_broker
 from tests.browser.conftest import Axe, OpenPage
@@ -13,21 +13,29 @@ from tests.web import Web
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-# The address, and something that must be on it: a page without its data is easily accessible.
-PAGES = {
-    "/login/": "Sign in",
-    "/": "transcribe_ch0",
-    "/streams/": "transcribe",
-    "/streams/transcribe/": "12 of 30 minutes",
-    "/jobs/": "call-4711.wav",
-    "/jobs/{job}/": "transcribe_ch0",
-    "/dead-letters/": "no audio track",
-    "/dead-letters/{letter}/": "no audio track",
-    "/nodes/": "crashloop",
-    "/nodes/gpu-01/": "CUDA out of memory",
-    "/nodes/gpu-02/": "judged dead",
-    "/nodes/laptop/": "run alone",
-    "/audit/": "new model",
+# The address, and something that must be on it: a page without its data is easily accessible. In three walks, each in
+# one window: a world and a browser for every page would take longer than the pages.
+WALKS = {
+    "work": {
+        "/": "no audio track",
+        "/streams/": "transcribe",
+        "/streams/transcribe/": "12 of 30 minutes",
+        "/jobs/": "call-4711.wav",
+        "/jobs/{job}/": "transcribe_ch0",
+        "/tasks/{task}/": "call-4711.wav",
+    },
+    "trouble": {
+        "/dead-letters/": "no audio track",
+        "/dead-letters/{letter}/": "no audio track",
+        "/audit/": "new model",
+        "/nothing-here": "There is nothing here",
+    },
+    "machines": {
+        "/nodes/": "crashloop",
+        "/nodes/gpu-01/": "CUDA out of memory",
+        "/nodes/gpu-02/": "judged dead",
+        "/nodes/laptop/": "run alone",
+    },
 }
 
 
@@ -36,17 +44,28 @@ def world(live_web: Web) -> World:
     return make_world(get_broker())
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_a_page_is_accessible_by_day_and_night_and_fits_a_telephone(
-    world: World, open_page: OpenPage, axe: Axe, path: str
+@pytest.mark.parametrize("walk", WALKS)
+def test_every_page_is_accessible_by_day_and_night_and_fits_a_telephone(
+    world: World, page: Page, axe: Axe, walk: str, expected_errors: list[str]
 ) -> None:
-    page = open_page("" if path == "/login/" else "operator")
-    page.goto(world.path(path))
-    expect(page.locator("main")).to_contain_text(PAGES[path])
+    expected_errors.append("404.*nothing-here")
+    for path, words in WALKS[walk].items():
+        look_at(page, axe, world.path(path), words)
+
+
+def test_the_login_is_accessible_by_day_and_night_and_fits_a_telephone(open_page: OpenPage, axe: Axe) -> None:
+    look_at(open_page(""), axe, "/login/", "Sign in")
+
+
+def look_at(page: Page, axe: Axe, path: str, words: str) -> None:
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.emulate_media(color_scheme="light")
+    page.goto(path)
+    expect(page.locator("main")).to_contain_text(words)
     if page.locator("body[ws-connect]").count():
         live(page)
     axe(page)
     page.emulate_media(color_scheme="dark")
     axe(page, "color-contrast")
     page.set_viewport_size({"width": 380, "height": 800})
-    assert fits(page)
+    assert fits(page), f"{path} is wider than a telephone"

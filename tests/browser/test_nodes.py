@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from dalston_queue.broker.types import EngineState
+from dalston_queue.broker.types import EngineState, NodeState
 from dalston_queue.models import OperatorAction
 from dalston_queue.redis import get_broker
 from tests.browser.conftest import Axe
@@ -80,7 +80,8 @@ def test_a_log_is_followed_live_and_keeps_its_place_while_paused(node: Node, pag
     assert pane.locator("pre b").count() == 0
 
 
-def test_a_viewer_sees_the_node_but_no_buttons_and_is_refused(node: Node, viewer_page: Page) -> None:
+def test_a_viewer_sees_the_node_but_no_buttons_and_is_refused(live_web: Web, viewer_page: Page) -> None:
+    get_broker().registry.beat_node("node-a", NodeState.ACTIVE, [])
     viewer_page.goto("/nodes/node-a/")
     live(viewer_page)
     expect(viewer_page.get_by_text("Drain…")).to_have_count(0)
