@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from dalston_queue.broker.commands import CommandState, CommandStatus
@@ -105,11 +106,8 @@ def _fleet_gpu(gpu: GpuCard) -> Row:
 
 
 def node_fragments(node_id: str) -> list[Fragment]:
-    """Raises LookupError if nobody knows such a node."""
-    view = read_node(node_id)
-    if view is None:
-        raise LookupError(f"there is no node {node_id}")
-    return fragments_of(view)
+    """Of a node that was forgotten while somebody looked at it, that it is gone."""
+    return fragments_of(read_node(node_id) or NodeView(timezone.now(), node_id, None, True, None, (), ()))
 
 
 def fragments_of(view: NodeView) -> list[Fragment]:

@@ -17,6 +17,7 @@ from dalston_queue.broker.logs import LogLine
 from dalston_queue.broker.registry import EngineBeat, NodeInfo
 from dalston_queue.broker.types import EngineState, NodeState
 from dalston_queue.dashboard import nodes_view
+from dalston_queue.dashboard.nodes_fragments import node_fragments
 from dalston_queue.dashboard.nodes_logs import shown
 from dalston_queue.jobs.spec import single_task
 from dalston_queue.jobs.submit import submit
@@ -215,6 +216,12 @@ def test_a_node_that_only_postgres_remembers_is_shown_as_gone(viewer: Client, br
     Node.objects.create(id="old", state="active", first_seen_at=now, last_seen_at=now)
     assert "Last seen" in text(viewer, "/nodes/old/")
     assert viewer.get("/nodes/never/").status_code == 404
+
+
+def test_a_page_whose_node_was_forgotten_says_so(broker: Broker, db: None) -> None:
+    html = "".join(fragment.html for fragment in node_fragments("sold"))
+    assert 'data-state="gone"' in html
+    assert "Last seen" not in html
 
 
 def test_a_log_line_is_shown_without_what_a_terminal_obeys() -> None:
