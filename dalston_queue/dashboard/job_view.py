@@ -17,6 +17,7 @@ from dalston_queue.audit_trail import about
 from dalston_queue.dashboard.audit_view import ActLine, line_of
 from dalston_queue.dashboard.black_box import pretty
 from dalston_queue.dashboard.job_why import why_each
+from dalston_queue.dashboard.letters_view import orders_of
 from dalston_queue.dashboard.progress import progress_of
 from dalston_queue.jobs.states import JOB_OVER, TASK_OVER, TaskStatus
 from dalston_queue.jobs.timeline import Run, runs_of
@@ -217,9 +218,10 @@ def _line(task: Task, why: str, progress: str, content: tuple[Any, Any], runs: t
 
 
 def _acts(job_id: UUID, tasks: list[Task]) -> tuple[ActLine, ...]:
-    """What was done to the job, to its tasks and to its dead letters."""
-    letters = DeadLetter.objects.filter(task__job_id=job_id).values_list("id", flat=True)
+    """What was done to the job, to its tasks and to its dead letters, alone or by an order."""
+    letters = list(DeadLetter.objects.filter(task__job_id=job_id).values_list("id", flat=True))
     targets = [str(job_id), *(str(task.id) for task in tasks), *(str(letter) for letter in letters)]
+    targets += orders_of(letters)
     return tuple(line_of(row) for row in about(targets)[:SHOWN_ACTS])
 
 

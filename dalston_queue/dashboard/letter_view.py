@@ -13,12 +13,11 @@ from dalston_queue.audit_trail import about
 from dalston_queue.dashboard.audit_view import ActLine, line_of
 from dalston_queue.dashboard.black_box import BlackBox, RawField, black_box, pretty, raw_fields
 from dalston_queue.dashboard.job_view import EventLine, events_of
-from dalston_queue.dashboard.letters_view import OrderLine, order_line
+from dalston_queue.dashboard.letters_view import OrderLine, order_line, orders_of
 from dalston_queue.models import DeadLetter, ReplayOrder, Task, TaskEvent
 from dalston_queue.models.replay_order import LIVE
 
 ACTS = 50
-ORDERS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +109,5 @@ def own_parameters(letter_ids: list[UUID]) -> dict[UUID, Any]:
 def _acts(letter: DeadLetter) -> list[Any]:
     """What was done to it, to its task, and the orders that took it along."""
     targets = [str(letter.pk), *([str(letter.task_id)] if letter.task_id else [])]
-    # Among the newest orders only: each names up to 100 000 letters.
-    newest = list(ReplayOrder.objects.order_by("-id").values_list("id", flat=True)[:ORDERS])
-    orders = ReplayOrder.objects.filter(id__in=newest, letter_ids__contains=[letter.pk])
-    targets += [str(order) for order in orders.values_list("id", flat=True)]
+    targets += orders_of([letter.pk])
     return list(about(targets)[:ACTS])

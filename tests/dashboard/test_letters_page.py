@@ -250,6 +250,8 @@ class TestReplay:
         assert letter.replayed_attempt == 2
         text = text_of(operator, f"{PAGE}{letter.pk}/")
         assert "Replayed as attempt 2" in text
+        for page in (text, text_of(operator, f"/jobs/{Task.objects.get().job_id}/")):
+            assert "dead_letter.replay_order" in page, "what was done to it is on its page and on its job's"
         late = operator.post(f"{PAGE}orders/{ReplayOrder.objects.get().pk}/undo/", follow=True).content.decode()
         assert "Nothing was changed: the order is done already." in late
 
