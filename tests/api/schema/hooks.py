@@ -39,7 +39,7 @@ def before_call(ctx: HookContext, case: AnyCase, **kwargs: Any) -> None:
         job.pop("callback_url", None)
         # At most ten years ahead.
         for part in (job, *job.get("stages", [])):
-            if (part.get("scheduled_at") or "") > "2030":
+            if isinstance(part, dict) and (part.get("scheduled_at") or "") > "2030":
                 part["scheduled_at"] = None
 
 

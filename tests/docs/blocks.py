@@ -1,0 +1,38 @@
+"""The fenced blocks of every page."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "client" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    page: str
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+    def commands(self) -> list[str]:
+        """The lines of a shell block, continued ones joined, comments dropped."""
+        joined = self.text.replace("\\\n", " ")
+        lines = (re.sub(r"(^|\s)#\s.*", "", line).strip() for line in joined.splitlines())
+        return [line for line in lines if line]
+
+
+def all_blocks() -> list[Block]:
+    found = []
+    for page in PAGES:
+        text = page.read_text()
+        for match in _BLOCK.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            found.append(Block(str(page.relative_to(ROOT)), line, match[1].strip(), match[2]))
+    return found

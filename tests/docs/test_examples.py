@@ -1,0 +1,168 @@
+"""Every example on every page is run: here, or by the test that is named for it. Whatever is neither says why."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from django.core.management import call_command
+from django.db import connections
+from pytest_django import Settings
+
+from dalston_queue.audit import audited
+from dalston_queue.broker import connect
+from dalston_queue.jobs.pipelines import stages_of
+from dalston_queue.models import ApiToken, AuditEntry, Project
+from tests.docs.blocks import ROOT, Block, all_blocks
+from tests.orchestrator.support import Steps, engine, run_to_the_end
+from tests.web import Web, web
+
+__all__ = ["web"]
+
+# Pages whose examples a test of their own runs: it must exist, and name the page.
+BY = {
+    "docs/client.md": "tests/client/test_page.py",
+    "docs/worker-protocol.md": "tests/api/test_worker_protocol_page.py",
+    "docs/write-an-engine.md": "tests/engines/test_tutorial.py",
+}
+# By page and opening words: why it is not run here.
+NOT_RUN = {
+    ("README.md", "./dev up"): "starts and tests everything: tests/e2e/test_up.py and CI do it",
+    ("client/README.md", "pip install"): "an installation; what follows is run by tests/client/test_page.py",
+    ("docs/audit.md", "hash = SHA-256"): "a formula; tests/audit/test_chain.py computes it",
+    ("docs/benchmarks.md", "./dev bench"): "takes minutes; tests/bench runs them on a small scale",
+    ("docs/broker.md", "append ─▶"): "a drawing",
+    ("docs/broker.md", "broker = connect"): "a sketch with … in it; the same calls are tests/broker/test_claim.py's",
+    ("docs/lifecycle.md", "stateDiagram"): "a drawing; tests/jobs/test_states.py compares it with the code",
+    ("docs/webhooks.md", "import hashlib"): "run by tests/api/test_webhooks.py",
+}
+JSON_SENT_TO = {("docs/api.md", '"name": "audio"'): "/api/v1/jobs"}
+
+
+def reason(block: Block) -> str | None:
+    return next((why for (page, words), why in NOT_RUN.items() if block.page == page and words in block.text), None)
+
+
+RUN = [block for block in all_blocks() if block.page not in BY and reason(block) is None]
+SHELL = [block for block in RUN if block.language in ("", "sh")]
+JSON = [block for block in RUN if block.language == "json"]
+PYTHON = [block for block in RUN if block.language == "python"]
+
+
+def test_every_block_is_run_or_says_why_not() -> None:
+    assert not [str(block) for block in RUN if block not in [*SHELL, *JSON, *PYTHON]]
+    for page, test in BY.items():
+        assert page.removeprefix("docs/") in (ROOT / test).read_text()
+    for (page, words), why in NOT_RUN.items():
+        assert words in (ROOT / page).read_text(), f"{page} has no {words!r} any more"
+        for test in re.findall(r"tests/[\w/.]+\.py", why):
+            assert (ROOT / test).exists(), f"{page}: {why}"
+
+
+class System:
+    """A web process, and somebody who works on what is submitted."""
+
+    def __init__(self, web: Web, token: str, project: Project) -> None:
+        self.web, self.project = web, project
+        self.values = {"DALSTON_URL": web.url, "DALSTON_TOKEN": token}
+
+    def filled(self, command: str) -> str:
+        """With what a reader would put in."""
+        if "$JOB" in command:
+            body = {"name": "example", "stages": [{"stage": "echo"}]}
+            made = self.post("/api/v1/jobs?wait=10", body)
+            command = command.replace("$JOB", made["job_id"])
+        if "<id>" in command:
+            command = command.replace("<id>", str(ApiToken.objects.latest("id").pk))
+        if "1234:5f2c…" in command:
+            with audited("example", "docs/audit.md", actor="docs"):
+                pass
+            head = AuditEntry.objects.latest("id")
+            command = command.replace("1234:5f2c…", f"{head.pk}:{head.hash}")
+        for name, value in self.values.items():
+            command = command.replace(f"${name}", value)
+        return command
+
+    def post(self, path: str, body: Any) -> Any:
+        headers = {"Authorization": f"Bearer {self.values['DALSTON_TOKEN']}"}
+        answer = httpx.post(f"{self.web.url}{path}", json=body, headers=headers, timeout=40)
+        assert answer.status_code in (200, 201), answer.text
+        return answer.json()
+
+    def curl(self, arguments: list[str]) -> httpx.Response:
+        """What curl does with -H, -d, -X and -N."""
+        method, url, content, headers = "", "", None, {}
+        rest = iter(arguments)
+        for argument in rest:
+            if argument == "-H":
+                name, _, value = next(rest).partition(":")
+                headers[name] = value.strip()
+            elif argument == "-d":
+                content = next(rest)
+            elif argument == "-X":
+                method = next(rest)
+            elif argument != "-N":
+                url = argument
+        return httpx.request(
+            method or ("GET" if content is None else "POST"), url, content=content, headers=headers, timeout=40
+        )
+
+
+@pytest.fixture
+def system(web: Web, transactional_db: None, settings: Settings) -> Iterator[System]:
+    settings.DALSTON_REDIS_PREFIX = web.env["DALSTON_REDIS_PREFIX"]
+    project = Project.objects.create(name="demo")
+    token = ApiToken.issue(project, "docs", ["submit", "read", "operate"])[1]
+    broker = connect(os.environ["REDIS_URL"], prefix=settings.DALSTON_REDIS_PREFIX)
+    over = threading.Event()
+
+    def work() -> None:
+        steps = Steps(broker, "docs")
+        with engine(broker, "echo", "split", "transcribe", "notes") as consumer:
+            while not over.wait(0.05):
+                run_to_the_end(steps, consumer)
+        steps.reader.close()
+        connections.close_all()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    yield System(web, token, project)
+    over.set()
+    worker.join()
+    broker.close()
+
+
+@pytest.mark.parametrize("block", SHELL, ids=str)
+def test_a_shell_example_does_what_it_says(block: Block, system: System) -> None:
+    for command in block.commands():
+        program, *arguments = shlex.split(system.filled(command))
+        if program == "curl":
+            answer = system.curl(arguments)
+            assert answer.status_code < 300, f"{command}\n{answer.text}"
+        elif program == "manage.py":
+            call_command(*arguments)
+        else:
+            pytest.fail(f"{block} runs {program!r}: run it here, or say in NOT_RUN why not")
+
+
+@pytest.mark.parametrize("block", JSON, ids=str)
+def test_a_json_example_is_json_and_is_taken_where_it_belongs(block: Block, system: System) -> None:
+    body = json.loads(block.text)
+    for (page, words), path in JSON_SENT_TO.items():
+        if block.page == page and words in block.text:
+            system.post(path, body)
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=str)
+def test_a_python_example_runs(block: Block) -> None:
+    names: dict[str, Any] = {}
+    exec(compile(block.text, str(block), "exec"), names)
+    if "@pipeline" in block.text:
+        assert [stage.stage for stage in stages_of("shout", {"channels": 2})] == ["prepare", "loud_ch0", "loud_ch1"]
