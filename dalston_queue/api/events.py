@@ -26,6 +26,10 @@ _HEADERS = {
     "Cache-Control": "no-store",
     "X-Accel-Buffering": "no",  # nginx would collect the events and send them in one piece
 }
+_EVENT = {
+    "type": "object",
+    "properties": {"event": {"enum": ["task", "progress", "end", "closed"]}, "data": {"type": "string"}},
+}
 _DOCUMENTED: dict[str, Any] = {
     "responses": {
         200: {
@@ -33,7 +37,7 @@ _DOCUMENTED: dict[str, Any] = {
                 "`task`: a move of a task, with its id; `progress`: the job and its running tasks; `end`: the job is "
                 "over; `closed`: the server ends the stream. The data of each is one line of JSON."
             ),
-            "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
+            "content": {MEDIA_TYPE: {"schema": _EVENT}},
         }
     }
 }

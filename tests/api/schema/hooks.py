@@ -4,6 +4,7 @@ Loaded by schemathesis (SCHEMATHESIS_HOOKS). Requests that are meant to be refus
 """
 
 from typing import Any
+from uuid import UUID
 
 import schemathesis
 from schemathesis import Case, HookContext
@@ -63,8 +64,15 @@ def _wait_shortly(case: AnyCase) -> None:
 
 def _follow_nobody(case: AnyCase) -> None:
     """A stream of events lasts as long as its job, and nobody works on the jobs that are made here."""
-    if case.path.endswith("/events") and case.path_parameters and _is_meant_well(case):
+    if case.path.endswith("/events") and _is_id((case.path_parameters or {}).get("job_id")):
         case.path_parameters["job_id"] = NOBODY
+
+
+def _is_id(value: Any) -> bool:
+    try:
+        return bool(UUID(str(value)))
+    except ValueError:
+        return False
 
 
 def _is_meant_well(case: AnyCase) -> bool:
