@@ -177,3 +177,14 @@ def test_what_starts_together_is_told_task_by_task(broker: Broker, engine: MakeE
     ]
     assert [e.result for e in told[3:]] == [{"n": 0}, {"n": 1}, {"n": 2}]
     assert {(e.engine_id, e.attempt) for e in told} == {("e", 1)}
+
+
+def test_suspects_of_lanes_that_an_engine_cannot_read_count_too(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message(f"g{n}", deliveries=2, required_capabilities=("gpu",)) for n in range(2)])
+    running = [claimed for _ in range(2) for claimed in engine(capabilities=["gpu"], max_suspects=2).claim()]
+    assert len(running) == 2
+    broker.append([message("plain", deliveries=2)])
+    unable = engine(max_suspects=2)
+    assert unable.claim() == [], "few at a time, in the whole queue"
+    running[0].settle(Completed())
+    assert [claimed.task_id for claimed in unable.claim()] == ["plain"]

@@ -3,7 +3,8 @@
 -- KEYS  1 tasks  2 lanes  3 wake  4 ageing  5 counters  6 running  7 deadlines  8 stream  9 (optional) the other stream
 --       that a record was found in
 -- ARGV  1 capability set  2 most lanes  3 ms of wait after which this tier is promoted (0: never)  4 the tier, counted
---       from 1 in claiming order, then per message: task, job, attempt, enqueued_at (0: now), timeout ms, deliveries, losses, number of its last event, JSON
+--       from 1 in claiming order, then per message: task, job, attempt, enqueued_at (0: now), timeout ms, deliveries, losses,
+--       number of its last event, JSON
 -- Returns 'LANES' (too many), or one answer per message: 'added', 'duplicate', 'settled', 'superseded', or the key of
 --       the stream that must be declared as KEYS[9] before this message can be decided.
 -- Repeatable: by task and attempt, and by the entry's existence.
@@ -70,8 +71,8 @@ for i = 5, #ARGV, 9 do
     else
       -- the common case, without a number made into text
       local seq = ARGV[i + 7] == '0' and '1' or integer(ARGV[i + 7] + 1)
-      line = 'w\t' .. id .. '\t' .. stream .. '\t' .. (aged == 1 and '1' or '0') .. '\t' .. ARGV[i + 4] .. '\t' .. ARGV[i + 1]
-        .. '\t' .. ARGV[i + 2] .. '\t' .. seq .. '\t' .. ARGV[i + 5] .. '\t' .. ARGV[i + 6]
+      line = 'w\t' .. id .. '\t' .. stream .. '\t' .. (aged == 1 and '1' or '0') .. '\t' .. ARGV[i + 4] .. '\t'
+        .. ARGV[i + 1] .. '\t' .. ARGV[i + 2] .. '\t' .. seq .. '\t' .. ARGV[i + 5] .. '\t' .. ARGV[i + 6]
     end
     redis.call('HSET', tasks, task, line)
     added = added + 1

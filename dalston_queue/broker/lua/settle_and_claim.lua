@@ -3,17 +3,17 @@
 -- KEYS  1 session  2 tasks  3 running  4 deadlines  5 events  6 counters  7 lanes  8 ageing, then the wake key of each of
 --       the engine's L lanes, then the five streams of each lane in claiming order, then the suspect streams of the
 --       queue's other lanes
--- ARGV  1 fence  2 engine id  3 numbers with spaces between: sequence number of this call, how many to claim, most suspects at
---       once (0 when the engine is not empty), longest event backlog ('' to skip the look), L, settlements n, kind of all
+-- ARGV  1 fence  2 engine id  3 numbers with spaces between: sequence number of this call, how many to claim, most
+--       suspects at once (0 when the engine is not empty), longest event backlog ('' to skip the look), L, settlements n, kind of all
 --       their events (- if they differ), 1 if any of them has a deadline, then index:count of each of their streams in KEYS
 --       4 heads of their events, a line each  5 JSON bodies, a line each, then the field of each lane in the hash of
 --       lanes, then, in the order of their streams, n task ids, n starts of the records that they must have, n entry ids
 -- Returns {'FENCED'} before anything else when the session is gone; {'SEQUENCE', last} for a call out of order; {'AGAIN',
 --       lanes version, codes, places} for a repeated call; else {'OK', lanes version, codes, now, event backlog or -1,
 --       claims, unreadable}.
---       codes: a letter per settlement, 1 settled, 0 refused; claims: index of a stream in KEYS, followed by a claim for each
---       entry of it: lines of task, record, head and JSON; unreadable: 0, or index, entry id, …, to be buried with bury; places:
---       entry ids with spaces between, to be fetched with beat.
+--       codes: a letter per settlement, 1 settled, 0 refused; claims: index of a stream in KEYS, followed by a claim for
+--       each entry of it: lines of task, record, head and JSON; unreadable: 0, or index, entry id, …, to be buried with
+--       bury; places: entry ids with spaces between, to be fetched with beat.
 -- Repeatable: a call with the last sequence number gets the stored answer.
 -- The hot path: straight code that compares and copies bytes which append and the client prepared, because in Lua
 -- numbers, tables and closures cost more than the commands. One command serves all tasks of the call.

@@ -54,10 +54,12 @@ for _, h in ipairs(held) do
     redis.call('XDEL', stream, id)
     lost[#lost + 1] = id
   else
-    if ARGV[5] == 'node_lost' then
-      r[LOSSES] = r[LOSSES] + 1
-    elseif named == f.t or alone then
+    local engine_lost = ARGV[5] ~= 'node_lost'
+    if engine_lost and (named == f.t or alone) then
       r[DELIVERIES] = r[DELIVERIES] + 1
+    elseif not engine_lost or named == '' then
+      -- lost with its node, or with others of whom one may have killed the engine: counted, but in the larger budget
+      r[LOSSES] = r[LOSSES] + 1
     end
     r[SEQ] = r[SEQ] + 1
     if r[DELIVERIES] >= tonumber(ARGV[8]) or r[LOSSES] >= tonumber(ARGV[9]) then
@@ -70,7 +72,10 @@ for _, h in ipairs(held) do
       exhausted[#exhausted + 1] = f.t
     else
       local lane = math.floor((index - first_stream) / 5)
-      local tier = r[DELIVERIES] >= SUSPECT_FROM and 4 or 0
+      -- Whoever died with company twice runs alone next: the guilty one is found, the others end their work. All to the
+      -- front again, they would be claimed together, and die together, for ever.
+      local suspect = r[DELIVERIES] >= SUSPECT_FROM or (engine_lost and r[LOSSES] >= SUSPECT_FROM)
+      local tier = suspect and 4 or 0
       requeue(keys, f.t, r, stream, KEYS[first_stream + lane * 5 + tier], KEYS[10 + lane], entry[2])
       mark(KEYS[9], ARGV[12 + lane], tier + 1)
       write_event(keys.events, 'task.recovered', f.t, f.j, r, engine, now, TIER_NAMES[tier + 1], ARGV[10])

@@ -40,12 +40,13 @@ local function tombstone(r)
 end
 
 local function waiting(r, stream, entry, aged)
-  return 'w\t' .. entry .. '\t' .. stream .. '\t' .. aged .. '\t' .. r[TIMEOUT] .. '\t' .. r[JOB] .. '\t' .. counts(r, r[SEQ] + 1)
+  return 'w\t' .. entry .. '\t' .. stream .. '\t' .. aged .. '\t' .. r[TIMEOUT] .. '\t' .. r[JOB] .. '\t'
+    .. counts(r, r[SEQ] + 1)
 end
 
 local function running(r)
-  return 'r\t' .. r[ENTRY] .. '\t' .. r[STREAM] .. '\t' .. r[AGED] .. '\t' .. r[TIMEOUT] .. '\t' .. r[JOB] .. '\t' .. counts(r, r[SEQ])
-    .. '\t' .. r[OWNER] .. '\t' .. integer(r[CLAIMED]) .. '\t' .. integer(r[RENEWED]) .. '\t' .. integer(r[DEADLINE]) .. '\t'
+  return 'r\t' .. r[ENTRY] .. '\t' .. r[STREAM] .. '\t' .. r[AGED] .. '\t' .. r[TIMEOUT] .. '\t' .. r[JOB] .. '\t'
+    .. counts(r, r[SEQ]) .. '\t' .. r[OWNER] .. '\t' .. integer(r[CLAIMED]) .. '\t' .. integer(r[RENEWED]) .. '\t' .. integer(r[DEADLINE]) .. '\t'
     .. r[CANCEL] .. '\t' .. r[PROGRESS]
 end
 
