@@ -74,7 +74,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0
     seq: int = 0
     deliveries: int = 0  # engines that died with it
-    losses: int = 0  # nodes that got lost with it
+    losses: int = 0  # nodes that got lost with it, engines that died with it and others
     engine_id: str = ""
     at_ms: int = 0  # by the clock of the Redis server
     tier: Tier | None = None

@@ -16,7 +16,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, order=True):
     seq: int  # number of the task's last event in this attempt
     state: RecordState
     deliveries: int = 0  # engines that died with it
-    losses: int = 0  # nodes that got lost with it
+    losses: int = 0  # nodes that got lost with it, engines that died with it and others
     stream: str = ""  # key of its lane
     entry_id: str = ""
     aged: int = 0  # 1: listed in `ageing:S`, because its place in line doesn't show its age

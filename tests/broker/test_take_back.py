@@ -79,6 +79,29 @@ def test_the_innocent_are_not_charged(broker: Broker, engine: MakeEngine) -> Non
     assert {task: r.deliveries for task, r in records.items() if r.deliveries} == {"t7": 1}
 
 
+def test_a_poison_task_in_company_is_found_and_costs_nobody_else_a_delivery(broker: Broker, engine: MakeEngine) -> None:
+    """Reproduced: nobody was charged, all went to the front and were claimed together again, for ever."""
+    broker.append([message(task) for task in ("poison", "a", "b", "c")])
+    done: list[str] = []
+
+    def settles_until_it_dies(name: str) -> bool:
+        consumer = engine(name, capacity=4)
+        while held := consumer.claim():
+            if "poison" in [claimed.task_id for claimed in held]:
+                return True
+            for claimed in held:
+                assert claimed.deliveries == 0 and claimed.settle(Completed()) == "ok"
+                done.append(claimed.task_id)
+        return False
+
+    deaths = 0
+    while settles_until_it_dies(f"e{deaths}") and deaths < 20:
+        taken = broker.take_back(f"e{deaths}", ["echo"], **BUDGETS)
+        deaths += 1
+    assert (deaths, taken.exhausted) == (5, ("poison",)), "twice in company, three times alone"
+    assert sorted(done) == ["a", "b", "c"]
+
+
 def test_one_task_in_each_of_two_queues_did_not_run_alone(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a"), message("b", queue="sleep")])
     engine("e", queues=("echo", "sleep"), capacity=2).claim()
