@@ -10,11 +10,11 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-def bench(name: str, *arguments: str) -> str:
+def bench(name: str, *arguments: str, timeout: float = 50) -> str:
     """`./dev bench NAME` without its installing."""
     done = subprocess.run(
         [sys.executable, f"bench/{name}.py", "--small", "--peers", "", *arguments],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=50,
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=timeout,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -57,3 +57,12 @@ def test_dashboard_bench_sees_every_change_arrive(tmp_path: Path) -> None:
     assert screens["targets"][1]["kept"], screens
     assert all(row[2] != "0" for row in cost["rows"])
     assert len(paints["rows"]) == len(cost["rows"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)  # it starts three web processes
+def test_api_bench_measures_both_routes_and_the_batch(tmp_path: Path) -> None:
+    bench("api", "--json", str(tmp_path / "figures.json"), timeout=180)
+    requests, batch = json.loads((tmp_path / "figures.json").read_text())["sections"]
+    assert [row[0] for row in requests["rows"]][2:] == ["POST /tasks", "GET /tasks/{id}"]
+    assert float(batch["rows"][0][1].replace(",", "")) > 0

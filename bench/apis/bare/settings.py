@@ -7,6 +7,7 @@ ALLOWED_HOSTS = dalston.ALLOWED_HOSTS
 DATABASES = dalston.DATABASES
 DEFAULT_AUTO_FIELD = dalston.DEFAULT_AUTO_FIELD
 LOGGING = dalston.LOGGING
+DALSTON_MAX_WAITING_POLLS = dalston.DALSTON_MAX_WAITING_POLLS  # read by our handler (one_step.py)
 USE_TZ = True
 ROOT_URLCONF = "bench.apis.bare.urls"
 INSTALLED_APPS = [
