@@ -19,7 +19,9 @@ class EngineOut(Schema):
     queues: list[str]
     capabilities: list[str]
     capacity: int
-    info: dict[str, Any]
+    info: dict[str, Any] = Field(
+        description="What its beats say. Without `tasks` and `owner` for a token that sees its own project only."
+    )
     last_beat_at: datetime | None
 
 
@@ -74,24 +76,29 @@ class ForgottenOut(Schema):
     engines: list[str] = Field(description="Those that were forgotten with it.")
 
 
-def node_out(node: NodeInfo | None, node_id: str, engines: list[EngineInfo]) -> NodeOut:
+OF_PROJECTS = frozenset({"tasks", "owner"})
+"""What a beat says of the work itself: it belongs to whichever project it is for."""
+
+
+def node_out(node: NodeInfo | None, node_id: str, engines: list[EngineInfo], *, everything: bool) -> NodeOut:
     return NodeOut(
         node_id=node_id,
         state=node.state if node else "",
         info=node.info if node else {},
         last_beat_at=_time(node.at_ms) if node else None,
-        engines=[_engine_out(engine) for engine in sorted(engines, key=lambda engine: engine.engine_id)],
+        engines=[_engine_out(engine, everything) for engine in sorted(engines, key=lambda engine: engine.engine_id)],
     )
 
 
-def _engine_out(engine: EngineInfo) -> EngineOut:
+def _engine_out(engine: EngineInfo, everything: bool) -> EngineOut:
+    info = {name: said for name, said in engine.info.items() if everything or name not in OF_PROJECTS}
     return EngineOut(
         engine_id=engine.engine_id,
         state=engine.state,
         queues=list(engine.queues),
         capabilities=list(engine.capabilities),
         capacity=engine.capacity,
-        info=engine.info,
+        info=info,
         last_beat_at=_time(engine.at_ms),
     )
 

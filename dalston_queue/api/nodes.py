@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from ninja import Body, Path, Query, Router
 
 from dalston_queue.api.auth import needs
+from dalston_queue.api.body_in import Instant
 from dalston_queue.api.command_in import CommandIn
 from dalston_queue.api.node_out import CommandOut, ForgottenOut, LogsOut, NodeOut, command_out, logs_out, node_out
 from dalston_queue.api.principal import principal_of
@@ -20,6 +21,7 @@ from dalston_queue.broker.commands import Command, CommandState
 from dalston_queue.broker.errors import Invalid
 from dalston_queue.jobs.nodes import forget_node
 from dalston_queue.models.api_token import Scope
+from dalston_queue.pooled import give_connection_back
 from dalston_queue.redis import get_broker
 
 router = Router(tags=["nodes"])
@@ -29,16 +31,23 @@ CommandId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
 EngineName = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,200}$", description="A slot (`demo.0`) or an engine id.")]
 Seconds = Annotated[float, Query(ge=0, le=20, description="Seconds to wait until the order is done or has failed.")]
 Lines = Annotated[int, Query(ge=1, le=2000, description="At most so many, the last ones.")]
-Moment = Annotated[datetime | None, Query(description="Only lines of this span of time.")]
+Moment = Annotated[Instant | None, Query(description="Only lines of this span of time.")]
 
 
 @router.get("/nodes", auth=needs(Scope.READ), response=answers({200: list[NodeOut]}))
 def list_nodes(request: HttpRequest) -> list[NodeOut]:
-    """Every node with its engines; engines that run without a supervisor come under their own node id."""
+    """Every node with its engines; engines that run without a supervisor come under their own node id.
+
+    What the engines do for whom is told to those who see every project only.
+    """
+    everything = principal_of(request).only_project is None
     registry = get_broker().registry
     nodes, engines = {node.node_id: node for node in registry.nodes()}, registry.engines()
     names = sorted({*nodes, *(engine.node_id for engine in engines)})
-    return [node_out(nodes.get(name), name, [each for each in engines if each.node_id == name]) for name in names]
+    return [
+        node_out(nodes.get(name), name, [each for each in engines if each.node_id == name], everything=everything)
+        for name in names
+    ]
 
 
 @router.post("/nodes/{node_id}/commands", auth=needs(Scope.OPERATE), response=answers({200: CommandOut}, 400, 404, 409))
@@ -55,6 +64,7 @@ def command_node(
             command_id = channel.send(order)
         except Invalid as error:
             raise ApiProblem(409, Code.IDEMPOTENCY_CONFLICT, f"{error}.") from error
+        give_connection_back()
         status = channel.wait(command_id, wait)
         row.after = {"command_id": command_id, "message": status.message if status else None}
     if status is None:
@@ -67,6 +77,7 @@ def command_node(
 )
 def read_command(request: HttpRequest, node_id: NodeId, command_id: CommandId, wait: Seconds = 0) -> CommandOut:
     """What became of an order. Kept for a day, while its node is there."""
+    give_connection_back()
     status = get_broker().node(node_id).wait(command_id, wait)
     if status is None:
         raise not_found(f"order {command_id}")
@@ -95,12 +106,20 @@ def read_logs(
     since: Moment = None,
     until: Moment = None,
 ) -> LogsOut:
-    """The last lines of an engine's log, asked of its node; also of a process that has ended, by its engine id."""
+    """The last lines of an engine's log, asked of its node; also of a process that has ended, by its engine id.
+
+    An engine works for every project and writes one log: a token that sees its own project only gets 403.
+    """
+    principal = principal_of(request)
     _check_node(node_id)
+    if principal.only_project is not None:
+        detail = f"An engine's log is about every project: it needs the scope `operate`, which {principal.name} lacks."
+        raise ApiProblem(403, Code.SCOPE_MISSING, detail)
+    give_connection_back()
     tail = (
         get_broker()
         .logs(node_id)
-        .tail(engine, lines=lines, since_ms=_ms(since), until_ms=_ms(until), actor=principal_of(request).name)
+        .tail(engine, lines=lines, since_ms=_ms(since), until_ms=_ms(until), actor=principal.name)
     )
     if tail.complete:
         return logs_out(node_id, engine, tail.lines)

@@ -39,6 +39,22 @@ def test_nodes_are_listed_with_their_engines(operator: Api, broker: Broker) -> N
     assert (without["node_id"], without["state"], without["engines"][0]["state"]) == ("", "", "loading")
 
 
+def test_a_token_of_one_project_sees_nothing_of_the_work_of_others(
+    operator: Api, broker: Broker, token_for: Callable[..., str]
+) -> None:
+    info = {"version": "2", "tasks": {"t1": "of whom?"}, "owner": "a token"}
+    engine = EngineBeat(engine_id="gpu-01.demo.0.b", state=EngineState.READY, queues=("echo",), info=info)
+    broker.registry.beat_node("gpu-01", NodeState.ACTIVE, [engine], {})
+    reader = Api(token_for("read", "submit"))
+    [node] = reader.get("/nodes").json()
+    assert node["engines"][0]["info"] == {"version": "2"}
+    assert operator.get("/nodes").json()[0]["engines"][0]["info"] == info
+    refused = reader.get("/nodes/gpu-01/engines/demo.0/logs")
+    assert (refused.status_code, refused.json()["code"]) == (403, "scope_missing")
+    assert "every project" in refused.json()["detail"]
+    assert not broker.node("gpu-01").receive("0"), "the node was not even asked"
+
+
 def test_an_order_is_requested_then_done(operator: Api, broker: Broker) -> None:
     sent = operator.post("/nodes/gpu-01/commands", {"order": "drain", "reason": "new driver"}).json()
     assert sent["state"] == "requested"
@@ -118,6 +134,11 @@ def test_the_log_of_an_engine_is_asked_of_its_node(operator: Api, broker: Broker
     supervisor.join()
     assert answer.json()["lines"] == [{"at": "2026-01-02T03:04:05.678000Z", "text": "<b>hello</b>"}]
     assert seen[0].arguments == {"engine": "demo.0", "lines": 5, "since_ms": 1767312000000}
+
+
+def test_a_time_without_an_offset_is_refused(operator: Api) -> None:
+    answer = operator.get("/nodes/gpu-01/engines/demo.0/logs?since=2026-01-02T00:00:00")
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
 
 
 def test_a_node_that_is_away_is_503_and_an_engine_it_does_not_have_404(operator: Api, broker: Broker) -> None:
