@@ -13,12 +13,13 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import structlog
-from django.db import DatabaseError, connection, connections
+from django.db import DatabaseError, connections
 from django.db.models import Manager
 from ninja import Query
 
 from dalston_queue.jobs.states import JOB_OVER, TASK_OVER
 from dalston_queue.models import Job, Task
+from dalston_queue.pooled import give_connection_back
 
 log = structlog.get_logger(__name__)
 
@@ -48,8 +49,7 @@ class Waiting:
         if seconds <= 0 or not self._enter(row_id, news):
             return
         try:
-            if not connection.in_atomic_block:
-                connection.close()  # back to the pool while we wait
+            give_connection_back()
             news.wait(min(seconds, MAX_WAIT_S))
         finally:
             self._leave(row_id, news)

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from django.conf import settings
-from django.db import connection
 
 from dalston_queue.api.problems import ApiProblem, Code
 from dalston_queue.broker.remote import Hold, Look, RemoteTask, RemoteWorker
+from dalston_queue.pooled import give_connection_back
 
 _lock = threading.Lock()
 _waiting = 0
@@ -25,8 +25,7 @@ def poll(worker: RemoteWorker, named: Sequence[Hold], wanted: int | None, wait: 
     """How it stands with what was named, with what is given again; and what was claimed."""
     end = time.monotonic() + wait
     room = worker.engine.capacity if wanted is None else wanted
-    if not connection.in_atomic_block:
-        connection.close()  # Postgres is done with: back to the pool, while we speak to Redis and wait
+    give_connection_back()  # Postgres is done with, while we speak to Redis and wait
     worker.take_turn()
     look, claimed = _try(worker, named, room)
     if look.again or claimed or wait <= 0:

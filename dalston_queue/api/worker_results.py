@@ -17,6 +17,7 @@ from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.remote import Hold
 from dalston_queue.broker.types import Cause, RecordState
 from dalston_queue.models import TaskEvent
+from dalston_queue.pooled import give_connection_back
 
 PATIENCE_S = 3.0
 LOOK_EVERY_S = 0.1
@@ -35,6 +36,7 @@ def accepted_before(broker: Broker, worker: EngineBeat, hold: Hold, outcome: mes
         if time.monotonic() > end:
             detail = "The attempt has ended, and whether by this result is not stored yet. Send it again."
             raise ApiProblem(503, Code.RESULT_PENDING, detail, headers={"Retry-After": "1"})
+        give_connection_back()
         time.sleep(LOOK_EVERY_S)
 
 

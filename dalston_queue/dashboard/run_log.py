@@ -12,6 +12,7 @@ from dalston_queue.dashboard.nodes_logs import shown
 from dalston_queue.dashboard.task_view import RunLine
 from dalston_queue.jobs.timeline import Run
 from dalston_queue.models import DeadLetter
+from dalston_queue.pooled import give_connection_back
 from dalston_queue.redis import get_broker
 
 LINES = 500
@@ -28,6 +29,7 @@ def read_log(line: RunLine) -> tuple[str, str]:
     try:
         if line.node not in {node.node_id for node in broker.registry.nodes()}:
             return "", f"The node {line.node} is away, and its logs with it."
+        give_connection_back()
         tail = broker.logs(line.node).tail(
             line.run.engine_id,
             lines=LINES,

@@ -9,6 +9,8 @@ from collections.abc import Callable
 import pytest
 from django.utils import timezone
 
+from dalston_queue.broker import connect
+from dalston_queue.broker.types import NodeState
 from dalston_queue.models import Task
 from tests.support import wait_until
 from tests.web import Web
@@ -50,3 +52,28 @@ def test_it_answers_with_the_state_when_the_time_is_up(web: Web, token_for: Call
         assert (answer.status_code, answer.json()["status"]) == (201, "pending")
         assert 0.5 <= time.monotonic() - started < 5
         assert client.get(f"/api/v1/tasks/{answer.json()['task_id']}?wait=31").status_code == 422
+
+
+def test_who_waits_for_a_node_holds_no_connection(web: Web, token_for: Callable[..., str], redis_url: str) -> None:
+    broker = connect(redis_url, prefix=web.prefix)
+    broker.registry.beat_node("gpu-01", NodeState.ACTIVE, [], {})
+    node = broker.node("gpu-01")
+    with web.client(token_for("operate", "read")) as client:
+
+        def order() -> None:
+            client.post("/api/v1/nodes/gpu-01/commands?wait=3", json={"order": "drain", "reason": "test"})
+
+        def ask() -> None:
+            client.get("/api/v1/nodes/gpu-01/engines/demo.0/logs")
+
+        waiting = [threading.Thread(target=each) for each in [order, ask] * 7]
+        started = time.monotonic()
+        for thread in waiting:
+            thread.start()
+        wait_until(lambda: len(node.receive("0", count=50)) == 14, what="more of them wait than the pool has")
+        assert client.get("/api/v1/tasks").status_code == 200
+        assert time.monotonic() - started < 2.8, "the pool was empty until the first of them had waited"
+        for thread in waiting:
+            thread.join(10)
+    broker.registry.forget(node_ids=["gpu-01"])
+    broker.close()
