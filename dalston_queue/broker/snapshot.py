@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -22,6 +23,10 @@ ENDS = (
 )  # counters of what left for good
 
 
+LANE_NAME = 200
+"""The most characters of a lane's name. A queue and 16 capabilities of 40 characters each are more than that."""
+
+
 class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     capabilities: str
@@ -36,6 +41,14 @@ class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
     oldest_age_ms: int | None  # age of the first undelivered entry since it was first enqueued
     added: int  # entries ever added, for rates
     removed: int  # entries ever removed (settled, cancelled or moved), for rates
+
+    @property
+    def name(self) -> str:
+        """One lane of the whole deployment, under which its samples are kept. A long one ends in a hash."""
+        whole = f"{self.shard} {self.stream}"
+        if len(whole) <= LANE_NAME:
+            return whole
+        return f"{whole[: LANE_NAME - 17]} {hashlib.blake2s(whole.encode(), digest_size=8).hexdigest()}"
 
 
 class QueueStats(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,7 +61,7 @@ def _lane(at_ms: int, stats: QueueStats, lane: LaneStats, engines: int, pace: Pa
         engines=engines,
         paused=stats.paused,
         pace=pace,
-        sample=f"{lane.shard} {lane.stream}",
+        sample=lane.name,
     )
 
 

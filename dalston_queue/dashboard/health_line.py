@@ -132,7 +132,7 @@ def _of_queue(redis: InRedis, past: Past, queue: QueueStats) -> Iterator[Finding
 
 def _is_still(queue: QueueStats, past: Past) -> bool:
     """Work waited in each of the last minutes, and nothing left the queue. False if there are not enough samples."""
-    lanes = [(lane, past.lanes.get(f"{lane.shard} {lane.stream}")) for lane in queue.lanes if lane.added]
+    lanes = [(lane, past.lanes.get(lane.name)) for lane in queue.lanes if lane.added]
     if not lanes or any(samples is None for _, samples in lanes):
         return False
     waited = [series(samples, "waiting")[-STILL_MIN:] for _, samples in lanes]

@@ -35,7 +35,7 @@ def _lanes(minute: datetime) -> Iterator[Sample]:
     for queue in get_broker().snapshot().queues:
         for lane in queue.lanes:
             if lane.added or _is_plain(lane):
-                yield Sample(kind="lane", name=f"{lane.shard} {lane.stream}", at=minute, numbers=_numbers(lane))
+                yield Sample(kind="lane", name=lane.name, at=minute, numbers=_numbers(lane))
 
 
 def _numbers(lane: LaneStats) -> dict[str, int]:

@@ -32,6 +32,18 @@ def test_a_minute_is_sampled_once_and_a_day_is_kept(broker: Broker) -> None:
     broker.reset_queue("echo")
 
 
+def test_a_lane_of_many_long_capabilities_is_sampled_under_a_name_that_fits(broker: Broker) -> None:
+    """Any client may ask for 16: one lane that can't be stored would end the samples of all."""
+    needed = [f"c{number:02}{'x' * 38}" for number in range(16)]
+    lanes = (needed, [*needed[:15], "zz"])
+    broker.append([message(f"t{n}", required_capabilities=lane) for n, lane in enumerate(lanes)])
+    take_samples(timezone.now())
+    found = broker.snapshot().queues[0].lanes
+    assert {sample.name for sample in Sample.objects.filter(kind="lane")} == {lane.name for lane in found if lane.added}
+    assert len({lane.name for lane in found}) == len(found)
+    broker.reset_queue("echo")
+
+
 def test_gpus_of_nodes_that_beat_are_sampled(broker: Broker) -> None:
     device = {"uuid": "GPU-1", "used_mib": 100, "utilisation": 30, "temperature": 60}
     for name in ("node-a", "node-b"):
