@@ -69,20 +69,23 @@ def find_jobs(wanted: JobSearch) -> QuerySet[Job]:
 
 
 def created_between(rows: QuerySet[Row], after: datetime | None, before: datetime | None) -> QuerySet[Row]:
-    """From `after` on, and earlier than `before`."""
+    """From `after` on, and earlier than `before`. A time without an offset is UTC."""
     if after is not None:
-        rows = rows.filter(created_at__gte=after, pk__gte=_id_at(after - _SLACK))
+        after = _with_offset(after)
+        rows = rows.filter(created_at__gte=after, pk__gte=_id_at(after, -_SLACK))
     if before is not None:
-        rows = rows.filter(created_at__lt=before, pk__lt=_id_at(before + _SLACK))
+        before = _with_offset(before)
+        rows = rows.filter(created_at__lt=before, pk__lt=_id_at(before, _SLACK))
     return rows
 
 
-def _id_at(moment: datetime) -> UUID:
-    """The lowest UUIDv7 of this millisecond; times before 1970 and after 10889 have the nearest one there is."""
-    try:
-        milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)
-    except OverflowError:
-        milliseconds = 0 if moment < _EPOCH else 2**48 - 1
+def _with_offset(moment: datetime) -> datetime:
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _id_at(moment: datetime, slack: timedelta) -> UUID:
+    """The lowest UUIDv7 of this millisecond, so much later; times that no id has get the nearest one there is."""
+    milliseconds = (moment - _EPOCH + slack) // timedelta(milliseconds=1)
     return UUID(int=max(0, min(milliseconds, 2**48 - 1)) << 80)
 
 

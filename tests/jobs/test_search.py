@@ -1,6 +1,7 @@
 """Finding jobs: by what people know of them, along an index where there is one, and never without end."""
 
 from datetime import UTC, datetime, timedelta
+from datetime import timezone as offset_of
 from typing import Any
 
 import pytest
@@ -63,6 +64,22 @@ def test_by_time() -> None:
     assert found(created_before=job.created_at) == found(created_after=job.created_at + minute) == set()
     assert found(created_after=datetime(1, 1, 1, tzinfo=UTC) + 2 * minute) == {job.pk}
     assert found(created_before=datetime(9999, 12, 31, tzinfo=UTC)) == {job.pk}
+
+
+@pytest.mark.parametrize("offset", [timedelta(0), timedelta(hours=14), timedelta(hours=-14)])
+def test_by_the_first_and_the_last_time_that_can_be_written(offset: timedelta) -> None:
+    job = make.single("echo").job
+    zone = offset_of(offset)
+    first, last = datetime.min.replace(tzinfo=zone), datetime.max.replace(tzinfo=zone)
+    assert found(created_after=first, created_before=last) == {job.pk}
+    assert found(created_after=last) == found(created_before=first) == set()
+
+
+def test_a_time_without_an_offset_is_utc() -> None:
+    job = make.single("echo").job
+    there = job.created_at.astimezone(UTC).replace(tzinfo=None)
+    assert found(created_after=there, created_before=there + timedelta(seconds=1)) == {job.pk}
+    assert found(created_before=there) == set()
 
 
 @pytest.mark.parametrize("payload", ["", "user", ":x", "a..b:1", "a.:1", "x\x00:1"])
