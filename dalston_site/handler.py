@@ -8,9 +8,10 @@ keeps its database wrapper and serves the next request afterwards. Answers that 
 
 import asyncio
 import contextvars
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import IO, Any
 
 from django.conf import settings
 from django.core import signals
@@ -39,7 +40,7 @@ class OneStepHandler(ASGIHandler):
         if scope["type"] != "http":
             raise ValueError(f"Django serves HTTP only, not {scope['type']}")
         try:
-            body = await self.read_body(receive)
+            scope, body = await self._read(scope, receive)
         except RequestAborted:
             return
         try:
@@ -50,6 +51,29 @@ class OneStepHandler(ASGIHandler):
                 await self.send_response(response, send)
         finally:
             body.close()
+
+    async def _read(self, scope: Any, receive: Receive) -> tuple[Any, IO[bytes]]:
+        """The body, up to the largest that any route takes; what comes after it stays unread.
+
+        Django's own would keep a body of any size on the disk, for anybody: it is read before we know who sends it.
+        """
+        body: IO[bytes] = tempfile.SpooledTemporaryFile(settings.FILE_UPLOAD_MAX_MEMORY_SIZE)  # noqa: SIM115
+        size, more = 0, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                body.close()
+                raise RequestAborted
+            chunk: bytes = message.get("body", b"")
+            size += len(chunk)
+            if size > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+                body.seek(0)
+                body.truncate()
+                return _announced(scope, size), body
+            body.write(chunk)
+            more = message.get("more_body", False)
+        body.seek(0)
+        return scope, body
 
     async def _on_a_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         # In a context of its own: what one request binds to its log lines is no business of the next on this thread.
@@ -84,3 +108,9 @@ class OneStepHandler(ASGIHandler):
             await self._on_a_thread(response.close)
         if isinstance(ended, Exception):
             raise ended
+
+
+def _announced(scope: Any, size: int) -> Any:
+    """The request as if it had announced a body of this size: whoever asks for the body gets Django's refusal."""
+    headers = [header for header in scope["headers"] if header[0] != b"content-length"]
+    return {**scope, "headers": [*headers, (b"content-length", b"%d" % size)]}

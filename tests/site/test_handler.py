@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 
+from tests.api.conftest import project, token_for
 from tests.support import wait_until
 from tests.web import Web, web
 
-__all__ = ["web"]
+__all__ = ["project", "token_for", "web"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -70,3 +72,32 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_leaves_no_trace(web: Web
     with web.client() as client:
         wait_until(lambda: client.get("/healthz").status_code == 200, 10, "the next request is served")
     assert "Traceback" not in web.process.output
+
+
+def test_a_body_without_end_is_not_kept(web: Web, connection_to: socket.socket) -> None:
+    """It is read before anybody knows who sends it: whoever reaches the port could fill the disk."""
+    head = "POST /api/v1/tasks HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer x\r\nTransfer-Encoding: chunked\r\n"
+    connection_to.settimeout(30)
+    connection_to.sendall(head.encode() + b"\r\n")
+    mebibyte = b"100000\r\n" + b"x" * 2**20 + b"\r\n"
+    for _ in range(40):
+        connection_to.sendall(mebibyte)  # and no end
+    assert connection_to.recv(1000).startswith(b"HTTP/1.1 401 ")
+    kept = [link for fd in Path(f"/proc/{web.process.pid}/fd").iterdir() if "(deleted)" in (link := _link(fd))]
+    assert kept == []
+
+
+def test_a_body_that_is_too_long_for_every_route_is_refused_in_words(web: Web, token_for: Callable[..., str]) -> None:
+    headers = {"Authorization": f"Bearer {token_for('submit')}"}
+    with web.client() as client:
+        for body in (b"x" * 20 * 2**20, iter([b"x" * 2**20] * 20)):  # with its length, and in chunks
+            answer = client.post("/api/v1/jobs:batch", content=body, headers=headers)
+            assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
+        assert client.get("/healthz").status_code == 200
+
+
+def _link(fd: Path) -> str:
+    try:
+        return str(fd.readlink())
+    except OSError:
+        return ""  # closed meanwhile
