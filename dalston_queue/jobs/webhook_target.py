@@ -71,7 +71,7 @@ def check_address(text: str, allowed: Sequence[Network] = ()) -> None:
     """Raises InvalidCallback for an address that is not public and not allowed. `text` is numeric."""
     address = ip_address(text.partition("%")[0])
     inner = [each for each in _inside(address) if not _is_allowed(each, allowed)]
-    if any(not each.is_global or each.is_multicast or each.is_reserved for each in inner):
+    if any(not _is_public(each) for each in inner):
         raise InvalidCallback(
             f"callback_url leads to {address}, which is not a public address; "
             "DALSTON_WEBHOOK_ALLOWED_NETWORKS names the private networks that may be called"
@@ -94,11 +94,17 @@ def _check_host(host: str, allowed: Sequence[Network]) -> None:
 
 
 def _as_numbers(host: str) -> str | None:
-    """127.0.0.1 for 127.0.0.1, and for 127.1, 0x7f.1 and 2130706433 as well: the resolver takes them all."""
+    """127.0.0.1 for 127.0.0.1, and for 127.1, 0x7f.1. and 2130706433 as well: resolvers take them all."""
     try:
-        return socket.inet_ntoa(socket.inet_aton(host))
+        return socket.inet_ntoa(socket.inet_aton(host.removesuffix(".")))
     except OSError:
         return None
+
+
+def _is_public(address: Address) -> bool:
+    # Python counts fec0::/10, the private range that fc00::/7 replaced, among the global ones.
+    local = isinstance(address, IPv6Address) and address.is_site_local
+    return address.is_global and not (local or address.is_multicast or address.is_reserved)
 
 
 def _is_allowed(address: Address, allowed: Sequence[Network]) -> bool:

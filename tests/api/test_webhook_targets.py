@@ -30,6 +30,7 @@ REFUSED = [
     "http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/", "http://[64:ff9b::a00:1]/", "http://[2002:a00:1::1]/",
     "http://[ff02::1]/", "http://localhost/", "http://LOCALHOST./", "http://a.localhost/", "http://db.internal/",
     "http://printer.local/", "http://example.com/" + "a" * 2000,
+    "http://127.0.0.1./", "http://0x7f.1./", "http://[fec0::1]/",
 ]  # fmt: skip
 
 
