@@ -95,9 +95,10 @@ def _servers() -> Iterator[tuple[dict[str, str], dict[str, str]]]:
         postgres = Server(Postgres(Path(folder) / "postgres"), Path(folder))
         try:
             common = {**PRODUCTION, "REDIS_URL": valkey.url, "DALSTON_SECRET_KEY": secrets.token_hex(32)}
-            bare = {**common, "DATABASE_URL": Database(postgres.url, 1).url}
-            dalston = {**common, "DATABASE_URL": Database(postgres.url, 2).url}
-            _manage({**bare, "DJANGO_SETTINGS_MODULE": "bench.apis.bare.settings"}, "migrate", "--run-syncdb", "-v0")
+            settings = "DJANGO_SETTINGS_MODULE"
+            bare = {**common, settings: "bench.apis.bare.settings", "DATABASE_URL": Database(postgres.url, 1).url}
+            dalston = {**common, settings: "dalston_site.settings", "DATABASE_URL": Database(postgres.url, 2).url}
+            _manage(bare, "migrate", "--run-syncdb", "-v0")
             _manage(dalston, "migrate", "-v0")
             dalston["BENCH_TOKEN"] = _manage(dalston, "token", "create", "--name", "bench", "--project", "bench")
             yield bare, dalston
@@ -106,7 +107,7 @@ def _servers() -> Iterator[tuple[dict[str, str], dict[str, str]]]:
 
 
 def _manage(environment: Mapping[str, str], *arguments: str) -> str:
-    argv = [sys.executable, "-m", "django" if "DJANGO_SETTINGS_MODULE" in environment else "manage", *arguments]
+    argv = [sys.executable, "-m", "django", *arguments]
     done = subprocess.run(
         argv, cwd=ROOT, env={**os.environ, **environment}, check=True, stdout=subprocess.PIPE, text=True
     )
