@@ -87,8 +87,8 @@ class Broker:
 
         judged: the pulse's counters the verdict was made at, rechecked in the script; None: the caller saw it die
         (waitpid). cause ENGINE_LOST charges deliveries of the named task, or of the only one it ran, and losses of all
-        when it ran several and none is named; NODE_LOST charges losses of all. A task that reaches max_deliveries or max_losses is exhausted. error: message and
-        evidence (exit code, log lines) that go into the events."""
+        when it ran several and none is named; NODE_LOST charges losses of all. A task that reaches max_deliveries or
+        max_losses is exhausted. error: message and evidence (exit code, log lines) that go into the events."""
         request = TakeBack(
             engine_id=engine_id,
             cause=cause,

@@ -29,6 +29,10 @@ from dalston_queue.broker.wire import encoded
 _ACCEPTED, _LOST = Settled.ACCEPTED, Settled.LOST  # looking a member up costs more than the rest of the line
 
 
+TRIES = 20
+"""Calls that tell the same results, when a failover or overlapping calls of one worker take the number away."""
+
+
 class Answer:
     __slots__ = ("given", "settled", "unreadable")
 
@@ -123,9 +127,14 @@ class Session:
         if settlements or free > 0:
             if len(settlements) > 1:
                 settlements = sorted(settlements, key=_stream_of)
-            packed = self._pack(settlements, free, alone)
-            self._unanswered = call = _Unanswered(packed, settlements, self._streams, self._before)
-            self._read(call, self._link.call(self._exchange.script, packed), answer, repeated=False)
+            for _ in range(TRIES):
+                packed = self._pack(settlements, free, alone)
+                self._unanswered = call = _Unanswered(packed, settlements, self._streams, self._before)
+                self._read(call, self._link.call(self._exchange.script, packed), answer, repeated=False)
+                if not settlements or settlements[0][0] in answer.settled:
+                    break  # else it only learnt the number: what ended must be told and answered
+            else:
+                raise Unavailable(f"{TRIES} calls of {self._engine_id} in queue {self.queue} were out of order")
         return answer
 
     def claim_later(self, free: int) -> bytes | None:

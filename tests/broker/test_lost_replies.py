@@ -350,20 +350,6 @@ def test_new_settlements_join_the_repeated_call(broker: Broker, lossy: Broker, p
     made.close()
 
 
-def test_a_session_that_a_failover_set_back_goes_on(broker: Broker) -> None:
-    """An asynchronous replica may miss the last calls: the sequence number it knows is older than ours."""
-    broker.append([message(f"t{n}") for n in range(3)])
-    made = consumer(broker)
-    first = made.claim()
-    home = broker.topology.home
-    key = home.keys.session("echo", "e")
-    made.exchange([(first[0], Completed())])
-    home.command("HSET", key, "n", 1)
-    assert made.exchange(free=1).claimed == [], "this call only learns the number"
-    assert [c.task_id for c in made.exchange(free=1).claimed] == ["t2"]
-    made.close()
-
-
 def test_what_a_beat_gave_again_is_not_given_by_the_repeated_call(
     broker: Broker, lossy: Broker, proxy: LossyProxy
 ) -> None:

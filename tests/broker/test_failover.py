@@ -1,0 +1,60 @@
+"""A replica that missed the last calls becomes the master: sessions go on from the number that it knows."""
+
+import pytest
+
+from dalston_queue.broker import Broker, Consumer
+from dalston_queue.broker.errors import Unavailable
+from dalston_queue.broker.messages import Completed
+from tests.broker.conftest import message
+
+
+def consumer(broker: Broker) -> Consumer:
+    made = Consumer(broker, "e", ["echo"])
+    made.open()
+    return made
+
+
+def set_back(broker: Broker, number: int) -> None:
+    home = broker.topology.home
+    home.command("HSET", home.keys.session("echo", "e"), "n", number)
+
+
+def test_a_session_that_a_failover_set_back_goes_on(broker: Broker) -> None:
+    """An asynchronous replica may miss the last calls: the sequence number it knows is older than ours."""
+    broker.append([message(f"t{n}") for n in range(3)])
+    made = consumer(broker)
+    first = made.claim()
+    made.exchange([(first[0], Completed())])
+    set_back(broker, 1)
+    assert made.exchange(free=1).claimed == [], "this call only learns the number"
+    assert [c.task_id for c in made.exchange(free=1).claimed] == ["t2"]
+    made.close()
+
+
+def test_a_result_told_after_a_failover_is_answered(broker: Broker) -> None:
+    """The first call only learns the number: the result goes along with the second, in the same exchange."""
+    broker.append([message(f"t{n}") for n in range(3)])
+    made = consumer(broker)
+    for _ in range(2):
+        (claimed,) = made.claim()
+        made.exchange([(claimed, Completed())], free=0)
+    (claimed,) = made.claim()
+    set_back(broker, 1)
+    assert made.exchange([(claimed, Completed())], free=0).settled == ["ok"]
+    assert made.held == [] and broker.snapshot().queues[0].counters["completed"] == 3
+    made.close()
+
+
+def test_a_session_that_others_use_all_the_time_is_unavailable_not_broken(broker: Broker) -> None:
+    """Whoever holds the results tells them again, as after any lost connection."""
+    broker.append([message("a")])
+    made = consumer(broker)
+    (claimed,) = made.claim()
+    home = broker.topology.home
+    # a double has no next number there: each call finds its own taken
+    home.command("HSET", home.keys.session("echo", "e"), "n", 2**60)
+    with pytest.raises(Unavailable, match="out of order"):
+        made.exchange([(claimed, Completed())], free=0)
+    set_back(broker, 1)
+    assert made.exchange([(claimed, Completed())], free=0).settled == ["ok"]
+    made.close()
