@@ -17,6 +17,7 @@ from dalston_queue.api.problems import ApiProblem, Code
 from dalston_queue.broker.remote import Hold, Look, RemoteTask, RemoteWorker
 from dalston_queue.pooled import give_connection_back
 
+LOOK_EVERY_S = 1.0
 _lock = threading.Lock()
 _waiting = 0
 
@@ -30,6 +31,7 @@ def poll(worker: RemoteWorker, named: Sequence[Hold], wanted: int | None, wait: 
     look, claimed = _try(worker, named, room)
     if look.again or claimed or wait <= 0:
         return look, claimed
+    look_at = time.monotonic() + LOOK_EVERY_S
     with _place():
         while (left := end - time.monotonic()) > 0 and not (look.again or claimed):
             woken = worker.wait(left)
@@ -37,10 +39,13 @@ def poll(worker: RemoteWorker, named: Sequence[Hold], wanted: int | None, wait: 
                 break  # the worker has given this poll up and sent another
             if woken:
                 claimed = worker.claim(room, look)
-                continue
+                # Others may get there first again and again: by the clock it looks and beats all the same.
+                if claimed or time.monotonic() < look_at:
+                    continue
             if not look.count:
                 worker.beat()  # it has nothing to lose, so the waiting itself is its heartbeat
             look, claimed = _try(worker, named, room)
+            look_at = time.monotonic() + LOOK_EVERY_S
     return look, claimed
 
 

@@ -30,7 +30,6 @@ from dalston_queue.api.worker_in import (
     ResultIn,
     Wait,
     WorkerId,
-    WorkerStatus,
 )
 from dalston_queue.api.worker_out import (
     HeartbeatOut,
@@ -84,7 +83,7 @@ def register_worker(request: HttpRequest, worker: Annotated[RegisterIn, Body()])
 def poll_tasks(request: HttpRequest, worker_id: WorkerId, asked: Annotated[PollIn, Body()], wait: Wait = 0) -> PollOut:
     """Claim and start tasks. What the worker has and does not name in `held` is given again. One poll at a time."""
     with _worker(request, worker_id) as worker:
-        _beat(worker, WorkerStatus.ACTIVE, len(asked.held))
+        _beat(worker, worker.engine.state, len(asked.held))  # a draining one may still ask for what it lost
         look, claimed = poll(worker, [each.hold for each in asked.held], asked.available_capacity, wait)
     return PollOut(
         tasks=[task_out(task, again=True) for task in look.again] + [task_out(task, again=False) for task in claimed],
@@ -98,7 +97,7 @@ def worker_heartbeat(request: HttpRequest, worker_id: WorkerId, said: Annotated[
     """Say that the worker is alive and what it has; learn what was cancelled or lost."""
     with _worker(request, worker_id) as worker:
         look = worker.look([each.hold for each in said.held], everything=True)
-        _beat(worker, said.status, look.count)
+        _beat(worker, said.status.state, look.count)
     return HeartbeatOut(
         cancelled=holds_out(look.cancelled),
         lost=holds_out(look.lost),
@@ -174,8 +173,8 @@ def _renew(request: HttpRequest, worker_id: str, hold: Hold, progress: Any) -> T
     return TaskStateOut(cancel_requested=bool(look.cancelled))
 
 
-def _beat(worker: RemoteWorker, status: WorkerStatus, running: int) -> None:
-    worker.beat(state=status.state, info={**worker.engine.info, "running": running})
+def _beat(worker: RemoteWorker, state: EngineState, running: int) -> None:
+    worker.beat(state=state, info={**worker.engine.info, "running": running})
 
 
 def _owner(principal: Principal) -> str:

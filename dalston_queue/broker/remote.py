@@ -10,6 +10,7 @@ no session any more, so none of its calls can bring it back to life.
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from dalston_queue.broker.consumer import Consumer
-from dalston_queue.broker.errors import Invalid, Unavailable
+from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.given import Given, proof_of
 from dalston_queue.broker.messages import ErrorInfo, Outcome, TaskMessage, decode_task, encode_error, encode_outcome
 from dalston_queue.broker.record import Record
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 NODE = "http"  # where such workers are listed: they have no supervisor
 DEAD_KEPT_MS = 3600 * 1000  # a worker that was taken for dead stays listed, and gets 409, for an hour at least
-TRIES = 20  # overlapping calls that may be in our way, one after the other
 
 
 class Hold(NamedTuple):
@@ -187,21 +187,21 @@ class RemoteWorker:
                     f"nobody asked to stop task {hold.task_id}: say that it completed, failed or was rejected"
                 )
             proof = proof_of(hold.task_id, record)
-            for _ in range(TRIES):
-                answer = session.exchange([(proof, kind, body)], 0, alone=False)
-                if proof in answer.settled:
-                    return answer.settled[proof]
-            raise Unavailable(f"{self.engine.engine_id} makes too many calls at once: its result could not be told")
+            return session.exchange([(proof, kind, body)], 0, alone=False).settled[proof]
         return Settled.LOST
 
     # waiting for work
 
     def take_turn(self) -> None:
         """Of overlapping polls the last one counts: the others were given up by the worker, or are a mistake."""
-        self._turn = int(self._home("HINCRBY", 1))
+        home = self._broker.topology.home
+        self._turn = secrets.randbits(48)
+        # only if it is there: one that has left meanwhile must not come back as an entry that nobody forgets
+        home.run("put_field", [home.keys.engine(self.engine.engine_id)], ["poll", self._turn, 1])
 
     def has_turn(self) -> bool:
-        return int(self._home("HGET") or 0) == self._turn
+        home = self._broker.topology.home
+        return int(home.command("HGET", home.keys.engine(self.engine.engine_id), "poll") or -1) == self._turn
 
     def wait(self, seconds: float) -> bool:
         """Until something may be there: True. At most a second, and lanes that came meanwhile are read afterwards."""
@@ -217,7 +217,7 @@ class RemoteWorker:
     # inside
 
     def _in_turn(self) -> list[Session]:
-        """The queue that is asked first changes with each poll; its shards are in order of priority."""
+        """The queue that is asked first is another with each poll, by chance; its shards are in order of priority."""
         start = self._turn % len(self._by_queue)
         return [session for sessions in self._by_queue[start:] + self._by_queue[:start] for session in sessions]
 
@@ -237,10 +237,6 @@ class RemoteWorker:
             session.bury(given.stream, given.entry.decode(), message)
             return None
         return RemoteTask(message, given.deadline_ms, given.tier is Tier.SUSPECT)
-
-    def _home(self, command: str, *arguments: int) -> Any:
-        home = self._broker.topology.home
-        return home.command(command, home.keys.engine(self.engine.engine_id), "poll", *arguments)
 
 
 def _suspect(stream: str) -> bool:

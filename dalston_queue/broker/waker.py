@@ -10,7 +10,7 @@ trip less lies between an append and the start.
 
 from __future__ import annotations
 
-import select
+import selectors
 import socket
 import time
 from collections.abc import Sequence
@@ -128,9 +128,13 @@ def _groups(sessions: Sequence[Session]) -> dict[tuple[int, str], tuple[Shard, l
 
 def _first(sleepers: list[_Sleeper], timeout: float) -> bool:
     end = time.monotonic() + timeout
-    while True:
-        ready, _, _ = select.select([s.socket() for s in sleepers], [], [], max(0.0, end - time.monotonic()))
-        done = [sleeper.finish() for sleeper in sleepers if sleeper.socket() in ready]
-        if any(done) or not ready or len(done) == len(sleepers):
-            return any(done)
-        sleepers = [sleeper for sleeper in sleepers if sleeper.socket() not in ready]
+    with selectors.PollSelector() as sockets:  # not select(): a web process has more than 1024 files open
+        for sleeper in sleepers:
+            sockets.register(sleeper.socket(), selectors.EVENT_READ, sleeper)
+        while True:
+            ready = [key.data for key, _ in sockets.select(max(0.0, end - time.monotonic()))]
+            done = [sleeper.finish() for sleeper in ready]
+            for sleeper in ready:
+                sockets.unregister(sleeper.socket())
+            if any(done) or not ready or not sockets.get_map():
+                return any(done)

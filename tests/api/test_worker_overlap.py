@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 
 import redis
 from django.test import Client
 
+from dalston_queue.api.worker_polling import poll
 from dalston_queue.broker import Broker, connect
 from dalston_queue.broker.messages import Completed, TaskMessage
 from dalston_queue.broker.registry import EngineBeat
@@ -90,14 +94,45 @@ def test_a_queue_on_two_servers_is_served_from_both(redis_url: str, prefix: str)
     assert sorted(resumed().look(holds, everything=True).held) == sorted(holds)
     assert [resumed().settle(hold, Completed(1)) for hold in holds] == [Settled.ACCEPTED] * 2
     worker = resumed()
-    assert worker.claim(4, Look()) == []
-    assert not worker.wait(0.05)  # on both at once
+    with ExitStack() as files:
+        for _ in range(1100):
+            files.enter_context(Path("/dev/null").open())
+        assert worker.claim(4, Look()) == [] and not worker.wait(0.05)  # on both at once, whatever else is open
     assert worker.leave() == []
     worker.close()
     broker.reset_queue("echo")
     broker.close()
     with redis.Redis.from_url(other) as client:
         assert list(client.scan_iter(f"{prefix}:*")) == []
+
+
+def test_a_poll_that_is_woken_in_vain_is_a_heartbeat_all_the_same(broker: Broker) -> None:
+    """Other workers are faster each time."""
+    worker = register(broker, "echo")()
+    home, over = broker.topology.home, threading.Event()
+
+    def wake() -> None:
+        while not over.wait(0.01):
+            home.command("RPUSH", home.keys.wake("echo"), "1")
+
+    waking = threading.Thread(target=wake)
+    waking.start()
+    [before] = broker.registry.engines()
+    poll(worker, [], None, 1.5)
+    over.set()
+    waking.join()
+    worker.close()
+    [after] = broker.registry.engines()
+    assert after.beat > before.beat
+
+
+def test_a_poll_after_the_farewell_leaves_no_entry(broker: Broker) -> None:
+    resumed = register(broker, "echo")
+    late = resumed()
+    resumed().leave()
+    late.take_turn()
+    home = broker.topology.home
+    assert not late.has_turn() and not home.command("EXISTS", home.keys.engine(late.engine.engine_id))
 
 
 def test_a_suspect_runs_alone(broker: Broker) -> None:
@@ -131,3 +166,12 @@ def test_workers_are_shown_among_the_engines(
     assert (engine.node_id, engine.engine_id, engine.said.engine) == (NODE, worker_id, "cpu-box")
     for page, shown in (("/", f'id="node-{NODE}"'), ("/nodes/", worker_id), (f"/nodes/{NODE}/", worker_id)):
         assert shown in admin_client.get(page).content.decode(), page
+
+
+def test_a_draining_worker_that_polls_is_draining_still(broker: Broker, token_for: Callable[..., str]) -> None:
+    api = Api(token_for("worker"))
+    worker = "/internal/workers/" + api.post("/internal/workers/register", {"stages": ["echo"]}).json()["worker_id"]
+    for said, state in (("draining", EngineState.DRAINING), ("active", EngineState.READY)):
+        assert api.post(f"{worker}/heartbeat", {"held": [], "status": said}).status_code == 200
+        assert api.post(f"{worker}/poll", {"held": []}).status_code == 200
+        assert [engine.state for engine in broker.registry.engines()] == [state]
