@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from dalston_queue.dashboard.audit_fragments import audit_fragments
+from dalston_queue.dashboard.audit_view import FIELDS
 from dalston_queue.dashboard.consumers import LiveConsumer
 from dalston_queue.dashboard.hub import Hub, hub_of
-from dalston_queue.dashboard.query import address, flat
+from dalston_queue.dashboard.query import address, asked
 
 
 class AuditConsumer(LiveConsumer):
     def hub(self) -> Hub:
-        query = flat(self.scope["query_string"].decode("latin-1"))
+        query = asked(self.scope["query_string"], FIELDS)
         return hub_of(f"audit {address(query)}", partial(audit_fragments, query))

@@ -16,6 +16,7 @@ from dalston_queue.dashboard.query import moment, number, word
 from dalston_queue.models import OperatorAction
 
 SHOWN = 50
+FIELDS = ("actor", "action", "target", "since", "until", "unfinished", "before")
 OFFERED = 2_000
 """The filter offers the names in the newest so many acts: a list of all there ever were would read the whole trail."""
 _PAGES = {

@@ -13,6 +13,7 @@ from channels.auth import get_user
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
+from django.db import DatabaseError
 
 from dalston_queue.dashboard.fragments import current_fragments
 from dalston_queue.dashboard.hub import Hub, hub_of
@@ -74,11 +75,17 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         while True:
             await asyncio.sleep(RECHECK_S)
             session = store.SessionStore(self.scope["session"].session_key)
-            user = await get_user({**self.scope, "session": session})
+            try:
+                user = await get_user({**self.scope, "session": session})
+                operates = await database_sync_to_async(may_operate)(user)
+            except DatabaseError as error:
+                # Not known is no verdict: the page greys by itself, and the next look decides.
+                log.warning("dashboard.login_not_checked", error=str(error))
+                continue
             if not user.is_authenticated:
                 await self.close(code=SIGNED_OUT)
                 return
-            if await database_sync_to_async(may_operate)(user) != self.operates:
+            if operates != self.operates:
                 await self.close(code=COME_BACK)
                 return
 

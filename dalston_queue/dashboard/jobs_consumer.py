@@ -7,13 +7,12 @@ from dalston_queue.dashboard.consumers import LiveConsumer
 from dalston_queue.dashboard.hub import Hub, hub_of
 from dalston_queue.dashboard.jobs_fragments import fragments_of
 from dalston_queue.dashboard.jobs_view import FIELDS, JobsReader
-from dalston_queue.dashboard.query import address, flat
+from dalston_queue.dashboard.query import address, asked
 
 
 class JobsConsumer(LiveConsumer):
     def hub(self) -> Hub:
-        given = flat(self.scope["query_string"].decode("latin-1"))
-        query = {name: given[name] for name in FIELDS if given.get(name)}
+        query = asked(self.scope["query_string"], FIELDS)
         reader = JobsReader(query)
 
         def produce() -> list[Fragment]:

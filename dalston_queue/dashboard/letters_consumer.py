@@ -8,12 +8,13 @@ from dalston_queue.dashboard.consumers import LiveConsumer
 from dalston_queue.dashboard.hub import Hub, hub_of
 from dalston_queue.dashboard.letter_fragments import letter_fragments
 from dalston_queue.dashboard.letters_fragments import letters_fragments
-from dalston_queue.dashboard.query import address, flat
+from dalston_queue.dashboard.letters_view import FIELDS, PAGE_FIELDS
+from dalston_queue.dashboard.query import address, asked
 
 
 class LettersConsumer(LiveConsumer):
     def hub(self) -> Hub:
-        query = flat(self.scope["query_string"].decode("latin-1"))
+        query = asked(self.scope["query_string"], (*FIELDS, *PAGE_FIELDS))
         return hub_of(f"letters {self.operates} {address(query)}", partial(letters_fragments, query, self.operates))
 
 

@@ -20,6 +20,8 @@ RECENT = timedelta(minutes=5)
 ORDERS = 10
 NEWEST = 20
 FIELDS = ("queue", "cause", "task_type", "error", "since", "until", "fingerprint")
+PAGE_FIELDS = ("each", "after")
+"""Beside the filter: a list instead of groups, and where its page begins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 from uuid import UUID
@@ -57,6 +57,12 @@ def flat(query: QueryDict | str) -> dict[str, str]:
     """The last value of each name, whether it comes from a request or as a socket's query string."""
     given = QueryDict(query) if isinstance(query, str) else query
     return {name: str(given[name]) for name in sorted(given)}
+
+
+def asked(query_string: bytes, fields: Iterable[str]) -> dict[str, str]:
+    """Of a socket's address only what its page knows: any other name would make a hub of its own, with its reading."""
+    given = flat(query_string.decode("latin-1"))
+    return {name: given[name] for name in fields if given.get(name)}
 
 
 def address(query: Mapping[str, str], **changed: object) -> str:

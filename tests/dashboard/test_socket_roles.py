@@ -12,13 +12,20 @@ from channels.auth import AuthMiddlewareStack
 from channels.routing import URLRouter
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
-from django.db import connections
+from django.db import connection, connections
 from django.test import Client
 
 from dalston_queue.broker import Broker
 from dalston_queue.dashboard import consumers
+from dalston_queue.dashboard.audit_consumer import AuditConsumer
+from dalston_queue.dashboard.consumers import LiveConsumer
+from dalston_queue.dashboard.hub import Hub
+from dalston_queue.dashboard.jobs_consumer import JobsConsumer
+from dalston_queue.dashboard.letters_consumer import LettersConsumer
 from dalston_queue.dashboard.routing import websocket_urlpatterns
+from dalston_queue.dashboard.stream_consumer import StreamConsumer
 from dalston_queue.roles import Role, give_role
+from tests.support import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.keeps_keys]
 
@@ -71,5 +78,35 @@ def test_another_role_makes_the_page_come_back(operator: User) -> None:
     assert ending(operator, lambda: give_role(operator, Role.VIEWER)) == consumers.COME_BACK
 
 
+def test_a_database_that_fails_at_a_recheck_does_not_end_the_watch(
+    operator: User, caplog: pytest.LogCaptureFixture
+) -> None:
+    def away_for_a_moment() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE django_session RENAME TO session_away")
+            try:
+                wait_until(lambda: "dashboard.login_not_checked" in caplog.text, timeout=5)
+            finally:
+                cursor.execute("ALTER TABLE session_away RENAME TO django_session")
+        Session.objects.all().delete()
+
+    assert ending(operator, away_for_a_moment) == consumers.SIGNED_OUT
+
+
 def test_the_end_of_the_session_is_the_end_of_the_socket(operator: User) -> None:
     assert ending(operator, Session.objects.all().delete) == consumers.SIGNED_OUT
+
+
+@pytest.mark.parametrize("page", [LettersConsumer, AuditConsumer, StreamConsumer, JobsConsumer])
+def test_a_name_that_a_page_does_not_know_makes_no_hub_of_its_own(page: type[LiveConsumer]) -> None:
+    def hub(query: bytes) -> Hub:
+        consumer = page()
+        consumer.scope = {"query_string": query, "url_route": {"kwargs": {"queue": "echo"}}}
+        return consumer.hub()
+
+    async def hubs() -> tuple[Hub, Hub, Hub]:
+        return hub(b"since=2026-11-16&task=x"), hub(b"x=1&since=2026-11-16&task=x"), hub(b"")
+
+    known, with_more, other = asyncio.run(hubs())
+    assert known is with_more
+    assert known is not other
