@@ -87,6 +87,10 @@ class LogHub:
             except BrokerError as error:
                 log.warning("dashboard.log_unavailable", node=self._node_id, slot=self._slot, error=str(error))
                 lines, problem = [], "Redis does not answer"
+            except Exception:
+                # Without this the pane would stand still and still say that it follows.
+                log.exception("dashboard.log_failed", node=self._node_id, slot=self._slot)
+                lines, problem = [], "The log could not be read; trying again"
             if lines or problem != self._problem:
                 async with self._news:
                     self._lines.extend(shown(line) for line in lines)

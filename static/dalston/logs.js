@@ -4,6 +4,7 @@
   "use strict";
 
   const MOST_LINES = 2000;
+  const MOST_READ = 10000;  // while somebody reads further up
   const AGAIN_AFTER_MS = 2000;
 
   function follow(pane) {
@@ -23,11 +24,11 @@
         text.append(row);
       }
       waiting = [];
-      // Lines are dropped above only while nobody reads there.
-      if (atEnd) {
-        while (text.childElementCount > MOST_LINES) text.firstElementChild.remove();
-        text.scrollTop = text.scrollHeight;
-      }
+      // Lines are dropped above while nobody reads there; a reader further up loses them only where the page would
+      // grow without end.
+      const most = atEnd ? MOST_LINES : MOST_READ;
+      while (text.childElementCount > most) text.firstElementChild.remove();
+      if (atEnd) text.scrollTop = text.scrollHeight;
     }
 
     function say() {
