@@ -12,7 +12,7 @@ board                                 which pieces changed since a viewer last l
 hub                                   one snapshot a second per web process, for all viewers
 jobs_view, jobs_fragments, jobs_views, jobs_consumer   the page of jobs, a search
 stream_query, stream_view, stream_fragments, stream_views, stream_consumer   the page of one stream
-task_acts, reason                     what an operator does to one task of a stream, and why
+task_acts, reason, back               what an operator does to one task of a stream, why, and where that leads
 audit_view, audit_diff, audit_fragments, audit_views, audit_consumer   the page of the audit trail
 nodes_cards, nodes_view               nodes, engines and GPUs as values: made from beats, and how they are read
 nodes_fragments, nodes                their pages
@@ -21,6 +21,7 @@ nodes_logs, nodes_consumers           an engine's log, followed by all who read 
 letters_query, letters_view, letters_fragments, letters_views, letters_consumer   the page of dead letters
 letter_view, letter_fragments, black_box   one dead letter, and what is left of a dead engine or of unreadable bytes
 letters_acts, letters_replay          what is done to dead letters: replay, discard, undo; replay with changes
+words                                 counted nouns, and which states are bad news, for several pages
 query                                 what a page's address asks for, checked; the same for its socket
 pieces                                fragments as a template's context
 consumers, routing                    one viewer's WebSocket

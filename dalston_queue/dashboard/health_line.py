@@ -16,6 +16,7 @@ from dalston_queue.broker.types import EngineState, NodeState
 from dalston_queue.dashboard.from_postgres import COUNTED
 from dalston_queue.dashboard.history import Numbers, series
 from dalston_queue.dashboard.overview import DutyLine, InPostgres, InRedis, NodeLine, Overview, Pace, Past
+from dalston_queue.dashboard.words import SICK, count
 
 
 class Tone(StrEnum):
@@ -38,7 +39,6 @@ class Health:
     findings: tuple[Finding, ...]
 
 
-_SICK = {EngineState.CRASHLOOP, EngineState.FATAL, EngineState.UNKILLABLE, EngineState.UNHEALTHY, EngineState.DEAD}
 DUTIES_PLACE = "/#duties-title"
 LETTERS_PLACE = "/dead-letters/"
 
@@ -166,7 +166,7 @@ def _of_node(node: NodeLine) -> Iterator[Finding]:
         yield Finding(Tone.BAD, f"Node {node.id} is dead: its tasks went back in line.", place)
         return
     for engine in node.engines:
-        if engine.state in _SICK:
+        if engine.state in SICK:
             tone = Tone.BAD if engine.state == EngineState.CRASHLOOP else Tone.WARN
             why = f": {engine.note}" if engine.note else ""
             yield Finding(tone, f"Engine {engine.id} is {engine.state}{why}.", place)
@@ -229,7 +229,3 @@ def _engines_of(redis: InRedis, queue: str) -> int:
 
 def _ready_engines(redis: InRedis) -> int:
     return sum(engine.state == EngineState.READY for node in redis.nodes for engine in node.engines)
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from dalston_queue.dashboard.words import count
+
 GAP_X, GAP_Y = 54, 10
 WIDE, NARROW = (172, 36, 22), (124, 26, 15)
 """Width and height of a box, and the letters that fit in it; the small ones where a column had to be wrapped."""
@@ -96,8 +98,7 @@ def draw(stages: Sequence[Stage]) -> SafeString:
         '<g class="edges{dense}" aria-hidden="true">{lines}</g>{boxes}</svg>',
         w=picture.width,
         h=picture.height,
-        words=f"{len(stages)} stage{'' if len(stages) == 1 else 's'}, from left to right as they wait for each other."
-        + left_out,
+        words=f"{count(len(stages), 'stage')}, from left to right as they wait for each other." + left_out,
         # Between wrapped columns a line passes behind boxes that it has nothing to do with: it must not be too loud.
         dense=" dense" if picture.label == NARROW[2] else "",
         lines=lines,

@@ -6,15 +6,15 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from dalston_queue.audit import audited
+from dalston_queue.dashboard.back import back_to_page
 from dalston_queue.dashboard.reason import reason_of
 from dalston_queue.dashboard.roles import operator_required
+from dalston_queue.dashboard.words import count
 from dalston_queue.jobs import replay_orders
 from dalston_queue.jobs.replay import discard as discard_letters
 from dalston_queue.jobs.replay_orders import Withdrawal, Withdrawn, order_replay
@@ -36,11 +36,14 @@ def replay(request: HttpRequest) -> HttpResponse:
     fresh, taken = _not_ordered(wanted)
     if taken is not None:
         # Somebody was faster. Two orders for one letter would do no harm, but one of two people should know.
-        ordered = _count(len(wanted) - len(fresh))
+        ordered = count(len(wanted) - len(fresh), "dead letter")
         messages.warning(request, f"{taken.actor} was faster: the replay of {ordered} is ordered already.")
     if fresh:
         order = order_replay(fresh, **person(request), reason=reason_of(request), undo_seconds=UNDO_S)
-        return _back(request, f"{_count(order.matched)} will be replayed in {UNDO_S} s. Until then you can undo it.")
+        return _back(
+            request,
+            f"{count(order.matched, 'dead letter')} will be replayed in {UNDO_S} s. Until then you can undo it.",
+        )
     return _back(request, "")
 
 
@@ -60,7 +63,7 @@ def discard(request: HttpRequest) -> HttpResponse:
     if not discarded:
         return _back(request, "Nothing was changed: somebody replayed or discarded it before.", bad=True)
     others = f" {late} had been replayed or discarded by somebody else before." if late else ""
-    return _back(request, f"{_count(discarded)} discarded.{others}")
+    return _back(request, f"{count(discarded, 'dead letter')} discarded.{others}")
 
 
 @require_POST
@@ -77,7 +80,7 @@ def withdraw(request: HttpRequest, order_id: UUID, verb: str) -> HttpResponse:
 def withdrawn_words(done: Withdrawn, order: ReplayOrder) -> str:
     match done.what:
         case Withdrawal.UNDONE:
-            return f"Undone. Nothing of it had happened: {_count(order.matched)} stay as they were."
+            return f"Undone. Nothing of it had happened: {count(order.matched, 'dead letter')} stay as they were."
         case Withdrawal.STOPPED:
             return f"Stopped. {order.replayed} of {order.matched} had been replayed; the rest stay as they were."
         case Withdrawal.RUNNING:
@@ -109,14 +112,8 @@ def _not_ordered(wanted: list[UUID]) -> tuple[list[UUID], ReplayOrder | None]:
     return [letter for letter in wanted if letter not in taken], newest
 
 
-def _count(number: int) -> str:
-    return f"{number} dead letter{'' if number == 1 else 's'}"
-
-
 def _back(request: HttpRequest, text: str, *, bad: bool = False) -> HttpResponse:
-    """To the page the button was on, if it is one of ours."""
     if text:
         (messages.warning if bad else messages.info)(request, text)
-    to = request.POST.get("next", "")
-    safe = url_has_allowed_host_and_scheme(to, allowed_hosts=None) and to.startswith("/dead-letters/")
-    return redirect(to if safe else reverse("dashboard:dead-letters"))
+    letters = reverse("dashboard:dead-letters")
+    return back_to_page(request, below=letters, otherwise=letters)

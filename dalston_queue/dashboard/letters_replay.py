@@ -21,11 +21,13 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dalston_queue.broker.types import Priority
+from dalston_queue.dashboard import words
 from dalston_queue.dashboard.black_box import pretty
 from dalston_queue.dashboard.letter_view import own_parameters
 from dalston_queue.dashboard.letters_acts import UNDO_S
 from dalston_queue.dashboard.letters_view import FIELDS, filter_by
 from dalston_queue.dashboard.query import BadQuery, address, flat, number, uuid
+from dalston_queue.dashboard.reason import cleaned
 from dalston_queue.dashboard.roles import operator_required
 from dalston_queue.jobs.errors import InvalidJob
 from dalston_queue.jobs.replay import Filter, matching
@@ -89,7 +91,7 @@ def plan_of(query: Mapping[str, str], given: Mapping[str, str]) -> Plan:
         raise BadQuery("There is no such priority.")
     return Plan(
         wanted=[one] if one else filter_by(query),
-        reason=given.get("reason", "").replace("\x00", "").strip()[:500],
+        reason=cleaned(given.get("reason", "")),
         priority=Priority(priority) if priority else None,
         rate=rate,
         undo_s=undo_s,
@@ -139,9 +141,8 @@ def _order(request: HttpRequest, plan: Plan) -> HttpResponse:
         rate_per_minute=plan.rate,
         undo_seconds=plan.undo_s,
     )
-    letters = f"{order.matched} dead letter{'' if order.matched == 1 else 's'}"
     when = f"in {plan.undo_s} s. Until then you can undo it." if plan.undo_s else "now."
-    messages.info(request, f"{letters} will be replayed {when}")
+    messages.info(request, f"{words.count(order.matched, 'dead letter')} will be replayed {when}")
     return redirect("dashboard:dead-letters")
 
 

@@ -13,7 +13,8 @@ from dalston_queue.broker.commands import Command
 from dalston_queue.broker.errors import BrokerError, Invalid
 from dalston_queue.broker.types import NodeState
 from dalston_queue.dashboard.nodes_cards import NodeCard, cards
-from dalston_queue.dashboard.nodes_order import LONGEST_REASON, NodeOrder, read_order
+from dalston_queue.dashboard.nodes_order import NodeOrder, read_order
+from dalston_queue.dashboard.reason import reason_of
 from dalston_queue.dashboard.roles import operator_required
 from dalston_queue.jobs.nodes import forget_node
 from dalston_queue.redis import get_broker
@@ -42,7 +43,7 @@ def command_node(request: HttpRequest, node_id: str) -> HttpResponse:
 @operator_required
 def forget(request: HttpRequest, node_id: str) -> HttpResponse:
     """One that beats again is back by itself."""
-    reason = request.POST.get("reason", "").replace("\x00", "").strip()[:LONGEST_REASON]
+    reason = reason_of(request)
     try:
         node = _find(node_id)
         if node.state != NodeState.DEAD:

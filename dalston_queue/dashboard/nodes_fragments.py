@@ -17,6 +17,7 @@ from dalston_queue.dashboard.fragments import MACHINE_TONES, TASK_TONES, pulse, 
 from dalston_queue.dashboard.history import History, series
 from dalston_queue.dashboard.nodes_cards import EngineCard, ExitCard, GpuCard, NodeCard, moment
 from dalston_queue.dashboard.nodes_view import Fleet, LostTask, NodeView, read_node, shared
+from dalston_queue.dashboard.words import SICK, count
 
 EXITS_SHOWN = 20
 GPU_TONES = {"healthy": "ok", "probation": "wait", "quarantined": "bad"}
@@ -27,7 +28,6 @@ COMMAND_TONES: dict[str, str] = {
     CommandState.DONE: "ok",
     CommandState.FAILED: "bad",
 }
-_SICK = {EngineState.CRASHLOOP, EngineState.FATAL, EngineState.UNKILLABLE, EngineState.UNHEALTHY, EngineState.DEAD}
 
 gpu_history = History("gpu")
 
@@ -56,7 +56,7 @@ def _summary(fleet: Fleet) -> str:
     ready = sum(engine.state == EngineState.READY for engine in engines)
     running = sum(engine.running for engine in engines)
     headline = (
-        f"{_count(len(fleet.nodes), 'node')}, {ready} of {_count(len(engines), 'engine')} ready, {running} in hand."
+        f"{count(len(fleet.nodes), 'node')}, {ready} of {count(len(engines), 'engine')} ready, {running} in hand."
     )
     tone = "bad" if any(finding.tone == "bad" for finding in findings) else "warn" if findings else "ok"
     return render("fleet_summary", tone=tone if engines else "warn", headline=headline, findings=findings)
@@ -69,7 +69,7 @@ def _findings(node: NodeCard) -> Iterator[NodeFinding]:
     if node.state in {NodeState.DRAINING, NodeState.CORDONED, NodeState.UNHEALTHY}:
         yield NodeFinding("warn", f"{node.id} is {node.state}{': ' if node.why else ''}{node.why}.", node.id)
     for engine in node.engines:
-        if engine.state in _SICK:
+        if engine.state in SICK:
             why = f": {engine.why}" if engine.why else ""
             yield NodeFinding("warn", f"{engine.slot} on {node.id or 'no node'} is {engine.state}{why}.", node.id)
     for gpu in node.gpus:
@@ -212,7 +212,3 @@ def _when(exit_: ExitCard) -> float:
 
 def _memory(gpu: GpuCard) -> dict[str, str]:
     return {"used": f"{gpu.used_mib / 1024:.1f}", "total": f"{gpu.total_mib / 1024:.0f}"}
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"

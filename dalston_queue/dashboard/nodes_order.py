@@ -8,12 +8,12 @@ from typing import Any
 
 from dalston_queue.broker.commands import COMMAND_ID
 from dalston_queue.dashboard.nodes_cards import NodeCard
+from dalston_queue.dashboard.reason import cleaned
 
 ORDERS = ("drain", "resume", "cordon", "uncordon", "restart", "rolling_restart", "scale", "release_gpu")
 _DESTROYS = {"drain", "cordon", "restart", "rolling_restart"}
 """Work is handed back or kept away: somebody will ask why."""
 MOST_REPLICAS = 256
-LONGEST_REASON = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ def read_order(form: Mapping[str, str], node: NodeCard) -> NodeOrder | str:
     name, command_id = form.get("order", ""), form.get("command_id", "")
     if name not in ORDERS or not COMMAND_ID.fullmatch(command_id):
         return "That is no command for a node. Reload the page and try again."
-    reason = form.get("reason", "").replace("\x00", "").strip()[:LONGEST_REASON]
+    reason = cleaned(form.get("reason", ""))
     arguments: dict[str, Any] = {"reason": reason} if reason else {}
     wrong = _read_target(name, form, node, arguments)
     if wrong:
@@ -50,7 +50,7 @@ def _read_target(name: str, form: Mapping[str, str], node: NodeCard, arguments: 
         arguments["engine"] = engine
     if name == "scale":
         count = form.get("replicas", "")
-        if not (count.isascii() and count.isdigit()) or int(count) > MOST_REPLICAS:
+        if not (count.isascii() and count.isdigit()) or len(count) > 9 or int(count) > MOST_REPLICAS:
             return f"Nothing was requested: processes must be a number from 0 to {MOST_REPLICAS}."
         arguments["replicas"] = int(count)
     if name == "release_gpu":

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from uuid import UUID
 
 import structlog
 from django.db import DatabaseError
@@ -19,6 +18,7 @@ from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.record import Record
 from dalston_queue.broker.types import EngineState
 from dalston_queue.dashboard.nodes_cards import EngineCard, NodeCard, TaskCard, cards
+from dalston_queue.ids import is_uuid
 from dalston_queue.jobs.progress import reported
 from dalston_queue.models import Node, Task
 from dalston_queue.redis import get_broker
@@ -141,7 +141,8 @@ def _current(engine: EngineCard, records: dict[str, Record]) -> tuple[TaskCard, 
 
 def _lost(card: NodeCard) -> tuple[LostTask, ...]:
     dead = [engine for engine in card.engines if engine.state == EngineState.DEAD]
-    lost_by = {task.id: engine.slot for engine in dead for task in engine.tasks if _is_id(task.id)}
+    # A beat is what an engine says; a query wants real ids.
+    lost_by = {task.id: engine.slot for engine in dead for task in engine.tasks if is_uuid(task.id)}
     try:
         rows = Task.objects.filter(pk__in=list(lost_by)[:LOST_SHOWN]).order_by("id")
         fields = rows.values_list("id", "job_id", "queue", "status", "assigned_worker_id")
@@ -152,12 +153,3 @@ def _lost(card: NodeCard) -> tuple[LostTask, ...]:
     except DatabaseError as error:
         log.warning("nodes.postgres_unavailable", error=str(error))
         return ()
-
-
-def _is_id(text: str) -> bool:
-    """A beat is what an engine says; a query wants a real id."""
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True

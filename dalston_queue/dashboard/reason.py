@@ -8,5 +8,10 @@ LONGEST = 500
 
 
 def reason_of(request: HttpRequest) -> str:
-    """Empty if none was given. Postgres holds no U+0000."""
-    return request.POST.get("reason", "").replace("\x00", "").strip()[:LONGEST]
+    """Empty if none was given."""
+    return cleaned(request.POST.get("reason", ""))
+
+
+def cleaned(text: str) -> str:
+    """Postgres holds no U+0000."""
+    return text.replace("\x00", "").strip()[:LONGEST]

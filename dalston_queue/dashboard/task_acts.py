@@ -11,15 +11,14 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from dalston_queue.audit import audited
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.reclaim import Reclaimed
+from dalston_queue.dashboard.back import back_to_page
 from dalston_queue.dashboard.reason import reason_of
 from dalston_queue.dashboard.roles import operator_required
 from dalston_queue.jobs.cancel import cancel_task
@@ -42,7 +41,7 @@ def act_on_task(request: HttpRequest, task_id: UUID, act: str) -> HttpResponse:
     reason = reason_of(request)
     if not reason:
         messages.error(request, "Nothing was changed: say why.")
-        return redirect(_back(request, task))
+        return _back(request, task)
     action, perform = ACTS[act]
     before = {"status": task.status, "attempt": task.attempt, "engine": task.assigned_worker_id}
     try:
@@ -51,7 +50,7 @@ def act_on_task(request: HttpRequest, task_id: UUID, act: str) -> HttpResponse:
     except BrokerError:
         changed, said = False, "Redis does not answer, so nothing was changed. Try again when it does."
     (messages.success if changed else messages.warning)(request, said)
-    return redirect(_back(request, task))
+    return _back(request, task)
 
 
 def _cancel(request: HttpRequest, task: Task, reason: str, row: OperatorAction) -> Done:
@@ -108,9 +107,5 @@ def _words(status: str) -> str:
     return status.replace("_", " ")
 
 
-def _back(request: HttpRequest, task: Task) -> str:
-    """To the page that it was pressed on, with its filters; an address of somebody else's is not followed."""
-    wanted = request.POST.get("next", "")
-    if url_has_allowed_host_and_scheme(wanted, allowed_hosts=None):
-        return wanted
-    return reverse("dashboard:stream", args=[task.queue])
+def _back(request: HttpRequest, task: Task) -> HttpResponse:
+    return back_to_page(request, below="/", otherwise=reverse("dashboard:stream", args=[task.queue]))

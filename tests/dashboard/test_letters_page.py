@@ -318,8 +318,9 @@ class TestReplay:
 
     def test_nothing_selected_changes_nothing(self, operator: Client) -> None:
         assert "no letter was selected" in self.replay(operator)
-        answer = operator.post(f"{PAGE}replay-selected/", {"id": "x", "next": "https://evil.example/"})
-        assert answer["Location"] == PAGE
+        for elsewhere in ("https://evil.example/", "abc", "/audit/"):
+            answer = operator.post(f"{PAGE}replay-selected/", {"id": "x", "next": elsewhere})
+            assert answer["Location"] == PAGE
 
     def test_a_diff_names_only_what_differs(self) -> None:
         assert [(line.kind, line.text.strip()) for line in diff({"a": 1, "b": 2}, {"b": 3, "a": 1})] == [

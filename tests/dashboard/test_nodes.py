@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -16,9 +17,9 @@ from dalston_queue.broker.commands import CommandState, Reply
 from dalston_queue.broker.logs import LogLine
 from dalston_queue.broker.registry import EngineBeat, NodeInfo
 from dalston_queue.broker.types import EngineState, NodeState
-from dalston_queue.dashboard import nodes_view
+from dalston_queue.dashboard import nodes_logs, nodes_view
 from dalston_queue.dashboard.nodes_fragments import node_fragments
-from dalston_queue.dashboard.nodes_logs import shown
+from dalston_queue.dashboard.nodes_logs import LogHub, shown
 from dalston_queue.jobs.spec import single_task
 from dalston_queue.jobs.submit import submit
 from dalston_queue.models import Node, OperatorAction, Project
@@ -164,6 +165,7 @@ def test_the_same_form_sent_twice_is_one_command(operator: Client, broker: Broke
         ({"order": "scale", "engine": "demo", "replicas": "1"}, "say why"),
         ({"order": "scale", "engine": "demo", "replicas": "1e3", "reason": "x"}, "a number from 0 to 256"),
         ({"order": "scale", "engine": "demo", "replicas": "257", "reason": "x"}, "a number from 0 to 256"),
+        ({"order": "scale", "engine": "demo", "replicas": "1" * 5000, "reason": "x"}, "a number from 0 to 256"),
         ({"order": "restart", "engine": "nothing", "reason": "x"}, "no engine 'nothing'"),
         ({"order": "release_gpu", "gpu": "GPU-2"}, "no such GPU"),
         ({"order": "format_disk", "reason": "x"}, "no command for a node"),
@@ -222,6 +224,29 @@ def test_a_page_whose_node_was_forgotten_says_so(broker: Broker, db: None) -> No
     html = "".join(fragment.html for fragment in node_fragments("sold"))
     assert 'data-state="gone"' in html
     assert "Last seen" not in html
+
+
+def test_a_log_that_can_not_be_read_says_so_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stumbling(LogHub):
+        stumbled = False
+
+        def _read(self) -> list[LogLine]:
+            if self.stumbled:
+                return [LogLine(1, 0, "again")]
+            self.stumbled = True
+            raise KeyError("something nobody thought of")
+
+    async def read() -> list[str]:
+        said = Stumbling("node-a", "demo.0", lambda: None).follow()
+        try:
+            return [await asyncio.wait_for(anext(said), 5) for _ in range(2)]
+        finally:
+            await said.aclose()
+
+    monkeypatch.setattr(nodes_logs, "TICK_S", 0.01)
+    problem, line = asyncio.run(read())
+    assert "could not be read" in problem
+    assert "again" in line
 
 
 def test_a_log_line_is_shown_without_what_a_terminal_obeys() -> None:

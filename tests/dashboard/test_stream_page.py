@@ -161,8 +161,9 @@ def test_without_a_reason_nothing_happens(operator: Client, running: tuple[Task,
 
 def test_an_act_does_not_lead_away_from_here(operator: Client, running: tuple[Task, Claimed, Consumer]) -> None:
     task, _, _ = running
-    form = {"reason": "", "next": "https://evil.example/"}
-    assert operator.post(f"/tasks/{task.id}/act/cancel/", form)["Location"] == "/streams/echo/"
+    for elsewhere in ("https://evil.example/", "//evil.example/", "abc", "dashboard:overview"):
+        form = {"reason": "", "next": elsewhere}
+        assert operator.post(f"/tasks/{task.id}/act/cancel/", form)["Location"] == "/streams/echo/"
 
 
 def test_pause_needs_a_reason_and_two_who_press_it_are_told_apart(operator: Client, steps: Steps) -> None:
