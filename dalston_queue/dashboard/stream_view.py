@@ -183,11 +183,15 @@ def _running(queue: str) -> int:
     return get_broker().pending(queue, limit=1).total
 
 
+_ACTED_ON = ("task_type", "stage", "job__name", "status", "required", "attempt")
 _STATES = {RecordState.RUNNING: "running", RecordState.WAITING: "waiting"}
 
 
 def _acting(queue: str, task_id: str) -> Acting | None:
-    task = Task.objects.select_related("job").filter(pk=task_id, queue=queue).first()
+    try:
+        task = Task.objects.select_related("job").only(*_ACTED_ON).filter(pk=task_id, queue=queue).first()
+    except DatabaseError:
+        return None
     if task is None:
         return None
     record = get_broker().records(queue, [task_id]).get(task_id)
