@@ -61,4 +61,6 @@ def after_failure(attempts: int, now: datetime, jitter: float) -> RetryAt | Give
 def send_again(delivery: WebhookDelivery, now: datetime) -> bool:
     """Due at once, with all attempts before it. False: it is being sent right now."""
     rows = WebhookDelivery.objects.filter(pk=delivery.pk).exclude(sending_until__gt=now)
-    return rows.update(state=DeliveryState.PENDING, attempts=0, next_at=now, delivered_at=None) == 1
+    # Without a lease: one who took longer than his does not mark this one.
+    fresh = {"attempts": 0, "next_at": now, "delivered_at": None, "sending_until": None}
+    return rows.update(state=DeliveryState.PENDING, **fresh) == 1

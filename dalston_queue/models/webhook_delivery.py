@@ -40,6 +40,12 @@ class WebhookDelivery(models.Model):
         indexes = [
             # Orchestrator, each second: WHERE state = 'pending' AND next_at <= %s ORDER BY next_at
             models.Index(fields=["next_at"], name="webhook_due", condition=models.Q(state="pending")),
+            # Beside it: how many each receiver is being sent, WHERE sending_until > %s GROUP BY origin
+            models.Index(
+                fields=["origin", "sending_until"],
+                name="webhook_being_sent",
+                condition=models.Q(sending_until__isnull=False),
+            ),
             # Of one job, and expiry of history: WHERE job_id = %s
             models.Index(fields=["job", "finished_at"], name="webhook_by_job"),
         ]

@@ -2,7 +2,9 @@
 
 The name is looked up once, every address of it must be one that may be called, and the connection goes to that address
 and not to the name. No redirect is followed, and of the answer only the status is read: a receiver gets nothing out of
-us, and holds us no longer than the timeout.
+us, and once its address is known it holds us no longer than the timeout. The lookup itself is the resolver's: its time
+counts, but what ends it are the timeouts of the machine's resolver (`resolv.conf`), and the lease of a delivery has
+room for them.
 """
 
 import contextlib

@@ -3,14 +3,19 @@
 A delivery is claimed by a committed UPDATE that makes it due again a while later, sent outside of any transaction, and
 then marked. An orchestrator that dies in between has perhaps sent it: it is sent again, under the same id. One
 receiver gets at most a few at a time, so that a dead one does not keep the others waiting.
+
+Each is sent in a daemon thread of its own, not in a pool: Python waits for a pool's threads when the process ends, and
+a slow receiver would hold up its stop.
 """
 
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from random import SystemRandom
 from uuid import UUID
 
@@ -61,12 +66,12 @@ CLAIM = """
 class Claimed:
     delivery_id: UUID
     attempts: int
+    until: datetime | None  # its lease, by which this claim is told from every other
 
 
 @dataclass(slots=True)
 class Webhooks:
     holder: str
-    _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(SENDERS, "webhook"))
     _under_way: "dict[Future[Outcome], Claimed]" = field(default_factory=dict)
     _report: Report = field(default_factory=Report)
     _recorded_at: float = float("-inf")
@@ -94,7 +99,7 @@ class Webhooks:
             self._mark(self._under_way[future], future.result(), timezone.now())
             del self._under_way[future]
         while len(self._under_way) < SENDERS and (delivery := claim(timezone.now())) is not None:
-            self._under_way[self._submit(delivery)] = Claimed(delivery.id, delivery.attempts)
+            self._under_way[self._submit(delivery)] = _claimed(delivery)
 
     def _submit(self, delivery: WebhookDelivery) -> "Future[Outcome]":
         """Everything that needs Postgres happens here, in our thread; a sender has no connection to it."""
@@ -103,13 +108,13 @@ class Webhooks:
         try:
             target = read_target(delivery.url, allowed)
         except InvalidCallback as error:
-            return self._threads.submit(NotDelivered, str(error))
+            return _start(partial(NotDelivered, str(error)))
         if secret is None:
-            return self._threads.submit(NotDelivered, "the project has no secret to sign it with")
+            return _start(partial(NotDelivered, "the project has no secret to sign it with"))
         message = message_of(delivery)
         body = encode(message)
         signed = headers(message, body, secret.text, int(time.time()))
-        return self._threads.submit(send, target, signed, body, timeout_s=timeout_s, allowed=allowed)
+        return _start(partial(send, target, signed, body, timeout_s=timeout_s, allowed=allowed))
 
     def _mark(self, claimed: Claimed, outcome: Outcome, now: datetime) -> None:
         crash_points.point("webhook.sent")
@@ -129,8 +134,8 @@ class Webhooks:
                     log.warning("gave a webhook up", delivery=str(claimed.delivery_id), why=outcome.why)
         self._report.note(came_to, repaired=False)
         counters.WEBHOOKS.labels(came_to).inc()
-        # One that took longer than its lease is another's by now.
-        mine = WebhookDelivery.objects.filter(pk=claimed.delivery_id, attempts=claimed.attempts, state="pending")
+        # One that took longer than its lease is another's by now, or was asked for anew.
+        mine = WebhookDelivery.objects.filter(pk=claimed.delivery_id, sending_until=claimed.until, state="pending")
         mine.update(**values)
 
     def _record(self) -> None:
@@ -147,8 +152,24 @@ class Webhooks:
                     self._mark(claimed, future.result(), timezone.now())
         except Error as error:
             log.warning("what was sent last will be sent again: postgres does not answer", error=str(error))
-        self._threads.shutdown(wait=False, cancel_futures=True)
         connection.close()
+
+
+def _start(attempt: Callable[[], Outcome]) -> "Future[Outcome]":
+    future: Future[Outcome] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(attempt())
+        except BaseException as error:  # noqa: BLE001 (whoever asks for the result gets it)
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="webhook", daemon=True).start()
+    return future
+
+
+def _claimed(delivery: WebhookDelivery) -> Claimed:
+    return Claimed(delivery.id, delivery.attempts, delivery.sending_until)
 
 
 def claim(now: datetime) -> WebhookDelivery | None:
@@ -159,7 +180,8 @@ def claim(now: datetime) -> WebhookDelivery | None:
         row = cursor.fetchone()
     if row is None:
         return None
-    return WebhookDelivery.objects.select_related("job__project__webhook_secret").get(pk=row[0])
+    # None as well if its job was deleted in this moment.
+    return WebhookDelivery.objects.select_related("job__project__webhook_secret").filter(pk=row[0]).first()
 
 
 def message_of(delivery: WebhookDelivery) -> Message:

@@ -23,6 +23,7 @@ from dalston_queue.jobs.cancel import cancel_job
 from dalston_queue.jobs.dead_letters import Ending, end_tasks
 from dalston_queue.jobs.lifecycle import lock_jobs
 from dalston_queue.jobs.replay import replay
+from dalston_queue.jobs.webhooks import send_again
 from dalston_queue.models import DeadLetter, Job, OperatorAction, Project, Task, WebhookDelivery, WebhookSecret
 from dalston_queue.orchestrator import counters, housekeeping, webhooks
 from dalston_queue.orchestrator.webhooks import Webhooks, claim
@@ -101,7 +102,8 @@ def documented() -> Callable[..., bool]:
 
 def test_each_end_of_a_job_is_told_once_and_signed(api: Api, signed: Project, receiver: Receiver) -> None:
     jobs = [submit(api, receiver.url) for _ in range(3)]
-    for end, job in zip((complete, fail, lambda job: cancel_job(job.id, timezone.now())), jobs, strict=True):
+    ends: list[Callable[[Job], object]] = [complete, fail, lambda job: cancel_job(job.id, timezone.now())]
+    for end, job in zip(ends, jobs, strict=True):
         end(job)
         _advance(job)  # what is over does not end again
     submit(api, receiver.url)  # not over: not told
@@ -274,14 +276,15 @@ def test_looking_for_what_is_due_uses_its_index(api: Api, signed: Project, recei
     complete(submit(api, receiver.url))
     many = "INSERT INTO dalston_webhook_delivery (id, job_id, url, origin, status, error, finished_at, state, attempts,"
     many += " next_at, last_error) SELECT gen_random_uuid(), job_id, url, origin, status, error, finished_at,"
-    many += " 'delivered', 1, next_at, '' FROM dalston_webhook_delivery, generate_series(1, 20000)"
+    many += " (ARRAY['delivered', 'pending'])[1 + n %% 2], 1, next_at, ''"
+    many += " FROM dalston_webhook_delivery, generate_series(1, 20000) n"
     with connection.cursor() as cursor:
-        cursor.execute(many)
+        cursor.execute(many, [])
         cursor.execute("ANALYZE dalston_webhook_delivery")
         asked: dict[str, Any] = {"now": timezone.now(), "until": timezone.now(), "most": 2}
         cursor.execute("EXPLAIN " + webhooks.CLAIM, asked)
         plan = "\n".join(row[0] for row in cursor.fetchall())
-    assert "webhook_due" in plan and "Seq Scan" not in plan
+    assert "webhook_due" in plan and "webhook_being_sent" in plan and "Seq Scan" not in plan
 
 
 @pytest.mark.django_db(transaction=True)
@@ -305,6 +308,39 @@ def test_an_orchestrator_that_dies_after_sending_leaves_it_to_another(
     wait_until(lambda: WebhookDelivery.objects.get().state == "delivered", 10, "the other has sent it")
     assert len(receiver.got) == 2
     assert len({each.headers["Dalston-Delivery"] for each in receiver.got}) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_slow_receiver_does_not_hold_up_the_end(
+    api: Api,
+    signed: Project,
+    receiver: Receiver,
+    spawn: Callable[..., Spawned],
+    process_env: dict[str, str],
+    database_url: str,
+) -> None:
+    receiver.drip = True
+    cancel_job(submit(api, receiver.url).id, timezone.now())
+    env: dict[str, Any] = {"DALSTON_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8", "DALSTON_WEBHOOK_TIMEOUT_S": "60"}
+    sender = Orchestrators(spawn, process_env, database_url).start(**env)
+    wait_until(lambda: len(receiver.got) == 1, 10, "it is being sent")
+    started = time.monotonic()
+    assert sender.stop() == 0
+    assert time.monotonic() - started < webhooks.FAREWELL_S + 3
+
+
+def test_a_late_sender_does_not_mark_what_was_asked_for_anew(api: Api, signed: Project, receiver: Receiver) -> None:
+    complete(submit(api, receiver.url))
+    late = Webhooks("late")
+    late.look()
+    [(future, claimed)] = late._under_way.items()
+    future.result()
+    later = timezone.now() + timedelta(hours=1)
+    assert send_again(WebhookDelivery.objects.get(), later)
+    again = claim(later)
+    assert again is not None and again.attempts == claimed.attempts
+    late.look()
+    assert WebhookDelivery.objects.get().state == "pending", "it is for whoever sends it now to say"
 
 
 def _leased_until(at: datetime) -> dict[str, Any]:
