@@ -22,13 +22,14 @@ from django.conf import settings
 
 from dalston_queue.api.principal import Principal
 from dalston_queue.api.problems import ApiProblem, Code
+from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.snapshot import Snapshot, rates
 from dalston_queue.broker.types import TIERS, Priority, Tier
 from dalston_queue.jobs.dag import queue_of
 from dalston_queue.jobs.spec import JobSpec
 from dalston_queue.models.api_token import RatePreset
-from dalston_queue.redis import get_broker
+from dalston_queue.redis import hasty
 
 log = structlog.get_logger(__name__)
 
@@ -94,7 +95,7 @@ class Depths:
         if time.monotonic() - self._read_at < FRESH_S or not self._lock.acquire(blocking=False):
             return  # fresh, or somebody else is reading: what we have is good enough
         try:
-            self._before, self._now = self._now, get_broker().snapshot()
+            self._before, self._now = self._now, hasty().ask(Broker.snapshot)
         except BrokerError as error:
             log.warning("api.depth_unknown", error=str(error))
             self._before, self._now = None, None

@@ -25,7 +25,7 @@ from dalston_queue.broker.snapshot import Snapshot, take_snapshot
 from dalston_queue.broker.stream_page import LanePlace, WaitingEntry, held_page, waiting_page
 from dalston_queue.broker.topology import Topology
 from dalston_queue.broker.types import Appended, Cause, Removed, Role
-from dalston_queue.broker.urls import routes
+from dalston_queue.broker.urls import SOCKET_TIMEOUT_S, routes
 
 
 class Broker:
@@ -227,9 +227,16 @@ class Broker:
         return next((answer for answer in answers if answer is not Removed.ABSENT), Removed.ABSENT)
 
 
-def connect(url: str, *, prefix: str = "dalston", cluster: bool = False, shards: str = "") -> Broker:
+def connect(
+    url: str,
+    *,
+    prefix: str = "dalston",
+    cluster: bool = False,
+    shards: str = "",
+    timeout_s: float = SOCKET_TIMEOUT_S,
+) -> Broker:
     """Make a Broker. url: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port,host:port/service/db, with
     user and password for ACL. cluster: the url names any node of a Redis Cluster. shards: `DALSTON_REDIS_URLS`,
     comma or newline separated "queue/priority=url" with * as wildcard, first match wins, the url itself serves the
-    rest. Connects lazily."""
-    return Broker(Topology(routes(url, Keys(prefix, cluster), shards)))
+    rest. timeout_s: how long a server may take to answer. Connects lazily."""
+    return Broker(Topology(routes(url, Keys(prefix, cluster), shards, timeout_s)))

@@ -34,9 +34,9 @@ class Route(msgspec.Struct, frozen=True):
         return fnmatchcase(queue, self.queue) and fnmatchcase(priority, self.priority)
 
 
-def routes(url: str, keys: Keys, shards: str) -> tuple[Route, ...]:
+def routes(url: str, keys: Keys, shards: str, timeout_s: float = SOCKET_TIMEOUT_S) -> tuple[Route, ...]:
     """The map, in order; the last route is the home shard and matches everything."""
-    made: dict[str, Shard] = {url: _shard(0, url, keys)}
+    made: dict[str, Shard] = {url: _shard(0, url, keys, timeout_s)}
     mapped: list[Route] = []
     for item in re.split(r"[,\s]+(?=[^,\s]*/[^,\s=]*=)", shards.strip(", \n")):
         if not item:
@@ -51,22 +51,22 @@ def routes(url: str, keys: Keys, shards: str) -> tuple[Route, ...]:
         if not any(fnmatchcase(name, priority) for name in Priority):
             raise Invalid(f"DALSTON_REDIS_URLS: no priority matches {priority!r}; use high, medium, low or *")
         if target not in made:
-            made[target] = _shard(len(made), target, keys)
+            made[target] = _shard(len(made), target, keys, timeout_s)
         mapped.append(Route(queue, priority, made[target]))
     return (*mapped, Route("*", "*", made[url]))
 
 
-def _shard(index: int, url: str, keys: Keys) -> Shard:
-    return Shard(index, _safe(url), keys, _client_maker(url, keys.cluster))
+def _shard(index: int, url: str, keys: Keys, timeout_s: float) -> Shard:
+    return Shard(index, _safe(url), keys, _client_maker(url, keys.cluster, timeout_s))
 
 
-def _client_maker(url: str, cluster: bool) -> Callable[[], Client]:
+def _client_maker(url: str, cluster: bool, timeout_s: float) -> Callable[[], Client]:
     scheme = urlsplit(url).scheme
     options: dict[str, Any] = {
         # the second run of a script whose reply got lost is our decision, never the client's
         "retry": Retry(NoBackoff(), 0),
-        "socket_timeout": SOCKET_TIMEOUT_S,
-        "socket_connect_timeout": SOCKET_TIMEOUT_S,
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s,
         "protocol": 2,
     }
     if scheme in ("redis+sentinel", "rediss+sentinel"):

@@ -28,7 +28,7 @@ from dalston_queue.jobs.spec import JobSpec, StageSpec
 from dalston_queue.jobs.storable import storable
 from dalston_queue.jobs.webhooks import Callbacks
 from dalston_queue.models import ApiToken, Project, Task
-from dalston_queue.redis import get_broker
+from dalston_queue.redis import hasty
 
 log = structlog.get_logger(__name__)
 
@@ -205,7 +205,7 @@ def _asked(stage: StageSpec) -> list[Any]:
 def _hint(job_ids: list[UUID]) -> None:
     crash_points.point("submit.committed")
     try:
-        get_broker().publish_jobs_created(str(job_id) for job_id in job_ids)
+        hasty().ask(lambda broker: broker.publish_jobs_created(str(job_id) for job_id in job_ids))
     except BrokerError as error:
         log.warning(
             "the hint job.created was not sent; the jobs will be found by polling", jobs=len(job_ids), error=str(error)

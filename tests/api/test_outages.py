@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from dalston_queue.models import Task
+from dalston_site.embedded.server import Server
 from tests.web import Web, environment
 
 NOBODY_LISTENS = "1"
@@ -58,3 +62,23 @@ def test_without_redis_tasks_are_accepted_and_stored(start: Callable[..., Web], 
         stats = client.get("/api/v1/queue/stats")
         assert (stats.status_code, stats.json()["code"]) == (503, "redis_unavailable")
     assert Task.objects.count() == 1
+
+
+def test_while_redis_hangs_tasks_are_accepted_all_the_same(
+    start: Callable[..., Web], valkey_server: Callable[..., Server], token_for: Callable[..., str]
+) -> None:
+    """In a moment each, and nobody waits for a connection to Postgres that another keeps while it waits for Redis."""
+    redis = valkey_server()
+    redis.process.send_signal(signal.SIGSTOP)
+    try:
+        web = start(REDIS_URL=redis.url)
+        with web.client(token_for("submit", "read")) as client, ThreadPoolExecutor(40) as many:
+            started = time.monotonic()
+            assert client.post("/api/v1/tasks", json={"task_type": "echo"}).status_code == 201
+            assert time.monotonic() - started < 4
+            time.sleep(2.5)  # now it is asked again
+            answers = list(many.map(lambda _: client.post("/api/v1/tasks", json={"task_type": "echo"}), range(40)))
+            assert [answer.status_code for answer in answers] == [201] * 40
+    finally:
+        redis.process.send_signal(signal.SIGCONT)
+    assert Task.objects.count() == 41
