@@ -32,6 +32,7 @@ log = structlog.get_logger("supervisor.link")
 
 LOOK_EVERY = 1.0  # for overdue tasks and commands; as often as it beats, if that is oftener
 RETRY_EVERY = 0.5
+ASKED_S = 10.0
 OVERDUE_MS = 1500  # past its deadline: a task that heeds its cancellation has stopped by then, and its engine may live
 MAIN_LOOP_DEAD_AFTER = 30.0
 
@@ -84,6 +85,7 @@ class Link:
         self.channel = broker.node(node)
         self.logs = broker.logs(node)
         self.after = after  # the last command that was heard
+        self.asked = f"{int((time.time() - ASKED_S) * 1000)}-0"  # the same for questions; nobody waits for an old one
         self.node = node
         self.post = post
         self.heartbeat_s = heartbeat_s
@@ -208,8 +210,11 @@ class Link:
         self.post(GivenBack(job.engine_id, taken))
 
     def _hear_commands(self) -> None:
-        for command in self.channel.receive(self.after):
-            self.after = command.entry_id
+        for command in self.channel.receive(self.after, asked=self.asked):
+            if command.asks:
+                self.asked = command.entry_id
+            else:
+                self.after = command.entry_id
             self.post(Commanded(command))
 
     def _beat(self, now: float) -> bool:

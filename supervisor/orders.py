@@ -41,16 +41,17 @@ class Orders:
     def obey(self, command: Command, now: float) -> None:
         """Remembers it, does it, answers. The log line is the node's own record; the API keeps the audit."""
         intents = self.supervisor.intents
-        intents.intent.after = command.entry_id
-        intents.save()  # before the deed: a crash in between must not repeat a restart
+        if not command.asks:
+            intents.intent.after = command.entry_id
+            intents.save()  # before the deed: a crash in between must not repeat a restart
         begun = len(intents.intent.unfinished)
         try:
             message = self.known.get(command.name, self.unknown)(command, now)
             state = CommandState.TAKEN if len(intents.intent.unfinished) > begun else CommandState.DONE
         except RefusedError as error:
             message, state = str(error), CommandState.FAILED
-        intents.save()
         if command.name not in LOG_COMMANDS:  # a question per page and minute is no news
+            intents.save()
             told = {"actor": command.actor, "arguments": command.arguments}
             log.info("command", name=command.name, state=str(state), answer=message, **told)
         self.supervisor.link.send(Reply(command_id=command.command_id, state=state, message=message))

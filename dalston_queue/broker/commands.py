@@ -1,7 +1,8 @@
 """Commands from the API to a node's supervisor, and how far each is: requested, taken, then done or failed.
 
 A command has an id: sending it twice sends it once. The stream brings it to the node; a hash beside it keeps its state,
-for as long as the stream keeps the command.
+for as long as the stream keeps the command. Questions for logs have a stream of their own: those who watch a log ask
+several times a minute, and must not push out a drain that waits for its node.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.shard import Argument, Call, Shard, pairs
 
 COMMANDS_KEPT = 1000
+QUESTIONS_KEPT = 200
 KEPT_S = 24 * 3600
 LOOK_EVERY_S = 0.1
 COMMAND_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -39,6 +41,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     command_id: str = ""  # the sender's; send() makes one up if there is none
     entry_id: str = ""  # its place in the stream, for receive(after=…)
     at_ms: int = 0
+    asks: bool = False  # it came by the stream of questions: its entry id is a place there
 
 
 class CommandStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +76,7 @@ class NodeChannel:
     def __init__(self, shard: Shard, node_id: str) -> None:
         self._shard = shard
         self._commands = shard.keys.commands(node_id)
+        self._questions = shard.keys.questions(node_id)
         self._replies = shard.keys.replies(node_id)
 
     def send(self, command: Command) -> str:
@@ -81,8 +85,10 @@ class NodeChannel:
         if not COMMAND_ID.fullmatch(command_id):
             raise Invalid(f"command id {command_id!r} must be 1 to 100 letters, digits, dots, dashes and underscores")
         wanted = msgspec.structs.replace(command, command_id=command_id)
-        arguments: list[Argument] = [command_id, COMMANDS_KEPT, KEPT_S, msgspec.json.encode(wanted)]
-        sent = _command(self._shard.run("send_command", [self._commands, self._replies], arguments))
+        asks = command.name in LOG_COMMANDS
+        stream, kept = (self._questions, QUESTIONS_KEPT) if asks else (self._commands, COMMANDS_KEPT)
+        arguments: list[Argument] = [command_id, kept, KEPT_S, msgspec.json.encode(wanted)]
+        sent = _command(self._shard.run("send_command", [stream, self._replies], arguments))
         if sent is None or (sent.name, sent.arguments) != (command.name, command.arguments):
             raise Invalid(f"command id {command_id!r} was given to another command: {sent.name if sent else 'unread'}")
         return command_id
@@ -100,28 +106,29 @@ class NodeChannel:
 
     def recent(self, count: int = 20) -> list[CommandStatus]:
         """What this node was told lately, the newest first; questions for logs are left out."""
-        rows = self._shard.command("XREVRANGE", self._commands, "+", "-", "COUNT", COMMANDS_KEPT)
+        rows = self._shard.command("XREVRANGE", self._commands, "+", "-", "COUNT", count)
         read = (_command(dict(pairs(fields)).get(b"m", b"")) for _, fields in rows)
-        ids = [command.command_id for command in read if command and command.name not in LOG_COMMANDS][:count]
+        ids = [command.command_id for command in read if command]
         return [status for status in self._statuses(ids) if status is not None]
 
     # the supervisor's side
 
-    def receive(self, after: str, block_ms: int = 0, count: int = 20) -> list[Command]:
-        """Commands after this entry ("0" from the start); keep the last entry id in the state file. A command that
-        can't be read is skipped."""
+    def receive(self, after: str, block_ms: int = 0, count: int = 20, asked: str = "") -> list[Command]:
+        """Commands after this entry ("0" from the start); keep the last entry id in the state file. Then questions,
+        after `asked` if that is another place. One that can't be read is skipped."""
         # XREAD knows no way not to block other than leaving BLOCK out: 0 would block for ever
         block = ("BLOCK", min(block_ms, 4000)) if block_ms else ()
-        reply = self._shard.call(
-            Call(self._commands, ("XREAD", "COUNT", count, *block, "STREAMS", self._commands, after))
-        )
+        streams = (self._commands, self._questions, after, asked or after)
+        reply = self._shard.call(Call(self._commands, ("XREAD", "COUNT", count, *block, "STREAMS", *streams)))
         found = []
-        for entry_id, fields in reply[0][1] if reply else []:
-            command = _command(dict(pairs(fields)).get(b"m", b""))
-            if command is not None:
-                entry = entry_id.decode()
-                at_ms = int(entry.partition("-")[0])
-                found.append(msgspec.structs.replace(command, entry_id=entry, at_ms=at_ms))
+        for stream, entries in reply or []:
+            asks = stream.decode() == self._questions
+            for entry_id, fields in entries:
+                command = _command(dict(pairs(fields)).get(b"m", b""))
+                if command is not None:
+                    place = entry_id.decode()
+                    at_ms = int(place.partition("-")[0])
+                    found.append(msgspec.structs.replace(command, entry_id=place, at_ms=at_ms, asks=asks))
         return found
 
     def reply(self, reply: Reply) -> None:

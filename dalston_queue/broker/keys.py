@@ -106,7 +106,10 @@ class Keys:
         return f"{self.prefix}:nodes"
 
     def commands(self, node_id: str) -> str:
-        return f"{self.prefix}:commands:{self._queue(node_id)}"  # one slot with its replies
+        return f"{self.prefix}:commands:{self._queue(node_id)}"  # one slot with its questions and replies
+
+    def questions(self, node_id: str) -> str:
+        return f"{self.prefix}:questions:{self._queue(node_id)}"
 
     def replies(self, node_id: str) -> str:
         return f"{self.prefix}:replies:{self._queue(node_id)}"

@@ -168,7 +168,7 @@ class Registry:
         for node_id in node_ids:
             calls += [command("DEL", self._keys.node(node_id)), command("SREM", self._keys.nodes(), node_id)]
             if with_commands:
-                channel = (self._keys.commands, self._keys.replies, self._keys.logs)
+                channel = (self._keys.commands, self._keys.questions, self._keys.replies, self._keys.logs)
                 calls += [command("DEL", key(node_id)) for key in channel]
         self._home.calls(calls)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.commands import COMMANDS_KEPT, Command, CommandState, Reply
+from dalston_queue.broker.commands import COMMANDS_KEPT, QUESTIONS_KEPT, Command, CommandState, Reply
 from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.types import NodeState
 
@@ -49,6 +49,21 @@ def test_the_history_shows_orders_and_no_questions_the_newest_first(broker: Brok
     for name in ("drain", "tail_logs", "resume"):
         node.send(Command(name=name))
     assert [status.name for status in node.recent()] == ["resume", "drain"]
+
+
+def test_questions_for_logs_push_no_command_out(broker: Broker) -> None:
+    """A drain waits for a node that is away; meanwhile somebody watches its logs."""
+    node, home = broker.node("n1"), broker.topology.home
+    drain = node.send(Command(name="drain"))
+    for _ in range(QUESTIONS_KEPT + 1):
+        last = node.send(Command(name="follow_logs"))
+    [heard, *_] = node.receive("0")
+    assert (heard.command_id, heard.asks) == (drain, False)
+    assert [status.command_id for status in node.recent(1)] == [drain]
+    assert home.command("XLEN", home.keys.questions("n1")) == QUESTIONS_KEPT
+    asked = node.receive(heard.entry_id, asked="0", count=QUESTIONS_KEPT)
+    assert (asked[-1].command_id, {each.asks for each in asked}) == (last, {True})
+    assert node.receive(heard.entry_id, asked=asked[-1].entry_id) == []
 
 
 def test_old_commands_go_and_take_their_answers_along(broker: Broker) -> None:
