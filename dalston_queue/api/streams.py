@@ -53,7 +53,7 @@ def pause_stage(request: HttpRequest, stage: Stage, body: Annotated[PauseIn, Bod
     """Engines claim nothing more from this queue; what runs goes on. A queue may be paused before it has work."""
     principal = principal_of(request)
     with audited("stage.pause", stage, reason=body.reason, **principal.signature()) as row:
-        changed = pause(stage, timezone.now(), actor=principal.name, reason=body.reason)
+        changed = pause(stage, timezone.now(), actor=principal.name, reason=body.reason).changed
         row.after = {"paused": True, "changed": changed}
     return PauseOut(queue=stage, paused=True, changed=changed)
 
@@ -63,7 +63,7 @@ def resume_stage(request: HttpRequest, stage: Stage, body: Annotated[PauseIn, Bo
     """Engines claim from this queue again."""
     principal = principal_of(request)
     with audited("stage.resume", stage, reason=body.reason, **principal.signature()) as row:
-        changed = resume(stage)
+        changed = resume(stage).changed
         row.after = {"paused": False, "changed": changed}
     return PauseOut(queue=stage, paused=False, changed=changed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from uuid import UUID
 
 from django.contrib import messages
@@ -18,7 +19,8 @@ from dalston_queue.dashboard.words import count
 from dalston_queue.jobs import replay_orders
 from dalston_queue.jobs.replay import discard as discard_letters
 from dalston_queue.jobs.replay_orders import Withdrawal, Withdrawn, order_replay
-from dalston_queue.models import ReplayOrder
+from dalston_queue.models import DeadLetter, ReplayOrder
+from dalston_queue.models.dead_letter import OPEN
 from dalston_queue.models.replay_order import LIVE
 from dalston_queue.roles import person
 
@@ -33,11 +35,19 @@ def replay(request: HttpRequest) -> HttpResponse:
     wanted = _ids(request)
     if not wanted:
         return _back(request, "Nothing was changed: no letter was selected.", bad=True)
-    fresh, taken = _not_ordered(wanted)
+    still_open = _still_open(wanted)
+    if not still_open:
+        return _back(request, "Nothing was changed: somebody replayed or discarded it before.", bad=True)
+    if late := len(wanted) - len(still_open):
+        messages.warning(
+            request, f"{count(late, 'dead letter')} had been replayed or discarded by somebody else before."
+        )
+    fresh, taken = _not_ordered(still_open)
     if taken is not None:
         # Somebody was faster. Two orders for one letter would do no harm, but one of two people should know.
-        ordered = count(len(wanted) - len(fresh), "dead letter")
-        messages.warning(request, f"{taken.actor} was faster: the replay of {ordered} is ordered already.")
+        ordered = count(len(still_open) - len(fresh), "dead letter")
+        who = "You were" if taken.actor == person(request)["actor"] else f"{taken.actor} was"
+        messages.warning(request, f"{who} faster: the replay of {ordered} is ordered already.")
     if fresh:
         order = order_replay(fresh, **person(request), reason=reason_of(request), undo_seconds=UNDO_S)
         return _back(
@@ -93,13 +103,16 @@ def withdrawn_words(done: Withdrawn, order: ReplayOrder) -> str:
 
 def _ids(request: HttpRequest) -> list[UUID]:
     """What is no id was not sent by our form: it is passed over."""
-    found = []
+    found: dict[UUID, None] = {}
     for text in request.POST.getlist("id")[:MOST]:
-        try:
-            found.append(UUID(text))
-        except ValueError:
-            continue
-    return found
+        with suppress(ValueError):
+            found[UUID(text)] = None
+    return list(found)
+
+
+def _still_open(wanted: list[UUID]) -> list[UUID]:
+    known = set(DeadLetter.objects.filter(OPEN, id__in=wanted).values_list("id", flat=True))
+    return [letter for letter in wanted if letter in known]
 
 
 def _not_ordered(wanted: list[UUID]) -> tuple[list[UUID], ReplayOrder | None]:

@@ -30,8 +30,10 @@ from dalston_queue.dashboard.query import BadQuery, address, flat, number, uuid
 from dalston_queue.dashboard.reason import cleaned
 from dalston_queue.dashboard.roles import operator_required
 from dalston_queue.jobs.errors import InvalidJob
-from dalston_queue.jobs.replay import Filter, matching
+from dalston_queue.jobs.replay import Changes, Filter, matching
 from dalston_queue.jobs.replay_orders import MAX_LETTERS, MAX_RATE, MAX_UNDO_S, order_replay
+from dalston_queue.models import DeadLetter
+from dalston_queue.models.dead_letter import OPEN
 from dalston_queue.roles import person
 
 COUNT_MS = 5_000
@@ -65,6 +67,7 @@ def replay_many(request: HttpRequest) -> HttpResponse:
     given = flat(request.POST) if request.method == "POST" else {}
     try:
         plan = plan_of(query, given)
+        Changes.of(plan.parameters, plan.priority, ())  # refused now, not after "this is what will happen"
         found = count(plan.wanted)
         if "order" in given and found:
             return _order(request, plan)
@@ -102,7 +105,7 @@ def plan_of(query: Mapping[str, str], given: Mapping[str, str]) -> Plan:
 def count(wanted: Filter | list[UUID]) -> int:
     """The dry run: how many letters the order would name now. Raises BadQuery if that takes too long."""
     if not isinstance(wanted, Filter):
-        return len(own_parameters(wanted))
+        return DeadLetter.objects.filter(OPEN, id__in=wanted, task__isnull=False).count()
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(COUNT_MS)])
@@ -147,7 +150,7 @@ def _order(request: HttpRequest, plan: Plan) -> HttpResponse:
 
 
 def _checked(plan: Plan) -> list[tuple[UUID, tuple[DiffLine, ...]]]:
-    """What the new parameters change, shown on the first letters. Raises InvalidJob."""
+    """What the new parameters change, shown on the first letters."""
     if plan.parameters is None:
         return []
     wanted = plan.wanted
@@ -157,33 +160,31 @@ def _checked(plan: Plan) -> list[tuple[UUID, tuple[DiffLine, ...]]]:
 
 def _context(query: Mapping[str, str], given: Mapping[str, str]) -> dict[str, Any]:
     kept = {name: value for name, value in query.items() if name in FIELDS and value}
-    own = ""
-    if "id" in query and "parameters" not in given:
-        own = _own_text(query)
+    one, own = _one(query), ""
+    if one is not None and "parameters" not in given:
+        own = _own_text(one)
     back = reverse("dashboard:dead-letters") + address(kept)
     return {
         "filter": kept,
         "given": {"undo_seconds": str(UNDO_S), "parameters": own, **given},
         "one": query.get("id", ""),
         "here": address(query),
-        "back": reverse("dashboard:dead-letter", args=[query["id"]]) if _is_id(query) else back,
+        "back": back if one is None else reverse("dashboard:dead-letter", args=[one]),
         "priorities": [priority.value for priority in Priority],
     }
 
 
-def _own_text(query: Mapping[str, str]) -> str:
-    if not _is_id(query):
-        return ""
-    letter = UUID(query["id"])
+def _own_text(letter: UUID) -> str:
     own = own_parameters([letter])
     return pretty(own[letter]) if letter in own else ""
 
 
-def _is_id(query: Mapping[str, str]) -> bool:
+def _one(query: Mapping[str, str]) -> UUID | None:
+    """The letter that the address names, if it names one."""
     try:
-        return uuid(query, "id") is not None
+        return uuid(query, "id")
     except BadQuery:
-        return False
+        return None
 
 
 def _sorted(value: Any) -> str:

@@ -131,5 +131,5 @@ def _place(query: Mapping[str, str]) -> Place | None:
     at, _, letter = text.partition(",")
     try:
         return datetime.fromisoformat(at).astimezone(UTC), UUID(letter)
-    except ValueError:
+    except (ValueError, OverflowError):  # a time in the year 0 of UTC
         raise BadQuery("after names no place: follow the link that says Older.") from None

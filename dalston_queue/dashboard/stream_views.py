@@ -22,7 +22,7 @@ from dalston_queue.dashboard.roles import operator_required
 from dalston_queue.dashboard.stream_fragments import fragments_of
 from dalston_queue.dashboard.stream_query import FIELDS, StreamQuery, lane_word, stream_query
 from dalston_queue.dashboard.stream_view import StreamView, read_stream
-from dalston_queue.jobs.pause import pause, resume
+from dalston_queue.jobs.pause import Braked, pause, resume
 from dalston_queue.roles import may_operate, person
 
 
@@ -71,19 +71,26 @@ def brake(request: HttpRequest, queue: str) -> HttpResponse:
     wanted, reason = request.POST.get("do", ""), reason_of(request)
     if wanted == "pause" and reason:
         with audited("stage.pause", queue, **person(request), reason=reason) as row:
-            changed = pause(queue, timezone.now(), actor=person(request)["actor"], reason=reason)
-            row.after = {"paused": True, "changed": changed}
-        done = "Paused: engines claim nothing more from it. What runs goes on."
-        messages.success(request, done) if changed else messages.warning(request, "Somebody had paused it already.")
+            done = pause(queue, timezone.now(), actor=person(request)["actor"], reason=reason)
+            row.after = {"paused": True, "changed": done.changed, "engines_told": done.told}
+        _say(request, done, "Paused: engines claim nothing more from it. What runs goes on.", "paused")
     elif wanted == "resume":
         with audited("stage.resume", queue, **person(request), reason=reason) as row:
-            changed = resume(queue)
-            row.after = {"paused": False, "changed": changed}
-        done = "Resumed: engines claim from it again."
-        messages.success(request, done) if changed else messages.warning(request, "Somebody had resumed it already.")
+            done = resume(queue)
+            row.after = {"paused": False, "changed": done.changed, "engines_told": done.told}
+        _say(request, done, "Resumed: engines claim from it again.", "resumed")
     else:
         messages.error(request, "Nothing was changed: say why the stream should pause.")
     return redirect("dashboard:stream", queue=queue)
+
+
+def _say(request: HttpRequest, done: Braked, said: str, word: str) -> None:
+    if not done.told:
+        messages.warning(request, f"Written down as {word}. Redis does not answer; engines are told when it does.")
+    elif done.changed:
+        messages.success(request, said)
+    else:
+        messages.warning(request, f"Somebody had {word} it already.")
 
 
 def _lanes(view: StreamView) -> list[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """Pauses and resumes a queue. The row is the truth; the flag that engines see is in Redis, and put back if lost."""
 
+from dataclasses import dataclass
 from datetime import datetime
 
 import structlog
@@ -11,18 +12,21 @@ from dalston_queue.redis import get_broker
 log = structlog.get_logger(__name__)
 
 
-def pause(queue: str, now: datetime, *, actor: str, reason: str = "") -> bool:
-    """Engines claim nothing more from this queue; what runs goes on. False if it was paused already."""
+@dataclass(frozen=True, slots=True)
+class Braked:
+    changed: bool  # False: somebody was faster
+    told: bool  # False: Redis does not answer, and engines learn of it when it does
+
+
+def pause(queue: str, now: datetime, *, actor: str, reason: str = "") -> Braked:
+    """Engines claim nothing more from this queue; what runs goes on."""
     _, created = StagePause.objects.get_or_create(queue=queue, defaults={"actor": actor, "reason": reason, "at": now})
-    _say(queue, paused=True)
-    return created
+    return Braked(created, _say(queue, paused=True))
 
 
-def resume(queue: str) -> bool:
-    """False if it was not paused."""
+def resume(queue: str) -> Braked:
     deleted, _ = StagePause.objects.filter(queue=queue).delete()
-    _say(queue, paused=False)
-    return deleted > 0
+    return Braked(deleted > 0, _say(queue, paused=False))
 
 
 def restore() -> int:
@@ -37,9 +41,11 @@ def restore() -> int:
     return len(wanted ^ flagged)
 
 
-def _say(queue: str, *, paused: bool) -> None:
+def _say(queue: str, *, paused: bool) -> bool:
     broker = get_broker()
     try:
         broker.pause(queue) if paused else broker.resume(queue)
     except BrokerError as error:
         log.warning("redis does not answer; the reconciler will set the flag", queue=queue, error=str(error))
+        return False
+    return True

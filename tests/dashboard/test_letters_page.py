@@ -167,7 +167,15 @@ class TestList:
         assert len(seen) == len(set(seen)) == len(rows)
         assert 'rel="next"' in text_of(viewer, f"{PAGE}?each=1")
 
-    @pytest.mark.parametrize("query", ["?since=x", "?each=1&after=x", "?queue=%00"])
+    @pytest.mark.parametrize(
+        "query",
+        [
+            "?since=x",
+            "?each=1&after=x",
+            "?each=1&after=0001-01-01T00:00%2B14:00,0193e2b0-0000-7000-8000-000000000000",
+            "?queue=%00",
+        ],
+    )
     def test_an_address_that_makes_no_sense_says_why(self, viewer: Client, query: str) -> None:
         answer = viewer.get(PAGE + query)
         assert answer.status_code == 400
@@ -266,6 +274,25 @@ class TestReplay:
         told = operator.post(f"{PAGE}orders/{order.pk}/undo/", follow=True).content.decode()
         assert "user bea was faster, the order is undone" in told
 
+    def test_what_is_closed_already_is_not_promised(self, operator: Client) -> None:
+        gone, still = bury(discarded_at=timezone.now()), bury()
+        text = self.replay(operator, gone)
+        assert "Nothing was changed: somebody replayed or discarded it before." in text
+        assert not ReplayOrder.objects.exists()
+        assert "Nothing matches" in text_of(operator, f"{PAGE}replay/?id={gone.pk}")
+        text = self.replay(operator, gone, still)
+        assert "1 dead letter had been replayed or discarded by somebody else before." in text
+        assert "1 dead letter will be replayed in 10 s" in text
+        assert "You were faster" in self.replay(operator, still), "pressed twice"
+        assert ReplayOrder.objects.get().letter_ids == [still.pk]
+
+    def test_an_id_may_be_written_in_any_way(self, operator: Client) -> None:
+        letter = bury()
+        for written in (f"{{{letter.pk}}}", f"urn:uuid:{letter.pk}", f"+{letter.pk}"):
+            text = text_of(operator, f"{PAGE}replay/?id={written}")
+            assert f'href="/dead-letters/{letter.pk}/"' in text, "the way back"
+            assert "a.wav" in text
+
     def test_all_that_match_with_a_dry_run_a_rate_and_a_priority(self, operator: Client) -> None:
         for _ in range(3):
             bury()
@@ -304,16 +331,20 @@ class TestReplay:
             {"undo_seconds": "9999"},
             {"priority": "urgent"},
             {"parameters": "[" * 100_000},
+            {"parameters": r'{"a": "\ud800"}'},
+            {"parameters": r'{"a": "\u0000"}'},
+            {"parameters": '{"a": NaN}'},
         ],
     )
     def test_what_cannot_be_done_is_refused_with_words_and_the_form_is_kept(
         self, operator: Client, form: dict[str, str]
     ) -> None:
         bury()
-        answer = operator.post(f"{PAGE}replay/", {**form, "reason": "keep me", "order": "1"})
-        assert answer.status_code == 400
-        assert b'role="alert"' in answer.content
-        assert b"keep me" in answer.content
+        for step in ("check", "order"):
+            answer = operator.post(f"{PAGE}replay/", {**form, "reason": "keep me", step: "1"})
+            assert answer.status_code == 400, step
+            assert b'role="alert"' in answer.content
+            assert b"keep me" in answer.content
         assert not ReplayOrder.objects.exists()
 
     def test_nothing_selected_changes_nothing(self, operator: Client) -> None:

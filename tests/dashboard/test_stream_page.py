@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from dalston_queue.broker import Broker, Claimed, Consumer
+from dalston_queue.broker.errors import Unavailable
 from dalston_queue.dashboard import latest as latest_module
 from dalston_queue.dashboard.latest import Latest
 from dalston_queue.models import OperatorAction, StagePause, Task
@@ -179,6 +180,20 @@ def test_pause_needs_a_reason_and_two_who_press_it_are_told_apart(operator: Clie
     assert said(operator, operator.post(brake, {"do": "resume"})).startswith("Resumed")
     assert not StagePause.objects.exists()
     assert OperatorAction.objects.filter(action__startswith="stage.").count() == 3
+
+
+def test_a_pause_that_engines_do_not_hear_of_says_so(
+    operator: Client, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise Unavailable("Redis is away")
+
+    monkeypatch.setattr(Broker, "pause", away)
+    monkeypatch.setattr(Broker, "resume", away)
+    for do, word in (("pause", "paused"), ("resume", "resumed")):
+        told = said(operator, operator.post("/streams/echo/brake/", {"do": do, "reason": "disk full"}))
+        assert told.startswith(f"Written down as {word}. Redis does not answer")
+        assert OperatorAction.objects.latest("id").after["engines_told"] is False
 
 
 def test_an_address_that_makes_no_sense_says_so(viewer: Client, steps: Steps) -> None:

@@ -12,12 +12,12 @@ from tests.orchestrator.support import Steps, engine, run_to_the_end, work
 def test_a_paused_queue_gives_nothing_until_it_is_resumed(broker: Broker, steps: Steps) -> None:
     make.single()
     steps.poll()
-    assert pause.pause("echo", timezone.now(), actor="operator", reason="model update")
-    assert not pause.pause("echo", timezone.now(), actor="operator")
+    assert pause.pause("echo", timezone.now(), actor="operator", reason="model update").changed
+    assert not pause.pause("echo", timezone.now(), actor="operator").changed
     with engine(broker) as consumer:
         assert work(consumer) == []
-        assert pause.resume("echo")
-        assert not pause.resume("echo")
+        assert pause.resume("echo").changed
+        assert not pause.resume("echo").changed
         assert run_to_the_end(steps, consumer) == 1
 
 
