@@ -271,6 +271,17 @@ def test_whoever_has_read_enough_may_leave(shell: Shell, client: Client) -> None
         assert process.stderr is not None and "Error" not in process.stderr.read()
 
 
+def test_a_disk_that_is_full_and_an_argument_that_is_no_text_are_said_in_a_line(shell: Shell) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [str(COMMAND), "streams", "--json"]
+        done = subprocess.run(command, env=shell.env, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == Exit.USAGE
+    assert json.loads(done.stderr)["error"]["detail"] == "The output can't be written: No space left on device."
+    for words in (["submit", "echo", "a=\udcff\udcfe"], ["why", "\udcff"]):
+        said = shell.run(*words)
+        assert said.code == Exit.USAGE and "not valid UTF-8: b'" in said.stderr
+
+
 def test_help_names_every_command_and_exit_code(shell: Shell) -> None:
     text = shell.call("--help").stdout
     for name in (

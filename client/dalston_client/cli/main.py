@@ -50,12 +50,24 @@ def main(argv: Sequence[str]) -> int:
         return Exit.INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has seen enough (`dalston jobs | head`).
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()
         return Exit.OK
+    except OSError as error:
+        # What the network does arrives as a DalstonError: it is our output that can't be written, as on a full disk.
+        _write_no_more()
+        return _failed(out, Exit.USAGE, {"code": "output", "detail": f"The output can't be written: {error.strerror}."})
+
+
+def _write_no_more() -> None:
+    """What is still in the buffer would fail once more at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parsed(argv: Sequence[str]) -> argparse.Namespace:
     parser = _parser(as_json="--json" in argv)
+    for word in argv:
+        if not word.isascii() and any("\ud800" <= letter <= "\udfff" for letter in word):
+            parser.error(f"not valid UTF-8: {word.encode(errors='surrogateescape')!r}")
     given, rest = parser.parse_known_args(argv)
     if rest and (not hasattr(given, "pairs") or any(word.startswith("-") for word in rest)):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
