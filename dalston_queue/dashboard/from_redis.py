@@ -102,7 +102,7 @@ def _engines(node_id: str, engines: list[EngineInfo]) -> tuple[EngineLine, ...]:
 
 
 def _engine(engine: EngineInfo) -> EngineLine:
-    note = engine.info.get("why") or ""
+    note, running = engine.info.get("why") or "", engine.info.get("running")
     return EngineLine(
         id=engine.engine_id,
         node_id=engine.node_id,
@@ -112,6 +112,7 @@ def _engine(engine: EngineInfo) -> EngineLine:
         capacity=engine.capacity,
         note=str(note),
         beat_at=_time(engine.at_ms),
+        is_full=isinstance(running, int) and running >= engine.capacity,
     )
 
 

@@ -120,11 +120,14 @@ def _of_queue(redis: InRedis, past: Past, queue: QueueStats) -> Iterator[Finding
         yield Finding(Tone.WARN, f"{name} is paused with {waiting or 'nothing'} waiting.", place)
     elif waiting > 0 and engines == 0:
         yield Finding(Tone.BAD, f"{name}: {waiting} waiting, and no ready engine serves it.", place)
-    elif waiting > 0 and queue.running == 0 and pace is not None and pace.goes == 0:
+    elif waiting > 0 and queue.running == 0 and pace is not None and pace.goes == 0 and not _are_full(redis, name):
         yield Finding(Tone.BAD, f"{name}: {waiting} waiting, {count(engines, 'engine')}, and nothing moves.", place)
     elif waiting > 0 and _is_still(queue, past):
         text = f"{name}: {waiting} waiting, and nothing has ended for {STILL_MIN} min. See what its engines hold."
         yield Finding(Tone.BAD, text, place)
+    elif waiting > 0 and queue.running == 0 and _are_full(redis, name):
+        said = [f"{waiting} waiting", _oldest(queue), f"{count(engines, 'engine')}, all busy with other queues"]
+        yield Finding(Tone.WARN, f"{name}: {', '.join(word for word in said if word)}.", place)
     elif waiting > 0:
         said = [f"{waiting} waiting", _oldest(queue), count(engines, "engine"), clear_in(waiting, pace)]
         yield Finding(Tone.OK, f"{name}: {', '.join(word for word in said if word)}.", place)
@@ -225,6 +228,12 @@ def _engines_of(redis: InRedis, queue: str) -> int:
     return sum(
         queue in engine.queues and engine.state == EngineState.READY for node in redis.nodes for engine in node.engines
     )
+
+
+def _are_full(redis: InRedis, queue: str) -> bool:
+    """Do all that serve it have as much in hand as they take? Then it waits for its turn, and nothing is stuck."""
+    ready = [engine for node in redis.nodes for engine in node.engines if engine.state == EngineState.READY]
+    return all(engine.is_full for engine in ready if queue in engine.queues)
 
 
 def _ready_engines(redis: InRedis) -> int:

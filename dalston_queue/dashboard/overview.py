@@ -70,6 +70,7 @@ class EngineLine:
     capacity: int
     note: str
     beat_at: datetime | None
+    is_full: bool = False  # as many tasks in hand as it takes, of whichever queue
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,14 @@ def test_work_and_engines_and_nothing_moves() -> None:
     assert "echo: 5 waiting, 1 engine, and nothing moves." in said(view)
 
 
+def test_work_whose_engines_are_full_of_other_work_waits_for_its_turn() -> None:
+    full, free = replace(engine(), is_full=True), engine()
+    view = overview(queue(waiting=5), engines=(full,), pace=Pace(0, 0))
+    assert judge(view).tone is Tone.WARN
+    assert said(view) == "echo: 5 waiting, 1 engine, all busy with other queues."
+    assert judge(overview(queue(waiting=5), engines=(full, free), pace=Pace(0, 0))).tone is Tone.BAD
+
+
 def test_work_that_no_engine_serves_is_named() -> None:
     view = overview(queue(waiting=5), engines=(engine(queue="sleep"),))
     assert judge(view).tone is Tone.BAD
