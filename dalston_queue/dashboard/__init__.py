@@ -20,6 +20,7 @@ nodes_order, nodes_commands           their buttons: a form read, and the comman
 nodes_logs, nodes_consumers           an engine's log, followed by all who read it; the sockets
 letters_query, letters_view, letters_fragments, letters_views, letters_consumer   the page of dead letters
 letter_view, letter_fragments, black_box   one dead letter, and what is left of a dead engine or of unreadable bytes
+letters_orders                        which replay orders name a letter, asked once
 letters_acts, letters_replay          what is done to dead letters: replay, discard, undo; replay with changes
 words                                 counted nouns, and which states are bad news, for several pages
 query                                 what a page's address asks for, checked; the same for its socket

@@ -17,7 +17,7 @@ from dalston_queue.audit_trail import about
 from dalston_queue.dashboard.audit_view import ActLine, line_of
 from dalston_queue.dashboard.black_box import pretty
 from dalston_queue.dashboard.job_why import why_each
-from dalston_queue.dashboard.letters_view import orders_of
+from dalston_queue.dashboard.letters_orders import orders_of
 from dalston_queue.dashboard.progress import progress_of
 from dalston_queue.jobs.states import JOB_OVER, TASK_OVER, TaskStatus
 from dalston_queue.jobs.timeline import Run, runs_of

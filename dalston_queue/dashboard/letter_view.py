@@ -13,9 +13,9 @@ from dalston_queue.audit_trail import about
 from dalston_queue.dashboard.audit_view import ActLine, line_of
 from dalston_queue.dashboard.black_box import BlackBox, RawField, black_box, pretty, raw_fields
 from dalston_queue.dashboard.job_view import EventLine, events_of
-from dalston_queue.dashboard.letters_view import OrderLine, order_line, orders_of
-from dalston_queue.models import DeadLetter, ReplayOrder, Task, TaskEvent
-from dalston_queue.models.replay_order import LIVE
+from dalston_queue.dashboard.letters_orders import live_order_of, orders_of
+from dalston_queue.dashboard.letters_view import OrderLine, order_line
+from dalston_queue.models import DeadLetter, Task, TaskEvent
 
 ACTS = 50
 
@@ -67,8 +67,7 @@ def read_letter(letter_id: UUID) -> LetterView | None:
     if letter is None:
         return None
     task = letter.task
-    orders = ReplayOrder.objects.defer("letter_ids", "filter")
-    order = orders.filter(state__in=LIVE, letter_ids__contains=[letter_id]).order_by("next_at").first()
+    order = live_order_of(letter_id)
     return LetterView(
         at=timezone.now(),
         id=str(letter.pk),

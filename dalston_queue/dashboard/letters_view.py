@@ -18,7 +18,6 @@ from dalston_queue.models.replay_order import LIVE
 RECENT = timedelta(minutes=5)
 """How long an order that is over stays on the page: long enough to read what came of it."""
 ORDERS = 10
-NEWEST = 20
 FIELDS = ("queue", "cause", "task_type", "error", "since", "until", "fingerprint")
 PAGE_FIELDS = ("each", "after")
 """Beside the filter: a list instead of groups, and where its page begins."""
@@ -113,15 +112,6 @@ def order_line(row: ReplayOrder) -> OrderLine:
         row.starts_at,
         row.finished_at,
     )
-
-
-def orders_of(letters: list[UUID]) -> list[str]:
-    """The ids of orders that name one of these. Among the newest only: each names up to 100 000 letters."""
-    if not letters:
-        return []
-    newest = list(ReplayOrder.objects.order_by("-id").values_list("id", flat=True)[:NEWEST])
-    rows = ReplayOrder.objects.filter(id__in=newest, letter_ids__overlap=letters)
-    return [str(order) for order in rows.values_list("id", flat=True)]
 
 
 def _place(query: Mapping[str, str]) -> Place | None:
