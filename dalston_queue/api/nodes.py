@@ -12,12 +12,13 @@ from dalston_queue.api.auth import needs
 from dalston_queue.api.body_in import Instant
 from dalston_queue.api.command_in import CommandIn
 from dalston_queue.api.node_out import CommandOut, ForgottenOut, LogsOut, NodeOut, command_out, logs_out, node_out
+from dalston_queue.api.places import WAITING
 from dalston_queue.api.principal import principal_of
 from dalston_queue.api.problem_out import answers
 from dalston_queue.api.problems import ApiProblem, Code, not_found
 from dalston_queue.api.reason import Reason
 from dalston_queue.audit import audited
-from dalston_queue.broker.commands import Command, CommandState
+from dalston_queue.broker.commands import Command, CommandState, CommandStatus, NodeChannel
 from dalston_queue.broker.errors import Invalid
 from dalston_queue.jobs.nodes import forget_node
 from dalston_queue.models.api_token import Scope
@@ -64,8 +65,7 @@ def command_node(
             command_id = channel.send(order)
         except Invalid as error:
             raise ApiProblem(409, Code.IDEMPOTENCY_CONFLICT, f"{error}.") from error
-        give_connection_back()
-        status = channel.wait(command_id, wait)
+        status = _wait(channel, command_id, wait)
         row.after = {"command_id": command_id, "message": status.message if status else None}
     if status is None:
         raise not_found(f"order {command_id}")  # the node left meanwhile, with all its orders
@@ -77,8 +77,7 @@ def command_node(
 )
 def read_command(request: HttpRequest, node_id: NodeId, command_id: CommandId, wait: Seconds = 0) -> CommandOut:
     """What became of an order. Kept for a day, while its node is there."""
-    give_connection_back()
-    status = get_broker().node(node_id).wait(command_id, wait)
+    status = _wait(get_broker().node(node_id), command_id, wait)
     if status is None:
         raise not_found(f"order {command_id}")
     return command_out(status)
@@ -126,6 +125,12 @@ def read_logs(
     if tail.status is not None and tail.status.state is CommandState.FAILED:
         raise ApiProblem(404, Code.NOT_FOUND, f"{node_id}: {tail.status.message}.")
     raise ApiProblem(503, Code.NODE_SILENT, f"{node_id} does not answer.", headers={"Retry-After": "5"})
+
+
+def _wait(channel: NodeChannel, command_id: str, seconds: float) -> CommandStatus | None:
+    give_connection_back()
+    with WAITING.one() as free:
+        return channel.wait(command_id, seconds if free else 0)
 
 
 def _check_node(node_id: str) -> None:

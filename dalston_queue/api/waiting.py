@@ -17,6 +17,7 @@ from django.db import DatabaseError, connections
 from django.db.models import Manager
 from ninja import Query
 
+from dalston_queue.api.places import WAITING
 from dalston_queue.jobs.states import JOB_OVER, TASK_OVER
 from dalston_queue.models import Job, Task
 from dalston_queue.pooled import give_connection_back
@@ -24,8 +25,6 @@ from dalston_queue.pooled import give_connection_back
 log = structlog.get_logger(__name__)
 
 MAX_WAIT_S = 30.0
-MAX_WAITING = 500
-"""Each holds a thread. Past this number `wait` is ignored: the answer shows the state as it is."""
 INTERVAL_S = 0.1
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for it to be over.")]
 LINGER_S = 5.0
@@ -40,34 +39,32 @@ class Waiting:
         self._over = sorted(over)
         self._lock = threading.Lock()
         self._awaited: dict[UUID, list[threading.Event]] = {}
-        self._count = 0
         self._thread: threading.Thread | None = None
 
     def wait(self, row_id: UUID, seconds: float) -> None:
         """Returns when the row is over, at the latest after `seconds`. The caller reads the row afterwards."""
-        news = threading.Event()
-        if seconds <= 0 or not self._enter(row_id, news):
+        if seconds <= 0:
             return
-        try:
-            give_connection_back()
-            news.wait(min(seconds, MAX_WAIT_S))
-        finally:
-            self._leave(row_id, news)
+        news = threading.Event()
+        with WAITING.one() as free:
+            if not free:
+                return
+            self._enter(row_id, news)
+            try:
+                give_connection_back()
+                news.wait(min(seconds, MAX_WAIT_S))
+            finally:
+                self._leave(row_id, news)
 
-    def _enter(self, row_id: UUID, news: threading.Event) -> bool:
+    def _enter(self, row_id: UUID, news: threading.Event) -> None:
         with self._lock:
-            if self._count >= MAX_WAITING:
-                return False
-            self._count += 1
             self._awaited.setdefault(row_id, []).append(news)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="long-poll", daemon=True)
                 self._thread.start()
-            return True
 
     def _leave(self, row_id: UUID, news: threading.Event) -> None:
         with self._lock:
-            self._count -= 1
             others = self._awaited[row_id]
             others.remove(news)
             if not others:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 from django.utils import timezone
 
+from dalston_queue.api import waiting
+from dalston_queue.api.places import WAITING
 from dalston_queue.broker import connect
+from dalston_queue.broker.commands import CommandState, Reply
 from dalston_queue.broker.types import NodeState
+from dalston_queue.ids import uuid7
 from dalston_queue.models import Task
 from tests.support import wait_until
 from tests.web import Web
@@ -58,22 +63,36 @@ def test_who_waits_for_a_node_holds_no_connection(web: Web, token_for: Callable[
     broker = connect(redis_url, prefix=web.prefix)
     broker.registry.beat_node("gpu-01", NodeState.ACTIVE, [], {})
     node = broker.node("gpu-01")
+    codes: list[int] = []
     with web.client(token_for("operate", "read")) as client:
 
         def order() -> None:
-            client.post("/api/v1/nodes/gpu-01/commands?wait=3", json={"order": "drain", "reason": "test"})
+            body = {"order": "drain", "reason": "test"}
+            codes.append(client.post("/api/v1/nodes/gpu-01/commands?wait=20", json=body).status_code)
 
-        def ask() -> None:
-            client.get("/api/v1/nodes/gpu-01/engines/demo.0/logs")
-
-        waiting = [threading.Thread(target=each) for each in [order, ask] * 7]
-        started = time.monotonic()
+        waiting = [threading.Thread(target=order) for _ in range(14)]
         for thread in waiting:
             thread.start()
-        wait_until(lambda: len(node.receive("0", count=50)) == 14, what="more of them wait than the pool has")
-        assert client.get("/api/v1/tasks").status_code == 200
-        assert time.monotonic() - started < 2.8, "the pool was empty until the first of them had waited"
+        wait_until(
+            lambda: len(node.receive("0", count=50)) == 14, 15, "more of them wait than the pool has connections"
+        )
+        assert client.get("/api/v1/tasks").status_code == 200 and not codes
+        for command in node.receive("0", count=50):
+            node.reply(Reply(command_id=command.command_id, state=CommandState.DONE))
         for thread in waiting:
             thread.join(10)
+    assert codes == [200] * 14
     broker.registry.forget(node_ids=["gpu-01"])
     broker.close()
+
+
+def test_all_who_wait_share_the_places() -> None:
+    """Each holds a thread of the server: whoever finds no place left is answered at once, whatever it waits for."""
+    with ExitStack() as others:
+        assert all(others.enter_context(WAITING.one()) for _ in range(WAITING.limit))
+        started = time.monotonic()
+        waiting.tasks.wait(uuid7(), 5)
+        waiting.jobs.wait(uuid7(), 5)
+        assert time.monotonic() - started < 1
+    with WAITING.one() as free:
+        assert free
