@@ -4,7 +4,7 @@ Idempotent: a letter that was replayed answers with the attempt it got. A job ca
 of it is dead, so all dead letters of a job are taken back together.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -64,18 +64,21 @@ class Changes:
 
     parameters: msgspec.Raw | None
     priority: Priority | None
-    letters: frozenset[UUID]
+    asked_for: Callable[[Collection[UUID]], Collection[UUID]]  # which of these letters
 
     @classmethod
     def of(
-        cls, parameters: Mapping[str, Any] | None, priority: Priority | None, letters: Collection[UUID]
+        cls,
+        parameters: Mapping[str, Any] | None,
+        priority: Priority | None,
+        asked_for: Callable[[Collection[UUID]], Collection[UUID]],
     ) -> "Changes":
         """Raises InvalidJob."""
         text = None if parameters is None else storable(parameters, "the new parameters")
         limit: int = settings.DALSTON_MAX_PAYLOAD_BYTES
         if text is not None and len(bytes(text)) > limit:
             raise InvalidJob(f"the new parameters may have at most {limit} bytes as JSON")
-        return cls(text, priority, frozenset(letters))
+        return cls(text, priority, asked_for)
 
 
 def matching(wanted: Filter) -> "QuerySet[DeadLetter]":
@@ -108,7 +111,7 @@ def replay(
     Raises InvalidJob if the parameters can't be stored; nothing is replayed then.
     """
     ids = list(dict.fromkeys(letter_ids))
-    new = Changes.of(parameters, priority, ids)
+    new = Changes.of(parameters, priority, frozenset(ids).intersection)
     outcomes: dict[UUID, Replayed] = {}
     for start in range(0, len(ids), BATCH):
         outcomes |= replay_batch(ids[start : start + BATCH], now, new)
@@ -136,8 +139,10 @@ def replay_batch(ids: Sequence[UUID], now: datetime, new: Changes) -> dict[UUID,
     of_jobs = set(Task.objects.filter(id__in=wanted).values_list("job_id", flat=True))
     opened = move_jobs("replay", of_jobs & jobs.keys(), now)
     # A sibling that was asked for as well, and whose turn is in a later batch, is taken back now: it gets its changes.
-    siblings = DeadLetter.objects.filter(OPEN, task__job_id__in=opened).values_list("id", "task_id")
-    changed = {task for letter, task in siblings if letter in new.letters}
+    changed: set[UUID | None] = set()
+    if new.parameters is not None or new.priority is not None:
+        siblings = dict(DeadLetter.objects.filter(OPEN, task__job_id__in=opened).values_list("id", "task_id"))
+        changed = {siblings[letter] for letter in new.asked_for(siblings)}
     changes = [
         Change(
             task_id=task.id,

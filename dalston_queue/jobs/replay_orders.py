@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -77,7 +78,7 @@ def order_replay(
         letters = list(matching(wanted).values_list("id", flat=True)[: min(limit, MAX_LETTERS)])
     else:
         letters = list(dict.fromkeys(wanted))[: min(limit, MAX_LETTERS)]
-    Changes.of(parameters, priority, ())
+    Changes.of(parameters, priority, frozenset[UUID]().intersection)  # raises what there is to raise
     starts_at = now + timedelta(seconds=undo_seconds)
     order = ReplayOrder(
         user_id=user.pk if user else None,
@@ -170,20 +171,22 @@ def _carry_out(order_id: UUID, now: datetime) -> bool:
 
 @transaction.atomic
 def _batch(order_id: UUID, now: datetime) -> bool:
-    rows = ReplayOrder.objects.select_for_update(skip_locked=True)
+    rows = ReplayOrder.objects.defer("letter_ids").select_for_update(skip_locked=True)
     order = rows.filter(id=order_id, state__in=LIVE, next_at__lte=now).first()
     if order is None:
         return False  # another orchestrator has it, or it was undone a moment ago
-    left = order.letter_ids[order.handled :]
-    count, order.next_at = allowance(order.next_at, now, order.rate_per_minute, len(left))
-    new = Changes.of(order.parameters, Priority(order.priority) if order.priority else None, order.letter_ids)
-    outcomes = Counter(done.outcome for done in replay_batch(left[:count], now, new).values())
+    left = order.matched - order.handled
+    count, order.next_at = allowance(order.next_at, now, order.rate_per_minute, left)
+    priority = Priority(order.priority) if order.priority else None
+    new = Changes.of(order.parameters, priority, partial(_asked_for, order.id))
+    letters = _letters(order.id, order.handled, count)
+    outcomes = Counter(done.outcome for done in replay_batch(letters, now, new).values())
     order.handled += count
     order.replayed += outcomes[Outcome.REPLAYED]
     order.already += outcomes[Outcome.ALREADY]
     order.refused = order.handled - order.replayed - order.already
     order.started_at = order.started_at or now
-    over = order.handled == len(order.letter_ids)
+    over = order.handled == order.matched
     order.state = OrderState.DONE if over else OrderState.RUNNING
     order.finished_at = now if over else None
     order.save(update_fields=_PROGRESS)
@@ -191,6 +194,21 @@ def _batch(order_id: UUID, now: datetime) -> bool:
     return not over and order.rate_per_minute is None
 
 
+def _letters(order_id: UUID, start: int, count: int) -> list[UUID]:
+    """The next ones. An order may have a hundred thousand, and a batch has no use for the others."""
+    rows = ReplayOrder.objects.filter(id=order_id)
+    found: list[UUID] = rows.values_list(f"letter_ids__{start}_{start + count}", flat=True)[0]
+    return found
+
+
+def _asked_for(order_id: UUID, letters: Collection[UUID]) -> list[UUID]:
+    with connection.cursor() as cursor:
+        cursor.execute(_ASKED_FOR, [order_id, list(letters)])
+        return [row[0] for row in cursor.fetchall()]
+
+
+_ASKED_FOR = """
+    SELECT letter FROM dalston_replay_order, unnest(letter_ids) AS letter WHERE id = %s AND letter = ANY(%s)"""
 _PROGRESS = ["handled", "replayed", "already", "refused", "state", "next_at", "started_at", "finished_at"]
 
 

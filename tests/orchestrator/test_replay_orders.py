@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from django.db import connection, connections, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dalston_queue.broker import Broker
@@ -56,6 +57,17 @@ class TestAnOrder:
         order.refresh_from_db()
         assert (order.state, order.replayed, order.refused) == ("done", 3, 0)
         assert (open_letters(), Task.objects.filter(status="ready").count()) == (0, 3)
+
+    def test_a_batch_reads_its_own_letters_only(self) -> None:
+        """An order may name a hundred thousand: to read them all for each hundred takes longer than to replay them."""
+        letters = dead(*(make.dag(a="", b="") for _ in range(2)))
+        order = order_replay(letters, actor="ada", rate_per_minute=60, priority=Priority.HIGH, undo_seconds=0)
+        with CaptureQueriesContext(connection) as queries:
+            carry_out(order.starts_at)
+        read = [query["sql"] for query in queries if '"letter_ids"' in query["sql"]]
+        assert len(read) == 1 and '"letter_ids")[1:1]' in read[0], read
+        # Its sibling comes along, and was asked for as well: it gets the changes in the same batch.
+        assert Task.objects.filter(status="ready", priority="high").count() == 2
 
     def test_takes_in_nothing_that_arrives_later(self) -> None:
         dead_singles(1)
