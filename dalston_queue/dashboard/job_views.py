@@ -18,7 +18,7 @@ from dalston_queue.dashboard.job_view import read_job
 from dalston_queue.dashboard.pieces import pieces
 from dalston_queue.dashboard.reason import reason_of
 from dalston_queue.dashboard.roles import operator_required
-from dalston_queue.jobs.cancel import Cancellation, cancel_job
+from dalston_queue.jobs.cancel import Cancellation, cancel_job, words_of
 from dalston_queue.models import Job
 from dalston_queue.roles import person
 
@@ -42,7 +42,7 @@ def cancel(request: HttpRequest, job_id: UUID) -> HttpResponse:
         return redirect("dashboard:job", job_id=job_id)
     before = {"status": Job.objects.filter(pk=job_id).values_list("status", flat=True).first()}
     with audited("job.cancel", str(job_id), **person(request), reason=reason, before=before) as row:
-        outcome = cancel_job(job_id, timezone.now(), why=reason)
+        outcome = cancel_job(job_id, timezone.now(), why=words_of(person(request)["actor"], reason))
         row.after = {"status": outcome.status, "was_running": outcome.was_running, "engine_told": outcome.told}
     if not outcome.found:
         raise Http404(f"there is no job {job_id}")

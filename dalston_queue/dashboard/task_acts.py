@@ -21,7 +21,7 @@ from dalston_queue.broker.reclaim import Reclaimed
 from dalston_queue.dashboard.back import back_to_page
 from dalston_queue.dashboard.reason import reason_of
 from dalston_queue.dashboard.roles import operator_required
-from dalston_queue.jobs.cancel import cancel_task
+from dalston_queue.jobs.cancel import cancel_task, words_of
 from dalston_queue.jobs.hand_back import hand_back_task
 from dalston_queue.jobs.set_aside import Aside, set_aside
 from dalston_queue.models import OperatorAction, Task
@@ -54,7 +54,7 @@ def act_on_task(request: HttpRequest, task_id: UUID, act: str) -> HttpResponse:
 
 
 def _cancel(request: HttpRequest, task: Task, reason: str, row: OperatorAction) -> Done:
-    done = cancel_task(task.id, timezone.now(), why=f"cancelled by {_name(request)}: {reason}")
+    done = cancel_task(task.id, timezone.now(), why=words_of(_name(request), reason))
     row.after = {"status": done.status, "was_running": done.was_running, "engine_told": done.told}
     if done.already_over:
         return False, f"Nothing was changed: the task is {_words(done.status)} already."

@@ -37,6 +37,11 @@ class Cancellation:
 NOT_FOUND = Cancellation(found=False, already_over=False, status="", was_running=False, told=False)
 
 
+def words_of(actor: str, reason: str) -> str:
+    """What a task that somebody cancelled says of it."""
+    return f"cancelled by {actor}: {reason}" if reason else f"cancelled by {actor}"
+
+
 def cancel_job(job_id: UUID, now: datetime, *, why: str = "cancelled on request") -> Cancellation:
     """Cancel a job and all of its tasks."""
     with transaction.atomic():

@@ -10,7 +10,7 @@ import pytest
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.messages import TaskMessage
-from dalston_queue.models import Job, OperatorAction, Project, Task
+from dalston_queue.models import Job, OperatorAction, Project, Task, TaskEvent
 from tests.api.conftest import Api
 from tests.jobs import make
 from tests.orchestrator.support import engine
@@ -166,6 +166,8 @@ def test_cancelling_ends_what_waits_and_is_safe_to_repeat(broker: Broker, api: A
     assert answer.json() == {"id": job["job_id"], "status": "cancelled", "was_running": False, "engine_told": True}
     assert api.call("DELETE", f"/jobs/{job['job_id']}").status_code == 200
     assert set(Task.objects.values_list("status", flat=True)) == {"cancelled"}
+    ends = TaskEvent.objects.filter(transition="cancel").values_list("message", flat=True)
+    assert set(ends) == {"cancelled by token test: a mistake"}
     first = OperatorAction.objects.order_by("id")[0]
     assert (first.action, first.target, first.reason, first.actor) == (
         "job.cancel",
