@@ -68,20 +68,21 @@ def submit_many(
 ) -> list[Submission | JobsError]:
     """Accept a batch, each job for itself; the outcomes are in the order of the requests."""
     now = timezone.now()
+    callbacks = Callbacks(project)
+    made = [_made(request.spec, project, token, callbacks) for request in requests]
     outcomes: list[Submission | JobsError] = []
     jobs: dict[UUID, NewJob] = {}
     tasks: dict[UUID, list[NewTask]] = {}
-    callbacks = Callbacks(project)
     # Without keys it is one statement, and needs no transaction around it: two round trips to Postgres less.
     with transaction.atomic() if any(request.idempotency_key for request in requests) else nullcontext():
-        for request in requests:
-            try:
-                job, its_tasks = _rows(request.spec, project, token, callbacks)
-                earlier = _take_key(request, project, job.id, now)
-            except JobsError as error:
-                outcomes.append(error)
-                continue
-            if earlier is None:
+        taken = _take_keys(requests, made, project, now)
+        for rows, earlier in zip(made, taken, strict=True):
+            if isinstance(rows, JobsError):
+                outcomes.append(rows)
+            elif isinstance(earlier, JobsError):
+                outcomes.append(earlier)
+            elif earlier is None:
+                job, its_tasks = rows
                 jobs[job.id], tasks[job.id] = job, its_tasks
                 ids = tuple(task.id for task in its_tasks)
                 outcomes.append(Submission(job.id, ids, created=True, tasks=tuple(its_tasks), at=now))
@@ -130,9 +131,17 @@ def task_row(stage: StageSpec, job_id: UUID, job_priority: Priority) -> NewTask:
     )
 
 
-def _rows(
-    spec: JobSpec, project: Project, token: ApiToken | None, callbacks: Callbacks
-) -> tuple[NewJob, list[NewTask]]:
+Rows = tuple[NewJob, list[NewTask]]
+
+
+def _made(spec: JobSpec, project: Project, token: ApiToken | None, callbacks: Callbacks) -> Rows | JobsError:
+    try:
+        return _rows(spec, project, token, callbacks)
+    except JobsError as error:
+        return error
+
+
+def _rows(spec: JobSpec, project: Project, token: ApiToken | None, callbacks: Callbacks) -> Rows:
     dag.check(spec.stages)
     job_id = uuid7()
     job = NewJob(
@@ -160,6 +169,23 @@ _TAKE_KEY = """
     RETURNING job_id"""
 
 _READ_KEY = "SELECT body_digest, job_id FROM dalston_idempotency_key WHERE project_id = %s AND key = %s"
+
+
+def _take_keys(
+    requests: Sequence[Request], made: Sequence[Rows | JobsError], project: Project, now: datetime
+) -> list[UUID | JobsError | None]:
+    """For each of them what _take_key says. In the order of the keys, which is the same for every batch: two batches
+    with the same keys would otherwise wait for each other."""
+    taken: list[UUID | JobsError | None] = [None] * len(requests)
+    for place in sorted(range(len(requests)), key=lambda place: requests[place].idempotency_key or ""):
+        rows = made[place]
+        if isinstance(rows, JobsError):
+            continue
+        try:
+            taken[place] = _take_key(requests[place], project, rows[0].id, now)
+        except IdempotencyConflict as error:
+            taken[place] = error
+    return taken
 
 
 def _take_key(request: Request, project: Project, job_id: UUID, now: datetime) -> UUID | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -53,3 +54,16 @@ def test_fifty_posts_at_once_make_one_task(web: Web, token_for: Callable[..., st
     assert sorted(answer.status_code for answer in answers) == [200] * 49 + [201]
     assert len({answer.json()["task_id"] for answer in answers}) == 1
     assert Job.objects.count() == Task.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_batches_with_the_same_keys_in_any_order_do_not_block_each_other(
+    web: Web, token_for: Callable[..., str]
+) -> None:
+    jobs = [{"name": "a", "stages": [{"stage": "echo"}], "idempotency_key": f"key-{number}"} for number in range(150)]
+    with web.client(token_for("submit")) as client, ThreadPoolExecutor(6) as pool:
+        batches = [random.Random(seed).sample(jobs, len(jobs)) for seed in range(6)]
+        answers = list(pool.map(lambda batch: client.post("/api/v1/jobs:batch", json={"jobs": batch}), batches))
+    assert [answer.status_code for answer in answers] == [200] * 6
+    assert sum(item["created"] for answer in answers for item in answer.json()["items"]) == len(jobs)
+    assert Job.objects.count() == len(jobs)
