@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from ninja import Schema
@@ -10,6 +10,7 @@ from pydantic import Field
 
 from dalston_queue.broker.commands import CommandState, CommandStatus
 from dalston_queue.broker.logs import LogLine
+from dalston_queue.broker.moments import moment, moment_if
 from dalston_queue.broker.registry import EngineInfo, NodeInfo
 
 
@@ -60,14 +61,14 @@ def command_out(status: CommandStatus) -> CommandOut:
         order=status.name,
         state=status.state,
         message=status.message or "The node has not answered yet.",
-        requested_at=datetime.fromtimestamp(status.requested_at_ms / 1000, UTC),
-        taken_at=_time(status.taken_at_ms),
-        ended_at=_time(status.ended_at_ms),
+        requested_at=moment(status.requested_at_ms),
+        taken_at=moment_if(status.taken_at_ms),
+        ended_at=moment_if(status.ended_at_ms),
     )
 
 
 def logs_out(node_id: str, engine: str, lines: list[LogLine]) -> LogsOut:
-    shown = [LogLineOut(at=_time(line.at_ms), text=line.text) for line in lines]
+    shown = [LogLineOut(at=moment_if(line.at_ms), text=line.text) for line in lines]
     return LogsOut(node_id=node_id, engine=engine, lines=shown)
 
 
@@ -85,7 +86,7 @@ def node_out(node: NodeInfo | None, node_id: str, engines: list[EngineInfo], *, 
         node_id=node_id,
         state=node.state if node else "",
         info=node.info if node else {},
-        last_beat_at=_time(node.at_ms) if node else None,
+        last_beat_at=moment_if(node.at_ms) if node else None,
         engines=[_engine_out(engine, everything) for engine in sorted(engines, key=lambda engine: engine.engine_id)],
     )
 
@@ -99,9 +100,5 @@ def _engine_out(engine: EngineInfo, everything: bool) -> EngineOut:
         capabilities=list(engine.capabilities),
         capacity=engine.capacity,
         info=info,
-        last_beat_at=_time(engine.at_ms),
+        last_beat_at=moment_if(engine.at_ms),
     )
-
-
-def _time(ms: int | None) -> datetime | None:
-    return datetime.fromtimestamp(ms / 1000, UTC) if ms else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +10,7 @@ from ninja import Schema
 from pydantic import Field
 
 from dalston_queue.api.worker_in import ResultStatus
+from dalston_queue.broker.moments import moment_if
 from dalston_queue.broker.remote import Hold, RemoteTask
 from dalston_queue.broker.types import Priority
 
@@ -90,7 +91,7 @@ def task_out(task: RemoteTask, *, again: bool) -> WorkerTaskOut:
         inputs=message.inputs,
         deliveries=message.deliveries,
         timeout_seconds=message.timeout_ms / 1000 if message.timeout_ms else None,
-        deadline_at=datetime.fromtimestamp(task.deadline_ms / 1000, UTC) if task.deadline_ms else None,
+        deadline_at=moment_if(task.deadline_ms),
         trace_id=message.trace_id,
         given_again=again,
     )

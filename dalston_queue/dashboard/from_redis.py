@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from dalston_queue.broker.broker import Broker
+from dalston_queue.broker.moments import moment_if
 from dalston_queue.broker.registry import EngineInfo, NodeInfo
 from dalston_queue.broker.snapshot import LaneStats, QueueStats, Rates, Snapshot, rates
 from dalston_queue.broker.types import EngineState, Role, Tier
@@ -49,7 +48,7 @@ def _is_plain(lane: LaneStats) -> bool:
 
 
 def _lane(at_ms: int, stats: QueueStats, lane: LaneStats, engines: int, pace: Pace | None) -> Lane:
-    oldest = None if lane.oldest_age_ms is None else _time(at_ms - lane.oldest_age_ms)
+    oldest = None if lane.oldest_age_ms is None else moment_if(at_ms - lane.oldest_age_ms)
     waiting = lane.lag if lane.consistent else None
     return Lane(
         queue=lane.queue,
@@ -89,7 +88,7 @@ def _node(node: NodeInfo, engines: tuple[EngineLine, ...]) -> NodeLine:
     return NodeLine(
         id=node.node_id,
         state=node.state,
-        beat_at=_time(node.at_ms),
+        beat_at=moment_if(node.at_ms),
         engines=engines,
         note="; ".join(str(note) for note in notes if note),
         labels=tuple(f"{name}: {value}" for name, value in labels.items()),
@@ -111,10 +110,6 @@ def _engine(engine: EngineInfo) -> EngineLine:
         capabilities=tuple(engine.capabilities),
         capacity=engine.capacity,
         note=str(note),
-        beat_at=_time(engine.at_ms),
+        beat_at=moment_if(engine.at_ms),
         is_full=isinstance(running, int) and running >= engine.capacity,
     )
-
-
-def _time(ms: int) -> datetime | None:
-    return datetime.fromtimestamp(ms / 1000, UTC) if ms else None

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
+from dalston_queue.broker.moments import moment_if
 from dalston_queue.broker.registry import EngineInfo, NodeInfo
 from dalston_queue.broker.said import DrainSaid, ExitSaid, GpuSaid, TaskSaid
 from dalston_queue.broker.types import EngineState, NodeState
@@ -177,7 +178,7 @@ def _engine(engine: EngineInfo, now: datetime) -> EngineCard:
         tasks=tuple(_task(task) for task in said.tasks),
         restarts=said.exits,
         exits=tuple(_exit(slot, each) for each in said.last_exits),
-        started_at=moment(said.started_at_ms),
+        started_at=moment_if(said.started_at_ms),
         late_since=_late(engine.at_ms, now),
         usage=f"{said.cpu_percent:.0f} % CPU, {said.memory_mib:.0f} MiB" if said.pid else "",
         gpus=tuple(said.gpus),
@@ -186,12 +187,12 @@ def _engine(engine: EngineInfo, now: datetime) -> EngineCard:
 
 def _task(task: TaskSaid) -> TaskCard:
     percent = round(100 * task.fraction) if task.fraction else None
-    started, deadline = moment(task.started_at_ms), moment(task.deadline_ms)
+    started, deadline = moment_if(task.started_at_ms), moment_if(task.deadline_ms)
     return TaskCard(task.task_id, task.queue, task.attempt, percent, task.message, started, deadline)
 
 
 def _exit(slot: str, said: ExitSaid) -> ExitCard:
-    return ExitCard(said.engine_id, slot, moment(said.at_ms), said.kind.replace("_", " "), said.text)
+    return ExitCard(said.engine_id, slot, moment_if(said.at_ms), said.kind.replace("_", " "), said.text)
 
 
 def _gpu(node_id: str, gpu: GpuSaid) -> GpuCard:
@@ -207,7 +208,7 @@ def _gpu(node_id: str, gpu: GpuSaid) -> GpuCard:
         power_w=round(gpu.power_w),
         standing=gpu.standing,
         why=gpu.why,
-        until=moment(gpu.until_ms),
+        until=moment_if(gpu.until_ms),
         last_xid=gpu.last_xid,
     )
 
@@ -215,19 +216,15 @@ def _gpu(node_id: str, gpu: GpuSaid) -> GpuCard:
 def _drain(said: DrainSaid | None, at_ms: int) -> DrainCard | None:
     if said is None:
         return None
-    ends_at = None if said.ends_in_s is None else moment(at_ms + round(said.ends_in_s * 1000))
+    ends_at = None if said.ends_in_s is None else moment_if(at_ms + round(said.ends_in_s * 1000))
     # To ten seconds: it is an upper bound, and moves with every beat.
     rounded = None if ends_at is None else ends_at.replace(microsecond=0) - timedelta(seconds=ends_at.second % 10)
     return DrainCard(said.engines_left, said.in_flight, rounded)
 
 
 def _late(at_ms: int, now: datetime) -> datetime | None:
-    at = moment(at_ms)
+    at = moment_if(at_ms)
     return at if at is None or now - at > LATE else None
-
-
-def moment(ms: int) -> datetime | None:
-    return datetime.fromtimestamp(ms / 1000, UTC) if ms > 0 else None
 
 
 def _natural(slot: str) -> tuple[str, int]:

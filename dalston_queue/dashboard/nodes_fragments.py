@@ -10,12 +10,13 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from dalston_queue.broker.commands import CommandState, CommandStatus
+from dalston_queue.broker.moments import moment_if
 from dalston_queue.broker.types import EngineState, NodeState
 from dalston_queue.dashboard.board import Fragment, Row
 from dalston_queue.dashboard.charts import sparkline
 from dalston_queue.dashboard.fragments import MACHINE_TONES, TASK_TONES, pulse, render, table
 from dalston_queue.dashboard.history import History, series
-from dalston_queue.dashboard.nodes_cards import EngineCard, ExitCard, GpuCard, NodeCard, moment
+from dalston_queue.dashboard.nodes_cards import EngineCard, ExitCard, GpuCard, NodeCard
 from dalston_queue.dashboard.nodes_view import Fleet, LostTask, NodeView, read_node, shared
 from dalston_queue.dashboard.words import SICK, count
 
@@ -193,7 +194,7 @@ def _command(command: CommandStatus) -> Row:
             command=command,
             words=words if replicas is None else f"{words} to {replicas}",
             reason=arguments.get("reason", ""),
-            at=moment(command.requested_at_ms),
+            at=moment_if(command.requested_at_ms),
             tone=COMMAND_TONES.get(command.state, ""),
         ),
     )

@@ -9,7 +9,6 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from datetime import UTC, datetime
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -17,6 +16,7 @@ import structlog
 
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.logs import LogFollower, LogLine
+from dalston_queue.broker.moments import moment
 from dalston_queue.dashboard.hub import threads
 from dalston_queue.dashboard.nodes_view import shared
 from dalston_queue.redis import get_broker
@@ -116,7 +116,7 @@ def _exists(node_id: str, slot: str) -> bool:
 def shown(line: LogLine) -> str:
     """As it may stand on a page: with its time, and without anything that a terminal would obey."""
     text = _ESCAPES.sub("", line.text)[:LONGEST]
-    at = datetime.fromtimestamp(line.at_ms / 1000, UTC).strftime("%H:%M:%S ") if line.at_ms else ""
+    at = moment(line.at_ms).strftime("%H:%M:%S ") if line.at_ms else ""
     return at + text
 
 

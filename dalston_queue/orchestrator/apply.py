@@ -6,7 +6,7 @@ transition. What arrives late, twice or in the wrong order finds no row to move,
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from random import SystemRandom
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from django.db import connection, transaction
 
 from dalston_queue.broker.depth import MAX_DEPTH, too_deep
 from dalston_queue.broker.messages import ErrorInfo, Event
+from dalston_queue.broker.moments import moment
 from dalston_queue.broker.types import Cause, EventKind, Tier
 from dalston_queue.jobs.advance import Advanced, advance, release_stages
 from dalston_queue.jobs.dead_letters import Ending, end_tasks
@@ -64,7 +65,7 @@ def rounds(events: Iterable[Event]) -> list[list[Event]]:
 
 
 def _at(event: Event) -> datetime:
-    return datetime.fromtimestamp(event.at_ms / 1000, UTC)
+    return moment(event.at_ms)
 
 
 def _change(event: Event, **more: object) -> Change:

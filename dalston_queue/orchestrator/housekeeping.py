@@ -1,11 +1,12 @@
 """Small duties: ageing, expiry of what was kept long enough, the digest of dead letters, rows of nodes and engines."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Count, Max, Min
 
+from dalston_queue.broker.moments import moment
 from dalston_queue.broker.registry import EngineInfo, NodeInfo
 from dalston_queue.models import DeadLetter, Engine, IdempotencyKey, LoginAttempt, Node, ReplayOrder
 from dalston_queue.models.dead_letter import OPEN
@@ -116,7 +117,7 @@ def mirror_registry(now: datetime) -> Report:
 
 
 def _node(node: NodeInfo, now: datetime) -> Node:
-    seen = datetime.fromtimestamp(node.at_ms / 1000, UTC)
+    seen = moment(node.at_ms)
     return Node(id=node.node_id, state=node.state, facts=node.info, first_seen_at=now, last_seen_at=seen)
 
 
@@ -130,5 +131,5 @@ def _engine(engine: EngineInfo, now: datetime) -> Engine:
         capacity=engine.capacity,
         facts=engine.info,
         first_seen_at=now,
-        last_seen_at=datetime.fromtimestamp(engine.at_ms / 1000, UTC),
+        last_seen_at=moment(engine.at_ms),
     )
