@@ -16,7 +16,7 @@ from dalston_queue.api import body
 from dalston_queue.api.auth import CHALLENGE
 from dalston_queue.api.problems import ApiProblem, Code, respond
 from dalston_queue.broker.errors import BrokerError, Invalid
-from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
+from dalston_queue.jobs.errors import IdempotencyConflict, JobsError, sentence
 
 log = structlog.get_logger(__name__)
 RETRY = {"Retry-After": "5"}
@@ -50,7 +50,7 @@ def _field(location: Any) -> str:
 
 
 def _not_acceptable(request: HttpRequest, exc: Exception) -> HttpResponse:
-    return respond(request, ApiProblem(422, Code.INVALID, _sentence(exc)))
+    return respond(request, ApiProblem(422, Code.INVALID, sentence(exc)))
 
 
 def _not_storable(request: HttpRequest, exc: DataError) -> HttpResponse:
@@ -60,12 +60,7 @@ def _not_storable(request: HttpRequest, exc: DataError) -> HttpResponse:
 
 
 def _key_taken(request: HttpRequest, exc: IdempotencyConflict) -> HttpResponse:
-    return respond(request, ApiProblem(409, Code.IDEMPOTENCY_CONFLICT, _sentence(exc)))
-
-
-def _sentence(exc: Exception) -> str:
-    text = str(exc)
-    return f"{text[:1].upper()}{text[1:]}".rstrip(".") + "."
+    return respond(request, ApiProblem(409, Code.IDEMPOTENCY_CONFLICT, sentence(exc)))
 
 
 def _no_route(request: HttpRequest, exc: Http404) -> HttpResponse:

@@ -15,7 +15,7 @@ from ninja import Query
 from pydantic import BaseModel, Field
 
 from dalston_queue.api.problems import ApiProblem, Code
-from dalston_queue.jobs.errors import SearchTooWide
+from dalston_queue.jobs.errors import SearchTooWide, sentence
 from dalston_queue.jobs.search import page_of
 
 MAX_LIMIT = 200
@@ -40,5 +40,5 @@ def page(rows: QuerySet[Row], show: Callable[[Row], Out], limit: int, cursor: UU
     try:
         found, after = page_of(rows, limit, cursor)
     except SearchTooWide as error:
-        raise ApiProblem(422, Code.SEARCH_TOO_WIDE, f"T{str(error)[1:]}.") from None
+        raise ApiProblem(422, Code.SEARCH_TOO_WIDE, sentence(error)) from None
     return {"items": [show(row) for row in found], "next_cursor": after}

@@ -16,7 +16,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from dalston_queue.dashboard.query import BadQuery, moment, uuid, word
-from dalston_queue.jobs.errors import InvalidSearch, SearchTooWide
+from dalston_queue.jobs.errors import InvalidSearch, SearchTooWide, sentence
 from dalston_queue.jobs.search import JobSearch, find_jobs, page_of
 from dalston_queue.jobs.states import JobStatus
 from dalston_queue.models import ApiToken, Job
@@ -83,7 +83,7 @@ class JobsReader:
             if time.monotonic() >= self._search_again_at:
                 return self._search(wanted)
         except (BadQuery, InvalidSearch) as error:
-            return JobsView(timezone.now(), problem=_sentence(error))
+            return JobsView(timezone.now(), problem=sentence(error))
         ids, older = self._found
         rows = {row.pk: row for row in _with_names(Job.objects.filter(pk__in=ids))}
         return JobsView(timezone.now(), tuple(_row(rows[pk]) for pk in ids if pk in rows), older, self._problem)
@@ -95,7 +95,7 @@ class JobsReader:
         try:
             found, older = page_of(_with_names(find_jobs(wanted)), SHOWN, uuid(self.query, "after"))
         except SearchTooWide as error:
-            problem = _sentence(error)
+            problem = sentence(error)
         self._found, self._problem = ([row.pk for row in found], older), problem
         took = time.monotonic() - started
         self._search_again_at = 0.0 if wanted.is_cheap else started + REST * took
@@ -125,8 +125,3 @@ def _row(job: Job) -> JobRow:
         started_at=job.started_at,
         finished_at=job.finished_at,
     )
-
-
-def _sentence(error: Exception) -> str:
-    text = str(error)
-    return f"{text[:1].upper()}{text[1:]}".rstrip(".") + "."

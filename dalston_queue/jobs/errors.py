@@ -10,7 +10,13 @@ JobsError
 
 
 class JobsError(Exception):
-    """A request about jobs that can't be carried out. The message is a sentence for the client."""
+    """A request about jobs that can't be carried out. The message is a sentence for the client, see `sentence`."""
+
+
+def sentence(error: Exception) -> str:
+    """As it stands before a client: a capital at its start, a full stop at its end."""
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}".rstrip(".") + "."
 
 
 class InvalidJob(JobsError):
