@@ -30,7 +30,7 @@ from tests.orchestrator.processes import FAST
 from tests.support import Spawned, wait_until
 from tests.web import ROOT, Web, environment
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("workers")]
 Json = dict[str, Any]
 DEAD_AFTER_S = 2.5
 _numbers = itertools.count()

@@ -14,12 +14,15 @@ from uuid import uuid4
 import httpx
 import psutil
 import psycopg
+import pytest
 import redis
 import websockets
 from websockets.typing import Origin
 
 from tests.e2e.conftest import Up, command_of
 from tests.support import wait_until
+
+pytestmark = pytest.mark.xdist_group("up")  # one `up` for all of them
 
 
 def output(up: Up) -> str:

@@ -19,7 +19,7 @@ from dalston_site.up.services import lan_addresses
 from tests.e2e.conftest import Up
 from tests.support import Spawned, wait_until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("up stops")]
 
 
 def stop_and_time(up: Spawned, signum: signal.Signals) -> float:
