@@ -37,13 +37,12 @@ def guest_of(request: HttpRequest) -> Guest:
 
 def still_allowed(guests: Collection[Guest], now: datetime) -> set[Guest]:
     """Those whose token is valid with the same scopes, or whose login lasts. Three queries at most, for any number."""
-    tokens = {guest.token_id: guest for guest in guests if guest.token_id is not None}
+    bearers = [guest for guest in guests if guest.token_id is not None]
     logins = [guest for guest in guests if guest.token_id is None]
-    allowed = {
-        guest
-        for token in ApiToken.objects.filter(pk__in=tokens)
-        if token.is_valid(now) and frozenset(token.scopes) == (guest := tokens[token.pk]).scopes
-    }
+    tokens = ApiToken.objects.filter(pk__in={guest.token_id for guest in bearers})
+    # One token may have several guests: those from before and from after a change of its scopes.
+    valid = {(token.pk, frozenset(token.scopes)) for token in tokens if token.is_valid(now)}
+    allowed = {guest for guest in bearers if (guest.token_id, guest.scopes) in valid}
     if logins:
         sessions = Session.objects.filter(session_key__in=[it.session_key for it in logins], expire_date__gt=now)
         keys = set(sessions.values_list("session_key", flat=True))

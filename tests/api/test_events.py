@@ -21,6 +21,7 @@ from django.utils import timezone
 
 from dalston_client import Client
 from dalston_queue.api.event_news import AT_ONCE, NEWS, RUNNING, Place, read_news
+from dalston_queue.api.guests import Guest, still_allowed
 from dalston_queue.broker import connect
 from dalston_queue.broker.messages import Completed, TaskMessage
 from dalston_queue.jobs.lifecycle import lock_jobs, move_jobs
@@ -235,6 +236,14 @@ def test_it_ends_with_the_token_or_the_login_that_opened_it(web: Web, token_for:
             assert stream.over.wait(10)
             assert stream.named("closed")[0]["code"] == "unauthenticated"
         assert not unharmed.over.is_set()
+
+
+def test_a_token_whose_scopes_changed_keeps_its_new_followers_only(token_for: Callable[..., str]) -> None:
+    token_for("read", "operate")
+    token = ApiToken.objects.get()
+    before, after = (Guest(token_id=token.pk, scopes=frozenset(scopes)) for scopes in (["read"], token.scopes))
+    for guests in ([before, after], [after, before]):
+        assert still_allowed(guests, timezone.now()) == {after}
 
 
 def threads_of(web: Web) -> int:
