@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 
-from asgiref.sync import sync_to_async
+from channels.db import database_sync_to_async
 from django.contrib.auth.decorators import login_required
 from django.core.handlers.asgi import ASGIRequest
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest, StreamingHttpResponse
@@ -66,7 +66,7 @@ def export(request: HttpRequest, kind: str) -> HttpResponse | StreamingHttpRespo
 
 async def _on_threads(text: Iterator[str]) -> AsyncIterator[str]:
     """Page by page: Django would put all of a plain iterator into memory before it sends the first byte."""
-    step = sync_to_async(_next)
+    step = database_sync_to_async(_next)  # gives the connection back after each: the reader may be slow
     while piece := await step(text):
         yield piece
 
