@@ -29,8 +29,9 @@ from dalston_queue.api.problems import ApiProblem, Code, not_found
 from dalston_queue.api.reason import Reason
 from dalston_queue.api.replay_order_out import ReplayOrderOut, replay_order_out
 from dalston_queue.audit import audited
-from dalston_queue.jobs.replay import Filter, Outcome, Replayed, discard, matching, replay
+from dalston_queue.jobs.replay import NARROWER, Filter, Outcome, Replayed, discard, matching, replay
 from dalston_queue.jobs.replay_orders import order_replay
+from dalston_queue.jobs.search import bounded
 from dalston_queue.models import DeadLetter, ReplayOrder
 from dalston_queue.models.api_token import Scope
 
@@ -59,6 +60,7 @@ def group_dead_letters(request: HttpRequest, wanted: Annotated[WantedIn, Query()
         a_cause=Min("cause"),
         an_error=Min("error"),
     )
+    found = bounded(lambda: list(groups.order_by("-count", "fingerprint")[:limit]), NARROWER)
     return [
         GroupOut(
             fingerprint=group["fingerprint"],
@@ -69,7 +71,7 @@ def group_dead_letters(request: HttpRequest, wanted: Annotated[WantedIn, Query()
             first_at=group["first_at"],
             last_at=group["last_at"],
         )
-        for group in groups.order_by("-count", "fingerprint")[:limit]
+        for group in found
     ]
 
 
@@ -109,14 +111,14 @@ def replay_dead_letters(request: HttpRequest, body: Annotated[ReplayManyIn, Body
     principal = principal_of(request)
     wanted = body.filter.filter(None) if body.filter is not None else None
     if body.dry_run:
-        matched = len(set(body.ids or [])) if wanted is None else matching(wanted).count()
+        matched = len(set(body.ids or [])) if wanted is None else bounded(matching(wanted).count, NARROWER)
         return Status(200, ReplayManyOut(matched=matched, replayed=0, items=[]))
     if body.is_order:
         return Status(202, replay_order_out(_order(principal, wanted, body)))
     if wanted is not None:
         letters = matching(wanted)
-        ids = list(letters.values_list("id", flat=True)[: min(body.limit, MAX_REPLAY)])
-        matched = letters.count()
+        ids = bounded(lambda: list(letters.values_list("id", flat=True)[: min(body.limit, MAX_REPLAY)]), NARROWER)
+        matched = bounded(letters.count, NARROWER)
     else:
         ids, matched = body.ids or [], len(body.ids or [])
     done = _replay(principal, ids, body)

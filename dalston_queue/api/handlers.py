@@ -16,7 +16,7 @@ from dalston_queue.api import body
 from dalston_queue.api.auth import CHALLENGE
 from dalston_queue.api.problems import ApiProblem, Code, respond
 from dalston_queue.broker.errors import BrokerError, Invalid
-from dalston_queue.jobs.errors import IdempotencyConflict, JobsError, sentence
+from dalston_queue.jobs.errors import IdempotencyConflict, JobsError, SearchTooWide, sentence
 
 log = structlog.get_logger(__name__)
 RETRY = {"Retry-After": "5"}
@@ -51,6 +51,10 @@ def _field(location: Any) -> str:
 
 def _not_acceptable(request: HttpRequest, exc: Exception) -> HttpResponse:
     return respond(request, ApiProblem(422, Code.INVALID, sentence(exc)))
+
+
+def _too_wide(request: HttpRequest, exc: SearchTooWide) -> HttpResponse:
+    return respond(request, ApiProblem(422, Code.SEARCH_TOO_WIDE, sentence(exc)))
 
 
 def _not_storable(request: HttpRequest, exc: DataError) -> HttpResponse:
@@ -104,6 +108,7 @@ _HANDLERS: dict[type[Exception], Callable[..., HttpResponse]] = {
     BrokerError: _no_redis,
     Invalid: _not_acceptable,
     JobsError: _not_acceptable,
+    SearchTooWide: _too_wide,
     IdempotencyConflict: _key_taken,
 }
 

@@ -14,8 +14,6 @@ from django.db.models import Model, QuerySet
 from ninja import Query
 from pydantic import BaseModel, Field
 
-from dalston_queue.api.problems import ApiProblem, Code
-from dalston_queue.jobs.errors import SearchTooWide, sentence
 from dalston_queue.jobs.search import page_of
 
 MAX_LIMIT = 200
@@ -37,8 +35,5 @@ class Page(BaseModel, Generic[Out]):
 
 
 def page(rows: QuerySet[Row], show: Callable[[Row], Out], limit: int, cursor: UUID | None) -> dict[str, Any]:
-    try:
-        found, after = page_of(rows, limit, cursor)
-    except SearchTooWide as error:
-        raise ApiProblem(422, Code.SEARCH_TOO_WIDE, sentence(error)) from None
+    found, after = page_of(rows, limit, cursor)
     return {"items": [show(row) for row in found], "next_cursor": after}

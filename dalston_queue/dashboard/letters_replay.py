@@ -13,7 +13,6 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.db import OperationalError, connection, transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -29,14 +28,14 @@ from dalston_queue.dashboard.letters_view import FIELDS, filter_by
 from dalston_queue.dashboard.query import BadQuery, address, flat, number, uuid
 from dalston_queue.dashboard.reason import cleaned
 from dalston_queue.dashboard.roles import operator_required
-from dalston_queue.jobs.errors import InvalidJob
-from dalston_queue.jobs.replay import Changes, Filter, matching
+from dalston_queue.jobs.errors import InvalidJob, SearchTooWide, sentence
+from dalston_queue.jobs.replay import NARROWER, Changes, Filter, matching
 from dalston_queue.jobs.replay_orders import MAX_LETTERS, MAX_RATE, MAX_UNDO_S, order_replay
+from dalston_queue.jobs.search import bounded
 from dalston_queue.models import DeadLetter
 from dalston_queue.models.dead_letter import OPEN
 from dalston_queue.roles import person
 
-COUNT_MS = 5_000
 EXAMPLES = 3
 
 
@@ -67,11 +66,11 @@ def replay_many(request: HttpRequest) -> HttpResponse:
     given = flat(request.POST) if request.method == "POST" else {}
     try:
         plan = plan_of(query, given)
-        Changes.of(plan.parameters, plan.priority, ())  # refused now, not after "this is what will happen"
+        Changes.of(plan.parameters, plan.priority)  # refused now, not after "this is what will happen"
         found = count(plan.wanted)
         if "order" in given and found:
             return _order(request, plan)
-    except (BadQuery, InvalidJob) as error:
+    except (BadQuery, InvalidJob, SearchTooWide) as error:
         context = {**_context(query, given), "problem": f"{error}"}
         return render(request, "dashboard/letters_replay.html", context, status=400)
     checked = _checked(plan) if "check" in given else None
@@ -107,13 +106,9 @@ def count(wanted: Filter | list[UUID]) -> int:
     if not isinstance(wanted, Filter):
         return DeadLetter.objects.filter(OPEN, id__in=wanted, task__isnull=False).count()
     try:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(COUNT_MS)])
-            return matching(wanted).count()
-    except OperationalError as error:
-        if getattr(error.__cause__, "sqlstate", None) == "57014":
-            raise BadQuery("Counting took too long. Narrow it: name a queue, a cause or a time.") from None
-        raise
+        return bounded(matching(wanted).count, NARROWER)
+    except SearchTooWide as error:
+        raise BadQuery(sentence(error)) from None
 
 
 def diff(old: Any, new: Any) -> tuple[DiffLine, ...]:

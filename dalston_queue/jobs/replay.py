@@ -25,6 +25,7 @@ from dalston_queue.models import DeadLetter, Task
 from dalston_queue.models.dead_letter import OPEN
 
 BATCH = 100
+NARROWER = "name a queue, a cause or a time"  # to somebody who asked for too many
 
 
 class Outcome(StrEnum):
@@ -71,9 +72,9 @@ class Changes:
         cls,
         parameters: Mapping[str, Any] | None,
         priority: Priority | None,
-        asked_for: Callable[[Collection[UUID]], Collection[UUID]],
+        asked_for: Callable[[Collection[UUID]], Collection[UUID]] = frozenset[UUID]().intersection,
     ) -> "Changes":
-        """Raises InvalidJob."""
+        """Raises InvalidJob. Without `asked_for` it is for nobody: only a check."""
         text = None if parameters is None else storable(parameters, "the new parameters")
         limit: int = settings.DALSTON_MAX_PAYLOAD_BYTES
         if text is not None and len(bytes(text)) > limit:

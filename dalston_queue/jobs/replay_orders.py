@@ -29,7 +29,8 @@ from dalston_queue import crash_points
 from dalston_queue.audit import audited
 from dalston_queue.broker.types import Priority
 from dalston_queue.jobs.errors import InvalidJob, JobsError
-from dalston_queue.jobs.replay import BATCH, Changes, Filter, Outcome, matching, replay_batch
+from dalston_queue.jobs.replay import BATCH, NARROWER, Changes, Filter, Outcome, matching, replay_batch
+from dalston_queue.jobs.search import bounded
 from dalston_queue.models import ApiToken, ReplayOrder
 from dalston_queue.models.replay_order import LIVE, OrderState
 
@@ -71,14 +72,18 @@ def order_replay(
     undo_seconds: float = 10,
     limit: int = MAX_LETTERS,
 ) -> ReplayOrder:
-    """Order the replay of all that match now, the oldest first, or of these letters. Raises InvalidJob."""
+    """Order the replay of all that match now, the oldest first, or of these letters.
+
+    Raises InvalidJob, and SearchTooWide if it takes too long to find them.
+    """
     _check(rate_per_minute, undo_seconds)
     now = timezone.now()
     if isinstance(wanted, Filter):
-        letters = list(matching(wanted).values_list("id", flat=True)[: min(limit, MAX_LETTERS)])
+        rows = matching(wanted).values_list("id", flat=True)[: min(limit, MAX_LETTERS)]
+        letters = bounded(lambda: list(rows), NARROWER)
     else:
         letters = list(dict.fromkeys(wanted))[: min(limit, MAX_LETTERS)]
-    Changes.of(parameters, priority, frozenset[UUID]().intersection)  # raises what there is to raise
+    Changes.of(parameters, priority)
     starts_at = now + timedelta(seconds=undo_seconds)
     order = ReplayOrder(
         user_id=user.pk if user else None,

@@ -4,7 +4,7 @@ Lists are newest first. Ids are time-ordered, so a page begins after an id, and 
 use the primary key. A search that finds little in a long history would read all of it: it is stopped, and says so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ _SLACK = timedelta(minutes=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Row = TypeVar("Row", bound=Model)
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +106,17 @@ def page_of(rows: QuerySet[Row], limit: int, after: UUID | None) -> tuple[Sequen
     """A page, newest first, and the id after which the next one begins. Raises SearchTooWide."""
     if after is not None:
         rows = rows.filter(pk__lt=after)
-    found = _bounded(rows.order_by("-pk")[: limit + 1])
+    found = bounded(lambda: list(rows.order_by("-pk")[: limit + 1]))
     return found[:limit], found[limit - 1].pk if len(found) > limit else None
 
 
-def _bounded(rows: QuerySet[Row]) -> list[Row]:
+def bounded(ask: Callable[[], Found], hint: str = "name a status, a type or a time") -> Found:
+    """What `ask` reads, if the database finds it in time. Raises SearchTooWide."""
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(SEARCH_MS)])
-            return list(rows)
+            return ask()
     except OperationalError as error:
         if getattr(error.__cause__, "sqlstate", None) == "57014":
-            raise SearchTooWide(
-                f"the search took more than {SEARCH_MS // 1000} s: name a status, a type or a time"
-            ) from None
+            raise SearchTooWide(f"the search took more than {SEARCH_MS // 1000} s: {hint}") from None
         raise

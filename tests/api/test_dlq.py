@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
+from django.db import connection
 from django.utils import timezone
 
+from dalston_queue.jobs import search
 from dalston_queue.models import DeadLetter, Job, OperatorAction, Project, Task
 from tests.api.conftest import Api
 
@@ -50,6 +54,35 @@ def test_one_is_shown_to_its_project_and_to_operators_also_when_it_is_closed(
     assert other.get(f"/dlq/{letter}").status_code == 404
     assert operator.call("DELETE", f"/dlq/{letter}").json()["discarded"]
     assert operator.get(f"/dlq/{letter}").json()["discarded_at"] is not None
+
+
+def test_what_would_take_too_long_is_refused_not_waited_for(
+    api: Api, operator: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bury(api)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM dalston_dead_letter")  # the connection is there, and fast
+    monkeypatch.setattr(search, "SEARCH_MS", 50)
+    # Nobody may read the letters meanwhile: as good as a hundred million of them.
+    with psycopg.connect(**_server()) as other:
+        other.execute("LOCK TABLE dalston_dead_letter IN ACCESS EXCLUSIVE MODE")
+        everything: dict[str, Any] = {"filter": {"queue": "echo"}}
+        answers = [
+            api.get("/dlq/groups"),
+            operator.post("/dlq:replay", {**everything, "dry_run": True}),
+            operator.post("/dlq:replay", everything),
+            operator.post("/dlq:replay", {**everything, "undo_seconds": 60}),
+        ]
+    for answer in answers:
+        assert (answer.status_code, answer.json()["code"]) == (422, "search_too_wide"), answer.content
+        assert "name a queue, a cause or a time" in answer.json()["detail"]
+    assert len(api.get("/dlq/groups").json()) == 1
+
+
+def _server() -> dict[str, Any]:
+    given = connection.settings_dict
+    names = {"host": "HOST", "port": "PORT", "user": "USER", "password": "PASSWORD", "dbname": "NAME"}
+    return {name: given[key] for name, key in names.items()}
 
 
 def test_letters_that_look_alike_are_grouped(api: Api) -> None:
