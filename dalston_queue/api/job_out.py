@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Func, IntegerField, TextField
+from django.db.models.functions import Cast
 from pydantic import BaseModel, Field
 
 from dalston_queue.api.problems import Code
@@ -18,6 +21,11 @@ from dalston_queue.jobs.states import TASK_OVER, JobStatus, TaskStatus
 from dalston_queue.jobs.timeline import RunOutcome, runs_of
 from dalston_queue.models import Job, Task, TaskEvent
 from dalston_queue.redis import get_broker
+
+MOVES_READ = 5_000
+"""For the timeline: 200 stages with two dozen moves each. The oldest of more are left out."""
+RESULTS_BYTES = 1024 * 1024
+"""Of all results together. 200 tasks may have 256 KiB each, and this answer is made for whoever looks at the job."""
 
 
 class RunOut(BaseModel):
@@ -40,7 +48,12 @@ class JobTaskOut(TaskOut):
     weight: float = Field(description="Its share of the job's progress.")
     progress: float | None = Field(description="From 0 to 1; null while it runs and its engine says nothing.")
     progress_message: str
-    runs: list[RunOut] = Field(description="Every delivery to an engine, oldest first.")
+    runs: list[RunOut] = Field(
+        description="Every delivery to an engine, oldest first. From the newest 5 000 moves of the job's tasks."
+    )
+    result_left_out: bool = Field(
+        description="It has a result, which is not here: results of 1 MiB are, the first stages' first. Read the task."
+    )
 
 
 class JobOut(BaseModel):
@@ -80,13 +93,17 @@ class BatchOut(BaseModel):
 
 
 def job_with_tasks(job: Job) -> JobOut:
-    """The job with its timeline: two statements, and one look at Redis for each queue in which something runs."""
-    tasks = list(job.tasks.order_by("id"))
+    """The job with its timeline: three statements, and one look at Redis for each queue in which something runs."""
+    size = Func(Cast("result", TextField()), function="octet_length", output_field=IntegerField())
+    tasks = list(job.tasks.defer("result").annotate(result_bytes=size).order_by("id"))
+    left_out = _read_results(tasks)
     moves: defaultdict[UUID, list[TaskEvent]] = defaultdict(list)
-    for move in TaskEvent.objects.filter(task__job_id=job.id).order_by("id"):
+    for move in reversed(TaskEvent.objects.filter(task__job_id=job.id).order_by("-id")[:MOVES_READ]):
         moves[move.task_id].append(move)
     reported = reported_by([task for task in tasks if task.status == TaskStatus.RUNNING], get_broker())
-    shown = [_task(job, task, moves[task.id], reported.get(task.id, NOTHING)) for task in tasks]
+    shown = [
+        _task(job, task, moves[task.id], reported.get(task.id, NOTHING), left_out=task.id in left_out) for task in tasks
+    ]
     return job_out(job, shown, deliveries_of(job) if job.callback_url else [])
 
 
@@ -110,7 +127,21 @@ def job_out(job: Job, tasks: list[JobTaskOut] | None = None, webhooks: list[Webh
     )
 
 
-def _task(job: Job, task: Task, moves: list[TaskEvent], reported: Reported) -> JobTaskOut:
+def _read_results(tasks: Sequence[Task]) -> set[UUID]:
+    """Give the tasks their results, as many as there is room for. Returns those that have one and did not get it."""
+    sizes = {task.id: task.result_bytes for task in tasks if task.result_bytes is not None}  # type: ignore[attr-defined]
+    room, wanted = RESULTS_BYTES, list[UUID]()
+    for task_id, size in sizes.items():
+        if size <= room:
+            room -= size
+            wanted.append(task_id)
+    found = dict(Task.objects.filter(id__in=wanted).values_list("id", "result")) if wanted else {}
+    for task in tasks:
+        task.result = found.get(task.id)
+    return sizes.keys() - found.keys()
+
+
+def _task(job: Job, task: Task, moves: list[TaskEvent], reported: Reported, *, left_out: bool) -> JobTaskOut:
     return JobTaskOut(
         **dict(task_out(task, job=job)),
         after=task.after,
@@ -119,6 +150,7 @@ def _task(job: Job, task: Task, moves: list[TaskEvent], reported: Reported) -> J
         progress=_share(task, reported),
         progress_message=reported.message,
         runs=[RunOut.model_validate(run, from_attributes=True) for run in runs_of(moves)],
+        result_left_out=left_out,
     )
 
 

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 
+from dalston_queue.api.job_out import RESULTS_BYTES
 from dalston_queue.broker import Broker
 from dalston_queue.broker.messages import TaskMessage
 from dalston_queue.models import Job, OperatorAction, Project, Task, TaskEvent
@@ -193,6 +194,19 @@ def test_a_task_that_ended_otherwise_cannot_be_cancelled(
     assert (answer.status_code, answer.json()["code"]) == (409, "state_conflict")
     assert "completed" in answer.json()["detail"]
     assert api.call("DELETE", f"/tasks/{uuid4()}").status_code == 404
+
+
+def test_a_job_carries_results_up_to_a_limit(api: Api) -> None:
+    job = Job.objects.get(pk=api.post("/jobs", DAG).json()["job_id"])
+    split, clean, notes = job.tasks.order_by("id")
+    for task, result in ((split, "s"), (clean, "x" * RESULTS_BYTES), (notes, {"n": 1})):
+        Task.objects.filter(pk=task.pk).update(status="completed", finished_at="2030-01-01T00:00:00Z", result=result)
+    tasks = api.get(f"/jobs/{job.id}").json()["tasks"]
+    assert [(task["result"], task["result_left_out"]) for task in tasks] == [
+        ("s", False),
+        (None, True),
+        ({"n": 1}, False),
+    ]
 
 
 def test_a_job_shows_who_ran_its_tasks_when_and_how_far_they_are(
