@@ -40,6 +40,11 @@ class Keys:
         suffix = "" if tier is Tier.MEDIUM else f":{tier}"
         return f"{self.prefix}:stream:{self._queue(queue)}{caps}{suffix}"
 
+    def place_of(self, stream: str) -> tuple[str, Tier]:
+        """The inverse of `stream`: capabilities and tier. No name has a colon or an @."""
+        name, _, tier = stream.removeprefix(f"{self.prefix}:stream:").partition(":")
+        return name.partition("@")[2], Tier(tier or Tier.MEDIUM)
+
     def lane(self, queue: str, capabilities: str) -> list[str]:
         """The streams of one capability set, in claiming order."""
         return [self.stream(queue, capabilities, tier) for tier in TIERS]

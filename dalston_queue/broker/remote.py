@@ -154,7 +154,7 @@ class RemoteWorker:
                     continue
                 del missing[hold]
                 look.held.append(hold)
-                look.alone = look.alone or _suspect(records[hold.task_id].stream)
+                look.alone = look.alone or _is_suspect(session, records[hold.task_id].stream)
                 if code == b"cancel":
                     look.cancelled.append(hold)
             look.again += [task for task in (self._task(session, each) for each in again) if task]
@@ -239,8 +239,8 @@ class RemoteWorker:
         return RemoteTask(message, given.deadline_ms, given.tier is Tier.SUSPECT)
 
 
-def _suspect(stream: str) -> bool:
-    return stream.endswith(f":{Tier.SUSPECT}")
+def _is_suspect(session: Session, stream: str) -> bool:
+    return session.shard.keys.place_of(stream)[1] is Tier.SUSPECT
 
 
 def _json(progress: Any) -> bytes:

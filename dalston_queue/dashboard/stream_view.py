@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
 from dalston_queue.broker.errors import BrokerError
+from dalston_queue.broker.moments import moment
 from dalston_queue.broker.pending import PendingEntry, PendingOrder
 from dalston_queue.broker.stream_page import LanePlace, WaitingEntry
-from dalston_queue.broker.types import RecordState, Tier
+from dalston_queue.broker.types import RecordState
 from dalston_queue.dashboard.latest import latest
 from dalston_queue.dashboard.overview import Lane, Overview
 from dalston_queue.dashboard.stream_query import StreamQuery, lane_word
@@ -222,10 +223,10 @@ def _held_line(entry: PendingEntry, named: Named) -> HeldLine:
         attempt=record.attempt,
         deliveries=record.deliveries,
         losses=record.losses,
-        claimed_at=_time(record.claimed_at_ms),
-        silent_since=None if fresh else _time(record.renewed_at_ms),
-        lease_ends_at=None if fresh else _time(record.renewed_at_ms) + timedelta(milliseconds=patience_ms),
-        deadline_at=_time(record.deadline_ms) if record.deadline_ms else None,
+        claimed_at=moment(record.claimed_at_ms),
+        silent_since=None if fresh else moment(record.renewed_at_ms),
+        lease_ends_at=None if fresh else moment(record.renewed_at_ms) + timedelta(milliseconds=patience_ms),
+        deadline_at=moment(record.deadline_ms) if record.deadline_ms else None,
         percent=None if told.fraction is None else round(100 * told.fraction),
         message=told.message,
         cancelling=bool(record.cancel),
@@ -233,15 +234,12 @@ def _held_line(entry: PendingEntry, named: Named) -> HeldLine:
 
 
 def _line_line(entry: WaitingEntry, named: Named) -> LineLine:
-    since = _time(entry.enqueued_at_ms)
+    since = moment(entry.enqueued_at_ms)
     return LineLine(entry.task_id, entry.job_id, entry.entry_id, named, lane_word(entry.place), entry.attempt, since)
 
 
 def _lane_of(stream: str) -> str:
-    """`dalston:stream:echo@a100:high` -> `a100:high`; without a tier it is medium."""
-    name, _, tier = stream.split(":stream:", 1)[-1].partition(":")
-    capabilities = name.partition("@")[2]
-    return lane_word(LanePlace(capabilities, Tier(tier or Tier.MEDIUM)))
+    return lane_word(LanePlace(*get_broker().topology.home.keys.place_of(stream)))
 
 
 def _names(task_ids: Iterable[str]) -> dict[str, Named]:
@@ -269,7 +267,3 @@ def _engines_of(overview: Overview, queue: str) -> int:
     if overview.redis is None:
         return 0
     return sum(queue in engine.queues for node in overview.redis.nodes for engine in node.engines)
-
-
-def _time(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)

@@ -1,6 +1,10 @@
 """Looking at a lane: the line in claiming order, and what is held, of one lane or one engine, page by page."""
 
-from dalston_queue.broker import Broker
+import itertools
+
+import pytest
+
+from dalston_queue.broker import Broker, Keys
 from dalston_queue.broker.stream_page import LanePlace
 from dalston_queue.broker.types import Priority, Tier
 from tests.broker.conftest import MakeEngine, message
@@ -47,3 +51,10 @@ def test_foreign_bytes_and_ghosts_do_not_stop_a_page(broker: Broker, engine: Mak
     assert broker.held("echo", place=LanePlace()) == []
     assert [entry.task_id for entry in broker.waiting("echo")] == ["b", ""]
     assert not broker.waiting("nosuch") and not broker.held("nosuch")
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_a_lanes_place_is_read_back_from_its_streams_key(cluster: bool) -> None:
+    keys = Keys("dalston", cluster)
+    for place in itertools.product(("", "a100", "a100+large"), Tier):
+        assert keys.place_of(keys.stream("echo", *place)) == place
