@@ -22,7 +22,7 @@ letters_query, letters_view, letters_fragments, letters_views, letters_consumer 
 letter_view, letter_fragments, black_box   one dead letter, and what is left of a dead engine or of unreadable bytes
 letters_orders                        which replay orders name a letter, asked once
 letters_acts, letters_replay          what is done to dead letters: replay, discard, undo; replay with changes
-words                                 counted nouns, and which states are bad news, for several pages
+words, places                         counted nouns, states that are bad news, addresses, for several pages
 query                                 what a page's address asks for, checked; the same for its socket
 pieces                                fragments as a template's context
 consumers, routing                    one viewer's WebSocket

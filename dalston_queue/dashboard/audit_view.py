@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 
 from dalston_queue.audit_trail import Wanted, actions
 from dalston_queue.dashboard.audit_diff import Changed, changes
+from dalston_queue.dashboard.places import place
 from dalston_queue.dashboard.query import moment, number, word
 from dalston_queue.models import OperatorAction
 
@@ -20,12 +19,12 @@ FIELDS = ("actor", "action", "target", "since", "until", "unfinished", "before")
 OFFERED = 2_000
 """The filter offers the names in the newest so many acts: a list of all there ever were would read the whole trail."""
 _PAGES = {
-    "job": ("job", "job_id"),
-    "task": ("task", "task_id"),
-    "dead_letter": ("dead-letter", "letter_id"),
-    "node": ("node", "node_id"),
-    "engine": ("node", "node_id"),
-    "stage": ("stream", "queue"),
+    "job": "job",
+    "task": "task",
+    "dead_letter": "dead-letter",
+    "node": "node",
+    "engine": "node",
+    "stage": "stream",
 }
 _OF_ORDERS = {"dead_letter.replay_order"}
 """Their target is the order, which has no page of its own."""
@@ -96,9 +95,5 @@ def offered() -> tuple[list[str], list[str]]:
 
 
 def _link(action: str, target: str) -> str:
-    page, name = ("", "") if action in _OF_ORDERS else _PAGES.get(action.partition(".")[0], ("", ""))
-    # A target may be text that is no id ("3 dead letters"), and not every name has a page.
-    with suppress(NoReverseMatch):
-        if page:
-            return reverse(f"dashboard:{page}", kwargs={name: target})
-    return ""
+    page = "" if action in _OF_ORDERS else _PAGES.get(action.partition(".")[0], "")
+    return place(page, target) if page else ""

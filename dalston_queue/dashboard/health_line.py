@@ -16,6 +16,7 @@ from dalston_queue.broker.types import EngineState, NodeState
 from dalston_queue.dashboard.from_postgres import COUNTED
 from dalston_queue.dashboard.history import Numbers, series
 from dalston_queue.dashboard.overview import DutyLine, InPostgres, InRedis, NodeLine, Overview, Pace, Past
+from dalston_queue.dashboard.places import place
 from dalston_queue.dashboard.words import SICK, count
 
 
@@ -39,14 +40,15 @@ class Health:
     findings: tuple[Finding, ...]
 
 
-DUTIES_PLACE = "/#duties-title"
-LETTERS_PLACE = "/dead-letters/"
-
 SLACK_S = 60
 """Huey looks once a minute."""
 STILL_MIN = 15
 """A line in which nothing ended for so many minutes is worth a look, however busy its engines seem."""
 GROWTH_MIN = 10
+
+
+def duties_place() -> str:
+    return f"{place('overview')}#duties-title"
 
 
 def judge(overview: Overview) -> Health:
@@ -86,7 +88,7 @@ def _findings(overview: Overview) -> Iterator[Finding]:
 def _of_redis(redis: InRedis, past: Past) -> Iterator[Finding]:
     if not redis.is_led:
         text = "No orchestrator leads: nothing is dispatched. Start manage.py runorchestrator."
-        yield Finding(Tone.BAD, text, DUTIES_PLACE)
+        yield Finding(Tone.BAD, text, duties_place())
     for queue in redis.snapshot.queues:
         yield from _of_queue(redis, past, queue)
     yield from _of_lanes(redis)
@@ -94,7 +96,7 @@ def _of_redis(redis: InRedis, past: Past) -> Iterator[Finding]:
         yield from _of_node(node)
     if not _ready_engines(redis):
         text = "No engine is ready: nothing can run. Start manage.py runsupervisor on a node."
-        yield Finding(Tone.BAD, text, "/nodes/")
+        yield Finding(Tone.BAD, text, place("nodes"))
 
 
 def of_stream(overview: Overview, queue: str) -> Finding:
@@ -112,25 +114,25 @@ def of_stream(overview: Overview, queue: str) -> Finding:
 
 
 def _of_queue(redis: InRedis, past: Past, queue: QueueStats) -> Iterator[Finding]:
-    name, waiting, place = queue.queue, queue.waiting, f"/streams/{queue.queue}/"
+    name, waiting, there = queue.queue, queue.waiting, place("stream", queue.queue)
     engines, pace = _engines_of(redis, name), redis.paces.get(name)
     if any(not lane.consistent for lane in queue.lanes):
-        yield Finding(Tone.WARN, f"{name}: the counts are inconsistent; the reconciler will mend them.", place)
+        yield Finding(Tone.WARN, f"{name}: the counts are inconsistent; the reconciler will mend them.", there)
     if queue.paused:
-        yield Finding(Tone.WARN, f"{name} is paused with {waiting or 'nothing'} waiting.", place)
+        yield Finding(Tone.WARN, f"{name} is paused with {waiting or 'nothing'} waiting.", there)
     elif waiting > 0 and engines == 0:
-        yield Finding(Tone.BAD, f"{name}: {waiting} waiting, and no ready engine serves it.", place)
+        yield Finding(Tone.BAD, f"{name}: {waiting} waiting, and no ready engine serves it.", there)
     elif waiting > 0 and queue.running == 0 and pace is not None and pace.goes == 0 and not _are_full(redis, name):
-        yield Finding(Tone.BAD, f"{name}: {waiting} waiting, {count(engines, 'engine')}, and nothing moves.", place)
+        yield Finding(Tone.BAD, f"{name}: {waiting} waiting, {count(engines, 'engine')}, and nothing moves.", there)
     elif waiting > 0 and _is_still(queue, past):
         text = f"{name}: {waiting} waiting, and nothing has ended for {STILL_MIN} min. See what its engines hold."
-        yield Finding(Tone.BAD, text, place)
+        yield Finding(Tone.BAD, text, there)
     elif waiting > 0 and queue.running == 0 and _are_full(redis, name):
         said = [f"{waiting} waiting", _oldest(queue), f"{count(engines, 'engine')}, all busy with other queues"]
-        yield Finding(Tone.WARN, f"{name}: {', '.join(word for word in said if word)}.", place)
+        yield Finding(Tone.WARN, f"{name}: {', '.join(word for word in said if word)}.", there)
     elif waiting > 0:
         said = [f"{waiting} waiting", _oldest(queue), count(engines, "engine"), clear_in(waiting, pace)]
-        yield Finding(Tone.OK, f"{name}: {', '.join(word for word in said if word)}.", place)
+        yield Finding(Tone.OK, f"{name}: {', '.join(word for word in said if word)}.", there)
 
 
 def _is_still(queue: QueueStats, past: Past) -> bool:
@@ -160,19 +162,19 @@ def _of_lanes(redis: InRedis) -> Iterator[Finding]:
             stuck[lane.queue, lane.capabilities] += lane.waiting
     for (queue, needed), waiting in stuck.items():
         text = f"{queue}: {waiting} waiting for {needed.replace('+', ' and ')}, and no ready engine has that."
-        yield Finding(Tone.BAD, text, f"/streams/{queue}/")
+        yield Finding(Tone.BAD, text, place("stream", queue))
 
 
 def _of_node(node: NodeLine) -> Iterator[Finding]:
-    place = f"/nodes/{node.id}/" if node.state else ""  # without a state: engines that no supervisor speaks for
+    there = place("node", node.id)
     if node.state == NodeState.DEAD:
-        yield Finding(Tone.BAD, f"Node {node.id} is dead: its tasks went back in line.", place)
+        yield Finding(Tone.BAD, f"Node {node.id} is dead: its tasks went back in line.", there)
         return
     for engine in node.engines:
         if engine.state in SICK:
             tone = Tone.BAD if engine.state == EngineState.CRASHLOOP else Tone.WARN
             why = f": {engine.note}" if engine.note else ""
-            yield Finding(tone, f"Engine {engine.id} is {engine.state}{why}.", place)
+            yield Finding(tone, f"Engine {engine.id} is {engine.state}{why}.", there)
 
 
 def clear_in(waiting: int, pace: Pace | None) -> str:
@@ -195,17 +197,17 @@ def age(seconds: float) -> str:
 def _of_postgres(postgres: InPostgres, past: Past, now: datetime) -> Iterator[Finding]:
     if not postgres.duties:
         text = "No housekeeping has run yet: manage.py run_huey does it once a minute."
-        yield Finding(Tone.WARN, text, DUTIES_PLACE)
+        yield Finding(Tone.WARN, text, duties_place())
     for duty in postgres.duties:
         if is_late(duty, now):
             minutes = round((now - duty.last_run_at).total_seconds() / 60)
             text = f"The {duty.name} has not run for {minutes} min: check manage.py run_huey."
-            yield Finding(Tone.BAD, text, DUTIES_PLACE)
+            yield Finding(Tone.BAD, text, duties_place())
         elif duty.error:
-            yield Finding(Tone.WARN, f"The {duty.name} failed: {duty.error[:200]}", DUTIES_PLACE)
+            yield Finding(Tone.WARN, f"The {duty.name} failed: {duty.error[:200]}", duties_place())
     letters = postgres.dead_letters
     if letters:
-        yield Finding(Tone.WARN, f"{_letters(letters)} for a decision{_growth(past.letters)}.", LETTERS_PLACE)
+        yield Finding(Tone.WARN, f"{_letters(letters)} for a decision{_growth(past.letters)}.", place("dead-letters"))
 
 
 def is_late(duty: DutyLine, now: datetime) -> bool:

@@ -1,7 +1,7 @@
 """What the pages of nodes show, as plain values made from beats. Pure: the registry's words and the time in.
 
-Values hold times, not ages. A beat is shown only once it is late: a time that moves every five seconds would resend
-every row for nothing.
+Values hold times, not ages. A beat is shown only once it is late: a time that moves with each beat would resend every
+row for nothing.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.conf import settings
+
 from dalston_queue.broker.moments import moment_if
 from dalston_queue.broker.registry import EngineInfo, NodeInfo
 from dalston_queue.broker.said import DrainSaid, ExitSaid, GpuSaid, TaskSaid
 from dalston_queue.broker.types import EngineState, NodeState
 
-LATE = timedelta(seconds=15)
-"""Beats come every 5 s; after 20 s without one the judge decides."""
+LATE_BEATS = 3
+"""So many beats missed are worth a word; a little later the judge decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,9 @@ class ExitCard:
 class EngineCard:
     id: str
     slot: str  # its place on the node; for an engine that runs alone, its name
-    kind: str  # the engine's name in commands; empty for one that runs alone
+    kind: (
+        str  # the engine's name in commands; empty for one that runs alone: nobody commands it or keeps its log
+    )
     state: str
     why: str
     version: str
@@ -142,7 +146,8 @@ def cards(nodes: Sequence[NodeInfo], engines: Sequence[EngineInfo], now: datetim
 
 
 def _node(name: str, node: NodeInfo | None, engines: Iterable[EngineInfo], now: datetime) -> NodeCard:
-    own = tuple(sorted((_engine(engine, now) for engine in engines), key=lambda card: (_natural(card.slot), card.id)))
+    found = (_engine(engine, now, alone=node is None) for engine in engines)
+    own = tuple(sorted(found, key=lambda card: (_natural(card.slot), card.id)))
     if node is None:
         return NodeCard(name, "", "", "", (), None, "", own, ())
     said = node.said
@@ -160,14 +165,14 @@ def _node(name: str, node: NodeInfo | None, engines: Iterable[EngineInfo], now: 
     )
 
 
-def _engine(engine: EngineInfo, now: datetime) -> EngineCard:
+def _engine(engine: EngineInfo, now: datetime, *, alone: bool) -> EngineCard:
     said = engine.said
     slot = said.slot or engine.engine_id.removeprefix(f"{engine.node_id}.")
     gone = engine.state is EngineState.DEAD
     return EngineCard(
         id=engine.engine_id,
         slot=slot,
-        kind=said.engine or said.slot.rpartition(".")[0],
+        kind="" if alone else said.engine or said.slot.rpartition(".")[0],
         state=engine.state,
         why="" if said.why == engine.state else said.why,
         version=said.version,
@@ -224,7 +229,8 @@ def _drain(said: DrainSaid | None, at_ms: int) -> DrainCard | None:
 
 def _late(at_ms: int, now: datetime) -> datetime | None:
     at = moment_if(at_ms)
-    return at if at is None or now - at > LATE else None
+    late = timedelta(seconds=LATE_BEATS * settings.DALSTON_HEARTBEAT_S)
+    return at if at is None or now - at > late else None
 
 
 def _natural(slot: str) -> tuple[str, int]:

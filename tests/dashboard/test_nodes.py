@@ -111,11 +111,14 @@ def test_a_node_shows_its_exits_with_their_reason_escaped(viewer: Client, broker
 
 
 def test_engines_that_run_alone_have_no_buttons(operator: Client, broker: Broker) -> None:
-    beat_alone = EngineBeat(engine_id="box.demo.0.x", state=EngineState.READY, queues=("echo",), info={"alone": True})
+    said = {"alone": True, "engine": "demo"}
+    beat_alone = EngineBeat(engine_id="box.demo.0.x", state=EngineState.READY, queues=("echo",), info=said)
     broker.registry.beat_engine(beat_alone, "box")
     assert "no supervisor speaks for them" in text(operator, "/nodes/")
     page = text(operator, "/nodes/box/")
     assert "/nodes/box/command/" not in page
+    assert "No engine of this node has a log." in page
+    assert 'href="/nodes/box/"' in text(operator, "/"), "the overview leads there, too"
     assert "would answer" in press_on(operator, "box")
 
 
