@@ -24,6 +24,8 @@ log = structlog.get_logger(__name__)
 
 SIGNED_OUT = 4401
 """Our close code for "log in again": the page says so instead of trying to reconnect."""
+GONE = 4404
+"""Likewise for "this is no more": a job whose time was over while somebody looked at it."""
 COME_BACK = 1012
 """As if the web process had restarted: htmx connects again by itself."""
 RECHECK_S = 30.0
@@ -62,6 +64,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         try:
             async for message in messages:
                 await self.send(text_data=message)
+            await self.close(code=GONE)
         except (OSError, RuntimeError) as error:
             # The browser is gone and the close has not reached us yet.
             log.info("dashboard.push_ended", error=repr(error))

@@ -26,6 +26,10 @@ Produce = Callable[[], list[Fragment]]
 threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="dashboard")
 
 
+class Gone(LookupError):
+    """What is looked at is no more, and will not come back: it was removed with the old history."""
+
+
 class Hub:
     def __init__(self, produce: Produce, forget: Callable[[], object]) -> None:
         self._produce = produce
@@ -33,18 +37,21 @@ class Hub:
         self._board = Board()
         self._news = asyncio.Condition()
         self._viewers = 0
+        self._is_gone = False
         self._working: asyncio.Task[None] | None = None
 
     async def follow(self) -> AsyncGenerator[str, None]:
-        """HTML messages for one viewer, without end: first everything, then, tick by tick, what changed."""
+        """HTML messages for one viewer: first everything, then, tick by tick, what changed; they end when it is gone."""
         self._viewers += 1
         self._working = self._working or asyncio.create_task(self._run())
         seen = 0
         try:
             while True:
                 async with self._news:
-                    while self._board.version <= seen:
+                    while self._board.version <= seen and not self._is_gone:
                         await self._news.wait()
+                if self._is_gone:
+                    return
                 messages, seen = self._board.since(seen), self._board.version
                 for message in messages:
                     yield message
@@ -60,6 +67,12 @@ class Hub:
             started = loop.time()
             try:
                 fragments = await loop.run_in_executor(threads, self._read)
+            except Gone as error:
+                log.info("dashboard.gone", error=str(error))
+                async with self._news:
+                    self._is_gone = True
+                    self._news.notify_all()
+                return
             except Exception:
                 # Viewers notice the silence and grey their numbers; the next tick tries again.
                 log.exception("dashboard.snapshot_failed")

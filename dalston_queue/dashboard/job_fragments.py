@@ -9,14 +9,15 @@ from dalston_queue.dashboard import job_dag, job_gantt
 from dalston_queue.dashboard.audit_fragments import act_row
 from dalston_queue.dashboard.board import Fragment, Row
 from dalston_queue.dashboard.fragments import TASK_TONES, pulse, render, table, words_for
+from dalston_queue.dashboard.hub import Gone
 from dalston_queue.dashboard.job_view import SHOWN_RUNS, EventLine, JobView, TaskLine, read_job
 
 
 def job_fragments(job_id: UUID) -> list[Fragment]:
-    """Raises LookupError if there is no such job: it was removed with the old history."""
+    """Raises Gone if there is no such job: it was removed with the old history."""
     view = read_job(job_id)
     if view is None:
-        raise LookupError(f"there is no job {job_id}")
+        raise Gone(f"there is no job {job_id}")
     return fragments_of(view)
 
 

@@ -7,16 +7,17 @@ from uuid import UUID
 from dalston_queue.dashboard.audit_fragments import act_row
 from dalston_queue.dashboard.board import Fragment
 from dalston_queue.dashboard.fragments import pulse, render, table
+from dalston_queue.dashboard.hub import Gone
 from dalston_queue.dashboard.job_fragments import event_row
 from dalston_queue.dashboard.letter_view import LetterView, read_letter
 from dalston_queue.dashboard.letters_fragments import orders_fragment
 
 
 def letter_fragments(letter_id: UUID, may_operate: bool) -> list[Fragment]:
-    """Raises LookupError if there is no such letter: it was kept for as long as letters are."""
+    """Raises Gone if there is no such letter: it was kept for as long as letters are."""
     view = read_letter(letter_id)
     if view is None:
-        raise LookupError(f"there is no dead letter {letter_id}")
+        raise Gone(f"there is no dead letter {letter_id}")
     return fragments_of(view, may_operate)
 
 

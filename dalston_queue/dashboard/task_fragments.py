@@ -9,14 +9,15 @@ from uuid import UUID
 
 from dalston_queue.dashboard.board import Fragment
 from dalston_queue.dashboard.fragments import TASK_TONES, pulse, render
+from dalston_queue.dashboard.hub import Gone
 from dalston_queue.dashboard.task_view import TaskView, read_task
 
 
 def task_fragments(task_id: UUID) -> list[Fragment]:
-    """Raises LookupError if there is no such task: it was removed with the old history."""
+    """Raises Gone if there is no such task: it was removed with the old history."""
     view = read_task(task_id)
     if view is None:
-        raise LookupError(f"there is no task {task_id}")
+        raise Gone(f"there is no task {task_id}")
     return fragments_of(view)
 
 

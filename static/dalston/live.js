@@ -48,7 +48,7 @@
   function look() {
     const silence = Date.now() - lastNews;
     const label = document.getElementById("pulse-text");
-    if (root.dataset.link === "signed-out") return;
+    if (root.dataset.link === "signed-out" || root.dataset.link === "gone") return;
     if (silence > LOST_AFTER_MS) {
       root.dataset.link = "lost";
       if (label) say(label, "No news for " + ago(silence) + " – reconnecting");
@@ -91,6 +91,10 @@
         again.textContent = "Sign in again";
         label.replaceChildren("You are signed out. ", again);
       }
+    } else if (code === 4404) {
+      root.dataset.link = "gone";
+      const label = document.getElementById("pulse-text");
+      if (label) say(label, "This is no more: it was removed with the old history. What you see is the last of it.");
     } else if (![1006, 1011, 1012, 1013].includes(code) && socket) {
       setTimeout(() => socket.reconnect(), 1000);  // htmx itself reconnects only after those four
     }

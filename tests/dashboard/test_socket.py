@@ -17,7 +17,7 @@ from websockets.typing import Origin
 
 from dalston_queue.jobs.spec import single_task
 from dalston_queue.jobs.submit import submit
-from dalston_queue.models import Project, Task
+from dalston_queue.models import Job, Project, Task
 from tests.web import Web
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -133,3 +133,16 @@ def test_after_a_restart_of_the_web_process_a_viewer_catches_up(web: Web, sessio
     web.start()
     with socket(web, session) as connection:
         assert f'id="task-{task_id}"' in "".join(tick(connection))
+
+
+def test_a_page_of_what_was_removed_is_told_so_and_not_tried_for_ever(web: Web, session: httpx.Client) -> None:
+    job_id = submit(single_task("echo"), project=Project.objects.create(name="calls")).job_id
+    headers = {"Cookie": f"sessionid={session.cookies['sessionid']}"}
+    url = f"ws://127.0.0.1:{web.port}/ws/jobs/{job_id}/"
+    with connect(url, origin=Origin(web.url), additional_headers=headers) as connection:
+        until(connection, "echo")
+        Task.objects.filter(job_id=job_id).delete()
+        Job.objects.filter(pk=job_id).delete()
+        with pytest.raises(ConnectionClosed):
+            until(connection, "never")
+    assert connection.close_code == 4404
