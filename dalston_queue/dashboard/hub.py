@@ -41,7 +41,7 @@ class Hub:
         self._working: asyncio.Task[None] | None = None
 
     async def follow(self) -> AsyncGenerator[str, None]:
-        """HTML messages for one viewer: first everything, then, tick by tick, what changed; they end when it is gone."""
+        """HTML messages for one viewer: first everything, then, tick by tick, what changed; an end when it is gone."""
         self._viewers += 1
         self._working = self._working or asyncio.create_task(self._run())
         seen = 0

@@ -27,6 +27,7 @@ from dalston_queue.orchestrator.samples import take_samples
 from engines.sdk.manifest import Manifest
 from supervisor.policy.lifecycle import Life
 from supervisor.slot import Slot
+from tests.jobs import make
 from tests.orchestrator.support import engine
 
 pytestmark = [pytest.mark.django_db, pytest.mark.keeps_keys]
@@ -117,6 +118,17 @@ def test_a_task_that_ends_late_is_shown_among_newer_ones(viewer: Client) -> None
     assert f"task-{old}" not in page(viewer)
     Task.objects.filter(pk=old).update(status="completed", finished_at=timezone.now() + timedelta(seconds=1))
     assert f"task-{old}" in page(viewer)
+
+
+def test_a_clock_runs_only_for_what_runs(viewer: Client) -> None:
+    task = make.single("echo")
+    started = {"started_at": timezone.now(), "assigned_worker_id": "gpu-01.demo.0.b"}
+    for path in ("/", f"/jobs/{task.job_id}/"):
+        Task.objects.filter(pk=task.pk).update(status="running", **started)
+        assert 'data-show="clock"' in viewer.get(path).content.decode()
+        # it came back from a lost engine, and stands in line
+        Task.objects.filter(pk=task.pk).update(status="queued")
+        assert 'data-show="clock"' not in viewer.get(path).content.decode()
 
 
 def test_what_users_send_is_escaped(viewer: Client) -> None:
