@@ -1,7 +1,10 @@
 """The process-wide Broker, made from the settings on first use. It connects lazily: Redis may be absent.
 
+A process that answers people says so with `answer_people()`: its broker waits briefly, keeps no connection to Postgres
+meanwhile, and does not ask a Redis again that hangs. Orchestrators and workers have no one who waits for them.
+
 Most of what a request asks Redis for it can do without: how full a queue is, how often a token called, telling the
-orchestrators at once. That goes through `hasty()`, so that a Redis that hangs keeps a submission for a moment only.
+orchestrators at once. That goes through `hasty()`, so that a Redis that is away keeps a submission for a moment only.
 """
 
 import math
@@ -15,41 +18,53 @@ from django.db import connection
 
 from dalston_queue.broker import Broker, connect
 from dalston_queue.broker.errors import Unavailable
+from dalston_queue.broker.haste import AWAY_S
 from dalston_queue.broker.urls import SOCKET_TIMEOUT_S
 
 HASTE_S = 2.0
-AWAY_S = 2.0
 
 T = TypeVar("T")
+_answers_people = False
 
 
 class Hasty:
     """Asks Redis for what can be done without: waits briefly, and after a failure does not ask at all for a while."""
 
     def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+        self._broker = broker
         self._away_until = -math.inf
 
     def ask(self, question: Callable[[Broker], T]) -> T:
         """Raises BrokerError."""
         if time.monotonic() < self._away_until:
             raise Unavailable("Redis did not answer a moment ago, and was not asked again")
-        _give_connection_back()
         try:
-            return question(self.broker)
+            return question(self._broker)
         except Unavailable:
             self._away_until = time.monotonic() + AWAY_S
             raise
 
 
+def answer_people() -> None:
+    """Said by the web process, before it asks for anything."""
+    global _answers_people  # noqa: PLW0603 - what kind of process this is
+    _answers_people = True
+
+
 def get_broker() -> Broker:
     """The one broker of this process. A test that changes the settings gets one of its own."""
-    return _connected(*_place(), SOCKET_TIMEOUT_S)
+    return _in_haste(*_place()) if _answers_people else _connected(*_place(), SOCKET_TIMEOUT_S)
 
 
 def hasty() -> Hasty:
     """The same Redis, for who is in a hurry."""
     return _hasty(*_place())
+
+
+def probe() -> Broker:
+    """The same Redis, for who wants to know how it is right now: briefly, but asked each time."""
+    _give_connection_back()
+    return _connected(*_place(), HASTE_S)
 
 
 def _place() -> tuple[str, str, bool, str]:
@@ -67,11 +82,23 @@ def _connected(url: str, prefix: str, cluster: bool, shards: str, timeout_s: flo
 
 
 @lru_cache(maxsize=1)
+def _in_haste(url: str, prefix: str, cluster: bool, shards: str) -> Broker:
+    return connect(
+        url,
+        prefix=prefix,
+        cluster=cluster,
+        shards=shards,
+        timeout_s=HASTE_S,
+        before_each=_give_connection_back,
+    )
+
+
+@lru_cache(maxsize=1)
 def _hasty(url: str, prefix: str, cluster: bool, shards: str) -> Hasty:
-    return Hasty(_connected(url, prefix, cluster, shards, HASTE_S))
+    return Hasty(_in_haste(url, prefix, cluster, shards))
 
 
 def _give_connection_back() -> None:
     """To the pool: requests that wait for Redis must not keep those that need Postgres out."""
-    if settings.DALSTON_DB_POOL_SIZE and not connection.in_atomic_block:
+    if connection.connection is not None and settings.DALSTON_DB_POOL_SIZE and not connection.in_atomic_block:
         connection.close()

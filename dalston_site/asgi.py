@@ -17,7 +17,10 @@ from django.core.management.base import BaseCommand, SystemCheckError
 
 from dalston_queue.dashboard.origin import SameOrigin
 from dalston_queue.dashboard.routing import websocket_urlpatterns
+from dalston_queue.redis import answer_people
 from dalston_site.handler import OneStepHandler
+
+answer_people()
 
 try:
     # manage.py does this for every command; uvicorn doesn't.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dalston_queue.broker.ageing import promote
 from dalston_queue.broker.commands import NodeChannel
 from dalston_queue.broker.dispatch import append, publish_jobs_created
 from dalston_queue.broker.events import forget_idle_readers
+from dalston_queue.broker.haste import Haste
 from dalston_queue.broker.health import check_server, round_trip
 from dalston_queue.broker.keys import Keys
 from dalston_queue.broker.lanes import acknowledge_ghosts, delete_queue, read_lanes, set_paused
@@ -234,9 +235,16 @@ def connect(
     cluster: bool = False,
     shards: str = "",
     timeout_s: float = SOCKET_TIMEOUT_S,
+    before_each: Callable[[], None] | None = None,
 ) -> Broker:
     """Make a Broker. url: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port,host:port/service/db, with
     user and password for ACL. cluster: the url names any node of a Redis Cluster. shards: `DALSTON_REDIS_URLS`,
     comma or newline separated "queue/priority=url" with * as wildcard, first match wins, the url itself serves the
-    rest. timeout_s: how long a server may take to answer. Connects lazily."""
-    return Broker(Topology(routes(url, Keys(prefix, cluster), shards, timeout_s)))
+    rest. timeout_s: how long a server may take to answer. before_each: for a process that answers people, called before
+    each call that may wait; such a broker does not ask a server again that has just been found to hang. Connects
+    lazily."""
+
+    def haste() -> Haste | None:
+        return Haste(before_each) if before_each else None
+
+    return Broker(Topology(routes(url, Keys(prefix, cluster), shards, timeout_s, haste)))

@@ -76,6 +76,10 @@ class PooledLink(Link):
     request only."""
 
     def call(self, script: Script, command: bytes) -> Any:
+        with self._shard.asking():
+            return self._borrow(script, command)
+
+    def _borrow(self, script: Script, command: bytes) -> Any:
         with translated(self._shard.name):
             pool = self._shard.pool(self._key)
             borrowed = pool.get_connection()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from redis.connection import ConnectionInterface, ConnectionPool
 from redis.exceptions import MovedError, NoScriptError
 
 from dalston_queue.broker.faults import translated
+from dalston_queue.broker.haste import Haste
 from dalston_queue.broker.keys import Keys
 from dalston_queue.broker.names import NAME
 from dalston_queue.broker.scripts import Script, load
@@ -24,6 +26,7 @@ from dalston_queue.broker.wire import packed
 
 log = logging.getLogger(__name__)
 Argument = str | bytes | int | float
+_PATIENT = nullcontext()
 Client = redis.Redis | RedisCluster
 
 
@@ -50,12 +53,15 @@ def pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
 
 
 class Shard:
-    def __init__(self, index: int, name: str, keys: Keys, make_client: Callable[[], Client]) -> None:
+    def __init__(
+        self, index: int, name: str, keys: Keys, make_client: Callable[[], Client], haste: Haste | None = None
+    ) -> None:
         self.index = index
         self.name = name  # the URL without its password: for messages and logs
         self.keys = keys
         self._make_client = make_client
         self._client: Client | None = None
+        self._haste = haste
         self._foreign: set[str] = set()  # said once each
 
     @property
@@ -107,10 +113,15 @@ class Shard:
     def calls(self, calls: Sequence[Call]) -> list[Any]:
         """Run many in one round trip per server; an error of a single one is its answer."""
         replies: list[Any] = [None] * len(calls)
-        for pool, positions in self._by_server(calls):
-            with translated(self.name):
-                self._pipeline(pool, calls, positions, replies)
+        with self.asking():
+            for pool, positions in self._by_server(calls):
+                with translated(self.name):
+                    self._pipeline(pool, calls, positions, replies)
         return replies
+
+    def asking(self) -> AbstractContextManager[None]:
+        """Around a call on a connection of the pool."""
+        return self._haste.asking(self.name) if self._haste else _PATIENT
 
     def pool(self, key: str) -> ConnectionPool:
         """The connections to the server that serves this key."""

@@ -16,6 +16,7 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from dalston_queue.broker.errors import Invalid
+from dalston_queue.broker.haste import Haste
 from dalston_queue.broker.keys import Keys
 from dalston_queue.broker.shard import Client, Shard
 from dalston_queue.broker.types import Priority
@@ -34,9 +35,19 @@ class Route(msgspec.Struct, frozen=True):
         return fnmatchcase(queue, self.queue) and fnmatchcase(priority, self.priority)
 
 
-def routes(url: str, keys: Keys, shards: str, timeout_s: float = SOCKET_TIMEOUT_S) -> tuple[Route, ...]:
+def routes(
+    url: str,
+    keys: Keys,
+    shards: str,
+    timeout_s: float = SOCKET_TIMEOUT_S,
+    make_haste: Callable[[], Haste | None] = lambda: None,
+) -> tuple[Route, ...]:
     """The map, in order; the last route is the home shard and matches everything."""
-    made: dict[str, Shard] = {url: _shard(0, url, keys, timeout_s)}
+
+    def shard(index: int, url: str) -> Shard:
+        return Shard(index, _safe(url), keys, _client_maker(url, keys.cluster, timeout_s), make_haste())
+
+    made: dict[str, Shard] = {url: shard(0, url)}
     mapped: list[Route] = []
     for item in re.split(r"[,\s]+(?=[^,\s]*/[^,\s=]*=)", shards.strip(", \n")):
         if not item:
@@ -51,13 +62,9 @@ def routes(url: str, keys: Keys, shards: str, timeout_s: float = SOCKET_TIMEOUT_
         if not any(fnmatchcase(name, priority) for name in Priority):
             raise Invalid(f"DALSTON_REDIS_URLS: no priority matches {priority!r}; use high, medium, low or *")
         if target not in made:
-            made[target] = _shard(len(made), target, keys, timeout_s)
+            made[target] = shard(len(made), target)
         mapped.append(Route(queue, priority, made[target]))
     return (*mapped, Route("*", "*", made[url]))
-
-
-def _shard(index: int, url: str, keys: Keys, timeout_s: float) -> Shard:
-    return Shard(index, _safe(url), keys, _client_maker(url, keys.cluster, timeout_s))
 
 
 def _client_maker(url: str, cluster: bool, timeout_s: float) -> Callable[[], Client]:

@@ -9,7 +9,7 @@ from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
 
 from dalston_queue.broker.errors import BrokerError
-from dalston_queue.redis import hasty
+from dalston_queue.redis import probe
 
 
 @require_safe
@@ -36,4 +36,4 @@ def _ask_postgres() -> None:
 
 
 def _ask_redis() -> None:
-    hasty().broker.ping()  # each time anew: it says how it is now
+    probe().ping()  # each time anew: it says how it is now

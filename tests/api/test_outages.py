@@ -14,6 +14,7 @@ import pytest
 
 from dalston_queue.models import Task
 from dalston_site.embedded.server import Server
+from tests.support import wait_until
 from tests.web import Web, environment
 
 NOBODY_LISTENS = "1"
@@ -82,3 +83,22 @@ def test_while_redis_hangs_tasks_are_accepted_all_the_same(
     finally:
         redis.process.send_signal(signal.SIGCONT)
     assert Task.objects.count() == 41
+
+
+def test_while_redis_hangs_what_needs_it_says_so_soon_and_keeps_nobody_from_postgres(
+    start: Callable[..., Web], valkey_server: Callable[..., Server], token_for: Callable[..., str]
+) -> None:
+    redis = valkey_server()
+    redis.process.send_signal(signal.SIGSTOP)
+    try:
+        web = start(REDIS_URL=redis.url)
+        with web.client(token_for("submit", "read")) as client, ThreadPoolExecutor(30) as many:
+            for at_most in (4.5, 1.5):  # once it was found to hang, it is not waited for again
+                started = time.monotonic()
+                answers = list(many.map(lambda _: client.get("/api/v1/queue/stats"), range(30)))
+                assert {answer.json()["code"] for answer in answers} == {"redis_unavailable"}
+                assert time.monotonic() - started < at_most
+            redis.process.send_signal(signal.SIGCONT)
+            wait_until(lambda: client.get("/api/v1/queue/stats").status_code == 200, 5, "Redis is asked again")
+    finally:
+        redis.process.send_signal(signal.SIGCONT)
