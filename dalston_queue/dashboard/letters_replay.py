@@ -26,7 +26,7 @@ from dalston_queue.dashboard.letter_view import own_parameters
 from dalston_queue.dashboard.letters_acts import UNDO_S
 from dalston_queue.dashboard.letters_view import FIELDS, filter_by
 from dalston_queue.dashboard.query import BadQuery, address, flat, number, uuid
-from dalston_queue.dashboard.reason import cleaned
+from dalston_queue.dashboard.reason import LONGEST, cleaned
 from dalston_queue.dashboard.roles import operator_required
 from dalston_queue.jobs.errors import InvalidJob, SearchTooWide, sentence
 from dalston_queue.jobs.replay import NARROWER, Changes, Filter, matching
@@ -166,6 +166,9 @@ def _context(query: Mapping[str, str], given: Mapping[str, str]) -> dict[str, An
         "here": address(query),
         "back": back if one is None else reverse("dashboard:dead-letter", args=[one]),
         "priorities": [priority.value for priority in Priority],
+        "longest_reason": LONGEST,
+        "most_rate": MAX_RATE,
+        "most_undo": int(MAX_UNDO_S),
     }
 
 
