@@ -49,9 +49,7 @@ class ExitCard:
 class EngineCard:
     id: str
     slot: str  # its place on the node; for an engine that runs alone, its name
-    kind: (
-        str  # the engine's name in commands; empty for one that runs alone: nobody commands it or keeps its log
-    )
+    kind: str  # the engine's name in commands; empty for one that runs alone: nobody commands it or keeps its log
     state: str
     why: str
     version: str
