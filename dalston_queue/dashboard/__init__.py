@@ -6,6 +6,7 @@ health_line                           the same in words: is it healthy, what is 
 history, charts                       the last hour in minute samples, and the SVG drawn from them
 fragments                             overview -> named pieces of HTML, the same for the page and the socket
 job_view, job_why, progress, job_fragments   the same two steps for the page of one job
+job_webhooks                          how its webhooks stand, and sending one again
 job_dag, job_gantt                    its pictures: what waits for what, and who ran what when
 task_view, task_fragments, task_page, run_log   one task: what it was given, gave and logged
 board                                 which pieces changed since a viewer last looked

@@ -101,4 +101,4 @@ class OverviewConsumer(LiveConsumer):
 class JobConsumer(LiveConsumer):
     def hub(self) -> Hub:
         job_id = self.scope["url_route"]["kwargs"]["job_id"]
-        return hub_of(f"job {job_id}", partial(job_fragments, job_id))
+        return hub_of(f"job {self.operates} {job_id}", partial(job_fragments, job_id, self.operates))

@@ -11,17 +11,18 @@ from dalston_queue.dashboard.board import Fragment, Row
 from dalston_queue.dashboard.fragments import TASK_TONES, pulse, render, table, words_for
 from dalston_queue.dashboard.hub import Gone
 from dalston_queue.dashboard.job_view import SHOWN_RUNS, EventLine, JobView, TaskLine, read_job
+from dalston_queue.dashboard.job_webhooks import webhook_row
 
 
-def job_fragments(job_id: UUID) -> list[Fragment]:
+def job_fragments(job_id: UUID, may_operate: bool) -> list[Fragment]:
     """Raises Gone if there is no such job: it was removed with the old history."""
     view = read_job(job_id)
     if view is None:
         raise Gone(f"there is no job {job_id}")
-    return fragments_of(view)
+    return fragments_of(view, may_operate)
 
 
-def fragments_of(view: JobView) -> list[Fragment]:
+def fragments_of(view: JobView, may_operate: bool) -> list[Fragment]:
     tone = TASK_TONES.get(view.status, "")
     return [
         pulse(view.at),
@@ -30,9 +31,16 @@ def fragments_of(view: JobView) -> list[Fragment]:
         Fragment("dag", f'<div id="dag">{_dag(view)}</div>'),
         Fragment("gantt", f'<div id="gantt">{_gantt(view)}</div>'),
         table("stages", [_task(task) for task in view.tasks]),
+        *_webhooks(view, may_operate),
         table("trail", [act_row(act) for act in view.acts]),
         table("events", [event_row(event) for event in view.events]),
     ]
+
+
+def _webhooks(view: JobView, may_operate: bool) -> list[Fragment]:
+    if view.webhooks is None:
+        return []
+    return [table("webhooks", [webhook_row(line, may_operate) for line in view.webhooks])]
 
 
 def _dag(view: JobView) -> str:

@@ -5,6 +5,7 @@ them. A fixed number of queries and looks at Redis; large parameters and results
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,6 +17,7 @@ from django.utils import timezone
 from dalston_queue.audit_trail import about
 from dalston_queue.dashboard.audit_view import ActLine, line_of
 from dalston_queue.dashboard.black_box import pretty
+from dalston_queue.dashboard.job_webhooks import WebhookLine, webhooks_of
 from dalston_queue.dashboard.job_why import why_each
 from dalston_queue.dashboard.letters_orders import orders_of
 from dalston_queue.dashboard.progress import progress_of
@@ -98,6 +100,7 @@ class JobView:
     tasks: tuple[TaskLine, ...]
     events: tuple[EventLine, ...]
     acts: tuple[ActLine, ...]
+    webhooks: tuple[WebhookLine, ...] | None  # None: nobody is to be told
 
     @property
     def is_over(self) -> bool:
@@ -120,6 +123,7 @@ def read_job(job_id: UUID) -> JobView | None:
     tasks = list(_without_content().filter(job_id=job_id).order_by("id"))
     moves = list(TaskEvent.objects.filter(task__job_id=job_id).order_by("-id")[:READ_EVENTS])
     stages = {task.id: task.stage for task in tasks}
+    webhooks = webhooks_of(job_id) if job.callback_url else None
     return JobView(
         at=now,
         id=str(job.id),
@@ -134,7 +138,8 @@ def read_job(job_id: UUID) -> JobView | None:
         finished_at=job.finished_at,
         tasks=tuple(_lines(tasks, moves, now)),
         events=tuple(_event(move, stages.get(move.task_id, "")) for move in moves[:SHOWN_EVENTS]),
-        acts=_acts(job_id, tasks),
+        acts=_acts(job_id, [*(task.id for task in tasks), *(line.id for line in webhooks or ())]),
+        webhooks=webhooks,
     )
 
 
@@ -217,10 +222,10 @@ def _line(task: Task, why: str, progress: str, content: tuple[Any, Any], runs: t
     )
 
 
-def _acts(job_id: UUID, tasks: list[Task]) -> tuple[ActLine, ...]:
-    """What was done to the job, to its tasks and to its dead letters, alone or by an order."""
+def _acts(job_id: UUID, parts: Iterable[object]) -> tuple[ActLine, ...]:
+    """What was done to the job, to its tasks and webhooks, and to its dead letters, alone or by an order."""
     letters = list(DeadLetter.objects.filter(task__job_id=job_id).values_list("id", flat=True))
-    targets = [str(job_id), *(str(task.id) for task in tasks), *(str(letter) for letter in letters)]
+    targets = [str(job_id), *(str(part) for part in parts), *(str(letter) for letter in letters)]
     targets += orders_of(letters)
     return tuple(line_of(row) for row in about(targets)[:SHOWN_ACTS])
 

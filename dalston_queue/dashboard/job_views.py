@@ -20,7 +20,7 @@ from dalston_queue.dashboard.reason import reason_of
 from dalston_queue.dashboard.roles import operator_required
 from dalston_queue.jobs.cancel import Cancellation, cancel_job, words_of
 from dalston_queue.models import Job
-from dalston_queue.roles import person
+from dalston_queue.roles import may_operate, person
 
 
 @require_safe
@@ -30,7 +30,9 @@ def job(request: HttpRequest, job_id: UUID) -> HttpResponse:
     view = read_job(job_id)
     if view is None:
         raise Http404(f"there is no job {job_id}")
-    return render(request, "dashboard/job.html", {**pieces(fragments_of(view)), "view": view})
+    return render(
+        request, "dashboard/job.html", {**pieces(fragments_of(view, may_operate(request.user))), "view": view}
+    )
 
 
 @require_POST

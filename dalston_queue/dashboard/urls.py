@@ -7,6 +7,7 @@ from dalston_queue.broker.names import NAME
 from dalston_queue.dashboard import (
     audit_views,
     job_views,
+    job_webhooks,
     jobs_views,
     letters_acts,
     letters_replay,
@@ -29,6 +30,7 @@ urlpatterns = [
     path("jobs/", jobs_views.jobs, name="jobs"),
     path("jobs/<uuid:job_id>/", job_views.job, name="job"),
     path("jobs/<uuid:job_id>/cancel/", job_views.cancel, name="cancel-job"),
+    path("jobs/<uuid:job_id>/webhooks/<uuid:delivery_id>/send/", job_webhooks.send_webhook, name="send-webhook"),
     path("tasks/<uuid:task_id>/", task_page.task, name="task"),
     path("tasks/<uuid:task_id>/runs/<int:number>/log/", task_page.run_log, name="run-log"),
     path("tasks/<uuid:task_id>/act/<str:act>/", task_acts.act_on_task, name="act-on-task"),

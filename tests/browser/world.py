@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from datetime import timedelta
+from uuid import UUID
 
 from django.utils import timezone
 
@@ -17,7 +18,7 @@ from dalston_queue.broker.types import Cause, EngineState, NodeState
 from dalston_queue.jobs.replay_orders import order_replay
 from dalston_queue.jobs.spec import JobSpec, StageSpec, single_task
 from dalston_queue.jobs.submit import submit
-from dalston_queue.models import DeadLetter, Project, Sample
+from dalston_queue.models import DeadLetter, Job, Project, Sample, WebhookDelivery
 from tests.orchestrator.support import Steps, engine
 
 OWNER = "gpu-01.transcribe.0.b00t"
@@ -65,6 +66,7 @@ def make_world(broker: Broker) -> World:
     letters = list(DeadLetter.objects.order_by("id"))
     order_replay([letters[0].pk], actor="user grace", reason="fixed", undo_seconds=600)
     _nodes(broker, task_id)
+    _webhook(job.job_id)
     with audited("queue.pause", "transcribe", actor="user grace", reason="new model", before={"paused": False}) as row:
         row.after = {"paused": True}
     return World(str(job.job_id), task_id, str(letters[-1].pk))
@@ -75,6 +77,16 @@ def _outcome(task: Claimed) -> Outcome:
         error = ErrorInfo(message="no audio track in the file", type="ValueError", cause=Cause.ERROR, traceback="at 3")
         return Failed(error)
     return Completed({"minutes": 30})
+
+
+def _webhook(job_id: UUID) -> None:
+    """That its job was told to somebody who does not answer, at an earlier end."""
+    url, now = "https://calls.example/done", timezone.now()
+    Job.objects.filter(pk=job_id).update(callback_url=url)
+    said = {"state": "gave_up", "attempts": 12, "last_error": "no answer within 10 s"}
+    WebhookDelivery.objects.create(
+        job_id=job_id, url=url, origin="https://calls.example", status="failed", finished_at=now, next_at=now, **said
+    )
 
 
 def _nodes(broker: Broker, task_id: str) -> None:

@@ -21,7 +21,7 @@ from dalston_queue.broker.messages import TaskMessage
 from dalston_queue.broker.types import NodeState
 from dalston_queue.jobs.spec import JobSpec, StageSpec
 from dalston_queue.jobs.submit import submit
-from dalston_queue.models import DeadLetter, Job, OperatorAction, Project, Task, TaskEvent
+from dalston_queue.models import DeadLetter, Job, OperatorAction, Project, Task, TaskEvent, WebhookDelivery
 from tests.dashboard.test_socket import until
 from tests.web import Web
 
@@ -131,6 +131,32 @@ def test_a_large_result_stays_on_the_tasks_own_page(viewer: Client, job: Job) ->
     assert noise[7] in text
     assert "<summary>Show</summary>" in text
     assert "nothing yet" in text
+
+
+def test_its_webhooks_are_shown_and_an_operator_sends_one_again(admin_client: Client, viewer: Client, job: Job) -> None:
+    page, now = f"/jobs/{job.pk}/", timezone.now()
+    assert "Webhook" not in viewer.get(page).content.decode(), "nobody is to be told"
+    Job.objects.filter(pk=job.pk).update(callback_url="https://example.com/hook?key=secret")
+    assert "None yet" in viewer.get(page).content.decode()
+    fields = {"status": "failed", "state": "gave_up", "attempts": 12, "last_code": 500, "last_error": "<b>oops"}
+    hook = WebhookDelivery.objects.create(
+        job=job, url="https://example.com/hook?key=secret", origin="https://example.com",
+        finished_at=now, next_at=now, **fields,
+    )  # fmt: skip
+    text = viewer.get(page).content.decode()
+    assert "last answer 500: &lt;b&gt;oops" in text
+    assert "secret" not in text
+    assert "Send again" not in text
+    send = f"{page}webhooks/{hook.pk}/send/"
+    assert viewer.post(send).status_code == 403
+    assert send in admin_client.get(page).content.decode()
+    assert "It is sent again now" in admin_client.post(send, {"reason": "fixed"}, follow=True).content.decode()
+    hook.refresh_from_db()
+    assert (hook.state, hook.attempts) == ("pending", 0)
+    action = OperatorAction.objects.get(action="webhook.send")
+    assert (action.target, action.reason, action.after) == (str(hook.pk), "fixed", {"due": True})
+    assert "webhook.send" in viewer.get(page).content.decode(), "it is in the job's own trail"
+    assert admin_client.post(f"{page}webhooks/{uuid4()}/send/").status_code == 404
 
 
 class TestLogs:
