@@ -26,8 +26,8 @@ SIGNED_OUT = 4401
 """Our close code for "log in again": the page says so instead of trying to reconnect."""
 GONE = 4404
 """Likewise for "this is no more": a job whose time was over while somebody looked at it."""
-COME_BACK = 1012
-"""As if the web process had restarted: htmx connects again by itself."""
+OTHER_ROLE = 4403
+"""The page loads itself anew: what stands around the live parts has buttons, too."""
 RECHECK_S = 30.0
 """How long a socket may outlive its login."""
 
@@ -73,7 +73,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def _watch_login(self) -> None:
         """A logout, an expired session or a changed password ends the socket too. So does another role, with a code
-        after which the page comes back: then it gets what the new role may see."""
+        after which the page loads itself anew: then it gets what the new role may see."""
         store: Any = import_module(settings.SESSION_ENGINE)
         while True:
             await asyncio.sleep(RECHECK_S)
@@ -89,7 +89,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
                 await self.close(code=SIGNED_OUT)
                 return
             if operates != self.operates:
-                await self.close(code=COME_BACK)
+                await self.close(code=OTHER_ROLE)
                 return
 
 

@@ -90,7 +90,7 @@ def withdraw(request: HttpRequest, order_id: UUID, verb: str) -> HttpResponse:
 def withdrawn_words(done: Withdrawn, order: ReplayOrder) -> str:
     match done.what:
         case Withdrawal.UNDONE:
-            return f"Undone. Nothing of it had happened: {count(order.matched, 'dead letter')} stay as they were."
+            return f"Undone. Nothing of it had happened to {count(order.matched, 'dead letter')}."
         case Withdrawal.STOPPED:
             return f"Stopped. {order.replayed} of {order.matched} had been replayed; the rest stay as they were."
         case Withdrawal.RUNNING:

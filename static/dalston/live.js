@@ -95,6 +95,8 @@
       root.dataset.link = "gone";
       const label = document.getElementById("pulse-text");
       if (label) say(label, "This is no more: it was removed with the old history. What you see is the last of it.");
+    } else if (code === 4403) {
+      location.reload();  // another role: the page itself has other buttons
     } else if (![1006, 1011, 1012, 1013].includes(code) && socket) {
       setTimeout(() => socket.reconnect(), 1000);  // htmx itself reconnects only after those four
     }

@@ -74,8 +74,8 @@ def _in_thread(change: Callable[[], Any]) -> None:
         connections.close_all()
 
 
-def test_another_role_makes_the_page_come_back(operator: User) -> None:
-    assert ending(operator, lambda: give_role(operator, Role.VIEWER)) == consumers.COME_BACK
+def test_another_role_makes_the_page_load_itself_anew(operator: User) -> None:
+    assert ending(operator, lambda: give_role(operator, Role.VIEWER)) == consumers.OTHER_ROLE
 
 
 def test_a_database_that_fails_at_a_recheck_does_not_end_the_watch(
