@@ -8,11 +8,12 @@ from typing import Annotated
 
 import msgspec
 
+from dalston_queue.broker.commands import MAX_REPLICAS
 from dalston_queue.broker.names import default_node_name
 from engines.sdk.manifest import Manifest, ManifestError, convert, read_manifest, read_yaml
 
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")  # an engine id is read from its end: dots are fine
-Count = Annotated[int, msgspec.Meta(ge=0, le=256)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_REPLICAS)]
 
 
 class LogLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from dalston_queue.broker.commands import LOG_COMMANDS, Command, CommandState, Reply
+from dalston_queue.broker.commands import LOG_COMMANDS, MAX_REPLICAS, Command, CommandState, Order, Reply
 from dalston_queue.broker.logs import MOST_LINES, engine_place
 
 from .link import LogLines
@@ -20,13 +20,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("supervisor.orders")
 
-MOST_REPLICAS = 256
 SLOT = re.compile(r"[a-z][a-z0-9_-]{0,40}\.\d{1,4}")
 _SPAN = ("since_ms", "until_ms")
-COMMANDS = (
-    "drain", "resume", "cordon", "uncordon", "restart", "rolling_restart", "scale", "release_gpu", "tail_logs",
-    "follow_logs",
-)  # fmt: skip
+COMMANDS = (*(order.value for order in Order), *LOG_COMMANDS)
 
 
 class RefusedError(Exception):
@@ -135,8 +131,8 @@ class Orders:
         count = command.arguments.get("replicas")
         if engine not in self.supervisor.plan.manifests:
             raise RefusedError(f"no engine {engine!r} on this node")
-        if type(count) is not int or not 0 <= count <= MOST_REPLICAS:
-            raise RefusedError(f"replicas must be a number from 0 to {MOST_REPLICAS}, not {count!r}")
+        if type(count) is not int or not 0 <= count <= MAX_REPLICAS:
+            raise RefusedError(f"replicas must be a number from 0 to {MAX_REPLICAS}, not {count!r}")
         before = len(self.supervisor.fleet.of(engine))
         self.supervisor.intents.intent.replicas[engine] = count
         self.supervisor.arrange(now)

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, Strict, model_validator
 
 from dalston_queue.api.body_in import ABSENT, BodyIn, either
-
-MAX_REPLICAS = 256
-
-
-class Order(StrEnum):
-    DRAIN = "drain"
-    RESUME = "resume"
-    CORDON = "cordon"
-    UNCORDON = "uncordon"
-    RESTART = "restart"
-    ROLLING_RESTART = "rolling_restart"
-    SCALE = "scale"
-    RELEASE_GPU = "release_gpu"
-
+from dalston_queue.broker.commands import MAX_REPLICAS, Order
+from dalston_queue.broker.names import COMMAND_ID
 
 _TAKES = {
     Order.RESTART: {"engine"},
@@ -54,7 +41,7 @@ class CommandIn(BodyIn):
     gpu: str | None = Field(None, min_length=1, max_length=100, description="Its UUID, for release_gpu.")
     command_id: str | None = Field(
         None,
-        pattern=r"^[A-Za-z0-9._-]{1,100}$",
+        pattern=f"^{COMMAND_ID}$",
         description="Your own id of this order: given twice, it is obeyed once.",
     )
     reason: str = Field("", max_length=500, description="Why; kept in the audit trail, and shown on the node.")

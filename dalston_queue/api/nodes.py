@@ -20,6 +20,7 @@ from dalston_queue.api.reason import Reason
 from dalston_queue.audit import audited
 from dalston_queue.broker.commands import Command, CommandState, CommandStatus, NodeChannel
 from dalston_queue.broker.errors import Invalid
+from dalston_queue.broker.names import COMMAND_ID, ENGINE_ID, NODE_ID
 from dalston_queue.jobs.nodes import forget_node
 from dalston_queue.models.api_token import Scope
 from dalston_queue.pooled import give_connection_back
@@ -27,9 +28,9 @@ from dalston_queue.redis import get_broker
 
 router = Router(tags=["nodes"])
 
-NodeId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,127}$")]
-CommandId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
-EngineName = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,200}$", description="A slot (`demo.0`) or an engine id.")]
+NodeId = Annotated[str, Path(pattern=f"^{NODE_ID}$")]
+CommandId = Annotated[str, Path(pattern=f"^{COMMAND_ID}$")]
+EngineName = Annotated[str, Path(pattern=f"^{ENGINE_ID}$", description="A slot (`demo.0`) or an engine id.")]
 Seconds = Annotated[float, Query(ge=0, le=20, description="Seconds to wait until the order is done or has failed.")]
 Lines = Annotated[int, Query(ge=1, le=2000, description="At most so many, the last ones.")]
 Moment = Annotated[Instant | None, Query(description="Only lines of this span of time.")]

@@ -13,7 +13,7 @@ from dalston_queue.api.body_in import ABSENT, BodyIn, Id, either
 from dalston_queue.broker import messages
 from dalston_queue.broker.consumer import MAX_CAPACITY
 from dalston_queue.broker.messages import ErrorInfo
-from dalston_queue.broker.names import NAME
+from dalston_queue.broker.names import NAME, WORKER_ID
 from dalston_queue.broker.remote import Hold
 from dalston_queue.broker.types import Cause, EngineState
 
@@ -23,7 +23,7 @@ MAX_ERROR = 8_000
 MAX_TRACEBACK = 32_000
 LONGEST_DELAY_S = 365 * 86_400
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME.pattern}$")]
-WorkerId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
+WorkerId = Annotated[str, Path(pattern=f"^{WORKER_ID}$")]
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for a task.")]
 
 

@@ -17,14 +17,28 @@ from typing import Any
 import msgspec
 
 from dalston_queue.broker.errors import Invalid
+from dalston_queue.broker.names import COMMAND_ID
 from dalston_queue.broker.shard import Argument, Call, Shard, pairs
 
 COMMANDS_KEPT = 1000
 QUESTIONS_KEPT = 200
 KEPT_S = 24 * 3600
 LOOK_EVERY_S = 0.1
-COMMAND_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
+MAX_REPLICAS = 256  # of one engine on a node
 LOG_COMMANDS = ("tail_logs", "follow_logs")  # they ask and change nothing: no part of a node's history
+
+
+class Order(StrEnum):
+    """What an operator can tell a node to do, from the API as from the page."""
+
+    DRAIN = "drain"
+    RESUME = "resume"
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
+    RESTART = "restart"
+    ROLLING_RESTART = "rolling_restart"
+    SCALE = "scale"
+    RELEASE_GPU = "release_gpu"
 
 
 class CommandState(StrEnum):
@@ -35,7 +49,7 @@ class CommandState(StrEnum):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    name: str  # drain, resume, restart, rolling_restart, scale, follow_logs …
+    name: str  # of an order, or of a question for logs
     arguments: dict[str, Any] = {}
     actor: str = ""
     command_id: str = ""  # the sender's; send() makes one up if there is none
@@ -82,7 +96,7 @@ class NodeChannel:
     def send(self, command: Command) -> str:
         """Returns the command's id. A repeated id sends nothing; Invalid if it stood for another command."""
         command_id = command.command_id or secrets.token_hex(8)
-        if not COMMAND_ID.fullmatch(command_id):
+        if not re.fullmatch(COMMAND_ID, command_id):
             raise Invalid(f"command id {command_id!r} must be 1 to 100 letters, digits, dots, dashes and underscores")
         wanted = msgspec.structs.replace(command, command_id=command_id)
         asks = command.name in LOG_COMMANDS
@@ -95,7 +109,7 @@ class NodeChannel:
 
     def status(self, command_id: str) -> CommandStatus | None:
         """None: there is no such command, or it is older than a day."""
-        return self._statuses([command_id])[0] if COMMAND_ID.fullmatch(command_id) else None
+        return self._statuses([command_id])[0] if re.fullmatch(COMMAND_ID, command_id) else None
 
     def wait(self, command_id: str, seconds: float) -> CommandStatus | None:
         """Its status when it has ended, or after so many seconds."""

@@ -1,4 +1,4 @@
-"""Names that become part of Redis keys: what is allowed, and how a node is called that was given none."""
+"""Names and ids that become part of Redis keys: what is allowed, and how a node is called that was given none."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import socket
 from dalston_queue.broker.errors import Invalid
 
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,40}")  # of queues, capabilities and engines
+_ID = r"[A-Za-z0-9._-]"
+NODE_ID = rf"{_ID}{{1,127}}"
+ENGINE_ID = rf"{_ID}{{1,200}}"  # of a process, or a slot: its node, its engine, its number and its start
+COMMAND_ID = WORKER_ID = rf"{_ID}{{1,100}}"
 
 
 def check_name(what: str, name: str) -> str:

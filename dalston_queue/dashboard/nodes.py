@@ -10,8 +10,8 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from dalston_queue.broker.commands import Order
 from dalston_queue.dashboard.nodes_fragments import fleet_fragments, fragments_of
-from dalston_queue.dashboard.nodes_order import ORDERS
 from dalston_queue.dashboard.nodes_view import read_node
 from dalston_queue.dashboard.pieces import pieces
 
@@ -35,6 +35,6 @@ def node(request: HttpRequest, node_id: str) -> HttpResponse:
         "view": view,
         "card": view.card,
         # A form sent twice is one command: its id was given with the page.
-        "command_ids": {order: f"page.{order}.{secrets.token_hex(8)}" for order in ORDERS},
+        "command_ids": {order: f"page.{order}.{secrets.token_hex(8)}" for order in Order},
     }
     return render(request, "dashboard/node.html", context)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dalston_queue.broker.commands import COMMAND_ID
+from dalston_queue.broker.commands import MAX_REPLICAS, Order
+from dalston_queue.broker.names import COMMAND_ID
 from dalston_queue.dashboard.nodes_cards import NodeCard
 from dalston_queue.dashboard.reason import cleaned
 
-ORDERS = ("drain", "resume", "cordon", "uncordon", "restart", "rolling_restart", "scale", "release_gpu")
-_DESTROYS = {"drain", "cordon", "restart", "rolling_restart"}
+_DESTROYS = {Order.DRAIN, Order.CORDON, Order.RESTART, Order.ROLLING_RESTART}
 """Work is handed back or kept away: somebody will ask why."""
-MOST_REPLICAS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class NodeOrder:
 def read_order(form: Mapping[str, str], node: NodeCard) -> NodeOrder | str:
     """A string says what is wrong with it."""
     name, command_id = form.get("order", ""), form.get("command_id", "")
-    if name not in ORDERS or not COMMAND_ID.fullmatch(command_id):
+    if name not in set(Order) or not re.fullmatch(COMMAND_ID, command_id):
         return "That is no command for a node. Reload the page and try again."
     reason = cleaned(form.get("reason", ""))
     arguments: dict[str, Any] = {"reason": reason} if reason else {}
@@ -50,8 +50,8 @@ def _read_target(name: str, form: Mapping[str, str], node: NodeCard, arguments: 
         arguments["engine"] = engine
     if name == "scale":
         count = form.get("replicas", "")
-        if not (count.isascii() and count.isdigit()) or len(count) > 9 or int(count) > MOST_REPLICAS:
-            return f"Nothing was requested: processes must be a number from 0 to {MOST_REPLICAS}."
+        if not (count.isascii() and count.isdigit()) or len(count) > 9 or int(count) > MAX_REPLICAS:
+            return f"Nothing was requested: processes must be a number from 0 to {MAX_REPLICAS}."
         arguments["replicas"] = int(count)
     if name == "release_gpu":
         arguments["gpu"] = form.get("gpu", "")

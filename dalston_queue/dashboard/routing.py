@@ -3,6 +3,7 @@
 from channels.security.websocket import WebsocketDenier
 from django.urls import path, re_path
 
+from dalston_queue.broker.names import ENGINE_ID
 from dalston_queue.dashboard.audit_consumer import AuditConsumer
 from dalston_queue.dashboard.consumers import JobConsumer, OverviewConsumer
 from dalston_queue.dashboard.jobs_consumer import JobsConsumer
@@ -10,15 +11,15 @@ from dalston_queue.dashboard.letters_consumer import LetterConsumer, LettersCons
 from dalston_queue.dashboard.nodes_consumers import LogConsumer, NodeConsumer, NodesConsumer
 from dalston_queue.dashboard.stream_consumer import StreamConsumer
 from dalston_queue.dashboard.task_page import TaskConsumer
-from dalston_queue.dashboard.urls import NODE_ID, QUEUE
+from dalston_queue.dashboard.urls import NODE, QUEUE
 
 websocket_urlpatterns = [
     path("ws/overview/", OverviewConsumer.as_asgi()),
     path("ws/audit/", AuditConsumer.as_asgi()),
     re_path(rf"^ws/streams/{QUEUE}/$", StreamConsumer.as_asgi()),
     path("ws/nodes/", NodesConsumer.as_asgi()),
-    re_path(rf"^ws/nodes/{NODE_ID}/$", NodeConsumer.as_asgi()),
-    re_path(rf"^ws/nodes/{NODE_ID}/logs/(?P<slot>[A-Za-z0-9._-]{{1,200}})/$", LogConsumer.as_asgi()),
+    re_path(rf"^ws/nodes/{NODE}/$", NodeConsumer.as_asgi()),
+    re_path(rf"^ws/nodes/{NODE}/logs/(?P<slot>{ENGINE_ID})/$", LogConsumer.as_asgi()),
     path("ws/dead-letters/", LettersConsumer.as_asgi()),
     path("ws/dead-letters/<uuid:letter_id>/", LetterConsumer.as_asgi()),
     path("ws/jobs/", JobsConsumer.as_asgi()),

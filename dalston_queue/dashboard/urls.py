@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path, re_path
 
-from dalston_queue.broker.names import NAME
+from dalston_queue.broker.names import NAME, NODE_ID
 from dalston_queue.dashboard import (
     audit_views,
     job_views,
@@ -24,7 +24,7 @@ from dalston_queue.dashboard.login import ThrottledLogin
 
 app_name = "dashboard"
 QUEUE = rf"(?P<queue>{NAME.pattern})"
-NODE_ID = r"(?P<node_id>[A-Za-z0-9._-]{1,127})"
+NODE = rf"(?P<node_id>{NODE_ID})"
 urlpatterns = [
     path("", views.overview, name="overview"),
     path("jobs/", jobs_views.jobs, name="jobs"),
@@ -46,9 +46,9 @@ urlpatterns = [
     path("audit/", audit_views.audit, name="audit"),
     path("audit/export.<str:kind>", audit_views.export, name="audit-export"),
     path("nodes/", nodes.nodes, name="nodes"),
-    re_path(rf"^nodes/{NODE_ID}/$", nodes.node, name="node"),
-    re_path(rf"^nodes/{NODE_ID}/command/$", nodes_commands.command_node, name="command-node"),
-    re_path(rf"^nodes/{NODE_ID}/forget/$", nodes_commands.forget, name="forget-node"),
+    re_path(rf"^nodes/{NODE}/$", nodes.node, name="node"),
+    re_path(rf"^nodes/{NODE}/command/$", nodes_commands.command_node, name="command-node"),
+    re_path(rf"^nodes/{NODE}/forget/$", nodes_commands.forget, name="forget-node"),
     path("login/", ThrottledLogin.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("healthz", healthz, name="healthz"),

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import yaml
 
+from dalston_queue.broker.consumer import MAX_CAPACITY
 from dalston_queue.broker.names import NAME
 
 T = TypeVar("T")
@@ -46,7 +47,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stages: tuple[str, ...] = ()
     version: str = "0"
     capabilities: tuple[str, ...] = ()
-    capacity: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
+    capacity: Annotated[int, msgspec.Meta(ge=1, le=MAX_CAPACITY)] = 1
     gpu: Gpu | None = None
     env: dict[str, str] = {}
     timeout: Seconds | None = None  # the longest that one task may run here; a task's own timeout may be shorter
