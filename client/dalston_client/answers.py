@@ -71,6 +71,7 @@ class JobTask(Task):
     progress: float | None
     progress_message: str
     runs: list[Run]
+    result_left_out: bool
 
 
 class Webhook(TypedDict):

@@ -60,6 +60,8 @@ def show_job(out: Out, job: answers.Job, *, results: bool) -> None:
     for task in tasks if results else ():
         if task["result"] is not None:
             out.say(f"{task['stage']}: {text.as_json(task['result'])}")
+        elif task["result_left_out"]:
+            out.say(f"{task['stage']}: a large result; `dalston tasks {task['task_id']}` shows it")
 
 
 def _rows(tasks: list[answers.JobTask]) -> Iterator[tuple[object, ...]]:
