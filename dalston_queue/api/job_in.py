@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 from dalston_queue.api.body import check_size
 from dalston_queue.api.body_in import ABSENT, BodyIn, Instant, Priority, either
+from dalston_queue.api.problems import ApiProblem, Code
 from dalston_queue.api.task_in import CallbackUrl, Key, Name, StageName, check_time
 from dalston_queue.broker.types import Priority as AnyPriority
 from dalston_queue.jobs.dag import MAX_STAGES
@@ -15,6 +24,8 @@ from dalston_queue.jobs.pipelines import stages_of
 from dalston_queue.jobs.spec import JobSpec, StageSpec
 
 MAX_BATCH = 1_000
+NAMED = 3
+"""So many problems of one job of a batch are told."""
 Title = Annotated[str, StringConstraints(min_length=1, max_length=120)]
 
 
@@ -90,5 +101,20 @@ class JobIn(BodyIn):
         )
 
 
+def _or_its_problem(job: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """One job that is not valid must not take the others of its batch with it."""
+    try:
+        return validate(job)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        said = [f"{'.'.join(map(str, each['loc'])) or 'job'}: {each['msg']}" for each in found[:NAMED]]
+        more = f" ({len(found) - NAMED} more)" if len(found) > NAMED else ""
+        return ApiProblem(422, Code.INVALID, "; ".join(said) + more)
+
+
 class BatchIn(BodyIn):
-    jobs: list[JobIn] = Field(min_length=1, max_length=MAX_BATCH)
+    jobs: list[Annotated[JobIn, WrapValidator(_or_its_problem)]] = Field(min_length=1, max_length=MAX_BATCH)
+
+    def each(self) -> list[JobIn | ApiProblem]:
+        """In order: a job, or why it is none."""
+        return [*self.jobs]

@@ -62,7 +62,10 @@ def submit_batch(request: HttpRequest, batch: Annotated[BatchIn, Body()]) -> Bat
     """Submit up to 1 000 jobs. Each is accepted or refused for itself; the answers are in the order of the request."""
     principal, trace_id = principal_of(request), trace_id_of(request)
     requests: list[Request | JobsError | ApiProblem] = []
-    for job in batch.jobs:
+    for job in batch.each():
+        if isinstance(job, ApiProblem):
+            requests.append(job)
+            continue
         try:
             body.check_job_size(job.model_dump_json(exclude_unset=True))
             spec = job.spec(trace_id)

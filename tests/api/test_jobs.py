@@ -94,6 +94,21 @@ def test_a_batch_accepts_and_refuses_each_for_itself_in_order(api: Api) -> None:
     assert Job.objects.count() == 2
 
 
+def test_a_job_that_is_not_valid_takes_no_other_of_its_batch_with_it(api: Api) -> None:
+    good = {"name": "one", "stages": [{"stage": "echo"}]}
+    bad = [{"name": "bad", "stages": []}, {**good, "colour": "red"}, "job", {**good, "stages": [{"stage": 1, "x": 2}]}]
+    answer = api.post("/jobs:batch", {"jobs": [good, *bad, good]})
+    assert answer.status_code == 200, answer.content
+    items = answer.json()["items"]
+    assert [item["code"] for item in items] == [None, *["invalid"] * len(bad), None]
+    said = [item["detail"] for item in items[1:-1]]
+    assert "either pipeline or stages is needed" in said[0]
+    assert said[1] == "colour: Extra inputs are not permitted"
+    assert said[2].startswith("job: ")
+    assert "stages.0.stage: " in said[3] and "; stages.0.x: " in said[3]
+    assert Job.objects.count() == 2
+
+
 def test_a_batch_is_bounded(api: Api) -> None:
     job = {"name": "one", "stages": [{"stage": "echo"}]}
     assert api.post("/jobs:batch", {"jobs": []}).status_code == 422
