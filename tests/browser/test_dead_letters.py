@@ -33,6 +33,20 @@ def test_replay_of_one_is_seen_on_its_page_without_a_reload(page: Page, axe: Axe
     assert Task.objects.get(dead_letters=letter).attempt == 2
 
 
+def test_enter_in_the_reason_presses_no_button(page: Page) -> None:
+    letter = bury()
+    page.goto(f"/dead-letters/{letter.pk}/")
+    live(page)
+    mark(page)
+    page.locator("#reason").fill("let it go")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert still_same(page)
+    page.get_by_role("button", name="Discard").click()
+    expect(page.locator("#letter .chip")).to_have_text("discarded")
+    assert not ReplayOrder.objects.exists()
+
+
 def test_replay_of_all_that_match_with_a_dry_run_and_an_undo(page: Page, axe: Axe) -> None:
     for _ in range(3):
         bury()
