@@ -236,4 +236,3 @@ class _Run:
 
 def _has_entry(record: Record) -> bool:
     return record.state is not RecordState.SETTLED
-
