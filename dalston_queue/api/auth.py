@@ -83,6 +83,11 @@ def needs(*scopes: Scope) -> list[Callable[[HttpRequest], Any]]:
     return [Token(*scopes), Session(*scopes)]
 
 
+def sees_all_projects() -> list[Callable[[HttpRequest], Any]]:
+    """For a look at what is of no single project: a token needs `operate`, and every login sees it on the pages."""
+    return [Token(Scope.OPERATE), Session(Scope.READ)]
+
+
 CLOSED = needs()
 """The default of every route: somebody forgot to say who may call it."""
 

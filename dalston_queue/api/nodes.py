@@ -8,7 +8,7 @@ from typing import Annotated
 from django.http import HttpRequest
 from ninja import Body, Path, Query, Router
 
-from dalston_queue.api.auth import needs
+from dalston_queue.api.auth import needs, sees_all_projects
 from dalston_queue.api.body_in import Instant
 from dalston_queue.api.command_in import CommandIn
 from dalston_queue.api.node_out import CommandOut, ForgottenOut, LogsOut, NodeOut, command_out, logs_out, node_out
@@ -74,7 +74,7 @@ def command_node(
 
 
 @router.get(
-    "/nodes/{node_id}/commands/{command_id}", auth=needs(Scope.OPERATE), response=answers({200: CommandOut}, 404)
+    "/nodes/{node_id}/commands/{command_id}", auth=sees_all_projects(), response=answers({200: CommandOut}, 404)
 )
 def read_command(request: HttpRequest, node_id: NodeId, command_id: CommandId, wait: Seconds = 0) -> CommandOut:
     """What became of an order. Kept for a day, while its node is there."""

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.http import HttpRequest
 from ninja import Path, Query, Router
 
-from dalston_queue.api.auth import needs
+from dalston_queue.api.auth import needs, sees_all_projects
 from dalston_queue.api.listing import Cursor, Limit, Page, page
 from dalston_queue.api.principal import principal_of
 from dalston_queue.api.problem_out import answers
@@ -25,7 +25,7 @@ router = Router(tags=["dead letters"])
 OrderId = Annotated[UUID, Path()]
 
 
-@router.get("/dlq/replays", auth=needs(Scope.OPERATE), response=answers({200: Page[ReplayOrderOut]}))
+@router.get("/dlq/replays", auth=sees_all_projects(), response=answers({200: Page[ReplayOrderOut]}))
 def list_replay_orders(
     request: HttpRequest,
     state: Annotated[OrderState | None, Query()] = None,
@@ -37,7 +37,7 @@ def list_replay_orders(
     return page(orders if state is None else orders.filter(state=state), replay_order_out, limit, cursor)
 
 
-@router.get("/dlq/replays/{order_id}", auth=needs(Scope.OPERATE), response=answers({200: ReplayOrderOut}, 404))
+@router.get("/dlq/replays/{order_id}", auth=sees_all_projects(), response=answers({200: ReplayOrderOut}, 404))
 def read_replay_order(request: HttpRequest, order_id: OrderId) -> ReplayOrderOut:
     """One order, and how far it got."""
     order = ReplayOrder.objects.defer("letter_ids").filter(pk=order_id).first()

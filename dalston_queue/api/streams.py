@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from ninja import Body, Path, Query, Router
 
-from dalston_queue.api.auth import needs
+from dalston_queue.api.auth import needs, sees_all_projects
 from dalston_queue.api.pause_in import PauseIn
 from dalston_queue.api.principal import principal_of
 from dalston_queue.api.problem_out import answers
@@ -32,7 +32,7 @@ def list_streams(request: HttpRequest) -> list[StreamOut]:
     return [stream_out(stats) for stats in get_broker().snapshot().queues]
 
 
-@router.get("/streams/{stage}/pending", auth=needs(Scope.OPERATE), response=answers({200: PendingPageOut}, 404))
+@router.get("/streams/{stage}/pending", auth=sees_all_projects(), response=answers({200: PendingPageOut}, 404))
 def list_pending(
     request: HttpRequest,
     stage: Stage,
