@@ -7,5 +7,5 @@ from django.db import connection
 
 def give_connection_back() -> None:
     """Back to the pool, before a wait; the next query takes one again. Inside a transaction it stays."""
-    if not connection.in_atomic_block:
+    if connection.connection is not None and not connection.in_atomic_block:
         connection.close()

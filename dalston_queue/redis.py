@@ -14,12 +14,12 @@ from functools import lru_cache
 from typing import TypeVar
 
 from django.conf import settings
-from django.db import connection
 
 from dalston_queue.broker import Broker, connect
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.haste import AWAY_S
 from dalston_queue.broker.urls import SOCKET_TIMEOUT_S
+from dalston_queue.pooled import give_connection_back
 
 HASTE_S = 2.0
 
@@ -63,7 +63,7 @@ def hasty() -> Hasty:
 
 def probe() -> Broker:
     """The same Redis, for who wants to know how it is right now: briefly, but asked each time."""
-    _give_connection_back()
+    _before_each()
     return _connected(*_place(), HASTE_S)
 
 
@@ -89,7 +89,7 @@ def _in_haste(url: str, prefix: str, cluster: bool, shards: str) -> Broker:
         cluster=cluster,
         shards=shards,
         timeout_s=HASTE_S,
-        before_each=_give_connection_back,
+        before_each=_before_each,
     )
 
 
@@ -98,7 +98,7 @@ def _hasty(url: str, prefix: str, cluster: bool, shards: str) -> Hasty:
     return Hasty(_in_haste(url, prefix, cluster, shards))
 
 
-def _give_connection_back() -> None:
-    """To the pool: requests that wait for Redis must not keep those that need Postgres out."""
-    if connection.connection is not None and settings.DALSTON_DB_POOL_SIZE and not connection.in_atomic_block:
-        connection.close()
+def _before_each() -> None:
+    """Requests that wait for Redis must not keep those that need Postgres out. Without a pool a new one costs more."""
+    if settings.DALSTON_DB_POOL_SIZE:
+        give_connection_back()
