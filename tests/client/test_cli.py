@@ -242,6 +242,9 @@ def test_every_kind_of_failure_has_its_exit_code(shell: Shell, up: Up, tmp_path:
         (("dlq", "replay"), {}, Exit.USAGE, "usage"),
         (("submit", "echo", "n:=oops"), {}, Exit.USAGE, "usage"),
         (("nosuch",), {}, Exit.USAGE, "usage"),
+        (("jobs", ""), {}, Exit.USAGE, "usage"),
+        (("cancel", NOBODY, ""), {}, Exit.USAGE, "usage"),
+        (("nodes", "drain", ".."), {}, Exit.USAGE, "usage"),
     ]
     done = [shell.call(*command, "--json", **env) for command, env, _, _ in expected]
     found = [(it.code, it.error["code"], it.error["exit_code"], it.stdout) for it in done]

@@ -31,6 +31,10 @@ EPILOG = "\n".join(
     ]
 )
 
+IDS = ("job_id", "task_id", "dead_letter_id", "order_id", "node_id", "engine", "stage", "ids")
+NO_IDS = ("", ".", "..")
+"""In the path of an address these lead somewhere else: an unset variable must not ask for a route that nobody has."""
+
 
 def run() -> NoReturn:
     sys.exit(main(sys.argv[1:]))
@@ -69,6 +73,11 @@ def _parsed(argv: Sequence[str]) -> argparse.Namespace:
         if not word.isascii() and any("\ud800" <= letter <= "\udfff" for letter in word):
             parser.error(f"not valid UTF-8: {word.encode(errors='surrogateescape')!r}")
     given, rest = parser.parse_known_args(argv)
+    for name in IDS:
+        said = getattr(given, name, None)
+        for word in said if isinstance(said, list) else [said]:
+            if word in NO_IDS:
+                parser.error(f"argument {name}: {word!r} is no id and no name")
     if rest and (not hasattr(given, "pairs") or any(word.startswith("-") for word in rest)):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if rest:
