@@ -119,3 +119,10 @@ def test_the_callers_trace_goes_with_the_task(api: Api) -> None:
 def test_a_token_without_submit_makes_nothing(token_for: Callable[..., str], api: Api) -> None:
     assert Api(token_for("read")).post("/tasks", {"task_type": "echo"}).status_code == 403
     assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00+23:00", "0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z"])
+def test_a_time_long_ago_is_now(api: Api, at: str) -> None:
+    answer = api.post("/tasks", {"task_type": "echo", "scheduled_at": at})
+    assert answer.status_code == 201, answer.content
+    assert api.get(f"/tasks/{answer.json()['task_id']}").json()["status"] == "pending"
