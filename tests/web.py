@@ -37,7 +37,12 @@ class Web:
     def start(self) -> Spawned:
         argv = [sys.executable, "-m", "uvicorn", "dalston_site.asgi:application", "--port", str(self.port)]
         self.process = Spawned(argv, self._log, self.env, ROOT)
-        wait_until(self._answers, 30, "the web process answers")
+        try:
+            wait_until(self._answers, 60, "the web process answers")
+        except BaseException:
+            self.process.stop()  # nobody else knows of it
+            self.process.reap()
+            raise
         return self.process
 
     def client(self, token: str | None = None) -> httpx.Client:

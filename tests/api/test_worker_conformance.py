@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,7 +31,11 @@ from tests.orchestrator.processes import FAST
 from tests.support import Spawned, wait_until
 from tests.web import ROOT, Web, environment
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("workers")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.xdist_group("workers"),
+    pytest.mark.timeout(150),  # the first test's time includes the start of the site, on a machine that may be busy
+]
 Json = dict[str, Any]
 DEAD_AFTER_S = 2.5
 _numbers = itertools.count()
@@ -58,17 +63,22 @@ def site(
     django_db_setup: None, django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("workers")
-    server = Server(Valkey(folder / "valkey", {"appendfsync": "always"}), folder)
-    with django_db_blocker.unblock():
-        env = {**environment(), **FAST, "REDIS_URL": server.url, "DALSTON_DEAD_AFTER_S": str(DEAD_AFTER_S)}
-    orchestrator = Spawned([sys.executable, "manage.py", "runorchestrator"], folder / "orchestrator", env, ROOT)
-    web = Web(env, folder / "web")
-    orchestrator.wait_for("orchestrator ready", 30)
-    yield Site(server, web)
-    for process in (web.process, orchestrator):
-        process.stop()
-        process.reap()
-    server.stop()
+    with ExitStack() as ending:  # also of what has started when something after it doesn't
+        server = Server(Valkey(folder / "valkey", {"appendfsync": "always"}), folder)
+        ending.callback(server.stop)
+        with django_db_blocker.unblock():
+            env = {**environment(), **FAST, "REDIS_URL": server.url, "DALSTON_DEAD_AFTER_S": str(DEAD_AFTER_S)}
+        orchestrator = Spawned([sys.executable, "manage.py", "runorchestrator"], folder / "orchestrator", env, ROOT)
+        ending.callback(_end, orchestrator)
+        orchestrator.wait_for("orchestrator ready", 60)  # one after the other: both load Django
+        web = Web(env, folder / "web")
+        ending.callback(_end, web.process)
+        yield Site(server, web)
+
+
+def _end(process: Spawned) -> None:
+    process.stop()
+    process.reap()
 
 
 class Worker:
