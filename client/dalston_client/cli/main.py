@@ -75,9 +75,9 @@ def _parsed(argv: Sequence[str]) -> argparse.Namespace:
     given, rest = parser.parse_known_args(argv)
     for name in IDS:
         said = getattr(given, name, None)
-        for word in said if isinstance(said, list) else [said]:
-            if word in NO_IDS:
-                parser.error(f"argument {name}: {word!r} is no id and no name")
+        for each in said if isinstance(said, list) else [said]:
+            if each in NO_IDS:
+                parser.error(f"argument {name}: {each!r} is no id and no name")
     if rest and (not hasattr(given, "pairs") or any(word.startswith("-") for word in rest)):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if rest:
