@@ -22,6 +22,30 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _patient_flush() -> Iterator[None]:
+    """Tables are emptied after a test while a web process or an orchestrator that several tests share goes on: of two
+    that block each other Postgres ends one, and if that is the emptying, it is done again."""
+    from django.core.management import CommandError
+    from django.db import OperationalError
+    from django.test import TransactionTestCase
+
+    flush = TransactionTestCase._fixture_teardown  # type: ignore[attr-defined]
+
+    def patiently(case: TransactionTestCase) -> None:
+        for left in range(4, -1, -1):
+            try:
+                flush(case)
+                break
+            except CommandError as error:
+                if not left or not isinstance(error.__cause__, OperationalError):
+                    raise
+
+    TransactionTestCase._fixture_teardown = patiently  # type: ignore[attr-defined]
+    yield
+    TransactionTestCase._fixture_teardown = flush  # type: ignore[attr-defined]
+
+
 @pytest.fixture(scope="session")
 def redis_url() -> str:
     return os.environ["REDIS_URL"]
