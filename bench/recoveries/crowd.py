@@ -32,13 +32,15 @@ def _measure(redis_url: str, seconds: float, good: int, bad: int) -> tuple[float
             node.engine("bad", ["python", "-S", "-E", str(LIGHT), "crash"], replicas=bad)
         node.start()
         node.ready(good)
-        processes = _supervisor(node)
         if not bad:
             time.sleep(3)  # the start is over: idle means idle
-        before = _cpu_seconds(processes)
+        before = {process: _cpu_seconds(process) for process in _supervisor(node)}
         began = time.monotonic()
         gap = _watch_beats(node, seconds)
-        cpu = (_cpu_seconds(processes) - before) / (time.monotonic() - began) * 100
+        # an engine between fork and exec looks like the supervisor's own process for a moment
+        processes = [process for process in before if process.is_running()]
+        spent = sum(_cpu_seconds(process) - before[process] for process in processes)
+        cpu = spent / (time.monotonic() - began) * 100
         return cpu, sum(process.memory_info().rss for process in processes) / (1 << 20), gap
     finally:
         stage.close()
@@ -58,8 +60,9 @@ def _works_for_it(child: psutil.Process) -> bool:
         return False
 
 
-def _cpu_seconds(processes: list[psutil.Process]) -> float:
-    return sum(process.cpu_times().user + process.cpu_times().system for process in processes)
+def _cpu_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 def _watch_beats(node: Node, seconds: float) -> float:
