@@ -20,6 +20,7 @@ from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.types import EngineState, Settled
 
 from .engine import Engine
+from .happenings import Finished, Pause, Resume, Stop, Woken
 from .identity import Identity
 from .manifest import Manifest
 from .notify import notify
@@ -50,30 +51,6 @@ class Run:
     timeout: float
     lost: bool = False  # given to another engine: its outcome is dropped
     late: bool = False  # its deadline passed: whatever it returns, it timed out
-
-
-@dataclass(slots=True)
-class Finished:
-    task: Task
-    outcome: Outcome
-
-
-@dataclass(slots=True)
-class Woken:
-    found: bool  # look for work
-    claimed: list[Claimed] | None  # what came with the wake-up; None: nobody asked
-
-
-class Stop:
-    """SIGTERM: take nothing new and finish. The second one: hand back what is not finished."""
-
-
-class Pause:
-    """SIGUSR1: take nothing new until SIGUSR2."""
-
-
-class Resume:
-    pass
 
 
 class Runner:

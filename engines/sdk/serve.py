@@ -29,7 +29,8 @@ CONFIG_EXIT = 78
 
 def serve(engine: Engine) -> int:
     """Runs until SIGTERM and gives the exit code: 78 if the configuration is broken, so that nobody starts it again."""
-    from .runner import Pause, Resume, Runner, Stop
+    from .happenings import Pause, Resume, Stop
+    from .runner import Runner
 
     faulthandler.enable()  # ABRT, the last step but one of a stop, writes every thread's stack
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")

@@ -17,8 +17,9 @@ from dalston_queue.broker.messages import Event, TaskMessage
 from dalston_queue.broker.stale import DEFAULT_RULES, StaleRules
 from dalston_queue.broker.types import Cause, EventKind
 from engines.sdk import Cancelled, Engine, Manifest, Reject, Task
+from engines.sdk.happenings import Stop
 from engines.sdk.identity import Identity
-from engines.sdk.runner import BEAT_EVERY, Runner, Stop
+from engines.sdk.runner import BEAT_EVERY, Runner
 from tests.support import Spawned, wait_until
 
 QUEUE = "work"
