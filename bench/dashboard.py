@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from bench.dashboards.fill_redis import Size
-from bench.dashboards.rounds import dashboard
+from bench.dashboards.measure import dashboard
 from bench.harness.run import Run
 
 FULL = Size(waiting=1_000_000, pending=100_000, engines=200, viewers=50, history=50_000, letters=5_000)

@@ -4,5 +4,5 @@ fill.lua, fill_redis.py   waiting and pending entries, written by a script insid
 fill_postgres.py          the same jobs and tasks as rows, some history, and dead letters
 viewers.py                many WebSockets in a process of their own, with the time at which each change arrived
 changes.py                changes that can be recognised on the page, and the hum of 200 engines meanwhile
-rounds.py                 the run, and the tables made of it
+measure.py                the run, and the tables made of it
 """

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
+from uuid import UUID
 
 import msgspec
 from django.utils import timezone
@@ -31,13 +32,13 @@ class Kind:
 
 @dataclass
 class Made:
-    """When which change was made."""
+    """When which change was made, and of which kind, by its number."""
 
     at: dict[str, float] = field(default_factory=dict)
-    kinds: dict[str, Kind] = field(default_factory=dict)
+    kind_of: dict[str, Kind] = field(default_factory=dict)
 
 
-def kinds(broker: Broker, size: Size) -> list[Kind]:
+def kinds_of_change(broker: Broker, size: Size) -> list[Kind]:
     newest = Task.objects.order_by("-id").values_list("pk", flat=True)[0]
     return [
         Kind("a task's row in Postgres", ("/ws/overview/",), lambda word: _fail(newest, word)),
@@ -52,8 +53,8 @@ def kinds(broker: Broker, size: Size) -> list[Kind]:
     ]
 
 
-def _fail(task: object, word: str) -> None:
-    Task.objects.filter(pk=task).update(error=word)
+def _fail(newest: UUID, word: str) -> None:
+    Task.objects.filter(pk=newest).update(error=word)
 
 
 def _rename(word: str) -> None:
@@ -73,19 +74,20 @@ def _progress(broker: Broker, word: str) -> None:
     [shard] = broker.topology.shards
     key, task = shard.keys.tasks(QUEUES[0]), task_id(0)
     told = msgspec.json.encode({"fraction": random.random(), "message": word})
-    record: bytes = shard.client.hget(key, task)
+    record = shard.client.hget(key, task)
+    assert isinstance(record, bytes)
     shard.client.hset(key, task, record.rpartition(b"\t")[0] + b"\t" + told)
 
 
-def make_changes(found: list[Kind], seconds: float) -> Made:
+def make_changes(kinds: list[Kind], seconds: float) -> Made:
     """One kind after the other, at moments that have nothing to do with the dashboard's ticks."""
     made, number, end = Made(), 0, time.monotonic() + seconds
     while time.monotonic() < end:
-        for kind in found:
-            time.sleep(EVERY_S / len(found) * random.uniform(0.7, 1.3))
+        for kind in kinds:
+            time.sleep(EVERY_S / len(kinds) * random.uniform(0.7, 1.3))
             word = f"marker-{number}"
             kind.make(word)
-            made.at[str(number)], made.kinds[str(number)] = time.monotonic(), kind
+            made.at[str(number)], made.kind_of[str(number)] = time.monotonic(), kind
             number += 1
     return made
 

@@ -87,6 +87,7 @@ def _insert(row: models.Model, first: int, end: int, **expressions: str) -> None
     for field in meta.concrete_fields:
         if field.primary_key and field.attname not in expressions:
             continue
+        assert field.column, "a concrete field has one"
         columns.append(connection.ops.quote_name(field.column))
         if field.attname in expressions:
             values.append(expressions[field.attname].replace("%", "%%"))

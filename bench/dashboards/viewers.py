@@ -62,9 +62,9 @@ async def run() -> None:
     looking = [
         asyncio.create_task(viewer.look(wanted["base"], wanted["origin"], wanted["cookie"])) for viewer in viewers
     ]
-    await asyncio.wait(
-        [asyncio.gather(*(viewer.first.wait() for viewer in viewers)), *looking], return_when=asyncio.FIRST_COMPLETED
-    )
+    all_look = asyncio.gather(*(viewer.first.wait() for viewer in viewers))
+    first: list[asyncio.Future[Any]] = [all_look, *looking]  # or somebody is lost before
+    await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
     print("all look", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     before = {viewer: (viewer.wire, viewer.text) for viewer in viewers}

@@ -4,13 +4,14 @@ from channels.security.websocket import WebsocketDenier
 from django.urls import path, re_path
 
 from dalston_queue.broker.names import ENGINE_ID
-from dalston_queue.dashboard.audit_consumer import AuditConsumer
-from dalston_queue.dashboard.consumers import JobConsumer, OverviewConsumer
-from dalston_queue.dashboard.jobs_consumer import JobsConsumer
-from dalston_queue.dashboard.letters_consumer import LetterConsumer, LettersConsumer
-from dalston_queue.dashboard.nodes_consumers import LogConsumer, NodeConsumer, NodesConsumer
-from dalston_queue.dashboard.stream_consumer import StreamConsumer
-from dalston_queue.dashboard.task_page import TaskConsumer
+from dalston_queue.dashboard.audit.consumer import AuditConsumer
+from dalston_queue.dashboard.job.consumer import JobConsumer
+from dalston_queue.dashboard.jobs.consumer import JobsConsumer
+from dalston_queue.dashboard.letters.consumers import LetterConsumer, LettersConsumer
+from dalston_queue.dashboard.nodes.consumers import LogConsumer, NodeConsumer, NodesConsumer
+from dalston_queue.dashboard.overview.consumer import OverviewConsumer
+from dalston_queue.dashboard.stream.consumer import StreamConsumer
+from dalston_queue.dashboard.task.consumer import TaskConsumer
 from dalston_queue.dashboard.urls import NODE, QUEUE
 
 websocket_urlpatterns = [

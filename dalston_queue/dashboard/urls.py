@@ -4,35 +4,34 @@ from django.contrib.auth.views import LogoutView
 from django.urls import path, re_path
 
 from dalston_queue.broker.names import NAME, NODE_ID
-from dalston_queue.dashboard import (
-    audit_views,
-    job_views,
-    job_webhooks,
-    jobs_views,
-    letters_acts,
-    letters_replay,
-    letters_views,
-    nodes,
-    nodes_commands,
-    stream_views,
-    task_acts,
-    task_page,
-    views,
-)
-from dalston_queue.dashboard.healthz import healthz
-from dalston_queue.dashboard.login import ThrottledLogin
+from dalston_queue.dashboard.audit import views as audit_views
+from dalston_queue.dashboard.door.favicon import favicon
+from dalston_queue.dashboard.door.healthz import healthz
+from dalston_queue.dashboard.door.login import ThrottledLogin
+from dalston_queue.dashboard.job import views as job_views
+from dalston_queue.dashboard.job import webhooks as job_webhooks
+from dalston_queue.dashboard.jobs import views as jobs_views
+from dalston_queue.dashboard.letters import acts as letters_acts
+from dalston_queue.dashboard.letters import replay as letters_replay
+from dalston_queue.dashboard.letters import views as letters_views
+from dalston_queue.dashboard.nodes import commands as nodes_commands
+from dalston_queue.dashboard.nodes import views as nodes_views
+from dalston_queue.dashboard.overview import views as overview_views
+from dalston_queue.dashboard.stream import views as stream_views
+from dalston_queue.dashboard.task import acts as task_acts
+from dalston_queue.dashboard.task import views as task_views
 
 app_name = "dashboard"
 QUEUE = rf"(?P<queue>{NAME.pattern})"
 NODE = rf"(?P<node_id>{NODE_ID})"
 urlpatterns = [
-    path("", views.overview, name="overview"),
+    path("", overview_views.overview, name="overview"),
     path("jobs/", jobs_views.jobs, name="jobs"),
     path("jobs/<uuid:job_id>/", job_views.job, name="job"),
     path("jobs/<uuid:job_id>/cancel/", job_views.cancel, name="cancel-job"),
     path("jobs/<uuid:job_id>/webhooks/<uuid:delivery_id>/send/", job_webhooks.send_webhook, name="send-webhook"),
-    path("tasks/<uuid:task_id>/", task_page.task, name="task"),
-    path("tasks/<uuid:task_id>/runs/<int:number>/log/", task_page.run_log, name="run-log"),
+    path("tasks/<uuid:task_id>/", task_views.task, name="task"),
+    path("tasks/<uuid:task_id>/runs/<int:number>/log/", task_views.run_log, name="run-log"),
     path("tasks/<uuid:task_id>/act/<str:act>/", task_acts.act_on_task, name="act-on-task"),
     path("streams/", stream_views.streams, name="streams"),
     re_path(rf"^streams/{QUEUE}/$", stream_views.stream, name="stream"),
@@ -45,12 +44,12 @@ urlpatterns = [
     path("dead-letters/<uuid:letter_id>/", letters_views.letter, name="dead-letter"),
     path("audit/", audit_views.audit, name="audit"),
     path("audit/export.<str:kind>", audit_views.export, name="audit-export"),
-    path("nodes/", nodes.nodes, name="nodes"),
-    re_path(rf"^nodes/{NODE}/$", nodes.node, name="node"),
+    path("nodes/", nodes_views.nodes, name="nodes"),
+    re_path(rf"^nodes/{NODE}/$", nodes_views.node, name="node"),
     re_path(rf"^nodes/{NODE}/command/$", nodes_commands.command_node, name="command-node"),
     re_path(rf"^nodes/{NODE}/forget/$", nodes_commands.forget, name="forget-node"),
     path("login/", ThrottledLogin.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("healthz", healthz, name="healthz"),
-    path("favicon.ico", views.favicon, name="favicon"),
+    path("favicon.ico", favicon, name="favicon"),
 ]

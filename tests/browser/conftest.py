@@ -16,9 +16,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 from pytest_django import Settings
 
 from tests.tools.chromium import need_chromium, running
-from tests.web import Web, web
-
-__all__ = ["web"]
+from tests.web import Web
 
 OpenPage = Callable[..., Page]
 Axe = Callable[..., None]

@@ -22,8 +22,9 @@ def still_same(page: Page) -> bool:
 
 
 def fits(page: Page, width: int = 380) -> bool:
-    """Nothing sticks out to the right."""
-    return int(page.evaluate("document.documentElement.scrollWidth")) <= width
+    """Nothing sticks out to the right, and no link on top has to be scrolled to."""
+    whole = "[...document.querySelectorAll('.bar nav')].every((nav) => nav.scrollWidth <= nav.clientWidth)"
+    return int(page.evaluate("document.documentElement.scrollWidth")) <= width and bool(page.evaluate(whole))
 
 
 def until(page: Page, script: str, timeout_s: float = 10) -> None:

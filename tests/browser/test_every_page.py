@@ -22,7 +22,7 @@ WALKS = {
         "/streams/transcribe/": "12 of 30 minutes",
         "/jobs/": "call-4711.wav",
         "/jobs/{job}/": "transcribe_ch0",
-        "/tasks/{task}/": "call-4711.wav",
+        "/tasks/{task}/?act=1": "Hand back",
     },
     "trouble": {
         "/dead-letters/": "no audio track",

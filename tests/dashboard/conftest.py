@@ -3,10 +3,6 @@
 import pytest
 from django.contrib.auth.models import User
 
-from tests.web import web
-
-__all__ = ["web"]
-
 
 @pytest.fixture
 def admin_user(db: None) -> User:

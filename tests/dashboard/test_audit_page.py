@@ -18,8 +18,8 @@ from websockets.typing import Origin
 
 from dalston_queue.audit import audited
 from dalston_queue.audit_trail import PAGE
-from dalston_queue.dashboard.audit_diff import Changed, changes
-from dalston_queue.dashboard.audit_view import SHOWN
+from dalston_queue.dashboard.audit.diff import Changed, changes
+from dalston_queue.dashboard.audit.values import SHOWN
 from dalston_queue.models import AuditEntry, OperatorAction
 from tests.dashboard.test_socket import until
 from tests.web import Web
@@ -45,6 +45,23 @@ def get(client: Client, query: str = "") -> str:
     answer = client.get(f"/audit/{query}")
     assert answer.status_code == 200, answer.content
     return answer.content.decode()
+
+
+@pytest.mark.usefixtures("broker")
+def test_a_button_for_what_is_not_there_leaves_no_row(admin_client: Client) -> None:
+    for path in (
+        f"/jobs/{JOB}/cancel/",
+        f"/jobs/{JOB}/webhooks/{JOB}/send/",
+        f"/tasks/{JOB}/act/cancel/",
+        f"/dead-letters/orders/{JOB}/undo/",
+        "/nodes/nowhere/command/",
+        "/nodes/nowhere/forget/",
+        "/streams/nothing/brake/",
+    ):
+        assert admin_client.post(path, {"reason": "x", "do": "pause"}).status_code == 404, path
+    for path in ("/dead-letters/discard/", "/dead-letters/replay-selected/"):
+        assert admin_client.post(path, {"reason": "x", "id": JOB}).status_code == 302, path
+    assert not OperatorAction.objects.exists()
 
 
 def test_it_says_who_did_what_to_what_why_and_what_changed(viewer: Client) -> None:
@@ -128,8 +145,7 @@ def test_an_export_has_all_that_match_over_the_real_server(web: Web) -> None:
         for number in range(PAGE + 3)
     )
     act("node.drain", "gpu-01")
-    User.objects.create_user("bea", password="a long pass phrase")
-    with web.log_in("bea", "a long pass phrase") as session:
+    with web.log_in(User.objects.create_user("bea")) as session:
         answer = session.get("/audit/export.jsonl?action=job.cancel")
         rows = [json.loads(line) for line in answer.text.splitlines()]
         assert len(rows) == PAGE + 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dalston_queue.dashboard.board import Board, Fragment, Row
+from dalston_queue.dashboard.live.board import Board, Fragment, Row
 
 
 def table(**rows: str) -> Fragment:

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from dalston_queue.dashboard.charts import sparkline, words
-from dalston_queue.dashboard.history import MINUTES, History, series
+from dalston_queue.dashboard.parts.charts import sparkline, words
+from dalston_queue.dashboard.parts.history import MINUTES, History, series
 from dalston_queue.models import Sample
 
 

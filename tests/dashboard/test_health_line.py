@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -10,8 +11,17 @@ from msgspec import structs
 
 from dalston_queue.broker.snapshot import LaneStats, QueueStats, Snapshot
 from dalston_queue.broker.types import Tier
-from dalston_queue.dashboard.health_line import Tone, judge
-from dalston_queue.dashboard.overview import DutyLine, EngineLine, InPostgres, InRedis, NodeLine, Overview, Pace, Past
+from dalston_queue.dashboard.overview.health_line import Tone, judge
+from dalston_queue.dashboard.overview.values import (
+    DutyLine,
+    EngineLine,
+    InPostgres,
+    InRedis,
+    NodeLine,
+    Overview,
+    Pace,
+    Past,
+)
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 DUTIES = (DutyLine("scanner", 60, NOW - timedelta(seconds=50), ""),)
@@ -21,10 +31,31 @@ def engine(state: str = "ready", queue: str = "echo", note: str = "") -> EngineL
     return EngineLine("n.demo.0.b", "n", state, (queue,), (), 1, note, NOW)
 
 
-def queue(waiting: int = 0, running: int = 0, paused: bool = False) -> QueueStats:
+FULL = replace(engine(), is_full=True, is_empty=False)
+
+
+def lane(waiting: int, running: int = 0, tier: Tier = Tier.MEDIUM, capabilities: str = "") -> LaneStats:
+    return LaneStats(
+        queue="echo",
+        capabilities=capabilities,
+        tier=tier,
+        stream="s",
+        shard=0,
+        length=waiting + running,
+        pending=running,
+        lag=waiting,
+        consistent=True,
+        consumers=1,
+        oldest_age_ms=None,
+        added=16,
+        removed=10,
+    )
+
+
+def queue(waiting: int = 0, running: int = 0, paused: bool = False, lanes: Sequence[LaneStats] = ()) -> QueueStats:
     return QueueStats(
         queue="echo",
-        lanes=[],
+        lanes=list(lanes) or [lane(waiting, running)],
         waiting=waiting,
         running=running,
         oldest_age_ms=None,
@@ -77,11 +108,38 @@ def test_work_and_engines_and_nothing_moves() -> None:
 
 
 def test_work_whose_engines_are_full_of_other_work_waits_for_its_turn() -> None:
-    full, free = replace(engine(), is_full=True), engine()
-    view = overview(queue(waiting=5), engines=(full,), pace=Pace(0, 0))
+    view = overview(queue(waiting=5), engines=(FULL,), pace=Pace(0, 0))
     assert judge(view).tone is Tone.WARN
     assert said(view) == "echo: 5 waiting, 1 engine, all busy with other queues."
-    assert judge(overview(queue(waiting=5), engines=(full, free), pace=Pace(0, 0))).tone is Tone.BAD
+    assert judge(overview(queue(waiting=5), engines=(FULL, engine()), pace=Pace(0, 0))).tone is Tone.BAD
+
+
+def test_a_line_whose_engines_are_all_full_says_that_they_are_busy() -> None:
+    health = judge(overview(queue(waiting=5, running=1), engines=(FULL,), pace=Pace(0, 0.1)))
+    assert health.tone is Tone.OK
+    assert health.headline == "All is well: 5 waiting, 1 running, 1 engine ready, all busy."
+    assert [finding.text for finding in health.findings] == [
+        "echo: 5 waiting, 1 engine, all busy, clear in about 50 s."
+    ]
+    assert "busy" not in judge(overview(queue(waiting=5, running=1), engines=(FULL, engine()))).headline
+    assert "busy" not in judge(overview(queue(running=1), engines=(FULL,))).headline, "nothing waits for them"
+
+
+def test_a_suspect_waits_for_an_empty_engine_without_an_alarm() -> None:
+    suspects = queue(waiting=2, lanes=[lane(2, tier=Tier.SUSPECT)])
+    half = replace(engine(), is_empty=False)
+    assert judge(overview(suspects, engines=(half,), pace=Pace(0, 0))).tone is Tone.WARN
+    assert judge(overview(suspects, engines=(half, engine()), pace=Pace(0, 0))).tone is Tone.BAD
+    both = queue(waiting=3, lanes=[lane(2, tier=Tier.SUSPECT), lane(1)])
+    assert judge(overview(both, engines=(half,), pace=Pace(0, 0))).tone is Tone.BAD, "the other one has room"
+
+
+def test_only_engines_that_can_run_what_waits_count_as_having_room() -> None:
+    large = queue(waiting=2, lanes=[lane(2, capabilities="large")])
+    able = replace(FULL, capabilities=("large",))
+    assert judge(overview(large, engines=(able, engine()), pace=Pace(0, 0))).tone is Tone.WARN
+    free = replace(able, is_full=False, is_empty=True)
+    assert judge(overview(large, engines=(free, engine()), pace=Pace(0, 0))).tone is Tone.BAD
 
 
 def test_work_that_no_engine_serves_is_named() -> None:
@@ -162,22 +220,7 @@ def test_the_oldest_is_said_with_its_age() -> None:
 
 
 def test_a_line_in_which_nothing_has_ended_for_long_is_named_although_engines_are_busy() -> None:
-    lane = LaneStats(
-        queue="echo",
-        capabilities="",
-        tier=Tier.MEDIUM,
-        stream="s",
-        shard=0,
-        length=6,
-        pending=1,
-        lag=5,
-        consistent=True,
-        consumers=1,
-        oldest_age_ms=None,
-        added=16,
-        removed=10,
-    )
-    stuck = overview(structs.replace(queue(waiting=5, running=1), lanes=[lane]), pace=Pace(0, 0))
+    stuck = overview(queue(waiting=5, running=1), pace=Pace(0, 0))
 
     def with_samples(minutes: int, removed: int = 10, waiting: int = 5) -> Overview:
         samples = [{"waiting": waiting, "removed": removed}] * minutes
@@ -187,6 +230,13 @@ def test_a_line_in_which_nothing_has_ended_for_long_is_named_although_engines_ar
     assert judge(with_samples(15)).tone is Tone.BAD
     for fine in (with_samples(14), with_samples(15, removed=9), with_samples(15, waiting=0), stuck):
         assert "nothing has ended" not in said(fine), "a minute that is not known proves nothing"
+    full = overview(queue(waiting=5, running=1), engines=(FULL,))
+    full = replace(full, past=with_samples(15).past)
+    assert (
+        said(full)
+        == "echo: 5 waiting, 1 engine, all busy, and nothing has ended for 15 min. See what its engines hold."
+    )
+    assert judge(full).tone is Tone.WARN, "long tasks: each has its deadline"
 
 
 def test_dead_letters_that_grow_are_said_to() -> None:

@@ -217,8 +217,7 @@ def test_a_viewer_is_refused_even_if_he_sends_the_form(viewer: Client, job: Job)
 
 
 def test_a_change_is_pushed_to_its_page(web: Web, job: Job) -> None:
-    User.objects.create_user("bea", password="a long pass phrase")
-    with web.log_in("bea", "a long pass phrase") as session:
+    with web.log_in(User.objects.create_user("bea")) as session:
         url = f"ws://127.0.0.1:{web.port}/ws/jobs/{job.pk}/"
         headers = {"Cookie": f"sessionid={session.cookies['sessionid']}"}
         with connect(url, origin=Origin(web.url), additional_headers=headers) as socket:

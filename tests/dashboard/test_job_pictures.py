@@ -8,9 +8,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from dalston_queue.dashboard import job_dag, job_gantt
-from dalston_queue.dashboard.job_dag import EDGES, Stage, arrange, columns
-from dalston_queue.dashboard.job_gantt import Span
+from dalston_queue.dashboard.job import dag, gantt
+from dalston_queue.dashboard.job.dag import EDGES, Stage, arrange, columns
+from dalston_queue.dashboard.job.gantt import Span
 from dalston_queue.jobs.dag import MAX_STAGES
 from dalston_queue.jobs.timeline import Run, RunOutcome
 
@@ -51,7 +51,7 @@ def test_a_hundred_stages_side_by_side_are_no_higher_than_a_screen() -> None:
 
 def test_it_is_well_formed_escaped_and_links_to_each_stage() -> None:
     stages = [Stage("split", (), "completed", "ok"), Stage("n" * 64, ("split", "<gone>"), "dead_letter", "bad", False)]
-    text = job_dag.draw(stages)
+    text = dag.draw(stages)
     root = ET.fromstring(text)  # our own
     assert [box.get("href") for box in root.iter("a")] == ["#stage-split", f"#stage-{'n' * 64}"]
     assert "dead letter, after split, &lt;gone&gt;" in text
@@ -61,7 +61,7 @@ def test_it_is_well_formed_escaped_and_links_to_each_stage() -> None:
 
 def test_too_many_lines_are_left_out_and_it_says_so() -> None:
     names = [f"s{n}" for n in range(100)]
-    text = job_dag.draw([Stage(name, tuple(names[:n]), "pending", "") for n, name in enumerate(names)])
+    text = dag.draw([Stage(name, tuple(names[:n]), "pending", "") for n, name in enumerate(names)])
     assert text.count("<path") == EDGES
     assert f"{100 * 99 // 2 - EDGES} lines are left out" in text
 
@@ -75,7 +75,7 @@ def test_bars_stand_where_they_happened() -> None:
         Run(1, "n.demo.0.b", seconds(10), seconds(30), RunOutcome.RETRIED, message="<boom>"),
         Run(2, "n.demo.1.b", seconds(50), seconds(100), RunOutcome.COMPLETED),
     )
-    text = job_gantt.draw([Span("split", seconds(5), runs), Span("late", None, ())], NOW, seconds(100), seconds(500))
+    text = gantt.draw([Span("split", seconds(5), runs), Span("late", None, ())], NOW, seconds(100), seconds(500))
     ET.fromstring(text)
     bars = re.findall(r'<rect class="(\S+ ?\S*)" x="([\d.]+)%" width="([\d.]+)%"', text)
     assert bars == [("waited", "5", "5"), ("run wait", "10", "20"), ("run ok", "50", "50")]
@@ -84,14 +84,12 @@ def test_bars_stand_where_they_happened() -> None:
 
 def test_what_runs_reaches_the_end_and_the_picture_rarely_changes() -> None:
     spans = [Span("split", None, (Run(1, "n.demo.0.b", seconds(1)),))]
-    drawn = {job_gantt.draw(spans, NOW, None, seconds(1000 + tick * 0.8)) for tick in range(20)}
+    drawn = {gantt.draw(spans, NOW, None, seconds(1000 + tick * 0.8)) for tick in range(20)}
     assert len(drawn) <= 3, "a picture that differs with every tick is sent with every tick"
     assert 'class="run busy"' in drawn.pop()
 
 
 def test_what_took_no_time_is_seen_all_the_same() -> None:
-    text = job_gantt.draw(
-        [Span("a", None, (Run(1, "", None, NOW, RunOutcome.COMPLETED),))], NOW, NOW, NOW + timedelta(1)
-    )
-    assert f'width="{job_gantt.LEAST}%"' in text
+    text = gantt.draw([Span("a", None, (Run(1, "", None, NOW, RunOutcome.COMPLETED),))], NOW, NOW, NOW + timedelta(1))
+    assert f'width="{gantt.LEAST}%"' in text
     assert "an engine that is not known" in text

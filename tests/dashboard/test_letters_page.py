@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from threading import Thread
 from typing import Any
 from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import connection, connections, transaction
 from django.test import Client
 from django.utils import timezone
 
-from dalston_queue.dashboard import letters_query
-from dalston_queue.dashboard.black_box import black_box, hex_dump, raw_fields
-from dalston_queue.dashboard.letters_query import COUNTED, SHOWN, groups_of, letters_of
-from dalston_queue.dashboard.letters_replay import diff
+from dalston_queue.dashboard.letters import query as letters_query
+from dalston_queue.dashboard.letters.query import COUNTED, SHOWN, groups_of, letters_of
+from dalston_queue.dashboard.letters.replay import diff
+from dalston_queue.dashboard.parts.black_box import black_box, hex_dump, raw_fields
 from dalston_queue.jobs.dead_letters import bury_unreadable
 from dalston_queue.jobs.replay import Filter
-from dalston_queue.jobs.replay_orders import carry_out
+from dalston_queue.jobs.replay_orders import ORDERING, carry_out
 from dalston_queue.models import DeadLetter, Job, OperatorAction, ReplayOrder, Task
 from dalston_queue.roles import Role, give_role
 from tests.jobs import make
+from tests.support import wait_until
 
 pytestmark = [pytest.mark.django_db, pytest.mark.keeps_keys, pytest.mark.usefixtures("broker")]
 
@@ -54,6 +56,11 @@ def bury(error: str = "no audio track", fingerprint: str = "f1", queue: str = "e
     Task.objects.filter(pk=task.pk).update(status="dead_letter", finished_at=now)
     fields = {"cause": "error", "created_at": now, "task_type": queue, "attempt": 1} | more
     return DeadLetter.objects.create(task=task, queue=queue, error=error, fingerprint=fingerprint, **fields)
+
+
+def _that_wait(cursor: Any) -> int:
+    cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+    return int(cursor.fetchone()[0])
 
 
 def text_of(client: Client, path: str = PAGE) -> str:
@@ -274,6 +281,28 @@ class TestReplay:
         told = operator.post(f"{PAGE}orders/{order.pk}/undo/", follow=True).content.decode()
         assert "user bea was faster, the order is undone" in told
 
+    @pytest.mark.django_db(transaction=True)
+    def test_who_presses_in_the_same_moment_is_told_too(self, operator: Client) -> None:
+        letter, said, bea = bury(), list[str](), Client()
+        bea.force_login(person("bea", Role.OPERATOR))
+
+        def press(client: Client) -> None:
+            said.append(self.replay(client, letter))
+            connections.close_all()
+
+        pressing = [Thread(target=press, args=[client]) for client in (operator, bea)]
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ORDERING])
+            for one in pressing:
+                one.start()
+            wait_until(lambda: _that_wait(cursor) == 2, 10, "neither sees the other's order")
+        for one in pressing:
+            one.join()
+        assert ReplayOrder.objects.count() == 1
+        [done, told] = sorted(said, key=lambda text: "faster" in text)
+        assert "1 dead letter will be replayed in 10 s" in done
+        assert "was faster: the replay of 1 dead letter is ordered already." in told
+
     def test_what_is_closed_already_is_not_promised(self, operator: Client) -> None:
         gone, still = bury(discarded_at=timezone.now()), bury()
         text = self.replay(operator, gone)
@@ -308,6 +337,9 @@ class TestReplay:
         assert (order.matched, order.rate_per_minute, order.priority) == (3, 60, "low")
         assert order.starts_at - order.created_at == timedelta(seconds=30)
         assert OperatorAction.objects.filter(action="dead_letter.replay_order", reason="fixed").exists()
+        again = operator.post(path, {**form, "order": "1"}, follow=True).content.decode()
+        assert "You were faster: that is ordered already." in again
+        assert ReplayOrder.objects.count() == 1
 
     def test_edited_parameters_are_shown_as_a_diff_before_they_count(self, operator: Client) -> None:
         letter = bury()

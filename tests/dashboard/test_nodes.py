@@ -17,9 +17,10 @@ from dalston_queue.broker.commands import CommandState, Reply
 from dalston_queue.broker.logs import LogLine
 from dalston_queue.broker.registry import EngineBeat, NodeInfo
 from dalston_queue.broker.types import EngineState, NodeState
-from dalston_queue.dashboard import nodes_logs, nodes_view
-from dalston_queue.dashboard.nodes_fragments import node_fragments
-from dalston_queue.dashboard.nodes_logs import LogHub, shown
+from dalston_queue.dashboard.nodes import logs as nodes_logs
+from dalston_queue.dashboard.nodes import values as nodes_values
+from dalston_queue.dashboard.nodes.fragments import node_fragments
+from dalston_queue.dashboard.nodes.logs import LogHub, shown
 from dalston_queue.jobs.spec import single_task
 from dalston_queue.jobs.submit import submit
 from dalston_queue.models import Node, OperatorAction, Project
@@ -35,7 +36,7 @@ GPU = {
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look is a new reading: tests look twice within half a second."""
-    monkeypatch.setattr(nodes_view, "FRESH_S", -1.0)
+    monkeypatch.setattr(nodes_values, "FRESH_S", -1.0)
 
 
 @pytest.fixture
@@ -90,7 +91,9 @@ def text(client: Client, path: str) -> str:
 
 
 def test_without_a_node_the_page_says_how_one_joins(viewer: Client, broker: Broker) -> None:
-    assert "manage.py runsupervisor" in text(viewer, "/nodes/")
+    page = text(viewer, "/nodes/")
+    assert "manage.py runsupervisor" in page
+    assert "<h1>No nodes, no engines.</h1>" in page
 
 
 def test_it_shows_nodes_engines_and_gpus(viewer: Client, broker: Broker) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -13,13 +14,14 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from dalston_queue.broker import Broker
+from dalston_queue.broker import Broker, connect
 from dalston_queue.broker.messages import TaskMessage
 from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.types import EngineState, NodeState
-from dalston_queue.dashboard.from_redis import read
-from dalston_queue.dashboard.history import History
-from dalston_queue.dashboard.latest import latest
+from dalston_queue.broker.types import EngineState, NodeState, Priority, Tier
+from dalston_queue.dashboard.overview.fragments import lane_row
+from dalston_queue.dashboard.overview.from_redis import read
+from dalston_queue.dashboard.overview.latest import latest
+from dalston_queue.dashboard.parts.history import History
 from dalston_queue.jobs.spec import single_task
 from dalston_queue.jobs.submit import submit
 from dalston_queue.models import DeadLetter, Duty, Leadership, Project, Task
@@ -27,8 +29,10 @@ from dalston_queue.orchestrator.samples import take_samples
 from engines.sdk.manifest import Manifest
 from supervisor.policy.lifecycle import Life
 from supervisor.slot import Slot
+from tests.broker.servers import nodes
 from tests.jobs import make
 from tests.orchestrator.support import engine
+from tests.support import wait_until
 
 pytestmark = [pytest.mark.django_db, pytest.mark.keeps_keys]
 
@@ -67,10 +71,28 @@ def test_it_shows_lanes_tasks_nodes_and_engines(viewer: Client, broker: Broker) 
     text = page(viewer)
 
     assert f'id="task-{made.task_ids[0]}"' in text
-    assert 'id="lane-echo--medium"' in text
+    assert f'id="lane-0-{broker.topology.home.keys.stream("echo")}"' in text
     assert 'id="node-gpu-01"' in text
     assert "1 of 1 engine ready" in text
     assert "1 waiting, nothing running, 1 engine ready." in text
+
+
+def test_a_lane_has_the_pace_of_its_own_shard(tmp_path: Path) -> None:
+    def task(name: str, priority: Priority = Priority.MEDIUM) -> TaskMessage:
+        return TaskMessage(task_id=name, job_id="j", queue="echo", task_type="echo", attempt=1, priority=priority)
+
+    with nodes() as servers:
+        home, low = (servers.start(tmp_path / name) for name in ("home", "low"))
+        broker = connect(home.url, shards=f"*/low={low.url}")
+        broker.append([task("here"), task("there", Priority.LOW)])
+        before = broker.snapshot()
+        broker.append([task(f"t{n}") for n in range(10)])
+        wait_until(lambda: broker.topology.home.now_ms() > before.at_ms, what="the clock to move")
+        medium = [lane for lane in read(broker, before).lanes if lane.tier == Tier.MEDIUM]
+        comes = {lane.waiting: lane.pace.comes > 0 for lane in medium if lane.pace}
+        assert comes == {11: True, 0: False}
+        assert len({lane_row(lane, ()).id for lane in medium}) == 2, "each is updated by its own name"
+        broker.close()
 
 
 def test_a_lane_counts_the_engines_that_can_run_it_and_warns_when_there_is_none(viewer: Client, broker: Broker) -> None:
@@ -91,6 +113,28 @@ def test_a_lane_counts_the_engines_that_can_run_it_and_warns_when_there_is_none(
     able = EngineBeat(engine_id="gpu-01.demo.1.b1", state=EngineState.READY, queues=("echo",), capabilities=wants)
     broker.registry.beat_node("gpu-01", NodeState.ACTIVE, [plain, able])
     assert (engines(), warning in page(viewer)) == (1, False)
+
+
+def test_an_engine_that_runs_a_suspect_has_no_room_for_others(broker: Broker) -> None:
+    def is_full(queue: str) -> bool:
+        tasks = [{"task_id": "t1", "queue": queue}]
+        beat = EngineBeat(
+            engine_id="gpu-01.demo.0.b1",
+            state=EngineState.READY,
+            queues=("echo", "sleep"),
+            capacity=4,
+            info={"running": 1, "tasks": tasks},
+        )
+        broker.registry.beat_node("gpu-01", NodeState.ACTIVE, [beat])
+        [node] = [node for node in read(broker).nodes if node.id == "gpu-01"]
+        return node.engines[0].is_full
+
+    broker.append([TaskMessage(task_id="t1", job_id="j", queue="echo", task_type="echo", attempt=1, deliveries=2)])
+    assert not is_full("echo"), "the suspect only waits"
+    with engine(broker, "echo", "sleep", capacity=4) as consumer:
+        assert consumer.claim()
+        assert is_full("echo")
+        assert not is_full("sleep"), "what it has is of another queue: no suspect"
 
 
 def test_an_engine_in_trouble_is_shown_with_the_reason_its_supervisor_gives(viewer: Client, broker: Broker) -> None:

@@ -16,14 +16,14 @@ from django.db import connection, connections
 from django.test import Client
 
 from dalston_queue.broker import Broker
-from dalston_queue.dashboard import consumers
-from dalston_queue.dashboard.audit_consumer import AuditConsumer
-from dalston_queue.dashboard.consumers import LiveConsumer
-from dalston_queue.dashboard.hub import Hub
-from dalston_queue.dashboard.jobs_consumer import JobsConsumer
-from dalston_queue.dashboard.letters_consumer import LettersConsumer
+from dalston_queue.dashboard.audit.consumer import AuditConsumer
+from dalston_queue.dashboard.jobs.consumer import JobsConsumer
+from dalston_queue.dashboard.letters.consumers import LettersConsumer
+from dalston_queue.dashboard.live import consumer
+from dalston_queue.dashboard.live.consumer import LiveConsumer
+from dalston_queue.dashboard.live.hub import Hub
 from dalston_queue.dashboard.routing import websocket_urlpatterns
-from dalston_queue.dashboard.stream_consumer import StreamConsumer
+from dalston_queue.dashboard.stream.consumer import StreamConsumer
 from dalston_queue.roles import Role, give_role
 from tests.support import wait_until
 
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.keeps_keys]
 
 @pytest.fixture
 def operator(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> User:
-    monkeypatch.setattr(consumers, "RECHECK_S", 0.1)
+    monkeypatch.setattr(consumer, "RECHECK_S", 0.1)
     user = User.objects.create_user("olga")
     give_role(user, Role.OPERATOR)
     return user
@@ -75,7 +75,7 @@ def _in_thread(change: Callable[[], Any]) -> None:
 
 
 def test_another_role_makes_the_page_load_itself_anew(operator: User) -> None:
-    assert ending(operator, lambda: give_role(operator, Role.VIEWER)) == consumers.OTHER_ROLE
+    assert ending(operator, lambda: give_role(operator, Role.VIEWER)) == consumer.OTHER_ROLE
 
 
 def test_a_database_that_fails_at_a_recheck_does_not_end_the_watch(
@@ -90,11 +90,11 @@ def test_a_database_that_fails_at_a_recheck_does_not_end_the_watch(
                 cursor.execute("ALTER TABLE session_away RENAME TO django_session")
         Session.objects.all().delete()
 
-    assert ending(operator, away_for_a_moment) == consumers.SIGNED_OUT
+    assert ending(operator, away_for_a_moment) == consumer.SIGNED_OUT
 
 
 def test_the_end_of_the_session_is_the_end_of_the_socket(operator: User) -> None:
-    assert ending(operator, Session.objects.all().delete) == consumers.SIGNED_OUT
+    assert ending(operator, Session.objects.all().delete) == consumer.SIGNED_OUT
 
 
 @pytest.mark.parametrize("page", [LettersConsumer, AuditConsumer, StreamConsumer, JobsConsumer])

@@ -11,8 +11,8 @@ from django.test import Client
 
 from dalston_queue.broker import Broker, Claimed, Consumer
 from dalston_queue.broker.errors import Unavailable
-from dalston_queue.dashboard import latest as latest_module
-from dalston_queue.dashboard.latest import Latest
+from dalston_queue.dashboard.overview import latest as latest_module
+from dalston_queue.dashboard.overview.latest import Latest
 from dalston_queue.models import OperatorAction, StagePause, Task
 from dalston_queue.roles import Role, give_role
 from tests.jobs import make
@@ -153,6 +153,26 @@ def test_a_dead_letter_and_a_cancel_say_what_became_of_them(
     steps.drain()
 
 
+def test_the_pages_of_the_task_and_its_job_lead_to_the_same_buttons(
+    operator: Client, viewer: Client, running: tuple[Task, Claimed, Consumer], steps: Steps
+) -> None:
+    task, claimed, _ = running
+    here = f"/tasks/{task.id}/"
+    for client, buttons in ((operator, True), (viewer, False)):
+        assert ('href="?act=1#act"' in client.get(here).content.decode()) is buttons
+        assert (f"{here}?act=1#act" in client.get(f"/jobs/{task.job_id}/").content.decode()) is buttons
+        assert ("Hand back" in client.get(f"{here}?act=1").content.decode()) is buttons
+    page = operator.get(f"{here}?act=1").content.decode()
+    form = dict(re.findall(r'<input type="hidden" name="(next|entry|attempt)" value="([^"]*)"', page))
+    assert form == {"next": here, "entry": claimed.entry_id, "attempt": "1"}
+    assert act(operator, task, "hand-back", **form).startswith("Handed back")
+    assert act(operator, task, "dead-letter", **form).startswith("Set aside")
+    steps.drain()
+    for path in (here, f"/jobs/{task.job_id}/"):
+        assert "Act…" not in operator.get(path).content.decode(), "it is over"
+    assert "It is in no stream any more: it is dead letter." in operator.get(f"{here}?act=1").content.decode()
+
+
 def test_without_a_reason_nothing_happens(operator: Client, running: tuple[Task, Claimed, Consumer]) -> None:
     task, _, _ = running
     assert act(operator, task, "cancel", reason="  ") == "Nothing was changed: say why."
@@ -182,14 +202,20 @@ def test_pause_needs_a_reason_and_two_who_press_it_are_told_apart(operator: Clie
     assert OperatorAction.objects.filter(action__startswith="stage.").count() == 3
 
 
+def test_a_stream_that_does_not_exist_has_no_brake(operator: Client, broker: Broker) -> None:
+    for do in ("pause", "resume"):
+        assert operator.post("/streams/ecoh/brake/", {"do": do, "reason": "disk full"}).status_code == 404
+    assert not StagePause.objects.exists() and not OperatorAction.objects.exists()
+
+
 def test_a_pause_that_engines_do_not_hear_of_says_so(
     operator: Client, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object) -> None:
         raise Unavailable("Redis is away")
 
-    monkeypatch.setattr(Broker, "pause", away)
-    monkeypatch.setattr(Broker, "resume", away)
+    for asked in ("queues", "pause", "resume"):
+        monkeypatch.setattr(Broker, asked, away)
     for do, word in (("pause", "paused"), ("resume", "resumed")):
         told = said(operator, operator.post("/streams/echo/brake/", {"do": do, "reason": "disk full"}))
         assert told.startswith(f"Written down as {word}. Redis does not answer")

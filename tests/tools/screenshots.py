@@ -28,11 +28,10 @@ from playwright.sync_api import Browser, ConsoleMessage, Page
 
 from dalston_queue.redis import get_broker
 from tests.browser.pages import until
-from tests.support import wait_until
+from tests.support import reserve_port, wait_until
 from tests.tools.chromium import HOW_TO_GET_IT, find_chromium
 from tests.tools.chromium import running as chromium
 from tests.tools.scenery import Scenery
-from tests.web import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "docs" / "images"
@@ -65,7 +64,7 @@ class Running:
 @contextmanager
 def dalston(data: Path) -> Iterator[Running]:
     """A whole installation with two nodes, in a folder of its own."""
-    port = free_port()
+    port = reserve_port()
     argv = [sys.executable, "-m", "dalston_site.up", "--data", str(data), "--port", str(port), "--nodes", "1"]
     with (data / "up.log").open("wb") as log:
         process = subprocess.Popen(argv, cwd=ROOT, stdout=log, stderr=log)

@@ -1,0 +1,205 @@
+"""One run: a web process over full servers, viewers on every page, changes that must reach them, and first paints."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.apis.web import Web, serving
+from bench.dashboards.fill_redis import PER_NODE, Size
+from bench.harness.cpu import cpu_seconds
+from bench.harness.database import Database
+from bench.harness.environment import ROOT
+from bench.harness.figures import Section, Target, percentile
+from bench.harness.servers import private_server
+from dalston_site.embedded.guarded import guarded
+from dalston_site.embedded.postgres import Postgres
+from dalston_site.embedded.server import Server
+
+SHARES = {
+    "/ws/overview/": 0.40,
+    "/ws/streams/transcribe/": 0.20,
+    "/ws/nodes/": 0.16,
+    "/ws/nodes/node-00/": 0.08,
+    "/ws/jobs/": 0.08,
+    "/ws/dead-letters/": 0.08,
+}
+"""Who looks at what: most at the overview."""
+PAGES = ("/", "/streams/transcribe/", "/nodes/", "/nodes/node-00/", "/jobs/", "/dead-letters/")
+PAINTS = 10
+SCREEN_S, CPU_SHARE, PAINT_MS = 1.5, 0.6, 300.0
+
+
+def dashboard(size: Size, seconds: float) -> Iterator[Section]:
+    with _servers() as environment:
+        os.environ.update(environment)
+        import django
+
+        django.setup()
+        begun = time.monotonic()
+        _fill(size)
+        print(
+            f"Filled in {time.monotonic() - begun:.0f} s, directly: {size.waiting:,} waiting and {size.pending:,} "
+            f"pending entries by a script inside Valkey, their rows by INSERT … SELECT, {size.engines} engines by "
+            "beats. No engine and no orchestrator runs; beats and 20 tasks a second go on meanwhile.",
+            flush=True,
+        )
+        with serving("dalston_site.asgi:application", environment, "/healthz") as web:
+            yield from _measure(web, size, seconds)
+
+
+def _fill(size: Size) -> None:
+    from django.core.management import call_command
+
+    from bench.dashboards import fill_postgres, fill_redis
+    from dalston_queue.redis import get_broker
+
+    call_command("migrate", verbosity=0)
+    fill_postgres.fill(size)
+    fill_redis.fill(get_broker(), size)
+    for node in range(-(-size.engines // PER_NODE)):
+        fill_redis.beat(get_broker(), node, size)
+
+
+def _measure(web: Web, size: Size, seconds: float) -> Iterator[Section]:
+    from bench.dashboards.changes import Hum, kinds_of_change, make_changes
+    from dalston_queue.redis import get_broker
+
+    broker, cookie = get_broker(), _cookie()
+    paths = {path: max(1, round(share * size.viewers)) for path, share in SHARES.items()}
+    with Hum(broker, size), _viewers(web, cookie, paths) as viewers:
+        time.sleep(2)  # whoever has just come gets the whole page, and that is not the steady state
+        _tell(viewers, "begin")
+        before, begun = cpu_seconds([web.pid]), time.monotonic()
+        made = make_changes(kinds_of_change(broker, size), seconds)
+        time.sleep(2 * SCREEN_S)
+        took = time.monotonic() - begun
+        cpu = (cpu_seconds([web.pid]) - before) / took
+        painted = _paints(web, cookie)
+        output, _ = viewers.communicate(timeout=60)
+        found = json.loads(output.splitlines()[-1])
+    yield _screens(found, made, paths)
+    yield _cost(found, paths, cpu, took)
+    yield painted
+
+
+def _screens(found: dict[str, Any], made: Any, paths: dict[str, int]) -> Section:
+    section = Section("Change to screen", ["", "changes", "arrivals", "p50 s", "p99 s", "slowest"])
+    every: list[float] = []
+    missing = 0
+    for name in dict.fromkeys(kind.name for kind in made.kind_of.values()):
+        numbers = [number for number, kind in made.kind_of.items() if kind.name == name]
+        took: list[float] = []
+        for number in numbers:
+            for path in made.kind_of[number].paths:
+                arrived = found["arrived"].get(path, {}).get(number, [])
+                took += [at - made.at[number] for at in arrived]
+                missing += paths[path] - len(arrived)
+        every += took
+        row = [f"{percentile(took, share):.2f}" for share in (0.5, 0.99)] + [f"{max(took):.2f}"] if took else ["-"] * 3
+        section.rows.append([name, str(len(numbers)), str(len(took)), *row])
+    p99 = percentile(every, 0.99) if every else float("inf")
+    section.targets.append(Target(f"p99 of all {p99:.2f} s (target {SCREEN_S} s)", p99 < SCREEN_S))
+    section.targets.append(
+        Target(f"{missing} arrivals missing, {len(found['lost'])} viewers lost", not missing and not found["lost"])
+    )
+    section.notes += found["lost"][:3]
+    return section
+
+
+def _cost(found: dict[str, Any], paths: dict[str, int], cpu: float, took: float) -> Section:
+    section = Section(
+        f"The web process with {sum(paths.values())} viewers, over {took:.0f} s",
+        ["", "viewers", "bytes/s on the wire, each", "of HTML"],
+    )
+    for path, count in paths.items():
+        wire, text = found["bytes"][path]
+        section.rows.append([path, str(count), f"{wire / took / count:,.0f}", f"{text / took / count:,.0f}"])
+    section.targets.append(Target(f"{cpu:.0%} of a core (target under {CPU_SHARE:.0%})", cpu < CPU_SHARE))
+    section.notes.append(f"load of the machine {os.getloadavg()[0]:.1f}; CPU seconds count whatever else runs")
+    return section
+
+
+def _paints(web: Web, cookie: str) -> Section:
+    section = Section(
+        f"First paint: the page's HTML, {PAINTS} times one after the other, with the viewers looking",
+        ["", "KiB", "median ms", "slowest", "CPU ms of the web process"],
+    )
+    slowest = 0.0
+    for path in PAGES:
+        before, took, length = cpu_seconds([web.pid]), [], 0
+        for _ in range(PAINTS):
+            begun = time.perf_counter()
+            length = len(_get(web, path, cookie))
+            took.append((time.perf_counter() - begun) * 1000)
+        median = percentile(took, 0.5)
+        slowest = max(slowest, median)
+        cpu = (cpu_seconds([web.pid]) - before) * 1000 / PAINTS
+        section.rows.append([path, f"{length / 1024:.0f}", f"{median:.0f}", f"{max(took):.0f}", f"{cpu:.0f}"])
+    section.targets.append(
+        Target(f"{slowest:.0f} ms for the slowest page (target {PAINT_MS:.0f} ms)", slowest < PAINT_MS)
+    )
+    section.notes.append("the CPU includes what the viewers' ticks took meanwhile")
+    return section
+
+
+def _get(web: Web, path: str, cookie: str) -> bytes:
+    request = urllib.request.Request(f"http://127.0.0.1:{web.port}{path}", headers={"Cookie": f"sessionid={cookie}"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        body: bytes = answer.read()
+    return body
+
+
+def _cookie() -> str:
+    from django.contrib.auth.models import User
+    from django.test import Client
+
+    client = Client()
+    client.force_login(User.objects.create_superuser("bench", password=None))
+    return client.cookies["sessionid"].value
+
+
+@contextmanager
+def _viewers(web: Web, cookie: str, paths: dict[str, int]) -> "Iterator[subprocess.Popen[str]]":
+    argv = guarded([sys.executable, "-m", "bench.dashboards.viewers"], dies_with=signal.SIGKILL)
+    viewers = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        host = f"127.0.0.1:{web.port}"
+        _tell(
+            viewers, json.dumps({"base": f"ws://{host}", "origin": f"http://{host}", "cookie": cookie, "paths": paths})
+        )
+        assert viewers.stdout
+        viewers.stdout.readline()
+        yield viewers
+    finally:
+        viewers.kill()
+        viewers.wait()
+
+
+def _tell(process: "subprocess.Popen[str]", line: str) -> None:
+    assert process.stdin
+    process.stdin.write(line + "\n")
+    process.stdin.flush()
+
+
+@contextmanager
+def _servers() -> Iterator[dict[str, str]]:
+    with private_server() as redis, tempfile.TemporaryDirectory(prefix="dalston-bench-") as folder:
+        postgres = Server(Postgres(Path(folder) / "postgres", fast=True), Path(folder))
+        try:
+            yield {
+                "DALSTON_DEV": "1",
+                "DJANGO_SETTINGS_MODULE": "dalston_site.settings",
+                "DATABASE_URL": Database(postgres.url, 0).url,
+                "REDIS_URL": redis.url,
+            }
+        finally:
+            postgres.stop()

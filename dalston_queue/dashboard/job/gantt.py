@@ -1,0 +1,126 @@
+"""A job's timeline as a picture: a row per stage, a bar per delivery to an engine. Drawn by the server as SVG.
+
+All lengths are percentages of the width, so it fits any screen without a script. The end of what still runs moves in
+steps of a hundredth of the whole: a picture that differs with every tick would be sent with every tick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from dalston_queue.dashboard.parts.words import duration
+from dalston_queue.jobs.timeline import Run, RunOutcome
+
+ROW, BAR, HEAD = 38, 14, 22
+STEPS = 100
+LEAST = 0.35
+"""A bar is at least this wide, in per cent: what took no time happened all the same."""
+TONES = {
+    RunOutcome.COMPLETED: "ok",
+    RunOutcome.RETRIED: "wait",
+    RunOutcome.RECOVERED: "wait",
+    RunOutcome.REBUILT: "wait",
+    RunOutcome.FAILED: "bad",
+    RunOutcome.DEAD_LETTER: "bad",
+    RunOutcome.CANCELLED: "",
+}
+
+At = Callable[[datetime], float]
+"""Where a moment is, in per cent of the width."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    stage: str
+    waits_since: datetime | None  # when it first stood in a line
+    runs: tuple[Run, ...]
+
+
+def draw(spans: Sequence[Span], start: datetime, finished: datetime | None, now: datetime) -> SafeString:
+    end = finished or _stepped(start, now)
+    seconds = max((end - start).total_seconds(), 0.001)
+
+    def at(moment: datetime) -> float:
+        return min(max((moment - start).total_seconds() / seconds * 100, 0.0), 100.0)
+
+    rows = format_html_join("", "{}", ((_row(number, span, end, at),) for number, span in enumerate(spans)))
+    height = HEAD + len(spans) * ROW
+    marks = [(f"{place}%", place, anchor) for place, anchor in ((0, "start"), (50, "middle"), (100, "end"))]
+    axis = format_html_join(
+        "",
+        '<line x1="{0}" x2="{0}" y1="16" y2="{1}"/><text x="{0}" y="12" text-anchor="{2}">{3}</text>',
+        ((x, height, anchor, duration(seconds * place / 100) if place else "0") for x, place, anchor in marks),
+    )
+    return format_html(
+        '<svg class="gantt" width="100%" height="{}" role="img" aria-labelledby="gantt-name gantt-words">'
+        '<title id="gantt-name">When each stage ran</title><desc id="gantt-words">{} in all; the table of tasks says '
+        'the same in words.</desc><g class="axis">{}</g>{}</svg>',
+        height,
+        duration(seconds),
+        axis,
+        rows,
+    )
+
+
+def _row(number: int, span: Span, end: datetime, place: At) -> SafeString:
+    top = HEAD + number * ROW
+    first = next((run.started_at for run in span.runs if run.started_at), None)
+    waited = ""
+    if span.waits_since is not None:
+        x, until = place(span.waits_since), place(first or end)
+        waited = format_html(
+            '<rect class="waited" x="{}%" width="{}%" y="{}" height="4"><title>in line</title></rect>',
+            _short(x),
+            _short(max(until - x, 0)),
+            top + 21,
+        )
+    bars = format_html_join("", "{}", ((_bar(run, end, top + 16, place),) for run in span.runs))
+    return format_html('<g><text x="0" y="{}">{}</text>{}{}</g>', top + 12, span.stage, waited, bars)
+
+
+def _bar(run: Run, end: datetime, y: int, at: At) -> SafeString:
+    until = run.finished_at or end
+    since = run.started_at or until
+    x = min(at(since), 100 - LEAST)
+    words = f"attempt {run.attempt} on {run.engine_id or 'an engine that is not known'}: {outcome_words(run)}"
+    return format_html(
+        '<rect class="run {}" x="{}%" width="{}%" y="{}" height="{}" rx="3"><title>{}</title></rect>',
+        "busy" if run.outcome is None else TONES[run.outcome],
+        _short(x),
+        _short(max(at(until) - x, LEAST)),
+        y,
+        BAR,
+        words,
+    )
+
+
+def outcome_words(run: Run) -> str:
+    if run.outcome is None:
+        return "runs"
+    took = "" if run.started_at is None or run.finished_at is None else f" after {_spent(run)}"
+    said = f": {run.message[:200]}" if run.message else ""
+    return f"{run.outcome.replace('_', ' ')}{took}{said}"
+
+
+def _spent(run: Run) -> str:
+    if run.started_at is None or run.finished_at is None:
+        return "not known"
+    return duration((run.finished_at - run.started_at).total_seconds())
+
+
+def _stepped(start: datetime, now: datetime) -> datetime:
+    """`now`, rounded up to a round share of the time since the start."""
+    passed = max((now - start).total_seconds(), 1.0)
+    step = 1.0
+    while step * STEPS < passed:
+        step *= 2
+    return start + timedelta(seconds=step * (passed // step + 1))
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,69 @@
+"""The page of one job, and its one button."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from dalston_queue.audit import audited
+from dalston_queue.dashboard.door.roles import operator_required
+from dalston_queue.dashboard.job.fragments import fragments_of
+from dalston_queue.dashboard.job.values import read_job
+from dalston_queue.dashboard.live.pieces import pieces
+from dalston_queue.dashboard.parts.reason import reason_of
+from dalston_queue.jobs.cancel import Cancellation, cancel_job, words_of
+from dalston_queue.models import Job
+from dalston_queue.roles import may_operate, person
+
+
+@require_safe
+@never_cache
+@login_required
+def job(request: HttpRequest, job_id: UUID) -> HttpResponse:
+    view = read_job(job_id)
+    if view is None:
+        raise Http404(f"there is no job {job_id}")
+    return render(
+        request, "dashboard/job.html", {**pieces(fragments_of(view, may_operate(request.user))), "view": view}
+    )
+
+
+@require_POST
+@operator_required
+def cancel(request: HttpRequest, job_id: UUID) -> HttpResponse:
+    reason = reason_of(request)
+    if not reason:
+        messages.error(request, "Nothing was changed: say why.")
+        return redirect("dashboard:job", job_id=job_id)
+    was = Job.objects.filter(pk=job_id).values_list("status", flat=True).first()
+    if was is None:
+        raise Http404(f"there is no job {job_id}")
+    before = {"status": was}
+    with audited("job.cancel", str(job_id), **person(request), reason=reason, before=before) as row:
+        outcome = cancel_job(job_id, timezone.now(), why=words_of(person(request)["actor"], reason))
+        row.after = {"status": outcome.status, "was_running": outcome.was_running, "engine_told": outcome.told}
+    if not outcome.found:
+        raise Http404(f"there is no job {job_id}")
+    (messages.warning if outcome.already_over else messages.success)(request, _words(outcome))
+    return redirect("dashboard:job", job_id=job_id)
+
+
+def _words(outcome: Cancellation) -> str:
+    if outcome.already_over:
+        return f"Nothing was changed: the job is {outcome.status} already."
+    if outcome.told:
+        return "Cancelling. The engines were told to stop."
+    if not outcome.reached:
+        return "Cancelling. Redis does not answer; the engines are told as soon as it does."
+    return (
+        "Cancelling. What was running has just ended."
+        if outcome.was_running
+        else "Cancelled. Nothing of it was running."
+    )

@@ -1,0 +1,89 @@
+"""How a job's webhooks stand, one line for each end of the job, and sending one again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils import timezone
+from django.views.decorators.http import require_POST
+
+from dalston_queue.audit import audited
+from dalston_queue.dashboard.door.roles import operator_required
+from dalston_queue.dashboard.live.board import Row
+from dalston_queue.dashboard.live.html import render
+from dalston_queue.dashboard.parts.reason import reason_of
+from dalston_queue.dashboard.parts.words import TASK_TONES
+from dalston_queue.jobs.webhooks import send_again
+from dalston_queue.models import WebhookDelivery
+from dalston_queue.models.webhook_delivery import DeliveryState
+from dalston_queue.roles import person
+
+SHOWN = 10
+_TONES: dict[str, str] = {DeliveryState.PENDING: "wait", DeliveryState.DELIVERED: "ok", DeliveryState.GAVE_UP: "bad"}
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookLine:
+    id: str
+    job_id: str
+    to: str  # the receiver; the rest of a callback's address may be a secret
+    job_status: str
+    state: str
+    attempts: int
+    last_code: int | None
+    last_error: str
+    finished_at: datetime  # the end of the job that it tells of
+    next_at: datetime | None  # None: nothing is due
+    delivered_at: datetime | None
+
+
+def webhooks_of(job_id: UUID) -> tuple[WebhookLine, ...]:
+    """The newest, newest first."""
+    rows = WebhookDelivery.objects.filter(job_id=job_id).order_by("-finished_at")[:SHOWN]
+    return tuple(
+        WebhookLine(
+            id=str(row.pk),
+            job_id=str(job_id),
+            to=row.origin,
+            job_status=row.status,
+            state=row.state,
+            attempts=row.attempts,
+            last_code=row.last_code,
+            last_error=row.last_error,
+            finished_at=row.finished_at,
+            next_at=row.next_at if row.state == DeliveryState.PENDING else None,
+            delivered_at=row.delivered_at,
+        )
+        for row in rows
+    )
+
+
+@lru_cache(maxsize=256)
+def webhook_row(line: WebhookLine, may_operate: bool) -> Row:
+    row_id = f"webhook-{line.id}"
+    tones = {"tone": _TONES.get(line.state, ""), "job_tone": TASK_TONES.get(line.job_status, "")}
+    words = line.state.replace("_", " ")
+    return Row(row_id, render("webhook", row_id=row_id, line=line, state=words, may_operate=may_operate, **tones))
+
+
+@require_POST
+@operator_required
+def send_webhook(request: HttpRequest, job_id: UUID, delivery_id: UUID) -> HttpResponse:
+    row = WebhookDelivery.objects.filter(pk=delivery_id, job_id=job_id).first()
+    if row is None:
+        raise Http404(f"there is no webhook {delivery_id} of job {job_id}")
+    before = {"state": row.state, "attempts": row.attempts}
+    with audited("webhook.send", str(row.pk), reason=reason_of(request), before=before, **person(request)) as action:
+        again = send_again(row, timezone.now())
+        action.after = {"due": again}
+    if again:
+        messages.success(request, "It is sent again now, under the same id, with all its attempts.")
+    else:
+        messages.warning(request, "Nothing was changed: it is being sent right now.")
+    return redirect("dashboard:job", job_id=job_id)

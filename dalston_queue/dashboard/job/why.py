@@ -1,0 +1,63 @@
+"""Why each of a job's tasks does not run, for all of them at once: a fixed number of reads, however many wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.errors import BrokerError
+from dalston_queue.broker.record import Record
+from dalston_queue.broker.registry import EngineInfo
+from dalston_queue.broker.snapshot import QueueStats
+from dalston_queue.jobs.pace import paces
+from dalston_queue.jobs.states import TASK_OVER, TaskStatus
+from dalston_queue.jobs.why import Facts, explain
+from dalston_queue.models import StagePause, Task
+
+IN_LINE = (TaskStatus.READY, TaskStatus.QUEUED)
+
+
+def why_each(tasks: Sequence[Task], broker: Broker, now: datetime) -> dict[UUID, str]:
+    """In the words of `jobs/why.py`, by task; what is over needs none."""
+    open_stages = {task.stage for task in tasks if task.status not in TASK_OVER}
+    in_line = _in_line([task for task in tasks if task.status in IN_LINE], broker)
+    found = {}
+    for task in tasks:
+        if task.status in TASK_OVER:
+            continue
+        facts = in_line.get(task.id, Facts(unfinished=tuple(stage for stage in task.after if stage in open_stages)))
+        found[task.id] = explain(task, facts, now).sentence
+    return found
+
+
+def _in_line(tasks: list[Task], broker: Broker) -> dict[UUID, Facts]:
+    """As `facts_about` reads them for one task; but the older ones before each are not counted."""
+    if not tasks:
+        return {}
+    queues = sorted({task.queue for task in tasks})
+    pauses = dict(StagePause.objects.filter(queue__in=queues).values_list("queue", "reason"))
+    records: dict[str, Record] = {}
+    stats: dict[str, QueueStats] = {}
+    pace: dict[str, float] = {}
+    engines: list[EngineInfo] | None = None
+    try:
+        for queue in queues:
+            records |= broker.records(queue, [str(task.id) for task in tasks if task.queue == queue])
+        snapshot = broker.snapshot(queues)
+        stats = {each.queue: each for each in snapshot.queues}
+        engines = list(broker.registry.engines())
+        pace = paces(snapshot)
+    except BrokerError:
+        engines = None
+    return {
+        task.id: Facts(
+            paused_because=pauses.get(task.queue),
+            record=records.get(str(task.id)),
+            queue=stats.get(task.queue),
+            engines=None if engines is None else [engine for engine in engines if task.queue in engine.queues],
+            pace=pace.get(task.queue),
+        )
+        for task in tasks
+    }

@@ -1,0 +1,1 @@
+"""The page of jobs: a search whose fields are its address."""

@@ -1,0 +1,34 @@
+"""The page of jobs: a search whose fields are its address."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from dalston_queue.dashboard.jobs.fragments import fragments_of
+from dalston_queue.dashboard.jobs.values import FIELDS, JobsReader, offered_tokens
+from dalston_queue.dashboard.live.pieces import pieces
+from dalston_queue.dashboard.parts.query import address, flat
+from dalston_queue.jobs.states import JobStatus
+
+
+@require_safe
+@never_cache
+@login_required
+def jobs(request: HttpRequest) -> HttpResponse:
+    given = flat(request.GET)
+    query = {name: given[name] for name in FIELDS if given.get(name)}
+    view = JobsReader(query)()
+    if list(query) == ["id"] and len(view.rows) == 1:
+        return redirect("dashboard:job", job_id=view.rows[0].id)
+    context = {
+        **pieces(fragments_of(view, query)),
+        "query": query,
+        "statuses": list(JobStatus),
+        "tokens": offered_tokens(),
+        "address": address(query),
+    }
+    return render(request, "dashboard/jobs.html", context, status=400 if view.problem and not view.rows else 200)

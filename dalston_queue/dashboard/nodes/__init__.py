@@ -1,0 +1,6 @@
+"""Nodes, engines and GPUs: all of them, and one node.
+
+cards                beats as plain values
+order, commands      the buttons: a form read, and the command sent once and audited
+logs                 an engine's log, followed by all who read it
+"""

@@ -1,0 +1,40 @@
+"""The pages of nodes: all of them, and one with its engines, GPUs, logs and commands."""
+
+from __future__ import annotations
+
+import secrets
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from dalston_queue.broker.commands import Order
+from dalston_queue.dashboard.live.pieces import pieces
+from dalston_queue.dashboard.nodes.fragments import fleet_fragments, fragments_of
+from dalston_queue.dashboard.nodes.values import read_node
+
+
+@require_safe
+@never_cache
+@login_required
+def nodes(request: HttpRequest) -> HttpResponse:
+    return render(request, "dashboard/nodes.html", pieces(fleet_fragments()))
+
+
+@require_safe
+@never_cache
+@login_required
+def node(request: HttpRequest, node_id: str) -> HttpResponse:
+    view = read_node(node_id)
+    if view is None:
+        raise Http404(f"there is no node {node_id}")
+    context = {
+        **pieces(fragments_of(view)),
+        "view": view,
+        "card": view.card,
+        # A form sent twice is one command: its id was given with the page.
+        "command_ids": {order: f"page.{order}.{secrets.token_hex(8)}" for order in Order},
+    }
+    return render(request, "dashboard/node.html", context)

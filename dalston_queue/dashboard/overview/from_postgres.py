@@ -1,0 +1,73 @@
+"""The overview's part from Postgres: three queries, each along an index, whatever the tables hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import connection
+
+from dalston_queue.dashboard.overview.values import DutyLine, InPostgres, LeaderLine, RecentTask
+from dalston_queue.models import Leadership, Task
+
+SHOWN = 20
+COUNTED = 1_000
+"""Dead letters are counted to here; past it the page says "more than"."""
+
+_FIELDS = (
+    "id",
+    "job_id",
+    "task_type",
+    "queue",
+    "status",
+    "priority",
+    "attempt",
+    "assigned_worker_id",
+    "error",
+    "created_at",
+    "started_at",
+    "finished_at",
+)
+
+
+# Both in one round trip; a count without a limit would read every open letter.
+_LETTERS_AND_DUTIES = """
+    SELECT letters.count, made.count,
+        duty.name, duty.every_s, duty.last_run_at, duty.last_error, duty.duration_ms, duty.repaired
+    FROM (
+        SELECT count(*) FROM (
+            SELECT 1 FROM dalston_dead_letter WHERE replayed_at IS NULL AND discarded_at IS NULL LIMIT %s
+        ) AS counted
+    ) AS letters CROSS JOIN (
+        SELECT count(*) FROM (
+            SELECT 1 FROM dalston_dead_letter WHERE created_at > now() - interval '1 hour' LIMIT %s
+        ) AS counted
+    ) AS made LEFT JOIN dalston_duty AS duty ON true
+    ORDER BY duty.name"""
+
+
+def read() -> InPostgres:
+    with connection.cursor() as cursor:
+        cursor.execute(_LETTERS_AND_DUTIES, [COUNTED + 1, COUNTED + 1])
+        rows = cursor.fetchall()
+    duties = tuple(DutyLine(*duty) for _, _, *duty in rows if duty[0] is not None)
+    leaders = Leadership.objects.order_by("role").values_list("role", "holder", "term", "since")
+    return InPostgres(
+        tasks=_recent(),
+        dead_letters=rows[0][0],
+        letters_made=rows[0][1],
+        duties=duties,
+        leaders=tuple(LeaderLine(*leader) for leader in leaders),
+    )
+
+
+def _recent() -> tuple[RecentTask, ...]:
+    """The newest, and those that ended last: under load a task ends long after the newest twenty were submitted."""
+    rows = Task.objects.values_list(*_FIELDS)
+    newest = rows.order_by("-id")[:SHOWN]
+    ended = rows.filter(finished_at__isnull=False).order_by("-finished_at")[:SHOWN]
+    tasks = [_task(*row) for row in newest.union(ended)]
+    return tuple(sorted(tasks, key=lambda task: (task.touched_at, task.id), reverse=True)[:SHOWN])
+
+
+def _task(task_id: Any, job_id: Any, *rest: Any) -> RecentTask:
+    return RecentTask(str(task_id), str(job_id), *rest)

@@ -1,0 +1,132 @@
+"""The overview's part from Redis: lanes, nodes, engines and who leads. A fixed number of round trips."""
+
+from __future__ import annotations
+
+from dalston_queue.broker.broker import Broker
+from dalston_queue.broker.moments import moment_if
+from dalston_queue.broker.registry import EngineInfo, NodeInfo
+from dalston_queue.broker.snapshot import LaneStats, QueueStats, Rates, Snapshot, rates
+from dalston_queue.broker.types import EngineState, Role, Tier
+from dalston_queue.dashboard.overview.values import EngineLine, InRedis, Lane, NodeLine, Pace
+
+_LOOKING = "dashboard"
+"""A lease is asked for by a token; this one only ever looks who holds it."""
+
+
+def read(broker: Broker, before: Snapshot | None = None) -> InRedis:
+    """`before` is a snapshot of some seconds ago, for the paces."""
+    snapshot = broker.snapshot()
+    engines = broker.registry.engines()
+    paces = {} if before is None else {name: _pace(rate) for name, rate in rates(before, snapshot).items()}
+    return InRedis(
+        snapshot=snapshot,
+        lanes=tuple(_lanes(snapshot, engines, paces)),
+        nodes=tuple(_nodes(broker.registry.nodes(), engines, _suspected(snapshot))),
+        is_led=broker.lease(Role.ORCHESTRATOR, _LOOKING).leader() is not None,
+        paces={stats.queue: paces[stats.queue] for stats in snapshot.queues if stats.queue in paces},
+    )
+
+
+def _lanes(snapshot: Snapshot, engines: list[EngineInfo], paces: dict[str, Pace]) -> list[Lane]:
+    ready = [engine for engine in engines if engine.state is EngineState.READY]
+    return [
+        _lane(snapshot.at_ms, stats, lane, sum(can_take(engine, lane) for engine in ready), paces.get(lane.name))
+        for stats in sorted(snapshot.queues, key=lambda stats: stats.queue)
+        for lane in stats.lanes
+        if lane.length or lane.pending or _is_plain(lane)
+    ]
+
+
+def can_take(engine: EngineInfo | EngineLine, lane: LaneStats) -> bool:
+    needed = lane.capabilities.split("+") if lane.capabilities else ()
+    return lane.queue in engine.queues and set(engine.capabilities).issuperset(needed)
+
+
+def _is_plain(lane: LaneStats) -> bool:
+    """The one lane of a queue that is shown even when empty, so that the queue itself is seen."""
+    return lane.tier is Tier.MEDIUM and not lane.capabilities
+
+
+def _lane(at_ms: int, stats: QueueStats, lane: LaneStats, engines: int, pace: Pace | None) -> Lane:
+    oldest = None if lane.oldest_age_ms is None else moment_if(at_ms - lane.oldest_age_ms)
+    waiting = lane.lag if lane.consistent else None
+    return Lane(
+        queue=lane.queue,
+        capabilities=lane.capabilities,
+        tier=lane.tier,
+        waiting=waiting,
+        running=lane.pending,
+        oldest_at=oldest,
+        engines=engines,
+        paused=stats.paused,
+        pace=pace,
+        sample=lane.name,
+    )
+
+
+def _pace(rate: Rates) -> Pace:
+    return Pace(comes=_rounded(rate.in_per_s), goes=_rounded(rate.out_per_s))
+
+
+def _rounded(per_second: float) -> float:
+    """Two digits that count: 0.4, 7.2, 53, 1200."""
+    return float(f"{per_second:.2g}")
+
+
+def _suspected(snapshot: Snapshot) -> set[str]:
+    """Queues of which a suspect runs."""
+    return {
+        lane.queue for stats in snapshot.queues for lane in stats.lanes if lane.tier is Tier.SUSPECT and lane.pending
+    }
+
+
+def _nodes(nodes: list[NodeInfo], engines: list[EngineInfo], suspected: set[str]) -> list[NodeLine]:
+    lines = [_node(node, _engines(node.node_id, engines, suspected)) for node in nodes]
+    known = {node.node_id for node in nodes}
+    alone = sorted({engine.node_id for engine in engines} - known)
+    # Engines that run without a supervisor, or whose node has not beaten yet.
+    lines += [NodeLine(node_id, "", None, _engines(node_id, engines, suspected)) for node_id in alone]
+    return sorted(lines, key=lambda line: line.id)
+
+
+def _node(node: NodeInfo, engines: tuple[EngineLine, ...]) -> NodeLine:
+    notes = (node.info.get("why"), node.info.get("config_error"))
+    labels = node.info.get("labels") or {}
+    return NodeLine(
+        id=node.node_id,
+        state=node.state,
+        beat_at=moment_if(node.at_ms),
+        engines=engines,
+        note="; ".join(str(note) for note in notes if note),
+        labels=tuple(f"{name}: {value}" for name, value in labels.items()),
+    )
+
+
+def _engines(node_id: str, engines: list[EngineInfo], suspected: set[str]) -> tuple[EngineLine, ...]:
+    own = sorted((engine for engine in engines if engine.node_id == node_id), key=lambda engine: engine.engine_id)
+    return tuple(_engine(engine, suspected) for engine in own)
+
+
+def _engine(engine: EngineInfo, suspected: set[str]) -> EngineLine:
+    note, running = engine.info.get("why") or "", engine.info.get("running")
+    in_hand = running if isinstance(running, int) else 0
+    return EngineLine(
+        id=engine.engine_id,
+        node_id=engine.node_id,
+        state=engine.state,
+        queues=tuple(engine.queues),
+        capabilities=tuple(engine.capabilities),
+        capacity=engine.capacity,
+        note=str(note),
+        beat_at=moment_if(engine.at_ms),
+        is_full=in_hand >= engine.capacity or (in_hand == 1 and _may_be_suspect(engine, suspected)),
+        is_empty=in_hand == 0,
+    )
+
+
+def _may_be_suspect(engine: EngineInfo, suspected: set[str]) -> bool:
+    """A suspect runs alone. Which of a queue's tasks is one, beats don't say, so any task of the queue may be."""
+    if not suspected:
+        return False
+    queues = {task.queue for task in engine.said.tasks} or set(engine.queues)
+    return not suspected.isdisjoint(queues)

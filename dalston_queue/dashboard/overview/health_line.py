@@ -1,0 +1,264 @@
+"""The health line: is it healthy, and what is wrong, in words. Pure: an overview in, sentences out.
+
+Each sentence leads to the place where one can do something about it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from dalston_queue.broker.snapshot import LaneStats, QueueStats
+from dalston_queue.broker.types import EngineState, NodeState, Tier
+from dalston_queue.dashboard.overview.from_postgres import COUNTED
+from dalston_queue.dashboard.overview.from_redis import can_take
+from dalston_queue.dashboard.overview.values import (
+    DutyLine,
+    EngineLine,
+    InPostgres,
+    InRedis,
+    NodeLine,
+    Overview,
+    Pace,
+    Past,
+)
+from dalston_queue.dashboard.parts.history import Numbers, series
+from dalston_queue.dashboard.parts.places import place
+from dalston_queue.dashboard.parts.words import SICK, count
+from dalston_queue.durations import in_words
+from dalston_queue.jobs.pace import seconds_for
+
+
+class Tone(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    tone: Tone
+    text: str
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    tone: Tone
+    headline: str
+    findings: tuple[Finding, ...]
+
+
+SLACK_S = 60
+"""Huey looks once a minute."""
+STILL_MIN = 15
+"""A line in which nothing ended for so many minutes is worth a look, however busy its engines seem. If all are full, it
+may be that their tasks are long: each has its deadline, so that is no alarm."""
+GROWTH_MIN = 10
+
+
+def duties_place() -> str:
+    return f"{place('overview')}#duties-title"
+
+
+def judge(overview: Overview) -> Health:
+    findings = tuple(sorted(_findings(overview), key=badness, reverse=True))
+    worst = findings[0].tone if findings else Tone.OK
+    return Health(worst, _headline(overview, worst), findings)
+
+
+def badness(finding: Finding) -> int:
+    return list(Tone).index(finding.tone)
+
+
+def _headline(overview: Overview, worst: Tone) -> str:
+    if overview.redis is None:
+        return "Redis does not answer: what is waiting and running is not known."
+    if overview.postgres is None:
+        return "Postgres does not answer: nothing can be submitted or recorded."
+    waiting = sum(queue.waiting for queue in overview.redis.snapshot.queues)
+    running = sum(queue.running for queue in overview.redis.snapshot.queues)
+    engines = count(len(_ready(overview.redis)), "engine")
+    full = ", all busy" if _is_all_busy(overview.redis) else ""
+    now = f"{waiting or 'nothing'} waiting, {running or 'nothing'} running, {engines} ready{full}"
+    start = {Tone.OK: "All is well", Tone.WARN: "Running, with something to look at", Tone.BAD: "Something is wrong"}
+    return f"{start[worst]}: {now}."
+
+
+def _findings(overview: Overview) -> Iterator[Finding]:
+    if overview.redis is None:
+        yield Finding(Tone.BAD, "Submissions are still accepted and stored; they flow again when Redis is back.")
+    else:
+        yield from _of_redis(overview.redis, overview.past)
+    if overview.postgres is None:
+        yield Finding(Tone.BAD, "Engines finish what they hold; their results wait in Redis until Postgres is back.")
+    else:
+        yield from _of_postgres(overview.postgres, overview.past, overview.at)
+
+
+def _of_redis(redis: InRedis, past: Past) -> Iterator[Finding]:
+    if not redis.is_led:
+        text = "No orchestrator leads: nothing is dispatched. Start manage.py runorchestrator."
+        yield Finding(Tone.BAD, text, duties_place())
+    for queue in redis.snapshot.queues:
+        yield from _of_queue(redis, past, queue)
+    yield from _of_lanes(redis)
+    for node in redis.nodes:
+        yield from _of_node(node)
+    if not _ready(redis):
+        text = "No engine is ready: nothing can run. Start manage.py runsupervisor on a node."
+        yield Finding(Tone.BAD, text, place("nodes"))
+
+
+def of_stream(overview: Overview, queue: str) -> Finding:
+    """One stream in words, for its own page."""
+    if overview.redis is None:
+        return Finding(Tone.BAD, "Redis does not answer: what is waiting and running is not known.")
+    stats = next((stats for stats in overview.redis.snapshot.queues if stats.queue == queue), None)
+    if stats is None:
+        return Finding(Tone.WARN, "No such stream: nothing was ever sent to it, and no engine serves it.")
+    worst = max(_of_queue(overview.redis, overview.past, stats), key=badness, default=None)
+    if worst is not None:
+        return worst
+    engines = _engines_of(overview.redis, queue)
+    return Finding(Tone.OK, f"Nothing waits, {stats.running or 'nothing'} running, {count(engines, 'engine')} ready.")
+
+
+def _of_queue(redis: InRedis, past: Past, queue: QueueStats) -> Iterator[Finding]:
+    name, waiting, there = queue.queue, queue.waiting, place("stream", queue.queue)
+    engines, pace, full = _engines_of(redis, name), redis.paces.get(name), _are_full(redis, queue)
+    stands = queue.running == 0 and pace is not None and pace.goes == 0
+    if any(not lane.consistent for lane in queue.lanes):
+        yield Finding(Tone.WARN, f"{name}: the counts are inconsistent; the reconciler will mend them.", there)
+    if queue.paused:
+        yield Finding(Tone.WARN, f"{name} is paused with {waiting or 'nothing'} waiting.", there)
+    elif waiting > 0 and engines == 0:
+        yield Finding(Tone.BAD, f"{name}: {waiting} waiting, and no ready engine serves it.", there)
+    elif waiting > 0 and stands and not full:
+        yield Finding(Tone.BAD, f"{name}: {waiting} waiting, {count(engines, 'engine')}, and nothing moves.", there)
+    elif waiting > 0 and _is_still(queue, past):
+        busy = f"{count(engines, 'engine')}, all busy" if full else ""
+        still = f"and nothing has ended for {STILL_MIN} min. See what its engines hold"
+        yield Finding(Tone.WARN if full else Tone.BAD, _sentence(queue, f"{waiting} waiting", busy, still), there)
+    elif waiting > 0 and queue.running == 0 and full:
+        busy = f"{count(engines, 'engine')}, all busy with other queues"
+        yield Finding(Tone.WARN, _sentence(queue, f"{waiting} waiting", _oldest(queue), busy), there)
+    elif waiting > 0:
+        busy = f"{count(engines, 'engine')}{', all busy' if full else ''}"
+        clear = clear_in(waiting, pace)
+        yield Finding(Tone.OK, _sentence(queue, f"{waiting} waiting", _oldest(queue), busy, clear), there)
+
+
+def _sentence(queue: QueueStats, *words: str) -> str:
+    return f"{queue.queue}: {', '.join(word for word in words if word)}."
+
+
+def _is_still(queue: QueueStats, past: Past) -> bool:
+    """Work waited in each of the last minutes, and nothing left the queue. False if there are not enough samples."""
+    lanes = [(lane, past.lanes.get(lane.name)) for lane in queue.lanes if lane.added]
+    if not lanes or any(samples is None for _, samples in lanes):
+        return False
+    waited = [series(samples, "waiting")[-STILL_MIN:] for _, samples in lanes]
+    removed = [series(samples, "removed")[-STILL_MIN:] for _, samples in lanes]
+    if any(None in numbers or len(numbers) < STILL_MIN for numbers in removed + waited):
+        return False
+    unchanged = all(set(numbers) == {lane.removed} for (lane, _), numbers in zip(lanes, removed, strict=True))
+    return unchanged and all(sum(minute) > 0 for minute in zip(*waited, strict=True))
+
+
+def _oldest(queue: QueueStats) -> str:
+    if queue.oldest_age_ms is None:
+        return ""
+    return f"oldest {in_words(queue.oldest_age_ms / 1000)}"
+
+
+def _of_lanes(redis: InRedis) -> Iterator[Finding]:
+    """Of a queue that has engines, what none of them can run: no finding of the queue tells of it."""
+    stuck: Counter[tuple[str, str]] = Counter()
+    for lane in redis.lanes:
+        if lane.waiting and not lane.engines and not lane.paused and _engines_of(redis, lane.queue):
+            stuck[lane.queue, lane.capabilities] += lane.waiting
+    for (queue, needed), waiting in stuck.items():
+        text = f"{queue}: {waiting} waiting for {needed.replace('+', ' and ')}, and no ready engine has that."
+        yield Finding(Tone.BAD, text, place("stream", queue))
+
+
+def _of_node(node: NodeLine) -> Iterator[Finding]:
+    there = place("node", node.id)
+    if node.state == NodeState.DEAD:
+        yield Finding(Tone.BAD, f"Node {node.id} is dead: its tasks went back in line.", there)
+        return
+    for engine in node.engines:
+        if engine.state in SICK:
+            why = f": {engine.note}" if engine.note else ""
+            yield Finding(Tone(SICK[engine.state]), f"Engine {engine.id} is {engine.state}{why}.", there)
+
+
+def clear_in(waiting: int, pace: Pace | None) -> str:
+    """When the line will be empty, if it goes on like this."""
+    if pace is None:
+        return "pace not known yet"
+    seconds = seconds_for(waiting, pace.goes - pace.comes)
+    if seconds is None:
+        return "and the line grows" if pace.comes > pace.goes else "and the line does not shrink"
+    return f"clear in about {in_words(max(1, seconds))}"
+
+
+def _of_postgres(postgres: InPostgres, past: Past, now: datetime) -> Iterator[Finding]:
+    if not postgres.duties:
+        text = "No housekeeping has run yet: manage.py run_huey does it once a minute."
+        yield Finding(Tone.WARN, text, duties_place())
+    for duty in postgres.duties:
+        if is_late(duty, now):
+            minutes = round((now - duty.last_run_at).total_seconds() / 60)
+            text = f"The {duty.name} has not run for {minutes} min: check manage.py run_huey."
+            yield Finding(Tone.BAD, text, duties_place())
+        elif duty.error:
+            yield Finding(Tone.WARN, f"The {duty.name} failed: {duty.error[:200]}", duties_place())
+    letters = postgres.dead_letters
+    if letters:
+        yield Finding(Tone.WARN, f"{_letters(letters)} for a decision{_growth(past.letters)}.", place("dead-letters"))
+
+
+def is_late(duty: DutyLine, now: datetime) -> bool:
+    return (now - duty.last_run_at).total_seconds() > 2 * duty.every_s + SLACK_S
+
+
+def _letters(letters: int) -> str:
+    if letters > COUNTED:
+        return f"More than {COUNTED} dead letters wait"
+    return f"{count(letters, 'dead letter')} wait{'s' if letters == 1 else ''}"
+
+
+def _growth(samples: Sequence[Numbers | None]) -> str:
+    """Whether they grow, from what came in the last minutes; nothing if that is not known."""
+    made = [number for number in series(samples[-GROWTH_MIN:], "made") if number is not None]
+    return f", and they grow: {sum(made):.0f} came in the last {GROWTH_MIN} min" if any(made) else ""
+
+
+def _engines_of(redis: InRedis, queue: str) -> int:
+    return sum(queue in engine.queues for engine in _ready(redis))
+
+
+def _is_all_busy(redis: InRedis) -> bool:
+    """Does work wait, and nowhere for an engine that has room for it?"""
+    waiting = [queue for queue in redis.snapshot.queues if queue.waiting > 0 and not queue.paused]
+    return bool(waiting) and all(_are_full(redis, queue) for queue in waiting)
+
+
+def _are_full(redis: InRedis, queue: QueueStats) -> bool:
+    """Has none of the engines that can run what waits room for it? Then it waits for its turn, and nothing is stuck."""
+    ready, lanes = _ready(redis), [lane for lane in queue.lanes if lane.lag > 0]
+    takers = [(lane, engine) for lane in lanes for engine in ready if can_take(engine, lane)]
+    return bool(takers) and not any(_has_room(engine, lane) for lane, engine in takers)
+
+
+def _has_room(engine: EngineLine, lane: LaneStats) -> bool:
+    return engine.is_empty if lane.tier is Tier.SUSPECT else not engine.is_full
+
+
+def _ready(redis: InRedis) -> list[EngineLine]:
+    return [engine for node in redis.nodes for engine in node.engines if engine.state == EngineState.READY]

@@ -1,0 +1,92 @@
+"""The newest overview of this process. Pages and the hub share it, so that ten reloads cost one reading."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import replace
+
+import structlog
+from django.db import DatabaseError
+from django.utils import timezone
+
+from dalston_queue.broker.errors import BrokerError
+from dalston_queue.broker.snapshot import Snapshot
+from dalston_queue.dashboard.overview import from_postgres, from_redis
+from dalston_queue.dashboard.overview.running_now import with_progress
+from dalston_queue.dashboard.overview.values import InPostgres, InRedis, Overview, Past
+from dalston_queue.dashboard.parts.history import History
+from dalston_queue.redis import get_broker
+
+log = structlog.get_logger(__name__)
+
+FRESH_S = 0.25
+"""What a page has just read may be this old when a socket sends it: it adds to the tick."""
+WINDOW_S, LEAST_S = 15.0, 4.0
+"""Paces are measured over the last 15 s, and not known before there are 4."""
+
+
+class Latest:
+    def __init__(self, fresh_s: float = FRESH_S) -> None:
+        self.fresh_s = fresh_s
+        self._lock = threading.Lock()
+        self._read_at = 0.0
+        self._overview: Overview | None = None
+        self._past: deque[tuple[float, Snapshot]] = deque()
+        self._lanes, self._letters = History("lane"), History("letters")
+
+    def get(self) -> Overview:
+        """One thread reads; others that come meanwhile wait for it and take the same."""
+        with self._lock:
+            if self._overview is None or time.monotonic() - self._read_at > self.fresh_s:
+                self._overview = self._read()
+                self._read_at = time.monotonic()
+                self._remember(self._overview.redis)
+            return self._overview
+
+    def _read(self) -> Overview:
+        redis, postgres = _redis(self._before()), _postgres()
+        if redis is not None and postgres is not None:
+            postgres = replace(postgres, tasks=with_progress(postgres.tasks, get_broker()))
+        past = Past() if postgres is None else self._samples()
+        return Overview(at=timezone.now(), redis=redis, postgres=postgres, past=past)
+
+    def _samples(self) -> Past:
+        try:
+            return Past(lanes=self._lanes.get(), letters=self._letters.get().get("all", []))
+        except DatabaseError as error:
+            log.warning("overview.samples_unavailable", error=str(error))
+            return Past()
+
+    def _before(self) -> Snapshot | None:
+        """The oldest snapshot of the window; nothing right after a start, or after nobody looked for a while."""
+        now = time.monotonic()
+        while self._past and now - self._past[0][0] > WINDOW_S:
+            self._past.popleft()
+        return self._past[0][1] if self._past and now - self._past[0][0] >= LEAST_S else None
+
+    def _remember(self, redis: InRedis | None) -> None:
+        if redis is None:
+            self._past.clear()
+        else:
+            self._past.append((self._read_at, redis.snapshot))
+
+
+def _redis(before: Snapshot | None) -> InRedis | None:
+    try:
+        return from_redis.read(get_broker(), before)
+    except BrokerError as error:
+        log.warning("overview.redis_unavailable", error=str(error))
+        return None
+
+
+def _postgres() -> InPostgres | None:
+    try:
+        return from_postgres.read()
+    except DatabaseError as error:
+        log.warning("overview.postgres_unavailable", error=str(error))
+        return None
+
+
+latest = Latest()

@@ -1,0 +1,20 @@
+"""The overview: a template around fragments, which the socket keeps up to date."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from dalston_queue.dashboard.live.pieces import pieces
+from dalston_queue.dashboard.overview.fragments import current_fragments
+
+
+@require_safe
+@never_cache
+@login_required
+def overview(request: HttpRequest) -> HttpResponse:
+    context = {**pieces(current_fragments()), "api_url": request.build_absolute_uri("/api/v1")}
+    return render(request, "dashboard/overview.html", context)

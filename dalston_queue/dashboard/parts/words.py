@@ -1,0 +1,63 @@
+"""Words and tones that several pages share."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from dalston_queue.broker.types import EngineState, NodeState
+from dalston_queue.jobs.states import TaskStatus
+
+SICK: dict[str, str] = {
+    EngineState.CRASHLOOP: "bad",
+    EngineState.FATAL: "warn",
+    EngineState.UNKILLABLE: "warn",
+    EngineState.UNHEALTHY: "warn",
+    EngineState.DEAD: "warn",
+}
+"""States of engines that somebody should look at, and their tone."""
+TASK_TONES: dict[str, str] = {
+    TaskStatus.COMPLETED: "ok",
+    TaskStatus.RUNNING: "busy",
+    TaskStatus.QUEUED: "wait",
+    TaskStatus.READY: "wait",
+    TaskStatus.SCHEDULED: "wait",
+    TaskStatus.FAILED: "bad",
+    TaskStatus.DEAD_LETTER: "bad",
+}
+MACHINE_TONES: dict[str, str] = {
+    NodeState.ACTIVE: "ok",
+    EngineState.READY: "ok",
+    EngineState.STARTING: "busy",
+    EngineState.LOADING: "busy",
+    EngineState.DRAINING: "wait",
+    NodeState.CORDONED: "wait",
+    EngineState.BACKOFF: "bad",
+    EngineState.CRASHLOOP: "bad",
+    EngineState.FATAL: "bad",
+    EngineState.UNHEALTHY: "bad",
+    EngineState.UNKILLABLE: "bad",
+    EngineState.DEAD: "bad",
+}
+
+
+def count(number: int, noun: str) -> str:
+    """no engines, 1 engine, 2 engines."""
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
+
+
+def words_for(started_at: datetime | None, finished_at: datetime | None) -> str | None:
+    """How long it ran, in words, once it is over; while it runs, the page counts."""
+    if started_at is None or finished_at is None:
+        return None
+    return duration((finished_at - started_at).total_seconds())
+
+
+def duration(seconds: float) -> str:
+    if seconds < 10:
+        return f"{max(seconds, 0):.2f} s"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"

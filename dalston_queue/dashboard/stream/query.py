@@ -1,0 +1,72 @@
+"""What the address of a stream's page asks for: the order, one lane or one engine, which page, and a task to act on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dalston_queue.broker.names import NAME
+from dalston_queue.broker.pending import PendingOrder
+from dalston_queue.broker.stream_page import LanePlace
+from dalston_queue.broker.types import Tier
+from dalston_queue.dashboard.parts.query import BadQuery, number, uuid, word
+
+FIELDS = ("order", "owner", "lane", "start", "after", "line", "task")
+"""What a link keeps. `start` counts from the top of the sorted set; `after` and `line` are entry ids, of the entries
+that are held and of the line."""
+_ENTRY = re.compile(r"\d{1,19}-\d{1,19}")
+DEEPEST = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class StreamQuery:
+    order: PendingOrder = PendingOrder.DEADLINE
+    owner: str = ""
+    lane: LanePlace | None = None
+    start: int = 0
+    after: str = ""
+    line: str = ""
+    task: str = ""
+
+
+def stream_query(query: Mapping[str, str]) -> StreamQuery:
+    """Raises BadQuery."""
+    task = uuid(query, "task")
+    return StreamQuery(
+        order=_order(word(query, "order")),
+        owner=word(query, "owner") or "",
+        lane=_lane(word(query, "lane")),
+        start=min(number(query, "start") or 0, DEEPEST),
+        after=_entry(query, "after"),
+        line=_entry(query, "line"),
+        task=str(task) if task else "",
+    )
+
+
+def lane_word(place: LanePlace) -> str:
+    """A lane in an address: `high`, `a100+large:medium`."""
+    return f"{place.capabilities}:{place.tier}" if place.capabilities else str(place.tier)
+
+
+def _order(text: str | None) -> PendingOrder:
+    try:
+        return PendingOrder(text or PendingOrder.DEADLINE)
+    except ValueError:
+        raise BadQuery("order is `deadline` or `idle`.") from None
+
+
+def _lane(text: str | None) -> LanePlace | None:
+    if text is None:
+        return None
+    capabilities, _, tier = text.rpartition(":")
+    if tier not in set(Tier) or not all(NAME.fullmatch(name) for name in capabilities.split("+") if capabilities):
+        raise BadQuery(f"lane is one of {', '.join(Tier)}, with capabilities before it as in `a100:high`.")
+    return LanePlace(capabilities, Tier(tier))
+
+
+def _entry(query: Mapping[str, str], name: str) -> str:
+    text = word(query, name) or ""
+    if text and not _ENTRY.fullmatch(text):
+        raise BadQuery(f"{name} is the id of an entry, as in 1731747600000-0.")
+    return text

@@ -1,0 +1,107 @@
+"""The page of one stream, and its brake: pause and resume."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from dalston_queue.audit import audited
+from dalston_queue.broker.stream_page import LanePlace
+from dalston_queue.broker.types import Tier
+from dalston_queue.dashboard.door.roles import operator_required
+from dalston_queue.dashboard.live.pieces import pieces
+from dalston_queue.dashboard.overview.latest import latest
+from dalston_queue.dashboard.overview.values import Overview
+from dalston_queue.dashboard.parts.query import BadQuery, address, flat
+from dalston_queue.dashboard.parts.reason import reason_of
+from dalston_queue.dashboard.stream.fragments import fragments_of
+from dalston_queue.dashboard.stream.query import FIELDS, StreamQuery, lane_word, stream_query
+from dalston_queue.dashboard.stream.values import StreamView, read_stream
+from dalston_queue.jobs.pause import Braked, NoSuchQueue, check_queue, pause, resume
+from dalston_queue.roles import may_operate, person
+
+
+@require_safe
+@login_required
+def streams(request: HttpRequest) -> HttpResponse:
+    """The stream that most likely somebody wants to see: the one with most to do."""
+    redis = latest.get().redis
+    queues = redis.snapshot.queues if redis else []
+    if not queues:
+        messages.info(request, "There is no stream yet: it comes into being with its first task or its first engine.")
+        return redirect("dashboard:overview")
+    busiest = max(queues, key=lambda stats: stats.waiting + stats.running)
+    return redirect("dashboard:stream", queue=busiest.queue)
+
+
+@require_safe
+@never_cache
+@login_required
+def stream(request: HttpRequest, queue: str) -> HttpResponse:
+    given, problem = flat(request.GET), ""
+    query = {name: given[name] for name in FIELDS if name in given}
+    try:
+        wanted = stream_query(query)
+    except BadQuery as error:
+        wanted, problem = StreamQuery(), str(error)
+    view = read_stream(queue, wanted)
+    context = {
+        **pieces(fragments_of(view, wanted, {} if problem else query, may_operate(request.user))),
+        "view": view,
+        "query": query,
+        "problem": problem,
+        "address": address(query),
+        "here": address({**query, "task": ""}),
+        "lanes": _lanes(view),
+        "queues": _queues(latest.get()),
+    }
+    status = 400 if problem else 404 if view.known and not view.exists else 200
+    return render(request, "dashboard/stream.html", context, status=status)
+
+
+@require_POST
+@operator_required
+def brake(request: HttpRequest, queue: str) -> HttpResponse:
+    """Pause, or resume; whichever is asked for by name, so that pressing it twice is pressing it once."""
+    wanted, reason = request.POST.get("do", ""), reason_of(request)
+    try:
+        check_queue(queue, to_resume=wanted == "resume")
+    except NoSuchQueue as error:
+        raise Http404(str(error)) from None
+    if wanted == "pause" and reason:
+        with audited("stage.pause", queue, **person(request), reason=reason) as row:
+            done = pause(queue, timezone.now(), actor=person(request)["actor"], reason=reason)
+            row.after = {"paused": True, "changed": done.changed, "engines_told": done.told}
+        _say(request, done, "Paused: engines claim nothing more from it. What runs goes on.", "paused")
+    elif wanted == "resume":
+        with audited("stage.resume", queue, **person(request), reason=reason) as row:
+            done = resume(queue)
+            row.after = {"paused": False, "changed": done.changed, "engines_told": done.told}
+        _say(request, done, "Resumed: engines claim from it again.", "resumed")
+    else:
+        messages.error(request, "Nothing was changed: say why the stream should pause.")
+    return redirect("dashboard:stream", queue=queue)
+
+
+def _say(request: HttpRequest, done: Braked, said: str, word: str) -> None:
+    if not done.told:
+        messages.warning(request, f"Written down as {word}. Redis does not answer; engines are told when it does.")
+    elif done.changed:
+        messages.success(request, said)
+    else:
+        messages.warning(request, f"Somebody had {word} it already.")
+
+
+def _lanes(view: StreamView) -> list[tuple[str, str]]:
+    """Lanes to filter by: their word in the address, and as people read it."""
+    found = [LanePlace(lane.capabilities, Tier(lane.tier)) for lane in view.lanes]
+    return [(lane_word(place), lane_word(place).replace(":", " ").replace("+", " + ")) for place in found]
+
+
+def _queues(overview: Overview) -> list[str]:
+    return [] if overview.redis is None else [stats.queue for stats in overview.redis.snapshot.queues]
