@@ -51,6 +51,10 @@ def answer_people() -> None:
     _answers_people = True
 
 
+def answers_people() -> bool:
+    return _answers_people
+
+
 def get_broker() -> Broker:
     """The one broker of this process. A test that changes the settings gets one of its own."""
     return _in_haste(*_place()) if _answers_people else _connected(*_place(), SOCKET_TIMEOUT_S)

@@ -15,7 +15,8 @@ from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from django.core.management.base import BaseCommand, SystemCheckError
 
-from dalston_queue.dashboard.origin import SameOrigin
+from dalston_queue.dashboard.door.origin import SameOrigin
+from dalston_queue.dashboard.door.unavailable import UnavailableSocket
 from dalston_queue.dashboard.routing import websocket_urlpatterns
 from dalston_queue.redis import answer_people
 from dalston_site.handler import OneStepHandler
@@ -31,6 +32,6 @@ except SystemCheckError as error:
 application = ProtocolTypeRouter(
     {
         "http": OneStepHandler(),
-        "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        "websocket": UnavailableSocket(SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))),
     }
 )

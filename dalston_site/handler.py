@@ -21,6 +21,8 @@ from django.db import close_old_connections
 from django.http.response import FileResponse, HttpResponseBase
 from django.urls import set_script_prefix
 
+from dalston_queue.api.leaving import CONNECTION
+
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
@@ -43,6 +45,7 @@ class OneStepHandler(ASGIHandler):
             scope, body = await self._read(scope, receive)
         except RequestAborted:
             return
+        scope[CONNECTION] = asyncio.get_running_loop(), receive
         try:
             response = await self._on_a_thread(self._answer, scope, body)
             if response.streaming:

@@ -3,6 +3,7 @@
 Every logger of the process ends here, structlog's and the standard library's alike, uvicorn's and huey's included.
 """
 
+import logging
 from typing import Any
 
 import structlog
@@ -39,16 +40,24 @@ def config(*, json: bool, level: str) -> dict[str, Any]:
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"structured": formatter},
+        "filters": {"brief": {"()": lambda: _brief}},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structured"}},
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {
             "django": {**ours, "level": level},
+            "django.security.DisallowedHost": {"filters": ["brief"]},  # any scanner can send a wrong host
             "huey": {**ours, "level": "WARNING"},  # it announces each duty; the duties report what they did
             "uvicorn": ours,
             "uvicorn.error": {"handlers": [], "propagate": True},
             "uvicorn.access": {"handlers": [], "propagate": False},  # the proxy in front has that log
         },
     }
+
+
+def _brief(record: logging.LogRecord) -> bool:
+    """A warning without its traceback."""
+    record.levelno, record.levelname, record.exc_info = logging.WARNING, "WARNING", None
+    return True
 
 
 def _shared(time_format: str) -> list[Processor]:

@@ -33,7 +33,10 @@ DALSTON_DB_POOL_SIZE = whole(
     "DALSTON_DB_POOL_SIZE", "E101", 0, "Database connections that a process keeps in a pool; 0: one per thread. The web process uses 10.", low=0, high=500,
 )  # fmt: skip
 if DALSTON_DB_POOL_SIZE and "OPTIONS" in DATABASES["default"]:
-    DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DALSTON_DB_POOL_SIZE, "timeout": 5}
+    # After 5 s of failures the next who needs a connection starts anew; else the pool would pause longer each time.
+    _POOL = {"min_size": 1, "max_size": DALSTON_DB_POOL_SIZE, "timeout": 5, "reconnect_timeout": 5}
+    DATABASES["default"]["OPTIONS"] = {"connect_timeout": 2, **DATABASES["default"]["OPTIONS"], "pool": _POOL}
+    DATABASES["default"]["ENGINE"] = "dalston_site.impatient"
 DALSTON_IDLE_TRANSACTION_S = number(
     "DALSTON_IDLE_TRANSACTION_S", "E105", 30.0, "Postgres ends a transaction that does nothing for this long: a stopped process must not hold its locks.", low=1
 )  # fmt: skip
@@ -63,7 +66,7 @@ DALSTON_MAX_DELIVERIES = whole("DALSTON_MAX_DELIVERIES", "E125", 3, "Deliveries 
 DALSTON_MAX_DELIVERIES_NODE_LOST = whole("DALSTON_MAX_DELIVERIES_NODE_LOST", "E126", 10, "The same, when the node or its network was lost.", high=1000)
 
 # --- Scheduling -------------------------------------------------------------------------------------------------------
-DALSTON_SCHEDULER_INTERVAL_S = number("DALSTON_SCHEDULER_INTERVAL_S", "E130", 1.0, "Seconds between two looks for scheduled tasks that are due.", low=0.05)
+DALSTON_SCHEDULER_INTERVAL_S = number("DALSTON_SCHEDULER_INTERVAL_S", "E130", 1.0, "Seconds between two looks for scheduled tasks that are due; down to half of it if one is due before.", low=0.05)
 DALSTON_SCHEDULER_BATCH = whole("DALSTON_SCHEDULER_BATCH", "E131", 100, "Tasks that one look takes at most.", high=10_000)
 DALSTON_PROMOTE_INTERVAL_S = number("DALSTON_PROMOTE_INTERVAL_S", "E132", 60.0, "Seconds between two promotions of tasks that waited long. Not less than 60: huey wakes once a minute.", low=60)
 DALSTON_PROMOTE_BATCH = whole("DALSTON_PROMOTE_BATCH", "E133", 100, "Tasks that are promoted together.", high=10_000)
@@ -137,8 +140,8 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "dalston_queue.api.middleware.TraceMiddleware",
-    "dalston_queue.dashboard.csp.ContentSecurityPolicyMiddleware",
-    "dalston_queue.dashboard.unavailable.UnavailableMiddleware",
+    "dalston_queue.dashboard.door.csp.ContentSecurityPolicyMiddleware",
+    "dalston_queue.dashboard.door.unavailable.UnavailableMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -164,7 +167,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "dalston_queue.dashboard.roles.role_context",
+                "dalston_queue.dashboard.door.roles.role_context",
             ]
         },
     }

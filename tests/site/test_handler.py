@@ -14,9 +14,9 @@ import pytest
 
 from tests.api.conftest import project, token_for
 from tests.support import wait_until
-from tests.web import Web, web
+from tests.web import Web
 
-__all__ = ["project", "token_for", "web"]
+__all__ = ["project", "token_for"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -20,10 +20,18 @@ except ZeroDivisionError:
 logging.getLogger("huey").info("not worth a line")
 """
 
+SCANNER = """
+import django
+django.setup()
+from django.test import Client
+for path in ("/nodes/", "/api/v1/jobs"):
+    assert Client().get(path, headers={"host": "evil.example"}).status_code == 400
+"""
 
-def lines(**environment: str) -> list[str]:
+
+def lines(program: str = PROGRAM, **environment: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", program],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"], "DJANGO_SETTINGS_MODULE": "dalston_site.settings", **environment},
         capture_output=True,
@@ -48,3 +56,10 @@ def test_development_writes_words_with_key_and_value() -> None:
     assert "queue=echo task_id=t1" in queued
     assert "port 80" in port
     assert broken[-1] == "ZeroDivisionError: division by zero"
+
+
+def test_a_wrong_host_is_one_line_and_no_traceback() -> None:
+    page, route = lines(SCANNER, DALSTON_DEV="1")
+    for line, path in ((page, "/nodes/"), (route, "/api/v1/jobs")):
+        assert "[warning  ] Invalid HTTP_HOST header: 'evil.example'." in line
+        assert f"GET '{path}'" in line
