@@ -22,17 +22,21 @@ from dalston_queue.broker.record import Record
 from dalston_queue.broker.recovery import Expired, Judged, TakeBack, TakenBack, expire, places, take_back
 from dalston_queue.broker.registry import Registry
 from dalston_queue.broker.removal import cancel, read_records, scan_records
-from dalston_queue.broker.snapshot import Snapshot, take_snapshot
+from dalston_queue.broker.snapshot import Snapshot
+from dalston_queue.broker.snapshot_reader import SnapshotReader
 from dalston_queue.broker.stream_page import LanePlace, WaitingEntry, held_page, waiting_page
 from dalston_queue.broker.topology import Topology
 from dalston_queue.broker.types import Appended, Cause, Removed, Role
 from dalston_queue.broker.urls import SOCKET_TIMEOUT_S, routes
+
+_BY_WEIGHT = (Removed.FLAGGED, Removed.RUNNING, Removed.SETTLED, Removed.REMOVED, Removed.ABSENT)
 
 
 class Broker:
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         self.registry = Registry(topology)
+        self._snapshots = SnapshotReader(topology)
 
     # submit and dispatch
 
@@ -161,7 +165,9 @@ class Broker:
     # views
 
     def snapshot(self, queues: Sequence[str] | None = None) -> Snapshot:
-        return take_snapshot(self.topology, queues)
+        """The numbers of all lanes, or of those of some queues: one round trip per server. One or two more when there
+        is a queue or a lane that was not there the last time."""
+        return self._snapshots.snapshot(queues)
 
     def pending(
         self,
@@ -224,8 +230,11 @@ class Broker:
             shard.close()
 
     def _cancel(self, queue: str, task_id: str, attempt: int | None, flag: bool) -> Removed:
-        answers = [cancel(shard, queue, task_id, attempt, flag) for shard in self.topology.shards_of(queue)]
-        return next((answer for answer in answers if answer is not Removed.ABSENT), Removed.ABSENT)
+        # From the lowest priority up, as ageing carries tasks: one on its way is not missed. Two shards may know it
+        # then, and where it runs or has ended says more than a reservation or a note that was removed.
+        shards = reversed(self.topology.shards_of(queue))
+        answers = {cancel(shard, queue, task_id, attempt, flag) for shard in shards}
+        return next(answer for answer in _BY_WEIGHT if answer in answers)
 
 
 def connect(

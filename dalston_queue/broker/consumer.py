@@ -20,13 +20,16 @@ from dalston_queue.broker.names import check_name
 from dalston_queue.broker.session import Limits, Session
 from dalston_queue.broker.stale import DEFAULT_RULES, StaleClaim, StaleRules
 from dalston_queue.broker.types import Cause, Settled, Tier
-from dalston_queue.broker.waker import Waker
+from dalston_queue.broker.waker import Looked, Waker, give_back, unused
 
 if TYPE_CHECKING:
     from dalston_queue.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 MAX_CAPACITY = 256
+LONGEST_SLEEP_S = 0.8
+"""After it the lanes are looked up: a new one is followed within a second of its first task. The server looks ten times
+a second for who has slept long enough."""
 _SUSPECT, _LOST = Tier.SUSPECT, Settled.LOST  # looking a member of an enum up is slow
 
 
@@ -63,8 +66,9 @@ class Consumer:
         max_backlog: int = 50_000,
         stale: StaleRules = DEFAULT_RULES,
     ) -> None:
-        """max_suspects: how many suspects of one queue may run at once, on all engines together. max_backlog: events
-        waiting above which this engine claims nothing. stale: when recover() takes back, and with which budgets."""
+        """max_suspects: how many suspects of one queue may run at once, on all engines of a shard together.
+        max_backlog: events waiting above which this engine claims nothing. stale: when recover() takes back, and with
+        which budgets."""
         if not engine_id or not engine_id.isprintable() or " " in engine_id:
             raise Invalid(f"engine id {engine_id!r} must be printable and without spaces")
         if not queues or not 0 < capacity <= MAX_CAPACITY:
@@ -107,16 +111,29 @@ class Consumer:
                 session.open()
 
     def exchange(self, settlements: Sequence[tuple[Claimed, Outcome]] = (), free: int | None = None) -> Exchanged:
-        """Settle these and claim up to `free` (default: the capacity that is left), in one round trip per queue."""
+        """Settle these and claim up to `free` (at most, and by default, the capacity that is left), in one round trip
+        per queue."""
         with self._lock:
+            tokens = self._waker.take_tokens()
+            looks: list[Looked] | None = [] if tokens else None  # only a token must be accounted for
             try:
-                return self._exchange(settlements, free)
+                result = self._exchange(settlements, free, looks)
             except Fenced:
+                self._waker.keep(tokens)
                 self._drop_all()
                 raise
+            except BaseException:
+                self._waker.keep(tokens)
+                raise
+            if looks:
+                give_back(unused(tokens, looks))
+            return result
 
-    def _exchange(self, settlements: Sequence[tuple[Claimed, Outcome]], free: int | None) -> Exchanged:
-        held, answered, buried = self._held, self._answered, list[Malformed]()
+    def _exchange(
+        self, settlements: Sequence[tuple[Claimed, Outcome]], free: int | None, looks: list[Looked] | None
+    ) -> Exchanged:
+        held, answered = self._held, self._answered
+        buried: list[Malformed] = []
         leaving: set[Place] = set()
         prepared: dict[Session, list[Settlement]] = {}
         for claimed, outcome in settlements:
@@ -124,13 +141,16 @@ class Consumer:
             if claimed.given not in answered:
                 prepared.setdefault(claimed.session, []).append((claimed.given, *encode_outcome(outcome)))
         keeping = len(held) - len(leaving & held.keys()) if held else 0
-        room = self.capacity - keeping if free is None else free
+        left = self.capacity - keeping
+        room = left if free is None else min(free, left)
         told = len(self._fresh)
         for session in self._sessions if len(self._sessions) == 1 else self._in_turn():
             if self._suspect and self._suspect in held and self._suspect not in leaving:
                 room = 0  # a suspect runs alone
             new = len(self._fresh) - told
             answer = session.exchange(prepared.get(session, ()), room - new, not keeping and not new)
+            if looks is not None:
+                looks.append(Looked(session, room - new, answer.given))
             answered.update(answer.settled)
             self._take(session, answer.given, buried)
             for stream, entry_id in answer.unreadable:
@@ -160,7 +180,7 @@ class Consumer:
         """Sleep until something may be there: True. Follows new lanes. Never raises on a lost connection: it backs
         off."""
         try:
-            if self._waker.wait(self._sessions, min(timeout, 1.0)):
+            if self._waker.wait(self._sessions, min(timeout, LONGEST_SLEEP_S)):
                 return True
             with self._lock:
                 for session in self._sessions:
@@ -178,18 +198,18 @@ class Consumer:
         try:
             with self._lock:
                 session = self._sessions[0]
-                room = self.capacity if free is None else free
+                room = self.capacity if free is None else min(free, self.capacity)
                 simple = len(self._sessions) == 1 and not self._held and not self._fresh and room > 0
                 command = session.claim_later(room) if simple else None
                 if command is not None:
-                    return self._claim_next(session, min(timeout, 1.0), command)
+                    return self._claim_next(session, min(timeout, LONGEST_SLEEP_S), command, room)
         except Unavailable as error:
             self._back_off(error, timeout)
             return []
         self.wait(timeout)
         return None
 
-    def _claim_next(self, session: Session, timeout: float, command: bytes) -> list[Claimed] | None:
+    def _claim_next(self, session: Session, timeout: float, command: bytes, room: int) -> list[Claimed] | None:
         buried: list[Malformed] = []
         try:
             answer = session.claimed_later(self._waker.wait_then(session, timeout, command))
@@ -201,7 +221,12 @@ class Consumer:
             raise
         self._backoff.reset()
         claimed, self._fresh = self._fresh, []
-        return claimed if session.is_answered else None
+        if not session.is_answered:
+            return None
+        tokens = self._waker.take_tokens()
+        if len(tokens) > 1 or (tokens and session.lane_count > 1):  # the only token of the only lane was for this look
+            give_back(unused(tokens, [Looked(session, room, answer.given)]))
+        return claimed
 
     def _back_off(self, error: Unavailable, most: float) -> None:
         pause = self._backoff.next()
@@ -242,7 +267,7 @@ class Consumer:
             mine = [claimed for claimed in held if claimed.session is session]
             if not mine and not look:
                 continue
-            said = [(c.task_id, c.attempt, c.stream, _json(progress.get(c.task_id))) for c in mine]
+            said = [(c.task_id, c.attempt, c.stream, c.entry_id, _json(progress.get(c.task_id))) for c in mine]
             codes, again = session.beat(said, look)
             for claimed, code in zip(mine, codes, strict=True):
                 if code == b"lost":
@@ -282,6 +307,7 @@ class Consumer:
     def close(self) -> None:
         """Hand back what is held, end the sessions, leave the groups. Idempotent."""
         self._waker.close()
+        give_back(self._waker.take_tokens())
         with self._lock:
             try:
                 for _ in range(2 if any(not session.is_answered for session in self._sessions) else 0):

@@ -11,9 +11,11 @@ from dalston_queue.broker.lanes import retire_empty
 from dalston_queue.broker.messages import Event, TaskMessage, encode_head, encode_task
 from dalston_queue.broker.names import check_name
 from dalston_queue.broker.promotion import promoted_after_ms
+from dalston_queue.broker.record import Record
+from dalston_queue.broker.removal import read_records
 from dalston_queue.broker.shard import Argument, Call, Shard, command, script
 from dalston_queue.broker.topology import Topology
-from dalston_queue.broker.types import Appended, EventKind, Priority, Tier, tier_number
+from dalston_queue.broker.types import Appended, EventKind, Tier, tier_number
 
 _ID = re.compile(r"[!-~]{1,200}")  # heads of events are lines of tab-separated fields
 BATCH = 100  # messages per script: the server does other work in between
@@ -49,19 +51,25 @@ class _Lane:
 
 
 def append(topology: Topology, messages: Sequence[TaskMessage]) -> list[Appended]:
-    lanes: dict[tuple[str, str, Tier, Priority], _Lane] = {}
-    for position, message in enumerate(messages):
+    for message in messages:
         if not _ID.fullmatch(message.task_id) or not _ID.fullmatch(message.job_id) or message.attempt < 1:
             raise Invalid(
                 f"task {message.task_id!r} attempt {message.attempt}: "
                 "ids have 1 to 200 printable ASCII characters, attempts start at 1"
             )
-        queue = check_name("queue", message.queue)
-        capabilities = join_capabilities(message.required_capabilities)
+        check_name("queue", message.queue)
+    known = _known(topology, messages)
+    lanes: dict[tuple[int, str, str, Tier], _Lane] = {}
+    for position, message in enumerate(messages):
+        queue, capabilities = message.queue, join_capabilities(message.required_capabilities)
         tier = Tier.SUSPECT if message.deliveries >= SUSPECT_FROM else Tier(message.priority)
-        key = (queue, capabilities, tier, message.priority)
+        shard = topology.shard_for(queue, message.priority)
+        if message.task_id in known:
+            record, home = known[message.task_id]
+            shard = home if record.attempt >= message.attempt else shard
+        key = (shard.index, queue, capabilities, tier)
         if key not in lanes:
-            lanes[key] = _Lane(topology.shard_for(queue, message.priority), queue, capabilities, tier)
+            lanes[key] = _Lane(shard, queue, capabilities, tier)
         lanes[key].positions.append(position)
         lanes[key].encoded.append(encode_task(message))
     answers: list[Appended | None] = [None] * len(messages)
@@ -70,24 +78,32 @@ def append(topology: Topology, messages: Sequence[TaskMessage]) -> list[Appended
     return [answer for answer in answers if answer is not None]
 
 
-def append_to_tier(shard: Shard, message: TaskMessage, tier: Tier, seq: int) -> Appended:
-    """One message that moves here from another shard, with the number of its last event."""
-    lane = _Lane(shard, message.queue, join_capabilities(message.required_capabilities), tier)
-    lane.positions.append(0)
-    lane.encoded.append(encode_task(message, seq))
-    answers: list[Appended | None] = [None]
-    _append_to(shard, [lane], answers)
-    return answers[0] or Appended.DUPLICATE
+def _known(topology: Topology, messages: Sequence[TaskMessage]) -> dict[str, tuple[Record, Shard]]:
+    """Where tasks are, in queues of several shards. Ageing may have carried one elsewhere than its priority says, and
+    Postgres not have heard of it yet: there it is a duplicate, here it would be a second entry."""
+    found: dict[str, tuple[Record, Shard]] = {}
+    by_queue: dict[str, list[str]] = {}
+    for message in messages:
+        by_queue.setdefault(message.queue, []).append(message.task_id)
+    for queue, tasks in by_queue.items():
+        shards = topology.shards_of(queue)
+        for shard in shards if len(shards) > 1 else ():
+            for task, record in read_records(shard, queue, tasks).items():
+                if task not in found or record > found[task][0]:
+                    found[task] = (record, shard)
+    return found
 
 
 def _append_to(shard: Shard, lanes: list[_Lane], answers: list[Appended | None]) -> None:
     if not lanes:
         return
     batches = [(lane, start, start + BATCH) for lane in lanes for start in range(0, len(lane.positions), BATCH)]
-    calls = [lane.call(start, stop) for lane, start, stop in batches]
-    # named first, so that whoever walks the queues sees it; always, because a flush may have forgotten it
-    calls.append(command("SADD", shard.keys.stages(), *{lane.queue for lane in lanes}))
-    for (lane, start, stop), first in zip(batches, shard.calls(calls), strict=False):
+    # whoever walks the queues must see it; always, because a flush may have forgotten it, and first: a server that is
+    # full after an append must not hold a queue that nobody knows
+    named = command("SADD", shard.keys.stages(), *{lane.queue for lane in lanes})
+    answered, *replies = shard.calls([named, *(lane.call(start, stop) for lane, start, stop in batches)])
+    shard.checked(answered)
+    for (lane, start, stop), first in zip(batches, replies, strict=True):
         again = first == b"LANES" and retire_empty(shard, lane.queue)
         reply = shard.call(lane.call(start, stop)) if again else first
         if reply == b"LANES":

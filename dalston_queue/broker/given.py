@@ -19,10 +19,10 @@ class Proof:
         self._fields = fields = line.split(b"\t", 14)  # as in record.py
         self.entry = fields[1]
         if fields[0] == b"w":
-            self.start = b"r%b\t%b\t" % (line[1:], owner)
+            self.start = b"%b\t%b\t" % (line[1:], owner)
             self.deadline_ms = 0 if fields[4] == b"0" else now_ms + int(fields[4])
         else:
-            self.start = b"%b\t" % b"\t".join(fields[:11])
+            self.start = b"\t%b\t" % b"\t".join(fields[1:11])
             self.deadline_ms = int(fields[13])
 
     def told(self, kind: bytes) -> bytes:

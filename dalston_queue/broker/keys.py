@@ -41,7 +41,10 @@ class Keys:
         return f"{self.prefix}:stream:{self._queue(queue)}{caps}{suffix}"
 
     def place_of(self, stream: str) -> tuple[str, Tier]:
-        """The inverse of `stream`: capabilities and tier. No name has a colon or an @."""
+        """The inverse of `stream`: capabilities and tier. No name has a colon or an @. What is on its way to another
+        shard is in no lane, and counts as plain."""
+        if not stream.startswith(f"{self.prefix}:stream:"):
+            return "", Tier.MEDIUM
         name, _, tier = stream.removeprefix(f"{self.prefix}:stream:").partition(":")
         return name.partition("@")[2], Tier(tier or Tier.MEDIUM)
 
@@ -64,6 +67,9 @@ class Keys:
 
     def ageing(self, queue: str) -> str:
         return f"{self.prefix}:ageing:{self._queue(queue)}"
+
+    def moving(self, queue: str) -> str:
+        return f"{self.prefix}:moving:{self._queue(queue)}"
 
     def session(self, queue: str, engine_id: str) -> str:
         return f"{self.prefix}:session:{self._queue(queue)}:{engine_id}"

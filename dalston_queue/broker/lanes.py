@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import msgspec
 
+from dalston_queue.broker.names import NAME
 from dalston_queue.broker.shard import Shard, command, pairs
 from dalston_queue.broker.types import TIERS
 
 PAUSED = "#paused"
 VERSION = "#v"
+_LANE = re.compile(rb"@(%b(\+%b)*)?" % (NAME.pattern.encode(), NAME.pattern.encode()))
 
 
 class Lanes(msgspec.Struct, frozen=True):
@@ -31,11 +34,15 @@ def lane_field(capabilities: str) -> str:
     return f"@{capabilities}"
 
 
+def lanes_among(fields: Iterable[bytes]) -> tuple[str, ...]:
+    """The capability sets among the fields of `lanes:S`, in order. What a foreign hand put there is passed over."""
+    return tuple(sorted(name[1:].decode() for name in fields if _LANE.fullmatch(name)))
+
+
 def read_lanes(shard: Shard, queue: str) -> Lanes:
     names: list[bytes] = shard.command("HGETALL", shard.keys.lanes(queue))
     fields = dict(pairs(names))
-    version = fields.get(VERSION.encode())
-    return Lanes(version, tuple(sorted(name[1:].decode() for name in fields if name.startswith(b"@"))))
+    return Lanes(fields.get(VERSION.encode()), lanes_among(fields))
 
 
 def set_paused(shard: Shard, queue: str, paused: bool) -> None:
@@ -84,6 +91,7 @@ def delete_queue(shard: Shard, queue: str) -> None:
         keys.running(queue),
         keys.deadlines(queue),
         keys.ageing(queue),
+        keys.moving(queue),
         keys.beats(queue),
         keys.verdicts(queue),
         keys.events(queue),

@@ -29,7 +29,7 @@ class Packed:
 
     def with_arguments(self, arguments: Sequence[bytes]) -> bytes:
         """The command with these further arguments."""
-        rest = b"".join([b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments])
+        _, rest = packed(*arguments).split(b"\n", 1)  # "*", their number, and then one after the other
         return b"*%d\r\n%b%b" % (self._count + len(arguments), self._head, rest)
 
 
@@ -62,7 +62,7 @@ class Link:
 
     def wire(self) -> Wire:
         if self._wire is None:
-            self._wire = Wire(self._shard.connection(self._key))
+            self._wire = Wire(self._shard.connection(self._key), spin=True)
         return self._wire
 
     def close(self) -> None:

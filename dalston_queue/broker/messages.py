@@ -20,7 +20,7 @@ MAX_ENTRY_BYTES = 8 * 1024 * 1024  # parameters plus the parents' results; anyth
 MAX_EVIDENCE_BYTES = 4096  # of a report that can't be read
 
 
-class TaskMessage(msgspec.Struct, frozen=True, kw_only=True):
+class TaskMessage(msgspec.Struct, frozen=True):
     """One attempt of one task, as dispatch appends it and an engine gets it."""
 
     task_id: str
@@ -120,7 +120,8 @@ class _EventBody(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 _COMPLETED = EventKind.TASK_COMPLETED  # looking a member of an enum up is slow
 _encoder = msgspec.json.Encoder()
-_body_decoder = msgspec.json.Decoder(_Body)
+_NO_RESULT = _encoder.encode(_EventBody())
+_decode_body_of_task = msgspec.json.Decoder(_Body).decode
 _event_decoder = msgspec.json.Decoder(_EventBody)
 _raw_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
@@ -159,24 +160,27 @@ def decode_task(queue: str, values: tuple[bytes, bytes, bytes, bytes, bytes, byt
     """From task, job, attempt, head, JSON, deliveries, losses. A string says what is wrong."""
     task_id, job_id, attempt, head, raw, deliveries, losses = values
     try:
-        body = _body_decoder.decode(raw)
-        enqueued_at_ms, timeout_ms = head.split(b"\t")[3:]
-        return TaskMessage(
-            task_id=task_id.decode(),
-            job_id=job_id.decode(),
-            queue=queue,
-            task_type=body.task_type,
-            attempt=int(attempt),
-            stage=body.stage or queue,
-            priority=body.priority,
-            required_capabilities=body.required_capabilities,
-            parameters=body.parameters,
-            inputs=body.inputs,
-            timeout_ms=int(timeout_ms),
-            enqueued_at_ms=int(enqueued_at_ms),
-            trace_id=body.trace_id,
-            deliveries=int(deliveries),
-            losses=int(losses),
+        body = _decode_body_of_task(raw)
+        # a newer sender may add fields at the end
+        _, _, told_attempt, enqueued_at_ms, timeout_ms = head.split(b"\t", 5)[:5]
+        if told_attempt != attempt:
+            return f"the entry can not be read: it is of attempt {told_attempt[:20]!r}, and its record of {attempt!r}"
+        return TaskMessage(  # by place: with names it takes longer
+            task_id.decode(),
+            job_id.decode(),
+            queue,
+            body.task_type,
+            int(attempt),
+            body.stage or queue,
+            body.priority,
+            body.required_capabilities,
+            body.parameters,
+            body.inputs,
+            int(timeout_ms),
+            int(enqueued_at_ms),
+            body.trace_id,
+            int(deliveries),
+            int(losses),
         )
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         return f"the entry can not be read: {error}"
@@ -184,11 +188,17 @@ def decode_task(queue: str, values: tuple[bytes, bytes, bytes, bytes, bytes, byt
 
 def encode_outcome(outcome: Outcome) -> tuple[EventKind, bytes]:
     if isinstance(outcome, Completed):
-        return _COMPLETED, _encoder.encode(_EventBody(result=outcome.result))
+        return _COMPLETED, _NO_RESULT if outcome.result is None else _one_line(_EventBody(result=outcome.result))
     if isinstance(outcome, Cancelled):
         error = ErrorInfo(message=outcome.message, cause=Cause.CANCELLED)
-        return EventKind.TASK_CANCELLED, _encoder.encode(_EventBody(error=error))
-    return EventKind.TASK_FAILED, _encoder.encode(_EventBody(error=outcome.error))
+        return EventKind.TASK_CANCELLED, _one_line(_EventBody(error=error))
+    return EventKind.TASK_FAILED, _one_line(_EventBody(error=outcome.error))
+
+
+def _one_line(body: _EventBody) -> bytes:
+    """Several bodies share an entry, a line each. JSON that somebody else wrote (msgspec.Raw) may have line breaks: in
+    JSON they stand between values only."""
+    return _encoder.encode(body).replace(b"\n", b" ")
 
 
 def encode_head(event: Event) -> str:
@@ -211,7 +221,8 @@ def decode_events(
     for ever."""
     values = dict(zip(fields[::2], fields[1::2], strict=False))
     try:
-        heads = values[b"h"].decode().split("\n")
+        # one strange id must not make the other events of the entry unreadable
+        heads = values[b"h"].decode(errors="backslashreplace").split("\n")
         body = values.get(b"m", b"")
         # only ends have a body: what belongs to a single one is not looked into
         ends = sum(EventKind(head.partition("\t")[0]).ends_attempt for head in heads)

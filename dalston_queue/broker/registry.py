@@ -7,9 +7,10 @@ makes it void: a lapsed engine that beats again is back.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,7 +19,11 @@ from dalston_queue.broker.shard import Argument, Call, Shard, command, pairs, sc
 from dalston_queue.broker.topology import Topology
 from dalston_queue.broker.types import Cause, EngineState, NodeState
 
+log = logging.getLogger(__name__)
+Fields = dict[bytes, bytes]
+Info = TypeVar("Info")
 KEPT_MS = 24 * 3600 * 1000  # an engine or node that does not beat for a day is forgotten
+DRAIN = "drain"  # in an engine's entry: why an operator wants it to drain; only workers over HTTP are told so
 
 
 class EngineBeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,37 +91,11 @@ class Registry:
         self._send([], [engine], node_id)
 
     def nodes(self) -> list[NodeInfo]:
-        return [
-            NodeInfo(
-                node_id=node_id,
-                state=NodeState.DEAD if b"dead" in fields else NodeState(fields[b"state"].decode()),
-                beat=int(fields[b"beat"]),
-                at_ms=int(fields[b"at"]),
-                info=msgspec.json.decode(fields[b"info"], type=dict[str, Any]),
-            )
-            for node_id, fields in self._read(self._keys.nodes(), self._keys.node)
-        ]
+        return self._read(self._keys.nodes(), self._keys.node, _node)
 
     def engines(self) -> list[EngineInfo]:
         """All engines that beat within the last day; state is `dead` for those judged dead and not back since."""
-        found = []
-        for _, fields in self._read(self._keys.engines(), self._keys.engine):
-            said = msgspec.json.decode(fields[b"said"], type=EngineBeat)
-            dead = b"dead" in fields
-            found.append(
-                EngineInfo(
-                    engine_id=said.engine_id,
-                    state=EngineState.DEAD if dead else said.state,
-                    queues=said.queues,
-                    capabilities=said.capabilities,
-                    capacity=said.capacity,
-                    info=said.info,
-                    node_id=fields[b"node"].decode(),
-                    beat=int(fields[b"beat"]),
-                    at_ms=int(fields[b"at"]),
-                )
-            )
-        return found
+        return self._read(self._keys.engines(), self._keys.engine, _engine)
 
     def pulses(self) -> dict[str, Pulse]:
         """Beat counters of every engine that has a session or beat for a queue, by engine id."""
@@ -191,22 +170,53 @@ class Registry:
         for shard, batch in by_shard.items():
             shard.all(batch)
 
-    def _read(self, index: str, key: Callable[[str], str]) -> list[tuple[str, dict[bytes, bytes]]]:
+    def _read(self, index: str, key: Callable[[str], str], read: Callable[[str, Fields], Info]) -> list[Info]:
         names = self._home.names(index)
         replies = self._home.all([command("HGETALL", key(name)) for name in names])
         found, gone = [], []
         for name, reply in zip(names, replies, strict=True):
             fields = dict(pairs(reply))
-            if b"beat" in fields and b"at" in fields:
-                found.append((name, fields))
-            else:
+            if b"beat" not in fields or b"at" not in fields:
                 gone.append(name)
+                continue
+            try:
+                found.append(read(name, fields))
+            except (KeyError, ValueError, msgspec.MsgspecError) as error:  # a foreign hand: the next beat repairs it
+                log.warning("%s can't be read, and is passed over: %s", key(name), error)
         if gone:
             self._home.command("SREM", index, *gone)
         return found
 
     def _mark_dead(self, key: str) -> None:
         self._home.run("put_field", [key], ["dead", 1, 1])
+
+
+def _node(node_id: str, fields: Fields) -> NodeInfo:
+    return NodeInfo(
+        node_id=node_id,
+        state=NodeState.DEAD if b"dead" in fields else NodeState(fields[b"state"].decode()),
+        beat=int(fields[b"beat"]),
+        at_ms=int(fields[b"at"]),
+        info=msgspec.json.decode(fields[b"info"], type=dict[str, Any]),
+    )
+
+
+def _engine(_: str, fields: Fields) -> EngineInfo:
+    said = msgspec.json.decode(fields[b"said"], type=EngineBeat)
+    info, state = said.info, EngineState.DEAD if b"dead" in fields else said.state
+    if state is EngineState.READY and DRAIN.encode() in fields:
+        state, info = EngineState.DRAINING, {**info, "why": fields[DRAIN.encode()].decode()}
+    return EngineInfo(
+        engine_id=said.engine_id,
+        state=state,
+        queues=said.queues,
+        capabilities=said.capabilities,
+        capacity=said.capacity,
+        info=info,
+        node_id=fields[b"node"].decode(),
+        beat=int(fields[b"beat"]),
+        at_ms=int(fields[b"at"]),
+    )
 
 
 def _now_ms() -> int:

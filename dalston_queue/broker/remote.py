@@ -5,6 +5,8 @@ Two calls may overlap, so a sequence number only keeps them apart: a call that f
 next. A lost answer is made good by what Redis holds, not by its number: what is pending for the worker and was not
 named by it is given again. Every call that its sessions accept counts as a beat; a worker that was taken for dead has
 no session any more, so none of its calls can bring it back to life.
+
+It has no supervisor that could be told to drain it. The wish stands in its entry, and it hears of it in its calls.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -22,12 +24,12 @@ from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.given import Given, proof_of
 from dalston_queue.broker.messages import ErrorInfo, Outcome, TaskMessage, decode_task, encode_error, encode_outcome
 from dalston_queue.broker.record import Record
-from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.registry import DRAIN, EngineBeat
 from dalston_queue.broker.removal import read_records
 from dalston_queue.broker.session import Limits, Session
 from dalston_queue.broker.shard import pairs
 from dalston_queue.broker.types import Cause, EngineState, EventKind, RecordState, Settled, Tier
-from dalston_queue.broker.waker import Waker
+from dalston_queue.broker.waker import Waker, give_back
 
 if TYPE_CHECKING:
     from dalston_queue.broker.broker import Broker
@@ -69,8 +71,12 @@ class Look(msgspec.Struct):
 
 
 class RemoteWorker:
-    def __init__(self, broker: Broker, engine: EngineBeat) -> None:
+    def __init__(
+        self, broker: Broker, engine: EngineBeat, *, is_dead: bool = False, should_drain: bool = False
+    ) -> None:
         self.engine = engine
+        self.is_dead = is_dead
+        self.should_drain = should_drain  # an operator wants it to: it is given nothing new
         self._broker = broker
         able, limits = frozenset(engine.capabilities), Limits()
         self._by_queue = [
@@ -100,7 +106,8 @@ class RemoteWorker:
         fields = dict(pairs(home.command("HGETALL", home.keys.engine(worker_id))))
         if fields.get(b"node") != NODE.encode():
             return None
-        return cls(broker, msgspec.json.decode(fields[b"said"], type=EngineBeat))
+        said = msgspec.json.decode(fields[b"said"], type=EngineBeat)
+        return cls(broker, said, is_dead=b"dead" in fields, should_drain=DRAIN.encode() in fields)
 
     def resume(self) -> None:
         """First of all calls. Raises Fenced."""
@@ -122,19 +129,25 @@ class RemoteWorker:
 
     def leave(self) -> list[Hold]:
         """Hand back what it has, uncounted, to the front of the line, and forget it. Returns what went back."""
-        body = encode_error(ErrorInfo(message=f"{self.engine.engine_id} gave it back", cause=Cause.DRAINED))
         given: list[Hold] = []
         for session in self._sessions:
-            _, mine = session.beat((), look=True)
-            held = [task for task in (self._task(session, each) for each in mine) if task]
-            streams = {entry.task.decode(): entry.stream for entry in mine}
-            said = [(*task.hold, streams[task.message.task_id]) for task in held]
-            if said:
-                codes = session.hand_back(said, body)
-                given += [task.hold for task, ok in zip(held, codes, strict=True) if ok]
+            given += self._hand_back(session, None)
             session.close()
         self._broker.registry.forget([self.engine.engine_id])
         return given
+
+    def drain(self, why: str) -> bool:
+        """An operator's wish, until it leaves or `undrain`. A poll that claims in this moment may still bring a task.
+        False: it has left."""
+        home = self._broker.topology.home
+        # only if it is there: one that has left meanwhile must not come back as an entry that nobody forgets
+        self.should_drain = bool(home.run("put_field", [home.keys.engine(self.engine.engine_id)], [DRAIN, why, 1]))
+        return self.should_drain
+
+    def undrain(self) -> None:
+        home = self._broker.topology.home
+        home.command("HDEL", home.keys.engine(self.engine.engine_id), DRAIN)
+        self.should_drain = False
 
     # tasks
 
@@ -147,7 +160,10 @@ class RemoteWorker:
             mine = [hold for hold in missing if self._runs(records.get(hold.task_id), hold)]
             if not mine and not everything:
                 continue
-            said = [(*hold, records[hold.task_id].stream, _json((progress or {}).get(hold))) for hold in mine]
+            said = [
+                (*hold, records[hold.task_id].stream, records[hold.task_id].entry_id, _json((progress or {}).get(hold)))
+                for hold in mine
+            ]
             codes, again = session.beat(said, everything)
             for hold, code in zip(mine, codes, strict=True):
                 if code == b"lost":
@@ -163,8 +179,8 @@ class RemoteWorker:
         return look
 
     def claim(self, wanted: int, look: Look) -> list[RemoteTask]:
-        """Up to so many, and no more than its capacity leaves room for."""
-        room = 0 if look.alone else min(wanted, self.engine.capacity - look.count)
+        """Up to so many, and no more than its capacity leaves room for. None if it should drain."""
+        room = 0 if look.alone or self.should_drain else min(wanted, self.engine.capacity - look.count)
         taken: list[RemoteTask] = []
         for session in self._in_turn():
             if len(taken) >= room or any(task.alone for task in taken):
@@ -174,6 +190,11 @@ class RemoteWorker:
             for stream, entry_id in answer.unreadable:
                 session.bury(stream, entry_id)
         return taken
+
+    def hand_back(self, tasks: Sequence[RemoteTask]) -> None:
+        """What was claimed and can't be given to it: uncounted, to the front of the line."""
+        for session in self._sessions:
+            self._hand_back(session, {task.hold for task in tasks})
 
     def settle(self, hold: Hold, outcome: Outcome) -> Settled:
         """LOST: it is not its own at this attempt (any more). Raises Invalid for `cancelled` without a request."""
@@ -200,21 +221,42 @@ class RemoteWorker:
         home.run("put_field", [home.keys.engine(self.engine.engine_id)], ["poll", self._turn, 1])
 
     def has_turn(self) -> bool:
+        """Learns on the way whether it should drain by now."""
         home = self._broker.topology.home
-        return int(home.command("HGET", home.keys.engine(self.engine.engine_id), "poll") or -1) == self._turn
+        turn, drain = home.command("HMGET", home.keys.engine(self.engine.engine_id), "poll", DRAIN)
+        self.should_drain = drain is not None
+        return int(turn or -1) == self._turn
 
     def wait(self, seconds: float) -> bool:
         """Until something may be there: True. At most a second, and lanes that came meanwhile are read afterwards."""
+        self._waker.take_tokens()  # of the wake-up before, which was looked after
+        if self.should_drain:  # a token that it takes would be missing to somebody who works
+            time.sleep(min(seconds, 1.0))
+            return False
         if self._waker.wait(self._sessions, min(seconds, 1.0)):
             return True
         for session in self._sessions:
             session.refresh_lanes()
         return False
 
+    def wake_another(self) -> None:
+        """For what it was woken for and won't take."""
+        give_back(self._waker.take_tokens())
+
     def close(self) -> None:
         self._waker.close()
 
     # inside
+
+    def _hand_back(self, session: Session, only: Collection[Hold] | None) -> list[Hold]:
+        _, mine = session.beat((), look=True)
+        tasks = [(task.hold, each.stream) for each in mine if (task := self._task(session, each))]
+        held = [(hold, stream) for hold, stream in tasks if only is None or hold in only]
+        if not held:
+            return []
+        body = encode_error(ErrorInfo(message=f"{self.engine.engine_id} gave it back", cause=Cause.DRAINED))
+        codes = session.hand_back([(*hold, stream) for hold, stream in held], body)
+        return [hold for (hold, _), ok in zip(held, codes, strict=True) if ok]
 
     def _in_turn(self) -> list[Session]:
         """The queue that is asked first is another with each poll, by chance; its shards are in order of priority."""

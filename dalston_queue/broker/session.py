@@ -72,6 +72,7 @@ class Session:
         self._fence = ""
         self._number = 0
         self._unanswered: _Unanswered | None = None
+        self._answer = Answer()  # what a repeated call brought stays here if the call behind it gets no reply
         self._backlog = 0  # events waiting, as far as we know
         self._look_at = 0.0
         self._use(Lanes(None, ()))
@@ -82,6 +83,7 @@ class Session:
         self._fence = secrets.token_hex(8)
         self._number = 0
         self._unanswered = None
+        self._answer = Answer()
         keys = self.shard.keys
         # the queue exists from now on, even before its first task: the judge must see who serves it
         self.shard.run("index", [keys.stages()], [self.queue])
@@ -114,10 +116,15 @@ class Session:
     def wake_keys(self) -> list[str]:
         return [self.shard.keys.wake(self.queue, lane) for lane in self._readable]
 
+    @property
+    def lane_count(self) -> int:
+        """Those that this engine reads."""
+        return len(self._readable)
+
     # the hot path
 
     def exchange(self, settlements: Sequence[Settlement], free: int, alone: bool) -> Answer:
-        answer = Answer()
+        answer = self._answer
         if self._unanswered is not None:
             call = self._unanswered
             self._read(call, self._link.call(self._exchange.script, call.packed), answer, repeated=True)
@@ -135,6 +142,7 @@ class Session:
                     break  # else it only learnt the number: what ended must be told and answered
             else:
                 raise Unavailable(f"{TRIES} calls of {self._engine_id} in queue {self.queue} were out of order")
+        self._answer = Answer()
         return answer
 
     def claim_later(self, free: int) -> bytes | None:
@@ -155,7 +163,7 @@ class Session:
     def _pack(self, settlements: Sequence[Settlement], free: int, alone: bool) -> bytes:
         """The call. Settlements are in the order of their streams."""
         count = len(settlements)
-        if count == 1:
+        if count == 1:  # the same without lists, for engines that run one task at a time
             proof, kind, body = settlements[0]
             of_kind = kind.encode()
             heads, bodies, kinds = proof.told(of_kind), body, of_kind[5:]  # without "task."
@@ -248,11 +256,11 @@ class Session:
 
     # while tasks run
 
-    def beat(self, held: Sequence[tuple[str, int, str, bytes]], look: bool) -> tuple[list[bytes], list[Given]]:
-        """held: task, attempt, stream, JSON progress. Returns an answer per task, and what to take up again."""
+    def beat(self, held: Sequence[tuple[str, int, str, str, bytes]], look: bool) -> tuple[list[bytes], list[Given]]:
+        """held: task, attempt, stream, entry, JSON progress. Returns an answer per task, and what to take up again."""
         arguments: list[Argument] = [int(look)]
-        for task_id, attempt, stream, progress in held:
-            arguments += (task_id, attempt, self._position(stream, 7), progress)
+        for task_id, attempt, stream, entry_id, progress in held:
+            arguments += (task_id, attempt, self._position(stream, 7), entry_id, progress)
         reply = self._link.call(
             self._beat.script, self._beat.with_arguments([encoded(argument) for argument in arguments])
         )

@@ -7,7 +7,7 @@ Every script can be repeated.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -52,6 +52,12 @@ def pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
     return zip(flat[::2], flat[1::2], strict=True)
 
 
+def milliseconds(time: tuple[bytes, bytes]) -> int:
+    """The reply of TIME."""
+    seconds, micros = time
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
 class Shard:
     def __init__(
         self, index: int, name: str, keys: Keys, make_client: Callable[[], Client], haste: Haste | None = None
@@ -80,8 +86,12 @@ class Shard:
 
     def now_ms(self) -> int:
         """The server's clock. A cluster has several; the one that serves the home keys is as good as any."""
-        seconds, micros = self.call(Call(self.keys.stages(), ("TIME",)))
-        return int(seconds) * 1000 + int(micros) // 1000
+        return milliseconds(self.call(self.clock))
+
+    @property
+    def clock(self) -> Call:
+        """What now_ms() asks, for a pipeline."""
+        return Call(self.keys.stages(), ("TIME",))
 
     def call(self, call: Call) -> Any:
         (reply,) = self.all([call])
@@ -100,11 +110,15 @@ class Shard:
 
     def names(self, key: str) -> list[str]:
         """The members of a set, in order."""
-        return sorted(name.decode(errors="backslashreplace") for name in self.command("SMEMBERS", key))
+        return _names(self.command("SMEMBERS", key))
 
     def queues(self) -> list[str]:
-        """The queues that exist here, in order. What a foreign hand put among them is passed over."""
-        names = self.names(self.keys.stages())
+        """The queues that exist here, in order."""
+        return self.names_of_queues(self.command("SMEMBERS", self.keys.stages()))
+
+    def names_of_queues(self, members: Iterable[bytes]) -> list[str]:
+        """The members of `stages`, in order. What a foreign hand put among them is passed over."""
+        names = _names(members)
         if foreign := {name for name in names if not NAME.fullmatch(name)} - self._foreign:
             self._foreign |= foreign
             log.warning("%s holds what is no name of a queue: %s", self.keys.stages(), ", ".join(sorted(foreign)))
@@ -181,6 +195,10 @@ class Shard:
             pool.release(connection)
         if any(isinstance(reply, (MovedError, redis.ReadOnlyError)) for reply in replies):
             self.moved()
+
+
+def _names(members: Iterable[bytes]) -> list[str]:
+    return sorted(name.decode(errors="backslashreplace") for name in members)
 
 
 def _read(connection: ConnectionInterface) -> Any:

@@ -1,16 +1,12 @@
-"""Numbers of every lane, exact and in O(lanes): one read-only script per queue, one pipeline for all."""
+"""Numbers of every lane, exact and in O(lanes). snapshot_reader.py reads them."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from dalston_queue.broker.keys import JOBS
-from dalston_queue.broker.shard import Shard, command, pairs, script
-from dalston_queue.broker.topology import Topology
-from dalston_queue.broker.types import TIERS, Tier
+from dalston_queue.broker.types import Tier
 
 ENDS = (
     "completed",
@@ -23,8 +19,17 @@ ENDS = (
 )  # counters of what left for good
 
 
+RUNS = ("completed", "failed", "cancelled", "expired", "exhausted")  # counters of what an engine had
+
 LANE_NAME = 200
 """The most characters of a lane's name. A queue and 16 capabilities of 40 characters each are more than that."""
+
+
+LOOKED_AT = 100
+"""How many waiting entries that are older than their place in line shows (promoted, rebuilt: `ageing:S`) are looked at
+for the oldest, beside the first of each lane. The next to be promoted come first, so of more than these the oldest of a
+lane may be missed. So it may in a tier that doesn't age, where only the first entry is looked at: who was recovered
+after a younger one stands behind it. An age shown is never more than the true one."""
 
 
 class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +43,7 @@ class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
     lag: int  # waiting: length - pending
     consistent: bool  # False: lag is negative, the PEL has ghosts; the reconciler acknowledges them
     consumers: int
-    oldest_age_ms: int | None  # age of the first undelivered entry since it was first enqueued
+    oldest_age_ms: int | None  # of the undelivered entries, since first enqueued; LOOKED_AT says where it may be less
     added: int  # entries ever added, for rates
     removed: int  # entries ever removed (settled, cancelled or moved), for rates
 
@@ -61,9 +66,14 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool
     counters: dict[str, int]  # appended, started, completed, failed, cancelled, recovered, exhausted, refused, buried …
 
+    @property
+    def ran(self) -> int:
+        """Attempts that ever ended at an engine: each made room for the next."""
+        return sum(self.counters.get(name, 0) for name in RUNS)
+
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    at_ms: int  # by the Redis server's clock
+    at_ms: int  # by the clock of the home shard's server
     queues: list[QueueStats]
     jobs_backlog: int
 
@@ -74,11 +84,11 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rates(before: Snapshot, after: Snapshot) -> dict[str, Rates]:
-    """Per lane (by stream key) and per queue (by queue name). A lane made anew in between counts from zero."""
+    """Per lane (by LaneStats.name) and per queue (by queue name). A lane made anew in between counts from zero."""
     seconds = (after.at_ms - before.at_ms) / 1000
     if seconds <= 0:
         return {}
-    old_lanes = {(lane.shard, lane.stream): lane for queue in before.queues for lane in queue.lanes}
+    old_lanes = {lane.name: lane for queue in before.queues for lane in queue.lanes}
     old_queues = {queue.queue: queue.counters for queue in before.queues}
     found: dict[str, Rates] = {}
     for queue in after.queues:
@@ -88,9 +98,9 @@ def rates(before: Snapshot, after: Snapshot) -> dict[str, Rates]:
             out_per_s=_grown(old, queue.counters, ENDS) / seconds,
         )
         for lane in queue.lanes:
-            was = old_lanes.get((lane.shard, lane.stream))
+            was = old_lanes.get(lane.name)
             added, removed = (was.added, was.removed) if was and was.added <= lane.added else (0, 0)
-            found[lane.stream] = Rates(
+            found[lane.name] = Rates(
                 in_per_s=(lane.added - added) / seconds, out_per_s=max(lane.removed - removed, 0) / seconds
             )
     return found
@@ -98,100 +108,3 @@ def rates(before: Snapshot, after: Snapshot) -> dict[str, Rates]:
 
 def _grown(old: dict[str, int], new: dict[str, int], names: tuple[str, ...]) -> int:
     return sum(max(new.get(name, 0) - old.get(name, 0), 0) for name in names)
-
-
-def take_snapshot(topology: Topology, queues: Sequence[str] | None) -> Snapshot:
-    by_queue: dict[str, list[_Part]] = {}
-    at_ms = 0
-    for shard in topology.shards:
-        for queue, part in _read_shard(shard, queues):
-            by_queue.setdefault(queue, []).append(part)
-            at_ms = max(at_ms, part.now)
-    jobs = topology.home.command("XLEN", topology.home.keys.events(JOBS))
-    if not at_ms:
-        at_ms = topology.home.now_ms()
-    return Snapshot(
-        at_ms=at_ms, queues=[_merged(queue, parts) for queue, parts in sorted(by_queue.items())], jobs_backlog=jobs
-    )
-
-
-class _Part(msgspec.Struct):
-    """What one shard says of one queue."""
-
-    now: int
-    backlog: int
-    counters: dict[str, int]
-    paused: bool
-    running: int
-    lanes: list[LaneStats]
-
-
-def _read_shard(shard: Shard, wanted: Sequence[str] | None) -> Iterator[tuple[str, _Part]]:
-    """Two round trips: which lanes there are, then all numbers in one pipeline."""
-    keys = shard.keys
-    queues = shard.queues()
-    if wanted is not None:
-        queues = [queue for queue in queues if queue in wanted]
-    fields = shard.all([command("HKEYS", keys.lanes(queue)) for queue in queues])
-    places: list[list[tuple[str, Tier]]] = []
-    calls = []
-    for queue, names in zip(queues, fields, strict=True):
-        lanes = sorted(name[1:].decode() for name in names if name.startswith(b"@"))
-        places.append([(lane, tier) for lane in lanes for tier in TIERS])
-        streams = [keys.stream(queue, lane, tier) for lane, tier in places[-1]]
-        head = [keys.events(queue), keys.counters(queue), keys.lanes(queue), keys.running(queue)]
-        calls.append(script("queue_stats", [*head, *streams]))
-    for queue, lanes_of, reply in zip(queues, places, shard.all(calls), strict=True):
-        now, backlog, counters, paused, running, streams_stats = reply
-        yield (
-            queue,
-            _Part(
-                now=now,
-                backlog=backlog,
-                counters={n.decode(): int(v) for n, v in pairs(counters)},
-                paused=paused is not None,
-                running=running,
-                lanes=[
-                    _lane(shard, queue, lane, tier, now, numbers)
-                    for (lane, tier), numbers in zip(lanes_of, streams_stats, strict=True)
-                ],
-            ),
-        )
-
-
-def _lane(shard: Shard, queue: str, lane: str, tier: Tier, now: int, numbers: list[int]) -> LaneStats:
-    length, pending, consumers, oldest, added = numbers
-    return LaneStats(
-        queue=queue,
-        capabilities=lane,
-        tier=tier,
-        stream=shard.keys.stream(queue, lane, tier),
-        shard=shard.index,
-        length=length,
-        pending=pending,
-        lag=length - pending,
-        consistent=length >= pending,
-        consumers=consumers,
-        oldest_age_ms=max(now - oldest, 0) if oldest >= 0 else None,
-        added=added,
-        removed=added - length,
-    )
-
-
-def _merged(queue: str, parts: list[_Part]) -> QueueStats:
-    lanes = [lane for part in parts for lane in part.lanes]
-    ages = [lane.oldest_age_ms for lane in lanes if lane.oldest_age_ms is not None]
-    counters: dict[str, int] = {}
-    for part in parts:
-        for name, value in part.counters.items():
-            counters[name] = counters.get(name, 0) + value
-    return QueueStats(
-        queue=queue,
-        lanes=lanes,
-        waiting=sum(max(lane.lag, 0) for lane in lanes),
-        running=sum(part.running for part in parts),
-        oldest_age_ms=max(ages, default=None),
-        events_backlog=sum(part.backlog for part in parts),
-        paused=any(part.paused for part in parts),
-        counters=counters,
-    )

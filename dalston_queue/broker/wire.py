@@ -6,9 +6,12 @@ its commands itself, reads one reply per command, and drops the wire after any e
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import struct
+import time
+from collections.abc import Callable
 from typing import Any
 
 import hiredis
@@ -17,20 +20,31 @@ from redis._parsers.base import BaseParser
 from redis.connection import ConnectionInterface
 
 CHUNK = 65536
+SPIN_S = 0.001
+"""How long to look for a reply before sleeping until it is there: on an idle machine, waking up takes longer than what
+the server does for a task."""
+PATIENCE = 64
+"""After a reply that took longer, this many calls sleep at once."""
+
+_give_way: Callable[[], None] = getattr(os, "sched_yield", lambda: None)  # the server may want this core
 
 
 class Wire:
-    def __init__(self, connection: ConnectionInterface) -> None:
+    def __init__(self, connection: ConnectionInterface, *, spin: bool = False) -> None:
+        """`spin`: look for a reply before sleeping. For one thread that mostly asks: others would have to share the
+        interpreter with it."""
         self._connection = connection
         # redis-py has no public way to the socket of a connection
         self.socket: socket.socket = connection._get_socket()  # type: ignore[attr-defined]  # noqa: SLF001
         # the same exception classes as redis-py's, as values: an error may stand inside of a reply
         self._reader = hiredis.Reader(replyError=BaseParser.parse_error)
         self._sendall, self._recv = self.socket.sendall, self.socket.recv
+        self._may_spin = spin and not isinstance(self.socket, ssl.SSLSocket)  # TLS knows no such flag
+        self._sleeps = 0  # calls that are not worth a look
         self._usual_s = self.socket.gettimeout()
-        self.timeout_s(self._usual_s)
+        self.set_timeout(self._usual_s)
 
-    def timeout_s(self, seconds: float | None) -> None:
+    def set_timeout(self, seconds: float | None) -> None:
         """How long a send or a read may take. By the kernel where we can: Python's own way costs a poll() per call."""
         if isinstance(self.socket, ssl.SSLSocket):
             self.socket.settimeout(seconds)
@@ -45,13 +59,33 @@ class Wire:
         """Send a command and read its reply, which most often comes in one piece: then nothing else is called."""
         try:
             self._sendall(packed)
-            received = self._recv(CHUNK)
-        except OSError as error:
+            if self.spins:
+                received = self._spin()
+            else:
+                self._sleeps -= 1
+                received = self._recv(CHUNK)
+            reader = self._reader
+            reader.feed(received)
+            reply = reader.gets()
+        except (OSError, hiredis.ProtocolError) as error:
             raise _translated(error) from error
-        reader = self._reader
-        reader.feed(received)
-        reply = reader.gets()
         return self.read(ended=not received) if reply is False else reply
+
+    @property
+    def spins(self) -> bool:
+        """Whether the next reply is looked for without sleeping."""
+        return self._may_spin and self._sleeps <= 0
+
+    def _spin(self) -> bytes:
+        recv, clock = self.socket.recv, time.perf_counter
+        end = clock() + SPIN_S
+        while clock() < end:
+            try:
+                return recv(CHUNK, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                _give_way()
+        self._sleeps = PATIENCE
+        return recv(CHUNK)
 
     def send(self, packed: bytes) -> None:
         try:
@@ -68,10 +102,8 @@ class Wire:
                 if not received:
                     raise redis.ConnectionError("Connection closed by server.")
                 reader.feed(received)
-        except OSError as error:
+        except (OSError, hiredis.ProtocolError) as error:
             raise _translated(error) from error
-        except hiredis.ProtocolError as error:
-            raise redis.ConnectionError(f"Protocol error: {error}") from error
         return reply
 
     def restore(self) -> None:
@@ -82,7 +114,7 @@ class Wire:
         self._connection.disconnect()
 
 
-def _translated(error: OSError) -> redis.RedisError:
+def _translated(error: OSError | hiredis.ProtocolError) -> redis.RedisError:
     if isinstance(error, (TimeoutError, BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)):
         return redis.TimeoutError("Timeout on the socket")
     return redis.ConnectionError(f"Error on the socket: {error}")
@@ -100,4 +132,5 @@ def bulk(argument: str | bytes | float) -> bytes:
 
 def packed(*arguments: str | bytes | float) -> bytes:
     """A whole command."""
-    return b"*%d\r\n%b" % (len(arguments), b"".join(map(bulk, arguments)))
+    command: bytes = hiredis.pack_command(arguments)  # type: ignore[arg-type]  # its stub says: a tuple of one
+    return command

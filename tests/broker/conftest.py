@@ -10,9 +10,11 @@ from dalston_queue.broker import Broker, Consumer, EventReader, connect
 from dalston_queue.broker.keys import JOBS
 from dalston_queue.broker.messages import Event, Malformed, TaskMessage
 from dalston_queue.broker.types import Role
+from tests.broker.proxy import LossyProxy
 
 BUDGETS: dict[str, Any] = {"max_deliveries": 3, "max_losses": 10}  # of take_back, as the settings have them
 MakeEngine = Callable[..., Consumer]
+Counted = tuple[Broker, Callable[[Callable[[], object]], int]]
 
 
 def message(task_id: str = "t1", **values: Any) -> TaskMessage:
@@ -37,6 +39,23 @@ def broker(redis_url: str, prefix: str) -> Iterator[Broker]:
     made = connect(redis_url, prefix=prefix)
     yield made
     clean(made)
+
+
+@pytest.fixture
+def counted(redis_url: str, prefix: str) -> Iterator[Counted]:
+    """A broker behind a proxy, on the test's prefix, and how many round trips something takes that is done with it."""
+    proxy = LossyProxy(redis_url)
+    made = connect(proxy.url, prefix=prefix)
+    made.ping()  # connects, which takes round trips of its own
+
+    def round_trips(act: Callable[[], object]) -> int:
+        before = proxy.round_trips
+        act()
+        return proxy.round_trips - before
+
+    yield made, round_trips
+    made.close()
+    proxy.close()
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
-"""A TCP proxy in front of Redis that can lose the reply of a call, after the server has run it."""
+"""A TCP proxy in front of Redis that counts round trips, and can lose the reply of a call after the server has run
+it."""
 
 import contextlib
+import selectors
 import socket
 import ssl
 import threading
@@ -8,7 +10,8 @@ from urllib.parse import urlsplit
 
 
 class LossyProxy:
-    """proxy.lose(b"...") drops the reply to the next request that contains these bytes, and its connection."""
+    """proxy.lose(b"...") drops the reply to the next request that contains these bytes, and its connection.
+    proxy.round_trips counts how often a client sent something after it had been answered, or at first."""
 
     def __init__(self, upstream_url: str, tls: ssl.SSLContext | None = None) -> None:
         parts = urlsplit(upstream_url)
@@ -20,6 +23,7 @@ class LossyProxy:
         self._marker: bytes | None = None
         self._lock = threading.Lock()
         self.lost = 0
+        self.round_trips = 0
         self._sockets: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -28,18 +32,20 @@ class LossyProxy:
         login = f"{self._credentials}@" if self._credentials else ""
         return f"redis://{login}127.0.0.1:{self._listener.getsockname()[1]}/0"
 
-    def lose(self, marker: bytes) -> None:
+    def lose(self, marker: bytes | None) -> None:
+        """None: from now on every reply arrives."""
         self._marker = marker
 
     def cut(self) -> None:
         """Cut every connection."""
         with self._lock:
             for sock in self._sockets:
-                _close(sock)
+                _shut(sock)
             self._sockets.clear()
 
     def close(self) -> None:
-        _close(self._listener)
+        _shut(self._listener)
+        self._listener.close()
         self.cut()
 
     def _accept(self) -> None:
@@ -56,9 +62,7 @@ class LossyProxy:
             server = self._dial()
             with self._lock:
                 self._sockets += [client, server]
-            losing = threading.Event()
-            threading.Thread(target=self._forward_requests, args=(client, server, losing), daemon=True).start()
-            threading.Thread(target=self._forward_replies, args=(client, server, losing), daemon=True).start()
+            threading.Thread(target=self._forward, args=(client, server), daemon=True).start()
 
     def _dial(self) -> socket.socket:
         if self._upstream_path is not None:
@@ -67,32 +71,37 @@ class LossyProxy:
             return sock
         return socket.create_connection(self._upstream)
 
-    def _forward_requests(self, client: socket.socket, server: socket.socket, losing: threading.Event) -> None:
-        while data := _receive(client):
-            if self._marker is not None and self._marker in data:
-                self._marker = None
-                losing.set()
-            server.sendall(data)
-        _close(server)
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        """Both ways in one thread: TLS knows no reading in one and writing in another."""
+        losing = asked = False
+        with client, server, selectors.DefaultSelector() as sockets, contextlib.suppress(OSError):
+            sockets.register(client, selectors.EVENT_READ)
+            sockets.register(server, selectors.EVENT_READ)
+            while True:
+                for sock in _readable(sockets, client):
+                    data = sock.recv(1 << 20)
+                    if sock is server and data and losing:
+                        self.lost += 1
+                    if not data or (sock is server and losing):
+                        _shut(client)
+                        _shut(server)
+                        return
+                    if sock is client and not asked:
+                        with self._lock:
+                            self.round_trips += 1
+                    asked = sock is client
+                    if sock is client and self._marker is not None and self._marker in data:
+                        self._marker = None
+                        losing = True
+                    (server if sock is client else client).sendall(data)
 
-    def _forward_replies(self, client: socket.socket, server: socket.socket, losing: threading.Event) -> None:
-        while data := _receive(server):
-            if losing.is_set():
-                self.lost += 1
-                break
-            client.sendall(data)
-        _close(client)
-        _close(server)
+
+def _readable(sockets: selectors.BaseSelector, client: socket.socket) -> list[socket.socket]:
+    if isinstance(client, ssl.SSLSocket) and client.pending():
+        return [client]  # decrypted already: the kernel has nothing to say of it
+    return [key.fileobj for key, _ in sockets.select() if isinstance(key.fileobj, socket.socket)]
 
 
-def _receive(sock: socket.socket) -> bytes:
-    try:
-        return sock.recv(1 << 20)
-    except OSError:
-        return b""
-
-
-def _close(sock: socket.socket) -> None:
+def _shut(sock: socket.socket) -> None:
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
-    sock.close()

@@ -1,9 +1,10 @@
 """Claiming: strict tiers, lanes by capability, suspects alone, pause and backlog."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from dalston_queue.broker import Broker, EventReader
-from dalston_queue.broker.messages import Completed, TaskMessage
+from dalston_queue.broker.messages import Completed, ErrorInfo, TaskMessage
 from dalston_queue.broker.types import EventKind, Priority, Tier
 from tests.broker.conftest import MakeEngine, events_of, message
 from tests.support import wait_until
@@ -63,13 +64,22 @@ def test_no_capability_set_starves_another(broker: Broker, engine: MakeEngine) -
     assert all(seen.count(caps) == 4 for caps in ((), ("a",), ("b",))), seen
 
 
-def test_an_idle_engine_follows_a_new_lane_within_about_a_second(broker: Broker, engine: MakeEngine) -> None:
+def test_an_idle_engine_claims_the_first_task_of_a_new_lane_within_a_second(broker: Broker, engine: MakeEngine) -> None:
+    """Even if the task comes at the very start of its sleep, of which it can't be woken: it doesn't know the lane."""
     consumer = engine(capabilities=["gpu"])
     assert consumer.claim() == []
-    broker.append([message("a", required_capabilities=("gpu",))])
-    start = time.monotonic()
-    wait_until(lambda: consumer.wait(0.5) or consumer.claim(), what="the task of the new lane")
-    assert time.monotonic() - start < 1.5
+
+    def first_claim() -> tuple[list[str], float]:
+        claimed = wait_until(lambda: consumer.claim_next(1.0), what="the task of the new lane")
+        return [c.task_id for c in claimed], time.monotonic()
+
+    with ThreadPoolExecutor(1) as sleeping:
+        found = sleeping.submit(first_claim)
+        wait_until(lambda: broker.topology.home.client.info("clients")["blocked_clients"], what="the sleep")
+        start = time.monotonic()
+        broker.append([message("a", required_capabilities=("gpu",))])
+        tasks, at = found.result()
+    assert tasks == ["a"] and at - start < 1.0
 
 
 def test_a_busy_engine_follows_a_new_lane_with_its_next_call(broker: Broker, engine: MakeEngine) -> None:
@@ -80,6 +90,41 @@ def test_a_busy_engine_follows_a_new_lane_with_its_next_call(broker: Broker, eng
     (second,) = consumer.exchange([(first, Completed())]).claimed  # learns of the lane
     (third,) = consumer.exchange([(second, Completed())]).claimed
     assert (second.task_id, third.task_id) == ("b", "c")
+
+
+def test_no_more_is_claimed_than_there_is_room_for(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message(f"t{n}") for n in range(5)])
+    consumer = engine(capacity=3)
+    first = consumer.claim(5_000)
+    assert len(first) == 3 and consumer.claim(5_000) == []
+    assert len(consumer.exchange([(first[0], Completed())], free=5_000).claimed) == 1
+    assert len(consumer.held) == 3
+
+
+def test_a_refused_settlement_makes_no_room_for_another_suspect(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message(f"s{n}", deliveries=2) for n in range(4)])
+    late, *others = (engine(max_suspects=2) for _ in range(3))
+    (taken,) = late.claim()
+    broker.reclaim("echo", taken.task_id, 1, ErrorInfo(message="run it elsewhere"))
+    assert [len(other.claim()) for other in others] == [1, 1]
+    told = late.exchange([(taken, Completed())])
+    assert told.settled == ["lost"] and told.claimed == [], "two run already"
+
+
+def test_what_a_foreign_hand_left_in_the_place_of_a_lane_stops_nobody(broker: Broker, engine: MakeEngine) -> None:
+    home = broker.topology.home
+    broker.append([message("a")])
+    home.command("SET", home.keys.stream("echo", "", Tier.HIGH), "no stream")
+    home.command("HSET", home.keys.counters("echo"), "foo", "bar")
+    home.command("HSET", home.keys.lanes("echo"), b"@\xff", "00000")
+    consumer = engine()
+    assert [claimed.task_id for claimed in consumer.claim()] == ["a"]
+    (stats,) = broker.snapshot().queues
+    assert (stats.running, stats.counters["appended"], "foo" in stats.counters) == (1, 1, False)
+    assert {lane.capabilities for lane in stats.lanes} == {""}
+    assert consumer.exchange([(consumer.held[0], Completed())]).settled == ["ok"]
+    assert consumer.claim_next(0.1) == []
+    home.command("DEL", home.keys.stream("echo", "", Tier.HIGH))
 
 
 def test_a_suspect_runs_alone_on_an_empty_engine(broker: Broker, engine: MakeEngine) -> None:

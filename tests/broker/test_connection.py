@@ -1,17 +1,21 @@
 """Redis goes away, comes back, fails over or forgets: consumption goes on, with a log line."""
 
 import logging
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from dalston_queue.broker import Broker, Consumer, EventReader, connect
+from dalston_queue.broker.claimed import Claimed
 from dalston_queue.broker.errors import Denied, Fenced, Misconfigured, Unavailable
-from dalston_queue.broker.messages import Completed
+from dalston_queue.broker.messages import Completed, Event
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.types import EngineState, NodeState, Role
-from tests.broker.conftest import BUDGETS, MakeEngine, events_of, message
+from tests.broker.conftest import BUDGETS, MakeEngine, clean, events_of, message
 from tests.broker.servers import Node, nodes
 from tests.support import wait_until
 
@@ -31,6 +35,23 @@ def node(tmp_path: Path) -> Iterator[Node]:
             )
         )
         yield made[0].start()
+
+
+@pytest.fixture
+def filled_node(tmp_path: Path) -> Iterator[Node]:
+    """With so much in it that it can be seen loading."""
+    with nodes() as made:
+        made.append(Node(tmp_path / "valkey"))
+        made[0].start("--save", "1 1")
+        made[0].client.mset({f"filler{n}": "x" * 100 for n in range(4000)})
+        yield made[0]
+
+
+def restart_loading(node: Node) -> None:
+    """It is back at once, and refuses everything for a while."""
+    node.client.save()
+    node.kill()
+    node.start("--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024", ready=False)
 
 
 def claim_one(consumer: Consumer) -> bool:
@@ -111,15 +132,15 @@ def test_flushall_fences_the_engine_and_the_next_open_goes_on(node: Node) -> Non
 
 def test_a_lost_group_or_stream_is_made_anew(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a"), message("b")])
-    consumer = engine()
+    consumer = engine(capacity=2)
     home = broker.topology.home
     stream = home.keys.stream("echo")
     home.client.xgroup_destroy(stream, "engines")
-    assert [c.task_id for c in consumer.claim()] == ["a"], "the group is created at 0: what came before counts"
+    assert [c.task_id for c in consumer.claim(1)] == ["a"], "the group is created at 0: what came before counts"
     home.command("DEL", stream)
     assert consumer.exchange([(consumer.held[0], Completed())]).settled == ["lost"]
     assert broker.append([message("b"), message("c")]) == ["added", "added"]
-    assert [c.task_id for c in consumer.claim(2)] == ["b", "c"]
+    assert [c.task_id for c in consumer.claim()] == ["b", "c"]
 
 
 def test_a_server_turned_replica_is_survived(node: Node) -> None:
@@ -136,31 +157,97 @@ def test_a_server_turned_replica_is_survived(node: Node) -> None:
     broker.close()
 
 
-def test_a_server_that_is_still_loading_is_waited_for(tmp_path: Path) -> None:
-    with nodes() as made:
-        node = Node(tmp_path / "valkey")
-        made.append(node)
-        node.start("--save", "1 1")
-        node.client.mset({f"filler{n}": "x" * 100 for n in range(4000)})
-        broker = connect(node.url)
-        broker.append([message("a")])
-        consumer = Consumer(broker, "e", ["echo"])
-        consumer.open()
-        node.client.save()
-        node.kill()
-        node.start("--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024", ready=False)
-        said: list[str] = []
+Idle = Callable[[Consumer], "list[Claimed] | None"]
 
-        def gone_through() -> bool:
-            try:
-                return bool(consumer.claim())
-            except Unavailable as error:
-                said.append(str(error))
-                return False
 
-        wait_until(gone_through, timeout=20, what="the server to have loaded")
-        assert any("loading" in text.lower() for text in said), said[-3:]
-        broker.close()
+def waiting(consumer: Consumer) -> list[Claimed] | None:
+    consumer.wait(0.02)
+    return None
+
+
+def claiming(consumer: Consumer) -> list[Claimed] | None:
+    return consumer.claim_next(0.02)
+
+
+def turn(consumer: Consumer, idle: Idle) -> list[str]:
+    """One turn of an idle engine: it sleeps, and looks for itself if the sleep did not."""
+    try:
+        found = idle(consumer)
+    except Unavailable as error:
+        raise AssertionError("an idle engine's sleep never raises for a server that is away") from error
+    try:
+        return [c.task_id for c in (consumer.claim() if found is None else found)]
+    except Unavailable:
+        return []
+
+
+def backed_off(caplog: pytest.LogCaptureFixture, why: str) -> list[float]:
+    """The seconds of each pause that was logged, for this reason."""
+    said = [record for record in caplog.records if record.name == "dalston_queue.broker.consumer"]
+    assert all("waits" in record.getMessage() and record.levelno == logging.WARNING for record in said)
+    return [cast("tuple[str, float, object]", record.args)[1] for record in said if why in record.getMessage()]
+
+
+@pytest.mark.parametrize("idle", [waiting, claiming])
+def test_an_idle_engine_survives_that_its_server_is_a_replica(
+    node: Node, caplog: pytest.LogCaptureFixture, idle: Idle
+) -> None:
+    broker = connect(node.url)
+    consumer = Consumer(broker, "e", ["echo"])
+    consumer.open()
+    assert turn(consumer, idle) == []
+    with ThreadPoolExecutor(1) as sleeping:
+        woken = sleeping.submit(consumer.wait if idle is waiting else consumer.claim_next, 1.0)
+        wait_until(lambda: node.client.info("clients")["blocked_clients"], what="the sleep")
+        node.client.replicaof("127.0.0.1", 1)  # nobody there: read-only from now on
+        assert not woken.result()
+    assert len(backed_off(caplog, "UNBLOCKED")) == 1
+    for _ in range(6):
+        assert not idle(consumer)
+    pauses = backed_off(caplog, "read only replica")
+    assert len(pauses) >= 5 and pauses[-1] > 4 * pauses[0], pauses
+    node.client.replicaof("NO", "ONE")
+    broker.append([message("a")])
+    assert wait_until(lambda: turn(consumer, idle), what="the task") == ["a"]
+    assert consumer.held[0].settle(Completed()) == "ok"
+    broker.close()
+
+
+@pytest.mark.parametrize("idle", [waiting, claiming])
+def test_an_idle_engine_survives_that_its_server_is_loading(
+    filled_node: Node, caplog: pytest.LogCaptureFixture, idle: Idle
+) -> None:
+    broker = connect(filled_node.url)
+    consumer = Consumer(broker, "e", ["echo"])
+    consumer.open()
+    assert turn(consumer, idle) == []
+    broker.append([message("a")])
+    restart_loading(filled_node)
+    assert wait_until(lambda: turn(consumer, idle), timeout=20, what="the task") == ["a"]
+    pauses = backed_off(caplog, "for Redis")
+    assert len(backed_off(caplog, "loading")) > 3 and pauses[-1] > 3 * pauses[0], pauses
+    assert consumer.held[0].settle(Completed()) == "ok"
+    broker.close()
+
+
+def test_a_server_that_is_still_loading_is_waited_for(filled_node: Node) -> None:
+    broker = connect(filled_node.url)
+    broker.append([message("a")])
+    consumer = Consumer(broker, "e", ["echo"])
+    consumer.open()
+    restart_loading(filled_node)
+    said: list[str] = []
+
+    def gone_through() -> bool:
+        try:
+            return bool(consumer.claim())
+        except Unavailable as error:
+            said.append(str(error))
+            return False
+
+    wait_until(gone_through, timeout=20, what="the server to have loaded")
+    assert any("loading" in text.lower() for text in said), said[-3:]
+    broker.close()
 
 
 def test_a_full_server_refuses_appends_only(node: Node, tmp_path: Path) -> None:
@@ -214,3 +301,29 @@ def test_acl_users_and_wrong_passwords(node: Node) -> None:
         connect(f"redis://engine:wrong@127.0.0.1:{node.port}/0").append([message("a")])
     assert "wrong@" not in str(refused.value), "no password in a message"
     broker.close()
+
+
+def test_a_sleep_may_be_longer_than_the_socket_timeout(
+    redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client's default is 5 s, shorter than many a BLOCK: each sleep of an idle engine would end in an error."""
+    broker = connect(redis_url, prefix=prefix, timeout_s=0.3)
+    consumer, reader = Consumer(broker, "e", ["echo"]), EventReader(broker, "o")
+    consumer.open()
+    assert consumer.claim() == []
+    sleeps: list[Callable[[], object]] = [
+        lambda: consumer.wait(1.0),
+        lambda: consumer.claim_next(1.0),
+        lambda: reader.read(block_ms=1000),
+    ]
+    for sleep in sleeps:
+        start = time.monotonic()
+        assert not sleep()
+        assert time.monotonic() - start > 0.7, "it slept on"
+    assert caplog.records == [], "and did not back off"
+    broker.append([message("a")])
+    assert [c.task_id for c in consumer.claim_next(1.0) or ()] == ["a"]
+    assert [e.task_id for e in reader.read() if isinstance(e, Event)] == ["a"]
+    consumer.close()
+    reader.close()
+    clean(broker)

@@ -8,8 +8,8 @@ from dalston_queue.broker.messages import Completed
 from tests.broker.conftest import message
 
 
-def consumer(broker: Broker) -> Consumer:
-    made = Consumer(broker, "e", ["echo"])
+def consumer(broker: Broker, capacity: int = 1) -> Consumer:
+    made = Consumer(broker, "e", ["echo"], capacity=capacity)
     made.open()
     return made
 
@@ -22,9 +22,9 @@ def set_back(broker: Broker, number: int) -> None:
 def test_a_session_that_a_failover_set_back_goes_on(broker: Broker) -> None:
     """An asynchronous replica may miss the last calls: the sequence number it knows is older than ours."""
     broker.append([message(f"t{n}") for n in range(3)])
-    made = consumer(broker)
-    first = made.claim()
-    made.exchange([(first[0], Completed())])
+    made = consumer(broker, capacity=2)
+    first = made.claim(1)
+    made.exchange([(first[0], Completed())], free=1)
     set_back(broker, 1)
     assert made.exchange(free=1).claimed == [], "this call only learns the number"
     assert [c.task_id for c in made.exchange(free=1).claimed] == ["t2"]

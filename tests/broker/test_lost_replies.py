@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 
 from dalston_queue.broker import Broker, Consumer, EventReader, connect
+from dalston_queue.broker.carrying import Move, depart, forget, reserve
 from dalston_queue.broker.commands import Command, CommandState, Reply
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.lanes import retire_empty
 from dalston_queue.broker.messages import Completed, ErrorInfo
 from dalston_queue.broker.rate import Limit
+from dalston_queue.broker.record import Record
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.scripts import FOLDER, load
-from dalston_queue.broker.types import EngineState, NodeState, Priority, Role
+from dalston_queue.broker.types import EngineState, NodeState, Priority, RecordState, Role, Tier
 from tests.broker.conftest import BUDGETS, clean, message
 from tests.broker.proxy import LossyProxy
 
@@ -129,6 +131,35 @@ def _promote(b: Broker) -> Any:
         return stats.waiting == 2 and stats.counters["promoted"] >= 2 and b.records("echo", ["b"])["b"].seq == 1
 
     return lambda: b.promote("echo", now_ms=now), once
+
+
+def _reserve(b: Broker) -> Any:
+    """What comes from another shard; the records of it are made up here, because one server has one shard."""
+    home, record = b.topology.home, Record(attempt=1, seq=0, state=RecordState.WAITING, job_id="j")
+    waiting = [("a", record, b"1\tj\t1\t1000\t0", b'{"task_type":"echo"}')]
+
+    def once(moves: Any) -> bool:
+        return [m.task_id for m in moves] == ["a"] and home.command("XLEN", home.keys.moving("echo")) == 1
+
+    return lambda: reserve(home, "echo", "", Tier.MEDIUM, waiting), once
+
+
+def _depart(b: Broker) -> Any:
+    b.append([message("a", priority=Priority.LOW)])
+    home, move = b.topology.home, Move("a", 1, 0, "1-1")
+
+    def once(notes: Any) -> bool:
+        ids = [entry.decode() for entry, _ in home.command("XRANGE", home.keys.moving("echo"), "-", "+")]
+        return notes == ids and len(ids) == 1 and b.snapshot().queues[0].waiting == 0
+
+    return lambda: depart(home, "echo", "", Tier.MEDIUM, [move]), once
+
+
+def _forget_move(b: Broker) -> Any:
+    call, _ = _depart(b)
+    (note,) = call()
+    home = b.topology.home
+    return lambda: forget(home, "echo", [("a", note)]), lambda _: b.records("echo", ["a"]) == {}
 
 
 def _bury(b: Broker) -> Any:
@@ -282,6 +313,9 @@ CASES = {
     "expire": _expire,
     "cancel": _cancel,
     "promote": _promote,
+    "reserve": _reserve,
+    "depart": _depart,
+    "forget_move": _forget_move,
     "bury": _bury,
     "ack_events": _ack,
     "close_session": _close,
@@ -347,6 +381,43 @@ def test_new_settlements_join_the_repeated_call(broker: Broker, lossy: Broker, p
     assert got.settled == ["ok", "ok"]
     assert {c.task_id for c in made.held} == {"t2", "t3"}
     assert broker.snapshot().queues[0].counters["completed"] == 2
+    made.close()
+
+
+def test_two_replies_lost_in_a_row_do_not_make_a_result_refused(
+    broker: Broker, lossy: Broker, proxy: LossyProxy
+) -> None:
+    """The second call of the same turn: the first was repeated and told that its result counts."""
+    broker.append([message(f"t{n}") for n in range(4)])
+    made = consumer(lossy)
+    (first,) = made.claim()
+    proxy.lose(load("settle_and_claim").sha.encode())
+    with pytest.raises(Unavailable):
+        made.exchange([(first, Completed())])
+    (second,) = made.beat().given_again
+    proxy.lose(b"\r\n3 ")  # the number of the call behind the repeated one
+    with pytest.raises(Unavailable):
+        made.exchange([(first, Completed()), (second, Completed())])
+    assert made.exchange([(first, Completed()), (second, Completed())]).settled == ["ok", "ok"]
+    assert proxy.lost == 2
+    assert broker.snapshot().queues[0].counters == {"appended": 4, "completed": 2}
+    made.close()
+
+
+def test_a_task_that_comes_again_after_a_lost_hand_back_is_held_once(
+    broker: Broker, lossy: Broker, proxy: LossyProxy
+) -> None:
+    broker.append([message("a")])
+    made = consumer(lossy, capacity=2)
+    assert made.claim()[0].hand_back()
+    (first,) = made.claim()  # from the stream that it goes back to
+    proxy.lose(load("hand_back").sha.encode())
+    with pytest.raises(Unavailable):
+        made.hand_back()
+    (again,) = made.claim()
+    assert (again.task_id, again.stream, again.attempt) == (first.task_id, first.stream, first.attempt)
+    assert made.beat().lost == [first] and made.held == [again]
+    assert again.settle(Completed()) == "ok"
     made.close()
 
 

@@ -1,5 +1,6 @@
 """Bad input never kills a process and never vanishes: it becomes an event with the raw fields, and is acknowledged."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.events import forget_idle_readers
 from dalston_queue.broker.messages import Completed, Event, Malformed
 from dalston_queue.broker.types import Cause, EventKind
-from tests.broker.conftest import MakeEngine, events_of, message
+from tests.broker.conftest import BUDGETS, MakeEngine, events_of, message
 
 GOOD = {"t": "bad", "h": "1\tjob\t1\t0\t0", "m": '{"task_type":"echo"}'}  # h: version, job, attempt, enqueued, timeout
 
@@ -24,41 +25,126 @@ def without(name: str) -> dict[str, Any]:
     return {k: v for k, v in GOOD.items() if k != name}
 
 
+HUGE = "x" * (10 * 1024 * 1024)
+NO_RECORD = "the entry has no record"
+NO_VERSION = "the entry has no version"
+UNKNOWN_VERSION = "the entry has an unknown version"
+LACKS_A_FIELD = "the entry lacks a field"
+WRONG_TYPE = "a field of the entry has the wrong type"
+TOO_LARGE = "the entry is larger than 8388608 bytes"
+CANNOT_BE_READ = "the entry can not be read: "
+NO_NUMBER = f"{CANNOT_BE_READ}invalid literal for int() with base 10: "
+# Its fields; why it is buried when its task has no record, and when it has one: then it may be the engine who says why.
+UNREADABLE: list[tuple[dict[str, Any], str, str]] = [
+    ({"foo": "bar"}, NO_VERSION, NO_VERSION),
+    ({**GOOD, "h": "2\tjob\t1\t0\t0"}, UNKNOWN_VERSION, UNKNOWN_VERSION),
+    ({**GOOD, "h": "12\tjob\t1\t0\t0"}, UNKNOWN_VERSION, UNKNOWN_VERSION),
+    ({**GOOD, "h": "2\tnothing else as it was"}, UNKNOWN_VERSION, UNKNOWN_VERSION),
+    (without("t"), LACKS_A_FIELD, LACKS_A_FIELD),
+    (without("h"), NO_VERSION, NO_VERSION),
+    (without("m"), LACKS_A_FIELD, LACKS_A_FIELD),
+    ({**GOOD, "h": "1\tjob\t1\t0"}, LACKS_A_FIELD, f"{CANNOT_BE_READ}not enough values to unpack (expected 5, got 4)"),
+    (
+        {**GOOD, "h": "1\tjob\tone\t0\t0"},
+        WRONG_TYPE,
+        f"{CANNOT_BE_READ}it is of attempt b'one', and its record of b'1'",
+    ),
+    ({**GOOD, "h": "1\tjob\t2\t0\t0"}, NO_RECORD, f"{CANNOT_BE_READ}it is of attempt b'2', and its record of b'1'"),
+    ({**GOOD, "h": "1\tjob\t1\tnow\t0"}, WRONG_TYPE, f"{NO_NUMBER}b'now'"),
+    ({**GOOD, "h": "1\tjob\t1\t0\tsoon"}, WRONG_TYPE, f"{NO_NUMBER}b'soon'"),
+    ({**GOOD, "t": ""}, WRONG_TYPE, WRONG_TYPE),
+    ({**GOOD, "t": "x" * 201}, WRONG_TYPE, WRONG_TYPE),
+    ({**GOOD, "t": b"\xff\xfe\t\n"}, WRONG_TYPE, WRONG_TYPE),
+    (
+        {**GOOD, "t": b"\xff\xfe"},
+        NO_RECORD,
+        f"{CANNOT_BE_READ}'utf-8' codec can't decode byte 0xff in position 0: invalid start byte",
+    ),
+    ({**GOOD, "m": b"\xff\xfe"}, NO_RECORD, f"{CANNOT_BE_READ}JSON is malformed: invalid character (byte 0)"),
+    ({**GOOD, "m": '{"task_type":5}'}, NO_RECORD, f"{CANNOT_BE_READ}Expected `str`, got `int` - at `$.task_type`"),
+    ({**GOOD, "t": HUGE}, TOO_LARGE, TOO_LARGE),
+    ({**GOOD, "h": f"{GOOD['h']}\t{HUGE}"}, TOO_LARGE, TOO_LARGE),
+    ({**GOOD, "m": HUGE}, TOO_LARGE, TOO_LARGE),
+    ({**GOOD, "new": HUGE}, TOO_LARGE, TOO_LARGE),
+    ({"h": GOOD["h"], "t": GOOD["t"], "m": GOOD["m"]}, NO_RECORD, "the fields of the entry are in the wrong order"),
+]
+
+
+def add_with_record(broker: Broker, fields: dict[str, Any]) -> None:
+    """As a dispatcher of another version would: the entry, and the record of the task that it is about."""
+    home = broker.topology.home
+    task, stream = fields.get("t", GOOD["t"]), home.keys.stream("echo")
+    line = f"w\t{add_raw(broker, fields)}\t{stream}\t0\t0\tjob\t1\t1\t0\t0"
+    home.command("HSET", home.keys.tasks("echo"), task, line)
+
+
+def name_of(value: Any) -> str:
+    return value if isinstance(value, str) else " ".join(f"{k}={str(v)[:20]!r}" for k, v in value.items())
+
+
 @pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({"foo": "bar"}, "no version"),
-        ({**GOOD, "h": "2\tjob\t1\t0\t0"}, "unknown version"),
-        (without("t"), "lacks a field"),
-        (without("m"), "lacks a field"),
-        ({**GOOD, "h": "1\tjob\t1\t0"}, "lacks a field"),
-        ({**GOOD, "h": "1\tjob\tone\t0\t0"}, "wrong type"),
-        ({**GOOD, "h": "1\tjob\t1\t0\tsoon"}, "wrong type"),
-        ({**GOOD, "t": ""}, "wrong type"),
-        ({**GOOD, "t": "x" * 201}, "wrong type"),
-        ({**GOOD, "m": "x" * (10 * 1024 * 1024)}, "larger than"),
-        ({**GOOD, "t": b"\xff\xfe\t\n"}, "no record"),
-        (GOOD, "no record"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ("fields", "reason"), [*((fields, reason) for fields, reason, _ in UNREADABLE), (GOOD, NO_RECORD)], ids=name_of
 )
 def test_an_unreadable_entry_is_buried_raw_and_the_next_one_runs(
     broker: Broker, engine: MakeEngine, reader: EventReader, fields: dict[str, Any], reason: str
 ) -> None:
+    check_burial(broker, engine, reader, add_raw, fields, reason)
+
+
+@pytest.mark.parametrize(("fields", "reason"), [(fields, reason) for fields, _, reason in UNREADABLE], ids=name_of)
+def test_an_unreadable_entry_is_buried_even_if_its_task_has_a_record(
+    broker: Broker, engine: MakeEngine, reader: EventReader, fields: dict[str, Any], reason: str
+) -> None:
+    """As a newer dispatcher writes it: the record fits, so only the entry itself can tell."""
+    buried = check_burial(broker, engine, reader, add_with_record, fields, reason)
+    task = fields.get("t", GOOD["t"])
+    if fields.get("t") == GOOD["t"]:
+        assert (buried.task_id, buried.attempt) == (task, 1), "its task hears of it"
+        assert broker.records("echo", [task]) == {}, "the tombstone went with the event"
+    if task == GOOD["t"]:
+        assert broker.append([message(task)]) == ["added"], "whatever is left of it is in nobody's way"
+
+
+@pytest.mark.parametrize("task", [b"\xff\xfe", b"a\tb", b"a\nb"])
+def test_a_task_id_that_no_event_can_carry_takes_no_event_of_others_with_it(
+    broker: Broker, engine: MakeEngine, reader: EventReader, task: bytes
+) -> None:
+    """What one call ends and starts is told in one entry: a head that can't be read would make the rest unreadable."""
+    broker.append([message("a")])
+    consumer = engine()
+    (claimed,) = consumer.claim()
+    add_with_record(broker, {**GOOD, "t": task})
+    got = consumer.exchange([(claimed, Completed("done"))])
+    assert got.settled == ["ok"] and got.claimed == [] and len(got.buried) == 1
+    told = events_of(reader)
+    assert [(e.task_id, e.result) for e in told if e.kind is EventKind.TASK_COMPLETED] == [("a", "done")]
+    (buried,) = [e for e in told if e.kind is EventKind.TASK_BURIED]
+    assert buried.raw is not None and buried.raw["t"] == task
+
+
+def check_burial(
+    broker: Broker,
+    engine: MakeEngine,
+    reader: EventReader,
+    add: Callable[[Broker, dict[str, Any]], object],
+    fields: dict[str, Any],
+    reason: str,
+) -> Event:
     broker.append([message("first")])
     broker.remove("echo", "first")
-    add_raw(broker, fields)
+    add(broker, fields)
     broker.append([message("good")])
-    consumer = engine()
-    got = consumer.exchange()
+    got = engine(capacity=2).exchange()
     assert [c.task_id for c in got.claimed] == ["good"]
-    assert len(got.buried) == 1 and reason in got.buried[0].reason
+    (malformed,) = got.buried
     (buried,) = [e for e in events_of(reader) if e.kind is EventKind.TASK_BURIED]
-    assert buried.error is not None and reason in buried.error.message
+    assert buried.error is not None and buried.error.cause is Cause.REJECTED
+    assert (malformed.reason, buried.error.message) == (reason, reason)
     expected = {k: v if isinstance(v, bytes) else v.encode() for k, v in fields.items()}
     assert buried.raw == expected
     stats = broker.snapshot().queues[0]
     assert stats.counters["buried"] == 1 and stats.waiting == 0 and stats.lanes[2].pending == 1
+    return buried
 
 
 @pytest.mark.parametrize(
@@ -95,17 +181,47 @@ def test_an_unknown_field_does_not_break_an_older_engine(broker: Broker, engine:
     assert claimed.message.parameters == 5 and claimed.settle(Completed()) == "ok"
 
 
-def test_an_unknown_entry_field_does_not_break_an_older_engine(broker: Broker, engine: MakeEngine) -> None:
-    broker.append([message("a")])
-    home = broker.topology.home
-    ((_, fields),) = home.command("XRANGE", home.keys.stream("echo"), "-", "+")
-    consumer = engine()
+NEWER: dict[str, dict[str, Any]] = {
+    "entry": {**GOOD, "new": "field"},
+    "head": {**GOOD, "h": f"{GOOD['h']}\tnew\tfields"},
+    "json": {**GOOD, "m": '{"task_type":"echo","new":{"x":1}}'},
+    "all": {**GOOD, "h": f"{GOOD['h']}\tnew", "m": '{"task_type":"echo","new":1}', "new": "field"},
+}
+
+
+@pytest.mark.parametrize("newer", NEWER)
+def test_an_entry_with_an_unknown_field_is_run_by_an_older_engine(
+    broker: Broker, engine: MakeEngine, reader: EventReader, newer: str
+) -> None:
+    """In the entry, in its head, in its JSON; also when it is given again, handed back or taken back."""
+    broker.append([message("first")])
+    broker.remove("echo", "first")
+    add_with_record(broker, NEWER[newer])
+    consumer = engine("e")
     (claimed,) = consumer.claim()
-    home.command("XDEL", claimed.stream, claimed.entry_id)
-    home.command("XADD", claimed.stream, "*", *fields, "new", "field")
-    # a copy without a record of its own is not run twice, whatever its fields
-    assert consumer.claim(1) == []
-    assert broker.snapshot().queues[0].counters["duplicates"] == 1
+    assert (claimed.task_id, claimed.attempt, claimed.message.task_type) == ("bad", 1, "echo")
+    assert consumer.hand_back() == ["bad"]
+    assert [c.task_id for c in consumer.claim()] == ["bad"]
+    consumer.open()
+    assert [c.task_id for c in consumer.beat().given_again] == ["bad"]
+    assert broker.take_back("e", ["echo"], **BUDGETS).recovered == ("bad",)
+    consumer.open()
+    (claimed,) = consumer.claim()
+    assert claimed.deliveries == 1 and claimed.settle(Completed()) == "ok"
+    told = [event.kind for event in events_of(reader)]
+    assert told[-1] is EventKind.TASK_COMPLETED and EventKind.TASK_BURIED not in told
+    assert broker.snapshot().queues[0].counters["completed"] == 1
+
+
+@pytest.mark.parametrize("newer", NEWER)
+def test_a_copy_of_an_attempt_that_runs_is_not_run_twice(broker: Broker, engine: MakeEngine, newer: str) -> None:
+    """Whatever its fields."""
+    broker.append([message("bad"), message("good")])
+    consumer = engine(capacity=3)
+    assert [c.task_id for c in consumer.claim(1)] == ["bad"]
+    add_raw(broker, NEWER[newer])
+    assert [c.task_id for c in consumer.claim()] == ["good"]
+    assert broker.snapshot().queues[0].counters == {"appended": 2, "duplicates": 1}
 
 
 def test_a_stream_full_of_rubbish_does_not_hold_the_server(

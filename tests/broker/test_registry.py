@@ -3,23 +3,37 @@
 from dalston_queue.broker import Broker
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.types import Cause, EngineState, NodeState
-from tests.broker.conftest import MakeEngine
+from tests.broker.conftest import Counted, MakeEngine
 
 
 def beat(name: str, state: EngineState = EngineState.READY, **values: object) -> EngineBeat:
     return EngineBeat(engine_id=name, state=state, queues=("echo",), **values)  # type: ignore[arg-type]
 
 
-def test_a_node_beats_for_all_its_engines_in_one_round_trip(broker: Broker) -> None:
+def test_a_node_beats_for_all_its_engines_in_one_round_trip(broker: Broker, counted: Counted) -> None:
+    node, round_trips = counted
     engines = [beat(f"n1.demo.{n}.b", info={"pid": n, "cpu": 1.5}, capabilities=("gpu",)) for n in range(20)]
-    broker.registry.beat_node("n1", NodeState.ACTIVE, engines, {"gpus": 2})
-    broker.registry.beat_node("n1", NodeState.DRAINING, engines, {"gpus": 2})
-    (node,) = broker.registry.nodes()
-    assert (node.node_id, node.state, node.beat, node.info) == ("n1", NodeState.DRAINING, 2, {"gpus": 2})
+    node.registry.beat_node("n1", NodeState.ACTIVE, engines, {"gpus": 2})  # the first may load scripts
+    assert round_trips(lambda: node.registry.beat_node("n1", NodeState.DRAINING, engines, {"gpus": 2})) == 1
+    (shown,) = broker.registry.nodes()
+    assert (shown.node_id, shown.state, shown.beat, shown.info) == ("n1", NodeState.DRAINING, 2, {"gpus": 2})
     found = broker.registry.engines()
     assert len(found) == 20 and {e.node_id for e in found} == {"n1"}
     assert found[0].info["cpu"] == 1.5 and found[0].capabilities == ("gpu",) and found[0].beat == 2
     assert broker.registry.pulses()["n1.demo.0.b"].counters == {"echo": (2,)}
+
+
+def test_what_can_not_be_read_hides_nobody_else(broker: Broker) -> None:
+    broker.registry.beat_node("n1", NodeState.ACTIVE, [beat("e1"), beat("e2")])
+    broker.registry.beat_node("n2", NodeState.ACTIVE, [])
+    home = broker.topology.home
+    home.command("HSET", home.keys.engine("e1"), "said", "junk")
+    home.command("HSET", home.keys.node("n2"), "state", "asleep")
+    assert [engine.engine_id for engine in broker.registry.engines()] == ["e2"]
+    assert [node.node_id for node in broker.registry.nodes()] == ["n1"]
+    broker.registry.beat_node("n1", NodeState.ACTIVE, [beat("e1"), beat("e2")])
+    broker.registry.beat_node("n2", NodeState.ACTIVE, [])
+    assert (len(broker.registry.engines()), len(broker.registry.nodes())) == (2, 2), "the next beat repairs it"
 
 
 def test_a_lapsed_engine_that_beats_again_is_back(broker: Broker) -> None:
@@ -47,7 +61,7 @@ def test_a_beat_after_the_registry_was_flushed_registers_again(broker: Broker) -
 def test_an_engine_that_died_before_its_first_beat_can_be_judged(broker: Broker, engine: MakeEngine) -> None:
     engine("e1")
     broker.registry.beat_engine(beat("other"))
-    assert broker.registry.pulses()["e1"].counters == {"echo": (1,)}
+    assert broker.registry.pulses()["e1"].counters["echo"] > (0,)
 
 
 def test_an_index_entry_without_its_hash_is_dropped(broker: Broker) -> None:

@@ -1,9 +1,11 @@
 """Settling: only by the owner, at this attempt, in a live session."""
 
+import msgspec
+
 from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.lanes import retire_empty
 from dalston_queue.broker.messages import Cancelled, Completed, ErrorInfo, Failed
-from dalston_queue.broker.types import Cause, EventKind, Settled
+from dalston_queue.broker.types import Cause, EventKind, Priority, Settled
 from tests.broker.conftest import MakeEngine, events_of, message
 
 
@@ -51,6 +53,55 @@ def test_an_entry_claimed_away_by_a_foreign_hand_is_not_settled(
     assert claimed.settle(Completed()) is Settled.LOST
     assert broker.snapshot().queues[0].lanes[2].pending == 1
     home.command("XCLAIM", claimed.stream, "engines", "first", 0, claimed.entry_id)
+
+
+def test_a_batch_in_any_order_settles_what_is_owned_and_nothing_else(
+    broker: Broker, engine: MakeEngine, reader: EventReader
+) -> None:
+    low = [message(f"l{n}", priority=Priority.LOW) for n in range(4)]
+    broker.append([message(f"m{n}", timeout_ms=60_000) for n in range(6)])
+    broker.append(low)
+    consumer = engine("first", capacity=10)
+    by_id = {claimed.task_id: claimed for claimed in consumer.claim()}
+    home = broker.topology.home
+    for taken in ("m2", "l0"):
+        home.command("XCLAIM", by_id[taken].stream, "engines", "other", 0, by_id[taken].entry_id)
+    order = ["m5", "l3", "m0", "m2", "l0", "m4", "l1", "m1", "m0"]  # m3 and l2 go on, m0 is told twice
+    told = consumer.exchange([(by_id[name], Completed(name)) for name in order], free=0)
+    lost = {name for name, code in zip(order, told.settled, strict=True) if code is Settled.LOST}
+    assert lost - {"m0"} == {"m2", "l0"}
+    ended = [e.result for e in events_of(reader) if e.kind is EventKind.TASK_COMPLETED]
+    assert sorted(ended) == ["l1", "l3", "m0", "m1", "m4", "m5"]
+    assert {claimed.task_id for claimed in consumer.held} == {"m3", "l2"}
+    pending = {lane.stream: lane.pending for lane in broker.snapshot().queues[0].lanes if lane.pending}
+    assert sorted(pending.values()) == [2, 2]  # of each stream one that goes on, and one of the foreign hand
+    for taken in ("m2", "l0"):
+        home.command("XCLAIM", by_id[taken].stream, "engines", "first", 0, by_id[taken].entry_id)
+
+
+def test_a_result_with_line_breaks_is_its_own_task_s_alone(
+    broker: Broker, engine: MakeEngine, reader: EventReader
+) -> None:
+    """Results that end together share an entry, a line each."""
+    broker.append([message(name) for name in ("a", "b", "c")])
+    consumer = engine(capacity=3)
+    results = [1, msgspec.Raw(b'{"pretty": [\n{"result": "of another"}\n]}'), 3]
+    consumer.exchange([(c, Completed(result)) for c, result in zip(consumer.claim(), results, strict=True)])
+    told = {e.task_id: e.result for e in events_of(reader) if e.kind is EventKind.TASK_COMPLETED}
+    assert told == {"a": 1, "b": {"pretty": [{"result": "of another"}]}, "c": 3}
+
+
+def test_what_is_owned_is_settled_however_much_else_is_pending(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("first")])
+    consumer = engine("busy", capacity=2)
+    home, stream = broker.topology.home, broker.topology.home.keys.stream("echo")
+    consumer.exchange([(consumer.claim()[0], Completed())])
+    for _ in range(600):
+        home.command("XADD", stream, "*", "foreign", "entry")
+    home.client.xreadgroup("engines", "busy", {stream: ">"}, count=600)
+    broker.append([message("a"), message("b")])
+    claimed = consumer.claim()
+    assert consumer.exchange([(c, Completed()) for c in claimed], free=0).settled == ["ok", "ok"]
 
 
 def test_nothing_remains_of_a_settled_and_acknowledged_task(

@@ -1,12 +1,16 @@
 """Exact numbers in O(lanes), and pages of what is running."""
 
 from dalston_queue.broker import Broker
+from dalston_queue.broker.lanes import retire_empty
 from dalston_queue.broker.messages import Completed
 from dalston_queue.broker.pending import PendingEntry, PendingOrder
-from dalston_queue.broker.snapshot import rates
-from dalston_queue.broker.types import Priority, Tier
-from tests.broker.conftest import MakeEngine, message
+from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.snapshot import Snapshot, rates
+from dalston_queue.broker.types import EngineState, Priority, Tier
+from tests.broker.conftest import Counted, MakeEngine, message
 from tests.support import wait_until
+
+MINUTE = 60_000
 
 
 def test_every_lane_has_its_numbers(broker: Broker, engine: MakeEngine) -> None:
@@ -23,6 +27,44 @@ def test_every_lane_has_its_numbers(broker: Broker, engine: MakeEngine) -> None:
     assert queue.counters == {"appended": 6}
 
 
+def test_a_snapshot_is_one_round_trip_and_sees_at_once_what_is_new(broker: Broker, counted: Counted) -> None:
+    viewer, round_trips = counted
+    broker.append([message("a"), message("g", required_capabilities=("gpu",)), message("s", queue="sleep")])
+    broker.registry.beat_engine(EngineBeat(engine_id="e", state=EngineState.READY, queues=("unused",)))
+    viewer.snapshot()
+    broker.append([message("b")])
+    seen: list[Snapshot] = []
+    assert round_trips(lambda: seen.append(viewer.snapshot())) == 1
+    assert shape(seen[-1]) == {"echo": {"": 2, "gpu": 1}, "sleep": {"": 1}, "unused": {}}
+    assert round_trips(lambda: seen.append(viewer.snapshot(["sleep"]))) == 1
+    assert shape(seen[-1]) == {"sleep": {"": 1}}
+
+    broker.append(
+        [message("f", required_capabilities=("fast",)), message("n", queue="new"), message("u", queue="unused")]
+    )
+    assert round_trips(lambda: seen.append(viewer.snapshot())) == 2
+    everything = {"echo": {"": 2, "fast": 1, "gpu": 1}, "new": {"": 1}, "sleep": {"": 1}, "unused": {"": 1}}
+    assert shape(seen[-1]) == everything
+    assert round_trips(lambda: seen.append(viewer.snapshot())) == 1
+    assert shape(seen[-1]) == everything
+
+    broker.reset_queue("sleep")
+    broker.remove("echo", "f")
+    assert retire_empty(broker.topology.home, "echo") == ["fast"]
+    assert round_trips(lambda: seen.append(viewer.snapshot())) == 1
+    assert shape(seen[-1]) == {"echo": {"": 2, "gpu": 1}, "new": {"": 1}, "unused": {"": 1}}
+
+
+def shape(snapshot: Snapshot) -> dict[str, dict[str, int]]:
+    """How many wait, by queue and capability set."""
+    found: dict[str, dict[str, int]] = {}
+    for queue in snapshot.queues:
+        lanes = found.setdefault(queue.queue, {})
+        for lane in queue.lanes:
+            lanes[lane.capabilities] = lanes.get(lane.capabilities, 0) + lane.lag
+    return found
+
+
 def test_lag_is_exact_where_redis_says_null(broker: Broker, engine: MakeEngine) -> None:
     """XINFO's lag is NULL after a delete in the middle; never show that as 0."""
     broker.append([message(f"t{n}") for n in range(10)])
@@ -34,7 +76,9 @@ def test_lag_is_exact_where_redis_says_null(broker: Broker, engine: MakeEngine) 
     assert broker.snapshot().queues[0].waiting == 7
 
 
-def test_the_oldest_waiting_age_is_that_of_the_first_undelivered_entry(broker: Broker, engine: MakeEngine) -> None:
+def test_the_oldest_waiting_age_counts_from_the_first_enqueueing_and_leaves_out_what_runs(
+    broker: Broker, engine: MakeEngine
+) -> None:
     now = broker.topology.home.now_ms()
     broker.append([message("old", enqueued_at_ms=now - 90_000), message("newer", enqueued_at_ms=now - 30_000)])
     age = broker.snapshot().queues[0].oldest_age_ms
@@ -45,6 +89,30 @@ def test_the_oldest_waiting_age_is_that_of_the_first_undelivered_entry(broker: B
     assert age is not None and 30_000 <= age < 35_000
     consumer.exchange([(consumer.held[0], Completed())])
     assert broker.snapshot().queues[0].oldest_age_ms is None
+
+
+def test_one_that_stands_behind_younger_ones_is_the_oldest_of_its_lane(broker: Broker, engine: MakeEngine) -> None:
+    """A promoted or rebuilt entry is at the end of its lane; the front doesn't tell its age."""
+    now = broker.topology.home.now_ms()
+    broker.append([message("runs", enqueued_at_ms=now - 19 * MINUTE)])
+    broker.append([message("risen", priority=Priority.LOW, enqueued_at_ms=now - 11 * MINUTE)])
+    broker.append([message("young"), message("gpu", required_capabilities=("gpu",))])
+    broker.append([message("rebuilt", enqueued_at_ms=now - 15 * MINUTE, required_capabilities=("gpu",))])
+    consumer = engine()
+    consumer.claim()
+    assert [event.task_id for event in broker.promote("echo", now_ms=now)] == ["risen"]
+    ages = oldest_minutes(broker)
+    assert (ages[""], ages["gpu"], ages["all"]) == (11, 15, 15)
+    broker.remove("echo", "rebuilt")
+    ages = oldest_minutes(broker)
+    assert (ages[""], ages["gpu"], ages["all"]) == (11, 0, 11)
+
+
+def oldest_minutes(broker: Broker) -> dict[str, int | None]:
+    """Of the medium tier by capability set, and of the whole queue."""
+    (queue,) = broker.snapshot().queues
+    ages = {lane.capabilities: lane.oldest_age_ms for lane in queue.lanes if lane.tier is Tier.MEDIUM}
+    return {name: None if age is None else age // MINUTE for name, age in {**ages, "all": queue.oldest_age_ms}.items()}
 
 
 def test_ghosts_are_called_inconsistent_and_can_be_acknowledged(broker: Broker, engine: MakeEngine) -> None:
@@ -71,8 +139,8 @@ def test_rates_come_from_two_snapshots(broker: Broker, engine: MakeEngine) -> No
     second = broker.snapshot()
     seconds = (second.at_ms - first.at_ms) / 1000
     found = rates(first, second)
-    stream = broker.topology.home.keys.stream("echo")
-    for name in ("echo", stream):
+    (medium,) = (lane for lane in second.queues[0].lanes if lane.tier is Tier.MEDIUM)
+    for name in ("echo", medium.name):
         assert (round(found[name].in_per_s * seconds), round(found[name].out_per_s * seconds)) == (8, 4)
     assert rates(second, second) == {}
 

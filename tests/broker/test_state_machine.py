@@ -2,12 +2,14 @@
 cancels and lost streams, in any order that Hypothesis thinks of.
 
 The invariants, checked after every step: no entry is lost, none is owned twice, no settle by a non-owner counts, each
-attempt ends at most once, event numbers grow, and the counts are exact.
+attempt ends at most once, event numbers grow, nobody is charged who is innocent, and all counts are exact.
 """
 
 import os
 import secrets
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 import pytest
@@ -18,30 +20,33 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from dalston_queue.broker import Consumer, EventReader, connect
 from dalston_queue.broker.claimed import Claimed
 from dalston_queue.broker.errors import Fenced, Unavailable
-from dalston_queue.broker.link import Link
-from dalston_queue.broker.messages import Completed, Event
+from dalston_queue.broker.messages import Cancelled, Completed, ErrorInfo, Event, Failed, Outcome
+from dalston_queue.broker.pending import PendingOrder
+from dalston_queue.broker.record import Record
+from dalston_queue.broker.recovery import TakenBack
 from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.scripts import Script
-from dalston_queue.broker.types import Cause, EngineState, Priority, RecordState
-from tests.broker.conftest import BUDGETS, clean, message
+from dalston_queue.broker.scripts import load
+from dalston_queue.broker.types import Cause, EngineState, Priority, RecordState, Removed, Settled, Tier
+from tests.broker.conftest import clean, message
+from tests.broker.proxy import LossyProxy
 
 ENGINES = ("e0", "e1", "e2")
+CAPACITY = 3
 TASKS = tuple(f"t{n}" for n in range(8))
 CAPS = ((), ("gpu",))
+BUDGETS = ((3, 4), (1, 1))  # most deliveries and losses: small, so that some are exhausted
+LOST = ("settle_and_claim", "beat", "append", "hand_back", "take_back", "promote", "cancel", "ack_events")
+OUTCOMES: dict[str, Outcome] = {
+    "completed": Completed("done"),
+    "failed": Failed(ErrorInfo(message="no")),
+    "cancelled": Cancelled(),
+}
+PROMOTED = {Tier.LOW: (Tier.MEDIUM, 10), Tier.MEDIUM: (Tier.HIGH, 20)}  # to, after minutes
+Settling = tuple[Claimed, str]  # what ended and how, a name of OUTCOMES
 
-
-class DroppingLink(Link):
-    """Throws the next reply away after the server has run the script."""
-
-    drop = False
-
-    def call(self, script: Script, packed: bytes) -> Any:
-        reply = super().call(script, packed)
-        if self.drop:
-            self.drop = False
-            self.close()
-            raise Unavailable("the reply got lost")
-        return reply
+an_engine = st.sampled_from(ENGINES)
+a_task = st.sampled_from(TASKS)
+maybe = st.booleans()
 
 
 class Task(msgspec.Struct):
@@ -50,225 +55,399 @@ class Task(msgspec.Struct):
     attempt: int
     state: str  # waiting, running, ended, removed, lost (its stream was deleted)
     caps: tuple[str, ...]
+    tier: Tier
+    deliveries: int = 0
+    losses: int = 0
     owner: str = ""
+    entry: str = ""  # while it runs
+    cancel: bool = False
+    ran: bool = False  # lost only: it ran when its stream was deleted
 
 
 class Engine:
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
         self.fenced = False
-        (self.session,) = consumer._sessions
-        self.session._link = self.link = DroppingLink(self.session.shard, self.session._key)
+        # the settlements of a call whose reply got lost, and how they were judged when it ran: it is repeated with them
+        self.unanswered: dict[Settling, Settled] | None = None
+
+    def reopen(self) -> None:
+        self.consumer.open()
+        self.fenced = False
+        self.unanswered = None
 
 
 class BrokerMachine(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
-        self.broker = connect(os.environ["REDIS_URL"], prefix=f"machine-{secrets.token_hex(6)}")
-        self.home = self.broker.topology.home
+        url, prefix = os.environ["REDIS_URL"], f"machine-{secrets.token_hex(6)}"
+        self.proxy = LossyProxy(url)
+        self.broker = connect(self.proxy.url, prefix=prefix)
+        self.seen = connect(url, prefix=prefix)  # what is really there
+        self.home = self.seen.topology.home
+        for name in LOST:
+            self.home.client.script_load(load(name).source)  # so that it is its own reply that gets lost
         self.tasks: dict[str, Task] = {}
         self.engines: dict[str, Engine] = {}
         self.reader = EventReader(self.broker, "o")
         self.last_seq: dict[str, tuple[int, int]] = {}
         self.ends: dict[tuple[str, int], str] = {}
-        self.settled: set[tuple[str, int]] = set()  # accepted by Redis, whether the engine heard of it or not
+        self.counters: Counter[str] = Counter()
         for name in ENGINES:
-            self.engines[name] = Engine(Consumer(self.broker, name, ["echo"], ["gpu"], capacity=3))
+            self.engines[name] = Engine(Consumer(self.broker, name, ["echo"], ["gpu"], capacity=CAPACITY))
             self.engines[name].consumer.open()
+        for task, priority in zip(TASKS[:6], [*Priority] * 2, strict=True):  # else half of the steps find nothing to do
+            self.append(task, CAPS[0], priority, newer=False, lose=False)
 
     def teardown(self) -> None:
         if hasattr(self, "broker"):
-            clean(self.broker)
+            clean(self.seen)
+            self.broker.close()
+            self.proxy.close()
 
     # what happens
 
-    @rule(
-        task=st.sampled_from(TASKS),
-        caps=st.sampled_from(CAPS),
-        priority=st.sampled_from(list(Priority)),
-        newer=st.booleans(),
-    )
-    def append(self, task: str, caps: tuple[str, ...], priority: Priority, newer: bool) -> None:
+    @rule(task=a_task, caps=st.sampled_from(CAPS), priority=st.sampled_from(Priority), newer=maybe, lose=maybe)
+    def append(self, task: str, caps: tuple[str, ...], priority: Priority, newer: bool, lose: bool) -> None:
         known = self.tasks.get(task)
         # attempts only grow: the database never appends again what was removed, or ended and acknowledged
         newer = newer or (known is not None and (known.state == "removed" or (task, known.attempt) in self.ends))
-        attempt = 1 if known is None else known.attempt + newer
+        added = Task(1 if known is None else known.attempt + newer, "waiting", caps, Tier(priority))
         if known and not newer:
-            caps = known.caps
-        (answer,) = self.broker.append(
-            [message(task, attempt=attempt, priority=priority, required_capabilities=caps, timeout_ms=60_000)]
+            added.caps, added.deliveries, added.losses = known.caps, known.deliveries, known.losses
+        sent = message(
+            task, attempt=added.attempt, priority=priority, required_capabilities=added.caps, timeout_ms=60_000
         )
-        if known is None or known.attempt < attempt:
-            assert answer == "added"
-        elif known.state in ("waiting", "running"):
-            assert answer == "duplicate"
-        elif known.state == "lost":
-            assert answer == "added", "a record whose entry is gone gets a new entry"
-        elif known.state == "ended":
-            assert answer == "settled", "the tombstone answers until the event is acknowledged"
-        if answer == "added":
-            self.tasks[task] = Task(attempt, "waiting", caps)
-
-    @rule(name=st.sampled_from(ENGINES), lose=st.booleans(), n=st.integers(1, 3))
-    def exchange(self, name: str, lose: bool, n: int) -> None:
-        """Settle the oldest n that are held and claim what there is room for."""
-        engine = self.engines[name]
-        settling = [(claimed, Completed(claimed.task_id)) for claimed in engine.consumer.held[: n - 1]]
-        mine = {c.task_id: self.is_owner(name, c) for c, _ in settling}
-        engine.link.drop = lose and not engine.fenced
+        expected = "added"
+        if known and not newer:
+            # lost: a record whose entry is gone gets a new entry; ended: the tombstone answers until it is acknowledged
+            expected = {"lost": "added", "ended": "settled"}.get(known.state, "duplicate")
+        before = self.records().get(task)
         try:
-            got = engine.consumer.exchange(settling)
+            with self.losing("append", lose):
+                assert self.broker.append([sent]) == [expected]
         except Unavailable:
-            self.learn_what_was_lost(name, mine)
+            # a call that only learnt which stream it must name has done nothing
+            if self.records().get(task) == before:
+                return
+        if expected == "added":
+            self.tasks[task] = added
+            self.counters["appended"] += 1
+
+    @rule(
+        name=an_engine,
+        lose=st.sampled_from(["", "settle_and_claim", "beat"]),
+        how=st.tuples(*[st.sampled_from(["", *OUTCOMES])] * CAPACITY),
+    )
+    def exchange(self, name: str, lose: str, how: tuple[str, ...]) -> None:
+        """Settle some that are held and claim what there is room for."""
+        engine = self.engines[name]
+        repeated = list(engine.unanswered or ())
+        told = {claimed for claimed, _ in repeated}
+        held = [claimed for claimed in engine.consumer.held if claimed not in told]
+        fresh = [(claimed, kind) for claimed, kind in zip(held, how, strict=False) if kind]
+        settling = repeated + fresh
+        keeping = set(held) - {claimed for claimed, _ in fresh}
+        alone = any(claimed.tier is Tier.SUSPECT for claimed in keeping)
+        asks = bool(settling) or engine.unanswered is not None or (len(keeping) < CAPACITY and not alone)
+        try:
+            with self.losing(lose or "settle_and_claim", bool(lose)):
+                got = engine.consumer.exchange([(claimed, OUTCOMES[kind]) for claimed, kind in settling])
+        except Unavailable:
+            if engine.fenced:
+                engine.unanswered = self.refused(engine, fresh)
+            elif engine.unanswered is None:
+                engine.unanswered = self.settled(name, fresh)
+                self.learn_what_was_claimed(name, CAPACITY - len(keeping))
             return
         except Fenced:
             assert engine.fenced
-            engine.fenced = False
-            engine.consumer.open()
+            self.refused(engine, fresh)
+            engine.reopen()
             return
-        finally:
-            engine.link.drop = False
-        assert not engine.fenced or not settling
-        for (claimed, _), code in zip(settling, got.settled, strict=True):
-            if code == "ok":
-                # its own, or told again of what it settled in a call whose reply was lost; a later attempt may be there
-                place = (claimed.task_id, claimed.attempt)
-                assert mine[claimed.task_id] or place in self.settled
-                self.settled.add(place)
-                if self.tasks[claimed.task_id].attempt == claimed.attempt:
-                    self.tasks[claimed.task_id].state = "ended"
+        assert not (engine.fenced and asks), "a zombie is told whatever it asks"
+        codes = {**(engine.unanswered or {}), **self.settled(name, fresh)}
+        assert got.settled == [codes[one] for one in settling]
+        engine.unanswered = None
         for claimed in got.claimed:
             self.took(name, claimed)
 
-    @rule(name=st.sampled_from(ENGINES))
-    def beat(self, name: str) -> None:
+    @rule(name=an_engine)
+    def claim(self, name: str) -> None:
+        self.exchange(name, "", ("",) * CAPACITY)
+
+    @rule(name=an_engine, lose=maybe)
+    def beat(self, name: str, lose: bool) -> None:
         engine = self.engines[name]
+        before = engine.consumer.held
+        if lose:
+            with pytest.raises(Unavailable), self.losing("beat"):
+                engine.consumer.beat()
         try:
             beat = engine.consumer.beat()
         except Fenced:
             assert engine.fenced
-            engine.fenced = False
-            engine.consumer.open()
+            engine.reopen()
             return
         assert not engine.fenced
-        for claimed in beat.given_again:
-            assert self.is_owner(name, claimed)
-        for claimed in beat.lost:
-            assert not self.is_owner(name, claimed)
-        owned = {task for task, t in self.tasks.items() if t.state == "running" and t.owner == name}
-        held = {c.task_id for c in engine.consumer.held if self.is_owner(name, c)}
-        assert held == owned, "after a beat an engine holds exactly what it owns"
+        assert all(self.is_owner(name, claimed) for claimed in beat.given_again)
+        assert set(beat.lost) == {claimed for claimed in before if not self.is_owner(name, claimed)}
+        mine = [claimed for claimed in before if self.is_owner(name, claimed)]
+        assert beat.cancelled == [claimed for claimed in mine if self.tasks[claimed.task_id].cancel]
+        held = Counter(claimed.task_id for claimed in engine.consumer.held)
+        assert held == Counter(self.owned(name)), "after a beat an engine holds exactly what it owns"
 
-    @rule(name=st.sampled_from(ENGINES))
-    def hand_back(self, name: str) -> None:
+    @rule(name=an_engine, lose=maybe)
+    def hand_back(self, name: str, lose: bool) -> None:
         engine = self.engines[name]
-        before = engine.consumer.held
+        mine = [claimed.task_id for claimed in engine.consumer.held if self.is_owner(name, claimed)]
+        if lose and engine.consumer.held:
+            with pytest.raises(Unavailable), self.losing("hand_back"):
+                engine.consumer.hand_back()
         try:
             given = engine.consumer.hand_back()
         except Fenced:
             assert engine.fenced
+            engine.unanswered = None
             return
-        for claimed in before:
-            if claimed.task_id in given:
-                assert self.is_owner(name, claimed)
-                self.tasks[claimed.task_id].state = "waiting"
+        if engine.fenced:
+            return
+        assert given == ([] if lose else mine)
+        for task in mine:
+            t = self.tasks[task]
+            self.put_back(t, suspect=t.deliveries >= 2)
+            self.counters["handed_back"] += 1
 
     @rule(
-        name=st.sampled_from(ENGINES), cause=st.sampled_from([Cause.ENGINE_LOST, Cause.NODE_LOST]), twice=st.booleans()
+        name=an_engine,
+        cause=st.sampled_from([Cause.ENGINE_LOST, Cause.NODE_LOST]),
+        named=st.none() | a_task,
+        budget=st.sampled_from(BUDGETS),
+        lose=maybe,
+        afterwards=st.sampled_from(["", "again", "back"]),
     )
-    def die(self, name: str, cause: Cause, twice: bool) -> None:
-        """Judged dead and taken back. The process lives on as a zombie and doesn't know."""
-        pulse = self.broker.registry.pulses().get(name)
+    def die(
+        self, name: str, cause: Cause, named: str | None, budget: tuple[int, int], lose: bool, afterwards: str
+    ) -> None:
+        """Judged dead and taken back. The process lives on as a zombie and doesn't know, or its node starts another
+        under the same name; whoever judged it may act on its verdict once more."""
+        engine = self.engines[name]
+        pulse = self.seen.registry.pulses().get(name)
         judged = pulse.counters if pulse else {"echo": (0,)}
-        owned = {task for task, t in self.tasks.items() if t.state == "running" and t.owner == name}
-        taken = self.broker.take_back(name, ["echo"], cause, judged=judged, **BUDGETS)
-        assert not taken.alive
-        assert set(taken.recovered) | set(taken.exhausted) == owned
-        if twice:
-            again = self.broker.take_back(name, ["echo"], cause, judged=judged, **BUDGETS)
-            assert again.moved == 0
-        for task in taken.recovered:
-            self.tasks[task].state = "waiting"
-        for task in taken.exhausted:
-            self.tasks[task].state = "ended"
-        self.engines[name].fenced = True
+        deliveries, losses = budget
+        recovered, exhausted = self.charge(name, cause, named, budget)
 
-    @rule(name=st.sampled_from(ENGINES))
+        def take_back() -> TakenBack:
+            return self.broker.take_back(
+                name, ["echo"], cause, judged=judged, named=named, max_deliveries=deliveries, max_losses=losses
+            )
+
+        try:
+            with self.losing("take_back", lose):
+                taken = take_back()
+            assert not taken.alive and not taken.lost
+            assert (set(taken.recovered), set(taken.exhausted)) == (recovered, exhausted)
+        except Unavailable:
+            pass
+        engine.fenced = True
+        if afterwards == "again":
+            assert take_back() == TakenBack()
+        if afterwards == "back":
+            engine.reopen()
+            self.claim(name)
+            assert take_back() == TakenBack(alive=True), "the verdict was about another life"
+
+    @rule(name=an_engine)
     def die_falsely(self, name: str) -> None:
         """It beats between the verdict and the take-back: nothing may be touched."""
-        pulse = self.broker.registry.pulses().get(name)
+        pulse = self.seen.registry.pulses().get(name)
         if pulse is None:
             return
         self.broker.registry.beat_engine(EngineBeat(engine_id=name, state=EngineState.READY, queues=("echo",)))
-        assert self.broker.take_back(name, ["echo"], Cause.NODE_LOST, judged=pulse.counters, **BUDGETS).alive
+        taken = self.broker.take_back(name, ["echo"], judged=pulse.counters, max_deliveries=1, max_losses=1)
+        assert taken == TakenBack(alive=True)
 
-    @rule(minutes=st.sampled_from([5, 15, 25]))
-    def promote(self, minutes: int) -> None:
-        for event in self.broker.promote("echo", now_ms=self.home.now_ms() + minutes * 60_000):
-            assert self.tasks[event.task_id].state == "waiting"
+    @rule(name=an_engine, call=st.sampled_from(["settle", "beat", "hand_back", "claim_next"]))
+    @precondition(lambda self: any(engine.fenced for engine in self.engines.values()))
+    def haunt(self, name: str, call: str) -> None:
+        """Whatever a zombie asks, it is told that it is one."""
+        engine = self.engines[name]
+        consumer, held = engine.consumer, engine.consumer.held
+        if not engine.fenced or (call == "hand_back" and not held):
+            return
+        if call == "claim_next" and (held or engine.unanswered is not None):
+            return  # it only sleeps
+        calls: dict[str, Callable[[], object]] = {
+            "settle": lambda: consumer.exchange([(claimed, Completed()) for claimed in held], free=1),
+            "beat": consumer.beat,
+            "hand_back": consumer.hand_back,
+            "claim_next": lambda: consumer.claim_next(0.001),
+        }
+        with pytest.raises(Fenced):
+            calls[call]()
+        if call in ("settle", "claim_next"):
+            self.refused(engine, [(claimed, "completed") for claimed in held])
+        engine.unanswered = None
 
-    @rule(task=st.sampled_from(TASKS))
-    def cancel(self, task: str) -> None:
-        answer = self.broker.request_cancel("echo", task)
-        known = self.tasks.get(task)
-        if known is None or known.state == "removed":
-            assert answer == "absent"
-        elif known.state == "waiting":
-            assert answer == "removed"
-            known.state = "removed"
-        elif known.state == "running":
-            assert answer == "flagged"
-        elif known.state == "lost":
-            # its record is there, its entry is not
-            assert answer in ("removed", "flagged")
-            if answer == "removed":
-                known.state = "removed"
+    @rule(minutes=st.sampled_from([5, 15, 25]), lose=maybe)
+    def promote(self, minutes: int, lose: bool) -> None:
+        due = {
+            task: PROMOTED[t.tier][0]
+            for task, t in self.tasks.items()
+            if t.state == "waiting" and t.tier in PROMOTED and minutes >= PROMOTED[t.tier][1]
+        }
+        before = self.records()
+        try:
+            with self.losing("promote", lose):
+                events = self.broker.promote("echo", now_ms=self.home.now_ms() + minutes * 60_000)
+            assert {event.task_id: event.tier for event in events} == due
+        except Unavailable:
+            # one script per lane and tier: those behind the lost one did not run
+            now = self.records()
+            due = {task: tier for task, tier in due.items() if now[task].entry_id != before[task].entry_id}
+        for task, tier in due.items():
+            self.tasks[task].tier = tier
+            self.counters["promoted"] += 1
 
-    @rule(task=st.sampled_from(TASKS))
+    @rule(task=a_task, flag=maybe, lose=maybe, beats=maybe)
+    def cancel(self, task: str, flag: bool, lose: bool, beats: bool) -> None:
+        t = self.tasks.get(task)
+        waits = t is not None and (t.state == "waiting" or (t.state == "lost" and not t.ran))
+        runs = t is not None and (t.state == "running" or (t.state == "lost" and t.ran))
+        call = self.broker.request_cancel if flag else self.broker.remove
+        if lose:
+            with pytest.raises(Unavailable), self.losing("cancel"):
+                call("echo", task)
+        answer = call("echo", task)
+        if waits:
+            assert answer is (Removed.ABSENT if lose else Removed.REMOVED)
+            self.tasks[task].state = "removed"
+            self.counters["removed"] += 1
+        elif runs:
+            assert answer is (Removed.FLAGGED if flag else Removed.RUNNING)
+            self.tasks[task].cancel |= flag
+            if beats:
+                self.beat(self.tasks[task].owner, lose=False)
+        elif t is not None and t.state == "ended" and (task, t.attempt) not in self.ends:
+            assert answer is Removed.SETTLED
+        else:
+            assert answer is Removed.ABSENT
+
+    @rule(task=a_task)
     @precondition(lambda self: len(self.tasks) > 3)
     def lose_a_stream(self, task: str) -> None:
         """A stream is deleted by hand: everything in it is gone, the records stay."""
-        record = self.broker.records("echo", [task]).get(task)
+        record = self.records().get(task)
         if record is None or not record.stream:
             return
-        gone = {
-            r_task for r_task, r in self.broker.records("echo", list(self.tasks)).items() if r.stream == record.stream
-        }
+        gone = [name for name, other in self.records().items() if other.stream == record.stream]
         self.home.command("DEL", record.stream)
-        for name in gone:
-            if self.tasks[name].state in ("waiting", "running"):
-                self.tasks[name].state = "lost"
+        for t in (self.tasks[name] for name in gone):
+            if t.state in ("waiting", "running"):
+                t.state, t.ran = "lost", t.state == "running"
 
-    @rule()
-    def acknowledge(self) -> None:
-        while batch := self.reader.read(block_ms=0):
+    @rule(lose=st.sampled_from([b"", b"XREADGROUP", load("ack_events").sha.encode()]))
+    def acknowledge(self, lose: bytes) -> None:
+        self.proxy.lose(lose or None)
+        while True:
+            try:
+                batch = self.reader.read(block_ms=0)
+            except Unavailable:
+                continue  # what it got is read again
+            if not batch:
+                break
             for event in batch:
                 assert isinstance(event, Event)
                 self.check_event(event)
-            self.reader.ack(batch)
+            try:
+                assert self.reader.ack(batch) > 0
+            except Unavailable:
+                assert self.reader.ack(batch) == 0
+        self.proxy.lose(None)
 
     # helpers
 
+    @contextmanager
+    def losing(self, script: str, lose: bool = True) -> Iterator[None]:
+        """The reply of the next call of this script gets lost, after the server has run it."""
+        self.proxy.lose(load(script).sha.encode() if lose else None)
+        try:
+            yield
+        finally:
+            self.proxy.lose(None)
+
+    def records(self) -> dict[str, Record]:
+        return self.seen.records("echo", TASKS)
+
+    def owned(self, name: str) -> list[str]:
+        return [task for task, t in self.tasks.items() if t.state == "running" and t.owner == name]
+
     def is_owner(self, name: str, claimed: Claimed) -> bool:
-        t = self.tasks.get(claimed.task_id)
-        return t is not None and t.state == "running" and t.owner == name and t.attempt == claimed.attempt
+        t = self.tasks[claimed.task_id]
+        mine = t.state == "running" and t.owner == name
+        return mine and (t.attempt, t.entry) == (claimed.attempt, claimed.entry_id)
 
     def took(self, name: str, claimed: Claimed) -> None:
         t = self.tasks[claimed.task_id]
-        assert t.attempt == claimed.attempt
-        assert t.state == "waiting" or (t.state == "running" and t.owner == name), f"{claimed} was {t}"
-        t.state, t.owner = "running", name
+        assert (t.attempt, t.deliveries, t.losses) == (claimed.attempt, claimed.deliveries, claimed.losses)
+        if t.state == "waiting":
+            t.state, t.owner, t.entry = "running", name, claimed.entry_id
+        assert self.is_owner(name, claimed), f"{claimed} was {t}"
+        assert claimed.tier is t.tier
 
-    def learn_what_was_lost(self, name: str, mine: dict[str, bool]) -> None:
+    def settled(self, name: str, settling: list[Settling]) -> dict[Settling, Settled]:
+        """A call with these has run."""
+        codes = {}
+        for claimed, kind in settling:
+            ok = self.is_owner(name, claimed)
+            codes[claimed, kind] = Settled.ACCEPTED if ok else Settled.LOST
+            self.counters[kind if ok else "refused"] += 1
+            if ok:
+                self.tasks[claimed.task_id].state = "ended"
+        return codes
+
+    def refused(self, engine: Engine, fresh: list[Settling]) -> dict[Settling, Settled]:
+        """A call of a zombie has run: the one without an answer, or if there is none, one with these."""
+        sent = dict.fromkeys(fresh, Settled.LOST) if engine.unanswered is None else engine.unanswered
+        self.counters["refused"] += len(sent)
+        return sent
+
+    def learn_what_was_claimed(self, name: str, room: int) -> None:
         """The server ran the script; only the engine doesn't know. What it did must be possible."""
-        records = self.broker.records("echo", list(self.tasks))
-        for task, t in self.tasks.items():
-            record = records.get(task)
-            if record and record.state is RecordState.RUNNING and record.owner == name and t.state == "waiting":
-                t.state, t.owner = "running", name
-            elif task in mine and mine[task] and record and record.state is RecordState.SETTLED:
+        claimed = 0
+        for task, record in self.records().items():
+            t = self.tasks[task]
+            if record.state is RecordState.RUNNING and record.owner == name and t.state == "waiting":
+                assert record.attempt == t.attempt
+                t.state, t.owner, t.entry = "running", name, record.entry_id
+                claimed += 1
+        assert claimed <= room
+
+    def put_back(self, t: Task, suspect: bool) -> None:
+        """At the front of the line. Who was a suspect stays one."""
+        tier = Tier.SUSPECT if suspect or t.tier is Tier.SUSPECT else Tier.RECOVERED
+        t.state, t.tier, t.cancel = "waiting", tier, False
+
+    def charge(self, name: str, cause: Cause, named: str | None, budget: tuple[int, int]) -> tuple[set[str], set[str]]:
+        """Who is recovered and who exhausted. Charged is who was named or ran alone; if nobody knows who it was, all
+        are, out of the larger budget."""
+        owned = self.owned(name)
+        recovered, exhausted = set(), set()
+        crashed = cause is Cause.ENGINE_LOST
+        for task in owned:
+            t = self.tasks[task]
+            if crashed and (named == task or (named is None and len(owned) == 1)):
+                t.deliveries += 1
+            elif not crashed or named is None:
+                t.losses += 1
+            if t.deliveries >= budget[0] or t.losses >= budget[1]:
                 t.state = "ended"
-                self.settled.add((task, t.attempt))
+                exhausted.add(task)
+            else:
+                self.put_back(t, suspect=t.deliveries >= 2 or (crashed and t.losses >= 2))
+                recovered.add(task)
+        self.counters.update(recovered=len(recovered), exhausted=len(exhausted))
+        return recovered, exhausted
 
     def check_event(self, event: Event) -> None:
         place = (event.attempt, event.seq)
@@ -285,7 +464,7 @@ class BrokerMachine(RuleBasedStateMachine):
             return
         entries: dict[str, int] = {}
         pending: dict[str, str] = {}
-        for lane in self.broker.lanes("echo"):
+        for lane in self.seen.lanes("echo"):
             for stream in self.home.keys.lane("echo", lane):
                 by_id = {}
                 for entry_id, fields in self.home.command("XRANGE", stream, "-", "+"):
@@ -299,18 +478,47 @@ class BrokerMachine(RuleBasedStateMachine):
         live = {task for task, t in self.tasks.items() if t.state in ("waiting", "running")}
         assert entries == dict.fromkeys(live, 1), "one live entry per attempt"
         assert pending == {task: t.owner for task, t in self.tasks.items() if t.state == "running"}
-        stats = self.broker.snapshot(["echo"]).queues
-        if stats:
-            assert stats[0].waiting == sum(t.state == "waiting" for t in self.tasks.values())
-            assert all(lane.consistent for lane in stats[0].lanes)
+
+    @invariant()
+    def counts_are_exact(self) -> None:
+        if not hasattr(self, "broker"):
+            return
+        (stats,) = self.seen.snapshot(["echo"]).queues
+        states = Counter(t.state for t in self.tasks.values())
+        indexed = states["running"] + sum(t.state == "lost" and t.ran for t in self.tasks.values())
+        assert stats.waiting == states["waiting"]
+        assert stats.running == self.seen.pending("echo", order=PendingOrder.DEADLINE).total == indexed
+        assert all(lane.consistent for lane in stats.lanes)
+        assert stats.counters == +self.counters
+
+    @invariant()
+    def records_are_exact(self) -> None:
+        if not hasattr(self, "broker"):
+            return
+        expected = {}
+        for task, t in self.tasks.items():
+            if t.state == "removed" or (t.state == "ended" and (task, t.attempt) in self.ends):
+                continue
+            runs = t.state == "running" or (t.state == "lost" and t.ran)
+            state = RecordState.RUNNING if runs else RecordState.SETTLED if t.state == "ended" else RecordState.WAITING
+            owner, cancel = (t.owner, int(t.cancel)) if runs else ("", 0)
+            expected[task] = (state, t.attempt, t.deliveries, t.losses, owner, cancel)
+        found = self.records()
+        assert expected == {
+            task: (r.state, r.attempt, r.deliveries, r.losses, r.owner, r.cancel) for task, r in found.items()
+        }
+        for task, t in self.tasks.items():
+            if t.state in ("waiting", "running"):
+                assert found[task].stream == self.home.keys.stream("echo", "+".join(t.caps), t.tier)
 
 
 SHORT = settings(
-    max_examples=25,
-    stateful_step_count=40,
+    max_examples=40,
+    stateful_step_count=50,
     deadline=None,
     derandomize=True,
     database=None,
+    report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
 LONG = settings(SHORT, max_examples=1000, stateful_step_count=80, derandomize=False)

@@ -3,6 +3,7 @@
 import pytest
 
 from dalston_queue.broker import Broker, EventReader
+from dalston_queue.broker.claimed import Claimed
 from dalston_queue.broker.errors import Fenced
 from dalston_queue.broker.messages import Completed, ErrorInfo
 from dalston_queue.broker.recovery import VERDICT
@@ -139,6 +140,40 @@ def test_a_take_back_at_the_judged_counter_works_and_can_be_repeated(broker: Bro
     again = broker.take_back("dead", ["echo"], Cause.NODE_LOST, judged=judged, **BUDGETS)
     assert again.moved == 0 and not again.alive
     assert broker.records("echo", ["a"])["a"].losses == 1
+
+
+def test_a_take_back_that_is_repeated_late_leaves_the_engine_that_opened_again_alone(
+    broker: Broker, engine: MakeEngine
+) -> None:
+    broker.append([message("a")])
+    consumer = engine("dead")
+    consumer.claim()
+    judged = broker.registry.pulses()["dead"].counters
+    broker.take_back("dead", ["echo"], Cause.NODE_LOST, judged=judged, **BUDGETS)
+    consumer.open()
+    (claimed,) = consumer.claim()
+    assert broker.take_back("dead", ["echo"], Cause.NODE_LOST, judged=judged, **BUDGETS).alive
+    assert claimed.settle(Completed()) == "ok"
+
+
+def test_a_suspect_that_nobody_charged_stays_one_however_it_comes_back(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a"), message("b")])
+    for n in range(2):
+        assert len(engine(f"company{n}", capacity=2).claim()) == 2
+        broker.take_back(f"company{n}", ["echo"], **BUDGETS)
+    broker.remove("echo", "b")
+
+    def claimed_again(name: str) -> Claimed:
+        (claimed,) = engine(name).claim()
+        assert (claimed.task_id, claimed.tier, claimed.deliveries) == ("a", Tier.SUSPECT, 0)
+        return claimed
+
+    assert claimed_again("drained").hand_back()
+    claimed_again("slow")
+    assert broker.reclaim("echo", "a", 1, ErrorInfo(message="run it elsewhere")) == "returned"
+    claimed_again("lost")
+    assert broker.take_back("lost", ["echo"], Cause.NODE_LOST, **BUDGETS).recovered == ("a",)
+    claimed_again("last")
 
 
 def test_scanner_and_engines_act_on_verdicts_only(broker: Broker, engine: MakeEngine) -> None:

@@ -3,7 +3,8 @@ binary."""
 
 import ssl
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,16 @@ from redis.crc import key_slot
 from dalston_queue.broker import Broker, Consumer, EventReader, connect
 from dalston_queue.broker.commands import Command, CommandState, Reply
 from dalston_queue.broker.errors import Fenced, Unavailable
-from dalston_queue.broker.messages import Completed
+from dalston_queue.broker.messages import Completed, Event
 from dalston_queue.broker.pending import PendingOrder
 from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.types import Cause, EngineState, EventKind, NodeState, Priority, Role
+from dalston_queue.broker.snapshot import rates
+from dalston_queue.broker.types import Cause, EngineState, EventKind, NodeState, Priority, Role, Tier
 from dalston_site.embedded.server import free_port
-from tests.broker.conftest import BUDGETS, events_of, message
+from tests.broker.conftest import BUDGETS, clean, events_of, message
 from tests.broker.proxy import LossyProxy
 from tests.broker.servers import Node, Nodes, nodes
-from tests.support import need_tool, wait_until
+from tests.support import Found, need_tool, wait_until
 
 QUEUES = ("echo", "sleep", "transcribe")
 
@@ -131,6 +133,25 @@ def test_high_work_comes_first_over_all_shards(started: Nodes, tmp_path: Path) -
     broker.close()
 
 
+def test_each_shard_has_rates_of_its_own(started: Nodes, tmp_path: Path) -> None:
+    for name in ("home", "low"):
+        started.start(tmp_path / name)
+    broker = connect(started[0].url, shards=f"*/low={started[1].url}")
+    broker.append([message("before"), message("there", priority=Priority.LOW)])
+    first = broker.snapshot()
+    broker.append([message(f"t{n}") for n in range(10)])
+    wait_until(lambda: broker.topology.home.now_ms() > first.at_ms, what="the clock to move")
+    second = broker.snapshot()
+    seconds = (second.at_ms - first.at_ms) / 1000
+    found = rates(first, second)
+    medium = {lane.shard: lane for lane in second.queues[0].lanes if lane.tier is Tier.MEDIUM}
+    home, low = (shard.index for shard in (broker.topology.home, broker.topology.shard_for("echo", Priority.LOW)))
+    assert medium[home].stream == medium[low].stream, "the same name in both"
+    assert round(found[medium[home].name].in_per_s * seconds) == 10
+    assert found[medium[low].name].in_per_s == 0
+    broker.close()
+
+
 def test_ageing_moves_a_task_to_the_shard_of_its_new_tier(started: Nodes, tmp_path: Path) -> None:
     for name in ("home", "low"):
         started.start(tmp_path / name)
@@ -221,31 +242,57 @@ def test_a_cluster_of_three(started: Nodes, tmp_path: Path) -> None:
     broker.close()
 
 
-def test_a_slot_that_moves_is_followed(started: Nodes, tmp_path: Path) -> None:
+def test_a_slot_that_moves_is_followed_by_a_live_engine(started: Nodes, tmp_path: Path) -> None:
+    """First while it runs a task, then while it sleeps; with all that is in the slot, as a rebalance does it."""
     members = make_cluster(started, tmp_path)
     broker = connect(members[0].url, cluster=True)
-    consumer = Consumer(broker, "e", ["echo"])
+    consumer, reader = Consumer(broker, "e", ["echo"]), EventReader(broker, "o")
     consumer.open()
-    consumer.close()
-    broker.reset_queue("echo")
-    slot = key_slot(b"{echo}")
-    owner = next(m for m in members if owns(m, slot))
-    target = next(m for m in members if m is not owner)
-    name = ask(target, "MYID")
-    for member in (target, owner, *members):
-        ask(member, "SETSLOT", slot, "NODE", name)
+    broker.append([message("a"), message("b")])
+    assert not reader.read(block_ms=0) and consumer.wait(0.01), "all its connections are open"
+    (first,) = consumer.claim()
 
-    def appended() -> bool:
+    def tried(call: Callable[[], Found]) -> Found | None:
         try:
-            return broker.append([message("a")]) == ["added"]
+            return call()
         except Unavailable:
-            return False
+            return None
 
-    wait_until(appended, timeout=10, what="the queue at its new server")
-    assert target.client.hlen("dalston:tasks:{echo}") == 1
-    consumer.open()
-    assert [c.task_id for c in consumer.claim()] == ["a"]
+    move_slot(members, key_slot(b"{echo}"))
+    got = wait_until(lambda: tried(lambda: consumer.exchange([(first, Completed())])), what="the new server")
+    assert got.settled == ["ok"] and [c.task_id for c in got.claimed] == ["b"]
+    assert got.claimed[0].settle(Completed()) == "ok"
+
+    def claimed() -> list[str]:
+        found = consumer.claim_next(1.0)
+        return [c.task_id for c in (tried(consumer.claim) or () if found is None else found)]
+
+    with ThreadPoolExecutor(1) as sleeping:
+        found = sleeping.submit(wait_until, claimed, 15, "the task at the next server")
+        wait_until(lambda: any(m.client.info("clients")["blocked_clients"] for m in members), what="the sleep")
+        target = move_slot(members, key_slot(b"{echo}"))
+        wait_until(lambda: tried(lambda: broker.append([message("c")])), what="the queue at its next server")
+        assert found.result() == ["c"]
+    assert target.client.hlen("dalston:tasks:{echo}") == 3
+    assert consumer.held[0].settle(Completed()) == "ok"
+    told = wait_until(lambda: tried(lambda: events_of(reader)), what="the events")
+    assert [e.task_id for e in told if e.kind is EventKind.TASK_COMPLETED] == ["a", "b", "c"]
+    (stats,) = broker.snapshot().queues
+    assert stats.counters == {"appended": 3, "completed": 3}
     broker.close()
+
+
+def move_slot(members: list[Node], slot: int) -> Node:
+    """With its keys, to the next member, which is returned."""
+    owner = next(m for m in members if owns(m, slot))
+    target = members[(members.index(owner) + 1) % len(members)]
+    ask(target, "SETSLOT", slot, "IMPORTING", ask(owner, "MYID"))
+    ask(owner, "SETSLOT", slot, "MIGRATING", ask(target, "MYID"))
+    while keys := owner.client.execute_command("CLUSTER GETKEYSINSLOT", slot, 100):
+        owner.client.migrate("127.0.0.1", target.port, keys, 0, 5000)
+    for member in (target, owner, *members):
+        ask(member, "SETSLOT", slot, "NODE", ask(target, "MYID"))
+    return target
 
 
 def owns(node: Node, slot: int) -> bool:
@@ -254,7 +301,7 @@ def owns(node: Node, slot: int) -> bool:
     return any(int(first) <= slot <= int(last or first) for first, _, last in ranges)
 
 
-def test_tls(redis_url: str, tmp_path: Path) -> None:
+def test_tls(redis_url: str, prefix: str, tmp_path: Path) -> None:
     """The wheel's server has no TLS, so a proxy ends it; the client's side is the real thing."""
     openssl = need_tool("openssl")
     request = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
@@ -264,11 +311,41 @@ def test_tls(redis_url: str, tmp_path: Path) -> None:
     context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
     proxy = LossyProxy(redis_url, tls=context)
     url = proxy.url.replace("redis://", "rediss://")
-    trusting = connect(f"{url}?ssl_ca_certs={tmp_path / 'cert.pem'}", prefix="tls-test")
+    trusting = connect(f"{url}?ssl_ca_certs={tmp_path / 'cert.pem'}", prefix=prefix)
     assert trusting.ping() < 5
     with pytest.raises(Unavailable, match="certificate"):
-        connect(url, prefix="tls-test").ping()
-    trusting.close()
+        connect(url, prefix=prefix).ping()
+    consumer, reader = Consumer(trusting, "e", ["echo"], capacity=2), EventReader(trusting, "o")
+    consumer.open()
+    large = "x" * 300_000  # more than one record of TLS, and than one read
+    trusting.append([message(f"t{n}", parameters=large) for n in range(3)])
+    first, second = consumer.claim()
+    assert first.progress({"percent": 1}) and first.message.parameters == large
+    got = consumer.exchange([(first, Completed(large)), (second, Completed())])
+    assert got.settled == ["ok", "ok"] and [c.task_id for c in got.claimed] == ["t2"]
+    assert consumer.held[0].settle(Completed()) == "ok"
+    told = events_of(reader)
+    assert [e.task_id for e in told if e.kind is EventKind.TASK_COMPLETED] == ["t0", "t1", "t2"]
+    assert told[-1].result is None and large in [e.result for e in told]
+    with ThreadPoolExecutor(2) as sleeping:
+        for task, sleep in (("a", consumer.wait), ("b", consumer.claim_next)):
+            assert consumer.claim() == [] and not sleep(0.01), "nothing is there"
+            woken = sleeping.submit(sleep, 1.0)
+            reading = sleeping.submit(reader.read, block_ms=1000)
+            wait_until(
+                lambda: trusting.topology.home.client.info("clients")["blocked_clients"] == 2, what="both asleep"
+            )
+            trusting.append([message(task)])
+            assert woken.result()
+            assert [c.task_id for c in consumer.held or consumer.claim()] == [task]
+            started = reading.result() or reader.read()
+            assert [(e.kind, e.task_id) for e in started if isinstance(e, Event)] == [(EventKind.TASK_STARTED, task)]
+            reader.ack(started)
+            assert consumer.held[0].settle(Completed()) == "ok"
+            events_of(reader)
+    consumer.close()
+    reader.close()
+    clean(trusting)
     proxy.close()
 
 
@@ -281,9 +358,10 @@ def test_an_engine_is_judged_on_each_shard_by_the_counter_there(started: Nodes, 
     consumer = Consumer(broker, "e", ["echo"], capacity=2)
     consumer.open()
     assert len(consumer.claim()) == 2
-    started[0].client.hincrby("dalston:beats:echo", "e", 7)
+    at_home = started[0].client.hincrby("dalston:beats:echo", "e", 7)
     pulse = broker.registry.pulses()["e"]
-    assert pulse.counters == {"echo": (8, 1)}
+    ahead, behind = pulse.counters["echo"]
+    assert ahead == at_home != behind
     broker.registry.condemn(pulse)
     assert list(broker.registry.dead("echo")) == ["e"]
     taken = broker.take_back("e", ["echo"], Cause.NODE_LOST, judged=pulse.counters, **BUDGETS)

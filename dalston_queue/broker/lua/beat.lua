@@ -2,7 +2,7 @@
 -- An engine says what it holds: renews it, and learns what was cancelled or lost and what it should hold but doesn't.
 -- KEYS  1 session  2 tasks  3 running  4 deadlines  5 events  6 counters  7 lanes, then the streams of its lanes
 -- ARGV  1 fence  2 engine id  3 largest entry in bytes  4 1: also look for entries not held, then per held task:
---       task, attempt, index of its stream in KEYS, JSON progress ('' for none)
+--       task, attempt, index of its stream in KEYS, entry id, JSON progress ('' for none)
 -- Returns {'FENCED'}, or {'OK', lanes version, answer per held task ('ok', 'cancel', 'lost'), claims to take up again};
 --       claims are index of its stream in KEYS and then the claim as in settle_and_claim, in turn. Repeatable.
 -- include: record, event, entry, owner, again
@@ -11,16 +11,17 @@ local me, max_bytes = ARGV[2], tonumber(ARGV[3])
 if redis.call('HGET', KEYS[1], 'f') ~= ARGV[1] then return {'FENCED'} end
 local now = now_ms()
 local codes, held, again = {}, {}, {}
-for i = 5, #ARGV, 4 do
+for i = 5, #ARGV, 5 do
   local task, stream = ARGV[i], KEYS[tonumber(ARGV[i + 2])]
   local r = unpack_record(redis.call('HGET', keys.tasks, task))
+  -- the entry, too: one that was handed back may have come again to the same engine, and is held once
   if r and r[STATE] == 'r' and r[OWNER] == me and r[ATTEMPT] == tonumber(ARGV[i + 1]) and r[STREAM] == stream
-    and owns(stream, r[ENTRY], me) then
+    and r[ENTRY] == ARGV[i + 3] and owns(stream, r[ENTRY], me) then
     held[stream .. ' ' .. r[ENTRY]] = true
     -- JUSTID: renews the idle time that XPENDING shows without counting a delivery; we are the owner
     redis.call('XCLAIM', stream, GROUP, me, 0, r[ENTRY], 'JUSTID')
     r[RENEWED] = now
-    if ARGV[i + 3] ~= '' then r[PROGRESS] = ARGV[i + 3] end
+    if ARGV[i + 4] ~= '' then r[PROGRESS] = ARGV[i + 4] end
     redis.call('HSET', keys.tasks, task, running(r))
     redis.call('ZADD', keys.running, now, task)
     codes[#codes + 1] = r[CANCEL] == 1 and 'cancel' or 'ok'

@@ -1,25 +1,31 @@
 #!lua flags=allow-oom
--- Ageing: moves waiting entries of one lane to the next higher tier, only while they are undelivered.
+-- Ageing: moves waiting entries of one lane to the next higher tier, only while they are undelivered. Also step 3 of carrying,
+-- at the new shard: from reservations to the lane.
 -- KEYS  1 tasks  2 ageing  3 events  4 counters  5 wake  6 from stream  7 to stream  8 lanes
 -- ARGV  1 name of the new tier  2 ms of wait after which the new tier is promoted too (0: never)  3 field of the lane in the
---       hash of lanes  4 the new tier, counted from 1 in claiming order, then task ids
+--       hash of lanes  4 the new tier, counted from 1 in claiming order, then per task: task, its reservation ('' for none)
 -- Returns per task '' (not waiting there any more) or {job, attempt, seq, deliveries, losses}. Repeatable.
 -- include: record, event, entry, wake, lane
 local now = now_ms()
 local answers, moved = {}, 0
-local function move(task)
+local function move(task, reservation)
   local r = unpack_record(redis.call('HGET', KEYS[1], task))
   if not r or r[STATE] ~= 'w' then
     redis.call('ZREM', KEYS[2], task)
     return ''
   end
-  if r[STREAM] ~= KEYS[6] then return '' end
+  if r[STREAM] ~= KEYS[6] or (reservation ~= '' and r[ENTRY] ~= reservation) then return '' end
   local entry = redis.call('XRANGE', KEYS[6], r[ENTRY], r[ENTRY])[1]
   if not entry then return '' end
   local f = parse_entry(entry[2], MAX_ENTRY_BYTES)
   if not f then return '' end
   ensure_group(KEYS[7])
-  local id = redis.call('XADD', KEYS[7], '*', unpack(entry[2]))
+  local id
+  if reservation == '' then
+    id = redis.call('XADD', KEYS[7], '*', unpack(entry[2]))
+  else
+    id = redis.call('XADD', KEYS[7], '*', 't', f.t, 'h', f.h, 'm', f.m)
+  end
   redis.call('XDEL', KEYS[6], r[ENTRY])
   r[SEQ] = r[SEQ] + 1
   local aged = 0
@@ -34,8 +40,10 @@ local function move(task)
   moved = moved + 1
   return {f.j, r[ATTEMPT], r[SEQ], r[DELIVERIES], r[LOSSES]}
 end
-for i = 5, #ARGV do answers[#answers + 1] = move(ARGV[i]) end
+for i = 5, #ARGV, 2 do answers[#answers + 1] = move(ARGV[i], ARGV[i + 1]) end
 if moved > 0 then
+  -- a lane that is new in this shard: engines must hear of it
+  if redis.call('HEXISTS', KEYS[8], ARGV[3]) == 0 then redis.call('HINCRBY', KEYS[8], '#v', 1) end
   redis.call('HINCRBY', KEYS[4], 'promoted', moved)
   mark(KEYS[8], ARGV[3], tonumber(ARGV[4]))
   wake(KEYS[5], moved)

@@ -1,16 +1,46 @@
 #!lua flags=no-writes,allow-stale
 -- The numbers of one queue, in O(its lanes). Reads only.
--- KEYS  1 events  2 counters  3 lanes  4 running, then streams
--- ARGV  none
--- Returns {now, event backlog, counters, paused, running, per stream {length, pending, consumers, enqueued_at of the first
---       undelivered entry or -1, entries ever added}}
+-- KEYS  1 events  2 counters  3 lanes  4 running  5 tasks  6 ageing, then streams
+-- ARGV  1 how many of those that are older than their place in line shows are looked at
+-- Returns {now, event backlog, counters, fields of the hash of lanes, running, per stream {length, pending, consumers,
+--       enqueued_at of the oldest undelivered entry or -1, entries ever added}}
 -- include: record
+local FIRST = 7 -- of the streams
+
+local function enqueued_at(entry)
+  for k = 1, #entry[2], 2 do
+    if entry[2][k] == 'h' then
+      local since = tonumber(string.match(entry[2][k + 1], '^1\t[^\t]*\t%d+\t(%d+)'))
+      if since then return since end
+    end
+  end
+  return tonumber(string.match(entry[1], '^%d+'))
+end
+
+-- Per stream the oldest of those that stand behind younger ones. They are sorted by when they are due, and in one stream
+-- all are due after the same wait: so the first of each is its oldest, and one entry per stream is read.
+local function behind_younger()
+  local declared, oldest = {}, {}
+  for i = FIRST, #KEYS do declared[KEYS[i]] = true end
+  local tasks = redis.call('ZRANGE', KEYS[6], 0, ARGV[1] - 1)
+  if #tasks == 0 then return oldest end
+  for _, raw in ipairs(redis.call('HMGET', KEYS[5], unpack(tasks))) do
+    local r = unpack_record(raw)
+    if r and r[STATE] == 'w' and declared[r[STREAM]] and not oldest[r[STREAM]] then
+      local entry = redis.call('XRANGE', r[STREAM], r[ENTRY], r[ENTRY])[1]
+      if entry then oldest[r[STREAM]] = enqueued_at(entry) end
+    end
+  end
+  return oldest
+end
+
+local behind = behind_younger()
 local streams = {}
-for i = 5, #KEYS do
-  local length = redis.call('XLEN', KEYS[i])
-  local pending, consumers, oldest, added = 0, 0, -1, 0
-  local info = redis.pcall('XINFO', 'STREAM', KEYS[i])
+for i = FIRST, #KEYS do
+  local length, pending, consumers, oldest, added = 0, 0, 0, -1, 0
+  local info = redis.pcall('XINFO', 'STREAM', KEYS[i]) -- an error: it is not there, or a foreign hand's and no stream
   if not info.err then
+    length = redis.call('XLEN', KEYS[i])
     for k = 1, #info, 2 do
       if info[k] == 'entries-added' then added = info[k + 1] end
     end
@@ -20,15 +50,10 @@ for i = 5, #KEYS do
     end
     if length > pending then
       local first = redis.call('XRANGE', KEYS[i], '(' .. last, '+', 'COUNT', 1)[1]
-      if first then
-        oldest = tonumber(string.match(first[1], '^%d+'))
-        for k = 1, #first[2], 2 do
-          if first[2][k] == 'h' then oldest = tonumber(string.match(first[2][k + 1], '^1\t[^\t]*\t%d+\t(%d+)')) or oldest end
-        end
-      end
+      if first then oldest = math.min(enqueued_at(first), behind[KEYS[i]] or math.huge) end
     end
   end
   streams[#streams + 1] = {length, pending, consumers, oldest, added}
 end
-return {now_ms(), redis.call('XLEN', KEYS[1]), redis.call('HGETALL', KEYS[2]), redis.call('HGET', KEYS[3], '#paused'),
+return {now_ms(), redis.call('XLEN', KEYS[1]), redis.call('HGETALL', KEYS[2]), redis.call('HKEYS', KEYS[3]),
   redis.call('ZCARD', KEYS[4]), streams}

@@ -17,7 +17,7 @@ if ARGV[3] ~= '' and r[ENTRY] ~= ARGV[3] then return {'changed'} end
 if r[STREAM] ~= KEYS[6] then return {'elsewhere', r[STREAM]} end
 local entry = redis.call('XRANGE', KEYS[6], r[ENTRY], r[ENTRY])[1]
 if not entry then return {'absent'} end -- a ghost: the reconciler rebuilds it
-local suspect = r[DELIVERIES] >= SUSPECT_FROM
+local suspect = KEYS[6] == KEYS[8] or r[DELIVERIES] >= SUSPECT_FROM
 local engine = r[OWNER]
 r[SEQ] = r[SEQ] + 1
 write_event(keys.events, 'task.handed_back', task, r[JOB], r, engine, now_ms(), TIER_NAMES[suspect and 5 or 1], ARGV[4])

@@ -7,7 +7,8 @@
 --       suspects at once (0 when the engine is not empty), longest event backlog ('' to skip the look), L, settlements n, kind of all
 --       their events (- if they differ), 1 if any of them has a deadline, then index:count of each of their streams in KEYS
 --       4 heads of their events, a line each  5 JSON bodies, a line each, then the field of each lane in the hash of
---       lanes, then, in the order of their streams, n task ids, n starts of the records that they must have, n entry ids
+--       lanes, then, in the order of their streams, n task ids, n starts of the records that they must have, without the
+--       letter of the state, n entry ids
 -- Returns {'FENCED'} before anything else when the session is gone; {'SEQUENCE', last} for a call out of order; {'AGAIN',
 --       lanes version, codes, places} for a repeated call; else {'OK', lanes version, codes, now, event backlog or -1,
 --       claims, unreadable}.
@@ -17,8 +18,9 @@
 -- Repeatable: a call with the last sequence number gets the stored answer.
 -- The hot path: straight code that compares and copies bytes which append and the client prepared, because in Lua
 -- numbers, tables and closures cost more than the commands. One command serves all tasks of the call.
-local call, sub, byte, match = redis.call, string.sub, string.byte, string.match
-local GROUP, MAX_ENTRY_BYTES, MAX_EVENT_BYTES = 'engines', 8388608, 1048576
+local call, sub, byte, find, match = redis.call, string.sub, string.byte, string.find, string.match
+local GROUP, MAX_ENTRY_BYTES, MAX_EVENT_BYTES, MAX_ID = 'engines', 8388608, 1048576, 200
+local WAITING, RUNNING = 119, 114 -- the letters w and r
 local me = ARGV[2]
 local n1, n2, n3, most_events, n5, n6, kind, with_deadline, streams =
   match(ARGV[3], '^(%d+) (%d+) (%d+) (%d*) (%d+) (%d+) (%S+) ([01]) ?(.*)$')
@@ -40,7 +42,7 @@ if last + 1 ~= number then return {'SEQUENCE', session[2]} end
 
 -- who owns what is settled: the PEL has the last word. Asked before the claim adds to it
 local of_start, of_entry = of_task + settling, of_task + 2 * settling
-local owned, only_stream = {}, nil
+local lost, only_stream = {}, nil -- lost[i]: settlement i is refused
 if settling > 0 then
   local index, others = match(streams, '^(%d+):%d+(,?)')
   if others == '' then only_stream = KEYS[index + 0] end
@@ -48,18 +50,31 @@ end
 if settling == 1 then
   local id = ARGV[of_entry + 1]
   local found = redis.pcall('XPENDING', only_stream, GROUP, id, id, 1, me)
-  owned = {not found.err and #found == 1}
+  lost = {found.err ~= nil or #found ~= 1}
 elseif settling > 0 then
   local i = 0
   for index, count in string.gmatch(streams, '(%d+):(%d+)') do
-    local mine = {}
     local found = redis.pcall('XPENDING', KEYS[index + 0], GROUP, '-', '+', 512, me)
-    for n = 1, found.err and 0 or #found do mine[found[n][1]] = true end
+    local at, mine = 1, nil
     for _ = 1, count + 0 do
       i = i + 1
-      local id = ARGV[of_entry + i]
-      owned[i] = mine[id]
-      mine[id] = nil
+      local id, next_one = ARGV[of_entry + i], found[at]
+      if next_one and next_one[1] == id then -- as a rule both are in the same order
+        at = at + 1
+      else
+        if not mine then
+          mine = {}
+          for n = at, #found do mine[found[n][1]] = true end
+          at = #found + 1
+        end
+        local is_mine = mine[id]
+        if not is_mine and #found == 512 then -- it may stand behind those that were looked at
+          local one = redis.pcall('XPENDING', KEYS[index + 0], GROUP, id, id, 1, me)
+          is_mine = not one.err and #one == 1
+        end
+        lost[i] = not is_mine
+        mine[id] = nil
+      end
     end
   end
 end
@@ -71,11 +86,14 @@ local may_claim = free > 0 and not lanes[2] and (backlog < 0 or backlog <= most_
 local look_everywhere = number % 64 == 1 -- marks may be lost with a foreign hand: look at times without them
 local marks_changed
 local codes, claims, unreadable, heads, ids, records = '', {}, 0, {}, {}, {}
+local none = {} -- {unpack(none, 1, n)} has room for n: a table that grows costs more than what is put into it
 local claimed, refused, rounds = 0, 0, 0
 local answered, place, timeouts = 0, 0, nil
+local by_me = '\t' .. me .. '\t\t'
 repeat
   rounds = rounds + 1
-  local names, entries, places
+  local names, entries
+  local last_of, index_of = {}, {} -- for each stream that was read: its last place in entries, its index in KEYS
   local count, offset = 0, 0
   if rounds == 1 and settling > 0 then
     offset, names = settling, {unpack(ARGV, of_task + 1, of_start)}
@@ -88,7 +106,9 @@ repeat
       local marks = lanes[3 + lane]
       local marked = marks and byte(marks, tier + 1) == 49
       local index = first_stream + lane * 5 + tier
-      if want > 0 and (marked or look_everywhere and call('XLEN', KEYS[index]) > 0) then
+      -- a foreign hand may have put something else in its place: then it has no length
+      local length = want > 0 and not marked and look_everywhere and redis.pcall('XLEN', KEYS[index])
+      if want > 0 and (marked or type(length) == 'number' and length > 0) then
         local stream = KEYS[index]
         if tier == 4 then
           -- suspects: one, alone on an empty engine, and few at a time in the whole queue
@@ -104,8 +124,13 @@ repeat
               if not pending.err then room = room - pending[1] end
             end
             -- what this call settles is still pending here
+            local i = 0
             for of, settled in string.gmatch(streams, '(%d+):(%d+)') do
-              if of + 0 >= first_stream and (of - first_stream) % 5 == 4 then room = room + settled end
+              local suspects = of + 0 >= first_stream and (of - first_stream) % 5 == 4
+              for _ = 1, settled + 0 do
+                i = i + 1
+                if suspects and not lost[i] then room = room + 1 end
+              end
             end
             if room > 0 then want = 1 end
           end
@@ -120,15 +145,13 @@ repeat
           local size = #found
           names = names or {}
           if count == 0 then
-            entries, places = found, {[0] = index}
+            entries = found
           else
             for i = 1, size do entries[count + i] = found[i] end
           end
-          for i = 1, size do
-            names[offset + count + i] = found[i][2][2] or ''
-            places[count + i] = index
-          end
+          for i = 1, size do names[offset + count + i] = found[i][2][2] or '' end
           count = count + size
+          last_of[#last_of + 1], index_of[#index_of + 1] = count, index
           want = want - size
           if marks and not marked then
             lanes[3 + lane] = sub(marks, 1, tier) .. '1' .. sub(marks, tier + 2)
@@ -150,29 +173,51 @@ repeat
   -- settle: everything is checked before the first write of it
   if rounds == 1 then
     for i = 1, settling do
-      local raw, start = raws[i], ARGV[of_start + i]
-      if not (owned[i] and raw and sub(raw, 1, #start) == start) then
-        owned[i] = false
+      local raw = raws[i]
+      if lost[i] or not raw or byte(raw) ~= RUNNING or find(raw, ARGV[of_start + i], 2, true) ~= 2 then
+        lost[i] = true
         refused = refused + 1
       end
     end
+    if count > 1 then
+      heads, ids = {unpack(none, 1, count)}, {unpack(none, 1, count)}
+      claims = {unpack(none, 1, count + #last_of)}
+    end
+    if settling + count > 1 then records = {unpack(none, 1, 2 * (settling + count))} end
   end
 
+  -- an id with one of these would end its line in what we answer and tell: append knows none such
+  local ids_text = count == 0 and '' or count == 1 and names[offset + 1] or table.concat(names, '', offset + 1, offset + count)
+  local strange_ids = find(ids_text, '\t', 1, true) or find(ids_text, '\n', 1, true)
   local readable = 0
+  local of_stream, last_place, index, of_record = 0, 0, 0, ''
   for i = 1, count do
-    local entry, index, raw = entries[i], places[i], raws[offset + i]
+    if i > last_place then
+      of_stream = of_stream + 1
+      last_place, index = last_of[of_stream], index_of[of_stream]
+      of_record = '\t' .. KEYS[index] .. '\t'
+    end
+    local entry, raw = entries[i], raws[offset + i]
     local id, f = entry[1], entry[2]
-    local start = 'w\t' .. id .. '\t' .. KEYS[index] .. '\t'
     local aged, timeout, told
-    local ours = f[1] == 't' and f[3] == 'h' and f[5] == 'm' and #f[6] <= MAX_ENTRY_BYTES
-    if ours and raw and sub(raw, 1, #start) == start then
-      aged, timeout, told = match(raw, '^(%d)\t(%d+)\t(.+)$', #start + 1)
+    -- our version, our fields first; a newer sender may add fields behind them
+    local ours = f[1] == 't' and f[3] == 'h' and f[5] == 'm' and sub(f[4], 1, 2) == '1\t'
+    if ours then
+      local bytes, length = #f[4] + #f[6], #f[2]
+      for k = 8, #f, 2 do bytes = bytes + #f[k] end
+      ours = bytes <= MAX_ENTRY_BYTES and length > 0 and length <= MAX_ID and not (strange_ids and find(f[2], '[\t\n]'))
+    end
+    if ours and raw and byte(raw) == WAITING and find(raw, id, 3, true) == 3 then
+      local at = 3 + #id
+      if find(raw, of_record, at, true) == at then
+        aged, timeout, told = match(raw, '^(%d)\t(%d+)\t(.+)', at + #of_record)
+      end
     end
     if told then
       local task = f[2]
       claimed, readable = claimed + 1, readable + 1
       ids[claimed] = id
-      heads[claimed] = 'task.started\t' .. task .. '\t' .. told .. '\t' .. me .. '\t\t'
+      heads[claimed] = 'task.started\t' .. task .. '\t' .. told .. by_me
       records[2 * claimed - 1], records[2 * claimed] = task, raw
       if timeout ~= '0' then
         timeouts = timeouts or {}
@@ -185,7 +230,7 @@ repeat
         answered = answered + 1
       end
       claims[answered] = task .. '\n' .. raw .. '\n' .. f[4] .. '\n' .. f[6]
-    elseif not ours or not raw or not match(f[4], '^1\t[^\t]*\t%d+\t%d+\t%d+$') or not match(raw, '^[wrs]\t') then
+    elseif not ours or not raw or not match(f[4], '^1\t[^\t]*\t%d+\t%d+\t%d+') or not match(raw, '^[wrs]\t') then
       if unreadable == 0 then unreadable = {} end
       unreadable[#unreadable + 1] = index
       unreadable[#unreadable + 1] = id
@@ -209,11 +254,11 @@ if settling > 0 then
     told_ends, bodies, codes = '', '', ''
     for task = 1, settling do
       local head, body = next_head(), next_body()
-      if owned[task] then
+      if not lost[task] then
         if told_ends ~= '' then call('XADD', events, '*', 'h', told_ends, 'm', bodies) end
         told_ends, bodies = head, body
       end
-      codes = codes .. (owned[task] and '1' or '0')
+      codes = codes .. (lost[task] and '0' or '1')
     end
   end
 end
@@ -232,8 +277,8 @@ end
 if settling > refused then
   local written = 2 * claimed
   for i = 1, settling do
-    if owned[i] then
-      records[written + 1], records[written + 2] = ARGV[of_task + i], 's' .. sub(ARGV[of_start + i], 2)
+    if not lost[i] then
+      records[written + 1], records[written + 2] = ARGV[of_task + i], 's' .. ARGV[of_start + i]
       written = written + 2
     end
   end
@@ -245,7 +290,7 @@ if settling > refused then
     for index, count in string.gmatch(streams, '(%d+):(%d+)') do
       for _ = 1, count + 0 do
         i = i + 1
-        if owned[i] then
+        if not lost[i] then
           call('XACK', KEYS[index + 0], GROUP, ARGV[of_entry + i])
           call('XDEL', KEYS[index + 0], ARGV[of_entry + i])
         end
@@ -267,7 +312,7 @@ if settling > refused then
     local i = 0
     for each in string.gmatch(ARGV[4], 'task%.(%l+)[^\n]*') do
       i = i + 1
-      if owned[i] then call('HINCRBY', KEYS[6], each, 1) end
+      if not lost[i] then call('HINCRBY', KEYS[6], each, 1) end
     end
   end
 end
@@ -277,20 +322,20 @@ if refused > 0 then call('HINCRBY', KEYS[6], 'refused', refused) end
 local places = ''
 if claimed > 0 then
   local suffix = '\t' .. me .. '\t' .. now .. '\t' .. now .. '\t'
-  local deadlines = timeouts and {}
-  local renewals = {}
+  local deadlines, late = timeouts and {unpack(none, 1, 2 * claimed)}, 0
+  local renewals = {unpack(none, 1, 2 * claimed)}
   for i = 1, claimed do
     local task, deadline = records[2 * i - 1], '0'
     if timeouts and timeouts[i] then
       deadline = string.format('%.0f', now + timeouts[i])
-      deadlines[#deadlines + 1] = deadline
-      deadlines[#deadlines + 1] = task
+      deadlines[late + 1], deadlines[late + 2] = deadline, task
+      late = late + 2
     end
     renewals[2 * i - 1], renewals[2 * i] = now, task
     records[2 * i] = 'r' .. sub(records[2 * i], 2) .. suffix .. deadline .. '\t0\t'
   end
   call('ZADD', KEYS[3], unpack(renewals))
-  if deadlines then call('ZADD', KEYS[4], unpack(deadlines)) end
+  if deadlines then call('ZADD', KEYS[4], unpack(deadlines, 1, late)) end
   places = ' ' .. (claimed == 1 and ids[1] or table.concat(ids, ' '))
 elseif may_claim then
   -- nothing waits here, so no token is needed; drops those of tasks that busy engines took

@@ -74,7 +74,9 @@ for _, h in ipairs(held) do
       local lane = math.floor((index - first_stream) / 5)
       -- Whoever died with company twice runs alone next: the guilty one is found, the others end their work. All to the
       -- front again, they would be claimed together, and die together, for ever.
-      local suspect = r[DELIVERIES] >= SUSPECT_FROM or (engine_lost and r[LOSSES] >= SUSPECT_FROM)
+      -- A suspect that its node takes along is no less of one.
+      local suspect = (index - first_stream) % 5 == 4 or r[DELIVERIES] >= SUSPECT_FROM
+        or (engine_lost and r[LOSSES] >= SUSPECT_FROM)
       local tier = suspect and 4 or 0
       requeue(keys, f.t, r, stream, KEYS[first_stream + lane * 5 + tier], KEYS[10 + lane], entry[2])
       mark(KEYS[9], ARGV[12 + lane], tier + 1)

@@ -16,13 +16,17 @@ local function parse_entry(fields, max_bytes)
   if version ~= VERSION then return nil, 'the entry has an unknown version' end
   if not (f.t and f.m) or timeout == '' then return nil, 'the entry lacks a field' end
   f.j, f.a, f.e, f.o = job, tonumber(attempt), tonumber(since), tonumber(timeout)
-  if not (f.a and f.e and f.o) or #f.t == 0 or #f.t > 200 then return nil, 'a field of the entry has the wrong type' end
+  -- an id with a tab or a line break would end its field in every line that names it
+  local id_fits = #f.t > 0 and #f.t <= 200 and not string.find(f.t, '[\t\n]')
+  if not (f.a and f.e and f.o and id_fits) then return nil, 'a field of the entry has the wrong type' end
   return f
 end
 
 -- the event that carries an unreadable entry to the dead letters, raw. `reason` is one of our own constants.
+local function printable(task) return (string.gsub(task, '[^!-~]', '?')) end
+
 local function write_burial(events, task, r, engine, now, reason, fields)
-  local head = event_head('task.buried', (string.gsub(task, '[^!-~]', '?')), '', r, engine, now, '')
+  local head = event_head('task.buried', printable(task), '', r, engine, now, '')
   redis.call('XADD', events, '*', 'h', head, 'm', '{"error":{"message":"' .. reason .. '","cause":"rejected"}}',
     'raw', cmsgpack.pack(fields))
 end
@@ -36,7 +40,12 @@ local function bury(keys, stream, id, fields, engine, now, reason)
   local r = task ~= '' and unpack_record(redis.call('HGET', keys.tasks, task))
   if r and r[STREAM] == stream and r[ENTRY] == id then
     r[SEQ] = r[SEQ] + 1
-    redis.call('HSET', keys.tasks, task, tombstone(r))
+    -- a name that its event can't carry: nobody would clear the tombstone
+    if printable(task) == task then
+      redis.call('HSET', keys.tasks, task, tombstone(r))
+    else
+      redis.call('HDEL', keys.tasks, task)
+    end
     redis.call('ZREM', keys.running, task)
     redis.call('ZREM', keys.deadlines, task)
   else

@@ -1,0 +1,143 @@
+"""A new task wakes an idle engine, on whichever server it comes, and only one: a token is never kept by an engine that
+can't use it."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from dalston_queue.broker import Broker, Consumer, connect
+from dalston_queue.broker.messages import Completed
+from dalston_queue.broker.types import Priority
+from tests.broker.conftest import MakeEngine, message
+from tests.broker.servers import Nodes, nodes
+from tests.broker.test_topologies import QUEUES, make_cluster
+from tests.support import wait_until
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Nodes]:
+    with nodes() as made:
+        yield made
+
+
+def blocked(started: Nodes) -> int:
+    return sum(int(node.client.info("clients")["blocked_clients"]) for node in started)
+
+
+def asleep(consumer: Consumer, started: Nodes, sleepers: int) -> "Future[bool]":
+    """Its wait(), under way on all its servers."""
+    before = blocked(started)
+    woken: Future[bool] = Future()
+    threading.Thread(target=lambda: woken.set_result(consumer.wait(1.0)), daemon=True).start()
+    wait_until(lambda: blocked(started) == before + sleepers, what="the sleep")
+    return woken
+
+
+def opened(broker: Broker, name: str, *queues: str) -> Consumer:
+    consumer = Consumer(broker, name, queues)
+    consumer.open()
+    return consumer
+
+
+def test_a_busy_engine_keeps_no_token_from_an_idle_one_on_two_servers(started: Nodes, tmp_path: Path) -> None:
+    for name in ("home", "high"):
+        started.start(tmp_path / name)
+    broker = connect(started[0].url, shards=f"*/high={started[1].url}")
+    busy, idle = opened(broker, "busy", "echo"), opened(broker, "idle", "echo")
+    for n, (first, second) in enumerate(((Priority.HIGH, Priority.LOW), (Priority.LOW, Priority.HIGH))):
+        woken = asleep(busy, started, 2)
+        broker.append([message(f"a{n}", priority=first)])
+        assert woken.result() and busy.claim()
+        assert blocked(started) == 0, "a busy engine waits nowhere"
+        woken = asleep(idle, started, 2)
+        broker.append([message(f"b{n}", priority=second)])
+        assert woken.result(), "woken, not awake because its second was over"
+        assert [c.task_id for c in idle.claim()] == [f"b{n}"]
+        for engine in (busy, idle):
+            engine.exchange([(engine.held[0], Completed())])
+    broker.close()
+
+
+def test_a_busy_engine_keeps_no_token_from_an_idle_one_in_a_cluster(started: Nodes, tmp_path: Path) -> None:
+    broker = connect(make_cluster(started, tmp_path)[0].url, cluster=True)
+    busy, idle = opened(broker, "busy", *QUEUES), opened(broker, "idle", *QUEUES)
+    woken = asleep(busy, started, len(QUEUES))
+    broker.append([message("a", queue=QUEUES[0])])
+    assert woken.result() and busy.claim()
+    assert blocked(started) == 0
+    for queue in QUEUES[1:]:
+        woken = asleep(idle, started, len(QUEUES))
+        broker.append([message("b", queue=queue)])
+        assert woken.result(), queue
+        (claimed,) = idle.claim()
+        assert claimed.message.queue == queue and claimed.settle(Completed()) == "ok"
+    broker.close()
+
+
+def test_one_task_wakes_one_of_many_on_two_servers(started: Nodes, tmp_path: Path) -> None:
+    for name in ("home", "high"):
+        started.start(tmp_path / name)
+    broker = connect(started[0].url, shards=f"*/high={started[1].url}")
+    engines = [opened(broker, f"e{n}", "echo") for n in range(8)]
+    with ThreadPoolExecutor(len(engines)) as threads:
+        waits = [threads.submit(engine.wait, 1.0) for engine in engines]
+        wait_until(lambda: blocked(started) == 2 * len(engines), what="the sleep of all")
+        broker.append([message("a", priority=Priority.HIGH)])
+        assert sum(wait.result() for wait in waits) == 1
+    broker.close()
+
+
+def test_an_engine_that_may_not_call_its_sleep_off_is_woken_as_well(started: Nodes, tmp_path: Path) -> None:
+    urls = []
+    for name in ("home", "high"):
+        node = started.start(tmp_path / name)
+        node.client.execute_command("ACL", "SETUSER", "e", "on", ">x", "~dalston:*", "+@all", "-client|unblock")
+        urls.append(node.url.replace("//", "//e:x@"))
+    broker = connect(urls[0], shards=f"*/high={urls[1]}")
+    consumer = opened(broker, "e", "echo")
+    for task, priority in (("a", Priority.HIGH), ("b", Priority.LOW), ("c", Priority.HIGH)):
+        broker.append([message(task, priority=priority)])
+        wait_until(lambda: consumer.wait(1.0) and consumer.claim(), what=f"waking for {task}")
+        consumer.held[0].settle(Completed())
+    broker.close()
+
+
+def test_a_token_of_another_queue_than_that_of_the_claim_goes_back(broker: Broker, engine: MakeEngine) -> None:
+    consumer = engine(queues=("sleep", "echo"))
+    home = broker.topology.home
+    broker.append([message("a", queue="sleep")])
+    assert consumer.wait(1.0)
+    broker.append([message("b", queue="echo")])
+    (claimed,) = consumer.claim()
+    assert claimed.message.queue == "echo", "the other queue has its turn"
+    assert home.command("LLEN", home.keys.wake("sleep")) == 1, "an idle engine of that queue must hear of it"
+
+
+def test_a_token_of_another_lane_than_that_of_the_claim_goes_back(broker: Broker, engine: MakeEngine) -> None:
+    home = broker.topology.home
+    broker.append([message("plain"), message("gpu", required_capabilities=("gpu",), priority=Priority.HIGH)])
+    consumer = engine(capabilities=["gpu"])
+    claimed = consumer.claim_next(1.0)
+    assert claimed and claimed[0].task_id == "gpu"
+    assert home.command("LLEN", home.keys.wake("echo")) == 1
+    assert engine().wait(1.0)
+
+
+def test_a_token_that_was_used_does_not_go_back(broker: Broker, engine: MakeEngine) -> None:
+    home = broker.topology.home
+    broker.append([message("a")])
+    consumer = engine()
+    assert consumer.claim_next(1.0)
+    assert consumer.claim(0) == []
+    assert home.command("EXISTS", home.keys.wake("echo")) == 0
+
+
+def test_an_engine_that_is_closed_gives_its_token_back(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a")])
+    consumer = engine()
+    assert consumer.wait(1.0)
+    consumer.close()
+    assert engine().wait(1.0)

@@ -1,0 +1,56 @@
+"""The bare connection: a reply is looked for shortly, then slept for."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.errors import Unavailable
+from dalston_queue.broker.link import Link
+from dalston_queue.broker.scripts import load
+from dalston_queue.broker.wire import PATIENCE, Wire, packed
+
+BLOCKED_S = 0.1
+
+
+def test_a_reply_that_takes_its_time_is_slept_for(broker: Broker) -> None:
+    home = broker.topology.home
+    wire = Wire(home.connection("nothing"), spin=True)
+    before = time.thread_time()
+    for _ in range(5):
+        assert wire.ask(packed("BLPOP", home.keys.stages() + ":nothing", BLOCKED_S)) is None
+    assert time.thread_time() - before < BLOCKED_S, "it looked for the reply all the time"
+    wire.close()
+
+
+def test_looking_for_a_reply_begins_anew_after_a_while(broker: Broker) -> None:
+    home = broker.topology.home
+    wire = Wire(home.connection("nothing"), spin=True)
+    wire.ask(packed("BLPOP", home.keys.stages() + ":nothing", BLOCKED_S))
+    assert not wire.spins
+    for _ in range(PATIENCE):
+        assert wire.ask(packed("PING")) == b"PONG"
+    assert wire.spins
+    wire.close()
+
+
+def test_only_who_asks_for_it_looks(broker: Broker) -> None:
+    """An engine's own link does. Threads of a web process share an interpreter, and a sleeper sleeps."""
+    home = broker.topology.home
+    link, wire = Link(home, "nothing"), Wire(home.connection("nothing"))
+    assert link.wire().spins
+    assert not wire.spins
+    link.close()
+    wire.close()
+
+
+def test_bytes_that_are_no_reply_count_as_a_lost_connection(broker: Broker) -> None:
+    """An engine lives on and connects anew."""
+    link = Link(broker.topology.home, "nothing")
+    link.wire()._reader.feed(b"HTTP/1.1 400 Bad Request")  # as if they had come before the reply
+    with pytest.raises(Unavailable):
+        link.call(load("index"), packed("PING"))
+    assert link.call(load("index"), packed("PING")) == b"PONG"
+    link.close()
