@@ -68,7 +68,7 @@ def attempt(an_engine: Engine, task: Task) -> Outcome:
     """One run in this thread, its outcome as a value. Nothing an author raises leaves this function."""
     try:
         value = an_engine.run(task)
-        if inspect.isawaitable(value):
+        if hasattr(type(value), "__await__"):
             value = asyncio.run(_awaited(value))
     except BaseException as error:  # noqa: BLE001 (an author's SystemExit is a failed task, not our end)
         return outcome_of_error(error)

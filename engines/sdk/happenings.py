@@ -32,3 +32,13 @@ class Pause:
 
 class Resume:
     pass
+
+
+@dataclass(slots=True)
+class Broken:
+    """A worker's turn went wrong in a way that nobody foresaw: the process ends with an error."""
+
+    error: BaseException
+
+
+Happening = Finished | Woken | Stop | Pause | Resume | Broken

@@ -1,7 +1,9 @@
-"""Runs an engine: claims tasks, has them run, settles them. One thread speaks to the broker, and only this one decides.
+"""Runs an engine: claims tasks, has them run, settles them. Whose turn it is speaks to the broker and decides.
 
-Tasks run in worker threads, a waiter thread sleeps at Redis; both only put messages into the inbox. When busy, one call
-settles what is finished and claims what comes next. While Redis is away, results are kept and settled on its return.
+Tasks run in worker threads, a waiter thread sleeps at Redis; both put messages into the inbox, and the runner's own
+thread takes its turn when one comes or something is due. Only the worker of an engine that runs one task at a time
+takes a turn itself. When busy, one call settles what is finished and claims what comes next. While Redis is away,
+results are kept and settled on its return.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import threading
 import time
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -19,8 +22,8 @@ from dalston_queue.broker.errors import Fenced, Unavailable
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.types import EngineState, Settled
 
-from .engine import Engine
-from .happenings import Finished, Pause, Resume, Stop, Woken
+from .engine import Engine, is_async
+from .happenings import Broken, Finished, Happening, Pause, Resume, Stop, Woken
 from .identity import Identity
 from .manifest import Manifest
 from .notify import notify
@@ -61,7 +64,9 @@ class Runner:
         self.manifest = manifest
         self.broker = broker
         self.identity = identity
-        self.inbox: SimpleQueue[Finished | Woken | Stop | Pause | Resume] = SimpleQueue()
+        self.inbox: SimpleQueue[Happening] = SimpleQueue()
+        # Whoever has it may touch everything below and call the consumer. Only the waiter sleeps there without it.
+        self.turn = threading.Lock()
         self.consumer = Consumer(
             broker,
             identity.engine_id,
@@ -70,9 +75,8 @@ class Runner:
             manifest.capacity,
             stale=identity.stale,
         )
-        self.workers = make_workers(
-            engine, manifest.capacity, lambda task, outcome: self.inbox.put(Finished(task, outcome))
-        )
+        alone = manifest.capacity == 1 and not is_async(engine)
+        self.workers = make_workers(engine, manifest.capacity, self._settle_here if alone else self._report)
         self.waiter = Waiter(self.consumer, lambda found, claimed: self.inbox.put(Woken(found, claimed)))
         self.watchdog = Watchdog(manifest.watchdog)
         self.told = TaskReport(enabled=identity.supervised)
@@ -88,6 +92,7 @@ class Runner:
         self.connected = True
         self.next_beat = self.next_heartbeat = self.next_claim = self.next_try = 0.0
         self.next_recovery = time.monotonic() + RECOVER_EVERY
+        self.sleeps_until = 0.0  # the runner's thread, if nothing comes
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
@@ -97,21 +102,52 @@ class Runner:
         self.watchdog.start(lambda: [run.task for run in list(self.runs.values())])
         self.announced = self._announce()
         while not self._may_leave(time.monotonic()):
-            self._receive()
-            now = time.monotonic()
-            self.watchdog.runner_at = now
-            self.announced = self.announced or self._announce()
-            self._notice_orphanhood(now)
-            self._overdue(now)
-            if now >= self.next_try:
+            happened = self._receive()
+            with self.turn:
+                for message in happened:
+                    self._handle(message)
+                now = time.monotonic()
+                self.watchdog.runner_at = now
+                self.announced = self.announced or self._announce()
+                self._notice_orphanhood(now)
+                self._overdue(now)
                 try:
-                    self._speak(now)
-                except Unavailable as error:
-                    self._lost_connection(error, now)
+                    self._act(now)
                 except Fenced:
                     self._fenced()
-            self.told.tell((run.task for run in self.runs.values()), now)
         return self._leave()
+
+    def _act(self, now: float) -> None:
+        """Tell Redis and the supervisor what there is to tell. Raises Fenced."""
+        if now >= self.next_try:
+            try:
+                self._speak(now)
+            except Unavailable as error:
+                self._lost_connection(error, now)
+        self.told.tell((run.task for run in self.runs.values()), now)
+
+    def _report(self, task: Task, outcome: Outcome) -> None:
+        """A worker's last step with a task, in its thread."""
+        self.inbox.put(Finished(task, outcome))
+
+    def _settle_here(self, task: Task, outcome: Outcome) -> None:
+        """The same for the only worker: it takes a turn itself, and most often finds its next task by it. Handing over
+        to the runner's thread and back would wake two threads for each task."""
+        with self.turn:
+            if self.stop_at is not None:  # the runner's thread waits for this
+                self._report(task, outcome)
+                return
+            try:
+                now = time.monotonic()
+                self._finished(task, outcome, now)
+                self._act(now)
+            except Fenced:
+                self.inbox.put(Woken(found=True, claimed=None))  # the runner's thread hears it with its own call
+            except BaseException as error:  # noqa: BLE001 (an engine without its worker would be deaf)
+                self.inbox.put(Broken(error))
+            else:
+                if self._next_moment() < self.sleeps_until:
+                    self.inbox.put(Woken(found=False, claimed=None))
 
     def _announce(self) -> bool:
         """Until it has arrived: without it we would count as loading, and be ended for it."""
@@ -124,18 +160,18 @@ class Runner:
             log.error("the supervisor is gone: handing everything back")
             self.stop_at = now
 
-    def _receive(self) -> None:
+    def _receive(self) -> list[Happening]:
         """Sleeps until something happens or is due, then takes everything that has happened."""
-        timeout = max(0.0, self._next_moment() - time.monotonic())
-        try:
-            message = self.inbox.get(timeout=timeout)
+        with self.turn:
+            self.sleeps_until = self._next_moment()
+        happened: list[Happening] = []
+        with contextlib.suppress(Empty):
+            happened.append(self.inbox.get(timeout=max(0.0, self.sleeps_until - time.monotonic())))
             while True:
-                self._handle(message)
-                message = self.inbox.get_nowait()
-        except Empty:
-            pass
+                happened.append(self.inbox.get_nowait())
+        return happened
 
-    def _handle(self, message: Finished | Woken | Stop | Pause | Resume) -> None:
+    def _handle(self, message: Happening) -> None:
         now = time.monotonic()
         match message:
             case Finished(task, outcome):
@@ -151,6 +187,8 @@ class Runner:
                 self.paused = True
             case Resume():
                 self.paused, self.hungry = False, True
+            case Broken(error):
+                raise RuntimeError("a worker's turn went wrong") from error  # not itself: it may be SystemExit(0)
 
     def _woken_with(self, claimed: list[Claimed], now: float) -> None:
         # after a broken call a beat may have told us of it before: it may be done by now
@@ -257,8 +295,9 @@ class Runner:
         if any(run.claimed is claimed for run in self.runs.values()) or any(c is claimed for c, _ in self.unsettled):
             return
         message = claimed.message
-        limits = [seconds for seconds in (claimed.timeout_ms / 1000, self.manifest.timeout) if seconds]
-        timeout = min(limits, default=0.0)
+        timeout, limit = message.timeout_ms / 1000, self.manifest.timeout
+        if limit:
+            timeout = min(timeout, limit) if timeout else limit
         task = Task(
             id=message.task_id,
             job_id=message.job_id,
@@ -336,15 +375,17 @@ class Runner:
 
     def _next_moment(self) -> float:
         now = time.monotonic()
-        moments = [now + 1.0, self.told.next_moment()]
+        moment = min(now + 1.0, self.told.next_moment())
         if self.unsettled or (self.hungry and self._free(now)):
-            moments.append(self.next_try)
+            moment = min(moment, self.next_try)
         if self.runs:
-            moments.append(max(self.next_beat, self.next_try))
+            moment = min(moment, max(self.next_beat, self.next_try))
         if self.stop_at is not None:
-            moments.append(self.stop_at)
-        moments += [run.ends_at for run in self.runs.values() if run.ends_at is not None and not run.late]
-        return min(moments)
+            moment = min(moment, self.stop_at)
+        for run in self.runs.values():
+            if run.ends_at is not None and not run.late:
+                moment = min(moment, run.ends_at)
+        return moment
 
     def _tell_health(self) -> None:
         state = "unhealthy" if self.breaker.is_open else "healthy"

@@ -48,7 +48,7 @@ def timed_out(seconds: float) -> messages.Outcome:
 def _completed(result: object, max_bytes: int) -> messages.Outcome:
     try:
         encoded = msgspec.json.encode(result)
-    except Exception as error:  # noqa: BLE001 (it runs an author's properties, which may raise anything)
+    except BaseException as error:  # noqa: BLE001 (it runs an author's properties, which may raise anything)
         return _rejected(f"the result is not JSON: {text(error)}")
     if len(encoded) > max_bytes:
         return _rejected(
@@ -77,7 +77,7 @@ def _seconds(after: object) -> float | None:
     """None, which leaves it to the retry policy, for what is no span of time."""
     try:
         seconds = float(after)  # type: ignore[arg-type]
-    except Exception:  # noqa: BLE001 (an author's own __float__)
+    except BaseException:  # noqa: BLE001 (an author's own __float__, which may even exit)
         return None
     return min(max(0.0, seconds), LONGEST_DELAY_S) if math.isfinite(seconds) else None
 

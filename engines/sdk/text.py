@@ -11,7 +11,7 @@ def text(value: object, limit: int = MESSAGE_BYTES) -> str:
     """Never raises. Of one that is too long both ends are kept: what it is about, and what came last."""
     try:
         encoded = str.encode(str(value), "utf-8", "backslashreplace")
-    except Exception:  # noqa: BLE001 (an author's own __str__)
+    except BaseException:  # noqa: BLE001 (an author's own __str__, which may even exit)
         return f"a {type(value).__name__} that can't be shown as text"
     if len(encoded) <= limit:
         return encoded.decode()

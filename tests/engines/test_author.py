@@ -130,12 +130,22 @@ class Mute(Exception):
         raise RuntimeError("no words")
 
 
+class Quitter:
+    def __str__(self) -> str:
+        raise SystemExit(0)
+
+    def __float__(self) -> float:
+        raise SystemExit(0)
+
+
 @pytest.mark.parametrize(
     ("outcome", "message"),
     [
         (Reject(ValueError("bad audio")), "bad audio"),  # type: ignore[arg-type]
         (Reject(Mute()), "a Mute that can't be shown as text"),  # type: ignore[arg-type]
+        (Reject(Quitter()), "a Quitter that can't be shown as text"),  # type: ignore[arg-type]
         (Retry(None, after="soon"), "None"),  # type: ignore[arg-type]
+        (Retry("later", after=Quitter()), "later"),  # type: ignore[arg-type]
         (Retry("later", after=float("nan")), "later"),
         (Failed("no file \udc80.wav", "Bad\udc80", "File \udc80.wav"), r"no file \udc80.wav"),
     ],

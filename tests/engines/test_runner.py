@@ -47,7 +47,7 @@ class Bench:
         self.seen: list[Event] = []
         self.runners: list[tuple[Runner, threading.Thread]] = []
 
-    def start(self, engine: Engine | None = None, stale: StaleRules = DEFAULT_RULES, **fields: Any) -> Runner:
+    def make(self, engine: Engine | None = None, stale: StaleRules = DEFAULT_RULES, **fields: Any) -> Runner:
         manifest = Manifest(id="t", stage=QUEUE, command=("x",), **{"stop_grace": 5.0, **fields})
         identity = Identity(
             engine_id=f"node.t.{len(self.runners)}.{uuid.uuid4().hex}",
@@ -65,7 +65,10 @@ class Bench:
             breaker_open_s=60,
             stale=stale,
         )
-        runner = Runner(engine or Sleeper(), manifest, self.broker, identity)
+        return Runner(engine or Sleeper(), manifest, self.broker, identity)
+
+    def start(self, engine: Engine | None = None, stale: StaleRules = DEFAULT_RULES, **fields: Any) -> Runner:
+        runner = self.make(engine, stale, **fields)
         thread = threading.Thread(target=runner.run, daemon=True)
         thread.start()
         self.runners.append((runner, thread))
@@ -326,3 +329,21 @@ def test_a_task_that_is_told_twice_runs_once(bench: Bench) -> None:
     later = bench.submit()
     bench.wait(EventKind.TASK_COMPLETED, later)
     assert runs == [task, later]
+
+
+def test_a_worker_whose_turn_goes_wrong_ends_the_engine_with_an_error(bench: Bench) -> None:
+    """Whatever it is: SystemExit(0) would look like a wish, and an engine without its worker would be deaf."""
+    runner = bench.make()
+    exchange = runner.consumer.exchange
+
+    def breaking(settlements: Any = (), free: int | None = None) -> Any:
+        if threading.current_thread().name.startswith("task-"):
+            raise SystemExit(0)
+        return exchange(settlements, free)
+
+    runner.consumer.exchange = breaking  # type: ignore[method-assign]
+    bench.submit()
+    with pytest.raises(RuntimeError, match="turn went wrong") as ended:
+        runner.run()
+    assert isinstance(ended.value.__cause__, SystemExit)
+    runner.consumer.close()

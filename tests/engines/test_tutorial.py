@@ -13,23 +13,22 @@ from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.messages import Event, TaskMessage
 from dalston_queue.broker.types import EngineState, EventKind
 from engines.sdk import Manifest
+from tests.docs.blocks import ROOT, blocks_of
 from tests.support import Spawned, wait_until
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "write-an-engine.md").read_text()
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+PAGE = (ROOT / "docs" / "write-an-engine.md").read_text()
 
 
 def write_engine(folder: Path) -> Path:
-    (folder / "engine.py").write_text(blocks("python")[0])
-    (folder / "engine.yaml").write_text(blocks("yaml")[0])
+    code, _, _ = blocks_of("docs/write-an-engine.md", "python")
+    [manifest] = blocks_of("docs/write-an-engine.md", "yaml")
+    (folder / "engine.py").write_text(code)
+    (folder / "engine.yaml").write_text(manifest)
     return folder
 
 
 def test_the_engine_is_twenty_lines_and_its_test_passes_without_servers(tmp_path: Path) -> None:
-    code, test, functions = blocks("python")
+    code, test, functions = blocks_of("docs/write-an-engine.md", "python")
     assert len([line for line in code.splitlines() if line.strip()]) <= 20
     write_engine(tmp_path)
     (tmp_path / "check.py").write_text(test)
@@ -47,7 +46,11 @@ def test_the_engine_runs_alone_and_beats_for_itself(
     tmp_path: Path, spawn: Callable[..., Spawned], process_env: dict[str, str], broker: Broker
 ) -> None:
     env = {**process_env, "DALSTON_NODE_ID": "alone", "DALSTON_HEARTBEAT_S": "0.2"}
-    process = spawn("-m", "engines.sdk", "run", str(write_engine(tmp_path) / "engine.yaml"), env=env)
+    [line] = blocks_of("docs/write-an-engine.md", "sh")
+    command = line.strip().replace("engines/shout/engine.yaml", str(write_engine(tmp_path) / "engine.yaml"))
+    variable, python, *arguments = command.split()
+    assert (variable.partition("=")[0], python) == ("REDIS_URL", "python")  # env has it, with this run's server
+    process = spawn(*arguments, env=env)
     [engine] = wait_until(broker.registry.engines, 10, f"its heartbeat\n{process.output}")
     assert (engine.state, engine.queues, engine.node_id) == (EngineState.READY, ("shout",), "alone")
     wait_until(lambda: broker.registry.engines()[0].beat > engine.beat, what="the next beat")
