@@ -128,21 +128,30 @@ class Relay:
                     self.forget(fd)
 
     def hear(self) -> None:
-        message, descriptors, _, _ = socket.recv_fds(self.control, 1024, 2)
+        try:
+            message, descriptors, _, _ = socket.recv_fds(self.control, 1024, 2)
+        except ConnectionError:  # it was killed with an answer of ours unread
+            message, descriptors = b"", []
         name = message[1:]
         if not message:
             self.poll.unregister(self.control)
             self.supervised = False
         elif message[:1] == b"?":
-            self.control.send(b"!")
+            self.say(b"!")
         elif message[:1] == b"+" and len(descriptors) == 2:
             line = self.lines[name] = self.by_source[descriptors[0]] = Line(*descriptors)
             self.poll.register(line.source, select.EPOLLIN)
         elif message[:1] == b"-" and name in self.lines:
             line = self.lines.pop(name)
             self.forget(line.source)
-            self.control.send(name + b"\n" + line.kept + with_mark(line.lost, line.tail))
+            self.say(name + b"\n" + line.kept + with_mark(line.lost, line.tail))
             line.close()
+
+    def say(self, answer: bytes) -> None:
+        try:
+            self.control.send(answer)
+        except ConnectionError:
+            return  # killed: that is heard with the next look
 
     def forget(self, source: int) -> None:
         if self.by_source.pop(source, None) is not None:

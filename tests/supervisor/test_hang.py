@@ -46,7 +46,7 @@ def test_a_task_without_progress_is_a_hang_though_the_process_lives(node: Node) 
     node.result(working)  # progress kept the other one alive, longer than the watchdog
     assert alive(victim)
     wait_until(lambda: "Fatal Python error: Aborted" in node.all_logs(), what="the stack dump")
-    assert "in hang" in node.all_logs()
+    wait_until(lambda: "in hang" in node.all_logs(), what="its line for the hung function")
 
 
 def test_a_hang_is_seen_though_other_tasks_of_the_process_come_and_go(node: Node) -> None:

@@ -3,7 +3,9 @@
 import contextlib
 import os
 import re
+import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from supervisor import relay
 from supervisor.logs import Logs
 from supervisor.rotation import RotatingLog
 from tests.supervisor.node import Node
@@ -84,6 +87,7 @@ print("end", file=sys.stderr)
 """
 LEFT = """
 import os, pathlib, subprocess, sys
+from supervisor import relay
 from supervisor.logs import Logs
 output = Logs(pathlib.Path(sys.argv[1]), 1 << 20, 1).open("demo.0", "a")
 subprocess.Popen([sys.executable, "-c", sys.argv[2]], stdin=subprocess.PIPE, stdout=output)
@@ -169,6 +173,25 @@ def test_no_file_grows_beyond_its_limit_however_much_comes_at_once(tmp_path: Pat
         assert len(list(tmp_path.iterdir())) <= 3
         assert log.tail(1) == [f"line {count - 1}"]
     log.close()
+
+
+def test_the_relay_outlives_a_supervisor_that_is_killed_with_an_answer_unread() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    source, engine = os.pipe()
+    inlet, sink = os.pipe()
+    argv = [sys.executable, "-I", "-S", relay.__file__, str(theirs.fileno())]
+    process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE)
+    socket.send_fds(ours, [b"+e"], [source, sink])
+    ours.send(b"?")
+    wait_until(lambda: select.select([ours], [], [], 0)[0], what="the answer is there")
+    for end in (ours, theirs):
+        end.close()  # unread, as the kernel does it for one that is killed
+    for fd in (source, inlet, sink):
+        os.close(fd)
+    for _ in range(64):
+        os.write(engine, b"x" * 65_536)  # more than a pipe holds: somebody takes it
+    os.close(engine)
+    assert (process.wait(10), process.communicate()[1]) == (0, b"")
 
 
 def test_a_node_replaces_a_relay_that_was_killed_and_no_engine_notices(node: Node) -> None:
