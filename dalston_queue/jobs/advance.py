@@ -64,7 +64,7 @@ _PROGRESS = """
 _REQUEST_STOP = """
     UPDATE dalston_task SET cancel_requested_at = coalesce(cancel_requested_at, %s)
     WHERE job_id = ANY(%s::uuid[]) AND (%s::uuid IS NULL OR id = %s) AND status IN ('queued', 'running')
-    RETURNING id"""
+    RETURNING id, status"""
 
 
 def claim_jobs(job_ids: Collection[UUID], now: datetime, *, skip_locked: bool = False) -> Advanced:
@@ -120,12 +120,12 @@ def release_stages(job_ids: Collection[UUID], now: datetime) -> list[Moved]:
     return move_tasks("release", at_once)
 
 
-def request_stop(job_ids: Collection[UUID], now: datetime, *, only: UUID | None = None) -> bool:
-    """Note when what is in a stream or at an engine was first asked to stop; True if there is any. `only`: of all their
-    tasks this one."""
+def request_stop(job_ids: Collection[UUID], now: datetime, *, only: UUID | None = None) -> dict[UUID, str]:
+    """Note when what is in a stream or at an engine was first asked to stop; returns the state of each. `only`: of all
+    their tasks this one."""
     with connection.cursor() as cursor:
         cursor.execute(_REQUEST_STOP, [now, id_array(job_ids), only, only])
-        return bool(cursor.fetchall())
+        return dict(cursor.fetchall())
 
 
 def _end_early(verdicts: dict[str, list[UUID]], now: datetime) -> None:

@@ -1,10 +1,13 @@
 """What can be wrong with a request about jobs. All are the caller's to mend; none is worth a blind retry.
 
+TokenChanged stands apart: nothing is wrong with the request, but its token must be read anew before it is accepted.
+
 JobsError
 ├── InvalidJob            the request can't become a job: a bad name, a cycle, a value Postgres can't hold
 │   └── InvalidCallback   its callback URL is none that may be called
 ├── IdempotencyConflict   the key was used for another request
 ├── InvalidSearch         the search can't be understood
+├── NothingToReplay       no dead letter is what was asked for
 └── SearchTooWide         the search would read too much of the history
 """
 
@@ -35,5 +38,13 @@ class InvalidSearch(JobsError):
     pass
 
 
+class NothingToReplay(JobsError):
+    pass
+
+
 class SearchTooWide(JobsError):
     pass
+
+
+class TokenChanged(Exception):
+    """Nothing was stored: the token's row may be another than the one that was known."""

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from difflib import get_close_matches
 
 import structlog
 
 from dalston_queue.broker.errors import BrokerError
-from dalston_queue.models import StagePause
+from dalston_queue.models import OperatorAction, StagePause, Task
 from dalston_queue.redis import get_broker
 
 log = structlog.get_logger(__name__)
@@ -16,6 +17,32 @@ log = structlog.get_logger(__name__)
 class Braked:
     changed: bool  # False: somebody was faster
     told: bool  # False: Redis does not answer, and engines learn of it when it does
+
+
+class NoSuchQueue(LookupError):
+    """Nobody has used this name so far: most likely it is misspelt."""
+
+    def __init__(self, queue: str, known: list[str]) -> None:
+        alike = get_close_matches(queue, known, 3)
+        hint = f" Did you mean {' or '.join(alike)}?" if alike else ""
+        super().__init__(f"There is no queue {queue}: no engine has asked for it and no task has gone into it.{hint}")
+
+
+def check_queue(queue: str, *, to_resume: bool = False) -> None:
+    """Raises NoSuchQueue. While Redis does not answer nobody can tell, and any name will do.
+
+    What was ever paused can be resumed, and that again, even if nobody has used it since.
+    """
+    try:
+        known = get_broker().queues()
+    except BrokerError:
+        return
+    in_redis = Task.objects.filter(queue=queue, status__in=["queued", "running"])  # should be, if Redis lost it
+    if queue in known or StagePause.objects.filter(queue=queue).exists() or in_redis.exists():
+        return
+    if to_resume and OperatorAction.objects.filter(target=queue, action="stage.pause").exists():
+        return
+    raise NoSuchQueue(queue, known)
 
 
 def pause(queue: str, now: datetime, *, actor: str, reason: str = "") -> Braked:
@@ -30,10 +57,13 @@ def resume(queue: str) -> Braked:
 
 
 def restore() -> int:
-    """Make Redis agree with the rows; returns how many flags were wrong."""
+    """Make Redis agree with the rows; returns how many flags were wrong.
+
+    The rows are read last: of a pause or a resume that comes in between they know, and the flag is set as it is.
+    """
     broker = get_broker()
-    wanted = set(StagePause.objects.values_list("queue", flat=True))
     flagged = {stats.queue for stats in broker.snapshot().queues if stats.paused}
+    wanted = set(StagePause.objects.values_list("queue", flat=True))
     for queue in wanted - flagged:
         broker.pause(queue)
     for queue in flagged - wanted:
@@ -46,6 +76,6 @@ def _say(queue: str, *, paused: bool) -> bool:
     try:
         broker.pause(queue) if paused else broker.resume(queue)
     except BrokerError as error:
-        log.warning("redis does not answer; the reconciler will set the flag", queue=queue, error=str(error))
+        log.warning("redis does not answer; an orchestrator will set the flag", queue=queue, error=str(error))
         return False
     return True

@@ -34,8 +34,8 @@ class Reported:
 NOTHING = Reported()
 
 
-def reported_by(tasks: Iterable[InQueue], broker: Broker) -> dict[UUID, Reported]:
-    """By task; one look per queue. Nothing if Redis does not answer."""
+def reported_by(tasks: Iterable[InQueue], broker: Broker) -> dict[UUID, Reported] | None:
+    """By task; one look per queue. None if Redis does not answer."""
     by_queue: defaultdict[str, dict[str, UUID]] = defaultdict(dict)
     for task in tasks:
         by_queue[task.queue][str(task.id)] = task.id
@@ -45,7 +45,7 @@ def reported_by(tasks: Iterable[InQueue], broker: Broker) -> dict[UUID, Reported
             records = broker.records(queue, list(ids))
             found |= {ids[task_id]: reported(record.progress) for task_id, record in records.items()}
     except BrokerError:
-        return {}
+        return None
     return found
 
 

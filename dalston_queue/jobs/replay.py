@@ -19,7 +19,7 @@ from django.db.models import QuerySet
 from dalston_queue.broker.types import Priority
 from dalston_queue.jobs.advance import advance
 from dalston_queue.jobs.errors import InvalidJob
-from dalston_queue.jobs.lifecycle import Change, lock_jobs, move_jobs, move_tasks
+from dalston_queue.jobs.lifecycle import Change, LockedJob, lock_jobs, move_jobs, move_tasks
 from dalston_queue.jobs.storable import storable
 from dalston_queue.models import DeadLetter, Task
 from dalston_queue.models.dead_letter import OPEN
@@ -121,7 +121,11 @@ def replay(
 
 @transaction.atomic
 def discard(letter_ids: Collection[UUID], now: datetime) -> int:
-    """Close letters without a replay; their tasks and jobs stay as they ended. Returns how many were open."""
+    """Close letters without a replay; their tasks and jobs stay as they ended. Returns how many were open.
+
+    Racing a replay, the one whose transaction gets the job first wins; the other finds the letter closed.
+    """
+    _lock_jobs_of(letter_ids)
     letters = DeadLetter.objects.filter(OPEN, id__in=letter_ids)
     return letters.update(discarded_at=now)
 
@@ -129,7 +133,7 @@ def discard(letter_ids: Collection[UUID], now: datetime) -> int:
 @transaction.atomic
 def replay_batch(ids: Sequence[UUID], now: datetime, new: Changes) -> dict[UUID, Replayed]:
     """Replay a batch of what was asked for."""
-    jobs = lock_jobs(DeadLetter.objects.filter(id__in=ids, task__isnull=False).values_list("task__job_id", flat=True))
+    jobs = _lock_jobs_of(ids)
     asked = {letter.id: letter for letter in DeadLetter.objects.filter(id__in=ids).select_related("task")}
     outcomes = {letter: _closed(letter, asked.get(letter)) for letter in ids}
     wanted = {
@@ -165,6 +169,11 @@ def replay_batch(ids: Sequence[UUID], now: datetime, new: Changes) -> dict[UUID,
             outcome = Outcome.STOPPING if attempt is None else Outcome.REPLAYED
             outcomes[letter.id] = Replayed(letter.id, outcome, letter.task_id, attempt)
     return outcomes
+
+
+def _lock_jobs_of(letter_ids: Collection[UUID]) -> dict[UUID, LockedJob]:
+    letters = DeadLetter.objects.filter(id__in=letter_ids, task__isnull=False)
+    return lock_jobs(letters.values_list("task__job_id", flat=True))
 
 
 def _closed(letter_id: UUID, letter: DeadLetter | None) -> Replayed:

@@ -8,6 +8,8 @@ and the next orchestrator goes on from there.
 The letters are named when the order is made: what arrives later is not swept in. `next_at` keeps the rate, in the row,
 whichever orchestrator comes next.
 
+Ordering twice is ordering once: letters that an open order takes back in the same way are not named by a second one.
+
 The order's row is locked before the jobs. Nobody who holds a job's lock asks for an order's, so they can't deadlock.
 """
 
@@ -28,10 +30,10 @@ from django.utils import timezone
 from dalston_queue import crash_points
 from dalston_queue.audit import audited
 from dalston_queue.broker.types import Priority
-from dalston_queue.jobs.errors import InvalidJob, JobsError
+from dalston_queue.jobs.errors import InvalidJob, JobsError, NothingToReplay
 from dalston_queue.jobs.replay import BATCH, NARROWER, Changes, Filter, Outcome, matching, replay_batch
 from dalston_queue.jobs.search import bounded
-from dalston_queue.models import ApiToken, ReplayOrder
+from dalston_queue.models import ApiToken, DeadLetter, ReplayOrder
 from dalston_queue.models.replay_order import LIVE, OrderState
 
 log = structlog.get_logger(__name__)
@@ -39,6 +41,7 @@ log = structlog.get_logger(__name__)
 MAX_LETTERS = 100_000
 MAX_RATE = 60_000
 MAX_UNDO_S = 3_600.0
+ORDERING = 7304872  # an advisory lock
 CATCH_UP = timedelta(seconds=2)
 """How much of the rate that was missed, for instance while no orchestrator ran, is made up for in a burst."""
 
@@ -74,7 +77,9 @@ def order_replay(
 ) -> ReplayOrder:
     """Order the replay of all that match now, the oldest first, or of these letters.
 
-    Raises InvalidJob, and SearchTooWide if it takes too long to find them.
+    If an open order names them all, with the same changes and rate, it is returned, and says `already_open`.
+
+    Raises InvalidJob, NothingToReplay if there is none of them, and SearchTooWide if it takes too long to find them.
     """
     _check(rate_per_minute, undo_seconds)
     now = timezone.now()
@@ -82,8 +87,11 @@ def order_replay(
         rows = matching(wanted).values_list("id", flat=True)[: min(limit, MAX_LETTERS)]
         letters = bounded(lambda: list(rows), NARROWER)
     else:
-        letters = list(dict.fromkeys(wanted))[: min(limit, MAX_LETTERS)]
+        there = set(DeadLetter.objects.filter(id__in=wanted).values_list("id", flat=True))
+        letters = [letter for letter in dict.fromkeys(wanted) if letter in there][: min(limit, MAX_LETTERS)]
     Changes.of(parameters, priority)
+    if not letters:
+        raise NothingToReplay("there is no such dead letter: nothing was ordered")
     starts_at = now + timedelta(seconds=undo_seconds)
     order = ReplayOrder(
         user_id=user.pk if user else None,
@@ -100,11 +108,30 @@ def order_replay(
         starts_at=starts_at,
         next_at=starts_at,
     )
-    before = {"filter": order.filter, "matched": order.matched, "ids": [str(letter) for letter in letters[:100]]}
-    signature: dict[str, Any] = {"actor": actor, "user": user, "token": token}
-    with audited("dead_letter.replay_order", str(order.id), reason=reason, before=before, **signature) as row:
+    return _place(order, {"actor": actor, "user": user, "token": token})
+
+
+@transaction.atomic
+def _place(order: ReplayOrder, signature: Mapping[str, Any]) -> ReplayOrder:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ORDERING])  # else two at once don't see each other
+    named: dict[UUID, ReplayOrder] = {}
+    like_it = {"priority": order.priority, "rate_per_minute": order.rate_per_minute}
+    for other in ReplayOrder.objects.filter(state__in=LIVE, **like_it):
+        if other.parameters == order.parameters:
+            named |= dict.fromkeys(other.letter_ids, other)
+    fresh = [letter for letter in order.letter_ids if letter not in named]
+    if not fresh:
+        found = named[order.letter_ids[0]]
+        found.already_open = True
+        return found
+    order.letter_ids = fresh
+    order.matched = len(order.letter_ids)
+    shown = [str(letter) for letter in order.letter_ids[:100]]
+    before = {"filter": order.filter, "matched": order.matched, "ids": shown}
+    with audited("dead_letter.replay_order", str(order.id), reason=order.reason, before=before, **signature) as row:
         order.save(force_insert=True)
-        row.after = {"starts_at": starts_at.isoformat(), "rate_per_minute": rate_per_minute}
+        row.after = {"starts_at": order.starts_at.isoformat(), "rate_per_minute": order.rate_per_minute}
     return order
 
 

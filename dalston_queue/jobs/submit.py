@@ -12,25 +12,21 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-import structlog
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from dalston_queue import crash_points
-from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.types import Priority
 from dalston_queue.ids import uuid7
-from dalston_queue.jobs import dag
-from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
-from dalston_queue.jobs.rows import NewJob, NewTask, insert_jobs
+from dalston_queue.jobs import dag, hints
+from dalston_queue.jobs.errors import IdempotencyConflict, JobsError, TokenChanged
+from dalston_queue.jobs.keys import NewKey
+from dalston_queue.jobs.rows import NewJob, NewTask, insert_job, insert_jobs
 from dalston_queue.jobs.spec import JobSpec, StageSpec
 from dalston_queue.jobs.storable import storable
 from dalston_queue.jobs.webhooks import Callbacks
 from dalston_queue.models import ApiToken, Project, Task
-from dalston_queue.redis import hasty
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +50,27 @@ class Submission:
 
 
 def submit(
-    spec: JobSpec, *, project: Project, token: ApiToken | None = None, idempotency_key: str | None = None
+    spec: JobSpec,
+    *,
+    project: Project,
+    token: ApiToken | None = None,
+    idempotency_key: str | None = None,
+    version: str | None = None,
 ) -> Submission:
-    """Accept one job, or raise JobsError."""
-    [outcome] = submit_many([Request(spec, idempotency_key)], project=project, token=token)
-    if isinstance(outcome, JobsError):
-        raise outcome
-    return outcome
+    """Accept one job by one statement, or raise JobsError.
+
+    With a `version` the token was not read for this request: TokenChanged says that its row must be read first.
+    """
+    now = timezone.now()
+    job, tasks = _rows(spec, project, token, Callbacks(project))
+    key = None if idempotency_key is None else _new_key(idempotency_key, spec, project, job.id, now)
+    while not insert_job(job, tasks, now, key=key, version=version):
+        if version is not None or key is None:
+            raise TokenChanged("the token's row was changed")
+        if earlier := key.earlier():
+            return Submission(earlier, _tasks_of(earlier, {}), created=False)
+    transaction.on_commit(lambda: _hint([job.id]))
+    return Submission(job.id, tuple(task.id for task in tasks), created=True, tasks=tuple(tasks), at=now)
 
 
 def submit_many(
@@ -157,20 +167,6 @@ def _rows(spec: JobSpec, project: Project, token: ApiToken | None, callbacks: Ca
     return job, [task_row(stage, job_id, Priority(spec.priority)) for stage in spec.stages]
 
 
-# The row is taken before its job is made (the foreign key is checked at commit): of two requests with one key the
-# second waits here for the first to commit, and then finds it. A key past its window is taken over.
-_TAKE_KEY = """
-    INSERT INTO dalston_idempotency_key AS k (project_id, key, body_digest, job_id, created_at, expires_at)
-    VALUES (%(project)s, %(key)s, %(digest)s, %(job)s, %(now)s, %(until)s)
-    ON CONFLICT (project_id, key) DO UPDATE
-    SET body_digest = excluded.body_digest, job_id = excluded.job_id,
-        created_at = excluded.created_at, expires_at = excluded.expires_at
-    WHERE k.expires_at <= excluded.created_at
-    RETURNING job_id"""
-
-_READ_KEY = "SELECT body_digest, job_id FROM dalston_idempotency_key WHERE project_id = %s AND key = %s"
-
-
 def _take_keys(
     requests: Sequence[Request], made: Sequence[Rows | JobsError], project: Project, now: datetime
 ) -> list[UUID | JobsError | None]:
@@ -192,28 +188,16 @@ def _take_key(request: Request, project: Project, job_id: UUID, now: datetime) -
     """Take the request's key for this job; returns the earlier job if the key is taken."""
     if request.idempotency_key is None:
         return None
-    digest = _digest(request.spec)
-    arguments: dict[str, Any] = {
-        "project": project.pk,
-        "key": request.idempotency_key,
-        "digest": digest,
-        "job": job_id,
-        "now": now,
-        "until": now + timedelta(seconds=settings.DALSTON_IDEMPOTENCY_WINDOW_S),
-    }
-    with connection.cursor() as cursor:
-        cursor.execute(_TAKE_KEY, arguments)
-        if cursor.fetchone() is not None:
-            return None
-        cursor.execute(_READ_KEY, [project.pk, request.idempotency_key])
-        row: tuple[str, UUID] = cursor.fetchone()
-        earlier_digest, earlier = row
-    if earlier_digest != digest:
-        raise IdempotencyConflict(
-            f"the idempotency key {request.idempotency_key!r} was used for another request; "
-            f"use a new key, or send the same body as for job {earlier}"
-        )
-    return earlier
+    key = _new_key(request.idempotency_key, request.spec, project, job_id, now)
+    # Inside the transaction a key that was not to be had is locked: it can't expire before it is read.
+    return None if key.take() else key.earlier()
+
+
+def _new_key(key: str, spec: JobSpec, project: Project, job_id: UUID, now: datetime) -> NewKey:
+    until = now + timedelta(seconds=settings.DALSTON_IDEMPOTENCY_WINDOW_S)
+    return NewKey(
+        key=key, key_project=project.pk, key_digest=_digest(spec), key_job=job_id, key_now=now, key_until=until
+    )
 
 
 def _digest(spec: JobSpec) -> str:
@@ -230,9 +214,4 @@ def _asked(stage: StageSpec) -> list[Any]:
 
 def _hint(job_ids: list[UUID]) -> None:
     crash_points.point("submit.committed")
-    try:
-        hasty().ask(lambda broker: broker.publish_jobs_created(str(job_id) for job_id in job_ids))
-    except BrokerError as error:
-        log.warning(
-            "the hint job.created was not sent; the jobs will be found by polling", jobs=len(job_ids), error=str(error)
-        )
+    hints.send(job_ids)

@@ -3,7 +3,7 @@
 `explain` is pure; `facts_about` gathers what it needs in a fixed number of reads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -12,10 +12,15 @@ from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.record import Record
 from dalston_queue.broker.registry import EngineInfo
-from dalston_queue.broker.snapshot import QueueStats
+from dalston_queue.broker.snapshot import LaneStats, QueueStats
 from dalston_queue.broker.types import TIERS, EngineState, RecordState, Tier
+from dalston_queue.durations import in_words
+from dalston_queue.jobs.pace import paces, seconds_for
 from dalston_queue.jobs.states import TASK_OVER, TaskStatus
 from dalston_queue.models import StagePause, Task
+
+COUNTED = 1_000
+"""So many older tasks of its queue are looked at, in Postgres: a stream does not tell how many stand before one."""
 
 
 class WhyCode(StrEnum):
@@ -40,6 +45,9 @@ class WhyCode(StrEnum):
 class Why:
     code: WhyCode
     sentence: str
+    queue_position: int | None = None  # 1: next; while an engine could take it
+    eta_seconds: float | None = None  # until it starts, if all are busy and their pace is known
+    until: datetime | None = None  # it waits for this moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,8 @@ class Facts:
     record: Record | None = None
     queue: QueueStats | None = None
     engines: Sequence[EngineInfo] | None = None  # that serve its queue
+    pace: float | None = None  # tasks that leave its queue per second; None: not known
+    earlier: int | None = None  # older tasks of its queue and priority that wait, too; None: not counted, or too many
 
 
 def facts_about(task: Task, broker: Broker) -> Facts:
@@ -66,11 +76,38 @@ def facts_about(task: Task, broker: Broker) -> Facts:
     because = None if pause is None else pause.reason
     try:
         record = broker.records(task.queue, [str(task.id)]).get(str(task.id))
-        stats = next(iter(broker.snapshot([task.queue]).queues), None)
+        snapshot = broker.snapshot([task.queue])
         engines = [engine for engine in broker.registry.engines() if task.queue in engine.queues]
+        capable = _capable(task, engines)
     except BrokerError:
         return Facts(paused_because=because)
-    return Facts(paused_because=because, record=record, queue=stats, engines=engines)
+    return Facts(
+        paused_because=because,
+        record=record,
+        queue=next(iter(snapshot.queues), None),
+        engines=engines,
+        pace=paces(snapshot).get(task.queue),
+        earlier=_earlier(task, capable),
+    )
+
+
+def _capable(task: Task, engines: Sequence[EngineInfo]) -> list[EngineInfo]:
+    ready = [engine for engine in engines if engine.state is EngineState.READY]
+    return [engine for engine in ready if set(task.required_capabilities) <= set(engine.capabilities)]
+
+
+def _goes_first(needed: Iterable[str], capable: Sequence[EngineInfo]) -> bool:
+    """Whether work that needs this can be in the way of one that these engines can run."""
+    return any(set(needed) <= set(engine.capabilities) for engine in capable)
+
+
+def _earlier(task: Task, capable: Sequence[EngineInfo]) -> int | None:
+    """An id grows with the time it was made, so they went into the line in this order, but for retries and stages."""
+    older = Task.objects.filter(queue=task.queue, status=TaskStatus.QUEUED, id__lt=task.id).order_by("id")
+    found = list(older.values_list("effective_priority", "required_capabilities")[: COUNTED + 1])
+    if len(found) > COUNTED:
+        return None
+    return sum(priority == task.effective_priority and _goes_first(needed, capable) for priority, needed in found)
 
 
 def explain(task: Task, facts: Facts, now: datetime) -> Why:
@@ -96,11 +133,12 @@ def _running(task: Task) -> Why:
 def _scheduled(task: Task, now: datetime) -> Why:
     at = task.scheduled_at
     left = 0 if at is None else max(0, round((at - now).total_seconds()))
-    when = f"in {left} s" if at is not None and left else "now: the scheduler takes it within a second"
-    if task.retry_count:
-        tries = f"attempt {task.attempt} failed, and the next one"
-        return Why(WhyCode.BACKOFF, f"It waits before a retry: {tries} starts {when}.")
-    return Why(WhyCode.SCHEDULED, f"It was asked to start later: {when}.")
+    soon = "now: the scheduler takes it within a second"
+    when = f"in {left} s, at {at:%Y-%m-%d %H:%M:%S} UTC" if at and left else soon
+    if task.retry_count:  # the row has the next attempt already
+        tries = f"attempt {task.attempt - 1} failed, and attempt {task.attempt}"
+        return Why(WhyCode.BACKOFF, f"It waits before a retry: {tries} starts {when}.", until=at)
+    return Why(WhyCode.SCHEDULED, f"It was asked to start later: {when}.", until=at)
 
 
 def _pending(facts: Facts) -> Why:
@@ -120,25 +158,36 @@ def _in_line(task: Task, facts: Facts) -> Why:
     ready = [engine for engine in facts.engines if engine.state is EngineState.READY]
     if not ready:
         return Why(WhyCode.NO_ENGINE, f"No ready engine serves the queue {task.queue}.")
-    wanted = set(task.required_capabilities)
-    capable = [engine for engine in ready if wanted <= set(engine.capabilities)]
+    capable = _capable(task, ready)
     if not capable:
-        missing = f"{len(ready)} ready, none with {' and '.join(sorted(wanted))}"
+        missing = f"{len(ready)} ready, none with {' and '.join(sorted(set(task.required_capabilities)))}"
         return Why(WhyCode.NO_CAPABLE_ENGINE, f"No engine of {task.queue} can run it: {missing}.")
-    return _behind(facts.record, facts.queue, capable)
+    return _behind(facts, facts.record, facts.queue, capable)
 
 
-def _behind(record: Record, queue: QueueStats, capable: Sequence[EngineInfo]) -> Why:
+def _behind(facts: Facts, record: Record, queue: QueueStats, capable: Sequence[EngineInfo]) -> Why:
     if record.state is RecordState.RUNNING:
         return Why(WhyCode.ABOUT_TO_RUN, f"{record.owner} has just claimed it.")
     mine = next((lane.tier for lane in queue.lanes if lane.stream == record.stream), Tier.MEDIUM)
+    lanes = [lane for lane in queue.lanes if _goes_first(filter(None, lane.capabilities.split("+")), capable)]
+    place = _place(lanes, mine, facts.earlier)
     if mine is Tier.SUSPECT:
-        died = f"{record.deliveries} engines died with it"
-        return Why(WhyCode.SUSPECT, f"{died}: it runs alone, on an empty engine, after everything else.")
-    ahead = sum(max(0, lane.lag) for lane in queue.lanes if TIERS.index(lane.tier) < TIERS.index(mine))
-    with_it = sum(max(0, lane.lag) for lane in queue.lanes if lane.tier is mine)
+        lost = f"Engines were lost with it {record.deliveries + record.losses} times"
+        sentence = f"{lost}: it runs alone, on an empty engine, after everything else."
+        return Why(WhyCode.SUSPECT, sentence, queue_position=place)
     slots = sum(engine.capacity for engine in capable)
-    line = f"{ahead} wait before it and {max(0, with_it - 1)} beside it, for {slots} slots"
-    if queue.running >= slots:
-        return Why(WhyCode.ALL_BUSY, f"All engines that can run it are busy: {line}.")
-    return Why(WhyCode.ABOUT_TO_RUN, f"It is in line and should start soon: {line}.")
+    at_most = "at most " if facts.earlier is None else ""
+    line = f"it is {at_most}number {place} in line for {slots} slot{'' if slots == 1 else 's'}"
+    if any(engine.said.running < engine.capacity for engine in capable):  # as of its last beat
+        return Why(WhyCode.ABOUT_TO_RUN, f"It should start soon: {line}.", queue_position=place)
+    eta = None if facts.pace is None else seconds_for(place, facts.pace)
+    turn = "when its turn comes is not known yet" if eta is None else f"its turn comes in about {in_words(max(1, eta))}"
+    sentence = f"All engines that can run it are busy: {line}, and {turn}."
+    return Why(WhyCode.ALL_BUSY, sentence, queue_position=place, eta_seconds=eta)
+
+
+def _place(lanes: Sequence[LaneStats], mine: Tier, earlier: int | None) -> int:
+    """Everything in the tiers before its own, and of its own the older ones; all of it if those were not counted."""
+    before = sum(max(0, lane.lag) for lane in lanes if TIERS.index(lane.tier) < TIERS.index(mine))
+    with_it = max(1, sum(max(0, lane.lag) for lane in lanes if lane.tier is mine))
+    return before + (with_it if earlier is None else min(with_it, earlier + 1))

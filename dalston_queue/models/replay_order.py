@@ -53,6 +53,9 @@ class ReplayOrder(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
+    already_open = False
+    """Not stored: who has just asked for it got one that was there."""
+
     class Meta:
         db_table = "dalston_replay_order"
         indexes = [

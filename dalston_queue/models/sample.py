@@ -5,7 +5,7 @@ from django.db import models
 
 class Sample(models.Model):
     id = models.BigAutoField(primary_key=True)
-    kind = models.CharField(max_length=20, help_text="`lane`, `letters`, `gpu`")
+    kind = models.CharField(max_length=20, help_text="`queue`, `lane`, `letters`, `gpu`")
     name = models.CharField(max_length=300, help_text="which one of its kind")
     at = models.DateTimeField(help_text="a whole minute")
     numbers = models.JSONField(help_text="by name; one that was not known is left out")

@@ -58,7 +58,8 @@ class Task(models.Model):
             models.Index(fields=["id"], name="task_ready", condition=models.Q(status="ready")),
             # Scheduler, each second: WHERE status = 'scheduled' AND scheduled_at <= now() ORDER BY scheduled_at
             models.Index(fields=["scheduled_at"], name="task_scheduled", condition=models.Q(status="scheduled")),
-            # Reconciler and stage views: WHERE queue = %s AND status IN ('queued', 'running') AND id > %s ORDER BY id
+            # Reconciler and stage views: WHERE queue = %s AND status IN ('queued', 'running') AND id > %s ORDER BY id;
+            # places in line: WHERE queue = %s AND status = 'queued' AND id < %s ORDER BY id
             models.Index(
                 fields=["queue", "id"], name="task_in_redis", condition=models.Q(status__in=["queued", "running"])
             ),

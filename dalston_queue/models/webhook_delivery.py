@@ -40,6 +40,10 @@ class WebhookDelivery(models.Model):
         indexes = [
             # Orchestrator, each second: WHERE state = 'pending' AND next_at <= %s ORDER BY next_at
             models.Index(fields=["next_at"], name="webhook_due", condition=models.Q(state="pending")),
+            # When those are all of busy receivers: the first of each other, by a range of (origin, next_at)
+            models.Index(
+                fields=["origin", "next_at"], name="webhook_due_by_origin", condition=models.Q(state="pending")
+            ),
             # Beside it: how many each receiver is being sent, WHERE sending_until > %s GROUP BY origin
             models.Index(
                 fields=["origin", "sending_until"],

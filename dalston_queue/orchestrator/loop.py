@@ -16,12 +16,14 @@ from dalston_queue import crash_points
 from dalston_queue.broker import EventReader
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.messages import Event, Malformed
+from dalston_queue.jobs import pause
 from dalston_queue.jobs.advance import Advanced
 from dalston_queue.jobs.dispatch import dispatch
 from dalston_queue.jobs.stop import stop_tasks
 from dalston_queue.orchestrator import polling
 from dalston_queue.orchestrator.batch import handle
 from dalston_queue.orchestrator.database import drop_broken_connection, passes
+from dalston_queue.orchestrator.scheduler import rest_s
 
 log = structlog.get_logger(__name__)
 # A batch takes well under a second; one that waits for Postgres longer may be handled twice, which changes nothing.
@@ -36,6 +38,7 @@ class Orchestrator:
     stopping: Callable[[], bool]
     ready: Callable[[], None]
     batch: int = 200
+    _flags_known: bool = False  # Redis has answered ever since its flags were put right
     _complained: dict[str, float] = field(default_factory=dict)
 
     def run(self) -> None:
@@ -46,8 +49,11 @@ class Orchestrator:
             try:
                 if time.monotonic() >= next_poll:
                     next_poll = time.monotonic() + settings.DALSTON_SCHEDULER_INTERVAL_S
-                    if polling.look():
-                        next_poll = 0.0
+                    if not self._flags_known:
+                        pause.restore()
+                        self._flags_known = True
+                    more = polling.look()
+                    next_poll = 0.0 if more else min(next_poll, time.monotonic() + rest_s(timezone.now()))
                     self._handle(self.reader.take_over(idle_ms=TAKE_OVER_AFTER_MS, count=self.batch))
                     if not announced:  # Postgres and Redis have both answered
                         self.ready()
@@ -55,6 +61,7 @@ class Orchestrator:
                 wait_ms = max(0, int((next_poll - time.monotonic()) * 1000))
                 self._handle(self.reader.read(count=self.batch, block_ms=wait_ms))
             except BrokerError as error:
+                self._flags_known = False  # while it was away an operator may have paused or resumed a queue
                 self._complain("redis does not answer; will try again", error)
                 self._pause()
             except Error as error:

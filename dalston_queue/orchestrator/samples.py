@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from dalston_queue.broker.snapshot import LaneStats
 from dalston_queue.broker.types import NodeState, Tier
+from dalston_queue.jobs.pace import numbers_of
 from dalston_queue.models import DeadLetter, Sample
 from dalston_queue.models.dead_letter import OPEN
 from dalston_queue.orchestrator.report import Report
@@ -31,8 +32,10 @@ def take_samples(now: datetime) -> Report:
     return report
 
 
-def _lanes(minute: datetime) -> Iterator[Sample]:
-    for queue in get_broker().snapshot().queues:
+def _queues(minute: datetime) -> Iterator[Sample]:
+    snapshot = get_broker().snapshot()
+    for queue in snapshot.queues:
+        yield Sample(kind="queue", name=queue.queue, at=minute, numbers=numbers_of(queue, snapshot.at_ms))
         for lane in queue.lanes:
             if lane.added or _is_plain(lane):
                 yield Sample(kind="lane", name=lane.name, at=minute, numbers=_numbers(lane))
@@ -64,4 +67,4 @@ def _gpus(minute: datetime) -> Iterator[Sample]:
                 yield Sample(kind="gpu", name=f"{node.node_id} {gpu.uuid}"[:300], at=minute, numbers=numbers)
 
 
-SAMPLERS: tuple[Sampler, ...] = (_lanes, _letters, _gpus)
+SAMPLERS: tuple[Sampler, ...] = (_queues, _letters, _gpus)

@@ -17,6 +17,7 @@ from dalston_queue.orchestrator import counters
 DUE = """
     SELECT id, job_id, attempt, scheduled_at FROM dalston_task
     WHERE status = 'scheduled' AND scheduled_at <= %s ORDER BY scheduled_at LIMIT %s"""
+NEXT = "SELECT scheduled_at FROM dalston_task WHERE status = 'scheduled' ORDER BY scheduled_at LIMIT 1"
 
 
 def make_due_ready(now: datetime) -> list[Moved]:
@@ -30,6 +31,17 @@ def make_due_ready(now: datetime) -> list[Moved]:
             # A full batch of which nothing moved is in other hands.
             if seen < size or not moved:
                 return ready
+
+
+def rest_s(now: datetime) -> float:
+    """How long until the next look: an interval; less, but at least half of it, if something is due before."""
+    interval: float = settings.DALSTON_SCHEDULER_INTERVAL_S
+    with connection.cursor() as cursor:
+        cursor.execute(NEXT)
+        row: tuple[datetime] | None = cursor.fetchone()
+    if row is None:
+        return interval
+    return min(interval, max(interval / 2, (row[0] - now).total_seconds()))
 
 
 @transaction.atomic

@@ -2,9 +2,7 @@
 
 The name is looked up once, every address of it must be one that may be called, and the connection goes to that address
 and not to the name. No redirect is followed, and of the answer only the status is read: a receiver gets nothing out of
-us, and once its address is known it holds us no longer than the timeout. The lookup itself is the resolver's: its time
-counts, but what ends it are the timeouts of the machine's resolver (`resolv.conf`), and the lease of a delivery has
-room for them.
+us and holds us no longer than the timeout, of which the lookup has a part (lookups.py).
 """
 
 import contextlib
@@ -18,6 +16,7 @@ from dataclasses import dataclass
 
 from dalston_queue.jobs.errors import InvalidCallback
 from dalston_queue.jobs.webhook_target import Network, Target, check_address
+from dalston_queue.orchestrator.lookups import LookupFailed, Lookups, lookups
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +31,19 @@ class NotDelivered:
 
 
 def send(
-    target: Target, headers: Mapping[str, str], body: bytes, *, timeout_s: float, allowed: Sequence[Network]
+    target: Target,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    timeout_s: float,
+    allowed: Sequence[Network],
+    names: Lookups = lookups,
 ) -> Delivered | NotDelivered:
     end = time.monotonic() + timeout_s
     try:
-        code = _post(_look_up(target, allowed), target, headers, body, end)
-    except InvalidCallback as error:
+        addresses = _look_up(target, allowed, names, timeout_s)
+        code = _post(addresses, target, headers, body, end)
+    except (InvalidCallback, LookupFailed) as error:
         return NotDelivered(str(error))
     except TimeoutError:
         return NotDelivered(f"no answer within {timeout_s:g} s")
@@ -53,10 +59,9 @@ def send(
     return NotDelivered(f"the receiver answered {code}{note}", code)
 
 
-def _look_up(target: Target, allowed: Sequence[Network]) -> list[str]:
+def _look_up(target: Target, allowed: Sequence[Network], names: Lookups, timeout_s: float) -> list[str]:
     """Every address of the name, each of them checked: one that may not be called spoils them all."""
-    found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    addresses = names.find(target.host, timeout_s)
     for address in addresses:
         check_address(address, allowed)
     return addresses

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from random import SystemRandom
 from uuid import UUID
@@ -34,32 +34,17 @@ from dalston_queue.models.webhook_delivery import DeliveryState
 from dalston_queue.orchestrator import counters
 from dalston_queue.orchestrator.database import drop_broken_connection
 from dalston_queue.orchestrator.report import Report, record_run
+from dalston_queue.orchestrator.webhook_claims import claim
 from dalston_queue.orchestrator.webhook_sending import Delivered, NotDelivered, send
 
 log = structlog.get_logger(__name__)
 SENDERS = 8
-PER_ORIGIN = 2
 LOOK_EVERY_S = 1.0
-LEASE_SLACK_S = 30.0
 RECORD_EVERY_S = 15.0
 FAREWELL_S = 2.0  # for what is under way when the process is told to stop
 
 Outcome = Delivered | NotDelivered
 _jitter = SystemRandom().random
-
-# Each second, and after each delivery.
-CLAIM = """
-    UPDATE dalston_webhook_delivery d
-    SET attempts = d.attempts + 1, next_at = %(until)s, sending_until = %(until)s
-    WHERE d.id = (
-        SELECT id FROM dalston_webhook_delivery
-        WHERE state = 'pending' AND next_at <= %(now)s AND origin NOT IN (
-            SELECT origin FROM dalston_webhook_delivery
-            WHERE state = 'pending' AND sending_until > %(now)s GROUP BY origin HAVING count(*) >= %(most)s
-        )
-        ORDER BY next_at LIMIT 1 FOR UPDATE SKIP LOCKED
-    )
-    RETURNING d.id"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,18 +155,6 @@ def _start(attempt: Callable[[], Outcome]) -> "Future[Outcome]":
 
 def _claimed(delivery: WebhookDelivery) -> Claimed:
     return Claimed(delivery.id, delivery.attempts, delivery.sending_until)
-
-
-def claim(now: datetime) -> WebhookDelivery | None:
-    """One that is due, with its job, project and secret; counted as an attempt."""
-    until = now + timedelta(seconds=settings.DALSTON_WEBHOOK_TIMEOUT_S + LEASE_SLACK_S)
-    with connection.cursor() as cursor:
-        cursor.execute(CLAIM, {"now": now, "until": until, "most": PER_ORIGIN})
-        row = cursor.fetchone()
-    if row is None:
-        return None
-    # None as well if its job was deleted in this moment.
-    return WebhookDelivery.objects.select_related("job__project__webhook_secret").filter(pk=row[0]).first()
 
 
 def message_of(delivery: WebhookDelivery) -> Message:

@@ -105,6 +105,15 @@ def test_the_database_refuses_to_delete_a_row_or_a_link() -> None:
         AuditEntry.objects.update(content="{}")
 
 
+@pytest.mark.parametrize("emptied", ["dalston_operator_action", "dalston_audit_entry", "auth_user"])
+def test_the_database_refuses_to_empty_the_tables(emptied: str) -> None:
+    with connection.cursor() as cursor:
+        for table in ("dalston_operator_action", "dalston_audit_entry"):
+            cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER audit_keep_all")  # for other tests it is off
+        with pytest.raises(IntegrityError, match="no truncate of dalston_"), transaction.atomic():
+            cursor.execute(f"TRUNCATE {emptied} CASCADE")
+
+
 def test_deleting_a_user_and_a_token_keeps_their_names_and_the_chain() -> None:
     ada = User.objects.create_user("ada")
     token, _ = ApiToken.issue(Project.objects.create(name="alpha"), "robot", ["operate"])
@@ -197,7 +206,8 @@ def test_rows_from_before_the_chain_are_chained_by_the_migration() -> None:
         OperatorAction.objects.filter(pk=ids()[1]).update(after=None)
         OperatorAction.objects.update(finished_at=None)
     with connection.cursor() as cursor:
-        cursor.execute(migration.UNCHAIN)
+        for undo in (*import_module("dalston_queue.migrations.0017_audit_not_truncated").UNKEEP, migration.UNCHAIN):
+            cursor.execute(undo)
         cursor.execute(migration.CHAIN)
     assert verify().problem == ""
     assert verify().head.entries == 5

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from django.db import connection
 from django.utils import timezone
 
 from dalston_queue.broker import Broker, Claimed, Consumer, EventReader
@@ -69,3 +70,9 @@ def run_to_the_end(steps: Steps, consumer: Consumer, answer: Callable[[Claimed],
         if not got and not steps.drain():
             return ran
         ran += len(got)
+
+
+def somebody_waits_for_a_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        return bool(cursor.fetchone()[0])

@@ -35,7 +35,7 @@ def test_a_waiting_entry_is_removed_and_the_job_is_over_at_once(broker: Broker, 
     job = make.dag(a="", b="a")
     steps.poll()
     outcome = cancel_job(job.id, now())
-    assert (outcome.status, outcome.was_running, outcome.told) == ("cancelled", True, True)
+    assert (outcome.status, outcome.was_running, outcome.told) == ("cancelled", False, False)
     with engine(broker) as consumer:
         assert consumer.claim() == []
     steps.drain()
@@ -141,6 +141,22 @@ def test_a_task_that_fails_while_it_is_being_cancelled_is_not_tried_again(broker
     assert make.statuses(job) == {"a": "cancelled"}
 
 
+def test_a_task_that_its_engine_gave_back_instead_of_stopping_it_was_not_running_any_more(
+    broker: Broker, steps: Steps
+) -> None:
+    job = make.dag(a="")
+    steps.poll()
+    with engine(broker) as consumer:
+        consumer.claim()
+        steps.drain()
+        assert cancel_job(job.id, now()).told
+        consumer.hand_back()
+        steps.drain()
+        outcome = cancel_task(Task.objects.get(job=job).id, now())
+    assert (outcome.status, outcome.was_running, outcome.told) == ("cancelled", False, False)
+    steps.drain()
+
+
 def test_cancelling_a_required_task_cancels_its_job(steps: Steps) -> None:
     job = make.dag(a="", b="a")
     steps.poll()
@@ -158,7 +174,7 @@ def test_cancelling_an_optional_task_lets_the_others_run(broker: Broker, steps: 
     )
     steps.poll()
     outcome = cancel_task(Task.objects.get(job=job, stage="extra").id, now())
-    assert (outcome.status, outcome.was_running) == ("cancelled", True)
+    assert (outcome.status, outcome.was_running) == ("cancelled", False)
     with engine(broker) as consumer:
         run_to_the_end(steps, consumer)
     assert make.statuses(job) == {"a": "completed", "b": "completed", "extra": "cancelled"}
@@ -187,7 +203,7 @@ def test_while_redis_is_away_the_cancel_is_kept_and_carried_out_later(
     steps.poll()
     address, settings.REDIS_URL = settings.REDIS_URL, "redis://127.0.0.1:1/0"
     outcome = cancel_job(job.id, now())
-    assert (outcome.status, outcome.told) == ("cancelling", False)
+    assert (outcome.status, outcome.told, outcome.reached) == ("cancelling", False, False)
     settings.REDIS_URL = address
     steps.poll()
     assert Job.objects.get(id=job.id).status == "cancelled"

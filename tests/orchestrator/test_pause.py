@@ -1,12 +1,28 @@
 """Pausing a queue: engines take nothing, what runs goes on, and Redis may forget it."""
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection, connections
 from django.utils import timezone
+from pytest_django import Settings
 
 from dalston_queue.broker import Broker
 from dalston_queue.jobs import pause
-from dalston_queue.models import StagePause
+from dalston_queue.models import StagePause, Task
+from dalston_queue.redis import get_broker
+from tests.broker.servers import nodes
 from tests.jobs import make
+from tests.orchestrator.processes import Orchestrators
 from tests.orchestrator.support import Steps, engine, run_to_the_end, work
+from tests.support import Spawned, wait_until
+
+
+def is_paused(broker: Broker) -> bool:
+    return any(queue.paused for queue in broker.snapshot(["echo"]).queues)
 
 
 def test_a_paused_queue_gives_nothing_until_it_is_resumed(broker: Broker, steps: Steps) -> None:
@@ -27,8 +43,54 @@ def test_a_pause_that_redis_forgot_is_put_back_and_one_it_kept_too_long_is_lifte
     pause.pause("echo", timezone.now(), actor="operator")
     broker.resume("echo")
     assert pause.restore() == 1
-    assert [queue.paused for queue in broker.snapshot(["echo"]).queues] == [True]
+    assert is_paused(broker)
     StagePause.objects.all().delete()
     assert pause.restore() == 1
     with engine(broker) as consumer:
         run_to_the_end(steps, consumer)
+
+
+@pytest.mark.parametrize("order", ["pause", "resume"])
+def test_an_order_that_comes_while_flags_are_put_back_holds(broker: Broker, steps: Steps, order: str) -> None:
+    make.single()
+    steps.poll()
+    if order == "resume":
+        pause.pause("echo", timezone.now(), actor="operator")
+
+    def say() -> None:
+        if order == "pause":
+            pause.pause("echo", timezone.now(), actor="operator")
+        else:
+            pause.resume("echo")
+        connections.close_all()
+
+    def say_after_it(execute: Callable[..., Any], *arguments: Any) -> Any:
+        rows = execute(*arguments)
+        with ThreadPoolExecutor(1) as operator:
+            operator.submit(say).result()
+        return rows
+
+    with connection.execute_wrapper(say_after_it):
+        pause.restore()
+    assert is_paused(broker) == (order == "pause")
+    pause.resume("echo")
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_pause_that_is_ordered_while_redis_is_away_reaches_engines_once_it_is_back(
+    spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str, tmp_path: Path, settings: Settings
+) -> None:
+    """No housekeeping runs here: the orchestrator alone does it."""
+    with nodes() as made:
+        redis = made.start(tmp_path / "redis", "--appendonly", "yes", "--appendfsync", "always")
+        settings.REDIS_URL = redis.url
+        orchestrator = Orchestrators(spawn, process_env, database_url).start(REDIS_URL=redis.url)
+        task = make.single()
+        wait_until(lambda: Task.objects.get(id=task.id).status == "queued", 10, "the task is in line")
+        redis.kill()
+        assert pause.pause("echo", timezone.now(), actor="operator") == pause.Braked(changed=True, told=False)
+        orchestrator.wait_for("redis does not answer")
+        redis.start()
+        wait_until(lambda: is_paused(get_broker()), 10, "the queue is paused")

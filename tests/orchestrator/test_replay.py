@@ -1,8 +1,11 @@
 """Replay: the same row, fresh budgets, the next attempt; idempotent, for one, many and all that match."""
 
+from threading import Thread
+from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db import connections, transaction
 from django.utils import timezone
 
 from dalston_queue.broker import Broker, Claimed
@@ -12,7 +15,8 @@ from dalston_queue.jobs.replay import Filter, Replayed, discard, matching, repla
 from dalston_queue.jobs.replay import Outcome as Replay
 from dalston_queue.models import DeadLetter, Job, Task
 from tests.jobs import make
-from tests.orchestrator.support import Steps, echo, engine, run_to_the_end
+from tests.orchestrator.support import Steps, echo, engine, run_to_the_end, somebody_waits_for_a_lock
+from tests.support import wait_until
 
 
 def reject(claimed: Claimed) -> Outcome:
@@ -128,3 +132,39 @@ def test_what_cannot_be_replayed_says_why() -> None:
     assert discard([raw.id], timezone.now()) == 1
     assert discard([raw.id], timezone.now()) == 0
     assert replay([raw.id], timezone.now())[0].outcome is Replay.DISCARDED
+
+
+@pytest.mark.parametrize("first", ["discard", "replay"])
+def test_of_a_replay_and_a_discard_at_once_the_first_wins_and_the_other_is_told(
+    broker: Broker, steps: Steps, first: str
+) -> None:
+    task = make.single()
+    [letter] = dead(broker, steps, task.job)
+    told: dict[str, Any] = {}
+
+    def act(name: str) -> None:
+        if name == "discard":
+            told[name] = discard([letter.id], timezone.now())
+        else:
+            [told[name]] = [done.outcome for done in replay([letter.id], timezone.now())]
+
+    def act_late() -> None:
+        act("replay" if first == "discard" else "discard")
+        connections.close_all()
+
+    late = Thread(target=act_late)
+    with transaction.atomic():
+        act(first)
+        late.start()
+        wait_until(somebody_waits_for_a_lock, 10, "the later one waits for the first")
+    late.join()
+    letter.refresh_from_db()
+    task.refresh_from_db()
+    if first == "discard":
+        assert told == {"discard": 1, "replay": Replay.DISCARDED}
+        assert (letter.replayed_at, task.status) == (None, "dead_letter")
+    else:
+        assert told == {"replay": Replay.REPLAYED, "discard": 0}
+        assert (letter.discarded_at, task.status) == (None, "ready")
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)

@@ -20,7 +20,7 @@ from dalston_queue.models import DeadLetter, Job, OperatorAction, ReplayOrder, T
 from tests.jobs import make
 from tests.jobs.make import NOW
 from tests.orchestrator.processes import Orchestrators
-from tests.orchestrator.support import Steps, engine, run_to_the_end
+from tests.orchestrator.support import Steps, engine, run_to_the_end, somebody_waits_for_a_lock
 from tests.support import Spawned, wait_until
 
 pytestmark = pytest.mark.keeps_keys
@@ -77,6 +77,37 @@ class TestAnOrder:
             pass
         order.refresh_from_db()
         assert (order.matched, order.replayed, open_letters()) == (1, 1, 2)
+
+    def test_that_is_given_twice_is_one_order_and_what_came_between_is_another(self) -> None:
+        dead_singles(2)
+        first, again = (order_replay(Filter(), actor=who) for who in ("ada", "bob"))
+        assert (again.id, again.already_open, again.actor) == (first.id, True, "ada")
+        assert not first.already_open
+        changed = order_replay(Filter(), actor="bob", priority=Priority.HIGH)
+        assert (changed.matched, changed.already_open) == (2, False), "it is another wish"
+        [late] = dead_singles(1)
+        more = order_replay(Filter(), actor="bob")
+        assert (more.letter_ids, more.matched, more.already_open) == ([late], 1, False)
+        undo(first.id, actor="ada")
+        assert order_replay(Filter(), actor="bob").matched == 2, "what was undone is free again"
+        assert OperatorAction.objects.filter(action="dead_letter.replay_order").count() == 4
+
+    def test_that_two_give_in_the_same_moment_is_one_order(self) -> None:
+        dead_singles(2)
+        together, got = Barrier(4), list[ReplayOrder]()
+
+        def press() -> None:
+            together.wait(10)
+            got.append(order_replay(Filter(), actor="ada"))
+            connections.close_all()
+
+        pressing = [Thread(target=press) for _ in range(4)]
+        for one in pressing:
+            one.start()
+        for one in pressing:
+            one.join()
+        assert len({order.id for order in got}) == ReplayOrder.objects.count() == 1
+        assert [order.already_open for order in got].count(False) == 1
 
     def test_goes_on_in_batches_and_counts_every_letter_once(self) -> None:
         letters = dead_singles(103)
@@ -183,15 +214,9 @@ class TestUndo:
         with transaction.atomic():
             carry_out(timezone.now())
             late.start()
-            wait_until(_somebody_waits_for_a_lock, 10, "the undo waits for the row")
+            wait_until(somebody_waits_for_a_lock, 10, "the undo waits for the row")
         late.join()
         assert told == [Withdrawal.RUNNING]
-
-
-def _somebody_waits_for_a_lock() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
-        return bool(cursor.fetchone()[0])
 
 
 @pytest.mark.parametrize("wrong", [{"rate_per_minute": 0}, {"undo_seconds": -1}, {"parameters": {"a": "\0"}}])

@@ -27,6 +27,10 @@ def test_a_minute_is_sampled_once_and_a_day_is_kept(broker: Broker) -> None:
     take_samples(now)
     lane = Sample.objects.get(kind="lane")
     assert (lane.at, lane.numbers) == (minute, {"waiting": 1, "running": 0, "added": 1, "removed": 0})
+    queue = Sample.objects.get(kind="queue")
+    read_at = queue.numbers.pop("at_ms")
+    assert (queue.at, queue.name, queue.numbers) == (minute, "echo", {"waiting": 1, "ran": 0})
+    assert abs(read_at - broker.snapshot().at_ms) < 60_000, "when the counters were read, not the minute's beginning"
     letters = Sample.objects.get(kind="letters")
     assert letters.numbers == {"made": 1, "open": 1}
     broker.reset_queue("echo")

@@ -35,6 +35,18 @@ def test_a_scheduled_task_is_ready_within_a_second_of_its_time(
     assert 0 <= (due.at - at).total_seconds() < 1
 
 
+@pytest.mark.keeps_keys
+def test_a_task_that_is_due_between_two_looks_waits_for_half_of_their_distance_at_most(
+    spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str
+) -> None:
+    """By its second look the orchestrator knows of the task; the third would be a second and a half late."""
+    Orchestrators(spawn, process_env, database_url).start(DALSTON_SCHEDULER_INTERVAL_S="2")
+    at = timezone.now() + timedelta(seconds=2.5)
+    task = make.single(scheduled_at=at)
+    wait_until(lambda: task.events.filter(transition="due").exists(), 15, "the task is due")
+    assert 0 <= (task.events.get(transition="due").at - at).total_seconds() < 1
+
+
 def test_more_than_a_batch_is_taken_batch_by_batch_and_counted(steps: Steps, broker: Broker) -> None:
     before = REGISTRY.get_sample_value("dalston_scheduler_queued_total") or 0
     jobs = [make.single(scheduled_at=timezone.now() + timedelta(hours=1)).job for _ in range(250)]

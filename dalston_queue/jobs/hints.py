@@ -1,0 +1,78 @@
+"""Tells the orchestrators of new jobs. Only a hint: pending jobs are polled each second as well.
+
+A process that answers people leaves it to one thread. Nobody's answer then waits for Redis, and the jobs of a busy
+moment go in one call. Elsewhere it is sent at once: a command may end right after it.
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from queue import Empty, SimpleQueue
+from uuid import UUID
+
+import structlog
+
+from dalston_queue.broker.errors import BrokerError
+from dalston_queue.redis import answers_people, hasty
+
+log = structlog.get_logger(__name__)
+
+PAUSE_S = 0.01
+"""After each call: what comes meanwhile goes together. Who submits less often than this is told of at once."""
+MOST = 1000
+"""In one call."""
+
+
+def send(job_ids: Sequence[UUID]) -> None:
+    if answers_people():
+        _sender.send(job_ids)
+    else:
+        _publish(job_ids)
+
+
+class Sender:
+    """One thread, from the first hint to the end of the process."""
+
+    def __init__(self) -> None:
+        self._waiting: SimpleQueue[UUID] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def send(self, job_ids: Iterable[UUID]) -> None:
+        for job_id in job_ids:
+            self._waiting.put(job_id)
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="hints", daemon=True)
+                    self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            job_ids = self._take()
+            try:
+                _publish(job_ids)
+            except Exception:
+                log.exception("hints were not sent; the jobs will be found by polling")
+            time.sleep(PAUSE_S)
+
+    def _take(self) -> list[UUID]:
+        taken = [self._waiting.get()]
+        try:
+            while len(taken) < MOST:
+                taken.append(self._waiting.get_nowait())
+        except Empty:
+            pass
+        return taken
+
+
+def _publish(job_ids: Sequence[UUID]) -> None:
+    try:
+        hasty().ask(lambda broker: broker.publish_jobs_created(str(job_id) for job_id in job_ids))
+    except BrokerError as error:
+        log.warning(
+            "the hint job.created was not sent; the jobs will be found by polling", jobs=len(job_ids), error=str(error)
+        )
+
+
+_sender = Sender()
