@@ -7,7 +7,8 @@ then with Django's CSRF check. A bearer header that does not hold is refused: it
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -17,23 +18,25 @@ from django.utils import timezone
 from ninja.security import APIKeyCookie, HttpBearer
 from ninja.utils import check_csrf
 
+from dalston_queue.api.known_tokens import LAST_USED_EVERY, Known, is_fresh, known_tokens
 from dalston_queue.api.principal import Principal
 from dalston_queue.api.problems import ApiProblem, Code
 from dalston_queue.api.rate import check_rate
 from dalston_queue.api.reader import Reader
+from dalston_queue.jobs.token_version import VERSION
 from dalston_queue.models import ApiToken, Project
 from dalston_queue.models.api_token import Scope, digest_of
 
-LAST_USED_EVERY = timedelta(minutes=1)
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="dalston"'}
 
 
 class Token(HttpBearer):
     """A token made with `manage.py token create`."""
 
-    def __init__(self, *scopes: Scope) -> None:
+    def __init__(self, *scopes: Scope, may_be_known: bool = False) -> None:
         super().__init__()
         self.scopes = scopes
+        self.may_be_known = may_be_known
 
     def __call__(self, request: HttpRequest) -> Principal | None:
         header = request.headers.get("Authorization")
@@ -45,16 +48,28 @@ class Token(HttpBearer):
         return self.authenticate(request, text.strip())
 
     def authenticate(self, request: HttpRequest, token: str) -> Principal:
+        digest = digest_of(token)
+        if self.may_be_known and (known := known_tokens.get(digest, timezone.now())):
+            principal = Principal.of_token(known.token, known.version, partial(self._read, digest))
+            if not principal.scopes.isdisjoint(self.scopes):
+                return principal
+        return self._read(digest)
+
+    def _read(self, digest: str) -> Principal:
         now = timezone.now()
-        row = _find(token)
-        if row is None:
+        known = _find(digest)
+        if known is None:
             raise _refused(Code.TOKEN_INVALID, "This token does not exist.")
+        row = known.token
         if row.revoked_at is not None:
             raise _refused(Code.TOKEN_REVOKED, f"This token was revoked at {row.revoked_at.isoformat()}.")
         if row.expires_at is not None and row.expires_at <= now:
             raise _refused(Code.TOKEN_EXPIRED, f"This token expired at {row.expires_at.isoformat()}.")
         check_rate(row)
-        _note_use(row, now)
+        if is_fresh(row, now):
+            known_tokens.keep(digest, known)
+        else:
+            _note_use(row, now)
         return _allow(Principal.of_token(row), self.scopes)
 
 
@@ -78,9 +93,9 @@ class Session(APIKeyCookie):
         return _allow(Principal.of_user(request.user), self.scopes)
 
 
-def needs(*scopes: Scope) -> list[Callable[[HttpRequest], Any]]:
-    """Open to whoever has one of these scopes."""
-    return [Token(*scopes), Session(*scopes)]
+def needs(*scopes: Scope, may_be_known: bool = False) -> list[Callable[[HttpRequest], Any]]:
+    """Open to whoever has one of these scopes. For `may_be_known` see known_tokens.py."""
+    return [Token(*scopes, may_be_known=may_be_known), Session(*scopes)]
 
 
 def sees_all_projects() -> list[Callable[[HttpRequest], Any]]:
@@ -92,20 +107,21 @@ CLOSED = needs()
 """The default of every route: somebody forgot to say who may call it."""
 
 
-_tokens = Reader(ApiToken, "t")
-# Asked by every request.
+_tokens = Reader(ApiToken, "token")
+# Asked by nearly every request.
 _FIND = f"""
-    SELECT {_tokens.columns}, p.name, p.created_at
-    FROM dalston_api_token t JOIN dalston_project p ON p.id = t.project_id WHERE t.digest = %(digest)s"""  # noqa: S608
+    SELECT {_tokens.columns}, {VERSION}, p.name, p.created_at
+    FROM dalston_api_token AS token JOIN dalston_project p ON p.id = token.project_id
+    WHERE token.digest = %(digest)s"""  # noqa: S608
 
 
-def _find(text: str) -> ApiToken | None:
-    found = _tokens.first(_FIND, {"digest": digest_of(text)})
+def _find(digest: str) -> Known | None:
+    found = _tokens.first(_FIND, {"digest": digest})
     if found is None:
         return None
-    token, (name, created_at) = found
+    token, (version, name, created_at) = found
     token.project = Project(id=token.project_id, name=name, created_at=created_at)
-    return token
+    return Known(token, version)
 
 
 def _allow(principal: Principal, scopes: tuple[Scope, ...]) -> Principal:
@@ -120,10 +136,7 @@ def _allow(principal: Principal, scopes: tuple[Scope, ...]) -> Principal:
 
 def _note_use(token: ApiToken, now: datetime) -> None:
     """At most one write a minute and token, whatever the load; the WHERE settles the race between web processes."""
-    due = now - LAST_USED_EVERY
-    if token.last_used_at is not None and token.last_used_at > due:
-        return
-    unused = Q(last_used_at__isnull=True) | Q(last_used_at__lte=due)
+    unused = Q(last_used_at__isnull=True) | Q(last_used_at__lte=now - LAST_USED_EVERY)
     ApiToken.objects.filter(unused, pk=token.pk).update(last_used_at=now)
 
 

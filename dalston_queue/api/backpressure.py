@@ -27,6 +27,7 @@ from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.snapshot import Snapshot, rates
 from dalston_queue.broker.types import TIERS, Priority, Tier
 from dalston_queue.jobs.dag import queue_of
+from dalston_queue.jobs.pace import seconds_for
 from dalston_queue.jobs.spec import JobSpec
 from dalston_queue.models.api_token import RatePreset
 from dalston_queue.redis import hasty
@@ -84,9 +85,8 @@ class Depths:
         """When so many more will be gone, at the pace of the last seconds."""
         before, now = self._before, self._now
         pace = rates(before, now).get(queue) if before and now else None
-        if pace is None or pace.out_per_s <= 0:
-            return LEAST_WAIT_S * 6
-        return min(LONGEST_WAIT_S, max(LEAST_WAIT_S, math.ceil(excess / pace.out_per_s)))
+        wait = None if pace is None else seconds_for(excess, pace.out_per_s)
+        return LEAST_WAIT_S * 6 if wait is None else min(LONGEST_WAIT_S, max(LEAST_WAIT_S, math.ceil(wait)))
 
     def forget(self) -> None:
         self._read_at, self._before, self._now = -math.inf, None, None

@@ -29,11 +29,13 @@ from dalston_queue.api.problems import ApiProblem, Code, not_found
 from dalston_queue.api.reason import Reason
 from dalston_queue.api.replay_order_out import ReplayOrderOut, replay_order_out
 from dalston_queue.audit import audited
+from dalston_queue.jobs.errors import NothingToReplay, sentence
 from dalston_queue.jobs.replay import NARROWER, Filter, Outcome, Replayed, discard, matching, replay
 from dalston_queue.jobs.replay_orders import order_replay
 from dalston_queue.jobs.search import bounded
 from dalston_queue.models import DeadLetter, ReplayOrder
 from dalston_queue.models.api_token import Scope
+from dalston_queue.models.dead_letter import OPEN
 
 router = Router(tags=["dead letters"])
 
@@ -101,7 +103,7 @@ def replay_dead_letter(
 
 
 @router.post(
-    "/dlq:replay", auth=needs(Scope.OPERATE), response=answers({200: ReplayManyOut, 202: ReplayOrderOut}, 400, 413)
+    "/dlq:replay", auth=needs(Scope.OPERATE), response=answers({200: ReplayManyOut, 202: ReplayOrderOut}, 400, 404, 413)
 )
 def replay_dead_letters(request: HttpRequest, body: Annotated[ReplayManyIn, Body()]) -> Status[Any]:
     """Take back these, or all that match a filter. Try it with `dry_run` first.
@@ -110,17 +112,20 @@ def replay_dead_letters(request: HttpRequest, body: Annotated[ReplayManyIn, Body
     """
     principal = principal_of(request)
     wanted = body.filter.filter(None) if body.filter is not None else None
+    at_most = body.limit if body.is_order else min(body.limit, MAX_REPLAY)
+    ids = (body.ids or [])[:at_most]
+    letters = DeadLetter.objects.filter(OPEN, pk__in=ids) if wanted is None else matching(wanted)
     if body.dry_run:
-        matched = len(set(body.ids or [])) if wanted is None else bounded(matching(wanted).count, NARROWER)
-        return Status(200, ReplayManyOut(matched=matched, replayed=0, items=[]))
+        would_be = bounded(letters[:at_most].count, NARROWER)
+        return Status(200, ReplayManyOut(matched=would_be, replayed=0, items=[]))
     if body.is_order:
-        return Status(202, replay_order_out(_order(principal, wanted, body)))
+        try:
+            return Status(202, replay_order_out(_order(principal, wanted, body)))
+        except NothingToReplay as error:
+            raise ApiProblem(404, Code.NOT_FOUND, sentence(error)) from None
+    matched = bounded(letters.count, NARROWER)
     if wanted is not None:
-        letters = matching(wanted)
-        ids = bounded(lambda: list(letters.values_list("id", flat=True)[: min(body.limit, MAX_REPLAY)]), NARROWER)
-        matched = bounded(letters.count, NARROWER)
-    else:
-        ids, matched = body.ids or [], len(body.ids or [])
+        ids = bounded(lambda: list(letters.values_list("id", flat=True)[:at_most]), NARROWER)
     done = _replay(principal, ids, body)
     replayed = sum(each.outcome is Outcome.REPLAYED for each in done)
     return Status(200, ReplayManyOut(matched=matched, replayed=replayed, items=[replayed_out(each) for each in done]))
@@ -156,6 +161,8 @@ def _order(principal: Principal, wanted: Filter | None, body: ReplayManyIn) -> R
 def _replay(principal: Principal, ids: list[UUID], body: ReplayIn) -> list[Replayed]:
     if body.parameters is not None:
         check_size(body.parameters)
+    if not DeadLetter.objects.filter(pk__in=ids).exists():
+        return [Replayed(letter, Outcome.GONE) for letter in ids]  # nothing to put on record
     target = str(ids[0]) if len(ids) == 1 else f"{len(ids)} dead letters"
     before = {"ids": [str(letter) for letter in ids]}
     with audited("dead_letter.replay", target, reason=body.reason, before=before, **principal.signature()) as row:

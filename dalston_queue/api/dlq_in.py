@@ -54,12 +54,13 @@ class ReplayManyIn(ReplayIn):
 
     ids: list[Id] | None = Field(None, min_length=1, max_length=MAX_REPLAY)
     filter: WantedIn | None = None
-    dry_run: bool = Field(False, description="Only say how many match.")
+    dry_run: bool = Field(False, description="Only say how many of them are open.")
     limit: int = Field(
         MAX_LETTERS,
         ge=1,
         le=MAX_LETTERS,
-        description=f"At most so many of the filter's, oldest first. Without an order {MAX_REPLAY} at a time.",
+        description=f"At most so many: of `ids` the first, of the filter's the oldest. Without an order {MAX_REPLAY} "
+        "at a time.",
     )
     rate_per_minute: int | None = Field(None, ge=1, le=MAX_RATE, description="Makes it an order: so many a minute.")
     undo_seconds: float | None = Field(

@@ -48,7 +48,7 @@ class ReplayedOut(Schema):
 
 
 class ReplayManyOut(Schema):
-    matched: int
+    matched: int = Field(description="Open ones of these; of a dry run at most as many as one call takes back.")
     replayed: int
     items: list[ReplayedOut]
 

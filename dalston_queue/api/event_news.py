@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -60,6 +60,8 @@ class RunningTask:
     attempt: int
     progress: float | None = None
     message: str = ""
+    known: bool = True
+    """False: Redis does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +131,9 @@ def _running(jobs: Collection[UUID]) -> dict[UUID, list[RunningTask]]:
     said = reported_by(tasks, get_broker())
     found: defaultdict[UUID, list[RunningTask]] = defaultdict(list)
     for task in tasks:
-        report = said.get(task.id, NOTHING)
-        found[task.job_id].append(
-            RunningTask(task.id, task.job_id, task.stage, task.queue, task.attempt, report.fraction, report.message)
-        )
+        report = (said or {}).get(task.id, NOTHING)
+        known = said is not None
+        found[task.job_id].append(replace(task, progress=report.fraction, message=report.message, known=known))
     return found
 
 

@@ -73,7 +73,14 @@ def _moves(news: News) -> Iterator[str]:
 
 def _progress(news: News) -> dict[str, Any]:
     tasks = [
-        {"task_id": it.id, "stage": it.stage, "attempt": it.attempt, "progress": it.progress, "message": it.message}
+        {
+            "task_id": it.id,
+            "stage": it.stage,
+            "attempt": it.attempt,
+            "progress": it.progress,
+            "message": it.message,
+            "progress_known": it.known,
+        }
         for it in news.running
     ]
     return {"status": news.status, "progress": news.progress, "tasks": tasks}

@@ -14,12 +14,14 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from dalston_queue.api import body
 from dalston_queue.api.auth import CHALLENGE
+from dalston_queue.api.principal import Principal, confirmed
 from dalston_queue.api.problems import ApiProblem, Code, respond
 from dalston_queue.broker.errors import BrokerError, Invalid
 from dalston_queue.jobs.errors import IdempotencyConflict, JobsError, SearchTooWide, sentence
 
 log = structlog.get_logger(__name__)
 RETRY = {"Retry-After": "5"}
+SAFE = {"GET", "HEAD", "OPTIONS"}
 
 
 def _http_error(request: HttpRequest, exc: HttpError) -> HttpResponse:
@@ -79,7 +81,10 @@ def _too_big(request: HttpRequest, exc: RequestDataTooBig) -> HttpResponse:
 
 def _no_database(request: HttpRequest, exc: Exception) -> HttpResponse:
     log.warning("api.database_unavailable", path=request.path, error=str(exc))
-    detail = "Postgres does not answer right now. Nothing was changed; try again."
+    detail = "Postgres does not answer right now. Try again."
+    if request.method not in SAFE:  # the statement may have been sent before it fell silent
+        detail += " What you asked for may still be carried out: repeat a submission with its idempotency key, and"
+        detail += " look before you repeat anything else."
     return respond(request, ApiProblem(503, Code.DATABASE_UNAVAILABLE, detail, headers=RETRY))
 
 
@@ -115,4 +120,20 @@ _HANDLERS: dict[type[Exception], Callable[..., HttpResponse]] = {
 
 def install(api: NinjaAPI) -> None:
     for kind, handler in _HANDLERS.items():
-        api.add_exception_handler(kind, handler)
+        api.add_exception_handler(kind, handler if handler is _no_database else _after_confirming(handler))
+
+
+def _after_confirming(handler: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """A token that was only known (known_tokens.py) is read before it gets any error but its own."""
+
+    def handle(request: HttpRequest, exc: Exception) -> HttpResponse:
+        if isinstance(getattr(request, "auth", None), Principal):
+            try:
+                confirmed(request)
+            except ApiProblem as refused:
+                return respond(request, refused)
+            except (OperationalError, InterfaceError) as error:
+                return _no_database(request, error)
+        return handler(request, exc)
+
+    return handle

@@ -112,7 +112,16 @@ def _or_its_problem(job: Any, validate: ValidatorFunctionWrapHandler) -> Any:
         return ApiProblem(422, Code.INVALID, "; ".join(said) + more)
 
 
+def _judged_alone(schema: dict[str, Any]) -> None:
+    """What is no job does not make the request invalid."""
+    jobs = schema["properties"]["jobs"]
+    other = {"title": "Anything else", "description": "Refused for itself, in its item of the answer."}
+    jobs["items"] = {"anyOf": [jobs["items"], other]}
+
+
 class BatchIn(BodyIn):
+    model_config = ConfigDict(json_schema_extra=_judged_alone)
+
     jobs: list[Annotated[JobIn, WrapValidator(_or_its_problem)]] = Field(min_length=1, max_length=MAX_BATCH)
 
     def each(self) -> list[JobIn | ApiProblem]:

@@ -48,6 +48,9 @@ class JobTaskOut(TaskOut):
     weight: float = Field(description="Its share of the job's progress.")
     progress: float | None = Field(description="From 0 to 1; null while it runs and its engine says nothing.")
     progress_message: str
+    progress_known: bool = Field(
+        description="False: it runs, and Redis, which alone knows how far it is, does not answer."
+    )
     runs: list[RunOut] = Field(
         description="Every delivery to an engine, oldest first. From the newest 5 000 moves of the job's tasks."
     )
@@ -101,9 +104,7 @@ def job_with_tasks(job: Job) -> JobOut:
     for move in reversed(TaskEvent.objects.filter(task__job_id=job.id).order_by("-id")[:MOVES_READ]):
         moves[move.task_id].append(move)
     reported = reported_by([task for task in tasks if task.status == TaskStatus.RUNNING], get_broker())
-    shown = [
-        _task(job, task, moves[task.id], reported.get(task.id, NOTHING), left_out=task.id in left_out) for task in tasks
-    ]
+    shown = [_task(job, task, moves[task.id], reported, left_out=task.id in left_out) for task in tasks]
     return job_out(job, shown, deliveries_of(job) if job.callback_url else [])
 
 
@@ -141,14 +142,18 @@ def _read_results(tasks: Sequence[Task]) -> set[UUID]:
     return sizes.keys() - found.keys()
 
 
-def _task(job: Job, task: Task, moves: list[TaskEvent], reported: Reported, *, left_out: bool) -> JobTaskOut:
+def _task(
+    job: Job, task: Task, moves: list[TaskEvent], reported: dict[UUID, Reported] | None, *, left_out: bool
+) -> JobTaskOut:
+    said = (reported or {}).get(task.id, NOTHING)
     return JobTaskOut(
         **dict(task_out(task, job=job)),
         after=task.after,
         required=task.required,
         weight=task.weight,
-        progress=_share(task, reported),
-        progress_message=reported.message,
+        progress=_share(task, said),
+        progress_message=said.message,
+        progress_known=reported is not None or task.status != TaskStatus.RUNNING,
         runs=[RunOut.model_validate(run, from_attributes=True) for run in runs_of(moves)],
         result_left_out=left_out,
     )

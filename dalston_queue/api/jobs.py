@@ -12,7 +12,7 @@ from dalston_queue.api import body, waiting
 from dalston_queue.api.auth import needs
 from dalston_queue.api.backpressure import check_depth
 from dalston_queue.api.body_in import Instant
-from dalston_queue.api.cancelling import CancelOut, cancel
+from dalston_queue.api.cancelling import CancelledJobOut, cancel
 from dalston_queue.api.job_in import BatchIn, JobIn
 from dalston_queue.api.job_out import BatchItem, BatchOut, JobOut, job_out, job_with_tasks
 from dalston_queue.api.listing import Cursor, Limit, Page, Payload, Text, page
@@ -20,6 +20,7 @@ from dalston_queue.api.principal import Principal, principal_of
 from dalston_queue.api.problem_out import answers
 from dalston_queue.api.problems import ApiProblem, Code, not_found
 from dalston_queue.api.reason import Reason
+from dalston_queue.api.submitting import accept
 from dalston_queue.api.task_in import Key, one_key
 from dalston_queue.api.trace import trace_id_of
 from dalston_queue.api.waiting import Wait
@@ -27,14 +28,18 @@ from dalston_queue.jobs.cancel import cancel_job
 from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
 from dalston_queue.jobs.search import JobSearch, find_jobs
 from dalston_queue.jobs.states import JobStatus
-from dalston_queue.jobs.submit import Request, Submission, submit, submit_many
+from dalston_queue.jobs.submit import Request, Submission, submit_many
 from dalston_queue.models import Job
 from dalston_queue.models.api_token import Scope
 
 router = Router(tags=["jobs"])
 
 
-@router.post("/jobs", auth=needs(Scope.SUBMIT), response=answers({200: JobOut, 201: JobOut}, 400, 409, 413))
+@router.post(
+    "/jobs",
+    auth=needs(Scope.SUBMIT, may_be_known=True),
+    response=answers({200: JobOut, 201: JobOut}, 400, 409, 413),
+)
 def submit_job(
     request: HttpRequest,
     response: HttpResponse,
@@ -43,18 +48,12 @@ def submit_job(
     wait: Wait = 0,
 ) -> Status[JobOut]:
     """Submit a job: a known pipeline, or stages that name the stages they wait for."""
-    principal = principal_of(request)
     spec = job.spec(trace_id_of(request))
-    check_depth(spec, principal)
-    submission = submit(
-        spec,
-        project=principal.project(),
-        token=principal.token,
-        idempotency_key=one_key(job.idempotency_key, idempotency_key),
-    )
+    submission = accept(request, spec, one_key(job.idempotency_key, idempotency_key))
     waiting.jobs.wait(submission.job_id, wait)
     response["Location"] = f"/api/v1/jobs/{submission.job_id}"
-    return Status(201 if submission.created else 200, job_with_tasks(visible_job(principal, submission.job_id)))
+    stored = visible_job(principal_of(request), submission.job_id)
+    return Status(201 if submission.created else 200, job_with_tasks(stored))
 
 
 @router.post(body.BATCH_ROUTE, auth=needs(Scope.SUBMIT), response=answers({200: BatchOut}, 400, 413))
@@ -121,12 +120,15 @@ def read_job(request: HttpRequest, job_id: Annotated[UUID, Path()], wait: Wait =
     return job_with_tasks(job)
 
 
-@router.delete("/jobs/{job_id}", auth=needs(Scope.SUBMIT, Scope.OPERATE), response=answers({200: CancelOut}, 404, 409))
-def cancel_one_job(request: HttpRequest, job_id: Annotated[UUID, Path()], reason: Reason = "") -> CancelOut:
+@router.delete(
+    "/jobs/{job_id}", auth=needs(Scope.SUBMIT, Scope.OPERATE), response=answers({200: CancelledJobOut}, 404, 409)
+)
+def cancel_one_job(request: HttpRequest, job_id: Annotated[UUID, Path()], reason: Reason = "") -> CancelledJobOut:
     """Cancel a job: what waits is over at once, what runs is told to stop."""
     principal = principal_of(request)
     job = visible_job(principal, job_id)
-    return cancel(principal, "job", job_id, job.status, cancel_job, reason=reason)
+    done = cancel(principal, "job", job_id, job.status, cancel_job, reason=reason)
+    return CancelledJobOut(job_id=job_id, status=done.status, was_running=done.was_running, engine_told=done.told)
 
 
 def visible_job(principal: Principal, job_id: UUID) -> Job:

@@ -24,7 +24,8 @@ Out = TypeVar("Out", bound=BaseModel)
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most.")]
 Cursor = Annotated[UUID | None, Query(description="`next_cursor` of the page before.")]
 Payload = Annotated[
-    str | None, Query(pattern=r"^[^:]+:.*$", max_length=300, description="A field of the parameters: `user.id:42`.")
+    str | None,
+    Query(pattern=r"^[^:\x00]+:[^\x00]*$", max_length=300, description="A field of the parameters: `user.id:42`."),
 ]
 Text = Annotated[str | None, Query(min_length=1, max_length=200)]
 

@@ -59,4 +59,6 @@ def _as_problem(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     answer = respond(request, ApiProblem(response.status_code, code, detail))
     if "Allow" in response:
         answer["Allow"] = response["Allow"]
+    if hasattr(response, "_has_been_logged"):  # Django's mark; without it there is a second line for the same
+        answer._has_been_logged = True  # type: ignore[attr-defined]  # noqa: SLF001
     return answer

@@ -1,4 +1,4 @@
-"""The OpenAPI document, with what django-ninja leaves out: problem documents, their headers, no null in queries."""
+"""The OpenAPI document, with what django-ninja leaves out: problem documents, headers, no null or NUL in queries."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ class DocumentedApi(NinjaAPI):
                 _finish(operation["responses"])
                 for parameter in operation.get("parameters", []):
                     parameter["schema"] = _without_null(parameter["schema"])
+                    if parameter["in"] == "query":
+                        _refuse_nul(parameter["schema"])
         return schema
 
 
@@ -37,6 +39,12 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     if len(ways) != 1:
         return schema
     return {**ways[0], **{name: value for name, value in schema.items() if name not in ("anyOf", "default")}}
+
+
+def _refuse_nul(schema: dict[str, Any]) -> None:
+    """Postgres has no text with a NUL, so a request with one is refused."""
+    if schema.get("type") == "string" and not schema.keys() & {"format", "pattern", "enum"}:
+        schema["pattern"] = r"^[^\u0000]*$"
 
 
 def _finish(responses: dict[Any, Any]) -> None:

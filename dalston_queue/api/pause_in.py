@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from dalston_queue.api.body_in import BodyIn
 from dalston_queue.api.reason import ReasonInBody
 
 
-class PauseIn(BodyIn):
+class ResumeIn(BodyIn):
     reason: ReasonInBody = ""
+
+
+class PauseIn(ResumeIn):
+    new: bool = Field(False, description="Also one that nobody has used yet: its first task will wait.")

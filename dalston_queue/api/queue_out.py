@@ -83,6 +83,9 @@ class PauseOut(Schema):
     queue: str
     paused: bool
     changed: bool = Field(description="False: it was so before.")
+    engines_told: bool = Field(
+        description="False: Redis does not answer, and engines go on as before until it does and they can be told."
+    )
 
 
 def seconds(milliseconds: int | None) -> float | None:

@@ -34,6 +34,7 @@ class ReplayOrderOut(Schema):
     starts_at: datetime = Field(description="Until then it waits and can be undone.")
     started_at: datetime | None
     finished_at: datetime | None
+    already_open: bool = Field(description="You ordered what this open order does already; no second one was made.")
 
 
 class WithdrawnOut(Schema):

@@ -18,12 +18,14 @@ from dalston_queue.api import (
     tasks,
     webhooks,
     why,
+    worker_orders,
     workers,
 )
 from dalston_queue.api.auth import CLOSED
 from dalston_queue.api.body import StrictJson
 from dalston_queue.api.openapi import DocumentedApi
 from dalston_queue.api.renderer import MsgspecRenderer
+from dalston_queue.api.strict_query import strict_query
 
 api = DocumentedApi(
     title="Dalston",
@@ -39,6 +41,7 @@ api = DocumentedApi(
     docs=Swagger(settings={"persistAuthorization": False, "tryItOutEnabled": True, "defaultModelsExpandDepth": -1}),
 )
 handlers.install(api)
+api.add_decorator(strict_query, mode="operation")
 for router in (
     tasks.router,
     task_actions.router,
@@ -50,6 +53,7 @@ for router in (
     dlq.router,
     why.router,
     nodes.router,
+    worker_orders.router,
     workers.router,
     webhooks.router,
     audit.router,

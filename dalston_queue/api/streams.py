@@ -9,15 +9,15 @@ from django.utils import timezone
 from ninja import Body, Path, Query, Router
 
 from dalston_queue.api.auth import needs, sees_all_projects
-from dalston_queue.api.pause_in import PauseIn
+from dalston_queue.api.pause_in import PauseIn, ResumeIn
 from dalston_queue.api.principal import principal_of
 from dalston_queue.api.problem_out import answers
-from dalston_queue.api.problems import not_found
+from dalston_queue.api.problems import ApiProblem, Code, not_found
 from dalston_queue.api.queue_out import PauseOut, PendingOut, PendingPageOut, StreamOut, seconds, stream_out
 from dalston_queue.audit import audited
 from dalston_queue.broker.names import NAME
 from dalston_queue.broker.pending import PendingEntry, PendingOrder
-from dalston_queue.jobs.pause import pause, resume
+from dalston_queue.jobs.pause import NoSuchQueue, check_queue, pause, resume
 from dalston_queue.models.api_token import Scope
 from dalston_queue.redis import get_broker
 
@@ -48,24 +48,34 @@ def list_pending(
     return PendingPageOut(items=[_entry(entry) for entry in found.entries], total=found.total)
 
 
-@router.post("/streams/{stage}/pause", auth=needs(Scope.OPERATE), response=answers({200: PauseOut}, 400))
+@router.post("/streams/{stage}/pause", auth=needs(Scope.OPERATE), response=answers({200: PauseOut}, 400, 404))
 def pause_stage(request: HttpRequest, stage: Stage, body: Annotated[PauseIn, Body()]) -> PauseOut:
-    """Engines claim nothing more from this queue; what runs goes on. A queue may be paused before it has work."""
+    """Engines claim nothing more from this queue; what runs goes on. With `new` also one that is yet to come."""
     principal = principal_of(request)
+    if not body.new:
+        _check(stage, " To pause it before it has work, send `new`: true.")
     with audited("stage.pause", stage, reason=body.reason, **principal.signature()) as row:
-        changed = pause(stage, timezone.now(), actor=principal.name, reason=body.reason).changed
-        row.after = {"paused": True, "changed": changed}
-    return PauseOut(queue=stage, paused=True, changed=changed)
+        done = pause(stage, timezone.now(), actor=principal.name, reason=body.reason)
+        row.after = {"paused": True, "changed": done.changed, "engines_told": done.told}
+    return PauseOut(queue=stage, paused=True, changed=done.changed, engines_told=done.told)
 
 
-@router.post("/streams/{stage}/resume", auth=needs(Scope.OPERATE), response=answers({200: PauseOut}, 400))
-def resume_stage(request: HttpRequest, stage: Stage, body: Annotated[PauseIn, Body()]) -> PauseOut:
-    """Engines claim from this queue again."""
+@router.post("/streams/{stage}/resume", auth=needs(Scope.OPERATE), response=answers({200: PauseOut}, 400, 404))
+def resume_stage(request: HttpRequest, stage: Stage, body: Annotated[ResumeIn, Body()]) -> PauseOut:
+    """Engines claim from this queue again. Safe to repeat."""
     principal = principal_of(request)
+    _check(stage, to_resume=True)
     with audited("stage.resume", stage, reason=body.reason, **principal.signature()) as row:
-        changed = resume(stage).changed
-        row.after = {"paused": False, "changed": changed}
-    return PauseOut(queue=stage, paused=False, changed=changed)
+        done = resume(stage)
+        row.after = {"paused": False, "changed": done.changed, "engines_told": done.told}
+    return PauseOut(queue=stage, paused=False, changed=done.changed, engines_told=done.told)
+
+
+def _check(stage: str, hint: str = "", *, to_resume: bool = False) -> None:
+    try:
+        check_queue(stage, to_resume=to_resume)
+    except NoSuchQueue as error:
+        raise ApiProblem(404, Code.NOT_FOUND, f"{error}{hint}") from None
 
 
 def _known(stage: str) -> None:

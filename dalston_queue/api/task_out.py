@@ -59,7 +59,8 @@ class TaskOut(BaseModel):
     trace_id: str
     queue_position: int | None = Field(
         None,
-        description="In the answer to a submission: where it stands in line, as of a second ago; null if not known.",
+        description="In the answer to a submission: where it stands in line, as of a second ago; null if not known, "
+        "or if it is scheduled for later.",
     )
     history: list[EventOut] | None = Field(None, description="Only with `include_history`.")
 

@@ -7,19 +7,21 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
 from ninja import Body, Header, Path, Query, Router, Status
 
 from dalston_queue.api import body, waiting
 from dalston_queue.api.auth import needs
-from dalston_queue.api.backpressure import check_depth, depths
+from dalston_queue.api.backpressure import depths
 from dalston_queue.api.body_in import Instant
-from dalston_queue.api.cancelling import CancelOut, cancel
+from dalston_queue.api.cancelling import CancelledTaskOut, cancel
 from dalston_queue.api.listing import Cursor, Limit, Page, Payload, Text, page
-from dalston_queue.api.principal import Principal, principal_of
+from dalston_queue.api.principal import Principal, confirmed, principal_of
 from dalston_queue.api.problem_out import answers
 from dalston_queue.api.problems import not_found
 from dalston_queue.api.reader import Reader
 from dalston_queue.api.reason import Reason
+from dalston_queue.api.submitting import accept
 from dalston_queue.api.task_in import Key, TaskIn, one_key
 from dalston_queue.api.task_out import TaskOut, new_task_out, task_out
 from dalston_queue.api.trace import trace_id_of
@@ -27,7 +29,7 @@ from dalston_queue.api.waiting import Wait
 from dalston_queue.jobs.cancel import cancel_task
 from dalston_queue.jobs.search import created_between, with_parameter
 from dalston_queue.jobs.states import TaskStatus
-from dalston_queue.jobs.submit import submit
+from dalston_queue.jobs.token_version import UNCHANGED
 from dalston_queue.models import Job, Task
 from dalston_queue.models.api_token import Scope
 
@@ -36,7 +38,11 @@ router = Router(tags=["tasks"])
 WAITING = {TaskStatus.PENDING, TaskStatus.READY, TaskStatus.QUEUED}
 
 
-@router.post("/tasks", auth=needs(Scope.SUBMIT), response=answers({200: TaskOut, 201: TaskOut}, 400, 409, 413))
+@router.post(
+    "/tasks",
+    auth=needs(Scope.SUBMIT, may_be_known=True),
+    response=answers({200: TaskOut, 201: TaskOut}, 400, 409, 413),
+)
 def submit_task(
     request: HttpRequest,
     response: HttpResponse,
@@ -48,24 +54,17 @@ def submit_task(
 
     With an idempotency key the same request can be sent again: the answer is then 200 and the task made the first time.
     """
-    principal = principal_of(request)
     body.check_size(task.parameters)
     spec = task.spec(trace_id_of(request))
-    check_depth(spec, principal)
-    submission = submit(
-        spec,
-        project=principal.project(),
-        token=principal.token,
-        idempotency_key=one_key(task.idempotency_key, idempotency_key),
-    )
+    submission = accept(request, spec, one_key(task.idempotency_key, idempotency_key))
     [task_id] = submission.task_ids
     response["Location"] = f"/api/v1/tasks/{task_id}"
     if submission.at is not None and not wait:
         out = new_task_out(submission.tasks[0], submission.at, trace_id_of(request), task.parameters)
     else:
         waiting.tasks.wait(task_id, wait)
-        out = task_out(visible_task(principal, task_id))
-    if out.status in WAITING:
+        out = task_out(visible_task(principal_of(request), task_id))
+    if out.status in WAITING and (out.scheduled_at is None or out.scheduled_at <= timezone.now()):
         out.queue_position = depths.position(out.queue, out.effective_priority)
     return Status(201 if submission.created else 200, out)
 
@@ -98,7 +97,7 @@ def list_tasks(
     return page(principal_of(request).visible(rows, "job__project_id"), task_out, limit, cursor)
 
 
-@router.get("/tasks/{task_id}", auth=needs(Scope.READ), response=answers({200: TaskOut}, 404))
+@router.get("/tasks/{task_id}", auth=needs(Scope.READ, may_be_known=True), response=answers({200: TaskOut}, 404))
 def read_task(
     request: HttpRequest,
     task_id: Annotated[UUID, Path()],
@@ -106,22 +105,22 @@ def read_task(
     wait: Wait = 0,
 ) -> TaskOut:
     """One task: its state, its result or its error."""
-    principal = principal_of(request)
-    task = visible_task(principal, task_id)
+    task = _task_if_known(principal_of(request), task_id) or visible_task(confirmed(request), task_id)
     if wait and task.finished_at is None:
         waiting.tasks.wait(task_id, wait)
-        task = visible_task(principal, task_id)
+        task = visible_task(principal_of(request), task_id)
     return task_out(task, task.events.order_by("id") if include_history else None)
 
 
 @router.delete(
-    "/tasks/{task_id}", auth=needs(Scope.SUBMIT, Scope.OPERATE), response=answers({200: CancelOut}, 404, 409)
+    "/tasks/{task_id}", auth=needs(Scope.SUBMIT, Scope.OPERATE), response=answers({200: CancelledTaskOut}, 404, 409)
 )
-def cancel_one_task(request: HttpRequest, task_id: Annotated[UUID, Path()], reason: Reason = "") -> CancelOut:
+def cancel_one_task(request: HttpRequest, task_id: Annotated[UUID, Path()], reason: Reason = "") -> CancelledTaskOut:
     """Cancel a task. A required task of a larger job takes the job with it."""
     principal = principal_of(request)
     task = visible_task(principal, task_id)
-    return cancel(principal, "task", task_id, task.status, cancel_task, reason=reason)
+    done = cancel(principal, "task", task_id, task.status, cancel_task, reason=reason)
+    return CancelledTaskOut(task_id=task_id, status=done.status, was_running=done.was_running, engine_told=done.told)
 
 
 _tasks = Reader(Task, "t")
@@ -130,13 +129,28 @@ _READ = f"""
     SELECT {_tasks.columns}, j.trace_id
     FROM dalston_task t JOIN dalston_job j ON j.id = t.job_id
     WHERE t.id = %(task)s AND (%(project)s::uuid IS NULL OR j.project_id = %(project)s)"""  # noqa: S608
+_READ_IF_KNOWN = f"{_READ} AND EXISTS ({UNCHANGED})"
 
 
 def visible_task(principal: Principal, task_id: UUID) -> Task:
-    found = _tasks.first(_READ, {"task": task_id, "project": principal.only_project})
-    if found is None:
+    task = _found(_tasks.first(_READ, {"task": task_id, "project": principal.only_project}))
+    if task is None:
         raise not_found(f"task {task_id}")
-    task, (trace_id,) = found
+    return task
+
+
+def _task_if_known(principal: Principal, task_id: UUID) -> Task | None:
+    """None if there is no such task, if the token's row has changed, or if it was read anyway."""
+    if principal.token is None or principal.version is None:
+        return None
+    known = {"token": principal.token.pk, "version": principal.version}
+    return _found(_tasks.first(_READ_IF_KNOWN, {"task": task_id, "project": principal.only_project, **known}))
+
+
+def _found(row: tuple[Task, tuple[Any, ...]] | None) -> Task | None:
+    if row is None:
+        return None
+    task, (trace_id,) = row
     task.job = Job(id=task.job_id, trace_id=trace_id)
     return task
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -27,6 +28,13 @@ class WhyOut(Schema):
     status: TaskStatus
     code: WhyCode
     why: str = Field(description="A sentence for people.")
+    queue_position: int | None = Field(
+        description="Its place in line, 1 for the next one; null while no engine could take it from there."
+    )
+    eta_seconds: float | None = Field(
+        description="If all are busy: when it starts, by the pace of the last minutes. Null while that is not known."
+    )
+    until: datetime | None = Field(description="Of `backoff` and `scheduled`: when it may start.")
 
 
 @router.get("/tasks/{task_id}/why", auth=needs(Scope.READ), response=answers({200: WhyOut}, 404))
@@ -34,4 +42,12 @@ def why_not_running(request: HttpRequest, task_id: Annotated[UUID, Path()]) -> W
     """Why is it not running?"""
     task = visible_task(principal_of(request), task_id)
     why = explain(task, facts_about(task, get_broker()), timezone.now())
-    return WhyOut(task_id=task_id, status=TaskStatus(task.status), code=why.code, why=why.sentence)
+    return WhyOut(
+        task_id=task_id,
+        status=TaskStatus(task.status),
+        code=why.code,
+        why=why.sentence,
+        queue_position=why.queue_position,
+        eta_seconds=None if why.eta_seconds is None else round(why.eta_seconds, 1),
+        until=why.until,
+    )

@@ -18,6 +18,8 @@ from dalston_queue.broker.types import Priority
 class RegisterOut(Schema):
     worker_id: str
     heartbeat_seconds: float = Field(description="Send a heartbeat this often while the worker has tasks.")
+    heartbeat_interval_ms: int = Field(description="The same in milliseconds.")
+    poll_interval_ms: int = Field(description="How often a worker asks that does not let its polls wait.")
     dead_after_seconds: float = Field(description="After this long without a call its tasks are given to others.")
     max_wait_seconds: float = Field(description="The longest `wait` of a poll.")
 
@@ -46,15 +48,23 @@ class WorkerTaskOut(Schema):
 
 class PollOut(Schema):
     tasks: list[WorkerTaskOut] = Field(description="Claimed and started; empty when the time was up.")
+    should_drain: bool = Field(description="An operator wants it to: finish what it has, take nothing more, and leave.")
     cancelled: list[HoldOut] = Field(description="Of those named: stop them, and send the result `cancelled`.")
     lost: list[HoldOut] = Field(description="Of those named: no longer the worker's; drop them.")
 
 
 class HeartbeatOut(Schema):
     acknowledged: bool = True
+    should_drain: bool = Field(description="An operator wants it to: finish what it has, take nothing more, and leave.")
     cancelled: list[HoldOut] = Field(description="Of those named: stop them, and send the result `cancelled`.")
     lost: list[HoldOut] = Field(description="Of those named: no longer the worker's; drop them.")
     missing: list[HoldOut] = Field(description="The worker's, and not named: the next poll gives them again.")
+
+
+class WorkerDrainOut(Schema):
+    worker_id: str
+    should_drain: bool
+    changed: bool = Field(description="False: it was so before.")
 
 
 class TaskStateOut(Schema):

@@ -2,13 +2,15 @@
 
 A waiting poll holds a thread of the web process and a connection to Redis, but none to Postgres; a setting limits how
 many may wait. It sleeps on the wake-up tokens that engines sleep on, and looks for itself each second.
+
+Nothing is claimed for a worker that has closed its connection. What was claimed in that very moment is handed back.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from django.conf import settings
@@ -22,8 +24,24 @@ _lock = threading.Lock()
 _waiting = 0
 
 
-def poll(worker: RemoteWorker, named: Sequence[Hold], wanted: int | None, wait: float) -> tuple[Look, list[RemoteTask]]:
+def poll(
+    worker: RemoteWorker,
+    named: Sequence[Hold],
+    wanted: int | None,
+    wait: float,
+    gone: Callable[[], bool] = lambda: False,
+) -> tuple[Look, list[RemoteTask]]:
     """How it stands with what was named, with what is given again; and what was claimed."""
+    look, claimed = _poll(worker, named, wanted, wait, gone)
+    if claimed and gone():
+        worker.hand_back(claimed)
+        return look, []
+    return look, claimed
+
+
+def _poll(
+    worker: RemoteWorker, named: Sequence[Hold], wanted: int | None, wait: float, gone: Callable[[], bool]
+) -> tuple[Look, list[RemoteTask]]:
     end = time.monotonic() + wait
     room = worker.engine.capacity if wanted is None else wanted
     give_connection_back()  # Postgres is done with, while we speak to Redis and wait
@@ -34,9 +52,13 @@ def poll(worker: RemoteWorker, named: Sequence[Hold], wanted: int | None, wait: 
     look_at = time.monotonic() + LOOK_EVERY_S
     with _place():
         while (left := end - time.monotonic()) > 0 and not (look.again or claimed):
+            drained = worker.should_drain
             woken = worker.wait(left)
-            if not worker.has_turn():
-                break  # the worker has given this poll up and sent another
+            # The worker has died, has given this poll up and sent another, or must hear that it should drain. One that
+            # has heard it and polls all the same waits as if there were no task: it must not run in circles.
+            if gone() or not worker.has_turn() or (worker.should_drain and not drained):
+                worker.wake_another()
+                break
             if woken:
                 claimed = worker.claim(room, look)
                 # Others may get there first again and again: by the clock it looks and beats all the same.

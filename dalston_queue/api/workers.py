@@ -17,6 +17,7 @@ from ninja import Body, Router, Status
 
 from dalston_queue.api import body
 from dalston_queue.api.auth import needs
+from dalston_queue.api.leaving import leaving
 from dalston_queue.api.principal import Principal, principal_of
 from dalston_queue.api.problem_out import answers
 from dalston_queue.api.problems import ApiProblem, Code
@@ -54,6 +55,9 @@ from dalston_queue.redis import get_broker
 router = Router(tags=["workers"])
 WORKERS = "/internal/workers"
 WORKER = f"{WORKERS}/{{worker_id}}"
+# For a worker whose polls do not wait: a task lies for a second at most before a free one asks, and an idle one costs
+# four to six round trips to Redis a second (ADR 0015). Who wants it sooner lets the poll wait.
+POLL_INTERVAL_MS = 1000
 
 
 @router.post(f"{WORKERS}/register", auth=needs(Scope.WORKER), response=answers({201: RegisterOut}, 400, 413))
@@ -73,6 +77,8 @@ def register_worker(request: HttpRequest, worker: Annotated[RegisterIn, Body()])
     answer = RegisterOut(
         worker_id=worker_id,
         heartbeat_seconds=settings.DALSTON_HEARTBEAT_S,
+        heartbeat_interval_ms=round(1000 * settings.DALSTON_HEARTBEAT_S),
+        poll_interval_ms=POLL_INTERVAL_MS,
         dead_after_seconds=settings.DALSTON_DEAD_AFTER_S,
         max_wait_seconds=MAX_WAIT_S,
     )
@@ -82,11 +88,12 @@ def register_worker(request: HttpRequest, worker: Annotated[RegisterIn, Body()])
 @router.post(f"{WORKER}/poll", auth=needs(Scope.WORKER), response=answers({200: PollOut}, 400, 404, 409, 413))
 def poll_tasks(request: HttpRequest, worker_id: WorkerId, asked: Annotated[PollIn, Body()], wait: Wait = 0) -> PollOut:
     """Claim and start tasks. What the worker has and does not name in `held` is given again. One poll at a time."""
-    with _worker(request, worker_id) as worker:
+    with _worker(request, worker_id) as worker, leaving(request) as gone:
         _beat(worker, worker.engine.state, len(asked.held))  # a draining one may still ask for what it lost
-        look, claimed = poll(worker, [each.hold for each in asked.held], asked.available_capacity, wait)
+        look, claimed = poll(worker, [each.hold for each in asked.held], asked.available_capacity, wait, gone)
     return PollOut(
         tasks=[task_out(task, again=True) for task in look.again] + [task_out(task, again=False) for task in claimed],
+        should_drain=worker.should_drain,
         cancelled=holds_out(look.cancelled),
         lost=holds_out(look.lost),
     )
@@ -99,6 +106,7 @@ def worker_heartbeat(request: HttpRequest, worker_id: WorkerId, said: Annotated[
         look = worker.look([each.hold for each in said.held], everything=True)
         _beat(worker, said.status.state, look.count)
     return HeartbeatOut(
+        should_drain=worker.should_drain,
         cancelled=holds_out(look.cancelled),
         lost=holds_out(look.lost),
         missing=holds_out([task.hold for task in look.again]),

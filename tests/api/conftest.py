@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from dalston_queue.broker import Broker
+from dalston_queue.broker import Broker, connect
 from dalston_queue.models import ApiToken, Project
-from tests.web import web
-
-__all__ = ["web"]
+from tests.web import Web
 
 if TYPE_CHECKING:
     from django.test.client import _MonkeyPatchedWSGIResponse
@@ -47,6 +45,14 @@ def own_broker(request: pytest.FixtureRequest, broker: Broker) -> Broker:
     """Every test here has a key prefix of its own. What it leaves there is deleted, not complained about."""
     request.node.add_marker(pytest.mark.keeps_keys)
     return broker
+
+
+@pytest.fixture
+def web_broker(web: Web, redis_url: str) -> Iterator[Broker]:
+    """On the keys of the web process."""
+    broker = connect(redis_url, prefix=web.prefix)
+    yield broker
+    broker.close()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -66,9 +67,11 @@ def check(answer: Response) -> None:
 def address(path: str, row_id: UUID | str, query: dict[str, Any]) -> str:
     from urllib.parse import quote, urlencode
 
-    for name in ("task_id", "job_id", "dead_letter_id", "stage", "node_id", "command_id", "worker_id", "delivery_id"):
-        path = path.replace(f"{{{name}}}", quote(str(row_id)))
-    return f"{path}?{urlencode(query)}"
+    return f"{re.sub(r'{.*?}', quote(str(row_id)), path)}?{urlencode(query)}"
+
+
+def test_every_name_in_a_route_gets_a_value() -> None:
+    assert not [path for _, path in ROUTES if "{" in address(path, "1", {})]
 
 
 @pytest.mark.parametrize(("method", "path"), sorted(ROUTES), ids=lambda part: part)

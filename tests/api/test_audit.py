@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from uuid import uuid4
 
 import pytest
 
@@ -53,3 +54,26 @@ def test_it_is_filtered_and_paged(operator: Api) -> None:
     assert ([item["id"] for item in rest["items"]], rest["next_cursor"]) == ([rows[1].pk, rows[0].pk], None)
     assert operator.get("/audit?since=yesterday").status_code == 422
     assert operator.get("/audit?actor=%00").status_code == 422
+
+
+@pytest.mark.usefixtures("broker")
+def test_what_is_not_there_leaves_no_row(operator: Api) -> None:
+    nothing, reason = uuid4(), {"reason": "x"}
+    asked = [
+        operator.call("DELETE", f"/jobs/{nothing}"),
+        operator.call("DELETE", f"/tasks/{nothing}"),
+        operator.post(f"/tasks/{nothing}/hand-back", reason),
+        operator.post(f"/tasks/{nothing}/dead-letter", reason),
+        operator.post(f"/dlq/{nothing}/replay", reason),
+        operator.call("DELETE", f"/dlq/{nothing}"),
+        operator.call("DELETE", f"/dlq/replays/{nothing}"),
+        operator.post(f"/jobs/{nothing}/webhooks/{nothing}/send"),
+        operator.post("/nodes/nowhere/commands", {"order": "drain"}),
+        operator.call("DELETE", "/nodes/nowhere"),
+        operator.post("/streams/nothing/pause", reason),
+        operator.post("/streams/nothing/resume", reason),
+    ]
+    assert [answer.status_code for answer in asked] == [404] * len(asked)
+    many = operator.post("/dlq:replay", {"ids": [str(nothing)]}).json()
+    assert [item["outcome"] for item in many["items"]] == ["there is no such dead letter"]
+    assert not OperatorAction.objects.exists()

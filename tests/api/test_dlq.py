@@ -121,6 +121,24 @@ def test_replay_all_that_match_after_a_dry_run(api: Api, operator: Api) -> None:
     assert operator.post("/dlq:replay", {"filter": {"queue": "echo"}, "dry_run": True}).json()["matched"] == 0
 
 
+def test_a_dry_run_counts_what_a_replay_would_take_back(api: Api, operator: Api) -> None:
+    """Open letters, each once, and no more than the limit."""
+    letters = [bury(api) for _ in range(3)]
+    operator.call("DELETE", f"/dlq/{letters[0]}")
+
+    def counted(**wanted: Any) -> int:
+        return int(operator.post("/dlq:replay", {**wanted, "dry_run": True}).json()["matched"])
+
+    assert counted(ids=[str(uuid4())]) == 0
+    assert counted(ids=[*letters, letters[1], str(uuid4())]) == 2
+    assert counted(ids=letters, limit=1) == 0, "the first of them is closed, and the others are past the limit"
+    assert counted(ids=letters, limit=2) == 1
+    assert counted(filter={"queue": "echo"}, limit=1) == 1
+    assert counted(filter={"queue": "echo"}, limit=10) == 2
+    done = operator.post("/dlq:replay", {"ids": letters[1:], "limit": 1}).json()
+    assert (done["matched"], [item["dead_letter_id"] for item in done["items"]]) == (1, letters[1:2])
+
+
 def test_replay_by_ids_answers_for_each(api: Api, operator: Api) -> None:
     letter, unknown = bury(api), str(uuid4())
     done = operator.post("/dlq:replay", {"ids": [letter, unknown]}).json()

@@ -201,7 +201,7 @@ def test_it_tells_progress_when_it_changes(
         consumer.exchange([(claimed, Completed(None))], free=0)
     broker.close()
     before, after = stream.named("progress")
-    one = {"task_id": str(task.id), "stage": "echo", "attempt": 1}
+    one = {"task_id": str(task.id), "stage": "echo", "attempt": 1, "progress_known": True}
     assert before == {"status": "running", "progress": 0, "tasks": [{**one, "progress": None, "message": ""}]}
     assert after["tasks"] == [{**one, "progress": 0.25, "message": "a quarter"}]
 
@@ -222,10 +222,10 @@ def test_it_ends_with_the_token_or_the_login_that_opened_it(web: Web, token_for:
         {"expires_at": timezone.now()},
         {"name": "another name"},
     ]
-    User.objects.create_user("vera", password="a long password")
+    vera = User.objects.create_user("vera")
     with ExitStack() as stack:
         clients = [stack.enter_context(web.client(token_for("read", name=str(n)))) for n in range(len(changes))]
-        clients.append(stack.enter_context(web.log_in("vera", "a long password")))
+        clients.append(stack.enter_context(web.log_in(vera)))
         *streams, unharmed, login = [stack.enter_context(following(client, job)) for client in clients]
         for stream in (*streams, unharmed, login):
             stream.wait_for("task", 2)

@@ -179,8 +179,9 @@ def test_cancelling_ends_what_waits_and_is_safe_to_repeat(broker: Broker, api: A
     job = api.post("/jobs", DAG).json()
     answer = api.call("DELETE", f"/jobs/{job['job_id']}?reason=a+mistake")
     assert answer.status_code == 200, answer.content
-    assert answer.json() == {"id": job["job_id"], "status": "cancelled", "was_running": False, "engine_told": True}
-    assert api.call("DELETE", f"/jobs/{job['job_id']}").status_code == 200
+    assert answer.json() == {"job_id": job["job_id"], "status": "cancelled", "was_running": False, "engine_told": False}
+    again = api.call("DELETE", f"/jobs/{job['job_id']}")
+    assert (again.status_code, again.json()) == (200, answer.json())
     assert set(Task.objects.values_list("status", flat=True)) == {"cancelled"}
     ends = TaskEvent.objects.filter(transition="cancel").values_list("message", flat=True)
     assert set(ends) == {"cancelled by token test: a mistake"}
@@ -243,7 +244,7 @@ def test_a_job_shows_who_ran_its_tasks_when_and_how_far_they_are(
         with django_assert_num_queries(4):  # the token, the job, its tasks, their moves: however many there are
             shown = api.get(f"/jobs/{job_id}").json()
     first, second, third = shown["tasks"]
-    assert (first["progress"], first["progress_message"]) == (0.5, "half")
+    assert (first["progress"], first["progress_message"], first["progress_known"]) == (0.5, "half", True)
     assert [(run["attempt"], run["engine_id"], run["outcome"], run["cause"]) for run in first["runs"]] == [
         (1, "n.demo.0.b", "recovered", "engine_lost"),
         (1, "n.demo.1.b", None, ""),

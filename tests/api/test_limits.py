@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from django.utils import timezone
 
 from dalston_queue.api.backpressure import Steps, depths, is_accepted
 from dalston_queue.broker import Broker
@@ -76,6 +78,8 @@ def test_a_submission_is_told_its_place_in_line(api: Api, broker: Broker) -> Non
     }
     assert places == {"high": 1, "medium": 5, "low": 5}
     assert api.post("/tasks", {"task_type": "sleep"}).json()["queue_position"] == 1
+    later = {"task_type": "echo", "scheduled_at": f"{timezone.now() + timedelta(days=300)}"}
+    assert api.post("/tasks", later).json()["queue_position"] is None, "it is in no line yet"
 
 
 def test_in_a_batch_only_the_jobs_for_the_full_queue_are_refused(api: Api, broker: Broker, settings: Any) -> None:

@@ -8,13 +8,31 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
+from django.contrib.auth.models import User
+from django.db import connection as to_postgres
+from django.db import transaction
+from psycopg import OperationalError
+from redis import Redis
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import ClientConnection
+from websockets.sync.client import connect as open_socket
+from websockets.typing import Origin
 
+from dalston_queue.broker import Claimed, connect
+from dalston_queue.broker.messages import Completed, Outcome
 from dalston_queue.models import Task
 from dalston_site.embedded.server import Server
-from tests.support import wait_until
+from dalston_site.impatient import connection
+from dalston_site.impatient.connection import ImpatientConnection
+from tests.api.freezing import FreezingProxy
+from tests.jobs import make
+from tests.orchestrator.processes import Orchestrators, working_engine
+from tests.support import Spawned, wait_until
 from tests.web import Web, environment
 
 NOBODY_LISTENS = "1"
@@ -29,14 +47,24 @@ def without(url: str) -> str:
 def start(tmp_path: Path, django_db_setup: None, transactional_db: None) -> Iterator[Callable[..., Web]]:
     started: list[Web] = []
 
-    def make(**env: str) -> Web:
-        started.append(Web({**environment(), **env}, tmp_path / "log", status=503))
+    def make(status: int = 503, **env: str) -> Web:
+        started.append(Web({**environment(), **env}, tmp_path / "log", status=status))
         return started[-1]
 
     yield make
     for web in started:
         web.process.stop()
         web.process.reap()
+
+
+def follow(web: Web, browser: httpx.Client, job: str) -> ClientConnection:
+    cookie = {"Cookie": f"sessionid={browser.cookies['sessionid']}"}
+    return open_socket(f"ws://127.0.0.1:{web.port}/ws/jobs/{job}/", origin=Origin(web.url), additional_headers=cookie)
+
+
+def somebody_waits_for_a_lock(cursor: Any) -> bool:
+    cursor.execute("SELECT 1 FROM pg_locks WHERE NOT granted")
+    return cursor.fetchone() is not None
 
 
 @pytest.mark.slow
@@ -54,6 +82,62 @@ def test_without_postgres_every_answer_is_503_with_retry_after(start: Callable[.
         assert "script-src 'self'" in page.headers["Content-Security-Policy"]
 
 
+def test_while_postgres_hangs_pages_and_the_api_say_so_soon(
+    start: Callable[..., Web], token_for: Callable[..., str]
+) -> None:
+    """Also over connections that were there before: nothing breaks them. A statement that was sent before is carried
+    out, so nobody is told that it was not."""
+    ada = User.objects.create_superuser("ada", password=None)
+    proxy = FreezingProxy(environment()["DATABASE_URL"])
+    task = {"task_type": "echo", "idempotency_key": "k"}
+    try:
+        web = start(200, DATABASE_URL=proxy.url)
+        with web.log_in(ada) as browser, web.client(token_for("submit", "read")) as client:
+            job = client.post("/api/v1/tasks", json={"task_type": "other"}).json()["job_id"]
+            with follow(web, browser, job) as viewer, ThreadPoolExecutor(20) as many:
+                viewer.recv(timeout=10)
+                before = list(many.map(lambda _: client.get("/api/v1/tasks"), range(20)))  # the pool fills up
+                assert {answer.status_code for answer in before} == {200} == {browser.get("/").status_code}
+                with transaction.atomic(), to_postgres.cursor() as cursor:
+                    cursor.execute("LOCK TABLE dalston_job IN EXCLUSIVE MODE")
+                    waiting = many.submit(client.post, "/api/v1/tasks", json=task)
+                    wait_until(lambda: somebody_waits_for_a_lock(cursor), 10, "its statement has arrived")
+                    proxy.freeze()
+                started = time.monotonic()
+                unknown = waiting.result()
+                assert (unknown.status_code, "may still be carried out" in unknown.json()["detail"]) == (503, True)
+                pages = list(many.map(lambda _: browser.get("/"), range(12)))
+                answers = list(many.map(lambda _: client.get("/api/v1/tasks"), range(8)))
+            assert time.monotonic() - started < 7, "and who comes later does not wait again"
+            assert {page.status_code for page in pages} == {answer.status_code for answer in answers} == {503}
+            assert all("Postgres does not answer" in page.text for page in pages)
+            assert {answer.json()["code"] for answer in answers} == {"database_unavailable"}
+            with pytest.raises(InvalidStatus), follow(web, browser, job):
+                pass
+            proxy.thaw()
+            wait_until(lambda: browser.get("/").status_code == 200, 10, "Postgres is asked again")
+            assert client.post("/api/v1/tasks", json=task).status_code == 200, "it had been stored"
+        assert "Traceback" not in web.process.output, "it is no surprise"
+    finally:
+        proxy.close()
+
+
+def test_a_query_may_take_its_time_while_postgres_answers_others(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "SUSPECT_S", 0.1)
+    proxy = FreezingProxy(database_url)
+    try:
+        with ImpatientConnection.connect(proxy.url) as slow:
+            assert slow.execute("SELECT 1 FROM pg_sleep(0.8)").fetchone() == (1,)
+            proxy.freeze()
+            with pytest.raises(OperationalError, match="Postgres hangs"):
+                slow.execute("SELECT 1")
+            assert slow.closed
+    finally:
+        proxy.close()
+
+
 def test_without_redis_tasks_are_accepted_and_stored(start: Callable[..., Web], token_for: Callable[..., str]) -> None:
     web = start(REDIS_URL=without(os.environ["REDIS_URL"]))
     with web.client(token_for("submit", "read")) as client:
@@ -63,6 +147,73 @@ def test_without_redis_tasks_are_accepted_and_stored(start: Callable[..., Web], 
         stats = client.get("/api/v1/queue/stats")
         assert (stats.status_code, stats.json()["code"]) == (503, "redis_unavailable")
     assert Task.objects.count() == 1
+
+
+def test_without_redis_nobody_is_led_to_think_that_it_was_asked(
+    start: Callable[..., Web], token_for: Callable[..., str]
+) -> None:
+    """How far a task is, is marked as not known; and a pause says that no engine has heard of it."""
+    task = make.single()
+    make.claim(task.job)
+    make.move("enqueue", [task])
+    make.move("start", [task], seq=1, engine_id="n.demo.0.b")
+    waiting = {"name": "x", "stages": [{"stage": "echo"}]}
+    web = start(REDIS_URL=without(os.environ["REDIS_URL"]))
+    with web.client(token_for("submit", "read", "operate")) as client:
+        [shown] = client.get(f"/api/v1/jobs/{task.job_id}").json()["tasks"]
+        assert (shown["status"], shown["progress"], shown["progress_known"]) == ("running", None, False)
+        [other] = client.post("/api/v1/jobs", json=waiting).json()["tasks"]
+        assert (other["progress"], other["progress_known"]) == (0, True), "Postgres knows that"
+        with client.stream("GET", f"/api/v1/jobs/{task.job_id}/events") as stream:
+            told = next(line for line in stream.iter_lines() if line.startswith("data: ") and '"tasks"' in line)
+        assert '"progress_known":false' in told
+        for act, paused in (("pause", True), ("resume", False)):
+            answer = client.post(f"/api/v1/streams/echo/{act}", json={})
+            assert (answer.status_code, answer.json()) == (
+                200,
+                {"queue": "echo", "paused": paused, "changed": True, "engines_told": False},
+            )
+
+
+def test_a_key_that_was_used_while_redis_was_away_is_the_same_task_when_it_is_back_empty(
+    start: Callable[..., Web],
+    spawn: Callable[..., Spawned],
+    process_env: dict[str, str],
+    database_url: str,
+    valkey_server: Callable[..., Server],
+    token_for: Callable[..., str],
+) -> None:
+    """Idempotency is in Postgres: the task runs once, and whoever asks again gets it."""
+    redis = valkey_server()
+    env = {**process_env, "REDIS_URL": redis.url}
+    web = start(200, **{name: env[name] for name in ("REDIS_URL", "DALSTON_REDIS_PREFIX")})
+    orchestrator = Orchestrators(spawn, env, database_url).start()
+    task = {"task_type": "echo", "parameters": {"a": 1}}
+    key = {"Idempotency-Key": "k"}
+    ran: list[str] = []
+
+    def answer(claimed: Claimed) -> Outcome:
+        ran.append(claimed.message.task_id)
+        return Completed(None)
+
+    with web.client(token_for("submit", "read")) as client:
+        redis.process.send_signal(signal.SIGSTOP)
+        try:
+            first, again = (client.post("/api/v1/tasks", json=task, headers=key) for _ in range(2))
+        finally:
+            redis.process.send_signal(signal.SIGCONT)
+        assert (first.status_code, again.status_code) == (201, 200)
+        with Redis.from_url(redis.url) as to_redis:
+            to_redis.flushall()
+        broker = connect(redis.url, prefix=env["DALSTON_REDIS_PREFIX"])
+        with working_engine(broker, answer=answer):
+            wait_until(lambda: Task.objects.filter(status="completed").exists(), 30, "it is completed")
+            late = client.post("/api/v1/tasks", json=task, headers=key)
+        broker.close()
+    assert (late.status_code, late.json()["status"]) == (200, "completed")
+    assert {answer.json()["task_id"] for answer in (first, again, late)} == set(ran)
+    assert (len(ran), Task.objects.count()) == (1, 1)
+    assert orchestrator.stop() == 0
 
 
 def test_while_redis_hangs_tasks_are_accepted_all_the_same(

@@ -8,8 +8,9 @@ import pytest
 from django.db import OperationalError
 from django.test import Client
 
-from dalston_queue.api import tasks
+from dalston_queue.api import submitting
 from dalston_queue.api.problems import TITLES, Code
+from dalston_queue.models import Task
 from tests.api.conftest import Api
 
 DOCS = Path(__file__).parents[2] / "docs" / "api.md"
@@ -42,7 +43,7 @@ def test_a_500_hides_everything_but_the_trace_id(api: Api, monkeypatch: pytest.M
     def burst(*_: object, **__: object) -> None:
         raise RuntimeError("the password is hunter2")
 
-    monkeypatch.setattr(tasks, "submit", burst)
+    monkeypatch.setattr(submitting, "submit", burst)
     answer = api.post("/tasks", {"task_type": "echo"})
     assert (answer.status_code, answer.json()["code"]) == (500, "internal")
     assert b"hunter2" not in answer.content
@@ -54,7 +55,7 @@ def test_a_database_that_does_not_answer_is_503_with_retry_after(api: Api, monke
     def refuse(*_: object, **__: object) -> None:
         raise OperationalError("connection refused")
 
-    monkeypatch.setattr(tasks, "submit", refuse)
+    monkeypatch.setattr(submitting, "submit", refuse)
     answer = api.post("/tasks", {"task_type": "echo"})
     assert (answer.status_code, answer.json()["code"]) == (503, "database_unavailable")
     assert answer["Retry-After"] == "5"
@@ -74,3 +75,19 @@ def test_the_docs_page_loads_nothing_from_elsewhere(client: Client, db: None) ->
     assert b"/static/ninja/swagger-ui-bundle.js" in page.content
     schema = client.get("/api/v1/openapi.json").json()
     assert "/api/v1/tasks" in schema["paths"]
+
+
+@pytest.mark.parametrize(("method", "path", "field"), [
+    ("GET", "/dlq?priority=high", "priority"),
+    ("GET", "/streams?paused=true", "paused"),
+    ("POST", "/tasks?wait=0&wiat=5", "wiat"),
+])  # fmt: skip
+def test_a_query_parameter_that_the_route_does_not_have_is_refused(
+    api: Api, method: str, path: str, field: str
+) -> None:
+    """A misspelt filter matched everything. Whoever may not call the route learns nothing of its parameters."""
+    answer = api.call(method, path, {"task_type": "echo"} if method == "POST" else None)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
+    assert [error["field"] for error in answer.json()["errors"]] == [field]
+    assert not Task.objects.exists()
+    assert Api().call(method, path).status_code == 401

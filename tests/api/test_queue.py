@@ -12,7 +12,7 @@ from dalston_queue.broker import Broker, Consumer
 from dalston_queue.broker.messages import TaskMessage
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.types import EngineState, NodeState, Priority
-from dalston_queue.models import OperatorAction, Task
+from dalston_queue.models import OperatorAction, StagePause, Task
 from tests.api.conftest import Api
 
 
@@ -33,7 +33,7 @@ def claim(broker: Broker, count: int) -> None:
     assert len(consumer.exchange([], count).claimed) == count
 
 
-def test_stats_are_those_of_the_seed(api: Api, broker: Broker) -> None:
+def test_stats_count_lines_workers_throughput_and_lanes(api: Api, broker: Broker) -> None:
     append(broker, 3, Priority.HIGH)
     append(broker, 2, Priority.LOW)
     beats = [
@@ -84,7 +84,25 @@ def test_pausing_is_audited_and_says_whether_it_changed_anything(
     operator = Api(token_for("operate"))
     assert operator.post("/streams/echo/pause", {"reason": "driver update"}).json()["changed"] is True
     assert operator.post("/streams/echo/pause").json()["changed"] is False
-    assert operator.post("/streams/echo/resume").json() == {"queue": "echo", "paused": False, "changed": True}
+    assert operator.post("/streams/echo/resume").json() == {
+        "queue": "echo", "paused": False, "changed": True, "engines_told": True,
+    }  # fmt: skip
     assert operator.post("/streams/Echo/pause").status_code == 422
     first = OperatorAction.objects.order_by("id")[0]
     assert (first.action, first.target, first.reason) == ("stage.pause", "echo", "driver update")
+
+
+def test_a_queue_that_nobody_has_used_is_not_paused_by_a_slip(broker: Broker, token_for: Callable[..., str]) -> None:
+    append(broker, 1)
+    operator = Api(token_for("operate"))
+    for act in ("pause", "resume"):
+        slip = operator.post(f"/streams/ecoh/{act}")
+        assert (slip.status_code, slip.json()["code"]) == (404, "not_found")
+        assert "Did you mean echo?" in slip.json()["detail"]
+    assert not OperatorAction.objects.exists() and not StagePause.objects.exists()
+    assert operator.post("/streams/later/pause", {"new": True}).json()["changed"] is True
+    assert operator.post("/streams/later/pause").json()["changed"] is False, "it is known by now"
+    assert operator.post("/streams/later/resume").json()["changed"] is True
+    again = operator.post("/streams/later/resume")
+    assert (again.status_code, again.json()["changed"]) == (200, False), "to resume is safe to repeat"
+    assert operator.post("/streams/later/pause").status_code == 404, "still nobody has used it"

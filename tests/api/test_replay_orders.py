@@ -33,6 +33,8 @@ def test_an_order_is_given_followed_and_undone(api: Api, operator: Api) -> None:
         {"queue": "echo"},
         "high",
     )
+    again = operator.post("/dlq:replay", body)
+    assert (again.status_code, again.json()) == (202, {**order, "already_open": True})
     assert operator.get(f"/dlq/replays/{order['order_id']}").json() == order
     assert operator.get("/dlq/replays?state=waiting").json()["items"] == [order]
     assert operator.get("/dlq/replays?state=done").json()["items"] == []
@@ -60,6 +62,17 @@ def test_a_dry_run_orders_nothing(api: Api, operator: Api) -> None:
     answer = operator.post("/dlq:replay", {"filter": {}, "rate_per_minute": 1, "dry_run": True})
     assert (answer.status_code, answer.json()["matched"]) == (200, 1)
     assert not ReplayOrder.objects.exists()
+
+
+def test_an_order_leaves_out_what_does_not_exist_and_none_is_made_for_nothing(api: Api, operator: Api) -> None:
+    letter, unknown = bury(api), str(uuid4())
+    for nothing in ({"ids": [unknown]}, {"filter": {"queue": "nosuch"}}):
+        answer = operator.post("/dlq:replay", {**nothing, "undo_seconds": 10})
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    assert not ReplayOrder.objects.exists() and not OperatorAction.objects.exists()
+    order = operator.post("/dlq:replay", {"ids": [unknown, letter], "undo_seconds": 10, "limit": 1}).json()
+    assert order["matched"] == 1
+    assert [str(each) for each in ReplayOrder.objects.get().letter_ids] == [letter]
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from functools import partial
 from io import StringIO
 from typing import Any
 
@@ -25,8 +27,11 @@ from dalston_queue.jobs.lifecycle import lock_jobs
 from dalston_queue.jobs.replay import replay
 from dalston_queue.jobs.webhooks import send_again
 from dalston_queue.models import DeadLetter, Job, OperatorAction, Project, Task, WebhookDelivery, WebhookSecret
-from dalston_queue.orchestrator import counters, housekeeping, webhooks
-from dalston_queue.orchestrator.webhooks import Webhooks, claim
+from dalston_queue.orchestrator import counters, housekeeping, webhook_claims, webhooks
+from dalston_queue.orchestrator.lookups import Lookups
+from dalston_queue.orchestrator.webhook_claims import claim
+from dalston_queue.orchestrator.webhook_sending import send
+from dalston_queue.orchestrator.webhooks import Webhooks
 from tests.api.conftest import Api
 from tests.api.receiver import Received, Receiver, receiving
 from tests.jobs import make
@@ -241,6 +246,35 @@ def test_one_receiver_does_not_keep_another_waiting(api: Api, signed: Project, r
     assert sorted(row.attempts if row else 0 for row in again) == [1, 2, 2]
 
 
+def test_a_name_that_is_not_found_keeps_no_other_receiver_waiting(
+    api: Api, signed: Project, receiver: Receiver, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The resolver hangs for one name, as it does when that name's servers are away."""
+    asked, away = list[str](), threading.Event()
+
+    def ask(name: str) -> list[str]:
+        asked.append(name)
+        away.wait(30)
+        return []
+
+    settings.DALSTON_WEBHOOK_ATTEMPTS = 1
+    names = Lookups(ask, limit_s=0.5)
+    monkeypatch.setattr(webhooks, "send", partial(send, names=names))
+    for port in range(2001, 2011):
+        complete(submit(api, f"http://away.example:{port}/"))
+    complete(submit(api, receiver.url))
+    started = time.monotonic()
+    try:
+        send_all()
+    finally:
+        away.set()
+    assert time.monotonic() - started < 5
+    assert len(receiver.got) == 1
+    lost = WebhookDelivery.objects.exclude(origin__contains="127.0.0.1")
+    assert set(lost.values_list("last_error")) == {("the resolver gave no answer for away.example in time",)}
+    assert asked == ["away.example"], "one thread for a name, however many want it"
+
+
 def test_what_is_refused(api: Api, project: Project, settings: Settings) -> None:
     body = {"task_type": "echo", "callback_url": "https://example.com/hook"}
     answer = api.post("/tasks", body)
@@ -272,19 +306,37 @@ def test_a_job_that_expires_takes_its_deliveries_along(api: Api, signed: Project
     assert not Job.objects.exists() and not WebhookDelivery.objects.exists()
 
 
-def test_looking_for_what_is_due_uses_its_index(api: Api, signed: Project, receiver: Receiver) -> None:
-    complete(submit(api, receiver.url))
+@pytest.mark.parametrize("busy", [False, True], ids=["free", "busy"])
+def test_the_backlog_of_a_receiver_is_not_walked(api: Api, signed: Project, receiver: Receiver, busy: bool) -> None:
+    for url in ("http://127.0.0.1:1111/x", "http://127.0.0.1:2222/y"):
+        complete(submit(api, url))
     many = "INSERT INTO dalston_webhook_delivery (id, job_id, url, origin, status, error, finished_at, state, attempts,"
     many += " next_at, last_error) SELECT gen_random_uuid(), job_id, url, origin, status, error, finished_at,"
-    many += " (ARRAY['delivered', 'pending'])[1 + n %% 2], 1, next_at, ''"
-    many += " FROM dalston_webhook_delivery, generate_series(1, 20000) n"
+    many += " (ARRAY['delivered', 'pending'])[1 + n %% 2], 1, next_at - interval '1 hour', ''"
+    many += " FROM dalston_webhook_delivery, generate_series(1, 20000) n WHERE origin LIKE %s"
+    now = timezone.now()
+    until = now + timedelta(minutes=1)
     with connection.cursor() as cursor:
-        cursor.execute(many, [])
+        cursor.execute(many, ["%:1111"])
         cursor.execute("ANALYZE dalston_webhook_delivery")
-        asked: dict[str, Any] = {"now": timezone.now(), "until": timezone.now(), "most": 2}
-        cursor.execute("EXPLAIN " + webhooks.CLAIM, asked)
-        plan = "\n".join(row[0] for row in cursor.fetchall())
-    assert "webhook_due" in plan and "webhook_being_sent" in plan and "Seq Scan" not in plan
+    for _ in range(2 if busy else 0):
+        claimed = claim(now)
+        assert claimed is not None and claimed.origin.endswith(":1111")
+    with connection.cursor() as cursor:
+        asked: dict[str, Any] = {"now": now, "until": until, "most": 2, "first": webhook_claims.FIRST}
+        cursor.execute("EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + webhook_claims.CLAIM, asked)
+        [[[explained]]] = cursor.fetchall()
+    sent = WebhookDelivery.objects.filter(sending_until=until).get()
+    assert sent.origin == ("http://127.0.0.1:2222" if busy else "http://127.0.0.1:1111")
+    assert sum(read_by(explained["Plan"])) < 10 * webhook_claims.FIRST, "of 10 000"
+
+
+def read_by(plan: dict[str, Any]) -> Iterator[float]:
+    """How many rows each step of a plan looked at."""
+    passed_over = plan.get("Rows Removed by Filter", 0) + plan.get("Rows Removed by Join Filter", 0)
+    yield (plan["Actual Rows"] + passed_over) * plan["Actual Loops"]
+    for inner in plan.get("Plans", []):
+        yield from read_by(inner)
 
 
 @pytest.mark.django_db(transaction=True)

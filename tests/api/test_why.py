@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -12,7 +13,7 @@ from dalston_queue.broker.messages import TaskMessage
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.types import EngineState, NodeState, Priority
 from dalston_queue.jobs.pause import pause
-from dalston_queue.models import Task
+from dalston_queue.models import Sample, Task
 from tests.api.conftest import Api
 
 
@@ -21,8 +22,13 @@ def task(api: Api) -> Task:
     return Task.objects.get(pk=api.post("/tasks", {"task_type": "echo"}).json()["task_id"])
 
 
+def asked(api: Api, task: Task) -> dict[str, Any]:
+    answer: dict[str, Any] = api.get(f"/tasks/{task.pk}/why").json()
+    return answer
+
+
 def why(api: Api, task: Task) -> tuple[str, str]:
-    answer = api.get(f"/tasks/{task.pk}/why").json()
+    answer = asked(api, task)
     return answer["code"], answer["why"]
 
 
@@ -40,9 +46,16 @@ def put_in_line(broker: Broker, task: Task) -> None:
     Task.objects.filter(pk=task.pk).update(status="queued")
 
 
-def beat(broker: Broker, *capabilities: str, state: EngineState = EngineState.READY, capacity: int = 1) -> None:
+def beat(
+    broker: Broker, *capabilities: str, state: EngineState = EngineState.READY, capacity: int = 1, running: int = 0
+) -> None:
     engine = EngineBeat(
-        engine_id="n.demo.0.b", state=state, queues=("echo",), capabilities=capabilities, capacity=capacity
+        engine_id=f"n.{'-'.join(capabilities) or 'demo'}.0.b",
+        state=state,
+        queues=("echo", "sleep"),
+        capabilities=capabilities,
+        capacity=capacity,
+        info={"running": running},
     )
     broker.registry.beat_node("n", NodeState.ACTIVE, [engine])
 
@@ -57,14 +70,25 @@ def test_it_waits_for_other_stages(api: Api) -> None:
     assert why(api, Task.objects.get(stage="echo")) == ("waiting_for_stages", "It waits for split to be over.")
 
 
-def test_it_waits_for_its_time_or_for_a_retry(api: Api, task: Task) -> None:
+def test_it_waits_for_its_time_and_until_when(api: Api, task: Task) -> None:
     at = timezone.now() + timedelta(seconds=100)
     Task.objects.update(status="scheduled", scheduled_at=at)
-    assert why(api, task)[0] == "scheduled"
-    Task.objects.update(retry_count=1)
-    code, sentence = why(api, task)
-    assert code == "backoff"
-    assert "starts in " in sentence
+    answer = asked(api, task)
+    assert answer["code"] == "scheduled"
+    assert datetime.fromisoformat(answer["until"]) == at
+    assert f"{at:%Y-%m-%d %H:%M:%S} UTC" in answer["why"]
+    assert answer["queue_position"] is None
+
+
+def test_it_waits_for_a_retry_and_which_attempt_failed(api: Api, task: Task) -> None:
+    """The row has the next attempt as soon as the last one has failed."""
+    at = timezone.now() + timedelta(seconds=100)
+    Task.objects.update(status="scheduled", scheduled_at=at, retry_count=1, attempt=2)
+    answer = asked(api, task)
+    assert answer["code"] == "backoff"
+    assert "attempt 1 failed, and attempt 2 starts in " in answer["why"]
+    assert f"{at:%Y-%m-%d %H:%M:%S} UTC" in answer["why"]
+    assert datetime.fromisoformat(answer["until"]) == at
 
 
 def test_it_is_ready_and_not_in_line_yet(api: Api, task: Task) -> None:
@@ -91,20 +115,77 @@ def test_no_engine_or_none_that_can(api: Api, broker: Broker) -> None:
     assert "none with gpu" in sentence
 
 
-def test_all_are_busy_and_how_many_are_before_it(api: Api, task: Task, broker: Broker) -> None:
+def test_all_are_busy_and_which_number_it_has(api: Api, task: Task, broker: Broker) -> None:
     for number in range(3):
         first = TaskMessage(
             task_id=f"t{number}", job_id="j", queue="echo", task_type="echo", attempt=1, priority=Priority.HIGH
         )
         broker.append([first])
-    beat(broker)
+    beat(broker, running=1)
     consumer = Consumer(broker, "n.demo.0.b", ["echo"], capacity=1)
     consumer.open()
     consumer.exchange([], 1)
     put_in_line(broker, task)
-    code, sentence = why(api, task)
-    assert code == "all_busy"
-    assert "2 wait before it and 0 beside it, for 1 slots" in sentence
+    later = Task.objects.get(pk=api.post("/tasks", {"task_type": "echo"}).json()["task_id"])
+    put_in_line(broker, later)
+    answers = [asked(api, each) for each in (task, later)]
+    assert [(answer["code"], answer["queue_position"]) for answer in answers] == [("all_busy", 3), ("all_busy", 4)]
+    assert answers[0]["eta_seconds"] is None
+    assert "it is number 3 in line for 1 slot, and when its turn comes is not known yet" in answers[0]["why"]
+
+
+def test_what_no_such_engine_can_run_is_not_before_it(api: Api, broker: Broker) -> None:
+    body = {"task_type": "echo", "required_capabilities": ["nope"]}
+    for _ in range(3):
+        put_in_line(broker, Task.objects.get(pk=api.post("/tasks", body).json()["task_id"]))
+    task = Task.objects.get(pk=api.post("/tasks", {"task_type": "echo"}).json()["task_id"])
+    put_in_line(broker, task)
+    beat(broker, running=1)
+    assert asked(api, task)["queue_position"] == 1
+
+
+def test_all_are_busy_with_another_queue(api: Api, task: Task, broker: Broker) -> None:
+    put_in_line(broker, task)
+    beat(broker, capacity=4, running=4)
+    assert why(api, task)[0] == "all_busy"
+
+
+def test_an_engine_that_can_run_it_has_room(api: Api, broker: Broker) -> None:
+    """However busy the others are."""
+    body = {"task_type": "echo", "required_capabilities": ["gpu"]}
+    task = Task.objects.get(pk=api.post("/tasks", body).json()["task_id"])
+    put_in_line(broker, task)
+    beat(broker, "cpu", running=1)
+    beat(broker, "gpu")
+    answer = asked(api, task)
+    assert (answer["code"], answer["queue_position"]) == ("about_to_run", 1)
+    beat(broker, "gpu", running=1)
+    assert why(api, task)[0] == "all_busy"
+
+
+def test_all_are_busy_and_when_its_turn_comes(api: Api, task: Task, broker: Broker) -> None:
+    """By what ran since work waits in it: an idle queue says nothing of its pace, and what was cancelled in line ran
+    nowhere."""
+    put_in_line(broker, task)
+    beat(broker, running=1)
+    home = broker.topology.home
+    home.command("HSET", home.keys.counters("echo"), "completed", 20, "failed", 5, "removed", 190)
+    snapshot = broker.snapshot(["echo"])
+
+    def sample(seconds: int, gone: int, waiting: int) -> None:
+        """Counters are read at any second of the minute that a sample stands for."""
+        numbers = {"waiting": waiting, "ran": 25 - gone, "at_ms": snapshot.at_ms - 1000 * seconds}
+        minute = timezone.now() - timedelta(seconds=seconds + 40)
+        Sample.objects.create(kind="queue", name="echo", at=minute, numbers=numbers)
+
+    sample(seconds=180, gone=13, waiting=0)
+    assert asked(api, task)["eta_seconds"] is None
+    sample(seconds=120, gone=12, waiting=1)
+    sample(seconds=60, gone=6, waiting=3)
+    answer = asked(api, task)
+    assert (answer["code"], answer["queue_position"]) == ("all_busy", 1)
+    assert answer["eta_seconds"] == pytest.approx(10, abs=0.5)
+    assert "its turn comes in about 10 s" in answer["why"]
 
 
 def test_it_runs_or_is_over(api: Api, task: Task) -> None:

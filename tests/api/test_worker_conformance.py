@@ -27,16 +27,15 @@ from pytest_django import DjangoDbBlocker
 from dalston_queue.models import Task
 from dalston_site.embedded.server import Server
 from dalston_site.embedded.valkey import Valkey
+from tests.api.http_worker import Json, Worker, hold, refused
 from tests.orchestrator.processes import FAST
 from tests.support import Spawned, wait_until
 from tests.web import ROOT, Web, environment
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.xdist_group("workers"),
     pytest.mark.timeout(150),  # the first test's time includes the start of the site, on a machine that may be busy
 ]
-Json = dict[str, Any]
 DEAD_AFTER_S = 2.5
 _numbers = itertools.count()
 
@@ -81,45 +80,6 @@ def _end(process: Spawned) -> None:
     process.reap()
 
 
-class Worker:
-    """The few lines that a worker in any language needs."""
-
-    def __init__(self, http: httpx.Client, *stages: str, **fields: Any) -> None:
-        self.http = http
-        answer = http.post("/api/v1/internal/workers/register", json={"stages": list(stages), **fields})
-        assert answer.status_code == 201, answer.text
-        self.facts: Json = answer.json()
-        self.path = f"/api/v1/internal/workers/{self.facts['worker_id']}"
-
-    def call(self, verb: str, body: Json, **query: Any) -> httpx.Response:
-        return self.http.post(f"{self.path}/{verb}", json=body, params=query)
-
-    def poll(self, wait: float = 10, held: list[Json] | None = None, **fields: Any) -> list[Json]:
-        body = {"held": [hold(task) for task in held or []], **fields}
-        answer = self.call("poll", body, wait=wait)
-        assert answer.status_code == 200, answer.text
-        tasks: list[Json] = answer.json()["tasks"]
-        return tasks
-
-    def take(self) -> Json:
-        [task] = self.poll()
-        return task
-
-    def heartbeat(self, *held: Json) -> httpx.Response:
-        return self.call("heartbeat", {"held": [hold(task) for task in held]})
-
-    def result(self, task: Json, status: str = "completed", **fields: Any) -> httpx.Response:
-        return self.call("result", {**hold(task), "status": status, **fields})
-
-
-def hold(task: Json) -> Json:
-    return {"task_id": task["task_id"], "attempt": task["attempt"]}
-
-
-def refused(answer: httpx.Response) -> tuple[int, str]:
-    return answer.status_code, answer.json()["code"]
-
-
 @pytest.fixture
 def http(site: Site, token_for: Callable[..., str]) -> Iterator[httpx.Client]:
     with site.web.client(token_for("submit", "read", "worker")) as client:
@@ -146,6 +106,7 @@ def test_a_worker_runs_a_job_to_its_end(http: httpx.Client, queue: str) -> None:
     first, second = f"{queue}-a", f"{queue}-b"
     worker = Worker(http, first, second, name="stranger", version="1.2", capacity=2)
     assert worker.facts["heartbeat_seconds"] == 0.2
+    assert (worker.facts["heartbeat_interval_ms"], worker.facts["poll_interval_ms"]) == (200, 1000)
     assert worker.facts["dead_after_seconds"] == DEAD_AFTER_S
     stages = [
         {"stage": first, "parameters": {"n": 1}, "timeout_seconds": 60},
@@ -194,7 +155,9 @@ def test_no_task_is_given_to_two_workers(http: httpx.Client, queue: str) -> None
     wait_until(lambda: Task.objects.filter(status="completed").count() == total, 10, "all are stored")
 
 
-def test_a_silent_worker_loses_its_task_and_one_that_beats_keeps_it(http: httpx.Client, queue: str) -> None:
+def test_a_silent_worker_loses_its_task_and_one_that_beats_keeps_it(
+    site: Site, http: httpx.Client, queue: str, token_for: Callable[..., str]
+) -> None:
     silent, keeper, heir = Worker(http, queue, capacity=2), Worker(http, queue), Worker(http, queue)
     done, kept, task = (submit_and_take(http, queue, worker) for worker in (silent, keeper, silent))
     assert silent.result(done, result="done").status_code == 200
@@ -202,7 +165,7 @@ def test_a_silent_worker_loses_its_task_and_one_that_beats_keeps_it(http: httpx.
         asked = time.monotonic()
         waiting = threads.submit(heir.take)  # the poll of a worker that has nothing is its heartbeat
         while not waiting.done():
-            nothing = {"acknowledged": True, "cancelled": [], "lost": [], "missing": []}
+            nothing = {"acknowledged": True, "should_drain": False, "cancelled": [], "lost": [], "missing": []}
             assert keeper.heartbeat(kept).json() == nothing
             wait_for([waiting], timeout=0.1)
         again = waiting.result()
@@ -210,6 +173,9 @@ def test_a_silent_worker_loses_its_task_and_one_that_beats_keeps_it(http: httpx.
     assert (again["task_id"], again["attempt"], again["given_again"]) == (task["task_id"], 1, False)
     for answer in (silent.result(task), silent.heartbeat(task), silent.call("poll", {"held": []})):
         assert refused(answer) == (409, "worker_lost")
+    with site.web.client(token_for("operate")) as operator:
+        late = operator.post(f"/api/v1/workers/{silent.facts['worker_id']}/drain", json={})
+        assert refused(late) == (409, "state_conflict")
     assert heir.result(again, result="mine").status_code == 200
     assert read(http, again["task_id"])["result"] == "mine"
     assert refused(silent.result(task, result="late")) == (409, "worker_lost")
@@ -369,7 +335,12 @@ def test_bad_input_is_refused_and_other_tokens_have_no_say(
     task = worker.take()
     for verb, bad in (
         ("poll", {}),
+        ("poll", {"available_capacity": 1}),
         ("poll", {"held": [{"task_id": task["task_id"]}]}),
+        ("poll", {"held": [], "capabilities": ["gpu"]}),
+        ("heartbeat", {"held": [], "current_load": 3}),
+        ("heartbeat", {"held": [], "status": "busy"}),
+        ("result", {**hold(task), "status": "completed", "execution_duration_seconds": 45.2}),
         ("start", {"task_id": "no-uuid", "attempt": 1}),
         ("progress", {**hold(task), "fraction": 2}),
         ("result", {**hold(task), "status": "done"}),

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from io import StringIO
 from pathlib import Path
 
@@ -18,11 +19,12 @@ from django.core.management import call_command
 from django.test import override_settings
 from django.utils import timezone
 
-from dalston_queue.broker import Broker, connect
+from dalston_queue.broker import Broker
 from dalston_queue.broker.messages import TaskMessage
 from dalston_queue.ids import uuid7
 from dalston_queue.models import ApiToken, Job, Project, WebhookSecret
 from tests.api.conftest import Api
+from tests.docs.blocks import blocks_of
 from tests.support import Spawned, need_tool, wait_until
 from tests.web import ROOT, Web
 
@@ -30,31 +32,42 @@ PAGE = (ROOT / "docs" / "worker-protocol.md").read_text()
 
 
 @pytest.fixture
-def web_broker(web: Web, redis_url: str) -> Iterator[Broker]:
-    """On the keys of the web process."""
-    broker = connect(redis_url, prefix=web.env["DALSTON_REDIS_PREFIX"])
-    yield broker
-    broker.close()
-
-
-@pytest.mark.django_db(transaction=True)
-def test_the_worker_of_the_page_runs_tasks_and_leaves(
-    web: Web, web_broker: Broker, token_for: Callable[..., str], tmp_path: Path
-) -> None:
-    [program] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+def start_worker(web: Web, token_for: Callable[..., str], tmp_path: Path) -> Iterator[Callable[..., Spawned]]:
+    """Starts the page's worker on these queues."""
+    [program] = blocks_of("docs/worker-protocol.md", "python")
     script = tmp_path / "worker.py"
     script.write_text(program)
     env = {"DALSTON_URL": web.url, "DALSTON_TOKEN": token_for("worker"), "PATH": "/usr/bin:/bin"}
-    worker = Spawned([sys.executable, str(script), "page", "other"], tmp_path / "log", env)
+    with ExitStack() as ending:
+
+        def start(*queues: str) -> Spawned:
+            worker = Spawned([sys.executable, str(script), *queues], tmp_path / "log", env)
+            ending.callback(worker.reap)
+            return worker
+
+        yield start
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_worker_of_the_page_runs_tasks_and_leaves(web_broker: Broker, start_worker: Callable[..., Spawned]) -> None:
+    worker = start_worker("page", "other")
     tasks = [append(web_broker, "page", n) for n in range(3)]
-    try:
-        wait_until(
-            lambda: web_broker.snapshot(["page"]).queues[0].counters.get("completed") == len(tasks), 20, "all done"
-        )
-        assert workers(web_broker) == [("http", ("page", "other"))]
-        assert worker.stop(signal.SIGTERM, 25) == 0, worker.output
-    finally:
-        worker.reap()
+    wait_until(lambda: web_broker.snapshot(["page"]).queues[0].counters.get("completed") == len(tasks), 20, "all done")
+    assert workers(web_broker) == [("http", ("page", "other"))]
+    assert worker.stop(signal.SIGTERM, 25) == 0, worker.output
+    assert workers(web_broker) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_worker_of_the_page_leaves_when_an_operator_drains_it(
+    web: Web, web_broker: Broker, token_for: Callable[..., str], start_worker: Callable[..., Spawned]
+) -> None:
+    worker = start_worker("drained")
+    wait_until(lambda: workers(web_broker), 20, "it has registered")
+    [engine] = [each for each in web_broker.registry.engines() if each.info.get("engine") == "example"]
+    with web.client(token_for("operate")) as operator:
+        operator.post(f"/api/v1/workers/{engine.engine_id}/drain", json={}).raise_for_status()
+    assert worker.wait(40) == 0, worker.output  # a poll that begins after the order tells it at its end
     assert workers(web_broker) == []
 
 
@@ -94,10 +107,9 @@ def test_past_the_limit_a_poll_gets_work_but_may_not_wait(broker: Broker, token_
 
 def test_the_commands_of_the_pages_work(project: Project) -> None:
     Project.objects.create(name="demo")
-    pages = [PAGE, (ROOT / "docs" / "webhooks.md").read_text()]
-    commands = [line for page in pages for line in page.splitlines() if line.startswith("manage.py ")]
-    assert len(commands) == 2
-    for line in commands:
+    [worker_token] = blocks_of("docs/worker-protocol.md", "")
+    [webhook_secret] = re.findall(r"^manage.py .*", (ROOT / "docs" / "webhooks.md").read_text(), re.MULTILINE)
+    for line in (worker_token, webhook_secret):
         out = StringIO()
         call_command(*shlex.split(line)[1:], stdout=out, stderr=StringIO())
         assert out.getvalue().startswith(("dal_", "whsec_"))

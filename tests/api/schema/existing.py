@@ -1,0 +1,234 @@
+"""What exists while the API is fuzzed: tasks, jobs, dead letters, orders, nodes and workers, each in a state in which
+its operation can succeed. Made by the web process under test, an engine, and an orchestrator driven step by step.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import httpx
+from django.utils import timezone
+
+from dalston_queue.broker import Broker, Claimed, Consumer
+from dalston_queue.broker.commands import CommandState, Reply
+from dalston_queue.broker.messages import ErrorInfo, Failed, Outcome
+from dalston_queue.broker.registry import EngineBeat, NodeInfo
+from dalston_queue.broker.types import Cause, EngineState, NodeState
+from dalston_queue.jobs.spec import JobSpec, StageSpec, single_task
+from dalston_queue.jobs.submit import submit
+from dalston_queue.models import DeadLetter, Job, Project, Task, WebhookDelivery, WebhookSecret
+from tests.orchestrator.support import Steps, run_to_the_end
+
+NODE = "gpu-01"
+SLOT = "demo.0"
+ENGINE = f"{NODE}.{SLOT}.boot"
+CALLBACK = "https://example.com/hook"  # nobody sends webhooks here
+MANY, FEW = 32, 6
+
+Named = dict[str, Any]
+Existing = dict[str, list[Named]]
+"""By operation: what to say in place of what was generated, in the path or, where it is not there, in the body."""
+
+
+@contextmanager
+def existing(broker: Broker, project: Project, client: httpx.Client) -> Iterator[Existing]:
+    """`broker` is on the keys of the web process that `client` calls. Until the end its node answers."""
+    queue = f"fuzz-{secrets.token_hex(4)}"  # the web process outlives a test, and so does what is in its streams
+    steps = Steps(broker)
+    consumer = Consumer(broker, ENGINE, [queue], capacity=MANY)
+    consumer.open()
+    stopped = threading.Event()
+    supervisor = threading.Thread(target=_obey, args=(broker, stopped))
+    try:
+        beat = EngineBeat(engine_id=ENGINE, state=EngineState.READY, queues=(queue,), capacity=MANY)
+        broker.registry.beat_node(NODE, NodeState.ACTIVE, [beat], {"version": "1"})
+        supervisor.start()
+        work = _Work(project, queue, steps, consumer)
+        yield {
+            f"{method} /api/v1{path}": named
+            for part in (_letters(work, client), _tasks_and_jobs(work), _nodes(broker, client), _workers(work, client))
+            for (method, path), named in part.items()
+        }
+    finally:
+        stopped.set()
+        if supervisor.ident:
+            supervisor.join()
+        consumer.close()
+        steps.reader.close()
+
+
+Part = dict[tuple[str, str], list[Named]]
+
+
+class _Work:
+    """Tasks and how they fare."""
+
+    def __init__(self, project: Project, queue: str, steps: Steps, consumer: Consumer) -> None:
+        self.project, self.queue = project, queue
+        self.steps, self.consumer = steps, consumer
+
+    def tasks(self, count: int, queue: str = "", **wanted: Any) -> list[Task]:
+        spec = single_task("echo", queue=queue or self.queue, **wanted)
+        return [Task.objects.get(job_id=submit(spec, project=self.project).job_id) for _ in range(count)]
+
+    def job(self) -> Job:
+        """Three stages; the last may fail."""
+        first = StageSpec(stage="first", queue=self.queue)
+        then = StageSpec(stage="then", queue=self.queue, after=("first",))
+        perhaps = StageSpec(stage="perhaps", queue=self.queue, required=False)
+        submission = submit(JobSpec(name="three", stages=(first, then, perhaps)), project=self.project)
+        return Job.objects.get(pk=submission.job_id)
+
+    def complete(self) -> None:
+        run_to_the_end(self.steps, self.consumer)
+
+    def fail(self) -> None:
+        run_to_the_end(self.steps, self.consumer, _refuse)
+
+    def claim(self) -> None:
+        self.enqueue()
+        self.consumer.claim()
+        self.steps.drain()
+
+    def enqueue(self) -> None:
+        self.steps.poll()
+        self.steps.drain()
+
+
+def _refuse(_: Claimed) -> Outcome:
+    error = ErrorInfo(message="no such file", type="FileNotFoundError", cause=Cause.REJECTED, traceback="line 1")
+    return Failed(error)
+
+
+def _tasks_and_jobs(work: _Work) -> Part:
+    WebhookSecret.objects.create(project=work.project, text="whsec_fuzz", created_at=timezone.now())
+    over = [work.job() for _ in range(FEW)]
+    told = work.tasks(1, callback_url=CALLBACK)
+    work.complete()
+    refused = work.job()
+    work.fail()
+    running = work.tasks(MANY // 2)
+    work.claim()
+    waiting, waiting_jobs = work.tasks(MANY), [work.job() for _ in range(FEW)]
+    later = work.tasks(1, scheduled_at=timezone.now() + timedelta(hours=1))
+    work.enqueue()
+    queue = [{"stage": work.queue}]
+    of_jobs = Task.objects.filter(job__in=[over[0], refused, waiting_jobs[0]])
+    tasks = _ids("task_id", [*of_jobs, running[0], waiting[0], *later])
+    ended = _ids("job_id", over)
+    delivery = WebhookDelivery.objects.get(job_id=told[0].job_id)
+    return {
+        ("GET", "/tasks/{task_id}"): tasks,
+        ("GET", "/tasks/{task_id}/why"): tasks,
+        ("DELETE", "/tasks/{task_id}"): _ids("task_id", [*waiting[:FEW], running[0]]),
+        ("POST", "/tasks/{task_id}/hand-back"): [{**each, "entry_id": ""} for each in _ids("task_id", running[2:])],
+        ("POST", "/tasks/{task_id}/dead-letter"): [
+            {**each, "attempt": 1} for each in _ids("task_id", [*waiting[FEW:], running[1]])
+        ],
+        ("GET", "/jobs/{job_id}"): [{"job_id": str(each.job_id)} for each in (*told, *of_jobs)],
+        ("GET", "/jobs/{job_id}/events"): ended,  # only of jobs that are over and stay so: then the stream ends
+        ("DELETE", "/jobs/{job_id}"): _ids("job_id", waiting_jobs),
+        ("POST", "/jobs/{job_id}/webhooks/{delivery_id}/send"): [
+            {"job_id": str(delivery.job_id), "delivery_id": str(delivery.pk)}
+        ],
+        ("GET", "/streams/{stage}/pending"): queue,
+        ("POST", "/streams/{stage}/pause"): queue,
+        ("POST", "/streams/{stage}/resume"): queue,
+    }
+
+
+def _letters(work: _Work, client: httpx.Client) -> Part:
+    dead = work.tasks(MANY)
+    work.fail()
+    letters = list(DeadLetter.objects.filter(task__in=dead))
+    given = [{"order_id": _order(client, letter.pk)} for letter in letters[:FEW]]
+    return {
+        ("GET", "/dlq/replays/{order_id}"): given,
+        ("DELETE", "/dlq/replays/{order_id}"): given,
+        ("GET", "/dlq/{dead_letter_id}"): _ids("dead_letter_id", letters),
+        ("DELETE", "/dlq/{dead_letter_id}"): _ids("dead_letter_id", letters[FEW : 2 * FEW]),
+        ("POST", "/dlq/{dead_letter_id}/replay"): _ids("dead_letter_id", letters[2 * FEW :]),
+    }
+
+
+def _order(client: httpx.Client, letter: UUID) -> str:
+    answer = client.post("/api/v1/dlq:replay", json={"ids": [str(letter)], "undo_seconds": 3600, "reason": "fuzz"})
+    return str(answer.raise_for_status().json()["order_id"])
+
+
+def _nodes(broker: Broker, client: httpx.Client) -> Part:
+    gone = [f"gone-{number}" for number in range(FEW)]
+    for node in gone:
+        broker.registry.beat_node(node, NodeState.ACTIVE, [])
+        broker.registry.condemn_node(NodeInfo(node_id=node, state=NodeState.ACTIVE))
+    answer = client.post(f"/api/v1/nodes/{NODE}/commands", json={"order": "drain", "reason": "fuzz"})
+    command = answer.raise_for_status().json()["command_id"]
+    return {
+        ("POST", "/nodes/{node_id}/commands"): [{"node_id": NODE}],
+        ("GET", "/nodes/{node_id}/commands/{command_id}"): [{"node_id": NODE, "command_id": command}],
+        ("GET", "/nodes/{node_id}/engines/{engine}/logs"): [{"node_id": NODE, "engine": SLOT}],
+        ("DELETE", "/nodes/{node_id}"): [{"node_id": node} for node in [*gone, NODE]],
+    }
+
+
+def _obey(broker: Broker, stopped: threading.Event) -> None:
+    """What a supervisor does: every order is done, every question for a log answered."""
+    channel, logs = broker.node(NODE), broker.logs(NODE)
+    after = asked = "0"
+    while not stopped.is_set():
+        for command in channel.receive(after, block_ms=100, asked=asked):
+            if command.asks:
+                asked = command.entry_id
+                logs.write(SLOT, [(7, "2026-01-02T03:04:05.678Z hello")], command.command_id)
+            else:
+                after = command.entry_id
+            channel.reply(Reply(command_id=command.command_id, state=CommandState.DONE, message="done"))
+
+
+def _workers(work: _Work, client: httpx.Client) -> Part:
+    queue = f"{work.queue}-http"
+    work.tasks(MANY, queue)
+    work.enqueue()
+    worker = _register(client, queue)
+    resting, *leaving = [_register(client, queue) for _ in range(1 + FEW)]
+    client.post(f"/api/v1/workers/{resting}/drain", json={"reason": "fuzz"}).raise_for_status()
+    holds = [{"worker_id": worker, **hold} for hold in _poll(client, worker, MANY - FEW)]
+    for each in leaving:
+        _poll(client, each, 1)
+    work.steps.drain()
+    # Asked to stop, they may end in every way.
+    ending = holds[FEW:]
+    for hold in ending:
+        client.delete(f"/api/v1/tasks/{hold['task_id']}").raise_for_status()
+    path = "/internal/workers/{worker_id}"
+    return {
+        ("POST", f"{path}/poll"): [{"worker_id": worker}],
+        ("POST", f"{path}/heartbeat"): [{"worker_id": worker}],
+        ("POST", f"{path}/start"): holds[:FEW],
+        ("POST", f"{path}/progress"): holds[:FEW],
+        ("POST", f"{path}/result"): ending,
+        ("DELETE", path): [{"worker_id": each} for each in leaving],
+        ("POST", "/workers/{worker_id}/drain"): [{"worker_id": worker}, {"worker_id": resting}],
+        ("POST", "/workers/{worker_id}/resume"): [{"worker_id": resting}, {"worker_id": worker}],
+    }
+
+
+def _register(client: httpx.Client, queue: str) -> str:
+    answer = client.post("/api/v1/internal/workers/register", json={"stages": [queue], "capacity": MANY})
+    return str(answer.raise_for_status().json()["worker_id"])
+
+
+def _poll(client: httpx.Client, worker: str, count: int) -> list[Named]:
+    body = {"held": [], "available_capacity": count}
+    tasks = client.post(f"/api/v1/internal/workers/{worker}/poll", json=body).raise_for_status().json()["tasks"]
+    return [{"task_id": task["task_id"], "attempt": task["attempt"]} for task in tasks]
+
+
+def _ids(name: str, rows: Sequence[Task | Job | DeadLetter]) -> list[Named]:
+    return [{name: str(row.pk)} for row in rows]

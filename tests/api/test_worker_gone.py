@@ -1,0 +1,67 @@
+"""A worker that dies while its poll waits: what comes afterwards is for others, at once and uncounted."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from dalston_queue.api.worker_polling import poll
+from dalston_queue.broker import Broker
+from dalston_queue.broker.remote import Look
+from tests.api.test_worker_overlap import append, register
+from tests.support import wait_until
+from tests.web import Web
+
+WORKERS = "/api/v1/internal/workers"
+
+
+@pytest.fixture
+def shared(web_broker: Broker) -> Iterator[Broker]:
+    yield web_broker
+    web_broker.reset_queue("gone")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_poll_whose_client_has_gone_claims_nothing(web: Web, shared: Broker, token_for: Callable[..., str]) -> None:
+    token = token_for("worker")
+    with web.client(token) as client:
+        doomed, other = (
+            client.post(f"{WORKERS}/register", json={"stages": ["gone"]}).json()["worker_id"] for _ in range(2)
+        )
+        home, before = shared.topology.home, _sleepers(shared)
+        with socket.create_connection(("127.0.0.1", web.port)) as line:
+            body = json.dumps({"held": []}).encode()
+            head = [
+                f"POST {WORKERS}/{doomed}/poll?wait=20 HTTP/1.1",
+                "Host: 127.0.0.1",
+                f"Authorization: Bearer {token}",
+                "Content-Type: application/json",
+                f"Content-Length: {len(body)}",
+            ]
+            line.sendall("\r\n".join([*head, "", ""]).encode() + body)
+            wait_until(lambda: home.command("HGET", home.keys.engine(doomed), "poll"), 5, "its poll has come")
+            wait_until(lambda: _sleepers(shared) > before, 5, "its poll waits")
+        [task] = append(shared, "gone")
+        found = client.post(f"{WORKERS}/{other}/poll?wait=5", json={"held": []}).json()["tasks"]
+        assert [each["task_id"] for each in found] == [task]
+        for worker in (doomed, other):
+            client.delete(f"{WORKERS}/{worker}")
+
+
+def _sleepers(broker: Broker) -> int:
+    clients: bytes = broker.topology.home.command("CLIENT", "LIST")
+    return clients.count(b"cmd=blpop")
+
+
+def test_what_was_claimed_as_the_client_went_is_handed_back_uncounted(broker: Broker) -> None:
+    worker = register(broker, "echo")()
+    [task] = append(broker, "echo")
+    _, claimed = poll(worker, [], None, 0, lambda: True)
+    record = broker.records("echo", [task])[task]
+    assert (claimed, record.owner, record.deliveries) == ([], "", 0)
+    [again] = worker.claim(1, Look())
+    assert again.message.task_id == task
+    worker.leave()
