@@ -70,6 +70,7 @@ class JobTask(Task):
     weight: float
     progress: float | None
     progress_message: str
+    progress_known: bool
     runs: list[Run]
     result_left_out: bool
 
@@ -118,8 +119,15 @@ class Batch(TypedDict):
     items: list[BatchItem]
 
 
-class Cancelled(TypedDict):
-    id: str
+class CancelledTask(TypedDict):
+    task_id: str
+    status: str
+    was_running: bool
+    engine_told: bool
+
+
+class CancelledJob(TypedDict):
+    job_id: str
     status: str
     was_running: bool
     engine_told: bool
@@ -130,6 +138,9 @@ class Why(TypedDict):
     status: str
     code: str
     why: str
+    queue_position: int | None
+    eta_seconds: float | None
+    until: str | None
 
 
 class DeadLetter(TypedDict):
@@ -192,6 +203,7 @@ class ReplayOrder(TypedDict):
     starts_at: str
     started_at: str | None
     finished_at: str | None
+    already_open: bool
 
 
 class Withdrawn(TypedDict):
@@ -230,6 +242,12 @@ class Command(TypedDict):
     requested_at: str
     taken_at: str | None
     ended_at: str | None
+
+
+class WorkerDrain(TypedDict):
+    worker_id: str
+    should_drain: bool
+    changed: bool
 
 
 class Forgotten(TypedDict):
@@ -274,6 +292,7 @@ class Paused(TypedDict):
     queue: str
     paused: bool
     changed: bool
+    engines_told: bool
 
 
 class Depth(TypedDict):

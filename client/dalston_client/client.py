@@ -90,8 +90,8 @@ class Client:
     def why(self, task_id: str) -> answers.Why:
         return cast(answers.Why, self._transport.call("GET", route("tasks", task_id, "why")))
 
-    def cancel_task(self, task_id: str, *, reason: str = "") -> answers.Cancelled:
-        return cast(answers.Cancelled, self._delete(route("tasks", task_id), reason))
+    def cancel_task(self, task_id: str, *, reason: str = "") -> answers.CancelledTask:
+        return cast(answers.CancelledTask, self._delete(route("tasks", task_id), reason))
 
     # jobs
 
@@ -135,8 +135,8 @@ class Client:
         """Newest first; by status, name, task_type, error, payload, token, created_after, created_before."""
         return self._pages("/jobs", limit, filters)
 
-    def cancel_job(self, job_id: str, *, reason: str = "") -> answers.Cancelled:
-        return cast(answers.Cancelled, self._delete(route("jobs", job_id), reason))
+    def cancel_job(self, job_id: str, *, reason: str = "") -> answers.CancelledJob:
+        return cast(answers.CancelledJob, self._delete(route("jobs", job_id), reason))
 
     def wait(self, job_id: str, *, timeout: float | None = None) -> answers.Job:
         """The job when it is over, or, after `timeout` seconds, as it is then."""
@@ -156,7 +156,7 @@ class Client:
     # dead letters
 
     def dead_letters(self, *, limit: int = 50, **filters: Any) -> Iterator[answers.DeadLetter]:
-        """Open ones, newest first; by queue, cause, fingerprint, task_type, error, created_before."""
+        """Open ones, newest first; by queue, cause, fingerprint, task_type, error, created_after, created_before."""
         return self._pages("/dlq", limit, filters)
 
     def dead_letter(self, dead_letter_id: str) -> answers.DeadLetter:
@@ -260,6 +260,15 @@ class Client:
         """Take a dead node off the list. Should it beat again, it is back."""
         return cast(answers.Forgotten, self._delete(route("nodes", node_id), reason))
 
+    def drain_worker(self, worker_id: str, *, reason: str = "") -> answers.WorkerDrain:
+        """Give a worker over HTTP nothing more, and tell it to leave. Nodes are drained by `command`."""
+        body = {"reason": reason}
+        return cast(answers.WorkerDrain, self._transport.call("POST", route("workers", worker_id, "drain"), body=body))
+
+    def resume_worker(self, worker_id: str, *, reason: str = "") -> answers.WorkerDrain:
+        body = {"reason": reason}
+        return cast(answers.WorkerDrain, self._transport.call("POST", route("workers", worker_id, "resume"), body=body))
+
     def logs(
         self, node_id: str, engine: str, *, lines: int = 200, since: str | None = None, until: str | None = None
     ) -> answers.Logs:
@@ -273,8 +282,9 @@ class Client:
     def streams(self) -> list[answers.Stream]:
         return cast(list[answers.Stream], self._transport.call("GET", "/streams"))
 
-    def pause(self, stage: str, *, reason: str = "") -> answers.Paused:
-        path, body = route("streams", stage, "pause"), {"reason": reason}
+    def pause(self, stage: str, *, reason: str = "", new: bool = False) -> answers.Paused:
+        """`new`: also a queue that nobody has used yet. Else that is a 404, since most likely its name is misspelt."""
+        path, body = route("streams", stage, "pause"), {"reason": reason, "new": new}
         return cast(answers.Paused, self._transport.call("POST", path, body=body))
 
     def resume(self, stage: str, *, reason: str = "") -> answers.Paused:

@@ -136,5 +136,5 @@ def _asked(transport: Transport, job_id: str, clock: _Clock) -> Iterator[Event]:
 def _running(task: dict[str, Any]) -> dict[str, Any] | None:
     if task["status"] != "running":
         return None
-    same = {name: task[name] for name in ("task_id", "stage", "attempt", "progress")}
+    same = {name: task[name] for name in ("task_id", "stage", "attempt", "progress", "progress_known")}
     return {**same, "message": task["progress_message"]}

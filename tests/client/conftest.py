@@ -21,8 +21,8 @@ import pytest
 
 from dalston_client import Client
 from dalston_client.cli.main import main
-from dalston_site.embedded.server import free_port
 from tests.e2e.conftest import Up
+from tests.support import reserve_port
 
 COMMAND = Path(sys.executable).parent / "dalston"
 
@@ -80,12 +80,12 @@ class Shell:
         return Done(code, stdout.getvalue(), stderr.getvalue())
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """On the servers of the test run, with a database and a key prefix of its own: two servers fewer to start."""
     name = f"client_{secrets.token_hex(6)}"
     folder = tmp_path_factory.mktemp("client")
-    one = Up(folder / "data", free_port(), folder)
+    one = Up(folder / "data", reserve_port(), folder)
     with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as postgres:
         postgres.execute(f"CREATE DATABASE {name}")
         database = urlunsplit(urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}"))
@@ -95,7 +95,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         postgres.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shell(up: Up) -> Shell:
     return Shell(DALSTON_URL=up.env["DALSTON_URL"], DALSTON_TOKEN=up.env["DALSTON_TOKEN"])
 

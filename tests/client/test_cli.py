@@ -7,20 +7,23 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 import termios
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import httpx
 import pytest
 
 from dalston_client import Client
 from dalston_client.cli.exits import Exit
 from tests.client.conftest import COMMAND, Shell
+from tests.conftest import ROOT
 from tests.e2e.conftest import Up
-from tests.support import wait_until
-from tests.web import free_port
+from tests.support import reserve_port, wait_until
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("client")]
+pytestmark = pytest.mark.timeout(120)
 
 CTRL_C = b"\x03"
 NOBODY = "00000000-0000-7000-8000-000000000000"
@@ -43,10 +46,17 @@ def dead_letter(client: Client) -> Callable[[str], str]:
     return make
 
 
-def running_job(client: Client, seconds: float = 30) -> str:
+def running_job(client: Client, seconds: float = 100) -> str:
     job_id = client.submit_task("sleep", parameters={"seconds": seconds})["job_id"]
     wait_until(lambda: client.job(job_id)["tasks"][0]["runs"], 15, "it runs")
     return job_id
+
+
+def make_token(up: Up, project: str, scope: str, *options: str) -> str:
+    command = ("token", "create", "--project", project, "--name", "test", "--scope", scope, *options)
+    env = {**os.environ, **up.env}
+    made = subprocess.run([sys.executable, "manage.py", *command], env=env, cwd=ROOT, capture_output=True, check=True)
+    return made.stdout.decode().strip()
 
 
 def test_submit_waits_and_shows_the_result(shell: Shell) -> None:
@@ -63,6 +73,22 @@ def test_submit_waits_and_shows_the_result(shell: Shell) -> None:
     bare = shell.call("submit", "echo")
     assert bare.code == 0
     assert len(bare.stdout.strip()) == 36 and "dalston watch" in bare.stderr
+
+
+def test_a_span_means_later_for_a_start_and_earlier_for_a_list(shell: Shell, client: Client) -> None:
+    before = datetime.now(UTC)
+    submitted = shell.call("submit", "echo", "--at", "6h", "--json")
+    after = datetime.now(UTC)
+    assert submitted.code == 0
+    task = client.task(submitted.json["task_id"])
+    start = datetime.fromisoformat(task["scheduled_at"] or "")
+    assert before + timedelta(hours=6) <= start <= after + timedelta(hours=6)
+    assert task["task_id"] in {it["task_id"] for it in shell.call("tasks", "--since", "1h", "--json").json}
+    assert "in so much time from now" in " ".join(shell.call("submit", "--help").stdout.split())
+    for words in (["submit", "echo", "--at", "99999999d"], ["jobs", "--since", "99999999d"]):
+        refused = shell.call(*words, "--json")
+        assert (refused.code, "is no time" in refused.error["detail"]) == (Exit.USAGE, True)
+    assert shell.call("cancel", task["task_id"]).code == 0
 
 
 def test_submit_takes_a_file_and_watch_follows_it_to_the_end(shell: Shell, tmp_path: Path) -> None:
@@ -105,8 +131,31 @@ def test_ctrl_c_leaves_the_job_running_and_says_so(shell: Shell, client: Client)
     assert "1 running: sleep on" in cancelled.stdout
     assert client.wait(job_id, timeout=20)["status"] == "cancelled"
     again = shell.call("cancel", task_id, "--json")
-    assert (again.code, again.json[0]["kind"], again.json[0]["status"]) == (0, "task", "cancelled")
+    assert again.code == 0
+    assert [(it["kind"], it["task_id"], it["status"]) for it in again.json] == [("task", task_id, "cancelled")]
     assert shell.call("watch", job_id).code == Exit.FAILED
+
+
+def test_what_was_done_is_told_though_something_else_failed(
+    shell: Shell, client: Client, dead_letter: Callable[[str], str]
+) -> None:
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    jobs = [client.submit_task("echo", scheduled_at=tomorrow)["job_id"] for _ in range(4)]
+    mixed = shell.call("cancel", jobs[0], NOBODY, jobs[1], "--json")
+    assert (mixed.code, mixed.error["exit_code"], mixed.error["code"]) == (Exit.NOT_FOUND, Exit.NOT_FOUND, "not_found")
+    assert [(it["job_id"], it["status"]) for it in mixed.json] == [(job, "cancelled") for job in jobs[:2]]
+    assert [(it["id"], it["code"]) for it in mixed.error["failed"]] == [(NOBODY, "not_found")]
+    plain = shell.call("cancel", jobs[2], NOBODY, "nonsense", jobs[3])
+    assert (plain.code, plain.stdout.count(": cancelled\n")) == (Exit.NOT_FOUND, 2)
+    assert [line.split(": ")[1] for line in plain.stderr.splitlines()] == [NOBODY, "nonsense"]
+    assert {client.job(job)["status"] for job in jobs} == {"cancelled"}
+
+    letter = dead_letter("to be let go")
+    gone = shell.call("dlq", "discard", NOBODY, letter, "--yes", "--json")
+    assert (gone.code, gone.error["code"]) == (Exit.NOT_FOUND, "not_found")
+    assert [(it["dead_letter_id"], it["discarded"]) for it in gone.json] == [(letter, True)]
+    wrong = shell.call("cancel", *jobs[:2], "--json", DALSTON_TOKEN="dal_wrong")
+    assert (wrong.code, len(wrong.error["failed"]), wrong.stdout) == (Exit.REFUSED, 1, "")  # the other fares no better
 
 
 def on_a_terminal(shell: Shell, *arguments: str, keys: bytes = b"", after: bytes = b"") -> tuple[int, str]:
@@ -178,6 +227,15 @@ def test_dead_letters_are_shown_counted_replayed_and_discarded(
     assert (counted["matched"], counted["replayed"]) == (2, 0)
     unsure = shell.call("dlq", "replay", letter)
     assert (unsure.code, "Nothing was changed: add --yes" in unsure.stderr) == (Exit.USAGE, True)
+    for act in ("replay", "discard"):
+        told = shell.call("dlq", act, letter, "--json")
+        assert (told.code, told.stdout, told.error["code"], told.error["exit_code"]) == (2, "", "usage", 2)
+        assert told.error["detail"].endswith("Nothing was changed: add --yes.")
+    for name, newer, older in (("--since", 2, 0), ("--before", 0, 2)):
+        for when, count in (("1h", newer), (f"{datetime.now(UTC).year + 1}-01-01T00:00:00Z", older)):
+            words = ("--error", "of two", name, when, "--json")
+            assert len(shell.call("dlq", "list", *words).json) == count
+            assert shell.call("dlq", "replay", "--dry-run", *words).json["matched"] == count
 
     fixed = ("--parameters", '{"how": "reject", "message": "third"}', "--reason", "fixed")
     replayed = shell.run("dlq", "replay", letter, "--yes", "--json", *fixed)
@@ -213,12 +271,32 @@ def test_nodes_obey(shell: Shell, client: Client) -> None:
     assert shell.call("logs", name, "nosuch.0", "--json").code == Exit.NOT_FOUND
 
 
+def test_a_worker_over_http_is_drained_and_resumed(shell: Shell, up: Up, client: Client) -> None:
+    headers = {"Authorization": f"Bearer {make_token(up, 'demo', 'worker')}"}
+    with httpx.Client(base_url=f"{up.env['DALSTON_URL']}/api/v1/internal/workers/", headers=headers) as http:
+        worker_id = http.post("register", json={"stages": ["elsewhere"]}).json()["worker_id"]
+        told = shell.call("nodes", "drain-worker", worker_id, "--reason", "a new disk")
+        assert (told.code, told.stdout) == (0, f"{worker_id} is told to drain.\n")
+        again = shell.call("nodes", "drain-worker", worker_id)
+        assert (again.code, again.stdout) == (0, f"{worker_id} is told to drain, as before.\n")
+        assert http.post(f"{worker_id}/heartbeat", json={"held": []}).json()["should_drain"] is True
+        assert "draining" in shell.call("nodes").stdout
+        assert shell.call("nodes", "resume-worker", worker_id, "--json").json["should_drain"] is False
+        http.delete(worker_id).raise_for_status()
+    assert shell.call("nodes", "drain-worker", worker_id).code == Exit.NOT_FOUND
+
+
 def test_a_queue_is_paused_and_resumed(shell: Shell, client: Client) -> None:
     client.submit_task("echo", wait=10)
     assert "paused" in shell.run("streams", "pause", "echo", "--reason", "try").stdout
     assert "paused" in shell.call("streams").stdout
     resumed = shell.call("streams", "resume", "echo", "--json").json
-    assert resumed == {"queue": "echo", "paused": False, "changed": True}
+    assert resumed == {"queue": "echo", "paused": False, "changed": True, "engines_told": True}
+    slip = shell.call("streams", "pause", "ecoh")
+    assert (slip.code, "Did you mean echo?" in slip.stderr) == (Exit.NOT_FOUND, True)
+    assert "add --new." in slip.stderr
+    assert shell.call("streams", "pause", "later", "--new").code == 0
+    assert shell.call("streams", "resume", "later").code == 0
 
 
 def test_every_kind_of_failure_has_its_exit_code(shell: Shell, up: Up, tmp_path: Path, client: Client) -> None:
@@ -229,7 +307,7 @@ def test_every_kind_of_failure_has_its_exit_code(shell: Shell, up: Up, tmp_path:
     tight = tmp_path / "tight"
     tight.write_text("dal_wrong\n")
     tight.chmod(0o600)
-    nowhere = {"DALSTON_URL": f"http://127.0.0.1:{free_port()}"}
+    nowhere = {"DALSTON_URL": f"http://127.0.0.1:{reserve_port()}"}
     expected: list[tuple[tuple[str, ...], dict[str, str], Exit, str]] = [
         (("jobs", NOBODY), {}, Exit.NOT_FOUND, "not_found"),
         (("jobs", "nonsense"), {}, Exit.INVALID, "invalid"),
@@ -254,6 +332,17 @@ def test_every_kind_of_failure_has_its_exit_code(shell: Shell, up: Up, tmp_path:
     plain = shell.run("jobs", NOBODY)
     assert plain.code == Exit.NOT_FOUND
     assert plain.stderr == f"dalston: There is no job {NOBODY}, or it belongs to another project.\n"
+
+
+def test_a_token_that_has_called_too_often_gets_the_exit_code_for_busy(shell: Shell, up: Up) -> None:
+    token = make_token(up, "busy", "read", "--rate", "limited")
+    with Client(up.env["DALSTON_URL"], token) as client:
+        for _ in range(100):  # what `limited` allows in a minute
+            client.stats()
+    busy = shell.call("--patience", "0", "stats", "--json", DALSTON_TOKEN=token)
+    assert (busy.code, busy.stdout) == (Exit.BUSY, "")
+    assert (busy.error["code"], busy.error["status"], busy.error["exit_code"]) == ("rate_limited", 429, Exit.BUSY)
+    assert shell.run("--patience", "0", "stats", DALSTON_TOKEN=token).code == Exit.BUSY
 
 
 def test_it_reads_the_file_that_dev_up_writes(up: Up, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""docs/client.md is true: its examples run, its tables are complete. The types are those of the API's own schema."""
+"""docs/client.md and the client's README are true: examples run, tables are complete, types are those of the API."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
@@ -14,20 +13,16 @@ import pytest
 from dalston_client import Client, answers
 from dalston_client.cli.exits import MEANINGS
 from tests.client.conftest import COMMAND, Shell
+from tests.docs.blocks import ROOT, blocks_of
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "client.md").read_text()
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("client")]
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+pytestmark = pytest.mark.timeout(120)
 
 
 def test_the_commands_of_the_page_work(shell: Shell) -> None:
     """Most of them in this process; the block with a variable in a real shell."""
-    commands, script = blocks("sh")
+    commands, script = blocks_of("docs/client.md", "sh")
     for line in commands.splitlines():
         done = shell.call(*line.split()[1:])
         assert done.code == 0, (line, done)
@@ -39,8 +34,18 @@ def test_the_commands_of_the_page_work(shell: Shell) -> None:
     assert '"event": "end"' in ran.stdout
 
 
+def test_the_command_of_the_readme_works(shell: Shell) -> None:
+    """Installed it is by ./dev, and the variables are set to this Dalston's."""
+    [block] = blocks_of("client/README.md", "")
+    install, variables, command = block.splitlines()
+    assert install == "pip install ./client"
+    assert re.findall(r"(\w+)=", variables) == ["DALSTON_URL", "DALSTON_TOKEN"]
+    done = shell.call(*command.removeprefix("dalston ").split())
+    assert (done.code, done.stdout.splitlines()[-1]) == (0, "echo completed"), done
+
+
 def test_the_program_of_the_page_works(shell: Shell) -> None:
-    [program] = blocks("python")
+    [program] = blocks_of("docs/client.md", "python")
     ran = subprocess.run([sys.executable, "-c", program], env=shell.env, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     lines = ran.stdout.splitlines()
@@ -60,11 +65,13 @@ def test_the_page_has_every_exit_code_command_and_method(shell: Shell) -> None:
 TYPES: dict[str, Any] = {
     "JobOut": answers.Job, "JobTaskOut": answers.JobTask, "TaskOut": answers.Task, "RunOut": answers.Run,
     "EventOut": answers.Move, "ErrorOut": answers.TaskError, "WebhookOut": answers.Webhook, "BatchOut": answers.Batch,
-    "BatchItem": answers.BatchItem, "CancelOut": answers.Cancelled, "WhyOut": answers.Why,
+    "BatchItem": answers.BatchItem, "CancelledTaskOut": answers.CancelledTask,
+    "CancelledJobOut": answers.CancelledJob, "WhyOut": answers.Why,
     "DeadLetterOut": answers.DeadLetter, "GroupOut": answers.Group, "ReplayedOut": answers.Replayed,
     "ReplayManyOut": answers.ReplayedMany, "ReplayOrderOut": answers.ReplayOrder, "WithdrawnOut": answers.Withdrawn,
     "DiscardOut": answers.Discarded, "NodeOut": answers.Node, "EngineOut": answers.Engine,
     "CommandOut": answers.Command, "ForgottenOut": answers.Forgotten, "LogsOut": answers.Logs,
+    "WorkerDrainOut": answers.WorkerDrain,
     "LogLineOut": answers.LogLine, "LaneOut": answers.Lane, "StreamOut": answers.Stream, "PauseOut": answers.Paused,
     "Stats": answers.Stats, "Depth": answers.Depth, "Workers": answers.Workers, "Throughput": answers.Throughput,
 }  # fmt: skip

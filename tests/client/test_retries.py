@@ -25,7 +25,7 @@ from dalston_client import (
 )
 from dalston_client.errors import DalstonError
 from tests.client.scripted import CUT, Answer, Server, problem, scripted
-from tests.web import free_port
+from tests.support import reserve_port
 
 TOKEN = "dal_a-secret-that-nobody-may-see"
 TASK = {"task_id": "t", "job_id": "j"}
@@ -101,7 +101,7 @@ def test_an_order_to_a_node_is_one_order_however_often_it_is_sent() -> None:
 
 
 def test_nobody_there_is_said_within_the_bound() -> None:
-    with Client(f"http://127.0.0.1:{free_port()}", TOKEN, patience=0.5) as dalston:
+    with Client(f"http://127.0.0.1:{reserve_port()}", TOKEN, patience=0.5) as dalston:
         started = time.monotonic()
         with pytest.raises(Unreachable, match="does not answer"):
             dalston.submit_task("echo")

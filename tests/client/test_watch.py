@@ -84,6 +84,7 @@ TASK = {
     "status": "running",
     "progress": 0.5,
     "progress_message": "half",
+    "progress_known": True,
 }
 
 
@@ -103,7 +104,7 @@ def test_without_a_stream_it_asks(refusals: list[Answer], monkeypatch: pytest.Mo
     with scripted(*refusals, *answers) as server, Client(server.url, "dal_x") as client:
         found = list(client.watch("j"))
     assert [event.name for event in found] == ["progress", "progress", "progress", "end"]
-    one = {"task_id": "t", "stage": "a", "attempt": 1, "progress": 0.5, "message": "half"}
+    one = {"task_id": "t", "stage": "a", "attempt": 1, "progress": 0.5, "message": "half", "progress_known": True}
     assert found[1].data == {"status": "running", "progress": 0, "tasks": [one]}
     assert found[3].data == END
     assert "wait=" in server.asked[-1].path

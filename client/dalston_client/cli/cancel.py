@@ -9,6 +9,7 @@ from dalston_client import answers
 from dalston_client.cli import options
 from dalston_client.cli.exits import Exit
 from dalston_client.cli.output import Out
+from dalston_client.cli.several import one_by_one, told
 from dalston_client.client import Client
 from dalston_client.errors import NotFound
 
@@ -22,28 +23,30 @@ def add(commands: options.Commands) -> None:
 
 
 def run(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    done = []
-    for each in given.ids:
-        outcome, words = _cancel(client, each, given.reason)
-        done.append(outcome)
-        if not out.as_json:
-            out.say(f"{words}: {_became(outcome)}")
-    if out.as_json:
+    done, failures = one_by_one(given.ids, lambda each: _cancel_and_say(client, out, each, given.reason))
+    if out.as_json and done:
         out.json(done)
-    return Exit.OK
+    return told(out, given.ids, failures)
 
 
-def _cancel(client: Client, some_id: str, reason: str) -> tuple[dict[str, Any], str]:
+def _cancel_and_say(client: Client, out: Out, some_id: str, reason: str) -> dict[str, Any]:
+    outcome, words = _cancel_job_or_task(client, some_id, reason)
+    if not out.as_json:
+        out.say(f"{words}: {_became(outcome)}")
+    return outcome
+
+
+def _cancel_job_or_task(client: Client, some_id: str, reason: str) -> tuple[dict[str, Any], str]:
     """A job of that id, or else a task."""
     try:
         job = client.job(some_id)
     except NotFound:
         task = client.task(some_id)
-        outcome = client.cancel_task(some_id, reason=reason)
+        of_task = client.cancel_task(some_id, reason=reason)
         where = f" on {task['assigned_worker_id']}" if task["assigned_worker_id"] else ""
-        return {"kind": "task", **outcome}, f"task {task['stage']} ({task['status']}{where})"
-    outcome = client.cancel_job(some_id, reason=reason)
-    return {"kind": "job", **outcome}, f"job {job['name']} ({_parts(job)})"
+        return {"kind": "task", **of_task}, f"task {task['stage']} ({task['status']}{where})"
+    of_job = client.cancel_job(some_id, reason=reason)
+    return {"kind": "job", **of_job}, f"job {job['name']} ({_parts(job)})"
 
 
 def _parts(job: answers.Job) -> str:
@@ -56,5 +59,6 @@ def _parts(job: answers.Job) -> str:
 def _became(outcome: dict[str, Any]) -> str:
     if outcome["status"] == "cancelled":
         return "cancelled"
-    told = "its engines were told to stop" if outcome["engine_told"] else "its engines are told when Redis answers"
-    return f"{outcome['status']} until they have stopped; {told}"
+    if outcome["engine_told"]:
+        return f"{outcome['status']} until it has stopped; its engines were told to"
+    return f"{outcome['status']} until that is recorded, or until Redis answers and its engines are told"

@@ -11,21 +11,22 @@ from dalston_client.cli.confirm import confirmed
 from dalston_client.cli.exits import Exit, UsageError
 from dalston_client.cli.output import Out
 from dalston_client.cli.parameters import object_of
+from dalston_client.cli.several import one_by_one, told
 from dalston_client.client import Client
 
 EXAMPLES = """\
 examples:
-  dalston dlq list --groups
+  dalston dlq list --groups --since 1d
   dalston dlq replay --fingerprint 1f2e3d4c --dry-run
   dalston dlq replay --queue transcribe --rate 60 --reason "model fixed" --yes
   dalston dlq undo ORDER
 """
-_FILTERS = ("queue", "cause", "fingerprint", "task_type", "error", "created_before")
+_FILTERS = ("queue", "cause", "fingerprint", "task_type", "error")
 
 
 def add(commands: options.Commands) -> None:
     parser = options.command(commands, "dlq", run_list, "list, replay and discard dead letters", EXAMPLES)
-    parser.set_defaults(groups=False, limit=20, **dict.fromkeys(_FILTERS))
+    parser.set_defaults(groups=False, limit=20, since=None, before=None, **dict.fromkeys(_FILTERS))
     inner = parser.add_subparsers(title="commands", metavar="COMMAND")
     listing = options.command(inner, "list", run_list, "list open dead letters, newest first")
     _add_filters(listing)
@@ -52,7 +53,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fingerprint", metavar="HEX", help="only those that look alike")
     parser.add_argument("--type", dest="task_type", metavar="TYPE", help="only of this task type")
     parser.add_argument("--error", metavar="WORDS", help="only those whose error contains the words")
-    parser.add_argument("--before", dest="created_before", type=options.time_of, metavar="WHEN", help="only older ones")
+    options.add_span(parser)
 
 
 def _add_replay(inner: options.Commands) -> None:
@@ -116,8 +117,7 @@ def run_show(given: argparse.Namespace, client: Client, out: Out) -> Exit:
 
 def run_replay(given: argparse.Namespace, client: Client, out: Out) -> Exit:
     wanted = _wanted(given)
-    matched = client.replay_many(**wanted, dry_run=True)["matched"]
-    matched = min(matched, given.limit or matched)
+    matched = client.replay_many(**wanted, dry_run=True, limit=given.limit)["matched"]
     if given.dry_run:
         _answer(
             out,
@@ -137,6 +137,8 @@ def run_replay(given: argparse.Namespace, client: Client, out: Out) -> Exit:
         )
     order = client.order_replay(**wanted, **more, rate_per_minute=given.rate, undo_seconds=given.undo or 0.0)
     _answer(out, order, _order(order))
+    if order["already_open"]:
+        out.note(f"{order['actor']} had ordered it before, and it is not over: no second order was made")
     out.note(f"to undo it, or to stop the rest: dalston dlq undo {order['order_id']}")
     return Exit.OK
 
@@ -146,10 +148,11 @@ def run_discard(given: argparse.Namespace, client: Client, out: Out) -> Exit:
         out, f"{text.counted(len(given.ids), 'dead letter')} would be closed without a replay.", yes=given.yes
     ):
         return Exit.USAGE
-    done = [client.discard(each, reason=given.reason) for each in given.ids]
-    closed = sum(it["discarded"] for it in done)
-    _answer(out, done, f"{closed} discarded, {len(done) - closed} were closed before.")
-    return Exit.OK
+    done, failures = one_by_one(given.ids, lambda each: client.discard(each, reason=given.reason))
+    if done:
+        closed = sum(it["discarded"] for it in done)
+        _answer(out, done, f"{closed} discarded, {len(done) - closed} were closed before.")
+    return told(out, given.ids, failures)
 
 
 def run_orders(given: argparse.Namespace, client: Client, out: Out) -> Exit:
@@ -182,7 +185,7 @@ def run_undo(given: argparse.Namespace, client: Client, out: Out) -> Exit:
 
 
 def _filters(given: argparse.Namespace) -> dict[str, Any]:
-    return {name: getattr(given, name) for name in _FILTERS}
+    return {**{name: getattr(given, name) for name in _FILTERS}, **options.span(given)}
 
 
 def _wanted(given: argparse.Namespace) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 from dalston_client.errors import (
+    ApiError,
     Busy,
     Conflict,
     DalstonError,
@@ -56,6 +58,14 @@ _OF = {
 def exit_of(error: DalstonError) -> Exit:
     """Everything else is a server that is away or in trouble."""
     return _OF.get(type(error), Exit.UNREACHABLE)
+
+
+def described(error: DalstonError) -> dict[str, Any]:
+    """As programs get it."""
+    if not isinstance(error, ApiError):
+        return {"code": type(error).__name__.lower(), "detail": str(error)}
+    known = {"code": error.code, "detail": error.detail, "status": error.status, "trace_id": error.trace_id}
+    return {**known, "errors": error.errors} if error.errors else known
 
 
 class UsageError(Exception):

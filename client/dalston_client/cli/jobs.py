@@ -76,8 +76,12 @@ def _rows(tasks: list[answers.JobTask]) -> Iterator[tuple[object, ...]]:
                 run["attempt"],
                 run["engine_id"],
                 text.between(run["started_at"], run["finished_at"]),
-                text.short(task["progress_message"] if run["outcome"] is None else run["message"] or run["cause"]),
+                text.short(_progress(task) if run["outcome"] is None else run["message"] or run["cause"]),
             )
         if not runs:
             waits = f"after {', '.join(task['after'])}" if task["after"] and task["status"] == "pending" else ""
             yield task["stage"], task["status"], text.share(task["progress"]), task["attempt"], "", "", waits
+
+
+def _progress(task: answers.JobTask) -> str:
+    return task["progress_message"] if task["progress_known"] else "how far is not known: Redis does not answer"

@@ -12,11 +12,10 @@ from typing import Any, NoReturn
 
 from dalston_client import config
 from dalston_client.cli import cancel, dlq, jobs, logs, nodes, options, streams, submit, tasks, top, watch
-from dalston_client.cli.exits import MEANINGS, Exit, UsageError, exit_of
+from dalston_client.cli.exits import MEANINGS, Exit, UsageError, described, exit_of
 from dalston_client.cli.output import Out
-from dalston_client.cli.text import clean
 from dalston_client.client import Client
-from dalston_client.errors import ApiError, DalstonError
+from dalston_client.errors import DalstonError
 
 DESCRIPTION = "Submit work to Dalston, follow it, and look after the queue."
 EPILOG = "\n".join(
@@ -31,7 +30,7 @@ EPILOG = "\n".join(
     ]
 )
 
-IDS = ("job_id", "task_id", "dead_letter_id", "order_id", "node_id", "engine", "stage", "ids")
+IDS = ("job_id", "task_id", "dead_letter_id", "order_id", "node_id", "worker_id", "engine", "stage", "ids")
 NO_IDS = ("", ".", "..")
 """In the path of an address these lead somewhere else: an unset variable must not ask for a route that nobody has."""
 
@@ -49,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
     except UsageError as error:
         return _failed(out, Exit.USAGE, {"code": "usage", "detail": str(error)})
     except DalstonError as error:
-        return _failed(out, exit_of(error), _described(error))
+        return _failed(out, exit_of(error), described(error))
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
@@ -133,19 +132,8 @@ def _client(given: argparse.Namespace, out: Out) -> Client:
     return Client(given.url or found.get(config.URL), token, patience=given.patience, on_retry=on_retry)
 
 
-def _described(error: DalstonError) -> dict[str, Any]:
-    if not isinstance(error, ApiError):
-        return {"code": type(error).__name__.lower(), "detail": str(error)}
-    known = {"code": error.code, "detail": error.detail, "status": error.status, "trace_id": error.trace_id}
-    return {**known, "errors": error.errors} if error.errors else known
-
-
 def _failed(out: Out, exit_code: Exit, error: dict[str, Any]) -> int:
-    if out.as_json:
-        sys.stderr.write(json.dumps({"error": {**error, "exit_code": exit_code.value}}) + "\n")
-    else:
-        trace = f" (trace {error['trace_id']})" if error.get("trace_id") and error["status"] >= 500 else ""
-        out.errors.print(f"dalston: {clean(error['detail'])}{trace}", soft_wrap=True)
+    out.failed(exit_code, error)
     return exit_code
 
 

@@ -39,6 +39,13 @@ def add(commands: options.Commands) -> None:
             "--wait", type=options.duration, default=10.0, metavar="SECONDS", help="for the node's answer (10)"
         )
         options.add_reason(act)
+    for name, act_on, what in (
+        ("drain-worker", run_drain_worker, "give a worker over HTTP nothing more, and tell it to leave"),
+        ("resume-worker", run_resume_worker, "let it work again"),
+    ):
+        act = options.command(inner, name, act_on, what)
+        act.add_argument("worker_id", help="as `dalston nodes --json` shows it, such as http.cpu-box.0123456789abcdef")
+        options.add_reason(act)
     forget = options.command(inner, "forget", run_forget, "take a dead node off the list")
     forget.add_argument("node_id")
     options.add_reason(forget)
@@ -76,6 +83,22 @@ def run_order(given: argparse.Namespace, client: Client, out: Out) -> Exit:
     else:
         out.say(f"{done['order']} {given.node_id}: {done['state']}. {done['message']}")
     return {"done": Exit.OK, "failed": Exit.FAILED}.get(done["state"], Exit.NOT_YET)
+
+
+def run_drain_worker(given: argparse.Namespace, client: Client, out: Out) -> Exit:
+    return _told(out, client.drain_worker(given.worker_id, reason=given.reason), "is told to drain")
+
+
+def run_resume_worker(given: argparse.Namespace, client: Client, out: Out) -> Exit:
+    return _told(out, client.resume_worker(given.worker_id, reason=given.reason), "may work")
+
+
+def _told(out: Out, done: answers.WorkerDrain, words: str) -> Exit:
+    if out.as_json:
+        out.json(done)
+    else:
+        out.say(f"{done['worker_id']} {words}{'' if done['changed'] else ', as before'}.")
+    return Exit.OK
 
 
 def run_forget(given: argparse.Namespace, client: Client, out: Out) -> Exit:

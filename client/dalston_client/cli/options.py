@@ -65,12 +65,21 @@ def duration(text: str) -> float:
 
 
 def time_of(text: str) -> str:
-    """As the API takes it, with its offset."""
+    """As the API takes it, with its offset; 6h is six hours ago."""
+    return _moment(text, -1)
+
+
+def time_ahead(text: str) -> str:
+    """The same, but 6h is in six hours."""
+    return _moment(text, 1)
+
+
+def _moment(text: str, direction: int) -> str:
     units = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-    if text[:-1].isdecimal() and text[-1:] in units and len(text) < 10:
-        return (datetime.now(UTC) - timedelta(**{units[text[-1]]: int(text[:-1])})).isoformat()
     try:
+        if text[:-1].isdecimal() and text[-1:] in units and len(text) < 10:
+            return (datetime.now(UTC) + direction * timedelta(**{units[text[-1]]: int(text[:-1])})).isoformat()
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return (moment if moment.tzinfo else moment.astimezone()).isoformat()
+    except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(f"{text!r} is no time: write 2026-01-31T12:00:00Z, or 6h") from None
-    return (moment if moment.tzinfo else moment.astimezone()).isoformat()

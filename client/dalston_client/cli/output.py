@@ -63,6 +63,15 @@ class Out:
         if not self.as_json:
             self.errors.print(f"dalston: {clean(words)}", soft_wrap=True)
 
+    def failed(self, exit_code: int, error: dict[str, Any], lines: Sequence[str] = ()) -> None:
+        """An error: an object for programs, a line for people, or these lines."""
+        if self.as_json:
+            sys.stderr.write(json.dumps({"error": {**error, "exit_code": int(exit_code)}}) + "\n")
+            return
+        trace = f" (trace {error['trace_id']})" if error.get("trace_id") and error["status"] >= 500 else ""
+        for line in lines or [f"{error['detail']}{trace}"]:
+            self.errors.print(f"dalston: {clean(line)}", soft_wrap=True)
+
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], none: str) -> None:
         if not rows:
             self.note(none)

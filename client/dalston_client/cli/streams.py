@@ -8,6 +8,7 @@ from dalston_client.cli import options, text
 from dalston_client.cli.exits import Exit
 from dalston_client.cli.output import Out
 from dalston_client.client import Client
+from dalston_client.errors import NotFound
 
 
 def add(commands: options.Commands) -> None:
@@ -19,6 +20,8 @@ def add(commands: options.Commands) -> None:
         act.set_defaults(brake=name)
         act.add_argument("stage", metavar="queue")
         options.add_reason(act)
+        if name == "pause":
+            act.add_argument("--new", action="store_true", help="also a queue that nobody has used yet")
     options.command(commands, "stats", run_stats, "show how much waits, who works, and what the last minute brought")
 
 
@@ -37,13 +40,21 @@ def run_list(_: argparse.Namespace, client: Client, out: Out) -> Exit:
 
 
 def run_brake(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    act = client.pause if given.brake == "pause" else client.resume
-    done = act(given.stage, reason=given.reason)
+    if given.brake == "pause":
+        try:
+            done = client.pause(given.stage, reason=given.reason, new=given.new)
+        except NotFound as error:
+            words = error.detail.replace("send `new`: true", "add --new")  # what the API advises, as one types it here
+            raise NotFound(error.status, error.code, words, trace_id=error.trace_id) from None
+    else:
+        done = client.resume(given.stage, reason=given.reason)
     if out.as_json:
         out.json(done)
     else:
         state = "paused; what runs goes on" if done["paused"] else "not paused"
         out.say(f"{done['queue']} is {state}{'' if done['changed'] else ', as it was'}.")
+        if not done["engines_told"]:
+            out.note("Redis does not answer: engines are told as soon as it does")
     return Exit.OK
 
 

@@ -42,7 +42,12 @@ def add(commands: options.Commands) -> None:
     task.add_argument("--capability", action="append", default=[], metavar="NAME", help="what its engine must have")
     task.add_argument("--timeout", type=options.positive, metavar="SECONDS", help="how long it may run")
     task.add_argument("--max-retries", type=int, metavar="N", help="how often it may fail")
-    task.add_argument("--at", type=options.time_of, metavar="WHEN", help="not before this time")
+    task.add_argument(
+        "--at",
+        type=options.time_ahead,
+        metavar="WHEN",
+        help="not before this: a time with its UTC offset, or 30m, 6h, 2d: in so much time from now",
+    )
     then = parser.add_mutually_exclusive_group()
     then.add_argument("--wait", action="store_true", help="wait until it is over, and show its result")
     then.add_argument("--watch", action="store_true", help="show its progress until it is over")

@@ -94,11 +94,19 @@ class Bars:
         elif event.name == "progress":
             self.progress.update(self._whole, completed=event.data["progress"], what=text.clean(event.data["status"]))
             for running in event.data["tasks"]:
-                if running["stage"] in self._bars:
-                    what = text.short(running["message"] or "running")
-                    self.progress.update(self._bars[running["stage"]], completed=running["progress"] or 0.0, what=what)
+                self._runs(running)
         elif event.name == "end":
             self.progress.update(self._whole, completed=event.data["progress"], what=text.clean(event.data["status"]))
+
+    def _runs(self, running: dict[str, Any]) -> None:
+        bar = self._bars.get(running["stage"])
+        if bar is None:
+            return
+        if not running["progress_known"]:
+            self.progress.update(bar, what="running; how far is not known while the server's Redis is away")
+            return
+        what = text.short(running["message"] or "running")
+        self.progress.update(bar, completed=running["progress"] or 0.0, what=what)
 
     def _moved(self, move: dict[str, Any]) -> None:
         bar = self._bars.get(move["stage"])
