@@ -34,7 +34,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def measure(server: BenchServer, options: argparse.Namespace, run: Run) -> None:
     small, peers = options.small, options.peers
-    rounds = options.rounds or (1 if small else 3)
+    rounds = options.rounds or (1 if small else 5)
     survivors = set(peers) - LOSES
     if "survival" in options.only and peers:
         section, survivors = survival(server, peers, patience_s=10 if small else 20)
@@ -42,7 +42,7 @@ def measure(server: BenchServer, options: argparse.Namespace, run: Run) -> None:
     if "throughput" in options.only:
         run.add(throughput(server, peers, survivors - {"dalston"}, rounds=rounds, seconds=0.2 if small else 0.8))
     if "latency" in options.only:
-        run.add(latency(server, peers, rounds=max(1, rounds - 1), samples=30 if small else 150))
+        run.add(latency(server, peers, rounds=max(1, rounds // 2), samples=30 if small else 150))
     if "wakeups" in options.only:
         run.add(wakeups(server, engines=10 if small else 100, appends=10 if small else 50))
     if "depth" in options.only:

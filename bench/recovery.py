@@ -1,13 +1,9 @@
 """Recovery: killed and stopped engines, lost nodes, fifty engines at once, and a log that is written at full speed."""
 
 import argparse
-import json
-import os
-import platform
-from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.harness.figures import Section
+from bench.harness.run import Run
 from bench.harness.servers import private_server
 from bench.recoveries.crowd import crowd
 from bench.recoveries.engine_killed import engine_killed
@@ -33,9 +29,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     small = options.small
-    print(f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, Python {platform.python_version()}")
-    done: list[Section] = []
     with private_server() as server:
+        run = Run(f"Valkey {server.version()} with AOF everysec")
         url = server.database(0)
         parts = {
             "killed": lambda: engine_killed(url, 5 if small else 40),
@@ -45,14 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
             "spam": lambda: spam(url, 1 if small else 5),
         }
         for name in options.only:
-            done.append(parts[name]())
-            done[-1].show()
-    if options.json:
-        tables = [
-            {"title": s.title, "head": s.head, "rows": s.rows, "targets": [str(t) for t in s.targets]} for s in done
-        ]
-        options.json.write_text(json.dumps(tables, indent=1, ensure_ascii=False))
-    return 0 if all(target.kept for section in done for target in section.targets) else 1
+            run.add(parts[name]())
+    run.finish(options.json)
+    return 0 if all(target.kept for section in run.sections for target in section.targets) else 1
 
 
 if __name__ == "__main__":

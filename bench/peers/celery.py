@@ -20,7 +20,7 @@ app.conf.update(
 )
 
 
-@app.task(name="noop")
+@app.task(name="noop")  # type: ignore[untyped-decorator]
 def noop(sent_ns: int) -> None:
     probe.ran(sent_ns)
 

@@ -18,7 +18,7 @@ def _broker(url: str, recovery_s: int | None = None) -> "tuple[RedisBroker, dram
     broker = RedisBroker(url=url, middleware=[dramatiq.middleware.Retries(max_retries=3)], **windows)
     dramatiq.set_broker(broker)
 
-    @dramatiq.actor(broker=broker, queue_name="bench", actor_name="noop")
+    @dramatiq.actor(broker=broker, queue_name="bench", actor_name="noop")  # type: ignore[untyped-decorator]
     def noop(sent_ns: int) -> None:
         probe.ran(sent_ns)
 
@@ -27,7 +27,8 @@ def _broker(url: str, recovery_s: int | None = None) -> "tuple[RedisBroker, dram
 
 def sender(url: str) -> Callable[[int], None]:
     _, noop = _broker(url)
-    return noop.send
+    send: Callable[[int], None] = noop.send
+    return send
 
 
 def work(url: str, capacity: int, recovery_s: int | None) -> None:

@@ -12,7 +12,7 @@ from bench.peers import probe
 def _huey(url: str) -> tuple[RedisHuey, TaskWrapper]:
     huey = RedisHuey("bench", url=url, results=False, blocking=True)
 
-    @huey.task(name="noop")
+    @huey.task(name="noop")  # type: ignore[untyped-decorator]
     def noop(sent_ns: int) -> None:
         probe.ran(sent_ns)
 
@@ -20,8 +20,9 @@ def _huey(url: str) -> tuple[RedisHuey, TaskWrapper]:
 
 
 def sender(url: str) -> Callable[[int], None]:
-    _, noop = _huey(url)
-    return noop
+    send: Callable[[int], None]
+    _, send = _huey(url)
+    return send
 
 
 def work(url: str, capacity: int, recovery_s: int | None) -> None:  # noqa: ARG001 - it has no recovery

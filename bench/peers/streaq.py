@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import uvloop
 from streaq import Worker
@@ -9,7 +10,7 @@ from streaq import Worker
 from bench.peers import probe
 
 
-def _worker(url: str, capacity: int = 1, recovery_s: int | None = None) -> "tuple[Worker[None], object]":
+def _worker(url: str, capacity: int = 1, recovery_s: int | None = None) -> "tuple[Worker[None], Any]":
     worker = Worker(
         redis_url=url,
         concurrency=capacity,
@@ -17,7 +18,7 @@ def _worker(url: str, capacity: int = 1, recovery_s: int | None = None) -> "tupl
         anyio_kwargs={"use_uvloop": True},
     )
 
-    @worker.task(name="noop", silent=True, ttl=0)
+    @worker.task(name="noop", silent=True, ttl=0)  # type: ignore[untyped-decorator]
     async def noop(sent_ns: int) -> None:
         probe.ran(sent_ns)
 

@@ -21,7 +21,7 @@ def _broker(
         url, queue_name="bench", consumer_id="0", idle_timeout=idle_ms, unacknowledged_lock_timeout=10
     )
 
-    @broker.task(task_name="noop")
+    @broker.task(task_name="noop")  # type: ignore[untyped-decorator]
     async def noop(sent_ns: int) -> None:
         probe.ran(sent_ns)
 

@@ -39,7 +39,7 @@ app.conf.update(
 )
 
 
-@app.task(name="noop")
+@app.task(name="noop")  # type: ignore[untyped-decorator]
 def noop(number: int) -> dict[str, int]:
     return {"number": number}
 

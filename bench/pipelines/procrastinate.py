@@ -8,7 +8,7 @@ connector = PsycopgConnector(conninfo=os.environ["DATABASE_URL"], min_size=4, ma
 app = App(connector=connector)
 
 
-@app.task(name="noop", pass_context=False)
+@app.task(name="noop", pass_context=False)  # type: ignore[untyped-decorator]
 async def noop(number: int) -> dict[str, int]:
     return {"number": number}
 

@@ -6,7 +6,7 @@ import psutil
 
 from bench.harness.environment import ROOT
 from bench.harness.figures import Section, Target
-from bench.recoveries.node import LIGHT, Node, Stage
+from bench.recoveries.node import LIGHT, Fleet, Node
 from dalston_queue.broker.types import EngineState
 
 HEARTBEAT = 5.0
@@ -24,9 +24,9 @@ def crowd(redis_url: str, seconds: float) -> Section:
 
 
 def _measure(redis_url: str, seconds: float, good: int, bad: int) -> tuple[float, float, float]:
-    stage = Stage(redis_url)
+    fleet = Fleet(redis_url)
     try:
-        node = stage.node("crowd")
+        node = fleet.node("crowd")
         node.engine("good", ["python", "-S", "-E", str(LIGHT), "idle"], replicas=good)
         if bad:
             node.engine("bad", ["python", "-S", "-E", str(LIGHT), "crash"], replicas=bad)
@@ -43,7 +43,7 @@ def _measure(redis_url: str, seconds: float, good: int, bad: int) -> tuple[float
         cpu = spent / (time.monotonic() - began) * 100
         return cpu, sum(process.memory_info().rss for process in processes) / (1 << 20), gap
     finally:
-        stage.close()
+        fleet.close()
 
 
 def _supervisor(node: Node) -> list[psutil.Process]:

@@ -3,10 +3,11 @@
 import os
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 from bench.harness.figures import Section, Target, percentile
-from bench.recoveries.node import Stage, wait_for
+from bench.recoveries.node import Fleet, wait_for
 from dalston_queue.broker.types import EventKind
 
 ENGINES = 8
@@ -14,26 +15,26 @@ WATCHDOG = 2.0
 
 
 def engine_stopped(redis_url: str, stops: int) -> Section:
-    stage = Stage(redis_url)
+    fleet = Fleet(redis_url)
     try:
-        node = stage.node("bench")
+        node = fleet.node("bench")
         node.sleepers(ENGINES, watchdog=WATCHDOG)
         node.start()
         node.ready(ENGINES)
         times, completed = [], 0
         for _ in range(stops):
-            task = stage.submit("sleep", seconds=4)
-            _, first = stage.started(task)
+            task = fleet.submit("sleep", seconds=4)
+            _, first = fleet.started(task)
             pid = node.pid_of(first.engine_id)
             os.kill(pid, signal.SIGSTOP)
             stopped_at = time.monotonic()
-            again_at, _ = stage.started(task, times=2)
+            again_at, _ = fleet.started(task, times=2)
             times.append(again_at - stopped_at)
-            wait_for(lambda task=task: stage.events(task, EventKind.TASK_COMPLETED), 20, "the rerun's result")
-            wait_for(lambda pid=pid: not Path(f"/proc/{pid}").exists(), 20, "the end of the stopped engine")
-            completed += len(stage.events(task, EventKind.TASK_COMPLETED))
+            wait_for(partial(fleet.events, task, EventKind.TASK_COMPLETED), 20, "the rerun's result")
+            wait_for(partial(_is_gone, pid), 20, "the end of the stopped engine")
+            completed += len(fleet.events(task, EventKind.TASK_COMPLETED))
     finally:
-        stage.close()
+        fleet.close()
     head = ["stops", "median", "max", "results per task"]
     section = Section(f"SIGSTOP of an engine mid-task, watchdog {WATCHDOG:g} s -> its task runs on another", head)
     median = percentile(times, 0.5)
@@ -43,3 +44,7 @@ def engine_stopped(redis_url: str, stops: int) -> Section:
         Target("no second result", completed == stops),
     ]
     return section
+
+
+def _is_gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()

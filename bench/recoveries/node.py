@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -23,9 +23,11 @@ from dalston_queue.broker.types import EngineState, EventKind
 
 DEMO = ROOT / "engines" / "demo" / "engine.py"
 LIGHT = ROOT / "bench" / "recoveries" / "light.py"
+T = TypeVar("T")
 
 
-def wait_for(condition: Callable[[], Any], seconds: float, what: str) -> Any:
+def wait_for(condition: Callable[[], T | None], seconds: float, what: str) -> T:
+    """What the condition gives, once that is something."""
     end = time.monotonic() + seconds
     while not (found := condition()):
         if time.monotonic() > end:
@@ -34,7 +36,7 @@ def wait_for(condition: Callable[[], Any], seconds: float, what: str) -> Any:
     return found
 
 
-class Stage:
+class Fleet:
     """One prefix on one server: nodes, and the events that their engines cause."""
 
     def __init__(self, redis_url: str) -> None:
@@ -83,10 +85,10 @@ class Stage:
 
 
 class Node:
-    def __init__(self, stage: Stage, name: str, config: dict[str, Any]) -> None:
-        self.stage = stage
+    def __init__(self, fleet: Fleet, name: str, config: dict[str, Any]) -> None:
+        self.fleet = fleet
         self.name = name
-        self.folder = stage.folder / name
+        self.folder = fleet.folder / name
         self.config = {"node": name, "engines": ["engines"], "replicas": {}, **config}
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -104,8 +106,8 @@ class Node:
     def start(self) -> None:
         file = self.folder / "node.yaml"
         file.write_text(yaml.safe_dump(self.config))
-        env = {**os.environ, "DALSTON_DEV": "1", "REDIS_URL": self.stage.redis_url}
-        env |= {"DALSTON_REDIS_PREFIX": self.stage.prefix}
+        env = {**os.environ, "DALSTON_DEV": "1", "REDIS_URL": self.fleet.redis_url}
+        env |= {"DALSTON_REDIS_PREFIX": self.fleet.prefix}
         env.pop("DATABASE_URL", None)
         argv = [
             sys.executable,
@@ -120,7 +122,7 @@ class Node:
             self.process = subprocess.Popen(argv, cwd=ROOT, env=env, stdout=log, stderr=log)
 
     def engines(self, state: EngineState | None = None) -> list[EngineInfo]:
-        found = [engine for engine in self.stage.broker.registry.engines() if engine.node_id == self.name]
+        found = [engine for engine in self.fleet.broker.registry.engines() if engine.node_id == self.name]
         return [engine for engine in found if state is None or engine.state is state]
 
     def ready(self, count: int, patience: float = 120.0) -> list[EngineInfo]:
@@ -128,8 +130,7 @@ class Node:
             ready = self.engines(EngineState.READY)
             return ready if len(ready) == count else []
 
-        engines: list[EngineInfo] = wait_for(found, patience, f"{count} ready engines on {self.name}")
-        return engines
+        return wait_for(found, patience, f"{count} ready engines on {self.name}")
 
     def pid_of(self, engine_id: str) -> int:
         return next(int(engine.info["pid"]) for engine in self.engines() if engine.engine_id == engine_id)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.harness.environment import ROOT
 from bench.harness.figures import Section, Target, percentile
-from bench.recoveries.node import Stage, wait_for
+from bench.recoveries.node import Fleet, wait_for
 from dalston_queue.broker.record import Record
 from dalston_site.embedded.postgres import Postgres
 from dalston_site.embedded.server import Server
@@ -30,23 +30,23 @@ def node_gone(redis_url: str, rounds: int, victims: int) -> Section:
 
 def _round(redis_url: str, database_url: str, victims: int) -> list[float]:
     """All victims at once, each with one task; one node with room for all of them survives."""
-    stage = Stage(redis_url)
+    fleet = Fleet(redis_url)
     env = {**os.environ, "DALSTON_DEV": "1", "DATABASE_URL": database_url, "REDIS_URL": redis_url}
-    env["DALSTON_REDIS_PREFIX"] = stage.prefix
+    env["DALSTON_REDIS_PREFIX"] = fleet.prefix
     subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=env, check=True)
     orchestrator = subprocess.Popen(
         [sys.executable, "manage.py", "runorchestrator"], cwd=ROOT, env=env, stderr=subprocess.DEVNULL
     )
     try:
-        doomed = [stage.node(f"doomed-{number}") for number in range(victims)]
+        doomed = [fleet.node(f"doomed-{number}") for number in range(victims)]
         for node in doomed:
             node.sleepers(1)
             node.start()
         for node in doomed:
             node.ready(1)
-        tasks = [stage.submit("sleep", seconds=60) for _ in doomed]
-        starts = {task: _owner(stage, task, "doomed-").owner for task in tasks}
-        survivor = stage.node("survivor")
+        tasks = [fleet.submit("sleep", seconds=60) for _ in doomed]
+        starts = {task: _owner(fleet, task, "doomed-").owner for task in tasks}
+        survivor = fleet.node("survivor")
         survivor.sleepers(1, capacity=victims)
         survivor.start()
         survivor.ready(1)
@@ -55,21 +55,20 @@ def _round(redis_url: str, database_url: str, victims: int) -> list[float]:
             killed_at[node.name] = time.time()
             node.kill()
         return [
-            _owner(stage, task, "survivor.").claimed_at_ms / 1000 - killed_at[engine.partition(".")[0]]
+            _owner(fleet, task, "survivor.").claimed_at_ms / 1000 - killed_at[engine.partition(".")[0]]
             for task, engine in starts.items()
         ]
     finally:
         orchestrator.kill()
         orchestrator.wait()
-        stage.close()
+        fleet.close()
 
 
-def _owner(stage: Stage, task: str, prefix: str) -> Record:
+def _owner(fleet: Fleet, task: str, prefix: str) -> Record:
     """The record of a task once an engine of these nodes has it. Not by its events: the orchestrator reads those."""
 
     def found() -> Record | None:
-        record = stage.broker.records("sleep", [task]).get(task)
+        record = fleet.broker.records("sleep", [task]).get(task)
         return record if record is not None and record.owner.startswith(prefix) else None
 
-    record: Record = wait_for(found, 90, f"{task} at {prefix}…")
-    return record
+    return wait_for(found, 90, f"{task} at {prefix}…")

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from bench.harness.figures import Rounds, Section, Target
-from bench.recoveries.node import LIGHT, Stage
+from bench.recoveries.node import LIGHT, Fleet
 
 MEGABYTES = 200
 LOGS = {"max_mib": 4, "keep": 2}
@@ -19,15 +19,15 @@ def spam(redis_url: str, rounds: int) -> Section:
     plain, logged = Rounds(smaller_is_better=True), Rounds(smaller_is_better=True)
     peaks, looks = [], []
     for _ in range(rounds):
-        stage = Stage(redis_url)
+        fleet = Fleet(redis_url)
         try:
-            plain.add(_plain(stage.folder / "plain"))
-            seconds, peak, count = _logged(stage)
+            plain.add(_plain(fleet.folder / "plain"))
+            seconds, peak, count = _logged(fleet)
             logged.add(seconds)
             peaks.append(peak)
             looks.append(count)
         finally:
-            stage.close()
+            fleet.close()
     share = plain.best / logged.best
     section = Section(f"{MEGABYTES} MB of output at full speed", ["", "best", "spread"])
     section.rows.append(["into a plain file", f"{plain.best:.3f} s", plain.spread])
@@ -52,10 +52,10 @@ def _plain(path: Path) -> float:
     return float(done.stderr)
 
 
-def _logged(stage: Stage) -> tuple[float, int, int]:
+def _logged(fleet: Fleet) -> tuple[float, int, int]:
     """Seconds, the most disk from before it writes until a second after, and how often we looked."""
-    answer = stage.folder / "seconds"
-    node = stage.node("spam", logs=LOGS)
+    answer = fleet.folder / "seconds"
+    node = fleet.node("spam", logs=LOGS)
     node.engine("spam", ["python", "-S", "-E", str(LIGHT), "spam", str(MEGABYTES), str(answer)])
     node.start()
     folder = node.folder / "s" / "logs"

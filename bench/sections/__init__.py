@@ -1,1 +1,1 @@
-"""One file per question that `./dev bench broker` answers. Each returns a table with its targets."""
+"""One file per question of `./dev bench broker`, and that of `./dev bench pipeline`: each a table with its targets."""
