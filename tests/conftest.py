@@ -10,11 +10,14 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 import redis
-from pytest_django import Settings
+from pytest_django import DjangoDbBlocker, Settings
 
 from dalston_site.embedded.server import Server
 from dalston_site.embedded.valkey import Valkey
 from tests.support import Spawned
+from tests.web import web
+
+__all__ = ["web"]  # here and nowhere else: each conftest that imports it would have a web process of its own
 
 if TYPE_CHECKING:
     from dalston_queue.broker import Broker
@@ -22,28 +25,32 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _patient_flush() -> Iterator[None]:
-    """Tables are emptied after a test while a web process or an orchestrator that several tests share goes on: of two
-    that block each other Postgres ends one, and if that is the emptying, it is done again."""
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Tables are put back after a test by tests/emptying.py, while a web process or an orchestrator that several tests
+    share goes on: of two that block each other Postgres ends one, and if that is the emptying, it is done again."""
     from django.core.management import CommandError
     from django.db import OperationalError
     from django.test import TransactionTestCase
 
+    from tests.emptying import put_back, remember
+
+    with django_db_blocker.unblock():
+        remember()
     flush = TransactionTestCase._fixture_teardown  # type: ignore[attr-defined]
 
     def patiently(case: TransactionTestCase) -> None:
         for left in range(4, -1, -1):
             try:
-                flush(case)
+                put_back(lambda: flush(case))
                 break
-            except CommandError as error:
-                if not left or not isinstance(error.__cause__, OperationalError):
+            except (CommandError, OperationalError) as error:
+                if not left or not isinstance(error.__cause__ or error, OperationalError):
                     raise
 
-    TransactionTestCase._fixture_teardown = patiently  # type: ignore[attr-defined]
-    yield
-    TransactionTestCase._fixture_teardown = flush  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", patiently)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
@@ -18,15 +19,23 @@ from dalston_site.embedded.valkey import Valkey
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_load_initial_conftests() -> Generator[None]:
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
     """The first hook of all: pytest-django reads the settings inside the `yield`."""
-    private = os.environ.get("DALSTON_TEST_SERVERS") != "mine"
+    private = os.environ.get("DALSTON_TEST_SERVERS") != "mine" and not _only_hands_out(early_config)
     for name in [name for name in os.environ if name.startswith("DALSTON_")]:
         del os.environ[name]  # what a developer has set for other purposes must not change a test
     os.environ["DALSTON_DEV"] = "1"
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Started in the background of a script: what the tests start would inherit it, and no Ctrl-C would reach it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if private:
         _start()
     yield
+
+
+def _only_hands_out(config: pytest.Config) -> bool:
+    """The process of `pytest -n 3` that runs no test itself: each of those that do has servers of its own."""
+    return "PYTEST_XDIST_WORKER" not in os.environ and bool(config.known_args_namespace.numprocesses)
 
 
 def _start() -> None:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +37,20 @@ def need_tool(name: str) -> str:
         absent = f"there is no {name} on this machine"
         (pytest.fail if os.environ.get("CI") else pytest.skip)(absent)
     return path
+
+
+def reserve_port() -> int:
+    """A port for a server that a test starts, and perhaps starts again. Nobody else is given it until the run is over.
+
+    The socket is bound and never listens: a connection is refused while no server runs, and one that binds with
+    SO_REUSEADDR, as servers do, gets the port as well.
+    """
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    port = int(holder.getsockname()[1])
+    holder.detach()  # stays open
+    return port
 
 
 class Spawned:

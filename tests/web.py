@@ -5,21 +5,26 @@ It lives as long as the test run. Tests that use it need `django_db(transaction=
 
 from __future__ import annotations
 
+import http.client
 import os
 import secrets
-import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
+import django.test
 import httpx
 import pytest
 from django.db import connection
 from pytest_django import DjangoDbBlocker
 
-from tests.support import Spawned, wait_until
+from tests.support import Spawned, reserve_port, wait_until
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User  # before the apps are loaded it can't be imported
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -28,7 +33,7 @@ class Web:
     def __init__(self, env: Mapping[str, str], log: Path, *, status: int = 200) -> None:
         """`status` is what its /healthz is to answer: 503 for one whose servers are missing."""
         self._status = status
-        self.port = free_port()
+        self.port = reserve_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.env, self._log = dict(env), log
         self.prefix = self.env.get("DALSTON_REDIS_PREFIX", "")
@@ -50,21 +55,26 @@ class Web:
         return httpx.Client(base_url=self.url, headers=headers, timeout=40)
 
     @contextmanager
-    def log_in(self, username: str, password: str) -> Iterator[httpx.Client]:
-        """A client with a session, as a browser has it after the login form."""
+    def log_in(self, user: User) -> Iterator[httpx.Client]:
+        """A client with a session, as a browser has it after the login form: its two hashes of a password take longer
+        than most tests."""
+        browser = django.test.Client()
+        browser.force_login(user)
         with self.client() as client:
-            client.get("/login/").raise_for_status()
-            form = {"username": username, "password": password, "csrfmiddlewaretoken": client.cookies["csrftoken"]}
-            answer = client.post("/login/", data=form, headers={"Referer": f"{self.url}/login/"})
-            assert answer.status_code == 302, answer.text
+            client.cookies["sessionid"] = browser.cookies["sessionid"].value
             yield client
 
     def _answers(self) -> bool:
         assert self.process.running(), self.process.output
+        # Not httpx.get: it reads all certificates of the machine for each question, which takes time from the start.
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:
-            return httpx.get(f"{self.url}/healthz", timeout=20).status_code == self._status
-        except httpx.TransportError:
+            connection.request("GET", "/healthz")
+            return connection.getresponse().status == self._status
+        except (OSError, http.client.HTTPException):
             return False
+        finally:
+            connection.close()
 
 
 def environment() -> dict[str, str]:
@@ -85,9 +95,3 @@ def web(
     yield server
     server.process.stop()
     server.process.reap()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "client" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "client/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 _BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -36,3 +39,8 @@ def all_blocks() -> list[Block]:
             line = text.count("\n", 0, match.start()) + 1
             found.append(Block(str(page.relative_to(ROOT)), line, match[1].strip(), match[2]))
     return found
+
+
+def blocks_of(page: str, language: str) -> list[str]:
+    """For the test that runs a page's examples. Unpack them all: one that is added must not stay unread."""
+    return [block.text for block in all_blocks() if (block.page, block.language) == (page, language)]

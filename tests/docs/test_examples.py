@@ -7,27 +7,28 @@ import os
 import re
 import shlex
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from django.core.management import call_command
 from django.db import connections
+from django.utils import timezone
 from pytest_django import Settings
 
 from dalston_queue.audit import audited
 from dalston_queue.broker import connect
-from dalston_queue.jobs import pipelines
-from dalston_queue.models import ApiToken, AuditEntry, Project
+from dalston_queue.jobs import pipelines, webhook_message
+from dalston_queue.models import ApiToken, AuditEntry, DeadLetter, Project
 from tests.docs.blocks import ROOT, Block, all_blocks
 from tests.orchestrator.support import Steps, engine, run_to_the_end
-from tests.web import Web, web
+from tests.web import Web
 
-__all__ = ["web"]
-
-# Pages whose examples a test of their own runs: it must exist, and name the page.
+# Pages whose examples a test of their own runs: it must read the blocks of each language.
 BY = {
+    "client/README.md": "tests/client/test_page.py",
     "docs/client.md": "tests/client/test_page.py",
     "docs/worker-protocol.md": "tests/api/test_worker_protocol_page.py",
     "docs/write-an-engine.md": "tests/engines/test_tutorial.py",
@@ -35,15 +36,17 @@ BY = {
 # By page and opening words: why it is not run here.
 NOT_RUN = {
     ("README.md", "./dev up"): "starts and tests everything: tests/e2e/test_up.py and CI do it",
-    ("client/README.md", "pip install"): "an installation; what follows is run by tests/client/test_page.py",
+    ("ARCHITECTURE.md", "dalston_site ─"): "a drawing of the import rules, which ./dev check runs",
+    ("ARCHITECTURE.md", "POST /api/v1/tasks"): "a drawing",
+    ("CONTRIBUTING.md", "./dev check"): "the two commands that this very run is a part of",
     ("docs/audit.md", "hash = SHA-256"): "a formula; tests/audit/test_chain.py computes it",
     ("docs/benchmarks.md", "./dev bench"): "takes minutes; tests/bench runs them on a small scale",
     ("docs/broker.md", "append ─▶"): "a drawing",
     ("docs/broker.md", "broker = connect"): "a sketch with … in it; the same calls are tests/broker/test_claim.py's",
+    ("docs/client.md", "pip install"): "an installation: ./dev has made it before it runs any test",
     ("docs/lifecycle.md", "stateDiagram"): "a drawing; tests/jobs/test_states.py compares it with the code",
     ("docs/webhooks.md", "import hashlib"): "run by tests/api/test_webhooks.py",
 }
-JSON_SENT_TO = {("docs/api.md", '"name": "audio"'): "/api/v1/jobs"}
 
 
 def reason(block: Block) -> str | None:
@@ -59,7 +62,9 @@ PYTHON = [block for block in RUN if block.language == "python"]
 def test_every_block_is_run_or_says_why_not() -> None:
     assert not [str(block) for block in RUN if block not in [*SHELL, *JSON, *PYTHON]]
     for page, test in BY.items():
-        assert page.removeprefix("docs/") in (ROOT / test).read_text()
+        read = re.findall(r'blocks_of\("([^"]+)", "(\w*)"\)', (ROOT / test).read_text())
+        shown = {(page, block.language) for block in all_blocks() if block.page == page and reason(block) is None}
+        assert shown and not shown - set(read), f"{test} does not read them"
     for (page, words), why in NOT_RUN.items():
         assert words in (ROOT / page).read_text(), f"{page} has no {words!r} any more"
         for test in re.findall(r"tests/[\w/.]+\.py", why):
@@ -79,6 +84,8 @@ class System:
             body = {"name": "example", "stages": [{"stage": "echo"}]}
             made = self.post("/api/v1/jobs?wait=10", body)
             command = command.replace("$JOB", made["job_id"])
+        if "dlq:replay" in command:
+            self.leave_a_dead_letter()
         if "<id>" in command:
             command = command.replace("<id>", str(ApiToken.objects.latest("id").pk))
         if "1234:5f2c…" in command:
@@ -89,6 +96,11 @@ class System:
         for name, value in self.values.items():
             command = command.replace(f"${name}", value)
         return command
+
+    def leave_a_dead_letter(self) -> None:
+        made = self.post("/api/v1/jobs?wait=10", {"name": "example", "stages": [{"stage": "echo"}]})
+        letter = {"queue": "echo", "cause": "error", "fingerprint": "f"}
+        DeadLetter.objects.create(task_id=made["tasks"][0]["task_id"], created_at=timezone.now(), **letter)
 
     def post(self, path: str, body: Any) -> Any:
         headers = {"Authorization": f"Bearer {self.values['DALSTON_TOKEN']}"}
@@ -152,12 +164,34 @@ def test_a_shell_example_does_what_it_says(block: Block, system: System) -> None
             pytest.fail(f"{block} runs {program!r}: run it here, or say in NOT_RUN why not")
 
 
+def is_taken_as_a_job(text: str, system: System) -> None:
+    system.post("/api/v1/jobs", json.loads(text))
+
+
+def is_the_problem_that_is_sent(text: str, system: System) -> None:
+    token = ApiToken.issue(system.project, "laptop", ["read"])[1]
+    answer = httpx.post(
+        f"{system.web.url}/api/v1/tasks", json={"task_type": "echo"}, headers={"Authorization": f"Bearer {token}"}
+    )
+    assert json.loads(text) == {**answer.json(), "trace_id": json.loads(text)["trace_id"]}
+
+
+def is_what_a_webhook_says(text: str, _: System) -> None:
+    message = msgspec.json.decode(text, type=webhook_message.Message)
+    assert json.loads(text) == json.loads(webhook_message.encode(message))
+
+
+JSON_IS: dict[tuple[str, str], Callable[[str, System], None]] = {
+    ("docs/api.md", '"name": "audio"'): is_taken_as_a_job,
+    ("docs/api.md", "urn:dalston:problem"): is_the_problem_that_is_sent,
+    ("docs/webhooks.md", '"event"'): is_what_a_webhook_says,
+}
+
+
 @pytest.mark.parametrize("block", JSON, ids=str)
-def test_a_json_example_is_json_and_is_taken_where_it_belongs(block: Block, system: System) -> None:
-    body = json.loads(block.text)
-    for (page, words), path in JSON_SENT_TO.items():
-        if block.page == page and words in block.text:
-            system.post(path, body)
+def test_a_json_example_is_what_is_taken_or_sent(block: Block, system: System) -> None:
+    [check] = [check for (page, words), check in JSON_IS.items() if block.page == page and words in block.text]
+    check(block.text, system)
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=str)

@@ -8,10 +8,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dalston_site.embedded.server import free_port
 from dalston_site.up.family import kill, marked
 from tests.conftest import ROOT
-from tests.support import Spawned, wait_until
+from tests.support import Spawned, reserve_port, wait_until
 
 HINT = "Ctrl-C stops it."
 
@@ -24,6 +23,7 @@ class Up:
         self.port = port
         self._logs = logs
         self._started: list[Spawned] = []
+        self._left: Spawned | None = None
         self._count = 0
 
     def start(self, *options: str, port: int | None = None, env: dict[str, str] | None = None) -> Spawned:
@@ -37,9 +37,19 @@ class Up:
         return self._started[-1]
 
     def ready(self, *options: str, env: dict[str, str] | None = None) -> Spawned:
+        left, self._left = self._left, None
+        if left and left.running():
+            if not options and not env:
+                return left
+            self.reap()
         up = self.start(*options, env=env)
         up.wait_for(HINT, 90)  # seconds are enough on a quiet machine
         return up
+
+    def leave(self, up: Spawned) -> None:
+        """Running, for a test after this one that needs one like it."""
+        assert up.running()
+        self._left = up
 
     @property
     def env(self) -> dict[str, str]:
@@ -54,7 +64,12 @@ class Up:
     def nothing_is_left(self, within: float = 0.0) -> None:
         wait_until(lambda: not self.processes(), within, f"no process left of {self.data}: {self.processes()}")
 
+    def end_of_test(self) -> None:
+        if self._left is None:
+            self.reap()
+
     def reap(self) -> None:
+        self._left = None
         while self._started:
             self._started.pop().reap()
         assert not kill(self.processes())
@@ -70,29 +85,33 @@ def command_of(process: psutil.Process) -> list[str]:
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Up]:
     """A data folder that doesn't exist yet."""
-    one = Up(tmp_path / "data", free_port(), tmp_path)
+    one = Up(tmp_path / "data", reserve_port(), tmp_path)
     yield one
     one.reap()
 
 
 @pytest.fixture(scope="module")
-def _used(tmp_path_factory: pytest.TempPathFactory) -> Up:
+def _used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     folder = tmp_path_factory.mktemp("up")
-    return Up(folder / "data", free_port(), folder)
+    one = Up(folder / "data", reserve_port(), folder)
+    yield one
+    one.reap()
 
 
 @pytest.fixture
 def up(_used: Up) -> Iterator[Up]:
     """A data folder that the tests of a file share one after the other, so that only the first has to fill it."""
     yield _used
-    _used.reap()
+    _used.end_of_test()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """One `up` that is shared by the tests that only use it."""
     folder = tmp_path_factory.mktemp("up")
-    one = Up(folder / "data", free_port(), folder)
-    one.ready()
-    yield one
-    one.reap()
+    one = Up(folder / "data", reserve_port(), folder)
+    try:
+        one.ready()
+        yield one
+    finally:  # also of one that did not get ready
+        one.reap()

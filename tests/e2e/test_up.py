@@ -14,15 +14,12 @@ from uuid import uuid4
 import httpx
 import psutil
 import psycopg
-import pytest
 import redis
 import websockets
 from websockets.typing import Origin
 
 from tests.e2e.conftest import Up, command_of
 from tests.support import wait_until
-
-pytestmark = pytest.mark.xdist_group("up")  # one `up` for all of them
 
 
 def output(up: Up) -> str:
@@ -130,8 +127,8 @@ def test_a_socket_from_another_site_is_refused(running: Up) -> None:
 
 def test_nodes_and_engines_see_redis_and_no_secret(running: Up) -> None:
     """Read from the running processes themselves."""
-    (supervisor,) = [it for it in running.processes() if "runsupervisor" in it.cmdline()]
-    engines = [it for it in supervisor.children(recursive=True) if "engine.py" in " ".join(it.cmdline())]
+    (supervisor,) = [it for it in running.processes() if "runsupervisor" in command_of(it)]
+    engines = [it for it in supervisor.children(recursive=True) if "engine.py" in " ".join(command_of(it))]
     assert engines
     password = running.env["DATABASE_URL"].split("@")[0].rpartition(":")[2]
     for process in [supervisor, *engines]:

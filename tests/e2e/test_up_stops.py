@@ -16,10 +16,10 @@ import redis
 
 from dalston_site.embedded.server import Server
 from dalston_site.up.services import lan_addresses
-from tests.e2e.conftest import Up
+from tests.e2e.conftest import Up, command_of
 from tests.support import Spawned, wait_until
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("up stops")]
+pytestmark = pytest.mark.timeout(120)
 
 
 def stop_and_time(up: Spawned, signum: signal.Signals) -> float:
@@ -48,9 +48,36 @@ def test_ctrl_c_and_sigterm_stop_everything_and_the_login_survives(up: Up) -> No
     up.nothing_is_left()
 
 
+def test_after_a_kill_9_nothing_is_left_and_the_next_up_works(up: Up) -> None:
+    first = up.ready()
+    first.send(signal.SIGKILL)
+    first.wait()
+    up.nothing_is_left(within=10)  # the kernel has told the children, and they need a moment
+
+    second = up.ready()
+    (supervisor,) = [it for it in up.processes() if "runsupervisor" in command_of(it)]
+    supervisor.suspend()  # a stopped process takes no notice of its parent's death
+    second.send(signal.SIGKILL)
+    second.wait()
+
+    third = up.ready()
+    assert "Cleaning up after a ./dev up that was killed" in third.output
+    assert not supervisor.is_running()
+    up.leave(third)
+
+
+def test_a_second_up_on_the_same_data_says_who_holds_it(up: Up) -> None:
+    first = up.ready()
+    second = up.start(port=up.port)
+    assert second.wait(10) == 1
+    assert f"is in use by the ./dev up with pid {first.pid}, since " in second.output
+    assert f"http://127.0.0.1:{up.port}" in second.output
+    up.leave(first)
+
+
 def test_a_second_ctrl_c_does_not_wait(up: Up) -> None:
     first = up.ready()
-    (supervisor,) = [it for it in up.processes() if "runsupervisor" in it.cmdline()]
+    (supervisor,) = [it for it in up.processes() if "runsupervisor" in command_of(it)]
     supervisor.suspend()  # it can't stop in good order now
     first.send(signal.SIGINT)
     first.wait_for("stopping", 5)
@@ -59,35 +86,6 @@ def test_a_second_ctrl_c_does_not_wait(up: Up) -> None:
     assert first.wait(5) == 0
     assert time.monotonic() - began < 3
     up.nothing_is_left()
-
-
-def test_after_a_kill_9_nothing_is_left_and_the_next_up_works(up: Up) -> None:
-    first = up.ready()
-    first.send(signal.SIGKILL)
-    first.wait()
-    up.nothing_is_left(within=10)  # the kernel has told the children, and they need a moment
-
-    second = up.ready()
-    (supervisor,) = [it for it in up.processes() if "runsupervisor" in it.cmdline()]
-    supervisor.suspend()  # a stopped process takes no notice of its parent's death
-    second.send(signal.SIGKILL)
-    second.wait()
-
-    third = up.ready()
-    assert "Cleaning up after a ./dev up that was killed" in third.output
-    assert not supervisor.is_running()
-    stop_and_time(third, signal.SIGTERM)
-    up.nothing_is_left()
-
-
-def test_a_second_up_on_the_same_data_says_who_holds_it(up: Up) -> None:
-    first = up.start()
-    first.wait_for("Starting", 10)
-    second = up.start(port=up.port)
-    assert second.wait(10) == 1
-    assert f"is in use by the ./dev up with pid {first.pid}, since " in second.output
-    assert f"http://127.0.0.1:{up.port}" in second.output
-    assert first.running()
 
 
 def test_a_taken_port_is_said_before_anything_starts(up: Up) -> None:
@@ -103,12 +101,12 @@ def test_a_taken_port_is_said_before_anything_starts(up: Up) -> None:
 
 def test_a_process_that_is_killed_is_started_again_but_a_database_ends_it_all(up: Up) -> None:
     first = up.ready()
-    (web,) = [it for it in up.processes() if "uvicorn" in it.cmdline()]
+    (web,) = [it for it in up.processes() if "uvicorn" in command_of(it)]
     web.kill()
     first.wait_for("web was killed by SIGKILL. Starting it again.")
     wait_until(lambda: answers(up), 30, "the new web process answers")
 
-    (valkey,) = [it for it in psutil.process_iter() if it.name() == "valkey-server" and it.ppid() == first.pid]
+    (valkey,) = [it for it in psutil.Process(first.pid).children() if "valkey-server" in " ".join(command_of(it))]
     valkey.kill()
     assert first.wait(12) == 1
     assert "Error: valkey was killed by SIGKILL. Its last lines:" in first.output
@@ -140,7 +138,7 @@ def test_servers_of_ones_own_are_used_and_left_alone(up: Up, valkey_server: Call
     }
     first = up.ready(env=mine)
     assert {name: up.env[name] for name in mine} == mine
-    assert not any("valkey" in " ".join(it.cmdline()) for it in up.processes())
+    assert not any("valkey" in " ".join(command_of(it)) for it in up.processes())
     stop_and_time(first, signal.SIGTERM)
     up.nothing_is_left()
     with psycopg.connect(mine["DATABASE_URL"]) as postgres, redis.Redis.from_url(mine["REDIS_URL"]) as server:

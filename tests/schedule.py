@@ -1,0 +1,56 @@
+"""A pytest plugin (`-p tests.schedule`): which tests run together when there are several processes (`-n 3`).
+
+One file is one piece of work, so that what its tests share is started once; files that share a browser or a whole
+Dalston are one piece, too. The long ones come first: begun last, they would keep the others waiting for them.
+
+Pytest-xdist's own `--dist loadgroup` puts the group into the test's id, which pytest 9.2 ignores without a word.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+TOGETHER = {"tests/browser/": "browser", "tests/client/test_cli.py": "client", "tests/client/test_page.py": "client"}
+LONGEST_FIRST = (
+    "tests/e2e/",
+    "tests/browser/",
+    "tests/client/",
+    "tests/site/test_dev.py",
+    "tests/supervisor/",
+    "tests/api/test_worker_conformance.py",
+    "tests/orchestrator/",
+    "tests/site/",
+    "tests/api/",
+    "tests/dashboard/",
+)
+
+
+def piece(nodeid: str) -> str:
+    """Of a run: what one process does as a whole."""
+    file = nodeid.partition("::")[0]
+    return next((name for start, name in TOGETHER.items() if file.startswith(start)), file)
+
+
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+    def _split_scope(self, nodeid: str) -> str:
+        return piece(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Any:
+    config.option.loadscopereorder = False  # ours is the order below
+    return ByFile(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> int:
+    return next((rank for rank, start in enumerate(LONGEST_FIRST) if item.nodeid.startswith(start)), len(LONGEST_FIRST))
