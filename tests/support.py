@@ -18,15 +18,17 @@ from dalston_site.embedded.guarded import guarded
 Found = TypeVar("Found")
 
 
-def wait_until(predicate: Callable[[], Found | None], timeout: float = 5, what: str = "") -> Found:
-    """Ask again and again until the answer is true, and return it. Fails with `what` was awaited."""
+def wait_until(predicate: Callable[[], Found | None], timeout: float = 5, what: str | Callable[[], str] = "") -> Found:
+    """Ask again and again until the answer is true, and return it. Fails with `what` was awaited, or what there is
+    instead by then."""
     end = time.monotonic() + timeout
     while True:
         found = predicate()
         if found:
             return found
         if time.monotonic() > end:
-            raise AssertionError(f"not within {timeout:g} s: {what or getattr(predicate, '__name__', 'the condition')}")
+            said = what() if callable(what) else what
+            raise AssertionError(f"not within {timeout:g} s: {said or getattr(predicate, '__name__', 'the condition')}")
         time.sleep(0.01)
 
 

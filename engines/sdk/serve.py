@@ -68,6 +68,8 @@ def serve(engine: Engine) -> int:
     if runner.runs:
         # A thread that still works on a task that we gave back must not delay, or crash, the interpreter's end.
         with contextlib.suppress(OSError):
+            log.warning("leaving with %d tasks that did not stop; where their threads are:", len(runner.runs))
+            faulthandler.dump_traceback()
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)

@@ -62,7 +62,10 @@ class Up:
         return list({*marked(self.data), *by_command})
 
     def nothing_is_left(self, within: float = 0.0) -> None:
-        wait_until(lambda: not self.processes(), within, f"no process left of {self.data}: {self.processes()}")
+        def left() -> str:
+            return f"no process left of {self.data}: {[(it.pid, command_of(it)) for it in self.processes()]}"
+
+        wait_until(lambda: not self.processes(), within, left)
 
     def end_of_test(self) -> None:
         if self._left is None:

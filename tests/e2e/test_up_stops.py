@@ -20,6 +20,8 @@ from tests.e2e.conftest import Up, command_of
 from tests.support import Spawned, wait_until
 
 pytestmark = pytest.mark.timeout(120)
+AFTER_A_KILL_S = 30
+"""The kernel has told the children, and they need a moment; a supervisor looks for 5 s for a Redis that went with the rest."""
 
 
 def stop_and_time(up: Spawned, signum: signal.Signals) -> float:
@@ -52,7 +54,7 @@ def test_after_a_kill_9_nothing_is_left_and_the_next_up_works(up: Up) -> None:
     first = up.ready()
     first.send(signal.SIGKILL)
     first.wait()
-    up.nothing_is_left(within=10)  # the kernel has told the children, and they need a moment
+    up.nothing_is_left(within=AFTER_A_KILL_S)
 
     second = up.ready()
     (supervisor,) = [it for it in up.processes() if "runsupervisor" in command_of(it)]
@@ -155,8 +157,7 @@ def interrupt_at_random_moments(up: Up, moments: int, seed: int) -> None:
         signum = chance.choice([signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
         one.send(signum)
         one.wait(12)
-        # After SIGKILL the kernel has told the children, and they need a moment; the others are waited for.
-        up.nothing_is_left(within=10 if signum is signal.SIGKILL else 0.5)
+        up.nothing_is_left(within=AFTER_A_KILL_S if signum is signal.SIGKILL else 0.5)  # the others are waited for
         assert not (up.data / "dev.env").exists() or signum is signal.SIGKILL, f"moment {number}"
     last = up.ready()
     with psycopg.connect(up.env["DATABASE_URL"]) as connection:

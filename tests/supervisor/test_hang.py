@@ -33,7 +33,7 @@ def test_an_engine_that_is_not_ready_in_time_is_ended(node: Node) -> None:
 
 
 def test_a_task_without_progress_is_a_hang_though_the_process_lives(node: Node) -> None:
-    node.engine(watchdog=1, replicas=2)
+    node.engine(watchdog=1, replicas=2, stop_grace=10)  # with a short one it would leave by itself, before ABRT
     node.start()
     node.ready(2)
     working = node.submit("slow", seconds=2.2)
@@ -95,6 +95,18 @@ def test_a_task_past_its_deadline_times_out_and_its_engine_is_ended(node: Node) 
     assert "past its deadline" in after.info["last_exit"]
     recovered = node.wait_event(innocent, EventKind.TASK_RECOVERED)
     assert recovered.deliveries == 0  # the innocent is not charged
+
+
+def test_an_engine_that_leaves_a_task_behind_says_where_its_thread_is(node: Node) -> None:
+    node.engine(stop_grace=0.3)
+    node.start()
+    node.ready()
+    node.started(node.submit("hang"))
+    node.stop()
+    logs = node.all_logs()
+    assert "leaving with 1 tasks that did not stop" in logs
+    assert "in hang" in logs
+    assert "Fatal Python error" not in logs, "it left by itself"
 
 
 def test_an_engine_that_ignores_term_is_killed_after_its_grace(node: Node) -> None:
