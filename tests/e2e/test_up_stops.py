@@ -21,7 +21,7 @@ from tests.support import Spawned, wait_until
 
 pytestmark = pytest.mark.timeout(120)
 AFTER_A_KILL_S = 30
-"""The kernel has told the children, and they need a moment; a supervisor looks for 5 s for a Redis that went with the rest."""
+"""The kernel has told the children, and they need a moment; a supervisor looks for 5 s for a Redis that is gone too."""
 
 
 def stop_and_time(up: Spawned, signum: signal.Signals) -> float:
