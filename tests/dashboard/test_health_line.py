@@ -123,6 +123,9 @@ def test_a_line_whose_engines_are_all_full_says_that_they_are_busy() -> None:
     ]
     assert "busy" not in judge(overview(queue(waiting=5, running=1), engines=(FULL, engine()))).headline
     assert "busy" not in judge(overview(queue(running=1), engines=(FULL,))).headline, "nothing waits for them"
+    idle_elsewhere = overview(queue(waiting=5, running=1), engines=(FULL, engine(queue="other")), pace=Pace(0, 0.1))
+    assert judge(idle_elsewhere).headline == "All is well: 5 waiting, 1 running, 2 engines ready."
+    assert said(idle_elsewhere) == "echo: 5 waiting, 1 engine, all busy, clear in about 50 s."
 
 
 def test_a_suspect_waits_for_an_empty_engine_without_an_alarm() -> None:

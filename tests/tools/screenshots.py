@@ -180,7 +180,7 @@ def take(running: Running, camera: Camera) -> None:
         camera.see("/", "#tasks .chip.busy")
         # Housekeeping runs once a minute, and until then the health line says that it did not.
         until(camera.pages["light"], "!document.getElementById('health').textContent.includes('run_huey')", 90)
-        until(camera.pages["light"], "!document.querySelector('#lanes .unknown')", 60)
+        until(camera.pages["light"], "!document.getElementById('lanes').textContent.includes('no samples yet')", 60)
         for name, path in {
             "overview": "/",
             "streams": "/streams/",

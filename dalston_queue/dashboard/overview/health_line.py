@@ -244,9 +244,10 @@ def _engines_of(redis: InRedis, queue: str) -> int:
 
 
 def _is_all_busy(redis: InRedis) -> bool:
-    """Does work wait, and nowhere for an engine that has room for it?"""
-    waiting = [queue for queue in redis.snapshot.queues if queue.waiting > 0 and not queue.paused]
-    return bool(waiting) and all(_are_full(redis, queue) for queue in waiting)
+    """Does work wait, and no engine has room, of whichever queue?"""
+    waits = any(queue.waiting > 0 and not queue.paused for queue in redis.snapshot.queues)
+    ready = _ready(redis)
+    return waits and bool(ready) and all(engine.is_full for engine in ready)
 
 
 def _are_full(redis: InRedis, queue: QueueStats) -> bool:
