@@ -13,7 +13,6 @@ import logging
 import os
 import threading
 import time
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -29,7 +28,8 @@ from .manifest import Manifest
 from .notify import notify
 from .outcomes import Cancelled, Failed, Outcome, Retry
 from .report import TaskReport, in_hand
-from .settlement import settlement, timed_out
+from .run import Run
+from .settlement import timed_out
 from .task import Task
 from .waiter import Waiter
 from .watchdog import Watchdog
@@ -42,18 +42,6 @@ OVERTIME = 5.0  # seconds past its deadline that a task has to see that it is ca
 RECONNECT_EVERY = 0.5
 RECOVER_EVERY = 30.0  # an idle engine looks for the work of owners that were judged dead
 SAFETY_CLAIM_EVERY = 1.0  # a wake-up may have gone to an engine that is busy by now: an idle one asks for itself
-
-
-@dataclass(slots=True, eq=False)
-class Run:
-    """A task in a worker, and the claim that it is for."""
-
-    claimed: Claimed
-    task: Task
-    ends_at: float | None  # by the monotonic clock
-    timeout: float
-    lost: bool = False  # given to another engine: its outcome is dropped
-    late: bool = False  # its deadline passed: whatever it returns, it timed out
 
 
 class Runner:
@@ -294,28 +282,9 @@ class Runner:
         """Once, however often we are told of it."""
         if any(run.claimed is claimed for run in self.runs.values()) or any(c is claimed for c, _ in self.unsettled):
             return
-        message = claimed.message
-        timeout, limit = message.timeout_ms / 1000, self.manifest.timeout
-        if limit:
-            timeout = min(timeout, limit) if timeout else limit
-        task = Task(
-            id=message.task_id,
-            job_id=message.job_id,
-            queue=message.queue,
-            stage=message.stage or message.queue,
-            task_type=message.task_type,
-            attempt=message.attempt,
-            deliveries=claimed.deliveries,
-            parameters=message.parameters or {},
-            inputs=message.inputs or {},
-            deadline=time.time() + timeout if timeout else None,
-            trace_id=message.trace_id,
-            artifacts_root=self.identity.artifacts,
-            on_progress=self._progressed,
-        )
-        ends_at = time.monotonic() + timeout if timeout else None
-        self.runs[id(task)] = Run(claimed, task, ends_at, timeout)
-        self.workers.start(task)
+        run = Run.of(claimed, self.manifest.timeout, self.identity.artifacts, self._progressed)
+        self.runs[id(run.task)] = run
+        self.workers.start(run.task)
         self.told.changed()
 
     def _finished(self, task: Task, outcome: Outcome, now: float) -> None:
@@ -332,8 +301,7 @@ class Runner:
             self.breaker.record(ok=not isinstance(outcome, Failed | Retry), now=now)
             if self.breaker.is_open != was_open:
                 self._tell_health()
-        settled = timed_out(run.timeout) if run.late else settlement(outcome, self.identity.max_result_bytes)
-        self.unsettled.append((run.claimed, settled))
+        self.unsettled.append((run.claimed, run.settled_as(outcome, self.identity.max_result_bytes)))
 
     def _progressed(self, task: Task) -> None:
         self.dirty[task.id] = task  # called by workers; a dict assignment is atomic
