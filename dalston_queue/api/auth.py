@@ -22,7 +22,7 @@ from dalston_queue.api.known_tokens import LAST_USED_EVERY, Known, is_fresh, kno
 from dalston_queue.api.principal import Principal
 from dalston_queue.api.problems import ApiProblem, Code
 from dalston_queue.api.rate import check_rate
-from dalston_queue.api.reader import Reader
+from dalston_queue.api.row_reader import RowReader
 from dalston_queue.jobs.token_version import VERSION
 from dalston_queue.models import ApiToken, Project
 from dalston_queue.models.api_token import Scope, digest_of
@@ -107,7 +107,7 @@ CLOSED = needs()
 """The default of every route: somebody forgot to say who may call it."""
 
 
-_tokens = Reader(ApiToken, "token")
+_tokens = RowReader(ApiToken, "token")
 # Asked by nearly every request.
 _FIND = f"""
     SELECT {_tokens.columns}, {VERSION}, p.name, p.created_at

@@ -19,8 +19,8 @@ from dalston_queue.api.listing import Cursor, Limit, Page, Payload, Text, page
 from dalston_queue.api.principal import Principal, confirmed, principal_of
 from dalston_queue.api.problem_out import answers
 from dalston_queue.api.problems import not_found
-from dalston_queue.api.reader import Reader
 from dalston_queue.api.reason import Reason
+from dalston_queue.api.row_reader import RowReader
 from dalston_queue.api.submitting import accept
 from dalston_queue.api.task_in import Key, TaskIn, one_key
 from dalston_queue.api.task_out import TaskOut, new_task_out, task_out
@@ -123,7 +123,7 @@ def cancel_one_task(request: HttpRequest, task_id: Annotated[UUID, Path()], reas
     return CancelledTaskOut(task_id=task_id, status=done.status, was_running=done.was_running, engine_told=done.told)
 
 
-_tasks = Reader(Task, "t")
+_tasks = RowReader(Task, "t")
 # The most frequent question of all.
 _READ = f"""
     SELECT {_tasks.columns}, j.trace_id

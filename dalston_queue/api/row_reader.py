@@ -16,7 +16,7 @@ from django.db.models import JSONField, Model
 M = TypeVar("M", bound=Model)
 
 
-class Reader(Generic[M]):
+class RowReader(Generic[M]):
     """`columns` of the model under this alias, for a SELECT; whatever is selected behind them comes along."""
 
     def __init__(self, model: type[M], alias: str) -> None:
