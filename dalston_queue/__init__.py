@@ -9,7 +9,7 @@ dashboard/                            the live pages
 admin/, admin_site, admin_config      Django's admin, entered by role
 roles, role_permissions, login_throttle, tokens   who may do what, by login or by token
 audit, audit_chain, audit_trail, audit_export   what operators did: written, checked, read, exported
-metrics                               the queue's numbers for Prometheus
+metrics, durations                    the queue's numbers for Prometheus; a time span in words
 management/, apps, crash_points       commands, the Django app, and a hook for tests that kill a process
 
 Keep this file free of imports: engines and supervisors use `dalston_queue.broker` without Django.

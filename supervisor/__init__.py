@@ -1,6 +1,6 @@
 """The supervisor of a GPU node: starts engines, knows why each one ended, gives their work back. Needs Redis only.
 
-boot, lock, places, broker            puts a supervisor together, one per node
+apps, boot, lock, places, broker      the Django app; puts a supervisor together, one per node
 supervisor, inbox, happenings         its one loop, what that waits for, and what other threads tell it
 config, reload, environment           node.yaml, its changes, and what an engine finds in its environment
 fleet, slot, children, rolling        the engines: their places and processes, and every act on them

@@ -2,6 +2,7 @@
 
 states, lifecycle, drawing            every legal move as data, the only writer of status, and the picture of both
 spec, rows, submit                    what a client asks for, on its way into the tables
+keys, token_version, hints            what that depends on: its idempotency key, its token's row; and who is told of it
 dag, pipelines, expand                the shape of a job: checked, named in code, grown by a stage's result
 dispatch, advance                     READY tasks into their streams; what follows from a task that moved
 retry, dead_letters, fingerprint      what a failed attempt means, and the end of a task that gets no other
@@ -11,5 +12,6 @@ pause, nodes                          the same for a queue, and for a node that 
 recurring, cron                       a job at each tick of a schedule
 webhooks, webhook_target, webhook_message   who may have one, where it may go, what it says
 search, timeline, progress, why       read only: finding, what became of each attempt, how far, why not yet
+pace                                  estimates: how fast a line gets shorter, when somebody's turn comes
 errors, storable, nul                 what can be wrong with a request
 """

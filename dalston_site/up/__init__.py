@@ -14,4 +14,5 @@ announcements.py  where processes say that they are ready
 accounts.py    migrations, the admin login and the API token (the only file here that loads Django)
 readiness.py   when everything answers
 hint.py        dev.env and the closing words
+errors.py      reasons to stop
 """

@@ -1,4 +1,4 @@
-"""Nodes, engines and GPUs: all of them, and one node.
+"""Nodes, engines, workers and GPUs: all of them, and one node.
 
 cards                beats as plain values
 order, commands      the buttons: a form read, and the command sent once and audited
