@@ -28,4 +28,4 @@ class Places:
 
 WAITING = Places(500)
 """For everything that is waited for: tasks, jobs, nodes. Past this number `wait` is ignored: the answer shows the state
-as it is. Workers' polls have a number of their own, which is a setting."""
+as it is. Workers' polls have a number of their own, which is a setting (worker_polling.py)."""

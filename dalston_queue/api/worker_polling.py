@@ -8,20 +8,18 @@ Nothing is claimed for a worker that has closed its connection. What was claimed
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from django.conf import settings
 
+from dalston_queue.api.places import Places
 from dalston_queue.api.problems import ApiProblem, Code
 from dalston_queue.broker.remote import Hold, Look, RemoteTask, RemoteWorker
 from dalston_queue.pooled import give_connection_back
 
 LOOK_EVERY_S = 1.0
-_lock = threading.Lock()
-_waiting = 0
+POLLS = Places(settings.DALSTON_MAX_WAITING_POLLS)
 
 
 def poll(
@@ -50,7 +48,9 @@ def _poll(
     if look.again or claimed or wait <= 0:
         return look, claimed
     look_at = time.monotonic() + LOOK_EVERY_S
-    with _place():
+    with POLLS.one() as free:
+        if not free:
+            raise _too_many()
         while (left := end - time.monotonic()) > 0 and not (look.again or claimed):
             drained = worker.should_drain
             woken = worker.wait(left)
@@ -76,17 +76,6 @@ def _try(worker: RemoteWorker, named: Sequence[Hold], room: int) -> tuple[Look, 
     return look, worker.claim(room - len(look.again), look)
 
 
-@contextmanager
-def _place() -> Iterator[None]:
-    global _waiting  # noqa: PLW0603 - one number for the process
-    limit: int = settings.DALSTON_MAX_WAITING_POLLS
-    with _lock:
-        if _waiting >= limit:
-            detail = f"This web process lets {limit} polls wait, and as many do. Nothing was claimed; poll again."
-            raise ApiProblem(503, Code.TOO_MANY_POLLS, detail, headers={"Retry-After": "2"})
-        _waiting += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _waiting -= 1
+def _too_many() -> ApiProblem:
+    detail = f"This web process lets {POLLS.limit} polls wait, and as many do. Nothing was claimed; poll again."
+    return ApiProblem(503, Code.TOO_MANY_POLLS, detail, headers={"Retry-After": "2"})

@@ -15,10 +15,11 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.core.management import call_command
-from django.test import override_settings
 from django.utils import timezone
 
+from dalston_queue.api.worker_polling import POLLS
 from dalston_queue.broker import Broker
 from dalston_queue.broker.messages import TaskMessage
 from dalston_queue.ids import uuid7
@@ -98,7 +99,8 @@ def test_past_the_limit_a_poll_gets_work_but_may_not_wait(broker: Broker, token_
     api = Api(token_for("worker"))
     worker_id = api.post("/internal/workers/register", {"stages": ["echo"]}).json()["worker_id"]
     poll = f"/internal/workers/{worker_id}/poll?wait=5"
-    with override_settings(DALSTON_MAX_WAITING_POLLS=0):
+    with ExitStack() as others:
+        assert all(others.enter_context(POLLS.one()) for _ in range(settings.DALSTON_MAX_WAITING_POLLS))
         refused = api.post(poll, {"held": []})
         assert (refused.status_code, refused.json()["code"], refused["Retry-After"]) == (503, "too_many_polls", "2")
         task_id = append(broker, "echo", 1)
