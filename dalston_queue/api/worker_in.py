@@ -10,7 +10,6 @@ from ninja import Path, Query
 from pydantic import ConfigDict, Field, Strict, StringConstraints, model_validator
 
 from dalston_queue.api.body_in import ABSENT, BodyIn, Id, either
-from dalston_queue.api.reason import ReasonInBody
 from dalston_queue.broker import messages
 from dalston_queue.broker.consumer import MAX_CAPACITY
 from dalston_queue.broker.messages import ErrorInfo
@@ -76,10 +75,6 @@ class HeartbeatIn(BodyIn):
     status: Annotated[WorkerStatus, Strict(False)] = Field(
         WorkerStatus.ACTIVE, description="`draining`: it finishes what it has and then leaves."
     )
-
-
-class DrainIn(BodyIn):
-    reason: ReasonInBody = ""
 
 
 class ProgressIn(HoldIn):

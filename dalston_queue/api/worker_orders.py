@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Annotated
 
 from django.http import HttpRequest
-from ninja import Body, Router
+from ninja import Body, Router, Schema
+from pydantic import Field
 
 from dalston_queue.api.auth import needs
+from dalston_queue.api.body_in import BodyIn
 from dalston_queue.api.principal import principal_of
 from dalston_queue.api.problem_out import answers
 from dalston_queue.api.problems import ApiProblem, Code, not_found
-from dalston_queue.api.worker_in import DrainIn, WorkerId
-from dalston_queue.api.worker_out import WorkerDrainOut
+from dalston_queue.api.reason import ReasonInBody
+from dalston_queue.api.worker_in import WorkerId
 from dalston_queue.audit import audited
 from dalston_queue.broker.remote import RemoteWorker
 from dalston_queue.models.api_token import Scope
@@ -21,10 +23,20 @@ from dalston_queue.redis import get_broker
 router = Router(tags=["nodes"])
 
 
+class WorkerOrderIn(BodyIn):
+    reason: ReasonInBody = ""
+
+
+class WorkerDrainOut(Schema):
+    worker_id: str
+    should_drain: bool
+    changed: bool = Field(description="False: it was so before.")
+
+
 @router.post(
     "/workers/{worker_id}/drain", auth=needs(Scope.OPERATE), response=answers({200: WorkerDrainOut}, 400, 404, 409)
 )
-def drain_worker(request: HttpRequest, worker_id: WorkerId, body: Annotated[DrainIn, Body()]) -> WorkerDrainOut:
+def drain_worker(request: HttpRequest, worker_id: WorkerId, body: Annotated[WorkerOrderIn, Body()]) -> WorkerDrainOut:
     """Give a worker nothing more, and tell it to finish what it has and to leave. Safe to repeat."""
     principal, worker = principal_of(request), _find(worker_id)
     if worker.is_dead:
@@ -42,7 +54,7 @@ def drain_worker(request: HttpRequest, worker_id: WorkerId, body: Annotated[Drai
 @router.post(
     "/workers/{worker_id}/resume", auth=needs(Scope.OPERATE), response=answers({200: WorkerDrainOut}, 400, 404)
 )
-def resume_worker(request: HttpRequest, worker_id: WorkerId, body: Annotated[DrainIn, Body()]) -> WorkerDrainOut:
+def resume_worker(request: HttpRequest, worker_id: WorkerId, body: Annotated[WorkerOrderIn, Body()]) -> WorkerDrainOut:
     """Give it work again, if it has not left. Safe to repeat."""
     principal, worker = principal_of(request), _find(worker_id)
     if not worker.should_drain:

@@ -61,12 +61,6 @@ class HeartbeatOut(Schema):
     missing: list[HoldOut] = Field(description="The worker's, and not named: the next poll gives them again.")
 
 
-class WorkerDrainOut(Schema):
-    worker_id: str
-    should_drain: bool
-    changed: bool = Field(description="False: it was so before.")
-
-
 class TaskStateOut(Schema):
     acknowledged: bool = True
     cancel_requested: bool = Field(description="Stop it, and send the result `cancelled`.")
