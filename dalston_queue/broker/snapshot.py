@@ -64,7 +64,7 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     oldest_age_ms: int | None
     events_backlog: int
     paused: bool
-    counters: dict[str, int]  # appended, started, completed, failed, cancelled, recovered, exhausted, refused, buried …
+    counters: dict[str, int]  # appended, completed, failed, cancelled, recovered, exhausted, refused, buried …
 
     @property
     def ran(self) -> int:

@@ -28,7 +28,7 @@ DUTIES = (DutyLine("scanner", 60, NOW - timedelta(seconds=50), ""),)
 
 
 def engine(state: str = "ready", queue: str = "echo", note: str = "") -> EngineLine:
-    return EngineLine("n.demo.0.b", "n", state, (queue,), (), 1, note, NOW)
+    return EngineLine("n.demo.0.b", "n", state, (queue,), (), 1, note)
 
 
 FULL = replace(engine(), is_full=True, is_empty=False)
@@ -69,7 +69,7 @@ def overview(
     *queues: QueueStats, engines: tuple[EngineLine, ...] = (engine(),), node: str = "active", pace: Pace | None = None
 ) -> Overview:
     snapshot = Snapshot(at_ms=0, queues=list(queues), jobs_backlog=0)
-    nodes = (NodeLine("n", node, NOW, engines),)
+    nodes = (NodeLine("n", node, engines),)
     return Overview(NOW, InRedis(snapshot, (), nodes, True, {"echo": pace} if pace else {}), InPostgres((), 0, DUTIES))
 
 

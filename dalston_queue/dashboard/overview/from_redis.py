@@ -85,7 +85,7 @@ def _nodes(nodes: list[NodeInfo], engines: list[EngineInfo], suspected: set[str]
     known = {node.node_id for node in nodes}
     alone = sorted({engine.node_id for engine in engines} - known)
     # Engines that run without a supervisor, or whose node has not beaten yet.
-    lines += [NodeLine(node_id, "", None, _engines(node_id, engines, suspected)) for node_id in alone]
+    lines += [NodeLine(node_id, "", _engines(node_id, engines, suspected)) for node_id in alone]
     return sorted(lines, key=lambda line: line.id)
 
 
@@ -95,7 +95,6 @@ def _node(node: NodeInfo, engines: tuple[EngineLine, ...]) -> NodeLine:
     return NodeLine(
         id=node.node_id,
         state=node.state,
-        beat_at=moment_if(node.at_ms),
         engines=engines,
         note="; ".join(str(note) for note in notes if note),
         labels=tuple(f"{name}: {value}" for name, value in labels.items()),
@@ -118,7 +117,6 @@ def _engine(engine: EngineInfo, suspected: set[str]) -> EngineLine:
         capabilities=tuple(engine.capabilities),
         capacity=engine.capacity,
         note=str(note),
-        beat_at=moment_if(engine.at_ms),
         is_full=in_hand >= engine.capacity or (in_hand == 1 and _may_be_suspect(engine, suspected)),
         is_empty=in_hand == 0,
     )

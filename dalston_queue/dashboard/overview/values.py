@@ -69,7 +69,6 @@ class EngineLine:
     capabilities: tuple[str, ...]
     capacity: int
     note: str
-    beat_at: datetime | None
     is_full: bool = False  # as many tasks in hand as it takes, of whichever queue; or one that runs alone
     is_empty: bool = True  # no task in hand: only then it takes a suspect
 
@@ -78,7 +77,6 @@ class EngineLine:
 class NodeLine:
     id: str
     state: str
-    beat_at: datetime | None
     engines: tuple[EngineLine, ...]
     note: str = ""  # why it drains or is cordoned, and what is wrong with its files
     labels: tuple[str, ...] = ()

@@ -59,7 +59,6 @@ class HeldLine:
     attempt: int
     deliveries: int
     losses: int
-    claimed_at: datetime
     silent_since: datetime | None  # None: renewed within FRESH_MS
     lease_ends_at: datetime | None  # the same
     deadline_at: datetime | None
@@ -191,7 +190,6 @@ def _held_line(entry: PendingEntry, named: Named) -> HeldLine:
         attempt=record.attempt,
         deliveries=record.deliveries,
         losses=record.losses,
-        claimed_at=moment(record.claimed_at_ms),
         silent_since=None if fresh else moment(record.renewed_at_ms),
         lease_ends_at=None if fresh else moment(record.renewed_at_ms) + timedelta(milliseconds=patience_ms),
         deadline_at=moment(record.deadline_ms) if record.deadline_ms else None,
