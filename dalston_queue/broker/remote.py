@@ -116,15 +116,7 @@ class RemoteWorker:
 
     def beat(self, **said: Any) -> None:
         """It is alive; `said` are fields of EngineBeat that changed."""
-        engine = self.engine
-        self.engine = EngineBeat(
-            engine_id=engine.engine_id,
-            state=said.get("state", engine.state),
-            queues=engine.queues,
-            capabilities=engine.capabilities,
-            capacity=engine.capacity,
-            info=said.get("info", engine.info),
-        )
+        self.engine = msgspec.structs.replace(self.engine, **said)
         self._broker.registry.beat_engine(self.engine, NODE)
 
     def leave(self) -> list[Hold]:

@@ -65,7 +65,8 @@ def held_page(
 
 
 def _places(shard: Shard, queue: str) -> list[LanePlace]:
-    return [LanePlace(lane, tier) for tier in TIERS for lane in read_lanes(shard, queue).capabilities]
+    lanes = read_lanes(shard, queue).capabilities
+    return [LanePlace(lane, tier) for tier in TIERS for lane in lanes]
 
 
 def _waiting(place: LanePlace, entry: bytes, task: bytes, job: bytes, attempt: bytes, enqueued: bytes) -> WaitingEntry:
