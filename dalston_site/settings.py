@@ -85,13 +85,13 @@ DALSTON_BACKOFF_CAP_S = number("DALSTON_BACKOFF_CAP_S", "E149", 60.0, "The longe
 
 # --- What the API accepts ---------------------------------------------------------------------------------------------
 DALSTON_IDEMPOTENCY_WINDOW_S = whole("DALSTON_IDEMPOTENCY_WINDOW_S", "E150", 86_400, "How long an idempotency key is remembered.")
-DALSTON_MAX_PAYLOAD_BYTES = whole("DALSTON_MAX_PAYLOAD_BYTES", "E151", 262_144, "The largest body of a submission; larger input is put where engines can read it, and its address is sent.", low=1024, high=16_777_216)
+DALSTON_MAX_PAYLOAD_BYTES = whole("DALSTON_MAX_PAYLOAD_BYTES", "E151", 262_144, "The largest `parameters` of a task or job, as JSON; put larger input where its engine can read it, and send its address.", low=1024, high=16_777_216)
 DALSTON_MAX_RESULT_BYTES = whole("DALSTON_MAX_RESULT_BYTES", "E152", 262_144, "The largest result kept in the task's row.", low=1024, high=16_777_216)
 DALSTON_RATE_LIMITED_PER_MINUTE = whole("DALSTON_RATE_LIMITED_PER_MINUTE", "E153", 100, "Requests a minute for tokens with the preset `limited`.")
 DALSTON_RATE_LIMITED_PER_HOUR = whole("DALSTON_RATE_LIMITED_PER_HOUR", "E154", 1000, "Requests an hour for tokens with the preset `limited`.")
-DALSTON_BACKPRESSURE_WAITING = whole("DALSTON_BACKPRESSURE_WAITING", "E155", 10_000, "Tasks waiting in a queue above which submissions get 429 with Retry-After.")
-DALSTON_BACKPRESSURE_HIGH_ONLY = whole("DALSTON_BACKPRESSURE_HIGH_ONLY", "E156", 50_000, "Above this only high priority is accepted.")
-DALSTON_BACKPRESSURE_LISTED_ONLY = whole("DALSTON_BACKPRESSURE_LISTED_ONLY", "E157", 100_000, "Above this only allow-listed tokens are accepted.")
+DALSTON_BACKPRESSURE_WAITING = whole("DALSTON_BACKPRESSURE_WAITING", "E155", 10_000, "Tasks waiting in a queue above which a submission needs high priority or a token with the preset `listed`; others get 429 with Retry-After.")
+DALSTON_BACKPRESSURE_HIGH_ONLY = whole("DALSTON_BACKPRESSURE_HIGH_ONLY", "E156", 50_000, "Above this it needs high priority.")
+DALSTON_BACKPRESSURE_LISTED_ONLY = whole("DALSTON_BACKPRESSURE_LISTED_ONLY", "E157", 100_000, "Above this it needs both.")
 DALSTON_MAX_EVENT_STREAMS = whole("DALSTON_MAX_EVENT_STREAMS", "E158", 500, "Followers of jobs (`GET /jobs/{id}/events`) that one web process serves at a time; the next gets 503.", high=100_000)
 DALSTON_MAX_WAITING_POLLS = whole("DALSTON_MAX_WAITING_POLLS", "E159", 200, "Polls of workers over HTTP that may wait in one web process; each holds a thread and a connection to Redis. The next gets 503.", high=10_000)
 

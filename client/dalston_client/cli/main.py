@@ -104,7 +104,12 @@ def _parser(*, as_json: bool) -> argparse.ArgumentParser:
     )
     parser.add_argument("--url", metavar="URL", help="instead of DALSTON_URL")
     parser.add_argument("--token-file", type=Path, metavar="FILE", help="a file with the token, readable only by you")
-    parser.add_argument("--env-file", type=Path, metavar="FILE", help="a file that sets both, such as var/dev.env")
+    parser.add_argument(
+        "--env-file",
+        type=Path,
+        metavar="FILE",
+        help="a file that sets DALSTON_URL and DALSTON_TOKEN, such as var/dev.env",
+    )
     parser.add_argument(
         "--patience",
         type=options.duration,

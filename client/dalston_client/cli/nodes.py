@@ -12,12 +12,12 @@ from dalston_client.cli.output import Out
 from dalston_client.client import Client
 
 _ORDERS: tuple[tuple[answers.Order, str], ...] = (
-    ("drain", "let a node finish what it has and take nothing more"),
+    ("drain", "let a node finish what it can, hand back the rest and stop its engines"),
     ("resume", "let a drained node work again"),
     ("cordon", "let a node claim nothing more, and keep its engines up"),
     ("uncordon", "let it claim again"),
     ("restart", "restart the processes of an engine, or one slot of it"),
-    ("rolling_restart", "restart them one after the other"),
+    ("rolling_restart", "restart the processes of an engine one after the other"),
     ("scale", "run so many processes of an engine"),
 )
 _LONGEST_WAIT_S = 20.0
@@ -32,11 +32,16 @@ def add(commands: options.Commands) -> None:
         act.set_defaults(order=order)
         act.add_argument("node_id")
         if order in {"restart", "rolling_restart", "scale"}:
-            act.add_argument("engine", help="its name, such as demo, or a slot such as demo.0")
+            slot = ", or a slot such as demo.0" if order == "restart" else ""
+            act.add_argument("engine", help=f"its name, such as demo{slot}")
         if order == "scale":
             act.add_argument("replicas", type=int, help="how many processes")
         act.add_argument(
-            "--wait", type=options.duration, default=10.0, metavar="SECONDS", help="for the node's answer (10)"
+            "--wait",
+            type=options.duration,
+            default=10.0,
+            metavar="SECONDS",
+            help="for the node's answer (10; at most 20)",
         )
         options.add_reason(act)
     for name, act_on, what in (

@@ -41,7 +41,7 @@ def add(commands: options.Commands) -> None:
     task.add_argument("--stage", metavar="QUEUE", help="the queue, if it is not named like the task type")
     task.add_argument("--capability", action="append", default=[], metavar="NAME", help="what its engine must have")
     task.add_argument("--timeout", type=options.positive, metavar="SECONDS", help="how long it may run")
-    task.add_argument("--max-retries", type=int, metavar="N", help="how often it may fail")
+    task.add_argument("--max-retries", type=int, metavar="N", help="how often it is tried again when it fails")
     task.add_argument(
         "--at",
         type=options.time_ahead,
