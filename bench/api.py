@@ -10,14 +10,11 @@ from bench.harness.run import Run
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="./dev bench api", description=__doc__)
     parser.add_argument("--small", action="store_true", help="one round of few requests")
-    parser.add_argument("--peers", default="", help="none: the bare view is always there")
-    parser.add_argument("--rounds", type=int)
-    parser.add_argument("--requests", type=int)
-    parser.add_argument("--connections", type=int, default=8)
+    parser.add_argument("--rounds", type=int, help="of each kind of request")
+    parser.add_argument("--requests", type=int, help="in a round")
+    parser.add_argument("--connections", type=int, default=8, help="kept alive, each with one request at a time (8)")
     parser.add_argument("--json", type=Path, help="also write the tables to this file")
     options = parser.parse_args(arguments)
-    if options.peers:
-        parser.error("there are no peers here")
     run = Run("Postgres with fsync, Valkey with AOF everysec")
     small = options.small
     sections = api(

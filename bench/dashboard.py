@@ -14,12 +14,9 @@ SMALL = Size(waiting=2_000, pending=400, engines=16, viewers=6, history=500, let
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench dashboard", description=__doc__)
     parser.add_argument("--small", action="store_true", help="few of everything, for some seconds")
-    parser.add_argument("--peers", default="", help="none: nobody else shows what we show")
     parser.add_argument("--seconds", type=float, help="how long changes are made")
     parser.add_argument("--json", type=Path, help="also write the tables to this file")
     options = parser.parse_args(arguments)
-    if options.peers:
-        parser.error("there are no peers here")
     run = Run("Postgres, Valkey with AOF everysec, one web process")
     for section in dashboard(SMALL if options.small else FULL, options.seconds or (5 if options.small else 40)):
         run.add(section)

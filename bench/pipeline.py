@@ -12,8 +12,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="./dev bench pipeline", description=__doc__)
     parser.add_argument("--small", action="store_true", help="one round of few tasks")
     parser.add_argument("--peers", default=",".join(NAMES), help="which peers, by name; empty for none")
-    parser.add_argument("--rounds", type=int)
-    parser.add_argument("--tasks", type=int)
+    parser.add_argument("--rounds", type=int, help="of each system; the table shows the best")
+    parser.add_argument("--tasks", type=int, help="in a round")
     parser.add_argument("--json", type=Path, help="also write the table to this file")
     options = parser.parse_args(arguments)
     peers = [name for name in options.peers.split(",") if name]

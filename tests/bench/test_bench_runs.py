@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+NO_PEERS = ("--peers", "")
 
 
 def bench(name: str, *arguments: str, timeout: float = 50) -> str:
     """`./dev bench NAME` without its installing."""
     done = subprocess.run(
-        [sys.executable, f"bench/{name}.py", "--small", "--peers", "", *arguments],
+        [sys.executable, f"bench/{name}.py", "--small", *arguments],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=timeout,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -21,7 +22,7 @@ def bench(name: str, *arguments: str, timeout: float = 50) -> str:
 
 
 def test_broker_bench_measures_every_section_and_writes_json(tmp_path: Path) -> None:
-    output = bench("broker", "--json", str(tmp_path / "figures.json"))
+    output = bench("broker", *NO_PEERS, "--json", str(tmp_path / "figures.json"))
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert len(figures["sections"]) == 5
     for section in figures["sections"]:
@@ -32,7 +33,7 @@ def test_broker_bench_measures_every_section_and_writes_json(tmp_path: Path) -> 
 
 def test_memory_and_keys_return_after_draining(tmp_path: Path) -> None:
     """Not a matter of speed, so a test may insist on it."""
-    bench("broker", "--only", "memory", "--json", str(tmp_path / "figures.json"))
+    bench("broker", *NO_PEERS, "--only", "memory", "--json", str(tmp_path / "figures.json"))
     [section] = json.loads((tmp_path / "figures.json").read_text())["sections"]
     assert all(target["kept"] for target in section["targets"]), section
 
@@ -47,7 +48,7 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
 
 @pytest.mark.slow
 def test_pipeline_bench_takes_tasks_to_completed() -> None:
-    assert "tasks/s through Postgres" in bench("pipeline")
+    assert "tasks/s through Postgres" in bench("pipeline", *NO_PEERS)
 
 
 @pytest.mark.slow
