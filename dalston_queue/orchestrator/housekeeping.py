@@ -51,8 +51,8 @@ _DELETE_JOBS = (
 
 
 def expire_kept(now: datetime) -> Report:
-    """Forget what was kept long enough: dead letters and orders to replay them, idempotency keys, finished jobs with
-    all their history."""
+    """Forget what was kept long enough: dead letters and orders to replay them, tries to log in, idempotency keys,
+    finished jobs with all their history."""
     report = Report()
     long_ago = now - timedelta(days=settings.DALSTON_DEAD_LETTER_DAYS)
     report.note("dead letters", DeadLetter.objects.filter(created_at__lt=long_ago).delete()[0])
