@@ -21,7 +21,8 @@ consumer      its WebSocket
 acts, ...     its buttons
 
 A page that shows what another page is about takes it from that page's folder: the stream its health and lanes from
-overview/ and the panel of buttons from task/, jobs and dead letters the rows of audit/, dead letters a job's history.
+overview/ and the panel of buttons from task/, a job and a dead letter the rows of audit/, a dead letter its job's
+history, a job the orders to replay its letters, a task the lines of its node's log.
 
 And what all of them stand on, which knows none of them:
 

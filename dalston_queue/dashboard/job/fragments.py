@@ -12,6 +12,7 @@ from dalston_queue.dashboard.job.webhooks import webhook_row
 from dalston_queue.dashboard.live.board import Fragment, Row
 from dalston_queue.dashboard.live.html import pulse, render, table
 from dalston_queue.dashboard.live.hub import Gone
+from dalston_queue.dashboard.parts.runs import outcome_words
 from dalston_queue.dashboard.parts.words import TASK_TONES, words_for
 from dalston_queue.jobs.states import TaskStatus
 
@@ -69,7 +70,7 @@ def _task(task: TaskLine, may_operate: bool) -> Row:
     row_id = f"stage-{task.stage}"
     spent = words_for(task.started_at, task.finished_at)
     status, tone = task.status.replace("_", " "), TASK_TONES.get(task.status, "")
-    runs = [(run, gantt.outcome_words(run)) for run in task.runs[-SHOWN_RUNS:]] if len(task.runs) > 1 else []
+    runs = [(run, outcome_words(run)) for run in task.runs[-SHOWN_RUNS:]] if len(task.runs) > 1 else []
     words = {"status": status, "tone": tone, "spent": spent, "runs": runs}
     may_act = may_operate and task.status in {TaskStatus.QUEUED, TaskStatus.RUNNING}
     return Row(row_id, render("stage", row_id=row_id, task=task, may_act=may_act, **words))

@@ -13,22 +13,14 @@ from datetime import datetime, timedelta
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from dalston_queue.dashboard.parts.runs import outcome_tone, outcome_words
 from dalston_queue.dashboard.parts.words import duration
-from dalston_queue.jobs.timeline import Run, RunOutcome
+from dalston_queue.jobs.timeline import Run
 
 ROW, BAR, HEAD = 38, 14, 22
 STEPS = 100
 LEAST = 0.35
 """A bar is at least this wide, in per cent: what took no time happened all the same."""
-TONES = {
-    RunOutcome.COMPLETED: "ok",
-    RunOutcome.RETRIED: "wait",
-    RunOutcome.RECOVERED: "wait",
-    RunOutcome.REBUILT: "wait",
-    RunOutcome.FAILED: "bad",
-    RunOutcome.DEAD_LETTER: "bad",
-    RunOutcome.CANCELLED: "",
-}
 
 At = Callable[[datetime], float]
 """Where a moment is, in per cent of the width."""
@@ -90,27 +82,13 @@ def _bar(run: Run, end: datetime, y: int, at: At) -> SafeString:
     words = f"attempt {run.attempt} on {run.engine_id or 'an engine that is not known'}: {outcome_words(run)}"
     return format_html(
         '<rect class="run {}" x="{}%" width="{}%" y="{}" height="{}" rx="3"><title>{}</title></rect>',
-        "busy" if run.outcome is None else TONES[run.outcome],
+        outcome_tone(run),
         _short(x),
         _short(max(at(until) - x, LEAST)),
         y,
         BAR,
         words,
     )
-
-
-def outcome_words(run: Run) -> str:
-    if run.outcome is None:
-        return "runs"
-    took = "" if run.started_at is None or run.finished_at is None else f" after {_spent(run)}"
-    said = f": {run.message[:200]}" if run.message else ""
-    return f"{run.outcome.replace('_', ' ')}{took}{said}"
-
-
-def _spent(run: Run) -> str:
-    if run.started_at is None or run.finished_at is None:
-        return "not known"
-    return duration((run.finished_at - run.started_at).total_seconds())
 
 
 def _stepped(start: datetime, now: datetime) -> datetime:

@@ -13,9 +13,9 @@ from django.utils import timezone
 from dalston_queue.broker.broker import Broker
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.logs import engine_place
-from dalston_queue.dashboard.job.gantt import TONES, outcome_words
 from dalston_queue.dashboard.parts.black_box import pretty
 from dalston_queue.dashboard.parts.progress import progress_of
+from dalston_queue.dashboard.parts.runs import outcome_tone, outcome_words
 from dalston_queue.dashboard.task.acting import Acting, acting_on
 from dalston_queue.jobs.states import TaskStatus
 from dalston_queue.jobs.timeline import Run, runs_of
@@ -111,8 +111,7 @@ def _contents(task_id: UUID, version: Version) -> tuple[Content, ...]:
 
 def _run_line(number: int, run: Run) -> RunLine:
     node, slot = engine_place(run.engine_id) or ("", "")
-    tone = "busy" if run.outcome is None else TONES[run.outcome]
-    return RunLine(number, run, outcome_words(run), tone, node, slot)
+    return RunLine(number, run, outcome_words(run), outcome_tone(run), node, slot)
 
 
 def _no_result(task: Task) -> str:
