@@ -22,7 +22,7 @@ workers, worker_polling,              /internal/workers: the worker protocol
 audit                                 /audit
 auth, principal, known_tokens,        who is asking, what they may, how often
   rate
-backpressure                          refusing submissions to a queue that is too full
+backpressure, depths                  refusing submissions to a queue that is too full; how full each is
 body, body_in, strict_query, listing, what requests and answers have in common
   reason, renderer, row_reader
 middleware, trace, handlers,          trace ids, and errors as problem documents

@@ -12,9 +12,9 @@ from ninja import Body, Header, Path, Query, Router, Status
 
 from dalston_queue.api import body, waiting
 from dalston_queue.api.auth import needs
-from dalston_queue.api.backpressure import depths
 from dalston_queue.api.body_in import Instant
 from dalston_queue.api.cancelling import CancelledTaskOut, cancel
+from dalston_queue.api.depths import depths
 from dalston_queue.api.listing import Cursor, Limit, Page, Payload, Text, page
 from dalston_queue.api.principal import Principal, confirmed, principal_of
 from dalston_queue.api.problem_out import answers

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 from django.utils import timezone
 
-from dalston_queue.api.backpressure import Steps, depths, is_accepted
+from dalston_queue.api.backpressure import Steps, is_accepted
+from dalston_queue.api.depths import depths
 from dalston_queue.broker import Broker
 from dalston_queue.broker.messages import TaskMessage
 from dalston_queue.broker.rate import Limit
