@@ -12,12 +12,11 @@ from rich.text import Text
 
 from dalston_client import answers
 from dalston_client.cli import text
-from dalston_client.cli.nodes import rows_of
+from dalston_client.cli.nodes import COLUMNS, rows_of
 from dalston_client.cli.output import drawn
 from dalston_client.client import Client
 
 LANES = ("queue", "tier", "needs", "waiting", "running", "oldest", "in/s", "out/s", "")
-ENGINES = ("node", "engine", "state", "queues", "slots", "beat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ def draw(board: Board, before: Board | None, problem: str) -> Group:
     engines = [row for node in board.nodes for row in rows_of(node)]
     foot = Text(text.clean(problem), style="red") if problem else Text("q quits", style="dim")
     return Group(
-        Text(headline(board)), Text(), drawn(LANES, list(lane_rows(board, before))), Text(), drawn(ENGINES, engines),
+        Text(headline(board)), Text(), drawn(LANES, list(lane_rows(board, before))), Text(), drawn(COLUMNS, engines),
         Text(), foot,
     )  # fmt: skip
 

@@ -21,6 +21,7 @@ _ORDERS: tuple[tuple[answers.Order, str], ...] = (
     ("scale", "run so many processes of an engine"),
 )
 _LONGEST_WAIT_S = 20.0
+COLUMNS = ("node", "engine", "state", "queues", "slots", "beat")
 
 
 def add(commands: options.Commands) -> None:
@@ -61,8 +62,7 @@ def run_list(_: argparse.Namespace, client: Client, out: Out) -> Exit:
     if out.as_json:
         out.json(found)
     else:
-        columns = ("node", "engine", "state", "queues", "slots", "beat")
-        out.table(columns, [row for node in found for row in rows_of(node)], "no node has been seen")
+        out.table(COLUMNS, [row for node in found for row in rows_of(node)], "no node has been seen")
     return Exit.OK
 
 

@@ -9,7 +9,7 @@ from rich.live import Live
 from dalston_client.cli import board, options
 from dalston_client.cli.exits import Exit
 from dalston_client.cli.keyboard import keyboard
-from dalston_client.cli.nodes import rows_of
+from dalston_client.cli.nodes import COLUMNS, rows_of
 from dalston_client.cli.output import Out
 from dalston_client.client import Client
 from dalston_client.errors import DalstonError, Unavailable, Unreachable
@@ -45,7 +45,7 @@ def _plain(given: argparse.Namespace, client: Client, out: Out) -> None:
                 out.say(board.headline(now))
                 out.table(board.LANES, list(board.lane_rows(now, before)), "there is no queue yet")
                 engines = [row for node in now.nodes for row in rows_of(node)]
-                out.table(board.ENGINES, engines, "no node has been seen")
+                out.table(COLUMNS, engines, "no node has been seen")
             before = now
 
 
