@@ -77,11 +77,15 @@ class EventReader:
         kept, so that each call goes on where the last one stopped."""
         self._refresh()
         found: list[Event | Malformed] = []
-        for stream in self._streams:
-            arguments = (EVENT_GROUP, self._name, idle_ms, stream.cursor, "COUNT", count)
-            cursor, rows, *_ = stream.shard.command("XAUTOCLAIM", stream.key, *arguments)
-            stream.cursor = cursor.decode()
-            found += stream.decode(rows)
+        for shard in self._topology.shards:
+            streams = [stream for stream in self._streams if stream.shard is shard]
+            rest = (EVENT_GROUP, self._name, idle_ms)
+            calls = [command("XAUTOCLAIM", each.key, *rest, each.cursor, "COUNT", count) for each in streams]
+            for stream, reply in zip(streams, shard.calls(calls), strict=True):
+                if not self._is_gone(reply):
+                    cursor, rows, *_ = shard.checked(reply)
+                    stream.cursor = cursor.decode()
+                    found += stream.decode(rows)
         return found
 
     def close(self) -> None:
@@ -146,8 +150,7 @@ class EventReader:
         return self._rows(streams, reply)
 
     def _rows(self, streams: Sequence[_Stream], reply: Any) -> list[Event | Malformed]:
-        if isinstance(reply, redis.ResponseError) and str(reply).startswith(("NOGROUP", "UNBLOCKED")):
-            self._again = True  # the stream was deleted: make the group anew
+        if self._is_gone(reply):
             return []
         found = streams[0].shard.checked(reply) or ()
         by_key = {stream.key.encode(): stream for stream in streams}
@@ -155,6 +158,12 @@ class EventReader:
         if events:
             self._per_entry = max(1.0, len(events) / sum(len(rows) for _, rows in found))
         return events
+
+    def _is_gone(self, reply: Any) -> bool:
+        """Whether the stream was deleted, or flushed with all the rest: then the next read makes its group anew."""
+        gone = isinstance(reply, redis.ResponseError) and str(reply).startswith(("NOGROUP", "UNBLOCKED"))
+        self._again = self._again or gone
+        return gone
 
     def _disconnect(self) -> None:
         if self._connection is not None:

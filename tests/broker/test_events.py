@@ -3,6 +3,7 @@
 import pytest
 
 from dalston_queue.broker import Broker, EventReader
+from dalston_queue.broker.keys import JOBS
 from dalston_queue.broker.messages import Completed, Event
 from dalston_queue.broker.types import EventKind
 from tests.broker.conftest import MakeEngine, events_of, message
@@ -76,6 +77,21 @@ def test_an_entry_with_several_reports_goes_when_all_are_acknowledged(
     assert broker.topology.home.command("XLEN", key) == 1
     assert reader.ack(batch[2:]) == 1
     assert broker.topology.home.command("XLEN", key) == 0
+
+
+def test_a_stream_that_is_deleted_just_before_taking_over_does_not_stop_the_reader(broker: Broker) -> None:
+    """A flush at the wrong moment ended the orchestrator: it looks which streams there are once a second only."""
+    broker.publish_jobs_created(["j1"])
+    reader = EventReader(broker, "one")
+    reader.ack(reader.read(block_ms=0))
+    home = broker.topology.home
+    home.command("DEL", home.keys.events(JOBS))
+    assert reader.take_over(idle_ms=0) == []
+    broker.publish_jobs_created(["j2"])
+    (created,) = reader.read(block_ms=0)
+    assert isinstance(created, Event) and created.job_id == "j2"
+    reader.ack([created])
+    reader.close()
 
 
 def test_a_deleted_event_stream_is_made_anew(broker: Broker, engine: MakeEngine, reader: EventReader) -> None:
