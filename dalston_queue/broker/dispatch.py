@@ -12,7 +12,7 @@ from dalston_queue.broker.messages import Event, TaskMessage, encode_head, encod
 from dalston_queue.broker.names import check_name
 from dalston_queue.broker.promotion import promoted_after_ms
 from dalston_queue.broker.record import Record
-from dalston_queue.broker.removal import read_records
+from dalston_queue.broker.removal import cancel, read_records
 from dalston_queue.broker.shard import Argument, Call, Shard, command, script
 from dalston_queue.broker.topology import Topology
 from dalston_queue.broker.types import Appended, EventKind, Tier, tier_number
@@ -66,7 +66,10 @@ def append(topology: Topology, messages: Sequence[TaskMessage]) -> list[Appended
         shard = topology.shard_for(queue, message.priority)
         if message.task_id in known:
             record, home = known[message.task_id]
-            shard = home if record.attempt >= message.attempt else shard
+            if record.attempt >= message.attempt:
+                shard = home
+            elif home is not shard:  # no script sees both; where it runs, its engine is asked to stop
+                cancel(home, queue, message.task_id, record.attempt, flag=True)
         key = (shard.index, queue, capabilities, tier)
         if key not in lanes:
             lanes[key] = _Lane(shard, queue, capabilities, tier)

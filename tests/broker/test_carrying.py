@@ -8,7 +8,7 @@ import pytest
 
 from dalston_queue.broker import Consumer, EventReader, carrying, connect
 from dalston_queue.broker.errors import Unavailable
-from dalston_queue.broker.messages import Completed
+from dalston_queue.broker.messages import Cancelled, Completed
 from dalston_queue.broker.scripts import FOLDER, load
 from dalston_queue.broker.types import EventKind, Priority, RecordState, Tier
 from tests.broker.conftest import events_of, message
@@ -153,6 +153,19 @@ def test_a_new_attempt_takes_the_place_of_one_that_is_on_its_way(pair: Pair, ste
     (claimed,) = pair.consumer.claim()
     assert claimed.attempt == 2 and claimed.settle(Completed()) == "ok"
     assert pair.promote() == [] and pair.consumer.claim() == [] and pair.is_quiet()
+
+
+@pytest.mark.parametrize("runs", (False, True))
+def test_a_new_attempt_does_not_run_beside_the_old_one_in_another_shard(pair: Pair, runs: bool) -> None:
+    """Rebuilt from a row that doesn't know of the promotion yet, it goes to the shard that the old one came from."""
+    pair.broker.append([message("a", priority=Priority.LOW)])
+    assert pair.promote() == ["a"]
+    old = pair.consumer.claim() if runs else []
+    assert pair.broker.append([message("a", priority=Priority.LOW, attempt=2)]) == ["added"]
+    assert pair.consumer.beat().cancelled == old
+    ended = pair.consumer.exchange([(claimed, Cancelled()) for claimed in old])
+    assert [claimed.attempt for claimed in ended.claimed] == [2]
+    assert ended.claimed[0].settle(Completed()) == "ok" and pair.consumer.claim() == []
 
 
 def test_two_passes_at_once_move_it_once(pair: Pair) -> None:
