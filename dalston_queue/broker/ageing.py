@@ -60,6 +60,8 @@ def _due(shard: Shard, queue: str, lane: str, tier: Tier, now_ms: int, batch: in
     if old:
         for task_bytes, raw in zip(old, shard.command("HMGET", keys.tasks(queue), *old), strict=True):
             record = decode_record(raw) if raw else None
-            if record is None or record.state is not RecordState.WAITING or record.stream == stream:
+            if not task_bytes.isascii():  # a foreign hand's
+                shard.command("ZREM", keys.ageing(queue), task_bytes)
+            elif record is None or record.state is not RecordState.WAITING or record.stream == stream:
                 due[task_bytes.decode()] = None  # the script forgets those that don't wait any more
     return list(due)[:batch]

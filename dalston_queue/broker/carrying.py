@@ -15,6 +15,7 @@ passes at once do the same steps twice, which changes nothing.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -33,6 +34,7 @@ from dalston_queue.broker.types import EventKind, Priority, RecordState, Tier, t
 log = logging.getLogger(__name__)
 MAX_BATCH_BYTES = 1 << 20
 _FROM: dict[str, Tier] = {target: tier for tier, (target, _) in PROMOTIONS.items()}
+_RESERVATION = re.compile(r"(?P<tier>[a-z]+):(?P<entry>[0-9]{1,18}-[0-9]{1,18})")  # `for` of a note
 _NAMES = (b"t", b"for", b"to", b"lane")  # fields of an entry of `moving`
 Waiting = tuple[str, Record, bytes, bytes]  # task, its record, head and JSON of its entry
 
@@ -69,14 +71,15 @@ def resume(topology: Topology, queue: str, batch: int) -> list[Event]:
     if len(shards) == 1:
         return moved
     key = shards[0].keys.moving(queue)
-    notes: list[tuple[Shard, str, str, str]] = []
+    notes: list[tuple[Shard, str, str, re.Match[str]]] = []
     for shard in shards:
         reserved: dict[tuple[str, Tier], list[tuple[str, str]]] = {}
         for entry, fields in shard.command("XRANGE", key, "-", "+", "COUNT", batch):
             values = {name: value.decode(errors="replace") for name, value in pairs(fields) if name in _NAMES}
             task, entry_id = values.get(b"t", ""), entry.decode()
-            if b"for" in values:
-                notes.append((shard, task, entry_id, values[b"for"]))
+            note = _RESERVATION.fullmatch(values.get(b"for", ""))
+            if note and note["tier"] in _FROM:
+                notes.append((shard, task, entry_id, note))
             elif values.get(b"to") in _FROM and b"lane" in values:
                 reserved.setdefault((values[b"lane"][1:], Tier(values[b"to"])), []).append((task, entry_id))
             else:
@@ -84,11 +87,10 @@ def resume(topology: Topology, queue: str, batch: int) -> list[Event]:
         others = [other for other in shards if other is not shard]
         for (lane, to), found in reserved.items():
             moved += _complete(others, shard, queue, lane, to, _moves(shard, queue, found))
-    for shard, task, entry_id, reservation in notes:
-        tier, _, reserved_id = reservation.partition(":")
-        target = topology.shard_for(queue, Priority(tier))
+    for shard, task, entry_id, note in notes:
+        target = topology.shard_for(queue, Priority(note["tier"]))
         # the reservation was there first: if it is gone, the task has arrived, or was removed
-        if not target.command("XRANGE", key, reserved_id, reserved_id):
+        if not target.command("XRANGE", key, note["entry"], note["entry"]):
             forget(shard, queue, [(task, entry_id)])
     return moved
 

@@ -99,6 +99,6 @@ def delete_queue(shard: Shard, queue: str) -> None:
         keys.lanes(queue),
         *(keys.wake(queue, lane) for lane in lanes),
         *(keys.stream(queue, lane, tier) for lane in lanes for tier in TIERS),
-        *(keys.session(queue, engine.decode()) for engine in engines),
+        *(keys.session(queue, engine.decode(errors="replace")) for engine in engines),
     ]
     shard.calls([*(command("UNLINK", key) for key in doomed), command("SREM", keys.stages(), queue)])

@@ -57,7 +57,7 @@ def pending_page(
         for task, score, raw in rows:
             record = decode_record(raw) if raw else None
             if record is not None:
-                found.append((float(score), entry_of(shard, queue, task.decode(), record, now)))
+                found.append((float(score), entry_of(shard, queue, task.decode(errors="replace"), record, now)))
     if len(shards) > 1:
         found = sorted(found, key=lambda item: item[0])[offset : offset + limit]
     return PendingPage(entries=[entry for _, entry in found], total=total, at_ms=now)

@@ -7,6 +7,7 @@ makes it void: a lapsed engine that beats again is back.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +22,7 @@ from dalston_queue.broker.types import Cause, EngineState, NodeState
 
 log = logging.getLogger(__name__)
 Fields = dict[bytes, bytes]
+_CAUSES = {cause.encode(): cause for cause in Cause}
 Info = TypeVar("Info")
 KEPT_MS = 24 * 3600 * 1000  # an engine or node that does not beat for a day is forgotten
 DRAIN = "drain"  # in an engine's entry: why an operator wants it to drain; only workers over HTTP are told so
@@ -105,9 +107,9 @@ class Registry:
             replies = shard.all([command("HGETALL", shard.keys.beats(queue)) for queue in queues])
             for queue, reply in zip(queues, replies, strict=True):
                 shards = self._topology.shards_of(queue)
-                for engine, counter in pairs(reply):
-                    mine = counters.setdefault(engine.decode(), {}).setdefault(queue, [0] * len(shards))
-                    if shard in shards:
+                for engine, counter in _by_name(reply).items():
+                    mine = counters.setdefault(engine, {}).setdefault(queue, [0] * len(shards))
+                    if shard in shards and counter.isdigit():  # else a foreign hand's: its next beat repairs it
                         mine[shards.index(shard)] = int(counter)
         return {
             engine: Pulse(engine, {queue: tuple(each) for queue, each in by_queue.items()})
@@ -129,11 +131,11 @@ class Registry:
         found: dict[str, Cause] = {}
         for shard in self._topology.shards_of(queue):
             keys = [shard.keys.verdicts(queue), shard.keys.beats(queue)]
-            verdicts, beats = (dict(pairs(reply)) for reply in shard.all([command("HGETALL", key) for key in keys]))
+            verdicts, beats = (_by_name(reply) for reply in shard.all([command("HGETALL", key) for key in keys]))
             for engine, verdict in verdicts.items():
                 counter, _, cause = verdict.partition(b":")
-                if beats.get(engine) == counter:
-                    found[engine.decode()] = Cause(cause.decode())
+                if beats.get(engine) == counter and cause in _CAUSES:
+                    found[engine] = _CAUSES[cause]
         return found
 
     def forget(
@@ -189,6 +191,15 @@ class Registry:
 
     def _mark_dead(self, key: str) -> None:
         self._home.run("put_field", [key], ["dead", 1, 1])
+
+
+def _by_name(reply: Sequence[bytes]) -> dict[str, bytes]:
+    """A hash of engines. What a foreign hand put there under no name of an engine is passed over."""
+    found: dict[str, bytes] = {}
+    for name, value in pairs(reply):
+        with contextlib.suppress(UnicodeDecodeError):
+            found[name.decode()] = value
+    return found
 
 
 def _node(node_id: str, fields: Fields) -> NodeInfo:

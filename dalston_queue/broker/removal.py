@@ -22,7 +22,8 @@ def scan_records(shard: Shard, queue: str, page: int) -> Iterator[dict[str, Reco
     cursor = b"0"
     while True:
         cursor, flat = shard.command("HSCAN", shard.keys.tasks(queue), cursor, "COUNT", page)
-        decoded = {task.decode(): decode_record(raw) for task, raw in pairs(flat)}
+        # ids are ASCII; another name is a foreign hand's
+        decoded = {task.decode(): decode_record(raw) for task, raw in pairs(flat) if task.isascii()}
         yield {task: record for task, record in decoded.items() if record}
         if cursor == b"0":
             return

@@ -168,6 +168,13 @@ def test_a_new_attempt_does_not_run_beside_the_old_one_in_another_shard(pair: Pa
     assert ended.claimed[0].settle(Completed()) == "ok" and pair.consumer.claim() == []
 
 
+@pytest.mark.parametrize("reservation", ("junk", "high:junk", "recovered:1-1", "high:", ""))
+def test_a_note_that_a_foreign_hand_left_is_forgotten(pair: Pair, reservation: str) -> None:
+    pair.broker.append([message("a", priority=Priority.LOW)])
+    pair.low.client.xadd("dalston:moving:echo", {"t": "x", "for": reservation})
+    assert pair.promote() == ["a"] and pair.is_quiet()
+
+
 def test_two_passes_at_once_move_it_once(pair: Pair) -> None:
     """A pass that slept since step 1 or 2 goes on after another has done everything, and the task has run."""
     home, other = pair.broker.topology.shards

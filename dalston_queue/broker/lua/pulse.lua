@@ -3,4 +3,5 @@
 -- KEYS  1 beats
 -- ARGV  engine ids
 -- Returns nothing. Repeatable: once more is one more beat.
-for i = 1, #ARGV do redis.call('HINCRBY', KEYS[1], ARGV[i], 1) end
+-- include: record, beats
+for i = 1, #ARGV do count_beat(KEYS[1], ARGV[i]) end

@@ -14,6 +14,7 @@ local engine, judged, named = ARGV[1], ARGV[2], ARGV[6]
 local lane_count, max_bytes = tonumber(ARGV[4]), tonumber(ARGV[11])
 if (redis.call('HGET', KEYS[9], '#v') or '') ~= ARGV[3] then return {'LANES'} end
 local beat = redis.call('HGET', KEYS[7], engine)
+if beat and not string.find(beat, '^%d+$') then beat = nil end -- a foreign hand's: it is no beat
 if judged == 'verdict' then
   local verdict = redis.call('HGET', KEYS[8], engine)
   if not beat or not verdict or beat ~= string.match(verdict, '^(%d+):') then return {'ALIVE'} end
