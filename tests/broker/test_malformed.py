@@ -8,6 +8,7 @@ import pytest
 from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.events import forget_idle_readers
 from dalston_queue.broker.messages import Completed, Event, Malformed
+from dalston_queue.broker.shard import Call
 from dalston_queue.broker.types import Cause, EventKind
 from tests.broker.conftest import BUDGETS, MakeEngine, events_of, message
 
@@ -147,6 +148,27 @@ def check_burial(
     return buried
 
 
+@pytest.mark.parametrize("dies", (False, True))
+def test_an_entry_without_a_record_is_buried_also_when_the_answer_to_its_claim_got_lost(
+    broker: Broker, engine: MakeEngine, reader: EventReader, dies: bool
+) -> None:
+    home = broker.topology.home
+    consumer = engine("e1")
+    add_raw(broker, GOOD)
+    stream = home.keys.stream("echo")
+    broker.append([message("first")])
+    home.command("XGROUP", "CREATE", stream, "engines", "0")
+    home.call(Call(stream, ("XREADGROUP", "GROUP", "engines", "e1", "COUNT", 1, "STREAMS", stream, ">")))
+    if dies:
+        assert broker.take_back("e1", ["echo"], **BUDGETS).lost == ()
+    else:
+        assert consumer.beat().given_again == []
+    (buried,) = [e for e in events_of(reader) if e.kind is EventKind.TASK_BURIED]
+    assert buried.error is not None and (buried.error.message, buried.job_id) == (NO_RECORD, "")
+    assert buried.raw == {name: value.encode() for name, value in GOOD.items()}
+    assert broker.snapshot().queues[0].counters["buried"] == 1
+
+
 @pytest.mark.parametrize(
     "body", [b"\xff\xfe", b"not json", b"[]", b'{"task_type":5}', b'{"priority":"urgent","task_type":"x"}', b"{}",
     b"[" * 20_000]
@@ -160,7 +182,7 @@ def test_an_entry_of_ours_whose_json_cannot_be_read_is_buried_with_its_task(
     got = consumer.exchange()
     assert [c.task_id for c in got.claimed] == ["good"] and len(got.buried) == 1
     (buried,) = [e for e in events_of(reader) if e.kind is EventKind.TASK_BURIED]
-    assert (buried.task_id, buried.attempt, buried.job_id) == ("bad", 1, "")
+    assert (buried.task_id, buried.attempt, buried.job_id) == ("bad", 1, "job"), "its task hears of it"
     assert buried.raw is not None and buried.raw["m"] == body
     assert broker.records("echo", ["bad"]) == {}, "the tombstone went with the event"
     assert broker.snapshot().queues[0].lanes[2].pending == 1

@@ -316,6 +316,30 @@ def test_an_unreadable_entry_without_a_record_is_kept_raw_and_its_task_runs_all_
     assert (task.status, task.attempt) == ("completed", 2)
 
 
+def test_a_task_whose_own_entry_cannot_be_read_is_a_dead_letter_with_the_raw_fields(
+    broker: Broker, steps: Steps
+) -> None:
+    """Kept without its task, it was put in line again as a new attempt, and could be read no better, for ever."""
+    task, good = make.single(), make.single()
+    steps.poll()
+    shard = broker.topology.home
+    stream, tasks = shard.keys.stream("echo"), shard.keys.tasks("echo")
+    record = broker.records("echo", [str(task.id)])[str(task.id)]
+    [[entry_id, fields]] = shard.command("XRANGE", stream, record.entry_id, record.entry_id)
+    fields[fields.index(b"m") + 1] = b"not json"
+    shard.command("XDEL", stream, entry_id)
+    new_id = shard.command("XADD", stream, "*", *fields)
+    line = shard.command("HGET", tasks, str(task.id))
+    shard.command("HSET", tasks, str(task.id), line.replace(entry_id, new_id))
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+    assert [Task.objects.get(id=each.id).status for each in (task, good)] == ["dead_letter", "completed"]
+    letter = DeadLetter.objects.get()
+    assert (letter.task_id, letter.cause, letter.raw["m"]) == (task.id, "rejected", "not json")
+    assert letter.error.startswith("the entry can not be read")
+    assert broker.records("echo", [str(task.id)]) == {} and reconcile().found == {}
+
+
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("no_hints")
 def test_the_same_events_handled_by_twenty_at_once_give_one_dag_and_one_release_per_dependent() -> None:

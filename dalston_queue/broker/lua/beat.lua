@@ -42,10 +42,12 @@ if ARGV[4] == '1' then
             again[#again + 1] = index
             again[#again + 1] = claim
           else
-            -- a ghost (its payload is gone) or a copy: nobody can run it, and it must not stay with a live owner
+            -- a ghost (its payload is gone), a copy or a foreign hand's: nobody can run it, and it must not stay with a
+            -- live owner
             local entry = redis.call('XRANGE', stream, id, id)[1]
             local f, reason
             if entry then f, reason = parse_entry(entry[2], max_bytes) end
+            if f and not unpack_record(redis.call('HGET', keys.tasks, f.t)) then reason = NO_RECORD end
             if reason then
               bury(keys, stream, id, entry[2], me, now, reason)
             else

@@ -17,7 +17,7 @@ if why == '' then
   elseif unpack_record(redis.call('HGET', keys.tasks, f.t)) then
     why = 'the fields of the entry are in the wrong order'
   else
-    why = 'the entry has no record'
+    why = NO_RECORD
   end
 end
 bury(keys, KEYS[7], ARGV[3], entry[2], ARGV[2], now_ms(), why)

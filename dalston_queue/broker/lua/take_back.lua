@@ -47,6 +47,7 @@ for _, h in ipairs(held) do
   local f, reason
   if entry then f, reason = parse_entry(entry[2], max_bytes) end
   local r = f and unpack_record(redis.call('HGET', keys.tasks, f.t))
+  if f and not r then reason = NO_RECORD end
   if reason then
     bury(keys, stream, id, entry[2], engine, now, reason)
   elseif not r or r[ENTRY] ~= id or r[STREAM] ~= stream then

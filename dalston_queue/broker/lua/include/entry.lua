@@ -1,6 +1,7 @@
 -- Reading a work entry. Anything may stand in the stream: a foreign XADD, a newer version, bytes of any size.
 -- Our own has t task, h a line of version, job, attempt, enqueued_at and timeout, m the rest as JSON, in this order.
 local VERSION = '1'
+local NO_RECORD = 'the entry has no record'
 
 -- the entry's values, or nil and why it can't be read. Unknown fields are ignored.
 local function parse_entry(fields, max_bytes)
@@ -26,7 +27,9 @@ end
 local function printable(task) return (string.gsub(task, '[^!-~]', '?')) end
 
 local function write_burial(events, task, r, engine, now, reason, fields)
-  local head = event_head('task.buried', printable(task), '', r, engine, now, '')
+  -- its job only where the task can hear of it: without one, only the raw fields are kept
+  local job = printable(task) == task and r[JOB] or ''
+  local head = event_head('task.buried', printable(task), job, r, engine, now, '')
   redis.call('XADD', events, '*', 'h', head, 'm', '{"error":{"message":"' .. reason .. '","cause":"rejected"}}',
     'raw', cmsgpack.pack(fields))
 end
