@@ -18,7 +18,7 @@ import structlog
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.commands import Reply
-from dalston_queue.broker.errors import BrokerError, Invalid
+from dalston_queue.broker.errors import BrokerError, Invalid, Spoiled
 from dalston_queue.broker.messages import ErrorInfo
 from dalston_queue.broker.pending import PendingEntry, PendingOrder
 from dalston_queue.broker.recovery import Expired
@@ -176,8 +176,9 @@ class Link:
         while self._jobs:
             try:
                 self._do(self._jobs[0])
-            except Invalid as error:
-                # It will never be accepted. The judge takes back what an engine that doesn't beat any more still holds.
+            except (Invalid, Spoiled) as error:
+                # It will not be accepted, and nothing behind it may wait. The judge takes back what an engine that
+                # doesn't beat any more still holds.
                 log.error("could not be sent", what=type(self._jobs[0]).__name__, why=str(error))
             except BrokerError:
                 if isinstance(self._jobs[0], LogLines):

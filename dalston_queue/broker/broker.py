@@ -43,8 +43,8 @@ class Broker:
     def append(self, messages: Sequence[TaskMessage]) -> list[Appended]:
         """Put attempts in line, in one pipeline; the answers in order. Repeatable: by task and attempt, and by the
         entry's existence (a record whose entry is gone gets a new one). A live entry of an older attempt is removed
-        first. Raises Denied when Redis is out of memory, Invalid or TooManyLanes for a bad message (nothing
-        appended)."""
+        first. Raises Denied when Redis is out of memory, Invalid for a bad message (nothing appended), TooManyLanes
+        or Spoiled when a lane can't be used: what goes to other lanes may be appended then, and can be repeated."""
         return append(self.topology, messages)
 
     def publish_jobs_created(self, job_ids: Iterable[str]) -> None:

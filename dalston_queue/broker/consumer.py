@@ -13,11 +13,11 @@ import msgspec
 
 from dalston_queue.broker.backoff import Backoff
 from dalston_queue.broker.claimed import Claimed, Place
-from dalston_queue.broker.errors import Fenced, Invalid, Unavailable
+from dalston_queue.broker.errors import Fenced, Invalid, Spoiled, Unavailable
 from dalston_queue.broker.given import Given, Proof, Settlement
 from dalston_queue.broker.messages import ErrorInfo, Malformed, Outcome, decode_task, encode_error, encode_outcome
 from dalston_queue.broker.names import check_name
-from dalston_queue.broker.session import Limits, Session
+from dalston_queue.broker.session import Answer, Limits, Session
 from dalston_queue.broker.stale import DEFAULT_RULES, StaleClaim, StaleRules
 from dalston_queue.broker.types import Cause, Settled, Tier
 from dalston_queue.broker.waker import Looked, Waker, give_back, unused
@@ -148,7 +148,13 @@ class Consumer:
             if self._suspect and self._suspect in held and self._suspect not in leaving:
                 room = 0  # a suspect runs alone
             new = len(self._fresh) - told
-            answer = session.exchange(prepared.get(session, ()), room - new, not keeping and not new)
+            try:
+                answer = session.exchange(prepared.get(session, ()), room - new, not keeping and not new)
+            except Spoiled as error:
+                if session in prepared:
+                    raise
+                self._go_on_without(session, error)
+                answer = Answer()
             if looks is not None:
                 looks.append(Looked(session, room - new, answer.given))
             answered.update(answer.settled)
@@ -268,7 +274,11 @@ class Consumer:
             if not mine and not look:
                 continue
             said = [(c.task_id, c.attempt, c.stream, c.entry_id, _json(progress.get(c.task_id))) for c in mine]
-            codes, again = session.beat(said, look)
+            try:
+                codes, again = session.beat(said, look)
+            except Spoiled as error:
+                self._go_on_without(session, error)
+                continue
             for claimed, code in zip(mine, codes, strict=True):
                 if code == b"lost":
                     claimed.lost = True
@@ -341,6 +351,12 @@ class Consumer:
                 self._suspect = place
             held[place] = claimed
             fresh.append(claimed)
+
+    def _go_on_without(self, session: Session, error: Spoiled) -> None:
+        """What a foreign hand did to one queue must not keep this engine from the others, if it has any."""
+        if len(self._sessions) == 1:
+            raise error
+        log.warning("%s goes on without queue %s: %s", self.engine_id, session.queue, error)
 
     def _drop_all(self) -> None:
         for claimed in self._held.values():

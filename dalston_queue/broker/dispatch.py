@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from dalston_queue.broker.errors import Invalid, TooManyLanes
+from dalston_queue.broker.errors import Invalid, Spoiled, TooManyLanes
+from dalston_queue.broker.faults import is_spoiled
 from dalston_queue.broker.keys import JOBS, MAX_LANES, join_capabilities
 from dalston_queue.broker.lanes import retire_empty
 from dalston_queue.broker.messages import Event, TaskMessage, encode_head, encode_task
@@ -107,6 +108,12 @@ def _append_to(shard: Shard, lanes: list[_Lane], answers: list[Appended | None])
     answered, *replies = shard.calls([named, *(lane.call(start, stop) for lane, start, stop in batches)])
     shard.checked(answered)
     for (lane, start, stop), first in zip(batches, replies, strict=True):
+        if is_spoiled(first):
+            tier = shard.keys.stream(lane.queue, lane.capabilities, lane.tier)
+            raise Spoiled(
+                f"nothing can be put in line in {tier}: a foreign hand has put another type in its place, or in that "
+                "of a key beside it. Look for it with TYPE and delete it"
+            )
         again = first == b"LANES" and retire_empty(shard, lane.queue)
         reply = shard.call(lane.call(start, stop)) if again else first
         if reply == b"LANES":

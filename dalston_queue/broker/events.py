@@ -118,8 +118,9 @@ class EventReader:
             if shard is self._topology.home:
                 queues.insert(0, JOBS)
             streams = [_Stream(shard, queue) for queue in queues]
-            self._streams += [known.get((shard.index, stream.key), stream) for stream in streams]
-            shard.all([script("ensure_group", [stream.key], [EVENT_GROUP]) for stream in streams])
+            made = shard.sound([script("ensure_group", [stream.key], [EVENT_GROUP]) for stream in streams])
+            there = [stream for stream, reply in zip(streams, made, strict=True) if reply is not None]
+            self._streams += [known.get((shard.index, stream.key), stream) for stream in there]
         self._refreshed = time.monotonic()
 
     def _read_all(self, after: str, count: int) -> list[Event | Malformed]:
@@ -160,8 +161,9 @@ class EventReader:
         return events
 
     def _is_gone(self, reply: Any) -> bool:
-        """Whether the stream was deleted, or flushed with all the rest: then the next read makes its group anew."""
-        gone = isinstance(reply, redis.ResponseError) and str(reply).startswith(("NOGROUP", "UNBLOCKED"))
+        """Whether the stream was deleted, or flushed with all the rest, or replaced: then the next read makes its group
+        anew, or passes it over."""
+        gone = isinstance(reply, redis.ResponseError) and str(reply).startswith(("NOGROUP", "UNBLOCKED", "WRONGTYPE"))
         self._again = self._again or gone
         return gone
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import redis
 from redis import exceptions
 
-from dalston_queue.broker.errors import BrokerError, Denied, Misconfigured, Unavailable
+from dalston_queue.broker.errors import BrokerError, Denied, Misconfigured, Spoiled, Unavailable
 
 # Passing troubles: redis-py names these by class …
 PASSING = (
@@ -26,6 +26,10 @@ REFUSING = (exceptions.AuthenticationError, exceptions.AuthorizationError, excep
 REFUSING_CODES = ("NOPERM", "NOAUTH", "WRONGPASS", "ACL failure")
 
 
+def is_spoiled(reply: object) -> bool:
+    return isinstance(reply, redis.ResponseError) and str(reply).startswith("WRONGTYPE")
+
+
 def translate(error: Exception, where: str) -> BrokerError | None:
     """Ours for a redis-py error; None if it is a bug (a wrong command, a broken script)."""
     text = str(error) or type(error).__name__
@@ -35,6 +39,8 @@ def translate(error: Exception, where: str) -> BrokerError | None:
         return Denied(
             f"{where} is out of memory: {text} It accepts no new work until it is drained or given more memory"
         )
+    if is_spoiled(error):
+        return Spoiled(f"{where} holds another type in the place of one of our keys: {text} Look for it and delete it")
     if isinstance(error, PASSING) or any(text.startswith(code) or f" {code}" in text for code in PASSING_CODES):
         return Unavailable(f"{where} does not answer: {text}")
     return None

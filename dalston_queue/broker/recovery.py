@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from dalston_queue.broker.errors import Spoiled
 from dalston_queue.broker.keys import WORK_GROUP
 from dalston_queue.broker.lanes import lane_field, read_lanes, streams
 from dalston_queue.broker.messages import MAX_ENTRY_BYTES, ErrorInfo, encode_error
@@ -77,20 +78,31 @@ def take_back(places: Sequence[Place], request: TakeBack) -> TakenBack:
         len(places) == 1 or sum(_held(place, request.engine_id) for place in places) == 1
     )
     total = TakenBack()
+    spoiled: Spoiled | None = None
     for place in places:
-        part = _take_back(place, request, alone)
+        try:
+            part = _take_back(place, request, alone)
+        except Spoiled as error:  # of one queue: what it holds in others must not wait for it
+            spoiled = error
+            continue
         total = TakenBack(
             alive=total.alive or part.alive,
             recovered=total.recovered + part.recovered,
             exhausted=total.exhausted + part.exhausted,
             lost=total.lost + part.lost,
         )
+    if spoiled:
+        raise spoiled
     return total
 
 
 def _held(place: Place, engine_id: str) -> int:
     shard, queue, _ = place
-    asked = [command("XPENDING", key, WORK_GROUP, "-", "+", 2, engine_id) for key in streams(shard, queue)]
+    try:
+        keys = streams(shard, queue)
+    except Spoiled:
+        return 2  # nobody knows, so nobody ran alone
+    asked = [command("XPENDING", key, WORK_GROUP, "-", "+", 2, engine_id) for key in keys]
     replies = shard.calls(asked)  # an error: no such group, so nobody holds anything there
     return sum(len(reply) for reply in replies if isinstance(reply, list))
 

@@ -104,10 +104,10 @@ class Registry:
         counters: dict[str, dict[str, list[int]]] = {}
         for shard in self._topology.shards:
             queues = shard.queues()
-            replies = shard.all([command("HGETALL", shard.keys.beats(queue)) for queue in queues])
+            replies = shard.sound([command("HGETALL", shard.keys.beats(queue)) for queue in queues])
             for queue, reply in zip(queues, replies, strict=True):
                 shards = self._topology.shards_of(queue)
-                for engine, counter in _by_name(reply).items():
+                for engine, counter in _by_name(reply or ()).items():
                     mine = counters.setdefault(engine, {}).setdefault(queue, [0] * len(shards))
                     if shard in shards and counter.isdigit():  # else a foreign hand's: its next beat repairs it
                         mine[shards.index(shard)] = int(counter)
@@ -170,13 +170,15 @@ class Registry:
             batch.append(script("pulse", [shard.keys.beats(queue)], names))
             batch.append(script("index", [shard.keys.stages()], [queue]))
         for shard, batch in by_shard.items():
-            shard.all(batch)
+            shard.sound(batch)
 
     def _read(self, index: str, key: Callable[[str], str], read: Callable[[str, Fields], Info]) -> list[Info]:
         names = self._home.names(index)
-        replies = self._home.all([command("HGETALL", key(name)) for name in names])
+        replies = self._home.sound([command("HGETALL", key(name)) for name in names])
         found, gone = [], []
         for name, reply in zip(names, replies, strict=True):
+            if reply is None:
+                continue
             fields = dict(pairs(reply))
             if b"beat" not in fields or b"at" not in fields:
                 gone.append(name)

@@ -17,7 +17,7 @@ from redis.cluster import RedisCluster
 from redis.connection import ConnectionInterface, ConnectionPool
 from redis.exceptions import MovedError, NoScriptError
 
-from dalston_queue.broker.faults import translated
+from dalston_queue.broker.faults import is_spoiled, translated
 from dalston_queue.broker.haste import Haste
 from dalston_queue.broker.keys import Keys
 from dalston_queue.broker.names import NAME
@@ -69,6 +69,7 @@ class Shard:
         self._client: Client | None = None
         self._haste = haste
         self._foreign: set[str] = set()  # said once each
+        self._spoiled: set[str] = set()  # the same
 
     @property
     def client(self) -> Client:
@@ -100,6 +101,18 @@ class Shard:
     def all(self, calls: Sequence[Call]) -> list[Any]:
         """Like calls(), but the first error is raised."""
         return [self.checked(reply) for reply in self.calls(calls)]
+
+    def sound(self, calls: Sequence[Call]) -> list[Any]:
+        """Like all(), but None where a foreign hand put another type in the place of a key: what it did to one queue,
+        engine or node stops no other. Each is said once."""
+        found: list[Any] = []
+        for call, reply in zip(calls, self.calls(calls), strict=True):
+            spoiled = is_spoiled(reply)
+            if spoiled and call.key not in self._spoiled:
+                log.warning("%s, or a key beside it, has another type than ours, and is passed over", call.key)
+            (self._spoiled.add if spoiled else self._spoiled.discard)(call.key)
+            found.append(None if spoiled else self.checked(reply))
+        return found
 
     def checked(self, reply: Any) -> Any:
         """A reply of calls(), raised if it is an error."""

@@ -41,7 +41,7 @@ class SnapshotReader:
             for queue, part in parts.items():
                 by_queue.setdefault(queue, []).append(part)
             if shard is home:
-                jobs, at_ms = replies[0], milliseconds(replies[1])
+                jobs, at_ms = replies[0] or 0, milliseconds(replies[1])
         queues = [_merged(queue, parts) for queue, parts in sorted(by_queue.items())]
         return Snapshot(at_ms=at_ms, queues=queues, jobs_backlog=jobs)
 
@@ -52,8 +52,8 @@ class SnapshotReader:
         seen = self._seen[shard]
         asked: LanesByQueue = {queue: lanes for queue, lanes in seen.items() if wanted is None or queue in wanted}
         stages = command("SMEMBERS", shard.keys.stages())
-        members, *replies = shard.all([stages, *more, *_calls(shard, asked)])
-        names = set(shard.names_of_queues(members))
+        members, *replies = shard.sound([stages, *more, *_calls(shard, asked)])
+        names = set(shard.queues() if members is None else shard.names_of_queues(members))  # the first says why not
         found, missing = _parts(shard, asked, replies[len(more) :])
         missing |= {name: PLAIN for name in names if name not in asked and (wanted is None or name in wanted)}
         while missing:

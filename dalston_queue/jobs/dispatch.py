@@ -16,7 +16,7 @@ import structlog
 from django.db import connection, transaction
 
 from dalston_queue import crash_points
-from dalston_queue.broker.errors import Denied, Invalid
+from dalston_queue.broker.errors import Denied, Invalid, Spoiled
 from dalston_queue.broker.messages import TaskMessage
 from dalston_queue.broker.types import Appended, Cause, Priority
 from dalston_queue.jobs.advance import advance
@@ -91,6 +91,8 @@ def _dispatch(found: list[tuple[UUID, UUID]], now: datetime, *, skip_locked: boo
     refused: list[Ending] = []
     for message, outcome in zip(messages, outcomes, strict=True):
         change = Change(task_id=UUID(message.task_id), attempt=message.attempt, at=now)
+        if isinstance(outcome, Spoiled):
+            continue  # it waits, READY
         if isinstance(outcome, Invalid):
             refused.append(
                 Ending(
@@ -156,20 +158,24 @@ def _message(row: tuple[Any, ...], inputs: dict[str, Any], now: datetime) -> Tas
     )
 
 
-def _append(messages: list[TaskMessage]) -> list[Appended | Invalid]:
-    """Append all in one go; if the broker finds one of them impossible, one by one, to learn which."""
+def _append(messages: list[TaskMessage]) -> list[Appended | Invalid | Spoiled]:
+    """Append all in one go; if the broker finds one of them impossible, one by one, to learn which. What a foreign hand
+    did to one lane must not keep the tasks of others."""
     if not messages:
         return []
     broker = get_broker()
     try:
         return list(broker.append(messages))
+    except Spoiled as error:
+        log.error("tasks of a lane wait in postgres", error=str(error))
     except Invalid:
-        return [_append_one(message) for message in messages]
+        pass
+    return [_append_one(message) for message in messages]
 
 
-def _append_one(message: TaskMessage) -> Appended | Invalid:
+def _append_one(message: TaskMessage) -> Appended | Invalid | Spoiled:
     try:
         [outcome] = get_broker().append([message])
         return outcome
-    except Invalid as error:
+    except (Invalid, Spoiled) as error:
         return error

@@ -10,7 +10,7 @@ from dalston_queue.broker.moments import moment
 from dalston_queue.broker.registry import EngineInfo, NodeInfo
 from dalston_queue.models import DeadLetter, Engine, IdempotencyKey, LoginAttempt, Node, ReplayOrder
 from dalston_queue.models.dead_letter import OPEN
-from dalston_queue.orchestrator.report import Report
+from dalston_queue.orchestrator.report import Report, for_each
 from dalston_queue.redis import get_broker
 
 BATCH = 1000
@@ -21,11 +21,14 @@ def promote_aged() -> Report:
     broker = get_broker()
     report = Report()
     size: int = settings.DALSTON_PROMOTE_BATCH
-    for queue in broker.queues():
+
+    def promote(queue: str) -> None:
         while moved := broker.promote(queue, batch=size):
             report.note(queue, len(moved))
             if len(moved) < size:
                 break
+
+    for_each(broker.queues(), promote)
     return report
 
 

@@ -25,7 +25,7 @@ from dalston_queue.jobs.dispatch import append_again, dispatch, dispatch_oldest
 from dalston_queue.jobs.lifecycle import Change, Moved, id_array, lock_jobs, move_tasks
 from dalston_queue.jobs.states import JobStatus
 from dalston_queue.orchestrator.discrepancy import REBUILT, Discrepancy, compare, is_orphan
-from dalston_queue.orchestrator.report import Report
+from dalston_queue.orchestrator.report import Report, for_each
 from dalston_queue.redis import get_broker
 
 PAGE = 1000
@@ -80,13 +80,14 @@ class _Run:
             self.report.note("pause flags", pause.restore())
             self._dispatch_ready()
         self._ghosts()
-        for queue in self._column(QUEUES):
-            self._rows_of(queue)
-        for queue in self.broker.queues():
-            for page in self.broker.scan_records(queue, PAGE):
-                self._orphans(queue, page)
         self._stuck_jobs()
+        for_each(sorted({*self._column(QUEUES), *self.broker.queues()}), self._both_ways)
         return self.report
+
+    def _both_ways(self, queue: str) -> None:
+        self._rows_of(queue)
+        for page in self.broker.scan_records(queue, PAGE):
+            self._orphans(queue, page)
 
     def _dispatch_ready(self) -> None:
         while queued := dispatch_oldest(timezone.now()).queued:

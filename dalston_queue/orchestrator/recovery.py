@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from dalston_queue import crash_points
 from dalston_queue.broker import Broker
-from dalston_queue.broker.errors import BrokerError
+from dalston_queue.broker.errors import BrokerError, Spoiled
 from dalston_queue.broker.registry import Pulse
 from dalston_queue.broker.types import Cause
 from dalston_queue.orchestrator.judge import Judge
@@ -71,7 +71,7 @@ class Recovery:
             self.broker.registry.condemn_node(nodes[node_id])
         counters: dict[str, object] = {name: pulse.counters for name, pulse in pulses.items()}
         dead = self._engines.look(counters, now)
-        return sum(self._take_back(pulses[engine], self._cause(home.get(engine, ""))) for engine in dead)
+        return sum(self._taken_back(pulses[engine], self._cause(home.get(engine, ""))) for engine in dead)
 
     def forget_looks(self) -> None:
         """A standby doesn't look, so it must not judge by what it saw before."""
@@ -82,6 +82,14 @@ class Recovery:
         known = bool(node_id) and self._nodes.knows(node_id)
         silent = self._nodes.silent_for(node_id) >= settings.DALSTON_DEAD_AFTER_S / 2
         return Cause.ENGINE_LOST if known and not silent else Cause.NODE_LOST
+
+    def _taken_back(self, pulse: Pulse, cause: Cause) -> int:
+        """What a foreign hand did to one queue keeps nobody else's work from coming back."""
+        try:
+            return self._take_back(pulse, cause)
+        except Spoiled as error:
+            log.error("work can't be taken back", engine=pulse.engine_id, error=str(error))
+            return 0
 
     def _take_back(self, pulse: Pulse, cause: Cause) -> int:
         self.broker.registry.condemn(pulse, cause)

@@ -1,9 +1,11 @@
 """What one run of a duty did, and where that is written down."""
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from dalston_queue.broker.errors import Spoiled
 from dalston_queue.models import Duty
 
 
@@ -17,6 +19,18 @@ class Report:
         if count:
             self.found[kind] += count
             self.repaired += count if repaired else 0
+
+
+def for_each(queues: Iterable[str], act: Callable[[str], None]) -> None:
+    """In one that a foreign hand has spoiled it fails, which is raised at the end: the others don't wait for that."""
+    spoiled: Spoiled | None = None
+    for queue in queues:
+        try:
+            act(queue)
+        except Spoiled as error:
+            spoiled = error
+    if spoiled:
+        raise spoiled
 
 
 def record_run(

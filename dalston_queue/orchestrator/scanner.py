@@ -14,7 +14,7 @@ from dalston_queue.broker.messages import ErrorInfo
 from dalston_queue.broker.pending import PendingEntry, PendingOrder
 from dalston_queue.broker.recovery import VERDICT, Expired
 from dalston_queue.broker.types import Cause
-from dalston_queue.orchestrator.report import Report
+from dalston_queue.orchestrator.report import Report, for_each
 from dalston_queue.redis import get_broker
 
 PAGE = 500
@@ -23,10 +23,13 @@ PAGE = 500
 def scan() -> Report:
     broker = get_broker()
     report = Report()
-    for queue in broker.queues():
+
+    def look(queue: str) -> None:
         _take_back_from_the_dead(broker, queue, report)
         _expire(broker, _overdue(broker, queue), report)
         _expire(broker, _forgotten(broker, queue), report)
+
+    for_each(broker.queues(), look)
     return report
 
 

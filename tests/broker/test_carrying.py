@@ -155,7 +155,7 @@ def test_a_new_attempt_takes_the_place_of_one_that_is_on_its_way(pair: Pair, ste
     assert pair.promote() == [] and pair.consumer.claim() == [] and pair.is_quiet()
 
 
-@pytest.mark.parametrize("runs", (False, True))
+@pytest.mark.parametrize("runs", [False, True])
 def test_a_new_attempt_does_not_run_beside_the_old_one_in_another_shard(pair: Pair, runs: bool) -> None:
     """Rebuilt from a row that doesn't know of the promotion yet, it goes to the shard that the old one came from."""
     pair.broker.append([message("a", priority=Priority.LOW)])
@@ -168,7 +168,7 @@ def test_a_new_attempt_does_not_run_beside_the_old_one_in_another_shard(pair: Pa
     assert ended.claimed[0].settle(Completed()) == "ok" and pair.consumer.claim() == []
 
 
-@pytest.mark.parametrize("reservation", ("junk", "high:junk", "recovered:1-1", "high:", ""))
+@pytest.mark.parametrize("reservation", ["junk", "high:junk", "recovered:1-1", "high:", ""])
 def test_a_note_that_a_foreign_hand_left_is_forgotten(pair: Pair, reservation: str) -> None:
     pair.broker.append([message("a", priority=Priority.LOW)])
     pair.low.client.xadd("dalston:moving:echo", {"t": "x", "for": reservation})

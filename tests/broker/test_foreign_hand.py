@@ -1,9 +1,16 @@
 """Somebody else writes into our keys: what they hit does not work, or is repaired, and everything else goes on."""
 
-from dalston_queue.broker import Broker
+import contextlib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from dalston_queue.broker import Broker, Consumer, EventReader
+from dalston_queue.broker.errors import Fenced, Spoiled
+from dalston_queue.broker.messages import Completed, Event
 from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.types import Cause, EngineState, NodeState
-from tests.broker.conftest import BUDGETS, MakeEngine, message
+from dalston_queue.broker.types import Cause, EngineState, NodeState, Priority, RecordState, Tier
+from tests.broker.conftest import BUDGETS, MakeEngine, events_of, message
 
 
 def beat(broker: Broker, *engines: str) -> None:
@@ -65,3 +72,135 @@ def test_ids_that_nobody_can_have_stop_neither_ageing_nor_a_look(broker: Broker,
     engine().claim()
     home.command("ZADD", home.keys.running("echo"), 1, b"\xff")
     assert [entry.task_id for entry in broker.pending("echo").entries] == ["\ufffd", "a"]
+
+
+SPOILED = [
+    "tasks",
+    "running",
+    "deadlines",
+    "ageing",
+    "moving",
+    "beats",
+    "verdicts",
+    "lanes",
+    "events",
+    "counters",
+    "wake",
+]
+
+
+@contextlib.contextmanager
+def spoiling(broker: Broker, kind: str) -> Iterator[None]:
+    """A key of the queue `bad` is a string. The queue had two tasks; `echo` has one."""
+    home = broker.topology.home
+    broker.append([message("b1", queue="bad"), message("b2", queue="bad", enqueued_at_ms=1000), message("e1")])
+    key = getattr(home.keys, kind)("bad") if kind in SPOILED else home.keys.stream("bad", "", Tier(kind))
+    home.command("DEL", key)
+    home.command("SET", key, "foreign")
+    yield
+    # tokens are only hints, and what stands in their place may be dropped
+    assert kind == "wake" or home.command("GET", key) == b"foreign"
+    home.command("DEL", key)
+    home.command("DEL", home.keys.stream("bad"))  # without its lanes nobody knows that it is there
+
+
+@pytest.fixture(params=[*SPOILED, *Tier])
+def spoiled(request: pytest.FixtureRequest, broker: Broker) -> Iterator[None]:
+    with spoiling(broker, request.param):
+        yield
+
+
+@pytest.mark.usefixtures("spoiled")
+def test_a_key_of_another_type_stops_no_other_queue(broker: Broker, engine: MakeEngine) -> None:
+    reader = EventReader(broker, "o1")
+    reader.ack(reader.read(block_ms=0))
+    consumer = engine("n1.e1", capacity=2)
+    assert [claimed.task_id for claimed in consumer.claim()] == ["e1"]
+    said = EngineBeat(engine_id="n1.e1", state=EngineState.READY, queues=("bad", "echo"))
+    broker.registry.beat_node("n1", NodeState.ACTIVE, [said])
+    assert broker.registry.pulses()["n1.e1"].counters["echo"] > (0,)
+    assert {stats.queue: stats.running for stats in broker.snapshot().queues}["echo"] == 1
+    reader.ack(reader.take_over(idle_ms=0))
+    assert [event.task_id for event in reader.read(block_ms=0) if isinstance(event, Event)] == ["e1"]
+    with contextlib.suppress(Spoiled):
+        broker.take_back("n1.e1", ["bad", "echo"], Cause.NODE_LOST, **BUDGETS)
+    assert broker.records("echo", ["e1"])["e1"].state is RecordState.WAITING, "taken back from the good queue"
+    reader.close()
+
+
+@pytest.mark.parametrize("kind", [*SPOILED, *Tier])
+def test_an_engine_of_two_queues_works_on_in_the_one_that_is_not_spoiled(
+    broker: Broker, engine: MakeEngine, kind: str
+) -> None:
+    consumer = engine("n1.e1", ("bad", "echo"), capacity=4)
+    with spoiling(broker, kind):
+        for task in ("e1", "e2", "e3"):
+            broker.append([message(task)])
+            while consumer.exchange().claimed:
+                pass
+            (mine,) = [claimed for claimed in consumer.held if claimed.message.queue == "echo"]
+            assert (mine.task_id, mine.renew(), consumer.beat().lost, mine.settle(Completed())) == (
+                task,
+                True,
+                [],
+                "ok",
+            )
+
+
+@pytest.mark.usefixtures("spoiled")
+def test_a_key_of_another_type_is_said_clearly_or_does_no_harm(broker: Broker) -> None:
+    consumer = Consumer(broker, "n1.e2", ["bad"], capacity=4)
+    acts: list[Callable[[], object]] = [
+        consumer.open,
+        lambda: broker.append([message(f"b{tier}", queue="bad", priority=tier) for tier in Priority]),
+        lambda: broker.promote("bad"),
+        consumer.claim,
+        lambda: consumer.claim_next(0.01),
+        consumer.beat,
+        lambda: broker.pending("bad"),
+        lambda: broker.registry.dead("bad"),
+        lambda: broker.acknowledge_ghosts("bad"),
+        consumer.hand_back,
+        lambda: broker.take_back("n1.e2", ["bad"], **BUDGETS),
+    ]
+    for act in acts:
+        with contextlib.suppress(Spoiled, Fenced):
+            act()
+
+
+@pytest.mark.parametrize("how", ["hand back", "take back", "promote"])
+def test_work_whose_new_place_is_spoiled_stays_in_line_where_it_was(
+    broker: Broker, engine: MakeEngine, reader: EventReader, how: str
+) -> None:
+    home = broker.topology.home
+    places = [home.keys.stream("echo", "", tier) for tier in (Tier.RECOVERED, Tier.HIGH)]
+    for place in places:
+        home.command("SET", place, "foreign")
+    broker.append([message("a", enqueued_at_ms=1000)])
+    consumer = engine("e1")
+    if how == "promote":
+        assert broker.promote("echo") == []
+    else:
+        consumer.claim()
+    if how == "take back":
+        assert broker.take_back("e1", ["echo"], **BUDGETS).recovered == ("a",)
+        consumer.open()
+    elif how == "hand back":
+        assert consumer.hand_back() == ["a"]
+    (claimed,) = consumer.claim()
+    assert (claimed.task_id, claimed.tier, claimed.settle(Completed())) == ("a", Tier.MEDIUM, "ok")
+    tiers = [event.tier for event in events_of(reader) if event.tier]
+    assert tiers == ([] if how == "promote" else [Tier.MEDIUM])
+    home.command("DEL", *places)
+
+
+def test_a_lane_that_is_spoiled_is_named_and_the_other_lanes_of_the_batch_are_filled(broker: Broker) -> None:
+    home = broker.topology.home
+    high = home.keys.stream("echo", "", Tier.HIGH)
+    home.command("SET", high, "foreign")
+    batch = [message("a", priority=Priority.HIGH), message("b"), message("c", queue="other")]
+    with pytest.raises(Spoiled, match=f"nothing can be put in line in {high}"):
+        broker.append(batch)
+    assert broker.append(batch[1:]) == ["duplicate", "duplicate"]
+    home.command("DEL", high)
+    assert broker.append(batch) == ["added", "duplicate", "duplicate"]

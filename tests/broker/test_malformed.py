@@ -148,7 +148,7 @@ def check_burial(
     return buried
 
 
-@pytest.mark.parametrize("dies", (False, True))
+@pytest.mark.parametrize("dies", [False, True])
 def test_an_entry_without_a_record_is_buried_also_when_the_answer_to_its_claim_got_lost(
     broker: Broker, engine: MakeEngine, reader: EventReader, dies: bool
 ) -> None:

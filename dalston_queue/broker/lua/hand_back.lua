@@ -22,8 +22,9 @@ for i = 5 + lane_count, #ARGV, 3 do
     entry = redis.call('XRANGE', stream, r[ENTRY], r[ENTRY])[1]
   end
   if entry then
-    local lane, tier = math.floor((index - first_stream) / 5), (index - first_stream) % 5
-    if tier ~= 4 then tier = r[DELIVERIES] >= SUSPECT_FROM and 4 or 0 end
+    local lane, own = math.floor((index - first_stream) / 5), (index - first_stream) % 5
+    local tier = (own == 4 or r[DELIVERIES] >= SUSPECT_FROM) and 4 or 0
+    if not is_open(KEYS[first_stream + lane * 5 + tier]) then tier = own end
     r[SEQ] = r[SEQ] + 1
     requeue(keys, task, r, stream, KEYS[first_stream + lane * 5 + tier], KEYS[8 + lane], entry[2])
     mark(KEYS[7], ARGV[5 + lane], tier + 1)

@@ -8,13 +8,14 @@
 -- include: record, event, entry, wake, lane
 local now = now_ms()
 local answers, moved = {}, 0
+local open = is_open(KEYS[6]) and is_open(KEYS[7])
 local function move(task, reservation)
   local r = unpack_record(redis.call('HGET', KEYS[1], task))
   if not r or r[STATE] ~= 'w' then
     redis.call('ZREM', KEYS[2], task)
     return ''
   end
-  if r[STREAM] ~= KEYS[6] or (reservation ~= '' and r[ENTRY] ~= reservation) then return '' end
+  if not open or r[STREAM] ~= KEYS[6] or (reservation ~= '' and r[ENTRY] ~= reservation) then return '' end
   local entry = redis.call('XRANGE', KEYS[6], r[ENTRY], r[ENTRY])[1]
   if not entry then return '' end
   local f = parse_entry(entry[2], MAX_ENTRY_BYTES)

@@ -7,6 +7,13 @@
 -- include: record
 local FIRST = 7 -- of the streams
 
+-- What a command says, or nothing where a foreign hand put another type in the place of the key: none of ours is in it.
+local function said(nothing, ...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then return nothing end
+  return reply
+end
+
 local function enqueued_at(entry)
   for k = 1, #entry[2], 2 do
     if entry[2][k] == 'h' then
@@ -22,12 +29,12 @@ end
 local function behind_younger()
   local declared, oldest = {}, {}
   for i = FIRST, #KEYS do declared[KEYS[i]] = true end
-  local tasks = redis.call('ZRANGE', KEYS[6], 0, ARGV[1] - 1)
+  local tasks = said({}, 'ZRANGE', KEYS[6], 0, ARGV[1] - 1)
   if #tasks == 0 then return oldest end
-  for _, raw in ipairs(redis.call('HMGET', KEYS[5], unpack(tasks))) do
+  for _, raw in ipairs(said({}, 'HMGET', KEYS[5], unpack(tasks))) do
     local r = unpack_record(raw)
     if r and r[STATE] == 'w' and declared[r[STREAM]] and not oldest[r[STREAM]] then
-      local entry = redis.call('XRANGE', r[STREAM], r[ENTRY], r[ENTRY])[1]
+      local entry = said({}, 'XRANGE', r[STREAM], r[ENTRY], r[ENTRY])[1]
       if entry then oldest[r[STREAM]] = enqueued_at(entry) end
     end
   end
@@ -55,5 +62,5 @@ for i = FIRST, #KEYS do
   end
   streams[#streams + 1] = {length, pending, consumers, oldest, added}
 end
-return {now_ms(), redis.call('XLEN', KEYS[1]), redis.call('HGETALL', KEYS[2]), redis.call('HKEYS', KEYS[3]),
-  redis.call('ZCARD', KEYS[4]), streams}
+return {now_ms(), said(0, 'XLEN', KEYS[1]), said({}, 'HGETALL', KEYS[2]), said({}, 'HKEYS', KEYS[3]),
+  said(0, 'ZCARD', KEYS[4]), streams}

@@ -4,7 +4,8 @@
 -- ARGV  1 capability set
 -- Returns 1, or 0 when something is in it. Repeatable.
 for i = 3, #KEYS do
-  if redis.call('XLEN', KEYS[i]) > 0 then return 0 end
+  local length = redis.pcall('XLEN', KEYS[i]) -- an error: a foreign hand's, and not ours to delete
+  if type(length) ~= 'number' or length > 0 then return 0 end
 end
 redis.call('DEL', KEYS[2], unpack(KEYS, 3))
 if redis.call('HDEL', KEYS[1], '@' .. ARGV[1]) == 1 then redis.call('HINCRBY', KEYS[1], '#v', 1) end

@@ -80,6 +80,7 @@ for _, h in ipairs(held) do
       local suspect = (index - first_stream) % 5 == 4 or r[DELIVERIES] >= SUSPECT_FROM
         or (engine_lost and r[LOSSES] >= SUSPECT_FROM)
       local tier = suspect and 4 or 0
+      if not is_open(KEYS[first_stream + lane * 5 + tier]) then tier = (index - first_stream) % 5 end
       requeue(keys, f.t, r, stream, KEYS[first_stream + lane * 5 + tier], KEYS[10 + lane], entry[2])
       mark(KEYS[9], ARGV[12 + lane], tier + 1)
       write_event(keys.events, 'task.recovered', f.t, f.j, r, engine, now, TIER_NAMES[tier + 1], ARGV[10])

@@ -5,6 +5,12 @@ local function ensure_group(stream)
   end
 end
 
+-- Whether entries can be added: a foreign hand may have put something else in the place of a stream.
+local function is_open(stream)
+  local type = redis.call('TYPE', stream).ok
+  return type == 'stream' or type == 'none'
+end
+
 -- The hash of lanes has for each lane a mark per tier: 1 when something undelivered may stand in it. Whoever adds an
 -- entry sets the mark; a claim that finds nothing clears it. `tier` counts from 1.
 local NO_MARKS = '00000'

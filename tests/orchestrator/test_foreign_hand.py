@@ -1,0 +1,59 @@
+"""Somebody else writes into the keys of one queue: it says so, and the other queues go on."""
+
+import pytest
+
+from dalston_queue.broker import Broker, Consumer
+from dalston_queue.broker.errors import Spoiled
+from dalston_queue.broker.types import Role, Tier
+from dalston_queue.models import Task
+from dalston_queue.orchestrator.housekeeping import promote_aged
+from dalston_queue.orchestrator.leadership import Leadership
+from dalston_queue.orchestrator.reconciler import reconcile
+from dalston_queue.orchestrator.recovery import Recovery
+from dalston_queue.orchestrator.scanner import scan
+from tests.broker.conftest import message
+from tests.jobs import make
+from tests.orchestrator.support import Steps, engine, run_to_the_end
+
+
+def test_a_task_of_a_spoiled_lane_waits_and_the_others_of_its_batch_run(broker: Broker, steps: Steps) -> None:
+    home = broker.topology.home
+    bad, good = make.single("bad"), make.single("echo")
+    home.command("SET", home.keys.stream("bad"), "foreign")
+    with engine(broker, "bad", "echo") as consumer:
+        run_to_the_end(steps, consumer)
+        assert [Task.objects.get(id=task.id).status for task in (bad, good)] == ["ready", "completed"]
+        home.command("DEL", home.keys.stream("bad"))
+        run_to_the_end(steps, consumer)
+    assert Task.objects.get(id=bad.id).status == "completed"
+
+
+def test_a_spoiled_queue_keeps_the_duties_from_no_other_queue(broker: Broker, steps: Steps) -> None:
+    task, waiting = make.single("echo"), message("old", queue="echo", enqueued_at_ms=1000)
+    make.single("bad")
+    steps.poll()
+    home = broker.topology.home
+    dead = Consumer(broker, "node.demo.0.boot", ["bad", "echo"], capacity=2)
+    dead.open()
+    assert len(dead.claim()) == 2
+    broker.append([waiting])
+    spoiled = [home.keys.tasks("bad"), home.keys.ageing("bad")]
+    for key in spoiled:
+        home.command("SET", key, "foreign")
+    recovery = Recovery(broker, Leadership(Role.ORCHESTRATOR, "test"))
+    assert sum(recovery.look(float(now)) for now in range(0, 30, 5)) == 0
+    assert broker.records("echo", [str(task.id)])[str(task.id)].stream == home.keys.stream("echo", "", Tier.RECOVERED)
+    with pytest.raises(Spoiled):
+        promote_aged()
+    assert broker.records("echo", ["old"])["old"].stream == home.keys.stream("echo", "", Tier.HIGH)
+    with pytest.raises(Spoiled):
+        reconcile()
+    assert broker.records("echo", ["old"]) == {}, "no row has this task"
+    with pytest.raises(Spoiled):
+        scan()
+    home.command("DEL", *spoiled)
+    scan()
+    with engine(broker, "bad", "echo", name="node.demo.1.boot") as consumer:
+        reconcile()
+        run_to_the_end(steps, consumer)
+    assert set(Task.objects.values_list("status", flat=True)) == {"completed"}
