@@ -235,10 +235,11 @@ class Link:
             return
         mine = {engine.engine_id for engine in report.engines}
         for queue in sorted({queue for engine in report.engines for queue in engine.queues}):
-            page = self.broker.pending(queue, order=PendingOrder.DEADLINE, overdue_by_ms=OVERDUE_MS, limit=200)
-            for entry in page.entries:
-                if entry.record.owner in mine:
-                    self._expire(entry)
+            with contextlib.suppress(Spoiled):  # the scanner says so; the other queues are looked at
+                page = self.broker.pending(queue, order=PendingOrder.DEADLINE, overdue_by_ms=OVERDUE_MS, limit=200)
+                for entry in page.entries:
+                    if entry.record.owner in mine:
+                        self._expire(entry)
 
     def _expire(self, entry: PendingEntry) -> None:
         """Settled before the engine is killed: so it is a timeout, whatever the engine's end looks like."""

@@ -1,0 +1,49 @@
+"""Somebody else writes into the keys of one queue: the node goes on beating, hearing and giving back."""
+
+import time
+
+from dalston_queue.broker import Broker, Consumer
+from dalston_queue.broker.commands import Command
+from dalston_queue.broker.messages import ErrorInfo
+from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.types import Cause, EngineState, NodeState, RecordState
+from supervisor.happenings import Commanded, Happening
+from supervisor.link import GiveBack, Link, Report
+from tests.broker.conftest import clean, message
+from tests.support import wait_until
+
+
+def test_a_spoiled_queue_stops_neither_beats_nor_commands_nor_the_work_of_others(broker: Broker) -> None:
+    keys, command = broker.topology.home.keys, broker.topology.home.command
+    dead = [Consumer(broker, f"dead-{n}", ["bad", "echo"]) for n in (1, 2)]
+    for n, consumer in enumerate(dead):
+        consumer.open()
+        broker.append([message(f"t{n}")])
+        assert [claimed.task_id for claimed in consumer.claim()] == [f"t{n}"]
+    for spoiled in (keys.beats("bad"), keys.deadlines("bad")):
+        command("DEL", spoiled)
+        command("SET", spoiled, "foreign")
+    heard: list[Happening] = []
+    link = Link(broker, "n1", heard.append, heartbeat_s=0.1, max_deliveries=3, max_losses=10)
+    link.tell(
+        Report(NodeState.ACTIVE, (EngineBeat(engine_id="e", state=EngineState.READY, queues=("bad", "echo")),), {})
+    )
+    for consumer in dead:
+        link.send(GiveBack(consumer.engine_id, ("bad", "echo"), Cause.ENGINE_LOST, ErrorInfo(message="killed")))
+    link.start()
+    broker.node("n1").send(Command(name="drain"))
+
+    def beats() -> int:
+        link.alive_at = time.monotonic()
+        return sum(node.beat for node in broker.registry.nodes())
+
+    wait_until(lambda: beats() > 3, what="beats")
+    wait_until(lambda: any(isinstance(each, Commanded) for each in heard), what="the command")
+    records = broker.records("echo", ["t0", "t1"])
+    assert {record.state for record in records.values()} == {RecordState.WAITING} and len(records) == 2
+    link.close(5.0)
+    command("DEL", keys.beats("bad"), keys.deadlines("bad"))
+    for consumer in dead:
+        command("DEL", keys.session("bad", consumer.engine_id))
+    broker.registry.forget([], ["n1"])
+    clean(broker)
