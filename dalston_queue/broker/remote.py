@@ -29,7 +29,7 @@ from dalston_queue.broker.removal import read_records
 from dalston_queue.broker.session import Limits, Session
 from dalston_queue.broker.shard import pairs
 from dalston_queue.broker.types import Cause, EngineState, EventKind, RecordState, Settled, Tier
-from dalston_queue.broker.waker import Waker, give_back
+from dalston_queue.broker.waker import Looked, Waker, give_back, unused
 
 if TYPE_CHECKING:
     from dalston_queue.broker.broker import Broker
@@ -86,6 +86,7 @@ class RemoteWorker:
         self._sessions = [session for sessions in self._by_queue for session in sessions]
         self._waker = Waker()
         self._turn = 0
+        self._is_full = False  # with what it had at the last look
 
     # coming and going
 
@@ -173,15 +174,29 @@ class RemoteWorker:
     def claim(self, wanted: int, look: Look) -> list[RemoteTask]:
         """Up to so many, and no more than its capacity leaves room for. None if it should drain."""
         room = 0 if look.alone or self.should_drain else min(wanted, self.engine.capacity - look.count)
+        self._is_full = room <= 0
+        tokens = self._waker.take_tokens()
+        try:
+            taken, looks = self._claim(room, not look.count)
+        except BaseException:
+            self._waker.keep(tokens)
+            raise
+        give_back(unused(tokens, looks))
+        return taken
+
+    def _claim(self, room: int, alone: bool) -> tuple[list[RemoteTask], list[Looked]]:
         taken: list[RemoteTask] = []
+        looks: list[Looked] = []
         for session in self._in_turn():
-            if len(taken) >= room or any(task.alone for task in taken):
+            left = room - len(taken)
+            if left <= 0 or any(task.alone for task in taken):
                 break
-            answer = session.exchange((), room - len(taken), not look.count and not taken)
+            answer = session.exchange((), left, alone and not taken)
+            looks.append(Looked(session, left, answer.given))
             taken += [task for task in (self._task(session, each) for each in answer.given) if task]
             for stream, entry_id in answer.unreadable:
                 session.bury(stream, entry_id)
-        return taken
+        return taken, looks
 
     def hand_back(self, tasks: Sequence[RemoteTask]) -> None:
         """What was claimed and can't be given to it: uncounted, to the front of the line."""
@@ -221,8 +236,7 @@ class RemoteWorker:
 
     def wait(self, seconds: float) -> bool:
         """Until something may be there: True. At most a second, and lanes that came meanwhile are read afterwards."""
-        self._waker.take_tokens()  # of the wake-up before, which was looked after
-        if self.should_drain:  # a token that it takes would be missing to somebody who works
+        if self.should_drain or self._is_full:  # a token that it takes would be missing to somebody who works
             time.sleep(min(seconds, 1.0))
             return False
         if self._waker.wait(self._sessions, min(seconds, 1.0)):
@@ -237,6 +251,7 @@ class RemoteWorker:
 
     def close(self) -> None:
         self._waker.close()
+        self.wake_another()
 
     # inside
 

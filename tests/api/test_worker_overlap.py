@@ -7,11 +7,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 import redis
 from django.test import Client
 
 from dalston_queue.api.worker_polling import poll
 from dalston_queue.broker import Broker, connect
+from dalston_queue.broker.errors import Fenced
 from dalston_queue.broker.messages import Completed, TaskMessage
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.remote import NODE, Hold, Look, RemoteWorker
@@ -175,3 +177,39 @@ def test_a_draining_worker_that_polls_is_draining_still(broker: Broker, token_fo
         assert api.post(f"{worker}/heartbeat", {"held": [], "status": said}).status_code == 200
         assert api.post(f"{worker}/poll", {"held": []}).status_code == 200
         assert [engine.state for engine in broker.registry.engines()] == [state]
+
+
+def test_a_token_that_a_worker_was_woken_by_and_did_not_use_goes_back(broker: Broker) -> None:
+    """Woken for one queue it may fill itself from the other; and one that is full takes no token at all."""
+    worker = register(broker, "echo", "sleep", capacity=1)()
+    home = broker.topology.home
+
+    def tokens(queue: str) -> int:
+        return int(home.command("LLEN", home.keys.wake(queue)))
+
+    worker.take_turn()
+    first, second = (session.queue for session in worker._in_turn())
+    append(broker, second)
+    assert worker.wait(1.0) and tokens(second) == 0
+    append(broker, first)
+    look = Look()
+    (claimed,) = worker.claim(1, look)
+    assert claimed.message.queue == first, "the other queue has its turn"
+    assert tokens(second) == 1, "an idle engine of that queue must hear of it"
+    look.held.append(claimed.hold)
+    assert worker.claim(1, look) == [] and not worker.wait(0.01) and tokens(second) == 1
+    worker.leave()
+    worker.close()
+
+
+def test_a_worker_whose_look_fails_gives_its_token_back(broker: Broker) -> None:
+    worker = register(broker, "echo")()
+    home = broker.topology.home
+    append(broker, "echo")
+    assert worker.wait(1.0)
+    home.command("DEL", home.keys.session("echo", worker.engine.engine_id))
+    with pytest.raises(Fenced):
+        worker.claim(1, Look())
+    worker.close()
+    assert home.command("LLEN", home.keys.wake("echo")) == 1
+    broker.registry.forget([worker.engine.engine_id])
