@@ -62,7 +62,8 @@ class Broker:
     def records(self, queue: str, task_ids: Sequence[str]) -> dict[str, Record]:
         """What Redis knows of these tasks; a task without a record is not in the answer."""
         found: dict[str, Record] = {}
-        for shard in self.topology.shards_of(queue):
+        # from the lowest priority up, as ageing carries tasks: one on its way is not missed
+        for shard in reversed(self.topology.shards_of(queue)):
             for task_id, record in read_records(shard, queue, task_ids).items():
                 # while a task moves between shards both may know it for a moment: the later one counts
                 if task_id not in found or record > found[task_id]:

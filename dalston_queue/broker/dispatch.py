@@ -28,14 +28,16 @@ JOB_HINTS = 100_000  # hints kept when no orchestrator reads them
 class _Lane:
     """Messages of one call that go to one stream."""
 
-    def __init__(self, shard: Shard, queue: str, capabilities: str, tier: Tier) -> None:
+    def __init__(self, shard: Shard, queue: str, capabilities: str, tier: Tier, known: bool) -> None:
         self.shard, self.queue, self.capabilities, self.tier = shard, queue, capabilities, tier
+        self.known = known  # these were seen in this shard
         self.positions: list[int] = []
         self.encoded: list[list[str | bytes | int]] = []
 
     def call(self, start: int, stop: int, other: str | None = None) -> Call:
         keys, queue = self.shard.keys, self.queue
         arguments: list[Argument] = [self.capabilities, MAX_LANES, promoted_after_ms(self.tier), tier_number(self.tier)]
+        arguments.append(int(self.known))
         for encoded in self.encoded[start:stop]:
             arguments.extend(encoded)
         names = [
@@ -59,27 +61,35 @@ def append(topology: Topology, messages: Sequence[TaskMessage]) -> list[Appended
                 "ids have 1 to 200 printable ASCII characters, attempts start at 1"
             )
         check_name("queue", message.queue)
+    answers: list[Appended | None] = [None] * len(messages)
+    while None in answers:  # else ageing carried some away between the look and the script
+        _append(topology, messages, answers)
+    return [answer for answer in answers if answer is not None]
+
+
+def _append(topology: Topology, messages: Sequence[TaskMessage], answers: list[Appended | None]) -> None:
+    """Those that have no answer yet."""
     known = _known(topology, messages)
-    lanes: dict[tuple[int, str, str, Tier], _Lane] = {}
+    lanes: dict[tuple[int, str, str, Tier, bool], _Lane] = {}
     for position, message in enumerate(messages):
+        if answers[position] is not None:
+            continue
         queue, capabilities = message.queue, join_capabilities(message.required_capabilities)
         tier = Tier.SUSPECT if message.deliveries >= SUSPECT_FROM else Tier(message.priority)
-        shard = topology.shard_for(queue, message.priority)
+        shard, is_known = topology.shard_for(queue, message.priority), False
         if message.task_id in known:
             record, home = known[message.task_id]
             if record.attempt >= message.attempt:
-                shard = home
+                shard, is_known = home, True
             elif home is not shard:  # no script sees both; where it runs, its engine is asked to stop
                 cancel(home, queue, message.task_id, record.attempt, flag=True)
-        key = (shard.index, queue, capabilities, tier)
+        key = (shard.index, queue, capabilities, tier, is_known)
         if key not in lanes:
-            lanes[key] = _Lane(shard, queue, capabilities, tier)
+            lanes[key] = _Lane(shard, queue, capabilities, tier, is_known)
         lanes[key].positions.append(position)
         lanes[key].encoded.append(encode_task(message))
-    answers: list[Appended | None] = [None] * len(messages)
     for shard in topology.shards:
         _append_to(shard, [lane for lane in lanes.values() if lane.shard is shard], answers)
-    return [answer for answer in answers if answer is not None]
 
 
 def _known(topology: Topology, messages: Sequence[TaskMessage]) -> dict[str, tuple[Record, Shard]]:
@@ -91,7 +101,8 @@ def _known(topology: Topology, messages: Sequence[TaskMessage]) -> dict[str, tup
         by_queue.setdefault(message.queue, []).append(message.task_id)
     for queue, tasks in by_queue.items():
         shards = topology.shards_of(queue)
-        for shard in shards if len(shards) > 1 else ():
+        # from the lowest priority up, as ageing carries tasks: one on its way is not missed
+        for shard in reversed(shards if len(shards) > 1 else ()):
             for task, record in read_records(shard, queue, tasks).items():
                 if task not in found or record > found[task][0]:
                     found[task] = (record, shard)
@@ -125,9 +136,12 @@ def _append_to(shard: Shard, lanes: list[_Lane], answers: list[Appended | None])
             answers[lane.positions[offset]] = _decided(shard, lane, offset, answer)
 
 
-def _decided(shard: Shard, lane: _Lane, position: int, answer: bytes) -> Appended:
-    """The script names the stream it must know before it can decide; it moves at most a few times."""
+def _decided(shard: Shard, lane: _Lane, position: int, answer: bytes) -> Appended | None:
+    """The script names the stream it must know before it can decide; it moves at most a few times. None: it is in
+    another shard by now."""
     while answer.decode() not in _ANSWERS:
+        if answer == b"moved":
+            return None
         (answer,) = shard.call(lane.call(position, position + 1, other=answer.decode()))
     return Appended(answer.decode())
 

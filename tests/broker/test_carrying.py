@@ -1,8 +1,9 @@
 """Ageing carries a task to another server in four steps. Whoever does it dies after any of them: the task is neither
 lost nor doubled, and the next pass goes on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from dalston_queue.broker import Consumer, EventReader, carrying, connect
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.messages import Cancelled, Completed
 from dalston_queue.broker.scripts import FOLDER, load
+from dalston_queue.broker.shard import Call, Shard
 from dalston_queue.broker.types import EventKind, Priority, RecordState, Tier
 from tests.broker.conftest import events_of, message
 from tests.broker.proxy import LossyProxy
@@ -173,6 +175,44 @@ def test_a_note_that_a_foreign_hand_left_is_forgotten(pair: Pair, reservation: s
     pair.broker.append([message("a", priority=Priority.LOW)])
     pair.low.client.xadd("dalston:moving:echo", {"t": "x", "for": reservation})
     assert pair.promote() == ["a"] and pair.is_quiet()
+
+
+def test_a_foreign_record_that_not_everybody_can_read_does_not_keep_append_looking(pair: Pair) -> None:
+    for line in ("w\t1-1\tx\t12\t0\tj\t1\t1\t0\t0", "w\t1-1\tx\t0\t0\tj\t 1\t1\t0\t0"):
+        pair.low.client.hset("dalston:tasks:echo", "a", line)
+        assert pair.broker.append([message("a", priority=Priority.LOW)]) == ["added"]
+        assert pair.run() == ["a"]
+
+
+@pytest.mark.parametrize("moment", [1, 2, 3])
+@pytest.mark.parametrize("act", ["append", "records"])
+def test_a_task_that_is_carried_while_somebody_looks_for_it_is_found(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, act: str, moment: int
+) -> None:
+    """Missed in both shards, it had a second entry, and ran twice; or it was rebuilt as a new attempt."""
+    pair.broker.append([message("a", priority=Priority.LOW)])
+    looking = connect(pair.home.url, shards=f"*/low={pair.low.url}")
+    trips = 0
+    asked = Shard.calls
+
+    def asked_and_carried(shard: Shard, calls: Sequence[Call]) -> list[Any]:
+        """The real calls, with a whole pass of ageing behind one of them."""
+        nonlocal trips
+        replies = asked(shard, calls)
+        if shard in looking.topology.shards:
+            trips += 1
+            if trips == moment:
+                pair.promote()
+        return replies
+
+    monkeypatch.setattr(Shard, "calls", asked_and_carried)
+    if act == "append":
+        assert looking.append([message("a", priority=Priority.LOW)]) == ["duplicate"]
+    else:
+        assert list(looking.records("echo", ["a"])) == ["a"]
+    pair.promote()
+    assert pair.entries() == ["a"]
+    looking.close()
 
 
 def test_two_passes_at_once_move_it_once(pair: Pair) -> None:

@@ -167,7 +167,7 @@ def _bury(b: Broker) -> Any:
     keys = b.topology.home.keys
     names = [keys.tasks("echo"), keys.lanes("echo"), keys.wake("echo"), keys.ageing("echo"), keys.counters("echo")]
     names += [keys.running("echo"), keys.deadlines("echo"), keys.stream("echo")]
-    b.topology.home.run("append", names, ["", 32, 0, 3, "bad", "job", 1, 0, 0, 0, 0, 0, b"not json"])
+    b.topology.home.run("append", names, ["", 32, 0, 3, 0, "bad", "job", 1, 0, 0, 0, 0, 0, b"not json"])
     b.topology.home.command("SADD", keys.stages(), "echo")
 
     def call() -> Any:

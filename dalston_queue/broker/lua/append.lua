@@ -3,10 +3,11 @@
 -- KEYS  1 tasks  2 lanes  3 wake  4 ageing  5 counters  6 running  7 deadlines  8 stream  9 (optional) the other stream
 --       that a record was found in
 -- ARGV  1 capability set  2 most lanes  3 ms of wait after which this tier is promoted (0: never)  4 the tier, counted
---       from 1 in claiming order, then per message: task, job, attempt, enqueued_at (0: now), timeout ms, deliveries, losses,
---       number of its last event, JSON
--- Returns 'LANES' (too many), or one answer per message: 'added', 'duplicate', 'settled', 'superseded', or the key of
---       the stream that must be declared as KEYS[9] before this message can be decided.
+--       from 1 in claiming order  5 1: they have a record here, then per message: task, job, attempt, enqueued_at (0: now),
+--       timeout ms, deliveries, losses, number of its last event, JSON
+-- Returns 'LANES' (too many), or one answer per message: 'added', 'duplicate', 'settled', 'superseded', 'moved' (it has no
+--       record here any more: look for it in the other shards), or the key of the stream that must be declared as KEYS[9]
+--       before this message can be decided.
 -- Repeatable: by task and attempt, and by the entry's existence.
 -- include: record, wake, lane
 local tasks, stream = KEYS[1], KEYS[8]
@@ -23,7 +24,7 @@ if not marks then
   marks = NO_MARKS
 end
 local now = now_ms()
-local age_after = tonumber(ARGV[3])
+local age_after, known = tonumber(ARGV[3]), ARGV[5] == '1'
 local answers = {}
 local added = 0
 
@@ -43,10 +44,11 @@ local function decide(task, attempt, r)
   return 'add'
 end
 
-for i = 5, #ARGV, 9 do
+for i = 6, #ARGV, 9 do
   local task, attempt, since = ARGV[i], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
-  local r = unpack_record(redis.call('HGET', tasks, task))
-  local answer = decide(task, attempt, r)
+  local raw = redis.call('HGET', tasks, task)
+  local r = unpack_record(raw)
+  local answer = known and not raw and 'moved' or decide(task, attempt, r)
   if answer == 'add' then
     if since == 0 then since = now end
     local head = '1\t' .. ARGV[i + 1] .. '\t' .. ARGV[i + 2] .. '\t' .. integer(since) .. '\t' .. ARGV[i + 4]
