@@ -72,7 +72,7 @@ def streams(shard: Shard, queue: str) -> list[str]:
 
 
 def acknowledge_ghosts(shard: Shard, queue: str, page: int = 500) -> int:
-    """Only for a stream that holds fewer entries than are pending: walks its PEL once, in pages."""
+    """Only for a queue with a stream that holds fewer entries than are pending: walks all its PELs once, in pages."""
     found = 0
     for stream in streams(shard, queue):
         after: str | bytes = "-"

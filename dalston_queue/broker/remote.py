@@ -102,12 +102,16 @@ class RemoteWorker:
 
     @classmethod
     def find(cls, broker: Broker, worker_id: str) -> RemoteWorker | None:
-        """One that has registered; dead or alive."""
+        """One that has registered; dead or alive. None also if its entry can't be read: then it registers again."""
         home = broker.topology.home
         fields = dict(pairs(home.command("HGETALL", home.keys.engine(worker_id))))
         if fields.get(b"node") != NODE.encode():
             return None
-        said = msgspec.json.decode(fields[b"said"], type=EngineBeat)
+        try:
+            said = msgspec.json.decode(fields.get(b"said", b""), type=EngineBeat)
+        except msgspec.MsgspecError as error:
+            log.warning("what is said of %s can't be read: %s", worker_id, error)
+            return None
         return cls(broker, said, is_dead=b"dead" in fields, should_drain=DRAIN.encode() in fields)
 
     def resume(self) -> None:
@@ -232,7 +236,7 @@ class RemoteWorker:
         home = self._broker.topology.home
         turn, drain = home.command("HMGET", home.keys.engine(self.engine.engine_id), "poll", DRAIN)
         self.should_drain = drain is not None
-        return int(turn or -1) == self._turn
+        return bool(turn == b"%d" % self._turn)
 
     def wait(self, seconds: float) -> bool:
         """Until something may be there: True. At most a second, and lanes that came meanwhile are read afterwards."""

@@ -213,3 +213,18 @@ def test_a_worker_whose_look_fails_gives_its_token_back(broker: Broker) -> None:
     worker.close()
     assert home.command("LLEN", home.keys.wake("echo")) == 1
     broker.registry.forget([worker.engine.engine_id])
+
+
+@pytest.mark.parametrize("said", ["junk", "{}", None])
+def test_a_worker_whose_entry_is_unreadable_is_told_to_register_again(broker: Broker, said: str | None) -> None:
+    resumed = register(broker, "echo")
+    worker = resumed()
+    worker.take_turn()
+    home = broker.topology.home
+    key = home.keys.engine(worker.engine.engine_id)
+    home.command("HSET", key, "poll", "junk")
+    assert not worker.has_turn()
+    _ = home.command("HDEL", key, "said") if said is None else home.command("HSET", key, "said", said)
+    assert RemoteWorker.find(broker, worker.engine.engine_id) is None
+    worker.leave()
+    worker.close()
