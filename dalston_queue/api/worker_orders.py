@@ -44,8 +44,7 @@ def drain_worker(request: HttpRequest, worker_id: WorkerId, body: Annotated[Work
     if worker.should_drain:
         return WorkerDrainOut(worker_id=worker_id, should_drain=True, changed=False)
     with audited("worker.drain", worker_id, reason=body.reason, **principal.signature()) as row:
-        why = f"{principal.name} wants it to drain{f': {body.reason}' if body.reason else ''}"
-        row.after = {"should_drain": worker.drain(why)}
+        row.after = {"should_drain": worker.drain(principal.name, body.reason)}
     if not worker.should_drain:
         raise not_found(f"worker {worker_id}")
     return WorkerDrainOut(worker_id=worker_id, should_drain=True, changed=True)

@@ -133,10 +133,11 @@ class RemoteWorker:
         self._broker.registry.forget([self.engine.engine_id])
         return given
 
-    def drain(self, why: str) -> bool:
+    def drain(self, actor: str, reason: str) -> bool:
         """An operator's wish, until it leaves or `undrain`. A poll that claims in this moment may still bring a task.
         False: it has left."""
         home = self._broker.topology.home
+        why = f"{actor} wants it to drain{f': {reason}' if reason else ''}"
         # only if it is there: one that has left meanwhile must not come back as an entry that nobody forgets
         self.should_drain = bool(home.run("put_field", [home.keys.engine(self.engine.engine_id)], [DRAIN, why, 1]))
         return self.should_drain

@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path, re_path
 
-from dalston_queue.broker.names import NAME, NODE_ID
+from dalston_queue.broker.names import NAME, NODE_ID, WORKER_ID
 from dalston_queue.dashboard.audit import views as audit_views
 from dalston_queue.dashboard.door.favicon import favicon
 from dalston_queue.dashboard.door.healthz import healthz
@@ -16,6 +16,7 @@ from dalston_queue.dashboard.letters import replay as letters_replay
 from dalston_queue.dashboard.letters import views as letters_views
 from dalston_queue.dashboard.nodes import commands as nodes_commands
 from dalston_queue.dashboard.nodes import views as nodes_views
+from dalston_queue.dashboard.nodes import workers as nodes_workers
 from dalston_queue.dashboard.overview import views as overview_views
 from dalston_queue.dashboard.stream import views as stream_views
 from dalston_queue.dashboard.task import acts as task_acts
@@ -24,6 +25,7 @@ from dalston_queue.dashboard.task import views as task_views
 app_name = "dashboard"
 QUEUE = rf"(?P<queue>{NAME.pattern})"
 NODE = rf"(?P<node_id>{NODE_ID})"
+WORKER = rf"(?P<worker_id>{WORKER_ID})"
 urlpatterns = [
     path("", overview_views.overview, name="overview"),
     path("jobs/", jobs_views.jobs, name="jobs"),
@@ -47,6 +49,7 @@ urlpatterns = [
     path("nodes/", nodes_views.nodes, name="nodes"),
     re_path(rf"^nodes/{NODE}/$", nodes_views.node, name="node"),
     re_path(rf"^nodes/{NODE}/command/$", nodes_commands.command_node, name="command-node"),
+    re_path(rf"^nodes/http/workers/{WORKER}/(?P<verb>drain|resume)/$", nodes_workers.order_worker, name="order-worker"),
     re_path(rf"^nodes/{NODE}/forget/$", nodes_commands.forget, name="forget-node"),
     path("login/", ThrottledLogin.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),

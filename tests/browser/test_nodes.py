@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.remote import RemoteWorker
 from dalston_queue.broker.types import EngineState, NodeState
 from dalston_queue.models import OperatorAction
 from dalston_queue.redis import get_broker
@@ -60,6 +62,33 @@ def test_a_node_is_drained_and_resumed_by_clicks(node: Node, page: Page, axe: Ax
     expect(page.locator("#exits tr[id]")).to_have_count(2)
     actions = [(row.action, row.reason) for row in OperatorAction.objects.order_by("id")]
     assert actions == [("node.drain", "new driver"), ("node.resume", "")]
+
+
+def test_a_worker_over_http_is_drained_and_resumed_by_clicks(live_web: Web, page: Page, axe: Axe) -> None:
+    broker, worker_id = get_broker(), "http.box.0123456789abcdef"
+    RemoteWorker.register(broker, EngineBeat(engine_id=worker_id, state=EngineState.READY, queues=("echo",)))
+    page.goto("/nodes/http/")
+    live(page)
+    page.get_by_role("link", name="Drain box.0123456789abcdef").click()
+    live(page)
+    axe(page)
+    page.get_by_role("button", name="Drain").click()
+    assert page.locator("#worker-reason:invalid").count() == 1, "a drain needs its reason"
+    page.get_by_label("Why").fill("new disk")
+    page.get_by_role("button", name="Drain").click()
+    live(page)
+    expect(page.locator("#engines .chip")).to_have_text("draining")
+    page.get_by_role("link", name="Resume box.0123456789abcdef").click()
+    live(page)
+    mark(page)
+    expect(page.get_by_role("button", name="Drain")).to_be_hidden()
+    broker.registry.forget([worker_id])
+    expect(page.get_by_role("button", name="Resume")).to_be_hidden()
+    expect(page.locator("#worker")).to_contain_text("has left")
+    assert still_same(page), "what fits the worker's state changes under the page"
+    RemoteWorker.register(broker, EngineBeat(engine_id=worker_id, state=EngineState.READY, queues=("echo",)))
+    expect(page.get_by_role("button", name="Drain")).to_be_visible()
+    assert [(row.action, row.reason) for row in OperatorAction.objects.all()] == [("worker.drain", "new disk")]
 
 
 def say_in_its_log(node: Node, slot: str, text: str) -> None:

@@ -15,6 +15,7 @@ from django.conf import settings
 
 from dalston_queue.broker.moments import moment_if
 from dalston_queue.broker.registry import EngineInfo, NodeInfo
+from dalston_queue.broker.remote import NODE as WORKERS_NODE
 from dalston_queue.broker.said import DrainSaid, ExitSaid, GpuSaid, TaskSaid
 from dalston_queue.broker.types import EngineState, NodeState
 
@@ -64,6 +65,13 @@ class EngineCard:
     late_since: datetime | None
     usage: str = ""  # CPU and memory, where the page has room for it
     gpus: tuple[str, ...] = ()
+    over_http: bool = False  # a worker: it hears in its own calls that it should drain
+    told_to_drain: bool = False  # by an operator
+
+    @property
+    def takes_orders(self) -> bool:
+        """By itself, not through a node."""
+        return self.over_http and self.state != EngineState.DEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +115,11 @@ class NodeCard:
     def supervised(self) -> bool:
         """Somebody answers commands."""
         return bool(self.state) and self.state != NodeState.DEAD
+
+    @property
+    def over_http(self) -> bool:
+        """Not a machine: the place where workers over HTTP are listed."""
+        return not self.state and self.id == WORKERS_NODE
 
     @property
     def running(self) -> int:
@@ -185,6 +198,8 @@ def _engine(engine: EngineInfo, now: datetime, *, alone: bool) -> EngineCard:
         late_since=_late(engine.at_ms, now),
         usage=f"{said.cpu_percent:.0f} % CPU, {said.memory_mib:.0f} MiB" if said.pid else "",
         gpus=tuple(said.gpus),
+        over_http=alone and engine.node_id == WORKERS_NODE,
+        told_to_drain=engine.told_to_drain,
     )
 
 

@@ -9,6 +9,8 @@ from dalston_queue.dashboard.live.consumer import LiveConsumer
 from dalston_queue.dashboard.live.hub import Hub, hub_of
 from dalston_queue.dashboard.nodes.fragments import fleet_fragments, node_fragments
 from dalston_queue.dashboard.nodes.logs import log_hub_of
+from dalston_queue.dashboard.nodes.workers import worker_of
+from dalston_queue.dashboard.parts.query import asked
 
 
 class NodesConsumer(LiveConsumer):
@@ -19,7 +21,9 @@ class NodesConsumer(LiveConsumer):
 class NodeConsumer(LiveConsumer):
     def hub(self) -> Hub:
         node_id = self.scope["url_route"]["kwargs"]["node_id"]
-        return hub_of(f"node {node_id}", partial(node_fragments, node_id))
+        worker_id = worker_of(asked(self.scope["query_string"], ["worker"]))
+        topic = f"node {node_id} {worker_id} {'operator' if self.operates else 'viewer'}"
+        return hub_of(topic, partial(node_fragments, node_id, worker_id, self.operates))
 
 
 class LogConsumer(LiveConsumer):

@@ -106,12 +106,14 @@ def _fleet_gpu(gpu: GpuCard) -> Row:
 # --- one node ---------------------------------------------------------------------------------------------------------
 
 
-def node_fragments(node_id: str) -> list[Fragment]:
+def node_fragments(node_id: str, worker_id: str = "", operates: bool = False) -> list[Fragment]:
     """Of a node that was forgotten while somebody looked at it, that it is gone."""
-    return fragments_of(read_node(node_id) or NodeView(timezone.now(), node_id, None, True, None, (), ()))
+    view = read_node(node_id) or NodeView(timezone.now(), node_id, None, True, None, (), ())
+    return fragments_of(view, worker_id, operates)
 
 
-def fragments_of(view: NodeView) -> list[Fragment]:
+def fragments_of(view: NodeView, worker_id: str = "", operates: bool = False) -> list[Fragment]:
+    """worker_id: the one that somebody is about to tell something. Rows have a button for those who may press it."""
     card = view.card
     engines = card.engines if card else ()
     state = (card.state or "alone") if card else "gone" if view.known else "not known"
@@ -120,7 +122,8 @@ def fragments_of(view: NodeView) -> list[Fragment]:
     return [
         pulse(view.at),
         Fragment("node", head),
-        table("engines", [_engine(engine) for engine in engines] if view.known else None),
+        table("engines", [_engine(engine, operates) for engine in engines] if view.known else None),
+        Fragment("worker", _worker(view, worker_id)),
         _gpus(view),
         _logs(view.id, [engine.slot for engine in engines if engine.kind]),
         table("commands", [_command(command) for command in view.commands] if view.known else None),
@@ -160,9 +163,17 @@ def _log(node_id: str, slot: str) -> Row:
 
 
 @lru_cache(maxsize=512)
-def _engine(engine: EngineCard) -> Row:
-    row_id = f"engine-{engine.id}"
-    return Row(row_id, render("node_engine", row_id=row_id, engine=engine, tone=MACHINE_TONES.get(engine.state, "")))
+def _engine(engine: EngineCard, operates: bool) -> Row:
+    row_id, tone = f"engine-{engine.id}", MACHINE_TONES.get(engine.state, "")
+    act = "" if not operates or not engine.takes_orders else "Resume" if engine.told_to_drain else "Drain"
+    return Row(row_id, render("node_engine", row_id=row_id, engine=engine, tone=tone, act=act))
+
+
+def _worker(view: NodeView, worker_id: str) -> str:
+    engines = view.card.engines if view.card else ()
+    worker = next((engine for engine in engines if engine.id == worker_id and engine.takes_orders), None)
+    state = "not known" if not view.known else "gone" if not worker else "told" if worker.told_to_drain else "working"
+    return render("worker", worker=worker, worker_id=worker_id, state=state)
 
 
 @lru_cache(maxsize=256)

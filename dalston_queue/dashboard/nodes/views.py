@@ -14,6 +14,8 @@ from dalston_queue.broker.commands import Order
 from dalston_queue.dashboard.live.pieces import pieces
 from dalston_queue.dashboard.nodes.fragments import fleet_fragments, fragments_of
 from dalston_queue.dashboard.nodes.values import read_node
+from dalston_queue.dashboard.nodes.workers import worker_of
+from dalston_queue.roles import may_operate
 
 
 @require_safe
@@ -27,13 +29,14 @@ def nodes(request: HttpRequest) -> HttpResponse:
 @never_cache
 @login_required
 def node(request: HttpRequest, node_id: str) -> HttpResponse:
-    view = read_node(node_id)
+    view, worker_id = read_node(node_id), worker_of(request.GET)
     if view is None:
         raise Http404(f"there is no node {node_id}")
     context = {
-        **pieces(fragments_of(view)),
+        **pieces(fragments_of(view, worker_id, may_operate(request.user))),
         "view": view,
         "card": view.card,
+        "worker_id": worker_id,
         # A form sent twice is one command: its id was given with the page.
         "command_ids": {order: f"page.{order}.{secrets.token_hex(8)}" for order in Order},
     }

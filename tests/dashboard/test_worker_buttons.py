@@ -1,0 +1,129 @@
+"""Workers over HTTP on their page: an operator drains one and takes it back, and nobody else may."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+from django.contrib.messages import get_messages
+from django.test import Client
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.remote import RemoteWorker
+from dalston_queue.broker.types import EngineState
+from dalston_queue.dashboard.nodes import values as nodes_values
+from dalston_queue.dashboard.nodes.fragments import node_fragments
+from dalston_queue.models import OperatorAction
+from dalston_queue.roles import Role, give_role
+
+pytestmark = [pytest.mark.django_db, pytest.mark.keeps_keys]
+WORKER = "http.box.0123456789abcdef"
+PAGE = f"/nodes/http/?worker={WORKER}"
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look is a new reading: tests look twice within half a second."""
+    monkeypatch.setattr(nodes_values, "FRESH_S", -1.0)
+
+
+@pytest.fixture
+def worker(broker: Broker) -> RemoteWorker:
+    RemoteWorker.register(broker, EngineBeat(engine_id=WORKER, state=EngineState.READY, queues=("echo",), capacity=2))
+    return found(broker)
+
+
+@pytest.fixture
+def viewer(client: Client) -> Client:
+    client.force_login(User.objects.create_user("ada"))
+    return client
+
+
+@pytest.fixture
+def operator() -> Client:
+    user = User.objects.create_user("grace")
+    give_role(user, Role.OPERATOR)
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def found(broker: Broker) -> RemoteWorker:
+    worker = RemoteWorker.find(broker, WORKER)
+    assert worker is not None
+    return worker
+
+
+def press(client: Client, verb: str, reason: str = "") -> str:
+    """The sentence that the page shows afterwards."""
+    answer = client.post(f"/nodes/http/workers/{WORKER}/{verb}/", {"reason": reason})
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/nodes/http/")
+    return str(list(get_messages(answer.wsgi_request))[-1])
+
+
+def acts() -> list[tuple[str, str, str, str]]:
+    rows = OperatorAction.objects.order_by("id")
+    return [(row.actor, row.action, row.target, row.reason) for row in rows]
+
+
+def test_a_worker_is_drained_and_resumed_from_its_page(operator: Client, broker: Broker, worker: RemoteWorker) -> None:
+    page = operator.get("/nodes/http/").content.decode()
+    assert f'href="?worker={WORKER}#act"' in page
+    assert "take no commands from here" not in page
+    assert f'action="/nodes/http/workers/{WORKER}/drain/"' in operator.get(PAGE).content.decode()
+    assert "gets nothing more" in press(operator, "drain", "new disk")
+    assert found(broker).should_drain
+    page = operator.get(PAGE).content.decode()
+    assert "user grace wants it to drain: new disk" in page
+    assert '<div id="worker" class="pad" data-state="told">' in page
+    assert "Resume…" in page
+    assert "is given work again" in press(operator, "resume")
+    assert not found(broker).should_drain
+    expected = [("worker.drain", "new disk"), ("worker.resume", "")]
+    assert acts() == [("user grace", action, WORKER, reason) for action, reason in expected]
+
+
+def test_a_viewer_sees_no_button_and_is_refused(viewer: Client, broker: Broker, worker: RemoteWorker) -> None:
+    page = viewer.get(PAGE).content.decode()
+    assert WORKER in page
+    assert "Drain" not in page
+    assert "/nodes/http/workers/" not in page
+    for verb in ("drain", "resume"):
+        assert viewer.post(f"/nodes/http/workers/{WORKER}/{verb}/", {"reason": "x"}).status_code == 403
+    assert not found(broker).should_drain
+    assert acts() == []
+
+
+def test_the_socket_gives_buttons_to_operators_only(worker: RemoteWorker) -> None:
+    seen = {operates: "".join(each.html for each in node_fragments("http", "", operates)) for operates in (True, False)}
+    assert "Drain…" in seen[True]
+    assert "Drain…" not in seen[False]
+
+
+def test_a_drain_needs_a_reason_and_only_what_changes_something_is_an_act(
+    operator: Client, broker: Broker, worker: RemoteWorker
+) -> None:
+    assert "say why" in press(operator, "drain", " ")
+    assert "Nothing was changed" in press(operator, "resume")
+    press(operator, "drain", "new disk")
+    assert "already" in press(operator, "drain", "me too")
+    assert [row[1] for row in acts()] == ["worker.drain"]
+
+
+def test_a_worker_that_has_left_or_died_is_told_nothing(operator: Client, broker: Broker, worker: RemoteWorker) -> None:
+    broker.registry.condemn(broker.registry.pulses()[WORKER])
+    assert "taken for dead" in press(operator, "drain", "x")
+    assert "Drain…" not in operator.get("/nodes/http/").content.decode()
+    assert "has left, or was taken for dead" in operator.get(PAGE).content.decode()
+    broker.registry.forget([WORKER])
+    assert "has left" in press(operator, "drain", "x")
+    assert acts() == []
+
+
+def test_an_address_that_names_no_worker_is_a_page_without_a_panel(operator: Client, worker: RemoteWorker) -> None:
+    for wrong in ("", "%00", "a/b", "x" * 300, "../../admin"):
+        page = operator.get(f"/nodes/http/?worker={wrong}")
+        assert page.status_code == 200
+        assert b"act-panel" not in page.content
+    assert operator.get(f"/nodes/http/workers/{WORKER}/drain/").status_code == 405
+    assert operator.post(f"/nodes/http/workers/{WORKER}/explode/").status_code == 404
