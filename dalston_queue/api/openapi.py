@@ -19,10 +19,21 @@ _HEADERS: dict[str, dict[str, Any]] = {
 
 
 class DocumentedApi(NinjaAPI):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._made: dict[str, OpenAPISchema] = {}
+
     def get_openapi_schema(
         self, *, path_prefix: str | None = None, path_params: DictStrAny | None = None
     ) -> OpenAPISchema:
-        schema = super().get_openapi_schema(path_prefix=path_prefix, path_params=path_params)
+        """Made once: it takes half a second of the processor, and anybody may ask for it, without a token."""
+        prefix = self.get_root_path(path_params or {}) if path_prefix is None else path_prefix
+        if prefix not in self._made:
+            self._made[prefix] = self._make(prefix)
+        return self._made[prefix]
+
+    def _make(self, prefix: str) -> OpenAPISchema:
+        schema = super().get_openapi_schema(path_prefix=prefix)
         for operations in schema["paths"].values():
             for operation in operations.values():
                 _finish(operation["responses"])

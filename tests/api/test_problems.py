@@ -8,7 +8,7 @@ import pytest
 from django.db import OperationalError
 from django.test import Client
 
-from dalston_queue.api import submitting
+from dalston_queue.api import routes, submitting
 from dalston_queue.api.problems import TITLES, Code
 from dalston_queue.models import Task
 from tests.api.conftest import Api
@@ -75,6 +75,13 @@ def test_the_docs_page_loads_nothing_from_elsewhere(client: Client, db: None) ->
     assert b"/static/ninja/swagger-ui-bundle.js" in page.content
     schema = client.get("/api/v1/openapi.json").json()
     assert "/api/v1/tasks" in schema["paths"]
+
+
+def test_the_document_is_made_once_however_often_it_is_asked_for(client: Client, db: None) -> None:
+    """Anybody may ask, and making it takes half a second that every other request of the process waits for."""
+    first, second = (routes.api.get_openapi_schema() for _ in range(2))
+    assert first is second
+    assert client.get("/api/v1/openapi.json").json()["paths"].keys() == first["paths"].keys()
 
 
 @pytest.mark.parametrize(("method", "path", "field"), [
