@@ -40,7 +40,10 @@ class StrictJson(Parser):
             raise ApiProblem(400, Code.MALFORMED_BODY, f"The body is not valid JSON: {error}.") from error
         except RecursionError:
             raise _too_deep() from None
-        check(data)
+        if is_batch(request) and isinstance(data, dict) and isinstance(data.get("jobs"), list):
+            check({**data, "jobs": None})  # what is wrong with a job is said of that job alone (api/job_in.py)
+        else:
+            check(data)
         return cast(DictStrAny, data)
 
     def _read(self, request: HttpRequest) -> bytes:
@@ -59,7 +62,11 @@ class StrictJson(Parser):
 def max_body_bytes(request: HttpRequest) -> int:
     if WORKER_ROUTES in request.path:
         return max(int(settings.DALSTON_MAX_RESULT_BYTES), MIN_WORKER_BYTES) + ENVELOPE_BYTES
-    return MAX_BATCH_BYTES if request.path.endswith(BATCH_ROUTE) else max_job_bytes()
+    return MAX_BATCH_BYTES if is_batch(request) else max_job_bytes()
+
+
+def is_batch(request: HttpRequest) -> bool:
+    return request.path.endswith(BATCH_ROUTE)
 
 
 def max_job_bytes() -> int:

@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from dalston_queue.api.body import check_size
+from dalston_queue.api.body import check, check_size
 from dalston_queue.api.body_in import ABSENT, BodyIn, Instant, Priority, either
 from dalston_queue.api.problems import ApiProblem, Code
 from dalston_queue.api.task_in import CallbackUrl, Key, Name, StageName, check_time
@@ -104,7 +104,10 @@ class JobIn(BodyIn):
 def _or_its_problem(job: Any, validate: ValidatorFunctionWrapHandler) -> Any:
     """One job that is not valid must not take the others of its batch with it."""
     try:
+        check(job)
         return validate(job)
+    except ApiProblem as problem:
+        return problem
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
         said = [f"{'.'.join(map(str, each['loc'])) or 'job'}: {each['msg']}" for each in found[:NAMED]]

@@ -59,6 +59,9 @@ def submit_job(
 @router.post(body.BATCH_ROUTE, auth=needs(Scope.SUBMIT), response=answers({200: BatchOut}, 400, 413))
 def submit_batch(request: HttpRequest, batch: Annotated[BatchIn, Body()]) -> BatchOut:
     """Submit up to 1 000 jobs. Each is accepted or refused for itself; the answers are in the order of the request."""
+    if "Idempotency-Key" in request.headers:  # passed over, it would let a batch that is sent again run twice
+        detail = "A batch has no key of its own, so Idempotency-Key is refused: give each job its `idempotency_key`."
+        raise ApiProblem(422, Code.INVALID, detail)
     principal, trace_id = principal_of(request), trace_id_of(request)
     requests: list[Request | JobsError | ApiProblem] = []
     for job in batch.each():

@@ -109,6 +109,42 @@ def test_a_job_that_is_not_valid_takes_no_other_of_its_batch_with_it(api: Api) -
     assert Job.objects.count() == 2
 
 
+def test_a_job_that_cannot_be_stored_takes_no_other_of_its_batch_with_it(api: Api) -> None:
+    deep: Any = "bottom"
+    for _ in range(40):
+        deep = [deep]
+    values = ["\x00", 2**63, deep]
+    bad = [{"name": "bad", "stages": [{"stage": "echo", "parameters": {"it": value}}]} for value in values]
+    answer = api.post("/jobs:batch", {"jobs": [DAG, *bad, DAG]})
+    assert answer.status_code == 200, answer.content
+    items = answer.json()["items"]
+    assert [item["code"] for item in items] == [None, *["malformed_body"] * len(bad), None]
+    for item, words in zip(items[1:-1], ("NUL", "64 bits", "32 levels"), strict=True):
+        assert words in item["detail"]
+    around = api.post("/jobs:batch", {"jobs": [DAG], "note": "\x00"})
+    assert (around.status_code, around.json()["code"]) == (400, "malformed_body")
+    assert Job.objects.count() == 2
+
+
+def test_a_job_may_be_nested_as_deep_in_a_batch_as_alone(api: Api) -> None:
+    deep: Any = "bottom"
+    for _ in range(27):  # below: the job, its stages, one of them, its parameters, and the value in them
+        deep = [deep]
+    job = {"name": "deep", "stages": [{"stage": "echo", "parameters": {"it": deep}}]}
+    assert api.post("/jobs", job).status_code == 201
+    assert api.post("/jobs:batch", {"jobs": [job]}).json()["accepted"] == 1
+    job["stages"] = [{"stage": "echo", "parameters": {"it": [deep]}}]
+    assert api.post("/jobs", job).status_code == 400
+
+
+def test_a_key_for_a_whole_batch_is_refused(api: Api) -> None:
+    """It would be passed over, and the batch that is sent again would run twice."""
+    answer = api.post("/jobs:batch", {"jobs": [DAG]}, **{"Idempotency-Key": "k"})
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
+    assert "each job" in answer.json()["detail"]
+    assert not Job.objects.exists()
+
+
 def test_a_batch_is_bounded(api: Api) -> None:
     job = {"name": "one", "stages": [{"stage": "echo"}]}
     assert api.post("/jobs:batch", {"jobs": []}).status_code == 422
