@@ -136,6 +136,25 @@ def test_ctrl_c_leaves_the_job_running_and_says_so(shell: Shell, client: Client)
     assert shell.call("watch", job_id).code == Exit.FAILED
 
 
+@pytest.mark.parametrize("how", ["--wait", "--watch"])
+def test_who_stops_waiting_for_a_submission_learns_its_job(shell: Shell, client: Client, how: str) -> None:
+    before = {it["job_id"] for it in client.jobs()}
+    for as_json in (["--json"], []):
+        with shell.start("submit", "sleep", "seconds:=60", how, *as_json) as process:
+            wait_until(lambda: {it["job_id"] for it in client.jobs()} - before, what="it is submitted")
+            [job_id] = {it["job_id"] for it in client.jobs()} - before
+            before.add(job_id)
+            wait_until(lambda: client.job(job_id)["status"] == "running", what="it runs")  # noqa: B023
+            process.send_signal(signal.SIGINT)
+            _, stderr = process.communicate(timeout=20)
+        assert process.returncode == Exit.INTERRUPTED
+        assert f"dalston cancel {job_id}" in stderr
+        if as_json:
+            error = json.loads(stderr)["error"]
+            assert (error["code"], error["exit_code"], error["job_id"]) == ("interrupted", Exit.INTERRUPTED, job_id)
+        client.cancel_job(job_id)
+
+
 def test_what_was_done_is_told_though_something_else_failed(
     shell: Shell, client: Client, dead_letter: Callable[[str], str]
 ) -> None:

@@ -7,12 +7,13 @@ from typing import Any
 
 from dalston_client import answers
 from dalston_client.cli import options
-from dalston_client.cli.exits import Exit, UsageError
+from dalston_client.cli.exits import Exit, UsageError, described, exit_of
 from dalston_client.cli.jobs import show_job
 from dalston_client.cli.output import Out
 from dalston_client.cli.parameters import object_in, parameters_of
-from dalston_client.cli.watch import watch
+from dalston_client.cli.watch import interrupted, watch
 from dalston_client.client import Client
+from dalston_client.errors import DalstonError
 
 EXAMPLES = """\
 parameters: key=value is text, key:=value is JSON
@@ -58,11 +59,13 @@ def add(commands: options.Commands) -> None:
 
 def run(given: argparse.Namespace, client: Client, out: Out) -> Exit:
     job_id, answer = _submit(given, client)
-    if given.watch:
+    if given.watch or given.wait:
         out.note(f"job {job_id}")
-        return watch(client, out, job_id, given.give_up_after)
-    if given.wait:
-        return _wait(client, out, job_id, given.give_up_after)
+        try:
+            return (watch if given.watch else _wait)(client, out, job_id, given.give_up_after)
+        except DalstonError as error:  # the job is submitted all the same: whoever asked must not lose it
+            out.failed(exit_of(error), {**described(error), "job_id": job_id})
+            return exit_of(error)
     if out.as_json:
         out.json(answer)
     else:
@@ -118,7 +121,10 @@ def _job(given: argparse.Namespace, client: Client, parameters: dict[str, Any]) 
 
 
 def _wait(client: Client, out: Out, job_id: str, give_up_after: float | None) -> Exit:
-    job = client.wait(job_id, timeout=give_up_after)
+    try:
+        job = client.wait(job_id, timeout=give_up_after)
+    except KeyboardInterrupt:
+        return interrupted(out, job_id)
     if out.as_json:
         out.json(job)
     else:

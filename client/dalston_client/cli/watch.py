@@ -34,8 +34,14 @@ def watch(client: Client, out: Out, job_id: str, give_up_after: float | None) ->
     try:
         return _watch(client, out, job_id, give_up_after)
     except KeyboardInterrupt:
-        out.note(f"no longer watching; the job goes on. To stop it: dalston cancel {job_id}")
-        return Exit.INTERRUPTED
+        return interrupted(out, job_id)
+
+
+def interrupted(out: Out, job_id: str) -> Exit:
+    """Ctrl-C ends the command, not the job."""
+    detail = f"no longer watching; the job goes on. To stop it: dalston cancel {job_id}"
+    out.failed(Exit.INTERRUPTED, {"code": "interrupted", "detail": detail, "job_id": job_id})
+    return Exit.INTERRUPTED
 
 
 def _watch(client: Client, out: Out, job_id: str, give_up_after: float | None) -> Exit:
