@@ -61,10 +61,7 @@ class Token(HttpBearer):
         if known is None:
             raise _refused(Code.TOKEN_INVALID, "This token does not exist.")
         row = known.token
-        if row.revoked_at is not None:
-            raise _refused(Code.TOKEN_REVOKED, f"This token was revoked at {row.revoked_at.isoformat()}.")
-        if row.expires_at is not None and row.expires_at <= now:
-            raise _refused(Code.TOKEN_EXPIRED, f"This token expired at {row.expires_at.isoformat()}.")
+        _check_valid(row, now)
         check_rate(row)
         if is_fresh(row, now):
             known_tokens.keep(digest, known)
@@ -122,6 +119,21 @@ def _find(digest: str) -> Known | None:
     token, (version, name, created_at) = found
     token.project = Project(id=token.project_id, name=name, created_at=created_at)
     return Known(token, version)
+
+
+def check_still_valid(token: ApiToken) -> None:
+    """For a request that has waited: raises ApiProblem if its token was revoked or expired meanwhile."""
+    row = ApiToken.objects.filter(pk=token.pk).first()
+    if row is None:
+        raise _refused(Code.TOKEN_INVALID, "This token does not exist any more.")
+    _check_valid(row, timezone.now())
+
+
+def _check_valid(token: ApiToken, now: datetime) -> None:
+    if token.revoked_at is not None:
+        raise _refused(Code.TOKEN_REVOKED, f"This token was revoked at {token.revoked_at.isoformat()}.")
+    if token.expires_at is not None and token.expires_at <= now:
+        raise _refused(Code.TOKEN_EXPIRED, f"This token expired at {token.expires_at.isoformat()}.")
 
 
 def _allow(principal: Principal, scopes: tuple[Scope, ...]) -> Principal:

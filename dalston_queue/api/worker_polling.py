@@ -3,7 +3,8 @@
 A waiting poll holds a thread of the web process and a connection to Redis, but none to Postgres; a setting limits how
 many may wait. It sleeps on the wake-up tokens that engines sleep on, and looks for itself each second.
 
-Nothing is claimed for a worker that has closed its connection. What was claimed in that very moment is handed back.
+Nothing is claimed for a worker that has closed its connection. What was claimed in that very moment is handed back; so
+is what was claimed for a token that was revoked while its poll waited.
 """
 
 from __future__ import annotations
@@ -28,12 +29,21 @@ def poll(
     wanted: int | None,
     wait: float,
     gone: Callable[[], bool] = lambda: False,
+    check_token: Callable[[], None] = lambda: None,
 ) -> tuple[Look, list[RemoteTask]]:
-    """How it stands with what was named, with what is given again; and what was claimed."""
+    """How it stands with what was named, with what is given again; and what was claimed. `check_token` raises
+    ApiProblem; it is asked only after a wait, before something is given away."""
+    began = time.monotonic()
     look, claimed = _poll(worker, named, wanted, wait, gone)
     if claimed and gone():
         worker.hand_back(claimed)
         return look, []
+    if claimed and time.monotonic() - began > LOOK_EVERY_S:
+        try:
+            check_token()
+        except ApiProblem:
+            worker.hand_back(claimed)
+            raise
     return look, claimed
 
 

@@ -9,14 +9,17 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Any
 
+import structlog
 from django.conf import settings
+from django.db import DatabaseError
 from django.http import HttpRequest
 from ninja import Body, Router, Status
 
 from dalston_queue.api import body
-from dalston_queue.api.auth import needs
+from dalston_queue.api.auth import check_still_valid, needs
 from dalston_queue.api.leaving import leaving
 from dalston_queue.api.principal import Principal, principal_of
 from dalston_queue.api.problem_out import answers
@@ -52,6 +55,7 @@ from dalston_queue.broker.types import EngineState, Settled
 from dalston_queue.models.api_token import Scope
 from dalston_queue.redis import get_broker
 
+log = structlog.get_logger(__name__)
 router = Router(tags=["workers"])
 WORKERS = "/internal/workers"
 WORKER = f"{WORKERS}/{{worker_id}}"
@@ -90,7 +94,10 @@ def poll_tasks(request: HttpRequest, worker_id: WorkerId, asked: Annotated[PollI
     """Claim and start tasks. What the worker has and does not name in `held` is given again. One poll at a time."""
     with _worker(request, worker_id) as worker, leaving(request) as gone:
         _beat(worker, worker.engine.state, len(asked.held))  # a draining one may still ask for what it lost
-        look, claimed = poll(worker, [each.hold for each in asked.held], asked.available_capacity, wait, gone)
+        named, room = [each.hold for each in asked.held], asked.available_capacity
+        look, claimed = poll(worker, named, room, wait, gone, partial(_check_token, request))
+        if claimed:  # `why` and the pages count by the last beat, and the next call may be seconds away
+            _beat(worker, worker.engine.state, look.count + len(claimed))
     return PollOut(
         tasks=[task_out(task, again=True) for task in look.again] + [task_out(task, again=False) for task in claimed],
         should_drain=worker.should_drain,
@@ -136,7 +143,9 @@ def report_result(request: HttpRequest, worker_id: WorkerId, said: Annotated[Res
         worker.resume()
         if worker.settle(hold, outcome) is Settled.LOST:
             refusal = _lost(hold)
-        worker.beat()
+            worker.beat()
+        else:
+            _beat(worker, worker.engine.state, max(0, worker.engine.info.get("running", 0) - 1))
     except Fenced:
         refusal = _fenced(worker_id)
     if refusal and not accepted_before(get_broker(), worker.engine, hold, outcome):
@@ -188,6 +197,15 @@ def _beat(worker: RemoteWorker, state: EngineState, running: int) -> None:
 def _owner(principal: Principal) -> str:
     """Scope `worker` belongs to tokens only, so there is one."""
     return str(principal.token.pk) if principal.token else ""
+
+
+def _check_token(request: HttpRequest) -> None:
+    token = principal_of(request).token
+    try:
+        if token is not None:
+            check_still_valid(token)
+    except DatabaseError as error:  # not known is no verdict: it was valid when the poll came
+        log.warning("api.token_not_checked", error=str(error))
 
 
 def _check_size(outcome: messages.Outcome) -> None:

@@ -55,6 +55,7 @@ class Facts:
     """`queue` and `engines` are None when Redis does not answer."""
 
     unfinished: tuple[str, ...] = ()  # stages it waits for
+    redis_is_away: bool = False  # asked while only an orchestrator is waited for: none takes up a job without Redis
     paused_because: str | None = None  # None: not paused
     record: Record | None = None
     queue: QueueStats | None = None
@@ -67,9 +68,8 @@ def facts_about(task: Task, broker: Broker) -> Facts:
     """Reads what `explain` needs; Redis only if the task has got that far."""
     if task.status == TaskStatus.PENDING:
         siblings = Task.objects.filter(job_id=task.job_id, stage__in=task.after)
-        return Facts(
-            unfinished=tuple(siblings.exclude(status__in=TASK_OVER).order_by("id").values_list("stage", flat=True))
-        )
+        waits_for = siblings.exclude(status__in=TASK_OVER).order_by("id").values_list("stage", flat=True)
+        return Facts(unfinished=tuple(waits_for), redis_is_away=_is_away(task, broker))
     if task.status not in (TaskStatus.READY, TaskStatus.QUEUED):
         return Facts()
     pause = StagePause.objects.filter(queue=task.queue).first()
@@ -89,6 +89,14 @@ def facts_about(task: Task, broker: Broker) -> Facts:
         pace=paces(snapshot).get(task.queue),
         earlier=_earlier(task, capable),
     )
+
+
+def _is_away(task: Task, broker: Broker) -> bool:
+    try:
+        broker.records(task.queue, [str(task.id)])
+    except BrokerError:
+        return True
+    return False
 
 
 def _capable(task: Task, engines: Sequence[EngineInfo]) -> list[EngineInfo]:
@@ -144,6 +152,8 @@ def _scheduled(task: Task, now: datetime) -> Why:
 def _pending(facts: Facts) -> Why:
     if facts.unfinished:
         return Why(WhyCode.WAITING_FOR_STAGES, f"It waits for {', '.join(facts.unfinished)} to be over.")
+    if facts.redis_is_away:
+        return Why(WhyCode.REDIS_UNAVAILABLE, "Redis does not answer: its job is taken up when Redis is back.")
     return Why(WhyCode.NOT_CLAIMED, "An orchestrator has not taken up its job yet: check that one is running.")
 
 

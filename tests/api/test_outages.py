@@ -164,6 +164,8 @@ def test_without_redis_nobody_is_led_to_think_that_it_was_asked(
         assert (shown["status"], shown["progress"], shown["progress_known"]) == ("running", None, False)
         [other] = client.post("/api/v1/jobs", json=waiting).json()["tasks"]
         assert (other["progress"], other["progress_known"]) == (0, True), "Postgres knows that"
+        why = client.get(f"/api/v1/tasks/{other['task_id']}/why").json()
+        assert why["code"] == "redis_unavailable", "not that an orchestrator is missing"
         with client.stream("GET", f"/api/v1/jobs/{task.job_id}/events") as stream:
             told = next(line for line in stream.iter_lines() if line.startswith("data: ") and '"tasks"' in line)
         assert '"progress_known":false' in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -195,3 +196,22 @@ def test_it_runs_or_is_over(api: Api, task: Task) -> None:
     assert why(api, task)[0] == "stopping"
     Task.objects.update(status="dead_letter", finished_at=timezone.now())
     assert why(api, task) == ("over", "It is over: dead letter.")
+
+
+def test_a_worker_is_busy_from_its_poll_to_its_result(api: Api, broker: Broker, token_for: Callable[..., str]) -> None:
+    """Not only from its next heartbeat on, and until the one after that."""
+    worker = Api(token_for("worker"))
+    registered = worker.post("/internal/workers/register", {"stages": ["echo"]}).json()
+    path = f"/internal/workers/{registered['worker_id']}"
+    first, second = (Task.objects.get(pk=api.post("/tasks", {"task_type": "echo"}).json()["task_id"]) for _ in range(2))
+    put_in_line(broker, first)
+    [given] = worker.post(f"{path}/poll", {"held": []}).json()["tasks"]
+    put_in_line(broker, second)
+    assert why(api, second)[0] == "all_busy"
+    hold = {"task_id": given["task_id"], "attempt": given["attempt"]}
+    assert worker.post(f"{path}/result", {**hold, "status": "completed"}).status_code == 200
+    assert why(api, second)[0] == "about_to_run"
+    again = worker.post(f"{path}/result", {**hold, "status": "completed"})
+    assert again.status_code in (200, 503), "a repeated result frees nothing more"
+    [engine] = broker.registry.engines()
+    assert engine.said.running == 0

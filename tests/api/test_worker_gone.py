@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dalston_queue.api.worker_polling import poll
+from dalston_queue.api.worker_polling import LOOK_EVERY_S, poll
 from dalston_queue.broker import Broker
 from dalston_queue.broker.remote import Look
+from dalston_queue.models import ApiToken
+from dalston_queue.tokens import revoke
 from tests.api.test_worker_overlap import append, register
 from tests.support import wait_until
 from tests.web import Web
@@ -49,6 +53,26 @@ def test_a_poll_whose_client_has_gone_claims_nothing(web: Web, shared: Broker, t
         assert [each["task_id"] for each in found] == [task]
         for worker in (doomed, other):
             client.delete(f"{WORKERS}/{worker}")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_token_that_is_revoked_while_its_poll_waits_is_given_nothing(
+    web: Web, shared: Broker, token_for: Callable[..., str]
+) -> None:
+    """It could not report a result: the task would lie with it until it is taken for dead."""
+    with web.client(token_for("worker")) as client, ThreadPoolExecutor() as threads:
+        worker = client.post(f"{WORKERS}/register", json={"stages": ["gone"]}).json()["worker_id"]
+        before = _sleepers(shared)
+        waiting = threads.submit(client.post, f"{WORKERS}/{worker}/poll?wait=20", json={"held": []})
+        wait_until(lambda: _sleepers(shared) > before, 5, "its poll waits")
+        began = time.monotonic()
+        wait_until(lambda: time.monotonic() - began > LOOK_EVERY_S, what="it has waited for a while")
+        revoke(ApiToken.objects.all(), actor="a test")
+        [task] = append(shared, "gone")
+        answer = waiting.result(10)
+        assert (answer.status_code, answer.json().get("code")) == (401, "token_revoked")
+    record = shared.records("gone", [task])[task]
+    assert (record.owner, record.deliveries, record.losses) == ("", 0, 0), "it is in line, and nothing was charged"
 
 
 def _sleepers(broker: Broker) -> int:
