@@ -19,7 +19,8 @@ from dalston_queue.jobs.cancel import Cancellation, words_of
 class CancelledTaskOut(Schema):
     task_id: UUID
     status: str = Field(
-        description="`cancelled`, or still `queued` or `running` until its engine, or Redis, has answered."
+        description="`cancelled`, or still `queued` or `running` until its engine, or Redis, has answered; or how else "
+        "it ended in this moment, if the rest of its job was stopped."
     )
     was_running: bool = Field(description="An engine had it when this request came.")
     engine_told: bool = Field(

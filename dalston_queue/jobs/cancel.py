@@ -33,7 +33,7 @@ class Cancellation:
 
     found: bool = True  # there is such a job or task
     already_over: bool = False  # it had ended before; nothing was changed
-    too_late: bool = False  # it ended otherwise, before or while it was asked to stop
+    too_late: bool = False  # it ended otherwise, before or while it was asked to stop; nothing else was stopped either
     status: str = ""  # of what was cancelled, now
     was_running: bool = False  # an engine had it, or a task of it
     told: bool = False  # its engine was told to stop
@@ -64,8 +64,8 @@ class _Stopped:
 
     @property
     def in_vain(self) -> bool:
-        """Nothing was left that could be cancelled."""
-        return CANCELLED not in self.tasks.values()
+        """Nothing was left that could be cancelled: all ended otherwise."""
+        return all(status in TASK_OVER - {CANCELLED} for status in self.tasks.values())
 
 
 def words_of(actor: str, reason: str) -> str:
@@ -106,7 +106,7 @@ def cancel_task(task_id: UUID, now: datetime, *, why: str = "cancelled on reques
     stopped = _stop(task.job_id, asked, now)
     status = stopped.tasks[task_id]
     return Cancellation(
-        too_late=status in TASK_OVER - {CANCELLED},
+        too_late=stopped.in_vain,
         status=status,
         was_running=task_id in stopped.running,
         told=task_id in stopped.told,

@@ -143,6 +143,42 @@ def test_what_ends_by_itself_before_its_cancel_takes_effect_is_a_conflict(
     assert (answer.json()["code"], "completed" in answer.json()["detail"]) == ("state_conflict", True)
 
 
+def test_a_task_that_ends_by_itself_while_its_cancel_stops_the_rest_of_its_job_is_no_conflict(
+    api: Api, broker: Broker, steps: Steps
+) -> None:
+    """409 would say that nothing was done."""
+    job = api.post("/jobs", {"name": "two", "stages": STAGES}).json()["job_id"]
+    task = str(Task.objects.get(job_id=UUID(job), stage="a").pk)
+    steps.poll()
+    with engine(broker) as consumer:
+        [claimed] = consumer.claim()
+        steps.drain()
+        claimed.settle(Completed(1))
+        with between_its_transactions(steps.drain):
+            assert cancel(api, f"/tasks/{task}") == said(task, "completed", was_running=True)
+    assert Task.objects.get(job_id=UUID(job), stage="b").status == "cancelled"
+    assert api.call("DELETE", f"/tasks/{task}").status_code == 409, "now nothing is left to stop"
+
+
+def test_a_task_that_ends_by_itself_while_its_siblings_engine_is_told_is_no_conflict(
+    api: Api, broker: Broker, steps: Steps
+) -> None:
+    both = [{"stage": stage, "queue": "echo"} for stage in "ab"]
+    job = api.post("/jobs", {"name": "two", "stages": both}).json()["job_id"]
+    steps.poll()
+    with engine(broker, capacity=2) as consumer:
+        claimed, sibling = consumer.claim()
+        steps.drain()
+        claimed.settle(Completed(1))
+        with between_its_transactions(steps.drain):
+            answer = cancel(api, f"/tasks/{claimed.message.task_id}")
+        assert answer == said(claimed.message.task_id, "completed", was_running=True)
+        assert api.get(f"/jobs/{job}").json()["status"] == "cancelling"
+        sibling.settle(Cancelled())
+        steps.drain()
+    assert api.get(f"/jobs/{job}").json()["status"] == "cancelled"
+
+
 def test_a_job_whose_only_open_work_was_optional_and_is_stopped_completes_with_its_cancel(
     api: Api, broker: Broker, steps: Steps
 ) -> None:
