@@ -1,4 +1,5 @@
-"""Refuses a query parameter that the route does not have: a misspelt filter would otherwise match everything.
+"""Refuses a query parameter that the route does not have: a misspelt filter would otherwise match everything. And one
+that is given twice: no route takes a list, so all but the last would be passed over.
 
 Ninja has no public way to a route's names. It keeps the operation in `_ninja_operation`, which its own `decorate_view`
 reads; `__ninja_param_source__` and `__ninja_flatten_map__` of the operation's models are what it reads requests and
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
 from ninja.errors import ValidationError
 from ninja.operation import Operation
 
@@ -22,15 +23,25 @@ def strict_query(view: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(view)
     def checked(request: HttpRequest, *args: Any, **values: Any) -> Any:
-        if request.META["QUERY_STRING"] and (unknown := [name for name in request.GET if name not in known]):
-            has = f"it has {', '.join(sorted(known))}" if known else "it has none"
-            message = f"This route has no such query parameter; {has}"
-            raise ValidationError(
-                [{"type": "extra_forbidden", "loc": ("query", name), "msg": message} for name in unknown]
-            )
+        if request.META["QUERY_STRING"] and (wrong := _wrong(request.GET, known)):
+            raise ValidationError(wrong)
         return view(request, *args, **values)
 
     return checked
+
+
+def _wrong(given: QueryDict, known: frozenset[str]) -> list[dict[str, Any]]:
+    has = f"it has {', '.join(sorted(known))}" if known else "it has none"
+    unknown = [name for name in given if name not in known]
+    repeated = [name for name, values in given.lists() if name in known and len(values) > 1]
+    return [
+        *(_error("extra_forbidden", name, f"This route has no such query parameter; {has}") for name in unknown),
+        *(_error("repeated", name, "Give it once: this route takes one value") for name in repeated),
+    ]
+
+
+def _error(kind: str, name: str, message: str) -> dict[str, Any]:
+    return {"type": kind, "loc": ("query", name), "msg": message}
 
 
 def _query_of(operation: Operation) -> frozenset[str]:

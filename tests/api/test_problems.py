@@ -98,3 +98,10 @@ def test_a_query_parameter_that_the_route_does_not_have_is_refused(
     assert [error["field"] for error in answer.json()["errors"]] == [field]
     assert not Task.objects.exists()
     assert Api().call(method, path).status_code == 401
+
+
+def test_a_query_parameter_that_is_given_twice_is_refused(api: Api) -> None:
+    """Of two filters the last one counted, in silence."""
+    answer = api.get("/tasks?status=queued&limit=5&status=running")
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
+    assert [(error["field"], error["kind"]) for error in answer.json()["errors"]] == [("status", "repeated")]
