@@ -33,7 +33,7 @@ from tests.jobs import make
 from tests.jobs.make import move
 from tests.jobs.test_indexes import _MANY_JOBS, _MANY_TASKS
 from tests.orchestrator.support import engine
-from tests.support import wait_until
+from tests.support import PATIENCE_S, wait_until
 from tests.web import Web, environment
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -100,11 +100,11 @@ class Stream:
         return [int(event_id) for _, event_id, _ in self.events if event_id]
 
     def wait_for(self, name: str, count: int = 1) -> list[Any]:
-        wait_until(lambda: len(self.named(name)) >= count, 10, f"{count} x {name} in {self.lines}")
+        wait_until(lambda: len(self.named(name)) >= count, what=f"{count} x {name} in {self.lines}")
         return self.named(name)
 
     def join(self) -> None:
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
 
 
@@ -135,7 +135,7 @@ def test_it_tells_every_move_then_the_end_and_is_over(web: Web, token_for: Calla
         move("complete", [first(job)], seq=2, engine_id=ENGINE, result="1")
         move("skip", [job.tasks.get(stage="late")])
         end(job)
-        assert stream.over.wait(5)
+        assert stream.over.wait(PATIENCE_S)
     moves = [(it["stage"], it["from_status"], it["to_status"]) for it in stream.named("task")]
     assert moves == [
         ("echo", "pending", "ready"),
@@ -166,7 +166,7 @@ def test_it_goes_on_behind_the_last_event_id_without_a_gap_or_a_repetition(
         move("retry", [first(job)], scheduled_at=timezone.now(), cause="error", message="no\nluck\r\n")
         end(job, "fail", errors={job.id: "no luck"})
         with following(client, job, **{"Last-Event-ID": str(seen[-1])}) as stream:
-            assert stream.over.wait(5)
+            assert stream.over.wait(PATIENCE_S)
             seen += stream.ids()
             assert stream.named("task")[0]["message"] == "no\nluck\r\n"
             assert stream.named("end")[0] | {"completed_at": None} == {
@@ -174,7 +174,7 @@ def test_it_goes_on_behind_the_last_event_id_without_a_gap_or_a_repetition(
             }  # fmt: skip
         assert seen == list(TaskEvent.objects.order_by("id").values_list("id", flat=True))
         with following(client, job, **{"Last-Event-ID": str(seen[-1])}) as stream:
-            assert stream.over.wait(5)
+            assert stream.over.wait(PATIENCE_S)
             assert (stream.named("task"), len(stream.named("end"))) == ([], 1)
         for nonsense in ("abc", "-1", str(2**63)):
             answer = client.get(f"/api/v1/jobs/{job.id}/events", headers={"Last-Event-ID": nonsense})
@@ -233,7 +233,7 @@ def test_it_ends_with_the_token_or_the_login_that_opened_it(web: Web, token_for:
             ApiToken.objects.filter(name=str(number)).update(**change)
         Session.objects.all().delete()
         for stream in (*streams, login):
-            assert stream.over.wait(10)
+            assert stream.over.wait(PATIENCE_S)
             assert stream.named("closed")[0]["code"] == "unauthenticated"
         assert not unharmed.over.is_set()
 
@@ -271,19 +271,19 @@ def test_followers_cost_no_thread_and_no_connection_are_limited_and_outlive_a_re
             stream.wait_for("task", 2)
         # More follow than there are connections, and a read still gets one.
         assert client.get(f"/api/v1/jobs/{job.id}").status_code == 200
-        wait_until(lambda: threads_of(small_web) <= before + 3, 10, "no thread per follower")
+        wait_until(lambda: threads_of(small_web) <= before + 3, what="no thread per follower")
         full = client.get(f"/api/v1/jobs/{job.id}/events")
         assert (full.status_code, full.json()["code"]) == (503, "streams_full")
         assert full.headers["Retry-After"] == "5"
         # Those who go away make room, at once and without a word in the log.
         for each in many:
             each.__exit__(None, None, None)
-        wait_until(lambda: _opens(client, job), 10, "room for the next one")
+        wait_until(lambda: _opens(client, job), what="room for the next one")
         # The process can end although somebody follows, and the follower just sees the end of the stream.
         with ThreadPoolExecutor(1) as thread, Client(small_web.url, token) as dalston:
             watched = thread.submit(lambda: [event for event in dalston.watch(str(job.id)) if event.name != "progress"])
-            assert small_web.process.stop(timeout=15) in {0, -15}
-            assert one.over.wait(5)
+            assert small_web.process.stop() in {0, -15}
+            assert one.over.wait(PATIENCE_S)
             assert not one.named("closed")
             assert "Traceback" not in small_web.process.output
             assert "was destroyed but it is pending" not in small_web.process.output
@@ -291,7 +291,7 @@ def test_followers_cost_no_thread_and_no_connection_are_limited_and_outlive_a_re
             move("start", [first(job)], seq=1, engine_id=ENGINE)
             small_web.start()
             end(job)
-            *moves, last = watched.result(30)
+            *moves, last = watched.result()
     assert [event.id for event in moves] == list(TaskEvent.objects.order_by("id").values_list("id", flat=True))
     assert (last.name, last.data["status"]) == ("end", "completed")
 

@@ -25,7 +25,7 @@ def test_every_job_of_a_busy_moment_is_told(web: Web, token_for: Callable[..., s
         return str(home.command("XRANGE", home.keys.events("_jobs"), "-", "+"))
 
     try:
-        wait_until(lambda: all(job in told() for job in stored), 5, "every job is told")
+        wait_until(lambda: all(job in told() for job in stored), what="every job is told")
     finally:
         broker.close()
     assert len(stored) == 40

@@ -140,5 +140,5 @@ def test_what_is_not_http_is_not_repeated() -> None:
         thread.start()
         target = Target(False, "127.0.0.1", server.getsockname()[1], "/")
         outcome = send(target, {}, b"{}", timeout_s=5, allowed=LOOPBACK)
-        thread.join(10)
+        thread.join()
     assert outcome == NotDelivered("BadStatusLine")

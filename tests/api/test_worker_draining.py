@@ -70,7 +70,7 @@ def test_a_poll_that_waits_ends_and_says_why(
         wait_until(lambda: last_poll(web_broker, worker) != before, what="it has arrived")
         asked = order(operator, worker, "drain", "new driver").json()
         assert asked == {"worker_id": worker.facts["worker_id"], "should_drain": True, "changed": True}
-        told = waiting.result(10).json()
+        told = waiting.result().json()
     assert (told["should_drain"], told["tasks"], told["lost"]) == (True, [], [])
 
 

@@ -46,8 +46,8 @@ def test_a_poll_whose_client_has_gone_claims_nothing(web: Web, shared: Broker, t
                 f"Content-Length: {len(body)}",
             ]
             line.sendall("\r\n".join([*head, "", ""]).encode() + body)
-            wait_until(lambda: home.command("HGET", home.keys.engine(doomed), "poll"), 5, "its poll has come")
-            wait_until(lambda: _sleepers(shared) > before, 5, "its poll waits")
+            wait_until(lambda: home.command("HGET", home.keys.engine(doomed), "poll"), what="its poll has come")
+            wait_until(lambda: _sleepers(shared) > before, what="its poll waits")
         [task] = append(shared, "gone")
         found = client.post(f"{WORKERS}/{other}/poll?wait=5", json={"held": []}).json()["tasks"]
         assert [each["task_id"] for each in found] == [task]

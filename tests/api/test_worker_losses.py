@@ -39,7 +39,7 @@ def test_the_scanner_ends_what_runs_past_its_deadline_and_the_late_result_is_ref
     path = register(worker)
     [task] = worker.post(f"{path}/poll", {"held": []}).json()["tasks"]
     hold = {"task_id": task["task_id"], "attempt": 1}
-    wait_until(lambda: scan().repaired, 5, "its deadline has passed")
+    wait_until(lambda: scan().repaired, what="its deadline has passed")
     # The attempt has ended, and nobody has stored yet how.
     pending = worker.post(f"{path}/result", {**hold, "status": "completed"})
     assert (pending.status_code, pending.json()["code"], pending["Retry-After"]) == (503, "result_pending", "1")

@@ -53,7 +53,7 @@ def start_worker(web: Web, token_for: Callable[..., str], tmp_path: Path) -> Ite
 def test_the_worker_of_the_page_runs_tasks_and_leaves(web_broker: Broker, start_worker: Callable[..., Spawned]) -> None:
     worker = start_worker("page", "other")
     tasks = [append(web_broker, "page", n) for n in range(3)]
-    wait_until(lambda: web_broker.snapshot(["page"]).queues[0].counters.get("completed") == len(tasks), 20, "all done")
+    wait_until(lambda: web_broker.snapshot(["page"]).queues[0].counters.get("completed") == len(tasks), what="all done")
     assert workers(web_broker) == [("http", ("page", "other"))]
     assert worker.stop(signal.SIGTERM, 25) == 0, worker.output
     assert workers(web_broker) == []
@@ -64,7 +64,7 @@ def test_the_worker_of_the_page_leaves_when_an_operator_drains_it(
     web: Web, web_broker: Broker, token_for: Callable[..., str], start_worker: Callable[..., Spawned]
 ) -> None:
     worker = start_worker("drained")
-    wait_until(lambda: workers(web_broker), 20, "it has registered")
+    wait_until(lambda: workers(web_broker), what="it has registered")
     [engine] = [each for each in web_broker.registry.engines() if each.info.get("engine") == "example"]
     with web.client(token_for("operate")) as operator:
         operator.post(f"/api/v1/workers/{engine.engine_id}/drain", json={}).raise_for_status()

@@ -50,7 +50,7 @@ def test_a_node_is_drained_and_resumed_by_clicks(node: Node, page: Page, axe: Ax
     live(page)
     mark(page)
     expect(page.locator("#node .chip")).to_have_text("draining")
-    expect(page.locator("#commands .chip").first).to_have_text("done", timeout=20_000)
+    expect(page.locator("#commands .chip").first).to_have_text("done")
     expect(page.locator("#drain")).to_contain_text("nothing runs here any more")
     expect(page.get_by_text("Drain…")).to_be_hidden()
     assert still_same(page)
@@ -98,7 +98,7 @@ def say_in_its_log(node: Node, slot: str, text: str) -> None:
         event = node.started(node.submit("say", text=text))
         return event.engine_id.startswith(f"{node.name}.{slot}.")
 
-    wait_until(said, 10, f"a task that {slot} runs")
+    wait_until(said, what=f"a task that {slot} runs")
 
 
 def test_a_log_is_followed_live_and_keeps_its_place_while_paused(node: Node, page: Page) -> None:

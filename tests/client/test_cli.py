@@ -23,8 +23,6 @@ from tests.conftest import ROOT
 from tests.e2e.conftest import Up
 from tests.support import reserve_port, wait_until
 
-pytestmark = pytest.mark.timeout(120)
-
 CTRL_C = b"\x03"
 NOBODY = "00000000-0000-7000-8000-000000000000"
 DAG = {
@@ -39,7 +37,7 @@ def dead_letter(client: Client) -> Callable[[str], str]:
 
     def make(message: str) -> str:
         job_id = client.submit_task("fail", parameters={"how": "reject", "message": message})["job_id"]
-        assert client.wait(job_id, timeout=20)["status"] == "failed"
+        assert client.wait(job_id, timeout=40)["status"] == "failed"
         [letter] = client.dead_letters(error=message)
         return letter["dead_letter_id"]
 
@@ -48,7 +46,7 @@ def dead_letter(client: Client) -> Callable[[str], str]:
 
 def running_job(client: Client, seconds: float = 100) -> str:
     job_id = client.submit_task("sleep", parameters={"seconds": seconds})["job_id"]
-    wait_until(lambda: client.job(job_id)["tasks"][0]["runs"], 15, "it runs")
+    wait_until(lambda: client.job(job_id)["tasks"][0]["runs"], what="it runs")
     return job_id
 
 
@@ -114,7 +112,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_so(shell: Shell, client: Client)
         assert process.stdout is not None
         assert "sleep" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=20)
+        _, stderr = process.communicate(timeout=40)
     assert process.returncode == Exit.INTERRUPTED
     assert f"the job goes on. To stop it: dalston cancel {job_id}" in stderr
     assert client.job(job_id)["status"] == "running"
@@ -129,7 +127,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_so(shell: Shell, client: Client)
     cancelled = shell.run("cancel", job_id, "--reason", "enough")
     assert cancelled.code == 0
     assert "1 running: sleep on" in cancelled.stdout
-    assert client.wait(job_id, timeout=20)["status"] == "cancelled"
+    assert client.wait(job_id, timeout=40)["status"] == "cancelled"
     again = shell.call("cancel", task_id, "--json")
     assert again.code == 0
     assert [(it["kind"], it["task_id"], it["status"]) for it in again.json] == [("task", task_id, "cancelled")]
@@ -197,7 +195,7 @@ def on_a_terminal(shell: Shell, *arguments: str, keys: bytes = b"", after: bytes
                     process.send_signal(signal.SIGINT)
                 else:
                     os.write(ours, keys)
-        code = process.wait(20)
+        code = process.wait(40)
     os.close(ours)
     return code, seen.decode()
 
@@ -279,7 +277,7 @@ def test_nodes_obey(shell: Shell, client: Client) -> None:
     assert name in shell.call("nodes").stdout
     scaled = shell.run("nodes", "scale", name, "demo", "2", "--json", "--wait", "20")
     assert (scaled.code, scaled.json["state"]) == (0, "done"), scaled
-    wait_until(lambda: len(client.nodes()[0]["engines"]) == 2, 15, "two engines")
+    wait_until(lambda: len(client.nodes()[0]["engines"]) == 2, what="two engines")
     failed = shell.call("nodes", "restart", name, "nosuch")
     assert (failed.code, "nosuch" in failed.stdout) == (Exit.FAILED, True)
     assert shell.call("nodes", "cordon", name, "--reason", "look at it").code == 0
@@ -292,7 +290,9 @@ def test_nodes_obey(shell: Shell, client: Client) -> None:
 
 def test_a_worker_over_http_is_drained_and_resumed(shell: Shell, up: Up, client: Client) -> None:
     headers = {"Authorization": f"Bearer {make_token(up, 'demo', 'worker')}"}
-    with httpx.Client(base_url=f"{up.env['DALSTON_URL']}/api/v1/internal/workers/", headers=headers) as http:
+    with httpx.Client(
+        base_url=f"{up.env['DALSTON_URL']}/api/v1/internal/workers/", headers=headers, timeout=40
+    ) as http:
         worker_id = http.post("register", json={"stages": ["elsewhere"]}).json()["worker_id"]
         told = shell.call("nodes", "drain-worker", worker_id, "--reason", "a new disk")
         assert (told.code, told.stdout) == (0, f"{worker_id} is told to drain.\n")
@@ -378,7 +378,7 @@ def test_whoever_has_read_enough_may_leave(shell: Shell, client: Client) -> None
     with shell.start("jobs", "--limit", "200") as process:
         assert process.stdout is not None
         process.stdout.close()
-        assert process.wait(20) == 0
+        assert process.wait(40) == 0
         assert process.stderr is not None and "Error" not in process.stderr.read()
 
 

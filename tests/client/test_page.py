@@ -8,16 +8,12 @@ import subprocess
 import sys
 from typing import Any, get_type_hints
 
-import pytest
-
 from dalston_client import Client, answers
 from dalston_client.cli.exits import MEANINGS
 from tests.client.conftest import COMMAND, Shell
 from tests.docs.blocks import ROOT, blocks_of
 
 PAGE = (ROOT / "docs" / "client.md").read_text()
-
-pytestmark = pytest.mark.timeout(120)
 
 
 def test_the_commands_of_the_page_work(shell: Shell) -> None:

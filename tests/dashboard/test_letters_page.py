@@ -295,7 +295,7 @@ class TestReplay:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ORDERING])
             for one in pressing:
                 one.start()
-            wait_until(lambda: _that_wait(cursor) == 2, 10, "neither sees the other's order")
+            wait_until(lambda: _that_wait(cursor) == 2, what="neither sees the other's order")
         for one in pressing:
             one.join()
         assert ReplayOrder.objects.count() == 1

@@ -245,7 +245,7 @@ def test_a_log_that_can_not_be_read_says_so_and_goes_on(monkeypatch: pytest.Monk
     async def read() -> list[str]:
         said = Stumbling("node-a", "demo.0", lambda: None).follow()
         try:
-            return [await asyncio.wait_for(anext(said), 5) for _ in range(2)]
+            return [await asyncio.wait_for(anext(said), 30) for _ in range(2)]
         finally:
             await said.aclose()
 

@@ -25,7 +25,7 @@ from dalston_queue.dashboard.live.hub import Hub
 from dalston_queue.dashboard.routing import websocket_urlpatterns
 from dalston_queue.dashboard.stream.consumer import StreamConsumer
 from dalston_queue.roles import Role, give_role
-from tests.support import wait_until
+from tests.support import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.keeps_keys]
 
@@ -54,14 +54,14 @@ def ending(user: User, change: Callable[[], Any]) -> int:
         }
         socket: Any = ApplicationCommunicator(application, scope)  # type: ignore[no-untyped-call]
         await socket.send_input({"type": "websocket.connect"})
-        assert (await socket.receive_output(timeout=10))["type"] == "websocket.accept"
-        assert (await socket.receive_output(timeout=10))["type"] == "websocket.send"
+        assert (await socket.receive_output(timeout=PATIENCE_S))["type"] == "websocket.accept"
+        assert (await socket.receive_output(timeout=PATIENCE_S))["type"] == "websocket.send"
         await asyncio.to_thread(_in_thread, change)
         while True:
-            message = await socket.receive_output(timeout=10)
+            message = await socket.receive_output(timeout=PATIENCE_S)
             if message["type"] == "websocket.close":
                 await socket.send_input({"type": "websocket.disconnect", "code": message["code"]})
-                await socket.wait(timeout=10)
+                await socket.wait(timeout=PATIENCE_S)
                 return int(message["code"])
 
     return asyncio.run(follow())
@@ -85,7 +85,7 @@ def test_a_database_that_fails_at_a_recheck_does_not_end_the_watch(
         with connection.cursor() as cursor:
             cursor.execute("ALTER TABLE django_session RENAME TO session_away")
             try:
-                wait_until(lambda: "dashboard.login_not_checked" in caplog.text, timeout=5)
+                wait_until(lambda: "dashboard.login_not_checked" in caplog.text)
             finally:
                 cursor.execute("ALTER TABLE session_away RENAME TO django_session")
         Session.objects.all().delete()

@@ -170,9 +170,8 @@ def is_taken_as_a_job(text: str, system: System) -> None:
 
 def is_the_problem_that_is_sent(text: str, system: System) -> None:
     token = ApiToken.issue(system.project, "laptop", ["read"])[1]
-    answer = httpx.post(
-        f"{system.web.url}/api/v1/tasks", json={"task_type": "echo"}, headers={"Authorization": f"Bearer {token}"}
-    )
+    headers = {"Authorization": f"Bearer {token}"}
+    answer = httpx.post(f"{system.web.url}/api/v1/tasks", json={"task_type": "echo"}, headers=headers, timeout=40)
     assert json.loads(text) == {**answer.json(), "trace_id": json.loads(text)["trace_id"]}
 
 

@@ -51,7 +51,7 @@ def test_the_engine_runs_alone_and_beats_for_itself(
     variable, python, *arguments = command.split()
     assert (variable.partition("=")[0], python) == ("REDIS_URL", "python")  # env has it, with this run's server
     process = spawn(*arguments, env=env)
-    [engine] = wait_until(broker.registry.engines, 10, f"its heartbeat\n{process.output}")
+    [engine] = wait_until(broker.registry.engines, what=f"its heartbeat\n{process.output}")
     assert (engine.state, engine.queues, engine.node_id) == (EngineState.READY, ("shout",), "alone")
     wait_until(lambda: broker.registry.engines()[0].beat > engine.beat, what="the next beat")
     task = str(uuid.uuid4())
@@ -66,7 +66,7 @@ def test_the_engine_runs_alone_and_beats_for_itself(
         reader.ack(events)
         return [event for event in events if event.kind is EventKind.TASK_COMPLETED]
 
-    assert wait_until(completed, 10, "its result")[0].result == {"text": "HI!"}
+    assert wait_until(completed, what="its result")[0].result == {"text": "HI!"}
     assert (tmp_path / "artifacts" / task / task / "1-0" / "shout.txt").read_text() == "HI"
     assert process.stop() == 0
     assert broker.registry.engines() == []

@@ -49,7 +49,7 @@ class Zoo:
         for _, process in self.alive:
             process.send(signal.SIGTERM)
         for _, process in self.alive:
-            process.wait(20)
+            process.wait()
 
     def _start(self, kind: str) -> None:
         number = sum(self.kills.values()) + len(self.alive)

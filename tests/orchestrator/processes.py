@@ -37,7 +37,7 @@ class Orchestrators:
     def start(self, *, ready: bool = True, **variables: str) -> Spawned:
         process = self._spawn("manage.py", "runorchestrator", env={**self._env, **variables})
         if ready:
-            process.wait_for("orchestrator ready", 20)
+            process.wait_for("orchestrator ready")
         return process
 
 

@@ -122,7 +122,7 @@ def test_the_readers_of_dead_orchestrators_are_forgotten_and_those_with_events_k
     broker.publish_jobs_created(["j"])
     assert len(busy.read(block_ms=0)) == 1
     assert broker.forget_idle_readers() == 0
-    wait_until(lambda: broker.forget_idle_readers(idle_ms=1) >= 1, 5, "the idle reader is forgotten")
+    wait_until(lambda: broker.forget_idle_readers(idle_ms=1) >= 1, what="the idle reader is forgotten")
     heir = EventReader(broker, "heir")
     events = heir.take_over(idle_ms=0)
     assert len(events) == 1

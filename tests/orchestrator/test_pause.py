@@ -88,9 +88,9 @@ def test_a_pause_that_is_ordered_while_redis_is_away_reaches_engines_once_it_is_
         settings.REDIS_URL = redis.url
         orchestrator = Orchestrators(spawn, process_env, database_url).start(REDIS_URL=redis.url)
         task = make.single()
-        wait_until(lambda: Task.objects.get(id=task.id).status == "queued", 10, "the task is in line")
+        wait_until(lambda: Task.objects.get(id=task.id).status == "queued", what="the task is in line")
         redis.kill()
         assert pause.pause("echo", timezone.now(), actor="operator") == pause.Braked(changed=True, told=False)
         orchestrator.wait_for("redis does not answer")
         redis.start()
-        wait_until(lambda: is_paused(get_broker()), 10, "the queue is paused")
+        wait_until(lambda: is_paused(get_broker()), what="the queue is paused")

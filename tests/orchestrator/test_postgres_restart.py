@@ -39,7 +39,7 @@ class Restartable:
         with self.server.log.open("ab") as log:
             argv = self.recipe.command(port)
             self.server.process = subprocess.Popen(argv, stdout=log, stderr=log, process_group=0)
-        wait_until(lambda: self.recipe.is_ready(port, self.server.pid), 20, "postgres is back")
+        wait_until(lambda: self.recipe.is_ready(port, self.server.pid), what="postgres is back")
 
     def value(self, query: str) -> int:
         with psycopg.connect(self.url) as connection:
@@ -56,7 +56,6 @@ def postgres(tmp_path: Path) -> Iterator[Restartable]:
 
 @pytest.mark.slow
 @pytest.mark.keeps_keys
-@pytest.mark.timeout(180)
 def test_a_restart_of_postgres_dead_letters_nothing_and_jobs_go_on(
     postgres: Restartable, spawn: Callable[..., Spawned], process_env: dict[str, str], broker: Broker
 ) -> None:
@@ -69,7 +68,7 @@ def test_a_restart_of_postgres_dead_letters_nothing_and_jobs_go_on(
         for _ in range(3):
             postgres.restart()
             before = postgres.value(done)
-            wait_until(lambda before=before: postgres.value(done) > min(before, JOBS - 1), 30, "jobs go on")  # type: ignore[misc]
+            wait_until(lambda before=before: postgres.value(done) > min(before, JOBS - 1), what="jobs go on")  # type: ignore[misc]
         wait_until(lambda: postgres.value(done) == JOBS, 60, "all jobs are completed")
     assert postgres.value("SELECT count(*) FROM dalston_dead_letter") == 0
     assert postgres.value("SELECT count(*) FROM dalston_task WHERE status = 'completed'") == 2 * JOBS

@@ -167,7 +167,7 @@ def test_the_scanner_ends_what_was_not_renewed_for_the_absolute_timeout_or_its_o
     with engine(broker) as consumer:
         [claimed] = consumer.claim()
         started = time.monotonic()
-        wait_until(lambda: scan().found["expired"], 5, "the scanner takes it back")
+        wait_until(lambda: scan().found["expired"], what="the scanner takes it back")
         assert time.monotonic() - started >= 1
         assert claimed.settle(Completed(1)) is Settled.LOST
     steps.drain()

@@ -156,7 +156,7 @@ def test_of_a_replay_and_a_discard_at_once_the_first_wins_and_the_other_is_told(
     with transaction.atomic():
         act(first)
         late.start()
-        wait_until(somebody_waits_for_a_lock, 10, "the later one waits for the first")
+        wait_until(somebody_waits_for_a_lock, what="the later one waits for the first")
     late.join()
     letter.refresh_from_db()
     task.refresh_from_db()

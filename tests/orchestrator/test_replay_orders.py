@@ -214,7 +214,7 @@ class TestUndo:
         with transaction.atomic():
             carry_out(timezone.now())
             late.start()
-            wait_until(somebody_waits_for_a_lock, 10, "the undo waits for the row")
+            wait_until(somebody_waits_for_a_lock, what="the undo waits for the row")
         late.join()
         assert told == [Withdrawal.RUNNING]
 
@@ -243,18 +243,17 @@ def test_the_engine_gets_what_the_order_says(broker: Broker, steps: Steps) -> No
     assert (task.status, task.result["parameters"], task.priority) == ("completed", {"n": 2}, "high")
 
 
-@pytest.mark.timeout(90)
 def test_an_orchestrator_killed_in_the_middle_of_a_batch_leaves_it_to_the_next(
     spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str, broker: Broker
 ) -> None:
     orchestrators = Orchestrators(spawn, process_env, database_url)
     dead_singles(5)
     order = order_replay(Filter(), actor="ada", rate_per_minute=6000, undo_seconds=0)
-    assert orchestrators.start(ready=False, DALSTON_FAULT="replay_order.batch").wait(20) == -9
+    assert orchestrators.start(ready=False, DALSTON_FAULT="replay_order.batch").wait() == -9
     order.refresh_from_db()
     assert (order.state, order.handled, open_letters()) == ("waiting", 0, 5)
     orchestrators.start()
-    wait_until(lambda: ReplayOrder.objects.get().state == "done", 20, "the order is done")
+    wait_until(lambda: ReplayOrder.objects.get().state == "done", what="the order is done")
     order.refresh_from_db()
     assert (order.replayed, order.refused, open_letters()) == (5, 0, 0)
     assert Task.objects.filter(attempt=2).count() == 5

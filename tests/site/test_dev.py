@@ -13,8 +13,6 @@ import pytest
 from tests.conftest import ROOT
 from tests.support import Spawned
 
-pytestmark = pytest.mark.timeout(120)
-
 # A build backend in the tree: an editable install is one line in a .pth file, and needs nothing from an index.
 BACKEND = """
 import base64, hashlib, zipfile

@@ -123,7 +123,7 @@ def test_the_servers_end_with_a_parent_that_is_killed(tmp_path: Path, spawn: Cal
     family = [*servers, *(child for server in servers for child in server.children(recursive=True))]
     parent.send(signal.SIGKILL)
     parent.wait()
-    wait_until(lambda: not any(map(_lives, family)), 30, "every server process has ended")
+    wait_until(lambda: not any(map(_lives, family)), what="every server process has ended")
 
 
 def _lives(process: psutil.Process) -> bool:

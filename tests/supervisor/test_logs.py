@@ -19,7 +19,7 @@ from supervisor import relay
 from supervisor.logs import Logs
 from supervisor.rotation import RotatingLog
 from tests.supervisor.node import Node
-from tests.support import wait_until
+from tests.support import PATIENCE_S, wait_until
 
 LIMIT = 3 << 20  # of the fixture: three files of 1 MiB
 STAMPED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z .*")
@@ -124,7 +124,7 @@ def test_a_child_that_writes_without_end_never_uses_more_disk_than_it_may_and_th
 def test_a_child_goes_on_while_nobody_reads_its_output(logs: Logs) -> None:
     child = start_spam(logs, 20)
     with logs._lock:  # as when the supervisor is stopped, or its disk hangs
-        assert child.wait(20) == 0
+        assert child.wait(PATIENCE_S) == 0
     logs.finish("n.demo.0.a")
     assert bodies(logs)[-1] == "last words"
 
@@ -138,17 +138,17 @@ def test_a_child_outlives_the_relay_that_takes_its_output(logs: Logs, number: si
     now = time.monotonic()
     for second in range(10):  # the main loop comes by, until the one that stands still is ended
         logs.look_after_relay(now + second)
-    relay.popen.wait(10)
+    relay.popen.wait(PATIENCE_S)
     logs.relay.exited()
     assert logs.look_after_relay(now + 100) is not None
-    assert child.wait(20) == 0
+    assert child.wait(PATIENCE_S) == 0
     logs.finish("n.demo.0.a")
     assert bodies(logs)[-1] == "last words"
 
 
 def test_a_process_keeps_its_output_when_the_supervisor_is_killed(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", LEFT, str(tmp_path), LATE]
-    done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, timeout=20, check=True)
+    done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=True)
     assert done.stderr.strip() == "end"
 
 
@@ -191,7 +191,7 @@ def test_the_relay_outlives_a_supervisor_that_is_killed_with_an_answer_unread() 
     for _ in range(64):
         os.write(engine, b"x" * 65_536)  # more than a pipe holds: somebody takes it
     os.close(engine)
-    assert (process.wait(10), process.communicate()[1]) == (0, b"")
+    assert (process.wait(PATIENCE_S), process.communicate()[1]) == (0, b"")
 
 
 def test_a_node_replaces_a_relay_that_was_killed_and_no_engine_notices(node: Node) -> None:
@@ -200,10 +200,10 @@ def test_a_node_replaces_a_relay_that_was_killed_and_no_engine_notices(node: Nod
     [engine] = node.ready()
     [relay] = [child for child in psutil.Process(supervisor.pid).children() if "relay.py" in " ".join(child.cmdline())]
     relay.kill()
-    relay.wait(10)
+    relay.wait(PATIENCE_S)
     for text in ("first", "second"):
         node.result(node.submit("say", text=text))
-    lines = wait_until(lambda: [line for line in node.all_logs().splitlines() if line.endswith("second")], 5)
+    lines = wait_until(lambda: [line for line in node.all_logs().splitlines() if line.endswith("second")])
     assert len(lines) == 1
     assert node.ready()[0].engine_id == engine.engine_id
 

@@ -52,7 +52,7 @@ def test_a_word_is_not_lost_when_the_supervisor_is_busy(tmp_path: Path, monkeypa
     engine = threading.Thread(target=lambda: told.append(notify("READY=1")))
     engine.start()
     fields = [notice.fields for notice in wait_until(listener.receive)]
-    engine.join(5)
+    engine.join()
     fields += [notice.fields for notice in listener.receive()]
     assert told == [True]
     assert {"READY": "1"} in fields

@@ -27,9 +27,9 @@ def test_a_brood_that_grows_while_it_is_being_ended_ends(node: Node) -> None:
     node.start()
     [engine] = node.ready()
     node.result(node.submit("brood"))
-    wait_until(lambda: len(family(engine.engine_id)) > 20, 10, "a large family")
+    wait_until(lambda: len(family(engine.engine_id)) > 20, what="a large family")
     kill(engine.info["pid"])
-    wait_until(lambda: not family(engine.engine_id), 15, "the end of all of them")
+    wait_until(lambda: not family(engine.engine_id), what="the end of all of them")
     assert node.ready()
 
 

@@ -16,7 +16,7 @@ from tests.support import Spawned, wait_until
 
 @pytest.mark.parametrize(
     "seconds",
-    [pytest.param(2, id="short"), pytest.param(60, id="a minute", marks=[pytest.mark.slow, pytest.mark.timeout(120)])],
+    [pytest.param(2, id="short"), pytest.param(60, id="a minute", marks=pytest.mark.slow)],
 )
 def test_engines_outlive_an_outage_and_settle_what_they_finished_meanwhile(
     valkey_server: Callable[..., Server],
@@ -44,7 +44,7 @@ def test_engines_outlive_an_outage_and_settle_what_they_finished_meanwhile(
     assert alive(pids[long])
     port = int(urlsplit(server.url).port or 0)
     server._spawn(server.recipe.command(port))
-    wait_until(lambda: server.recipe.is_ready(port, server.pid), 10, "Redis again")
+    wait_until(lambda: server.recipe.is_ready(port, server.pid), what="Redis again")
     for task in (short, long):
         assert node.result(task)["pid"] == pids[task]
         assert len(node.events(task, EventKind.TASK_STARTED)) == 1

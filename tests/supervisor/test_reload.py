@@ -22,7 +22,7 @@ def test_reload_touches_only_what_changed(node: Node) -> None:
     node.engine("two", version="2")
     node.engine("three")
     (node.folder / "node.yaml").write_text(yaml.safe_dump(node.config))
-    wait_until(lambda: len(pids(node)) == 3 and pids(node)["two.0"] != before["two.0"], 15, "the file change is seen")
+    wait_until(lambda: len(pids(node)) == 3 and pids(node)["two.0"] != before["two.0"], what="the file change is seen")
     assert pids(node)["one.0"] == before["one.0"]
     changed = pids(node)
     manifest = node.engines_dir / "one" / "engine.yaml"
@@ -37,5 +37,5 @@ def test_reload_touches_only_what_changed(node: Node) -> None:
     del node.config["replicas"]["three"]
     (node.folder / "node.yaml").write_text(yaml.safe_dump(node.config))
     process.send(signal.SIGHUP)
-    wait_until(lambda: set(pids(node)) == {"one.0", "two.0"}, 15, "the removed engine goes")
+    wait_until(lambda: set(pids(node)) == {"one.0", "two.0"}, what="the removed engine goes")
     assert pids(node)["one.0"] == before["one.0"]
