@@ -26,13 +26,14 @@ from websockets.typing import Origin
 from dalston_queue.broker import Claimed, connect
 from dalston_queue.broker.messages import Completed, Outcome
 from dalston_queue.models import Task
+from dalston_queue.redis import HASTE_S
 from dalston_site.embedded.server import Server
 from dalston_site.impatient import connection
 from dalston_site.impatient.connection import ImpatientConnection
 from tests.api.freezing import FreezingProxy
 from tests.jobs import make
 from tests.orchestrator.processes import Orchestrators, working_engine
-from tests.support import Spawned, wait_until
+from tests.support import PATIENCE_S, Spawned, wait_until
 from tests.web import Web, environment
 
 NOBODY_LISTENS = "1"
@@ -95,13 +96,13 @@ def test_while_postgres_hangs_pages_and_the_api_say_so_soon(
         with web.log_in(ada) as browser, web.client(token_for("submit", "read")) as client:
             job = client.post("/api/v1/tasks", json={"task_type": "other"}).json()["job_id"]
             with follow(web, browser, job) as viewer, ThreadPoolExecutor(20) as many:
-                viewer.recv(timeout=10)
+                viewer.recv(timeout=PATIENCE_S)
                 before = list(many.map(lambda _: client.get("/api/v1/tasks"), range(20)))  # the pool fills up
                 assert {answer.status_code for answer in before} == {200} == {browser.get("/").status_code}
                 with transaction.atomic(), to_postgres.cursor() as cursor:
                     cursor.execute("LOCK TABLE dalston_job IN EXCLUSIVE MODE")
                     waiting = many.submit(client.post, "/api/v1/tasks", json=task)
-                    wait_until(lambda: somebody_waits_for_a_lock(cursor), 10, "its statement has arrived")
+                    wait_until(lambda: somebody_waits_for_a_lock(cursor), what="its statement has arrived")
                     proxy.freeze()
                 started = time.monotonic()
                 unknown = waiting.result()
@@ -115,7 +116,7 @@ def test_while_postgres_hangs_pages_and_the_api_say_so_soon(
             with pytest.raises(InvalidStatus), follow(web, browser, job):
                 pass
             proxy.thaw()
-            wait_until(lambda: browser.get("/").status_code == 200, 10, "Postgres is asked again")
+            wait_until(lambda: browser.get("/").status_code == 200, what="Postgres is asked again")
             assert client.post("/api/v1/tasks", json=task).status_code == 200, "it had been stored"
         assert "Traceback" not in web.process.output, "it is no surprise"
     finally:
@@ -209,7 +210,7 @@ def test_a_key_that_was_used_while_redis_was_away_is_the_same_task_when_it_is_ba
             to_redis.flushall()
         broker = connect(redis.url, prefix=env["DALSTON_REDIS_PREFIX"])
         with working_engine(broker, answer=answer):
-            wait_until(lambda: Task.objects.filter(status="completed").exists(), 30, "it is completed")
+            wait_until(lambda: Task.objects.filter(status="completed").exists(), what="it is completed")
             late = client.post("/api/v1/tasks", json=task, headers=key)
         broker.close()
     assert (late.status_code, late.json()["status"]) == (200, "completed")
@@ -246,12 +247,18 @@ def test_while_redis_hangs_what_needs_it_says_so_soon_and_keeps_nobody_from_post
     try:
         web = start(REDIS_URL=redis.url)
         with web.client(token_for("submit", "read")) as client, ThreadPoolExecutor(30) as many:
-            for at_most in (4.5, 1.5):  # once it was found to hang, it is not waited for again
+
+            def ask() -> float:
                 started = time.monotonic()
                 answers = list(many.map(lambda _: client.get("/api/v1/queue/stats"), range(30)))
                 assert {answer.json()["code"] for answer in answers} == {"redis_unavailable"}
-                assert time.monotonic() - started < at_most
+                return time.monotonic() - started
+
+            first = ask()
+            then = min(ask() for _ in range(3))
+            waited = first - then  # the rest is work
+            assert HASTE_S - 1 < waited < HASTE_S + 1.5, "once it was found to hang, it is not waited for again"
             redis.process.send_signal(signal.SIGCONT)
-            wait_until(lambda: client.get("/api/v1/queue/stats").status_code == 200, 5, "Redis is asked again")
+            wait_until(lambda: client.get("/api/v1/queue/stats").status_code == 200, what="Redis is asked again")
     finally:
         redis.process.send_signal(signal.SIGCONT)

@@ -93,7 +93,7 @@ def send_all(sender: Webhooks | None = None) -> None:
         sender.look()
         return not sender._under_way and not WebhookDelivery.objects.filter(state="pending").exists()
 
-    wait_until(nothing_left, 10, "all are sent or given up")
+    wait_until(nothing_left, what="all are sent or given up")
 
 
 def documented() -> Callable[..., bool]:
@@ -229,7 +229,7 @@ def test_a_receiver_that_drips_is_cut_off_in_time(
     complete(submit(api, receiver.url))
     started = time.monotonic()
     send_all()
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 8, "it would drip for 10 s"
     assert WebhookDelivery.objects.get().last_error == "no answer within 0.5 s"
 
 
@@ -258,7 +258,7 @@ def test_a_name_that_is_not_found_keeps_no_other_receiver_waiting(
         return []
 
     settings.DALSTON_WEBHOOK_ATTEMPTS = 1
-    names = Lookups(ask, limit_s=0.5)
+    names = Lookups(ask, limit_s=1.0)
     monkeypatch.setattr(webhooks, "send", partial(send, names=names))
     for port in range(2001, 2011):
         complete(submit(api, f"http://away.example:{port}/"))
@@ -268,7 +268,7 @@ def test_a_name_that_is_not_found_keeps_no_other_receiver_waiting(
         send_all()
     finally:
         away.set()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 8, "ten times a second if one waited for the other"
     assert len(receiver.got) == 1
     lost = WebhookDelivery.objects.exclude(origin__contains="127.0.0.1")
     assert set(lost.values_list("last_error")) == {("the resolver gave no answer for away.example in time",)}
@@ -352,12 +352,12 @@ def test_an_orchestrator_that_dies_after_sending_leaves_it_to_another(
     allowed: dict[str, Any] = {"DALSTON_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8"}
     cancel_job(submit(api, receiver.url).id, timezone.now())
     doomed = orchestrators.start(ready=False, DALSTON_FAULT="webhook.sent", **allowed)
-    assert doomed.wait(20) == -9
+    assert doomed.wait() == -9
     assert len(receiver.got) == 1
     assert WebhookDelivery.objects.get().state == "pending"
     WebhookDelivery.objects.update(**_leased_until(timezone.now()))
     orchestrators.start(**allowed)
-    wait_until(lambda: WebhookDelivery.objects.get().state == "delivered", 10, "the other has sent it")
+    wait_until(lambda: WebhookDelivery.objects.get().state == "delivered", what="the other has sent it")
     assert len(receiver.got) == 2
     assert len({each.headers["Dalston-Delivery"] for each in receiver.got}) == 1
 
@@ -375,10 +375,10 @@ def test_a_slow_receiver_does_not_hold_up_the_end(
     cancel_job(submit(api, receiver.url).id, timezone.now())
     env: dict[str, Any] = {"DALSTON_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8", "DALSTON_WEBHOOK_TIMEOUT_S": "60"}
     sender = Orchestrators(spawn, process_env, database_url).start(**env)
-    wait_until(lambda: len(receiver.got) == 1, 10, "it is being sent")
+    wait_until(lambda: len(receiver.got) == 1, what="it is being sent")
     started = time.monotonic()
     assert sender.stop() == 0
-    assert time.monotonic() - started < webhooks.FAREWELL_S + 3
+    assert time.monotonic() - started < webhooks.FAREWELL_S + 10, "and not for the minute that a receiver has"
 
 
 def test_a_late_sender_does_not_mark_what_was_asked_for_anew(api: Api, signed: Project, receiver: Receiver) -> None:

@@ -1,6 +1,6 @@
 """The worker protocol as a stranger would speak it: plain HTTP against a real web process and a real orchestrator.
 
-Every test has queues of its own. A worker counts as dead after 2.5 s here.
+Every test has queues of its own. A worker counts as dead after 5 s here.
 """
 
 from __future__ import annotations
@@ -29,14 +29,11 @@ from dalston_site.embedded.server import Server
 from dalston_site.embedded.valkey import Valkey
 from tests.api.http_worker import Json, Worker, hold, refused
 from tests.orchestrator.processes import FAST
-from tests.support import Spawned, wait_until
+from tests.support import Spawned, keeps_time, wait_until
 from tests.web import ROOT, Web, environment
 
-pytestmark = [
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.timeout(150),  # the first test's time includes the start of the site, on a machine that may be busy
-]
-DEAD_AFTER_S = 2.5
+pytestmark = pytest.mark.django_db(transaction=True)
+DEAD_AFTER_S = 5.0
 _numbers = itertools.count()
 
 
@@ -54,7 +51,7 @@ class Site:
     def start_redis(self) -> None:
         port = int(urlsplit(self.redis.url).port or 0)
         self.redis._spawn(self.redis.recipe.command(port))
-        wait_until(lambda: self.redis.recipe.is_ready(port, self.redis.pid), 10, "Redis again")
+        wait_until(lambda: self.redis.recipe.is_ready(port, self.redis.pid), what="Redis again")
 
 
 @pytest.fixture(scope="module")
@@ -150,9 +147,9 @@ def test_no_task_is_given_to_two_workers(http: httpx.Client, queue: str) -> None
 
     with ThreadPoolExecutor() as threads:
         for future in [threads.submit(work) for _ in range(4)]:
-            future.result(30)
+            future.result()
     assert set(got.values()) == {1} and len(got) == total
-    wait_until(lambda: Task.objects.filter(status="completed").count() == total, 10, "all are stored")
+    wait_until(lambda: Task.objects.filter(status="completed").count() == total, what="all are stored")
 
 
 def test_a_silent_worker_loses_its_task_and_one_that_beats_keeps_it(
@@ -250,15 +247,18 @@ def test_a_worker_sees_that_its_task_is_cancelled(http: httpx.Client, queue: str
 
 
 def test_a_waiting_poll_wakes_within_a_second(http: httpx.Client, queue: str) -> None:
-    worker = Worker(http, queue)
-    with ThreadPoolExecutor() as threads:
-        waiting = threads.submit(lambda: (worker.take(), time.time()))
-        submit(http, queue)
-        task, at = waiting.result(15)
-    enqueued = Task.objects.get().enqueued_at
-    assert enqueued is not None
-    assert at - enqueued.timestamp() < 1
-    worker.result(task)
+    def once() -> float:
+        worker = Worker(http, queue)
+        with ThreadPoolExecutor() as threads:
+            waiting = threads.submit(lambda: (worker.take(), time.time()))
+            submit(http, queue)
+            task, at = waiting.result()
+        enqueued = Task.objects.get(pk=task["task_id"]).enqueued_at
+        assert enqueued is not None
+        worker.result(task)
+        return at - enqueued.timestamp()
+
+    keeps_time(1.0, once)
 
 
 def test_a_newer_poll_ends_an_older_one(site: Site, http: httpx.Client, queue: str) -> None:
@@ -267,10 +267,10 @@ def test_a_newer_poll_ends_an_older_one(site: Site, http: httpx.Client, queue: s
     with ThreadPoolExecutor() as threads, redis.Redis.from_url(site.redis.url) as keys:
         older = threads.submit(worker.poll, 20)
         wait_until(lambda: keys.hget(entry, "poll"), what="it has arrived")
-        newer = threads.submit(worker.poll, 5)
-        assert older.result(5) == []
+        newer = threads.submit(worker.poll, 15)
+        assert older.result(10) == []
         submit(http, queue)
-        [task] = newer.result(10)
+        [task] = newer.result()
     assert worker.result(task).status_code == 200
 
 

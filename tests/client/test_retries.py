@@ -79,7 +79,7 @@ def test_it_gives_up_when_the_wait_would_be_too_long() -> None:
             started = time.monotonic()
             with pytest.raises(Busy) as caught:
                 dalston.stats()
-            assert time.monotonic() - started < 2
+            assert time.monotonic() - started < 5, "not even as long as its patience"
             assert 200 < (caught.value.retry_after or 0) <= 300
 
 
@@ -105,7 +105,7 @@ def test_nobody_there_is_said_within_the_bound() -> None:
         started = time.monotonic()
         with pytest.raises(Unreachable, match="does not answer"):
             dalston.submit_task("echo")
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 10
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from websockets.typing import Origin
 from dalston_queue.jobs.spec import single_task
 from dalston_queue.jobs.submit import submit
 from dalston_queue.models import Duty, Job, Project, Task
+from tests.support import PATIENCE_S, keeps_time
 from tests.web import Web
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -38,7 +39,7 @@ def socket(web: Web, session: httpx.Client | None, origin: str | None = None) ->
         yield connection
 
 
-def until(connection: ClientConnection, pattern: str, timeout: float = 5) -> str:
+def until(connection: ClientConnection, pattern: str, timeout: float = PATIENCE_S) -> str:
     """The first message that matches."""
     end = time.monotonic() + timeout
     while True:
@@ -52,7 +53,7 @@ def tick(connection: ClientConnection) -> list[str]:
     """The messages of one tick: the pulse comes last, and in every tick."""
     messages: list[str] = []
     while not messages or 'id="pulse"' not in messages[-1]:
-        message = connection.recv(timeout=5)
+        message = connection.recv(timeout=PATIENCE_S)
         assert isinstance(message, str)
         messages.append(message)
     return messages
@@ -71,7 +72,7 @@ def pieces(messages: list[str]) -> dict[str, str]:
 
 def test_an_unauthenticated_socket_is_closed_with_a_code_the_page_understands(web: Web) -> None:
     with socket(web, None) as connection, pytest.raises(ConnectionClosed):
-        connection.recv(timeout=5)
+        connection.recv(timeout=PATIENCE_S)
     assert connection.close_code == 4401
 
 
@@ -114,18 +115,22 @@ def test_a_new_task_and_its_end_are_pushed_within_a_second(web: Web, session: ht
     with socket(web, session) as one, socket(web, session) as two:
         for connection in (one, two):
             tick(connection)
-        task_id = submit(single_task("echo"), project=project).task_ids[0]
-        submitted = time.monotonic()
-        for connection in (one, two):
-            until(connection, f'id="task-{task_id}".*pending')
-        assert time.monotonic() - submitted < 1.5  # a second by design; this machine is shared
-        now = timezone.now()
-        Task.objects.filter(pk=task_id).update(status="completed", started_at=now, finished_at=now)
-        finished = time.monotonic()
-        message = until(one, f'id="task-{task_id}".*completed')
-        assert time.monotonic() - finished < 1.5
-        assert 'id="tasks"' not in message, "only the row was to be sent"
-        assert message.startswith("<tr "), "rows travel apart from other elements: an HTML parser would drop them"
+
+        def once() -> float:
+            """The longer of the two waits."""
+            task_id = submit(single_task("echo"), project=project).task_ids[0]
+            submitted = time.monotonic()
+            for connection in (one, two):
+                until(connection, f'id="task-{task_id}".*pending')
+            shown, now = time.monotonic(), timezone.now()
+            Task.objects.filter(pk=task_id).update(status="completed", started_at=now, finished_at=now)
+            finished = time.monotonic()
+            message = until(one, f'id="task-{task_id}".*completed')
+            assert 'id="tasks"' not in message, "only the row was to be sent"
+            assert message.startswith("<tr "), "rows travel apart from other elements: an HTML parser would drop them"
+            return max(shown - submitted, time.monotonic() - finished)
+
+        keeps_time(1.5, once)  # a second by design
 
 
 def test_the_page_shows_the_same_row_as_the_socket(web: Web, session: httpx.Client) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from statistics import median
 
 import pytest
 from django.contrib.auth.models import User
@@ -54,7 +53,7 @@ def costs() -> dict[str, float]:
             fragments = stream_fragments("echo", query, operates=True)
             times.append(time.perf_counter() - began)
             assert fragments[2].rows, name
-        found[name] = median(times)
+        found[name] = min(times)  # others make it longer, never shorter
     return found
 
 

@@ -15,19 +15,18 @@ import pytest
 import redis
 
 from dalston_site.embedded.server import Server
+from dalston_site.up.child import Stage
+from dalston_site.up.children import PATIENCE_S
 from dalston_site.up.services import lan_addresses
 from tests.e2e.conftest import Up, command_of
 from tests.support import Spawned, wait_until
 
-pytestmark = pytest.mark.timeout(120)
 AFTER_A_KILL_S = 30
 """The kernel has told the children, and they need a moment; a supervisor looks for 5 s for a Redis that is gone too."""
 
 
-def stop_and_time(up: Spawned, signum: signal.Signals) -> float:
-    began = time.monotonic()
+def stop(up: Spawned, signum: signal.Signals) -> None:
     assert up.stop(signum, timeout=10) == 0, up.output
-    return time.monotonic() - began
 
 
 def test_ctrl_c_and_sigterm_stop_everything_and_the_login_survives(up: Up) -> None:
@@ -38,7 +37,7 @@ def test_ctrl_c_and_sigterm_stop_everything_and_the_login_survives(up: Up) -> No
     assert {"orchestrator-1", "orchestrator-2", "node-1", "node-2"} <= names
     assert answers(up)
     assert not any(answers(up, host) for host in lan_addresses()), "loopback only, unless asked for"
-    stop_and_time(first, signal.SIGINT)
+    stop(first, signal.SIGINT)
     up.nothing_is_left()
     assert not (up.data / "dev.env").exists()
 
@@ -46,7 +45,7 @@ def test_ctrl_c_and_sigterm_stop_everything_and_the_login_survives(up: Up) -> No
     assert all(answers(up, host) for host in lan_addresses())
     assert up.env["DALSTON_TOKEN"] == token
     assert (up.data / "admin-password").read_text() == password
-    stop_and_time(second, signal.SIGTERM)
+    stop(second, signal.SIGTERM)
     up.nothing_is_left()
 
 
@@ -71,7 +70,7 @@ def test_after_a_kill_9_nothing_is_left_and_the_next_up_works(up: Up) -> None:
 def test_a_second_up_on_the_same_data_says_who_holds_it(up: Up) -> None:
     first = up.ready()
     second = up.start(port=up.port)
-    assert second.wait(10) == 1
+    assert second.wait() == 1
     assert f"is in use by the ./dev up with pid {first.pid}, since " in second.output
     assert f"http://127.0.0.1:{up.port}" in second.output
     up.leave(first)
@@ -82,11 +81,11 @@ def test_a_second_ctrl_c_does_not_wait(up: Up) -> None:
     (supervisor,) = [it for it in up.processes() if "runsupervisor" in command_of(it)]
     supervisor.suspend()  # it can't stop in good order now
     first.send(signal.SIGINT)
-    first.wait_for("stopping", 5)
+    first.wait_for("stopping")
     began = time.monotonic()
     first.send(signal.SIGINT)
-    assert first.wait(5) == 0
-    assert time.monotonic() - began < 3
+    assert first.wait() == 0
+    assert time.monotonic() - began < PATIENCE_S[Stage.NODE]
     up.nothing_is_left()
 
 
@@ -96,7 +95,7 @@ def test_a_taken_port_is_said_before_anything_starts(up: Up) -> None:
         other.listen()
         taken = other.getsockname()[1]
         refused = up.start(port=taken)
-        assert refused.wait(10) == 1
+        assert refused.wait() == 1
     assert f"Port {taken} on 127.0.0.1 can't be used (Address already in use)" in refused.output
     assert "Starting" not in refused.output
 
@@ -106,25 +105,25 @@ def test_a_process_that_is_killed_is_started_again_but_a_database_ends_it_all(up
     (web,) = [it for it in up.processes() if "uvicorn" in command_of(it)]
     web.kill()
     first.wait_for("web was killed by SIGKILL. Starting it again.")
-    wait_until(lambda: answers(up), 30, "the new web process answers")
+    wait_until(lambda: answers(up), what="the new web process answers")
 
     (valkey,) = [it for it in psutil.Process(first.pid).children() if "valkey-server" in " ".join(command_of(it))]
     valkey.kill()
-    assert first.wait(12) == 1
+    assert first.wait() == 1
     assert "Error: valkey was killed by SIGKILL. Its last lines:" in first.output
     up.nothing_is_left()
 
 
 def answers(up: Up, host: str = "127.0.0.1") -> bool:
     try:
-        return httpx.get(f"http://{host}:{up.port}/login/").status_code == 200
+        return httpx.get(f"http://{host}:{up.port}/login/", timeout=40).status_code == 200
     except httpx.TransportError:
         return False
 
 
 def test_a_process_that_cannot_start_is_named_and_all_stop(up: Up) -> None:
     failed = up.start(env={"DALSTON_MAX_DELIVERIES": "none"})
-    assert failed.wait(30) == 1
+    assert failed.wait() == 1
     assert "DALSTON_MAX_DELIVERIES is 'none'" in failed.output
     assert re.search(r"Error: (setup|node-1) ended \(exit 1\). Its last lines:", failed.output)
     up.nothing_is_left()
@@ -141,7 +140,7 @@ def test_servers_of_ones_own_are_used_and_left_alone(up: Up, valkey_server: Call
     first = up.ready(env=mine)
     assert {name: up.env[name] for name in mine} == mine
     assert not any("valkey" in " ".join(command_of(it)) for it in up.processes())
-    stop_and_time(first, signal.SIGTERM)
+    stop(first, signal.SIGTERM)
     up.nothing_is_left()
     with psycopg.connect(mine["DATABASE_URL"]) as postgres, redis.Redis.from_url(mine["REDIS_URL"]) as server:
         assert postgres.execute("SELECT count(*) FROM auth_user").fetchone() == (1,)
@@ -162,7 +161,7 @@ def interrupt_at_random_moments(up: Up, moments: int, seed: int) -> None:
     last = up.ready()
     with psycopg.connect(up.env["DATABASE_URL"]) as connection:
         assert connection.execute("SELECT count(*) FROM auth_user WHERE username = 'admin'").fetchone() == (1,)
-    stop_and_time(last, signal.SIGTERM)
+    stop(last, signal.SIGTERM)
     up.nothing_is_left()
 
 

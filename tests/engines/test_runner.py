@@ -20,7 +20,7 @@ from engines.sdk import Cancelled, Engine, Manifest, Reject, Task
 from engines.sdk.happenings import Stop
 from engines.sdk.identity import Identity
 from engines.sdk.runner import BEAT_EVERY, Runner
-from tests.support import Spawned, wait_until
+from tests.support import PATIENCE_S, Spawned, keeps_time, wait_until
 
 QUEUE = "work"
 
@@ -102,14 +102,14 @@ class Bench:
         return [event for event in self.seen if event.kind is kind and event.task_id in (task_id or event.task_id)]
 
     def wait(self, kind: EventKind, task_id: str) -> Event:
-        return wait_until(lambda: self.events(kind, task_id), 10, f"{kind} of {task_id}")[0]
+        return wait_until(lambda: self.events(kind, task_id), what=f"{kind} of {task_id}")[0]
 
     def stop(self, *, hurry: bool = False) -> None:
         for runner, thread in self.runners:
             runner.inbox.put(Stop())
             if hurry:
                 runner.inbox.put(Stop())
-            thread.join(10)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
 
 
@@ -125,7 +125,7 @@ def bench(broker: Broker, tmp_path: Path) -> Iterator[Bench]:
 def test_every_task_runs_once_and_its_result_arrives(bench: Bench) -> None:
     bench.start(capacity=4)
     ids = bench.submit_many([{"n": number} for number in range(200)])
-    wait_until(lambda: len(bench.events(EventKind.TASK_COMPLETED)) == 200, 20, "200 results")
+    wait_until(lambda: len(bench.events(EventKind.TASK_COMPLETED)) == 200, what="200 results")
     results = {event.task_id: event.result["n"] for event in bench.events(EventKind.TASK_COMPLETED)}
     assert results == dict(zip(ids, range(200), strict=True))
     assert len(bench.events(EventKind.TASK_STARTED)) == 200
@@ -142,25 +142,29 @@ def test_a_busy_engine_makes_one_round_trip_per_task(bench: Bench, monkeypatch: 
         return exchange(settlements, free)
 
     monkeypatch.setattr(runner.consumer, "exchange", counted)
-    wait_until(lambda: len(bench.events(EventKind.TASK_COMPLETED)) == 101, 20, "all results")
+    wait_until(lambda: len(bench.events(EventKind.TASK_COMPLETED)) == 101, what="all results")
     assert len(calls) <= 104  # one each, and a few around the first and the last
 
 
 def test_a_cancel_reaches_a_running_task_within_a_second(bench: Bench, broker: Broker) -> None:
     bench.start()
-    task = bench.submit(seconds=30)
-    bench.wait(EventKind.TASK_STARTED, task)
-    asked_at = time.monotonic()
-    broker.request_cancel(QUEUE, task)
-    bench.wait(EventKind.TASK_CANCELLED, task)
-    assert time.monotonic() - asked_at < 1.0
+
+    def once() -> float:
+        task = bench.submit(seconds=30)
+        bench.wait(EventKind.TASK_STARTED, task)
+        asked_at = time.monotonic()
+        broker.request_cancel(QUEUE, task)
+        bench.wait(EventKind.TASK_CANCELLED, task)
+        return time.monotonic() - asked_at
+
+    keeps_time(1.0, once)
 
 
 def test_progress_is_visible_while_the_task_runs(bench: Bench, broker: Broker) -> None:
     bench.start()
-    task = bench.submit(seconds=1.5)
+    task = bench.submit(seconds=60)
     record = wait_until(
-        lambda: [r for r in broker.records(QUEUE, [task]).values() if b"asleep" in bytes(str(r.progress), "utf-8")], 5
+        lambda: [r for r in broker.records(QUEUE, [task]).values() if b"asleep" in bytes(str(r.progress), "utf-8")]
     )
     assert record
 
@@ -252,7 +256,7 @@ def test_async_tasks_share_one_loop_and_run_at_once(bench: Bench) -> None:
             self.barrier = asyncio.Barrier(3)
 
         async def run(self, _task: Task) -> str:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 await self.barrier.wait()
             return "met"
 
@@ -295,9 +299,9 @@ def test_an_engine_whose_supervisor_is_gone_hands_back_and_ends(
         task_id="t", job_id="j", queue="sleep", task_type="sleep", attempt=1, parameters={"seconds": 60}
     )
     broker.append([message])
-    wait_until(lambda: broker.records("sleep", ["t"])["t"].owner, 10, "its start")
+    wait_until(lambda: broker.records("sleep", ["t"])["t"].owner, what="its start")
     supervisor.stop(signal.SIGKILL)
-    wait_until(lambda: not broker.records("sleep", ["t"])["t"].owner, 10, "the task in line again")
+    wait_until(lambda: not broker.records("sleep", ["t"])["t"].owner, what="the task in line again")
     assert engine.wait() == 0
     for queue in ("echo", "sleep", "fail"):
         broker.reset_queue(queue)

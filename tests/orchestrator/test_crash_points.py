@@ -1,8 +1,7 @@
-"""A process is killed at a chosen moment; whatever it left half done heals within 15 s."""
+"""A process is killed at a chosen moment; whatever it left half done heals within 15 s of the start of another."""
 
 import os
 import signal
-import time
 from collections.abc import Callable
 
 import psutil
@@ -16,7 +15,7 @@ from tests.jobs import make
 from tests.orchestrator.processes import Orchestrators, working_engine
 from tests.support import Spawned, wait_until
 
-pytestmark = [pytest.mark.keeps_keys, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.keeps_keys
 HEALS_WITHIN_S = 15
 
 
@@ -27,14 +26,12 @@ def orchestrators(
     return Orchestrators(spawn, process_env, database_url)
 
 
-def killed_at(process: Spawned) -> float:
-    assert process.wait(20) == -signal.SIGKILL, process.output
-    return time.monotonic()
+def killed(process: Spawned) -> None:
+    assert process.wait() == -signal.SIGKILL, process.output
 
 
-def healed(job: Job, since: float, status: str = "completed") -> None:
+def healed(job: Job, status: str = "completed") -> None:
     wait_until(lambda: Job.objects.get(id=job.id).status == status, HEALS_WITHIN_S, f"the job is {status}")
-    assert time.monotonic() - since < HEALS_WITHIN_S
     for task in Task.objects.filter(job=job):
         assert task.events.filter(to_status="completed").count() == (status == "completed")
 
@@ -56,9 +53,9 @@ def test_an_orchestrator_killed_between_two_steps_loses_nothing(
     job = make.dag(a="", b="a", c="b")
     with working_engine(broker):
         doomed = orchestrators.start(ready=False, DALSTON_FAULT=point)
-        died = killed_at(doomed)
+        killed(doomed)
         orchestrators.start()
-        healed(job, died)
+        healed(job)
     assert set(Task.objects.filter(job=job).values_list("attempt", flat=True)) == {1}
 
 
@@ -76,10 +73,10 @@ def test_a_submitter_killed_after_its_commit_has_submitted(
         "submit(single_task('echo'), project=Project.objects.get(name='tests'))"
     )
     env = {**process_env, "DATABASE_URL": database_url, "DALSTON_FAULT": "submit.committed"}
-    died = killed_at(spawn("manage.py", "shell", "-c", code, env=env))
+    killed(spawn("manage.py", "shell", "-c", code, env=env))
     with working_engine(broker):
         orchestrators.start()
-        healed(Job.objects.get(), died)
+        healed(Job.objects.get())
 
 
 @pytest.mark.slow
@@ -91,11 +88,11 @@ def test_a_judge_killed_between_verdict_and_take_back_is_followed_by_the_next(
     broker.registry.beat_engine(EngineBeat(engine_id=dead.engine_id, state=EngineState.READY, queues=("echo",)))
     job = make.dag(a="")
     doomed = orchestrators.start(DALSTON_FAULT="recovery.condemned")
-    wait_until(dead.claim, 5, "the engine claims")
-    died = killed_at(doomed)
+    wait_until(dead.claim, what="the engine claims")
+    killed(doomed)
     with working_engine(broker):
         orchestrators.start()
-        healed(job, died)
+        healed(job)
     assert Task.objects.get(job=job).node_losses == 1
 
 
@@ -109,17 +106,17 @@ def test_a_cancel_killed_before_anybody_was_told_is_carried_out(
 ) -> None:
     job = make.dag(a="")
     first = orchestrators.start()
-    wait_until(lambda: Task.objects.get(job=job).status == "queued", 5, "the task is queued")
+    wait_until(lambda: Task.objects.get(job=job).status == "queued", what="the task is queued")
     first.stop()
     code = (
         "from uuid import UUID; from django.utils import timezone; from dalston_queue.jobs.cancel import cancel_job;"
         f"cancel_job(UUID('{job.id}'), timezone.now())"
     )
     env = {**process_env, "DATABASE_URL": database_url, "DALSTON_FAULT": "cancel.committed"}
-    died = killed_at(spawn("manage.py", "shell", "-c", code, env=env))
+    killed(spawn("manage.py", "shell", "-c", code, env=env))
     assert Job.objects.get(id=job.id).status == "cancelling"
     orchestrators.start()
-    healed(job, died, "cancelled")
+    healed(job, "cancelled")
 
 
 @pytest.mark.slow
@@ -132,14 +129,14 @@ def test_a_reconciler_killed_after_it_rebuilt_a_task_has_rebuilt_it(
 ) -> None:
     job = make.dag(a="")
     first = orchestrators.start()
-    wait_until(lambda: Task.objects.get(job=job).status == "queued", 5, "the task is queued")
+    wait_until(lambda: Task.objects.get(job=job).status == "queued", what="the task is queued")
     first.stop()
     broker.reset_queue("echo")
     env = {**process_env, "DATABASE_URL": database_url, "DALSTON_FAULT": "reconciler.rebuilt"}
-    died = killed_at(spawn("manage.py", "reconcile", env=env))
+    killed(spawn("manage.py", "reconcile", env=env))
     with working_engine(broker):
         orchestrators.start()
-        healed(job, died)
+        healed(job)
     assert Task.objects.get(job=job).attempt == 2
 
 
@@ -154,14 +151,13 @@ def test_an_orchestrator_frozen_with_locks_in_hand_holds_nobody_up(
             DALSTON_FAULT_SIGNAL="SIGSTOP",
             DALSTON_IDLE_TRANSACTION_S="2",
         )
-        wait_until(lambda: psutil.Process(frozen.pid).status() == psutil.STATUS_STOPPED, 20, "it is frozen")
-        since = time.monotonic()
+        wait_until(lambda: psutil.Process(frozen.pid).status() == psutil.STATUS_STOPPED, what="it is frozen")
         orchestrators.start()
-        healed(job, since)
+        healed(job)
         frozen.send(signal.SIGCONT)
         after = make.dag(a="")
-        frozen.wait_for("orchestrator ready", 20)
-        healed(after, time.monotonic())
+        frozen.wait_for("orchestrator ready")
+        healed(after)
 
 
 def test_a_fault_point_that_is_not_named_does_nothing() -> None:

@@ -8,13 +8,13 @@ import pytest
 from dalston_queue.broker.types import Cause, EngineState, EventKind
 from engines.sdk.notify import notify
 from tests.supervisor.node import Node, alive, kill
-from tests.support import wait_until
+from tests.support import keeps_time, wait_until
 
 
 def test_readiness_is_not_being_started_and_nobody_else_can_claim_it(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node.engine(env={"FIXTURE_LOAD": "slow", "FIXTURE_SECONDS": "2"})
+    node.engine(env={"FIXTURE_LOAD": "slow", "FIXTURE_SECONDS": "5"})
     node.start()
     node.wait_state(EngineState.LOADING)
     monkeypatch.setenv("NOTIFY_SOCKET", str(node.state_dir / "notify"))
@@ -59,25 +59,30 @@ def test_a_hang_is_seen_though_other_tasks_of_the_process_come_and_go(node: Node
         node.result(node.submit("ready"))  # which tells the supervisor of a change, but not of progress
         return node.engines()[0].engine_id != engine.engine_id
 
-    wait_until(ended, 15, "the end of the one that hangs")
+    wait_until(ended, what="the end of the one that hangs")
     assert "it hung" in node.engines()[0].said.last_exits[-1].text
 
 
 def test_a_stopped_engine_is_replaced_and_its_late_result_refused(node: Node) -> None:
     node.engine(watchdog=1, replicas=2)
     node.start()
-    node.ready(2)
-    task = node.submit("slow", seconds=1.5)
-    victim = node.started(task).engine_id
-    pid = node.pid_of(victim)
-    kill(pid, signal.SIGSTOP)
-    stopped_at = time.monotonic()
-    again = node.started(task, times=2)
-    assert again.engine_id != victim
-    assert time.monotonic() - stopped_at < 2.0
-    wait_until(lambda: not alive(pid), what="the end of the stopped engine, by CONT and KILL")
-    assert node.result(task)["engine"] == again.engine_id
-    assert len(node.events(task, EventKind.TASK_COMPLETED)) == 1
+
+    def once() -> float:
+        node.ready(2)
+        task = node.submit("slow", seconds=1.5)
+        victim = node.started(task).engine_id
+        pid = node.pid_of(victim)
+        kill(pid, signal.SIGSTOP)
+        stopped_at = time.monotonic()
+        again = node.started(task, times=2)
+        took = time.monotonic() - stopped_at
+        assert again.engine_id != victim
+        wait_until(lambda: not alive(pid), what="the end of the stopped engine, by CONT and KILL")
+        assert node.result(task)["engine"] == again.engine_id
+        assert len(node.events(task, EventKind.TASK_COMPLETED)) == 1
+        return took
+
+    keeps_time(2.0, once)
 
 
 def test_a_task_past_its_deadline_times_out_and_its_engine_is_ended(node: Node) -> None:
