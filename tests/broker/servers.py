@@ -9,8 +9,7 @@ from pathlib import Path
 import redis
 
 from dalston_site.embedded.binaries import valkey_server
-from dalston_site.embedded.server import free_port
-from tests.support import wait_until
+from tests.support import reserve_port, wait_until
 
 
 class Node:
@@ -18,7 +17,7 @@ class Node:
 
     def __init__(self, folder: Path, *flags: str, role: str = "server") -> None:
         self.folder = folder
-        self.port = free_port()
+        self.port = reserve_port()
         self._flags = flags
         self._role = role
         self._process: subprocess.Popen[bytes] | None = None
@@ -46,7 +45,7 @@ class Node:
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         if ready:
-            wait_until(self._answers, timeout=10, what=f"the {self._role} on port {self.port}")
+            wait_until(self._answers, what=f"the {self._role} on port {self.port}")
         return self
 
     def kill(self) -> None:

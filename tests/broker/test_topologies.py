@@ -19,11 +19,10 @@ from dalston_queue.broker.pending import PendingOrder
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.snapshot import rates
 from dalston_queue.broker.types import Cause, EngineState, EventKind, NodeState, Priority, Role, Tier
-from dalston_site.embedded.server import free_port
 from tests.broker.conftest import BUDGETS, clean, events_of, message
 from tests.broker.proxy import LossyProxy
 from tests.broker.servers import Node, Nodes, nodes
-from tests.support import Found, need_tool, wait_until
+from tests.support import Found, need_tool, reserve_port, wait_until
 
 QUEUES = ("echo", "sleep", "transcribe")
 
@@ -178,8 +177,8 @@ def test_a_failover_by_sentinel(started: Nodes, tmp_path: Path) -> None:
         "sentinel failover-timeout dalston 2000",
     ]
     sentinel = started.start(tmp_path / "sentinel", *lines, role="sentinel")
-    wait_until(lambda: replica.client.info("replication")["master_link_status"] == "up", timeout=10, what="replication")
-    wait_until(lambda: sentinel.client.execute_command("SENTINEL", "REPLICAS", "dalston"), timeout=15, what="discovery")
+    wait_until(lambda: replica.client.info("replication")["master_link_status"] == "up", what="replication")
+    wait_until(lambda: sentinel.client.execute_command("SENTINEL", "REPLICAS", "dalston"), what="discovery")
     broker = connect(f"redis+sentinel://127.0.0.1:{sentinel.port}/dalston/0")
     broker.append([message(f"t{n}") for n in range(4)])
     consumer = Consumer(broker, "e", ["echo"])
@@ -196,7 +195,7 @@ def test_a_failover_by_sentinel(started: Nodes, tmp_path: Path) -> None:
             consumer.wait(0.05)
             return False
 
-    wait_until(settled, timeout=20, what="the engine to go on with the new primary")
+    wait_until(settled, what="the engine to go on with the new primary")
     assert consumer.held[0].task_id == "t1"
     assert broker.snapshot().queues[0].counters["completed"] == 1
     broker.close()
@@ -204,7 +203,7 @@ def test_a_failover_by_sentinel(started: Nodes, tmp_path: Path) -> None:
 
 def make_cluster(started: Nodes, tmp_path: Path) -> list[Node]:
     flags = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-config-file", "nodes.conf")
-    buses = [free_port() for _ in range(3)]
+    buses = [reserve_port() for _ in range(3)]
     members = [
         started.start(tmp_path / f"cluster{n}", *flags, "--cluster-port", str(bus)) for n, bus in enumerate(buses)
     ]
@@ -213,8 +212,8 @@ def make_cluster(started: Nodes, tmp_path: Path) -> list[Node]:
         ask(member, "ADDSLOTSRANGE", first, last)
         if n:
             ask(member, "MEET", "127.0.0.1", members[0].port, buses[0])
-    wait_until(lambda: all("cluster_state:ok" in ask(m, "INFO") for m in members), timeout=20, what="the cluster")
-    wait_until(lambda: all("cluster_known_nodes:3" in ask(m, "INFO") for m in members), timeout=20, what="its members")
+    wait_until(lambda: all("cluster_state:ok" in ask(m, "INFO") for m in members), what="the cluster")
+    wait_until(lambda: all("cluster_known_nodes:3" in ask(m, "INFO") for m in members), what="its members")
     return members
 
 

@@ -14,7 +14,7 @@ from dalston_queue.broker.types import Priority
 from tests.broker.conftest import MakeEngine, message
 from tests.broker.servers import Nodes, nodes
 from tests.broker.test_topologies import QUEUES, make_cluster
-from tests.support import wait_until
+from tests.support import PATIENCE_S, wait_until
 
 
 @pytest.fixture
@@ -23,15 +23,21 @@ def started(tmp_path: Path) -> Iterator[Nodes]:
         yield made
 
 
+@pytest.fixture
+def sound_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who wakes was woken: no sleep is over by itself while a busy machine is still about to send the task."""
+    monkeypatch.setattr("dalston_queue.broker.consumer.LONGEST_SLEEP_S", PATIENCE_S)
+
+
 def blocked(started: Nodes) -> int:
     return sum(int(node.client.info("clients")["blocked_clients"]) for node in started)
 
 
-def asleep(consumer: Consumer, started: Nodes, sleepers: int) -> "Future[bool]":
+def asleep(engine: Consumer, started: Nodes, sleepers: int) -> "Future[bool]":
     """Its wait(), under way on all its servers."""
     before = blocked(started)
     woken: Future[bool] = Future()
-    threading.Thread(target=lambda: woken.set_result(consumer.wait(1.0)), daemon=True).start()
+    threading.Thread(target=lambda: woken.set_result(engine.wait(PATIENCE_S)), daemon=True).start()
     wait_until(lambda: blocked(started) == before + sleepers, what="the sleep")
     return woken
 
@@ -42,6 +48,7 @@ def opened(broker: Broker, name: str, *queues: str) -> Consumer:
     return consumer
 
 
+@pytest.mark.usefixtures("sound_sleep")
 def test_a_busy_engine_keeps_no_token_from_an_idle_one_on_two_servers(started: Nodes, tmp_path: Path) -> None:
     for name in ("home", "high"):
         started.start(tmp_path / name)
@@ -61,6 +68,7 @@ def test_a_busy_engine_keeps_no_token_from_an_idle_one_on_two_servers(started: N
     broker.close()
 
 
+@pytest.mark.usefixtures("sound_sleep")
 def test_a_busy_engine_keeps_no_token_from_an_idle_one_in_a_cluster(started: Nodes, tmp_path: Path) -> None:
     broker = connect(make_cluster(started, tmp_path)[0].url, cluster=True)
     busy, idle = opened(broker, "busy", *QUEUES), opened(broker, "idle", *QUEUES)
@@ -77,13 +85,14 @@ def test_a_busy_engine_keeps_no_token_from_an_idle_one_in_a_cluster(started: Nod
     broker.close()
 
 
+@pytest.mark.usefixtures("sound_sleep")
 def test_one_task_wakes_one_of_many_on_two_servers(started: Nodes, tmp_path: Path) -> None:
     for name in ("home", "high"):
         started.start(tmp_path / name)
     broker = connect(started[0].url, shards=f"*/high={started[1].url}")
     engines = [opened(broker, f"e{n}", "echo") for n in range(8)]
     with ThreadPoolExecutor(len(engines)) as threads:
-        waits = [threads.submit(engine.wait, 1.0) for engine in engines]
+        waits = [threads.submit(engine.wait, 5.0) for engine in engines]
         wait_until(lambda: blocked(started) == 2 * len(engines), what="the sleep of all")
         broker.append([message("a", priority=Priority.HIGH)])
         assert sum(wait.result() for wait in waits) == 1

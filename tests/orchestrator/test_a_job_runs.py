@@ -163,7 +163,7 @@ def test_a_real_orchestrator_moves_a_job_from_submit_to_completed(
             work(consumer)
             return Job.objects.get(id=job.id).status == "completed"
 
-        wait_until(done, 10, "the job is completed")
+        wait_until(done, what="the job is completed")
     assert process.stop() == 0
     assert "orchestrator stopped" in process.output
 
@@ -172,7 +172,7 @@ def test_a_message_with_a_null_character_is_kept_readable_and_the_task_is_tried_
     broker: Broker, steps: Steps
 ) -> None:
     task = make.single(max_retries=1)
-    failed = Failed(ErrorInfo(message="bad\x00byte", evidence={"log": ["a\x00b"]}))
+    failed = Failed(ErrorInfo(message="bad\x00byte", evidence={"log": ["a\x00b"]}, retry_after_s=3600))
     with engine(broker) as consumer:
         run_to_the_end(steps, consumer, lambda _: failed)
         task.refresh_from_db()

@@ -29,16 +29,16 @@ def deadlocks() -> int:
 
 
 @pytest.mark.keeps_keys
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("jobs", [150, pytest.param(1000, marks=pytest.mark.slow)])
 def test_four_orchestrators_on_the_same_jobs_never_deadlock_and_do_everything_once(
     jobs: int, spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str, broker: Broker
 ) -> None:
     before = deadlocks()
     starter = Orchestrators(spawn, process_env, database_url)
-    processes = [starter.start(ready=False) for _ in range(4)]
+    # An engine of this test that gets no time for 1.5 s would be taken for dead, and its tasks would run twice.
+    processes = [starter.start(ready=False, DALSTON_DEAD_AFTER_S="30") for _ in range(4)]
     for process in processes:
-        process.wait_for("orchestrator ready", 30)
+        process.wait_for("orchestrator ready")
     requests = [Request(JobSpec(name="join", stages=STAGES)) for _ in range(jobs)]
     with working_engine(broker, name="lone.demo.0.a"), working_engine(broker, name="lone.demo.0.b"):
         submit_many(requests, project=make.project())

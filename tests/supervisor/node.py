@@ -15,7 +15,7 @@ from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.messages import Event, TaskMessage
 from dalston_queue.broker.registry import EngineInfo
 from dalston_queue.broker.types import EngineState, EventKind
-from tests.support import Spawned, wait_until
+from tests.support import PATIENCE_S, Spawned, wait_until
 
 FIXTURE = Path(__file__).resolve().parent / "fixture" / "engine.py"
 QUEUE = "work"
@@ -70,7 +70,9 @@ class Node:
         wanted = f"{self.name}.{name}"
         return [engine for engine in self.broker.registry.engines() if engine.engine_id.startswith(wanted)]
 
-    def wait_state(self, state: EngineState, count: int = 1, timeout: float = 15, name: str = "") -> list[EngineInfo]:
+    def wait_state(
+        self, state: EngineState, count: int = 1, timeout: float = PATIENCE_S, name: str = ""
+    ) -> list[EngineInfo]:
         def found() -> list[EngineInfo]:
             assert self.process is None or self.process.running(), self.process.output
             matching = [engine for engine in self.engines(name) if engine.state is state]
@@ -114,7 +116,7 @@ class Node:
             if (not task_id or event.task_id == task_id) and (kind is None or event.kind is kind)
         ]
 
-    def wait_event(self, task_id: str, kind: EventKind, timeout: float = 15) -> Event:
+    def wait_event(self, task_id: str, kind: EventKind, timeout: float = PATIENCE_S) -> Event:
         def found() -> list[Event]:
             return self.events(task_id, kind)
 
@@ -125,18 +127,31 @@ class Node:
             output = self.process.output if self.process else ""
             raise AssertionError(f"{error}\n{kinds}\n{output}\n{self.all_logs()}") from None
 
-    def result(self, task_id: str, timeout: float = 15) -> Any:
+    def result(self, task_id: str, timeout: float = PATIENCE_S) -> Any:
         return self.wait_event(task_id, EventKind.TASK_COMPLETED, timeout).result
 
     def started(self, task_id: str, times: int = 1) -> Event:
-        wait_until(lambda: len(self.events(task_id, EventKind.TASK_STARTED)) >= times, 15, f"start of {task_id}")
+        wait_until(lambda: len(self.events(task_id, EventKind.TASK_STARTED)) >= times, what=f"start of {task_id}")
         return self.events(task_id, EventKind.TASK_STARTED)[-1]
+
+    def one_that_waits(self) -> str:
+        """An engine may have taken one before its signal to pause got through: then the next one waits."""
+
+        def waits(task: str) -> bool:
+            return self.broker.snapshot().queues[0].waiting == 1 or bool(self.events(task, EventKind.TASK_COMPLETED))
+
+        def found() -> str:
+            task = self.submit("ready")
+            wait_until(lambda: waits(task), what="the task waits, or is done")
+            return "" if self.events(task, EventKind.TASK_COMPLETED) else task
+
+        return wait_until(found, what="a task that waits")
 
     def pid_of(self, engine_id: str) -> int:
         [engine] = [engine for engine in self.engines() if engine.engine_id == engine_id]
         return int(engine.info["pid"])
 
-    def stop(self, timeout: float = 20) -> None:
+    def stop(self, timeout: float = PATIENCE_S) -> None:
         if self.process and self.process.running():
             self.process.send(signal.SIGCONT)
             assert self.process.stop(timeout=timeout) == 0, self.process.output

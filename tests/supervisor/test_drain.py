@@ -7,7 +7,7 @@ from tests.supervisor.node import Node
 
 
 def test_term_lets_a_task_finish_that_fits_the_grace_and_hands_the_other_back(node: Node) -> None:
-    node.engine(capacity=2, stop_grace=2)
+    node.engine(capacity=2, stop_grace=4)
     node.start()
     node.ready()
     short = node.submit("slow", seconds=1.2)
@@ -17,7 +17,7 @@ def test_term_lets_a_task_finish_that_fits_the_grace_and_hands_the_other_back(no
     assert node.process is not None
     node.process.send(signal.SIGTERM)
     waiting = node.submit("ready")
-    assert node.process.wait(15) == 0
+    assert node.process.wait() == 0
     assert node.result(short)
     handed = node.wait_event(long, EventKind.TASK_HANDED_BACK)
     assert handed.deliveries == 0

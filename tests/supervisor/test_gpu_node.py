@@ -6,17 +6,16 @@ import urllib.request
 from collections.abc import Callable
 
 from dalston_queue.broker.types import EngineState
-from dalston_site.embedded.server import free_port
 from tests.supervisor.conftest import NvmlStub
 from tests.supervisor.node import Node, kill
-from tests.support import wait_until
+from tests.support import PATIENCE_S, reserve_port, wait_until
 
 GPU_A = "gpu GPU-a 16000 100"
 
 
 def get(url: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -27,7 +26,7 @@ def test_engines_get_places_wait_for_them_and_lose_them_when_the_gpu_is_ill(
 ) -> None:
     nvml.say(GPU_A)
     node = make_node(**nvml.env)
-    port = free_port()
+    port = reserve_port()
     node.config["gpu_poll"] = 0.3
     node.config["http"] = f"127.0.0.1:{port}"
     node.engine("big", replicas=2, gpu={"count": 1, "vram_mib": 10000}, stop_grace=1)

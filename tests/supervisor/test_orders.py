@@ -25,7 +25,7 @@ def status(node: Node, command_id: str) -> CommandStatus:
 def order(node: Node, name: str, **arguments: Any) -> str:
     """Carried out to its end; the node's last words."""
     command_id = send(node, name, **arguments)
-    wait_until(lambda: status(node, command_id).ended, 20, f"the end of {name}")
+    wait_until(lambda: status(node, command_id).ended, what=f"the end of {name}")
     ended = status(node, command_id)
     assert ended.state is CommandState.DONE, ended.message
     return ended.message
@@ -33,7 +33,7 @@ def order(node: Node, name: str, **arguments: Any) -> str:
 
 def refused(node: Node, name: str, **arguments: Any) -> str:
     command_id = send(node, name, **arguments)
-    wait_until(lambda: status(node, command_id).ended, 10, f"the refusal of {name}")
+    wait_until(lambda: status(node, command_id).ended, what=f"the refusal of {name}")
     ended = status(node, command_id)
     assert ended.state is CommandState.FAILED, ended.message
     return ended.message
@@ -50,21 +50,21 @@ def state(node: Node) -> tuple[NodeState, str]:
 
 
 def test_drain_stops_engines_survives_a_restart_and_resume_starts_them(node: Node) -> None:
-    node.engine(stop_grace=5)
+    node.engine(stop_grace=10)
     node.start()
     [engine] = node.ready()
-    task = node.submit("slow", seconds=2, timeout_ms=60_000)
+    task = node.submit("slow", seconds=4, timeout_ms=60_000)
     node.started(task)
-    wait_until(lambda: [said.task_id for said in node.engines()[0].said.tasks] == [task], 5, "the task in the beat")
+    wait_until(lambda: [said.task_id for said in node.engines()[0].said.tasks] == [task], what="the task in the beat")
     command_id = send(node, "drain", reason="new driver")
-    drain = wait_until(lambda: drain_of(node), 5, "the drain in the beat")
+    drain = wait_until(lambda: drain_of(node), what="the drain in the beat")
     assert (drain.engines_left, drain.in_flight) == (1, 1)
-    assert drain.ends_in_s is not None and 0 < drain.ends_in_s <= 5, "the grace is shorter than the task's deadline"
+    assert drain.ends_in_s is not None and 0 < drain.ends_in_s <= 10, "the grace is shorter than the task's deadline"
     assert (status(node, command_id).state, status(node, command_id).message[:9]) == ("taken", "draining:")
     assert node.result(task)
     node.wait_state(EngineState.STOPPED)
     assert not alive(engine.info["pid"])
-    wait_until(lambda: status(node, command_id).state is CommandState.DONE, 5, "the drain done")
+    wait_until(lambda: status(node, command_id).state is CommandState.DONE, what="the drain done")
     assert order(node, "drain") == "drained: every engine has stopped"
     assert state(node) == (NodeState.DRAINING, "drained by ada: new driver")
     node.stop()
@@ -80,11 +80,11 @@ def test_cordon_keeps_what_runs_and_takes_nothing_new(node: Node) -> None:
     node.engine(capacity=2)
     node.start()
     node.ready()
-    running = node.submit("slow", seconds=1.5)
+    running = node.submit("slow", seconds=3)
     node.started(running)
     assert order(node, "cordon")
     wait_until(lambda: state(node)[0] is NodeState.CORDONED, what="the node cordoned")
-    waiting = node.submit("ready")
+    waiting = node.one_that_waits()
     assert node.result(running)
     assert node.events(waiting, EventKind.TASK_STARTED) == []
     assert order(node, "uncordon")
@@ -101,10 +101,10 @@ def test_scaling_and_restarting_touch_only_what_they_name(node: Node) -> None:
     assert before.items() <= after.items()
     assert order(node, "scale", engine="one", replicas=2) == "one: 2"
     assert order(node, "rolling_restart", engine="one") == "2 of 2 ready again"
-    rolled = wait_until(lambda: _all_new(node, after, ["one.0", "one.1"]), 20, "both restarted")
+    rolled = wait_until(lambda: _all_new(node, after, ["one.0", "one.1"]), what="both restarted")
     assert rolled["two.0"] == before["two.0"]
     assert order(node, "restart", engine="two") == "1 of 1 ready again"
-    wait_until(lambda: _all_new(node, rolled, ["two.0"]), 20, "two restarted")
+    wait_until(lambda: _all_new(node, rolled, ["two.0"]), what="two restarted")
     assert order(node, "scale", engine="one", replicas=1) == "one: 1"
     left = {engine.info["slot"] for engine in node.ready(2)}
     assert left == {"one.0", "two.0"}
@@ -117,7 +117,7 @@ def test_scaled_away_and_back_is_done_when_the_processes_are_back(node: Node) ->
     task = node.submit("slow", seconds=1)
     node.started(task)
     away, back = (send(node, "scale", engine="fix", replicas=count) for count in (0, 1))
-    wait_until(lambda: status(node, back).ended, 20, "the scaling back")
+    wait_until(lambda: status(node, back).ended, what="the scaling back")
     assert (status(node, away).state, status(node, away).message) == ("failed", "scaled to 1 meanwhile")
     assert (status(node, back).state, status(node, back).message) == ("done", "fix: 1")
     assert node.result(task)
@@ -164,11 +164,11 @@ def test_what_was_begun_before_the_supervisor_was_killed_is_ended_by_the_next(no
     node.ready()
     node.started(node.submit("slow", seconds=30))
     command_id = send(node, "drain")
-    wait_until(lambda: status(node, command_id).state is CommandState.TAKEN, 5, "the drain taken")
+    wait_until(lambda: status(node, command_id).state is CommandState.TAKEN, what="the drain taken")
     supervisor.send(signal.SIGKILL)
     supervisor.wait()
     node.start()
-    wait_until(lambda: status(node, command_id).state is CommandState.DONE, 15, "the drain done")
+    wait_until(lambda: status(node, command_id).state is CommandState.DONE, what="the drain done")
 
 
 def test_logs_are_read_from_afar_last_lines_live_ones_and_those_of_a_process_that_is_gone(node: Node) -> None:
@@ -186,12 +186,12 @@ def test_logs_are_read_from_afar_last_lines_live_ones_and_those_of_a_process_tha
         seen.extend(line.text for line in follower.read())
         return any(text in line for line in seen)
 
-    wait_until(lambda: shown("starts"), 5, "the tail")
+    wait_until(lambda: shown("starts"), what="the tail")
     node.result(node.submit("spam", mb=1))
-    wait_until(lambda: shown("x" * 99), 5, "what it writes")
+    wait_until(lambda: shown("x" * 99), what="what it writes")
     order(node, "restart", engine="fix")
     [second] = node.ready()
-    wait_until(lambda: shown(f"{second.engine_id} starts"), 5, "the next process")
+    wait_until(lambda: shown(f"{second.engine_id} starts"), what="the next process")
     assert sum(text == f"--- {first.engine_id} starts" for text in seen) == 1
     gone = [line.text for line in logs.tail(first.engine_id, since_ms=before).lines]
     assert any("x" * 99 in text for text in gone)
