@@ -7,6 +7,7 @@ Every script can be repeated.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -67,16 +68,24 @@ class Shard:
         self.keys = keys
         self._make_client = make_client
         self._client: Client | None = None
+        self._lock = threading.Lock()
         self._haste = haste
         self._foreign: set[str] = set()  # said once each
         self._spoiled: set[str] = set()  # the same
 
     @property
     def client(self) -> Client:
-        if self._client is None:
-            with translated(self.name):
-                self._client = self._make_client()  # a cluster client asks for the topology here
-        return self._client
+        return self._made() if self._client is None else self._client
+
+    def _made(self) -> Client:
+        with translated(self.name):
+            made = self._make_client()  # a cluster client asks for the topology here
+        with self._lock:
+            # Of two threads that come first, one makes it in vain. In the place of the other's, which would be closed
+            # then, it would end the calls that are under way.
+            if self._client is None:
+                self._client = made
+            return self._client
 
     def run(self, name: str, keys: Sequence[str], arguments: Sequence[Argument] = ()) -> Any:
         """Run one script."""

@@ -1,6 +1,7 @@
 """Redis goes away, comes back, fails over or forgets: consumption goes on, with a log line."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,16 +9,19 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+import redis
 
 from dalston_queue.broker import Broker, Consumer, EventReader, connect
 from dalston_queue.broker.claimed import Claimed
 from dalston_queue.broker.errors import Denied, Fenced, Misconfigured, Unavailable
+from dalston_queue.broker.keys import Keys
 from dalston_queue.broker.messages import Completed, Event
 from dalston_queue.broker.registry import EngineBeat
+from dalston_queue.broker.shard import Shard
 from dalston_queue.broker.types import EngineState, NodeState, Role
 from tests.broker.conftest import BUDGETS, MakeEngine, clean, events_of, message
 from tests.broker.servers import Node, nodes
-from tests.support import wait_until
+from tests.support import PATIENCE_S, wait_until
 
 
 @pytest.fixture
@@ -96,6 +100,29 @@ def test_a_sleeping_engine_survives_the_restart(node: Node) -> None:
     broker.append([message("a")])
     wait_until(lambda: claim_one(consumer), what="the task after the restart")
     broker.close()
+
+
+def test_a_thread_that_also_comes_first_but_is_slow_ends_no_call_that_is_under_way(redis_url: str, prefix: str) -> None:
+    """Its client replaced the other's, which was closed then: "Bad file descriptor"."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def make() -> redis.Redis:
+        if not begun.is_set():
+            begun.set()
+            go_on.wait(PATIENCE_S)
+        return redis.Redis.from_url(redis_url)
+
+    shard = Shard(0, "redis", Keys(prefix), make)
+    with ThreadPoolExecutor(1) as threads:
+        late = threads.submit(shard.now_ms)
+        begun.wait(PATIENCE_S)
+        connection = shard.pool("").get_connection()
+        connection.send_command("PING")
+        go_on.set()
+        assert late.result() > 0
+    assert connection.read_response() == b"PONG"
+    shard.pool("").release(connection)
+    shard.close()
 
 
 def test_an_event_reader_gets_again_what_it_had_not_acknowledged(node: Node) -> None:
@@ -190,14 +217,17 @@ def backed_off(caplog: pytest.LogCaptureFixture, why: str) -> list[float]:
 
 @pytest.mark.parametrize("idle", [waiting, claiming])
 def test_an_idle_engine_survives_that_its_server_is_a_replica(
-    node: Node, caplog: pytest.LogCaptureFixture, idle: Idle
+    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, idle: Idle
 ) -> None:
+    monkeypatch.setattr(
+        "dalston_queue.broker.consumer.LONGEST_SLEEP_S", PATIENCE_S
+    )  # it is disturbed in its sleep, not after it
     broker = connect(node.url)
     consumer = Consumer(broker, "e", ["echo"])
     consumer.open()
     assert turn(consumer, idle) == []
     with ThreadPoolExecutor(1) as sleeping:
-        woken = sleeping.submit(consumer.wait if idle is waiting else consumer.claim_next, 1.0)
+        woken = sleeping.submit(consumer.wait if idle is waiting else consumer.claim_next, PATIENCE_S)
         wait_until(lambda: node.client.info("clients")["blocked_clients"], what="the sleep")
         node.client.replicaof("127.0.0.1", 1)  # nobody there: read-only from now on
         assert not woken.result()
@@ -223,7 +253,7 @@ def test_an_idle_engine_survives_that_its_server_is_loading(
     assert turn(consumer, idle) == []
     broker.append([message("a")])
     restart_loading(filled_node)
-    assert wait_until(lambda: turn(consumer, idle), timeout=20, what="the task") == ["a"]
+    assert wait_until(lambda: turn(consumer, idle), what="the task") == ["a"]
     pauses = backed_off(caplog, "for Redis")
     assert len(backed_off(caplog, "loading")) > 3 and pauses[-1] > 3 * pauses[0], pauses
     assert consumer.held[0].settle(Completed()) == "ok"
@@ -245,7 +275,7 @@ def test_a_server_that_is_still_loading_is_waited_for(filled_node: Node) -> None
             said.append(str(error))
             return False
 
-    wait_until(gone_through, timeout=20, what="the server to have loaded")
+    wait_until(gone_through, what="the server to have loaded")
     assert any("loading" in text.lower() for text in said), said[-3:]
     broker.close()
 
