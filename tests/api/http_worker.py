@@ -22,7 +22,7 @@ class Worker:
     def call(self, verb: str, body: Json, **query: Any) -> httpx.Response:
         return self.http.post(f"{self.path}/{verb}", json=body, params=query)
 
-    def poll(self, wait: float = 10, held: list[Json] | None = None, **fields: Any) -> list[Json]:
+    def poll(self, wait: float = 20, held: list[Json] | None = None, **fields: Any) -> list[Json]:
         body = {"held": [hold(task) for task in held or []], **fields}
         answer = self.call("poll", body, wait=wait)
         assert answer.status_code == 200, answer.text

@@ -94,7 +94,7 @@ def submit(http: httpx.Client, queue: str, **fields: Any) -> str:
     return str(answer.json()["task_id"])
 
 
-def read(http: httpx.Client, task_id: str, wait: float = 10) -> Json:
+def read(http: httpx.Client, task_id: str, wait: float = 30) -> Json:
     found: Json = http.get(f"/api/v1/tasks/{task_id}", params={"wait": wait}).json()
     return found
 
@@ -124,7 +124,7 @@ def test_a_worker_runs_a_job_to_its_end(http: httpx.Client, queue: str) -> None:
     task = worker.take()
     assert (task["stage"], task["inputs"]) == (second, {first: {"sum": 3}})
     assert worker.result(task, result=None).status_code == 200
-    done = http.get(f"/api/v1/jobs/{job['job_id']}?wait=10").json()
+    done = http.get(f"/api/v1/jobs/{job['job_id']}?wait=30").json()
     assert done["status"] == "completed"
     assert [each["assigned_worker_id"] for each in done["tasks"]] == [worker.facts["worker_id"]] * 2
     assert done["tasks"][0]["result"] == {"sum": 3}
@@ -349,6 +349,7 @@ def test_bad_input_is_refused_and_other_tokens_have_no_say(
         ("result", {**hold(task), "status": "rejected", "error": "x", "result": 1}),
     ):
         assert worker.call(verb, bad).status_code == 422, (verb, bad)
+        assert worker.heartbeat(task).json()["lost"] == []
     assert worker.call("poll", {"held": []}, wait=21).status_code == 422
     assert refused(worker.result(task, result="x" * 262_144)) == (413, "payload_too_large")
     assert refused(worker.call("start", {**hold(task), "attempt": 2})) == (409, "task_lost")

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 NO_PEERS = ("--peers", "")
 
 
-def bench(name: str, *arguments: str, timeout: float = 50) -> str:
+def bench(name: str, *arguments: str, timeout: float = 150) -> str:
     """`./dev bench NAME` without its installing."""
     done = subprocess.run(
         [sys.executable, f"bench/{name}.py", "--small", *arguments],

@@ -29,7 +29,7 @@ class Node:
 
     @property
     def client(self) -> redis.Redis:
-        return redis.Redis(port=self.port, socket_timeout=2, decode_responses=True)
+        return redis.Redis(port=self.port, socket_timeout=10, decode_responses=True)
 
     def start(self, *more: str, ready: bool = True) -> "Node":
         base = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]

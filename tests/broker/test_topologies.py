@@ -173,7 +173,7 @@ def test_a_failover_by_sentinel(started: Nodes, tmp_path: Path) -> None:
     replica = started.start(tmp_path / "replica", "--replicaof", f"127.0.0.1 {primary.port}")
     lines = [
         f"sentinel monitor dalston 127.0.0.1 {primary.port} 1",
-        "sentinel down-after-milliseconds dalston 300",
+        "sentinel down-after-milliseconds dalston 2000",
         "sentinel failover-timeout dalston 2000",
     ]
     sentinel = started.start(tmp_path / "sentinel", *lines, role="sentinel")
@@ -202,7 +202,7 @@ def test_a_failover_by_sentinel(started: Nodes, tmp_path: Path) -> None:
 
 
 def make_cluster(started: Nodes, tmp_path: Path) -> list[Node]:
-    flags = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-config-file", "nodes.conf")
+    flags = ("--cluster-enabled", "yes", "--cluster-node-timeout", "15000", "--cluster-config-file", "nodes.conf")
     buses = [reserve_port() for _ in range(3)]
     members = [
         started.start(tmp_path / f"cluster{n}", *flags, "--cluster-port", str(bus)) for n, bus in enumerate(buses)
@@ -267,7 +267,7 @@ def test_a_slot_that_moves_is_followed_by_a_live_engine(started: Nodes, tmp_path
         return [c.task_id for c in (tried(consumer.claim) or () if found is None else found)]
 
     with ThreadPoolExecutor(1) as sleeping:
-        found = sleeping.submit(wait_until, claimed, 15, "the task at the next server")
+        found = sleeping.submit(wait_until, claimed, what="the task at the next server")
         wait_until(lambda: any(m.client.info("clients")["blocked_clients"] for m in members), what="the sleep")
         target = move_slot(members, key_slot(b"{echo}"))
         wait_until(lambda: tried(lambda: broker.append([message("c")])), what="the queue at its next server")

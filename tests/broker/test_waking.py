@@ -92,7 +92,7 @@ def test_one_task_wakes_one_of_many_on_two_servers(started: Nodes, tmp_path: Pat
     broker = connect(started[0].url, shards=f"*/high={started[1].url}")
     engines = [opened(broker, f"e{n}", "echo") for n in range(8)]
     with ThreadPoolExecutor(len(engines)) as threads:
-        waits = [threads.submit(engine.wait, 5.0) for engine in engines]
+        waits = [threads.submit(engine.wait, 3.0) for engine in engines]
         wait_until(lambda: blocked(started) == 2 * len(engines), what="the sleep of all")
         broker.append([message("a", priority=Priority.HIGH)])
         assert sum(wait.result() for wait in waits) == 1

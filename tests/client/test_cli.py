@@ -215,7 +215,7 @@ def test_on_a_terminal_watch_draws_a_bar_per_stage_and_q_leaves_top(shell: Shell
 
 
 def test_lists_are_plain_columns_for_people_and_json_for_programs(shell: Shell, client: Client) -> None:
-    job_id = client.submit_task("echo", parameters={"user": {"id": 42}}, wait=10)["job_id"]
+    job_id = client.submit_task("echo", parameters={"user": {"id": 42}}, wait=30)["job_id"]
     jobs = shell.call("jobs", "--status", "completed", "--since", "1h")
     assert (jobs.code, job_id in jobs.stdout, jobs.stdout.startswith("job ")) == (0, True, True)
     tasks = shell.run("tasks", "--payload", "user.id:42")
@@ -275,7 +275,7 @@ def test_nodes_obey(shell: Shell, client: Client) -> None:
     [node] = client.nodes()
     name = node["node_id"]
     assert name in shell.call("nodes").stdout
-    scaled = shell.run("nodes", "scale", name, "demo", "2", "--json", "--wait", "20")
+    scaled = shell.run("nodes", "scale", name, "demo", "2", "--json", "--wait", "30")
     assert (scaled.code, scaled.json["state"]) == (0, "done"), scaled
     wait_until(lambda: len(client.nodes()[0]["engines"]) == 2, what="two engines")
     failed = shell.call("nodes", "restart", name, "nosuch")
@@ -306,7 +306,7 @@ def test_a_worker_over_http_is_drained_and_resumed(shell: Shell, up: Up, client:
 
 
 def test_a_queue_is_paused_and_resumed(shell: Shell, client: Client) -> None:
-    client.submit_task("echo", wait=10)
+    client.submit_task("echo", wait=30)
     assert "paused" in shell.run("streams", "pause", "echo", "--reason", "try").stdout
     assert "paused" in shell.call("streams").stdout
     resumed = shell.call("streams", "resume", "echo", "--json").json
@@ -319,7 +319,7 @@ def test_a_queue_is_paused_and_resumed(shell: Shell, client: Client) -> None:
 
 
 def test_every_kind_of_failure_has_its_exit_code(shell: Shell, up: Up, tmp_path: Path, client: Client) -> None:
-    over = client.submit_task("echo", wait=10)["job_id"]
+    over = client.submit_task("echo", wait=30)["job_id"]
     loose = tmp_path / "loose"
     loose.write_text("dal_wrong")
     loose.chmod(0o644)

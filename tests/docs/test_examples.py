@@ -82,7 +82,7 @@ class System:
         """With what a reader would put in."""
         if "$JOB" in command:
             body = {"name": "example", "stages": [{"stage": "echo"}]}
-            made = self.post("/api/v1/jobs?wait=10", body)
+            made = self.post("/api/v1/jobs?wait=30", body)
             command = command.replace("$JOB", made["job_id"])
         if "dlq:replay" in command:
             self.leave_a_dead_letter()
@@ -98,7 +98,7 @@ class System:
         return command
 
     def leave_a_dead_letter(self) -> None:
-        made = self.post("/api/v1/jobs?wait=10", {"name": "example", "stages": [{"stage": "echo"}]})
+        made = self.post("/api/v1/jobs?wait=30", {"name": "example", "stages": [{"stage": "echo"}]})
         letter = {"queue": "echo", "cause": "error", "fingerprint": "f"}
         DeadLetter.objects.create(task_id=made["tasks"][0]["task_id"], created_at=timezone.now(), **letter)
 

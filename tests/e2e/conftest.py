@@ -61,6 +61,16 @@ class Up:
         by_command = (it for it in psutil.process_iter() if str(self.data) in " ".join(command_of(it)))
         return list({*marked(self.data), *by_command})
 
+    def process(self, word: str) -> psutil.Process:
+        """The one with this word in its command: as long as what it starts has not become another program, there are
+        two."""
+
+        def found() -> psutil.Process | None:
+            those = [it for it in self.processes() if word in command_of(it)]
+            return those[0] if len(those) == 1 else None
+
+        return wait_until(found, what=f"one process {word}")
+
     def nothing_is_left(self, within: float = 0.0) -> None:
         def left() -> str:
             return f"no process left of {self.data}: {[(it.pid, command_of(it)) for it in self.processes()]}"

@@ -134,7 +134,7 @@ def test_a_socket_from_another_site_is_refused(running: Up) -> None:
 
 def test_nodes_and_engines_see_redis_and_no_secret(running: Up) -> None:
     """Read from the running processes themselves."""
-    (supervisor,) = [it for it in running.processes() if "runsupervisor" in command_of(it)]
+    supervisor = running.process("runsupervisor")
     engines = [it for it in supervisor.children(recursive=True) if "engine.py" in " ".join(command_of(it))]
     assert engines
     password = running.env["DATABASE_URL"].split("@")[0].rpartition(":")[2]

@@ -56,7 +56,7 @@ def test_after_a_kill_9_nothing_is_left_and_the_next_up_works(up: Up) -> None:
     up.nothing_is_left(within=AFTER_A_KILL_S)
 
     second = up.ready()
-    (supervisor,) = [it for it in up.processes() if "runsupervisor" in command_of(it)]
+    supervisor = up.process("runsupervisor")
     supervisor.suspend()  # a stopped process takes no notice of its parent's death
     second.send(signal.SIGKILL)
     second.wait()
@@ -78,7 +78,7 @@ def test_a_second_up_on_the_same_data_says_who_holds_it(up: Up) -> None:
 
 def test_a_second_ctrl_c_does_not_wait(up: Up) -> None:
     first = up.ready()
-    (supervisor,) = [it for it in up.processes() if "runsupervisor" in command_of(it)]
+    supervisor = up.process("runsupervisor")
     supervisor.suspend()  # it can't stop in good order now
     first.send(signal.SIGINT)
     first.wait_for("stopping")
@@ -102,7 +102,7 @@ def test_a_taken_port_is_said_before_anything_starts(up: Up) -> None:
 
 def test_a_process_that_is_killed_is_started_again_but_a_database_ends_it_all(up: Up) -> None:
     first = up.ready()
-    (web,) = [it for it in up.processes() if "uvicorn" in command_of(it)]
+    web = up.process("uvicorn")
     web.kill()
     first.wait_for("web was killed by SIGKILL. Starting it again.")
     wait_until(lambda: answers(up), what="the new web process answers")
@@ -155,7 +155,7 @@ def interrupt_at_random_moments(up: Up, moments: int, seed: int) -> None:
         time.sleep(chance.uniform(0.0, 6.0))  # the moment is the test
         signum = chance.choice([signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
         one.send(signum)
-        one.wait(12)
+        one.wait()
         up.nothing_is_left(within=AFTER_A_KILL_S if signum is signal.SIGKILL else 0.5)  # the others are waited for
         assert not (up.data / "dev.env").exists() or signum is signal.SIGKILL, f"moment {number}"
     last = up.ready()

@@ -1,6 +1,5 @@
 """The metrics under their documented names, on the web process and on the orchestrator's own port."""
 
-import socket
 from collections.abc import Callable
 from urllib.request import urlopen
 
@@ -11,7 +10,7 @@ from pytest_django import Settings
 from dalston_queue.broker import Broker
 from tests.jobs import make
 from tests.orchestrator.support import Steps, engine
-from tests.support import Spawned
+from tests.support import Spawned, reserve_port
 
 
 def test_the_numbers_are_those_of_the_queue(broker: Broker, steps: Steps, client: Client, settings: Settings) -> None:
@@ -45,9 +44,7 @@ def test_without_redis_the_numbers_are_absent_not_zero(client: Client, settings:
 def test_an_orchestrator_serves_them_on_its_own_port(
     process_env: dict[str, str], database_url: str, spawn: Callable[..., Spawned]
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = reserve_port()
     process = spawn(
         "manage.py", "runorchestrator", "--metrics", f"127.0.0.1:{port}",
         env={**process_env, "DATABASE_URL": database_url},

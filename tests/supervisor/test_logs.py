@@ -18,6 +18,7 @@ import pytest
 from supervisor import relay
 from supervisor.logs import Logs
 from supervisor.rotation import RotatingLog
+from tests.e2e.conftest import command_of
 from tests.supervisor.node import Node
 from tests.support import PATIENCE_S, wait_until
 
@@ -198,7 +199,7 @@ def test_a_node_replaces_a_relay_that_was_killed_and_no_engine_notices(node: Nod
     node.engine()
     supervisor = node.start()
     [engine] = node.ready()
-    [relay] = [child for child in psutil.Process(supervisor.pid).children() if "relay.py" in " ".join(child.cmdline())]
+    [relay] = [it for it in psutil.Process(supervisor.pid).children() if "relay.py" in " ".join(command_of(it))]
     relay.kill()
     relay.wait(PATIENCE_S)
     for text in ("first", "second"):
