@@ -192,7 +192,7 @@ def test_one_append_wakes_one_of_a_hundred_idle_engines(broker: Broker) -> None:
     key = home.keys.wake("echo")
     sleepers = [home.connection(key) for _ in range(100)]
     for sleeper in sleepers:
-        sleeper.send_command("BLPOP", key, 5)
+        sleeper.send_command("BLPOP", key, 60)
     wait_until(lambda: home.client.info("clients")["blocked_clients"] >= 100, what="100 sleeping engines")
     broker.append([message("a")])
     wait_until(lambda: any(s.can_read(0) for s in sleepers), what="one of them awake")

@@ -73,10 +73,11 @@ def test_what_a_lost_claim_took_is_handed_back_at_the_end(broker: Broker, lossy:
     assert (stats.waiting, stats.running, stats.counters["handed_back"]) == (1, 0, 1)
 
 
-def test_a_close_during_the_sleep_loses_nothing(broker: Broker) -> None:
+def test_a_close_during_the_sleep_loses_nothing(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dalston_queue.broker.consumer.LONGEST_SLEEP_S", 3.0)
     consumer = Consumer(broker, "e", ["echo"])
     consumer.open()
-    sleeper = threading.Thread(target=lambda: consumer.claim_next(1.0))
+    sleeper = threading.Thread(target=lambda: consumer.claim_next(3.0))
     sleeper.start()
     home = broker.topology.home
     wait_until(lambda: home.client.info("clients")["blocked_clients"], what="the sleep")

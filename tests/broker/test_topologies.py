@@ -22,7 +22,7 @@ from dalston_queue.broker.types import Cause, EngineState, EventKind, NodeState,
 from tests.broker.conftest import BUDGETS, clean, events_of, message
 from tests.broker.proxy import LossyProxy
 from tests.broker.servers import Node, Nodes, nodes
-from tests.support import Found, need_tool, reserve_port, wait_until
+from tests.support import PATIENCE_S, Found, need_tool, reserve_port, wait_until
 
 QUEUES = ("echo", "sleep", "transcribe")
 
@@ -300,8 +300,9 @@ def owns(node: Node, slot: int) -> bool:
     return any(int(first) <= slot <= int(last or first) for first, _, last in ranges)
 
 
-def test_tls(redis_url: str, prefix: str, tmp_path: Path) -> None:
+def test_tls(redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wheel's server has no TLS, so a proxy ends it; the client's side is the real thing."""
+    monkeypatch.setattr("dalston_queue.broker.consumer.LONGEST_SLEEP_S", PATIENCE_S)
     openssl = need_tool("openssl")
     request = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
@@ -329,8 +330,8 @@ def test_tls(redis_url: str, prefix: str, tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as sleeping:
         for task, sleep in (("a", consumer.wait), ("b", consumer.claim_next)):
             assert consumer.claim() == [] and not sleep(0.01), "nothing is there"
-            woken = sleeping.submit(sleep, 1.0)
-            reading = sleeping.submit(reader.read, block_ms=1000)
+            woken = sleeping.submit(sleep, PATIENCE_S)
+            reading = sleeping.submit(reader.read, block_ms=1000 * PATIENCE_S)
             wait_until(
                 lambda: trusting.topology.home.client.info("clients")["blocked_clients"] == 2, what="both asleep"
             )

@@ -40,7 +40,7 @@ def test_requests_at_the_same_time_do_not_mix_up_their_traces(web: Web) -> None:
     def ask(number: int) -> None:
         trace = f"{number:032x}"
         headers = {"traceparent": f"00-{trace}-00000000000000ff-01"}
-        answer = httpx.get(f"{web.url}/api/v1/tasks", headers=headers, timeout=30)
+        answer = httpx.get(f"{web.url}/api/v1/tasks", headers=headers, timeout=40)
         found[trace] = answer.json()["trace_id"]
 
     askers = [threading.Thread(target=ask, args=[number]) for number in range(1, 21)]

@@ -43,7 +43,7 @@ def on_a_node(program: str, **environment: str) -> "subprocess.CompletedProcess[
         env={"PATH": "/usr/bin:/bin", "DJANGO_SETTINGS_MODULE": "dalston_site.settings", **environment},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
 

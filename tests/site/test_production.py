@@ -18,7 +18,7 @@ def run(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
         env={**kept, **PRODUCTION, **changes},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
 
