@@ -13,6 +13,9 @@ import pytest
 from tests.conftest import ROOT
 from tests.support import Spawned
 
+pytestmark = pytest.mark.timeout(600)
+INSTALL_S = 200  # a venv is seconds of computing
+
 # A build backend in the tree: an editable install is one line in a .pth file, and needs nothing from an index.
 BACKEND = """
 import base64, hashlib, zipfile
@@ -119,7 +122,7 @@ def test_it_installs_once_and_again_only_when_the_lock_or_a_project_changes(proj
 def test_an_interrupted_install_starts_over(project: Project, spawn: Callable[..., Spawned]) -> None:
     project.python()
     interrupted = spawn("/bin/sh", "./dev", "bench", "claim", env=project.env, cwd=project.folder)
-    interrupted.wait_for("installing requirements.lock", 30)
+    interrupted.wait_for("installing requirements.lock", INSTALL_S)
     os.killpg(interrupted.pid, signal.SIGINT)  # as the terminal does
     interrupted.wait()
     assert not (project.folder / ".venv" / "installed").exists()
@@ -131,7 +134,7 @@ def test_an_interrupted_install_starts_over(project: Project, spawn: Callable[..
 def test_two_at_once_install_once(project: Project, spawn: Callable[..., Spawned]) -> None:
     project.python()
     both = [spawn("/bin/sh", "./dev", "bench", "claim", env=project.env, cwd=project.folder) for _ in range(2)]
-    assert [one.wait(60) for one in both] == [0, 0], [one.output for one in both]
+    assert [one.wait(INSTALL_S) for one in both] == [0, 0], [one.output for one in both]
     outputs = "".join(one.output for one in both)
     assert outputs.count("measured") == 2
     assert outputs.count("dev: making .venv") == 1
