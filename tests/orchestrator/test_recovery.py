@@ -1,5 +1,6 @@
 """Dead engines: who is judged, what their tasks are charged with, and that a zombie's result is refused."""
 
+import re
 import time
 
 import pytest
@@ -165,12 +166,12 @@ def test_the_scanner_ends_what_was_not_renewed_for_the_absolute_timeout_or_its_o
     steps.poll()
     settings.DALSTON_ABSOLUTE_TIMEOUT_MS = 100
     with engine(broker) as consumer:
-        [claimed] = consumer.claim()
         started = time.monotonic()
+        [claimed] = consumer.claim()
         wait_until(lambda: scan().found["expired"], what="the scanner takes it back")
         assert time.monotonic() - started >= 1
         assert claimed.settle(Completed(1)) is Settled.LOST
     steps.drain()
     task.refresh_from_db()
     assert (task.status, task.error_cause) == ("scheduled", "timeout")
-    assert task.error == "its engine said nothing about it for 1 s"
+    assert re.fullmatch(r"its engine said nothing about it for [1-9]\d* s", task.error)
