@@ -144,7 +144,7 @@ def test_who_stops_waiting_for_a_submission_learns_its_job(shell: Shell, client:
             before.add(job_id)
             wait_until(lambda: client.job(job_id)["status"] == "running", what="it runs")  # noqa: B023
             process.send_signal(signal.SIGINT)
-            _, stderr = process.communicate(timeout=20)
+            _, stderr = process.communicate(timeout=40)
         assert process.returncode == Exit.INTERRUPTED
         assert f"dalston cancel {job_id}" in stderr
         if as_json:
