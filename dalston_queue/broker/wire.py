@@ -20,10 +20,10 @@ from redis._parsers.base import BaseParser
 from redis.connection import ConnectionInterface
 
 CHUNK = 65536
-SPIN_S = 0.001
+SPIN_S = 0.002
 """How long to look for a reply before sleeping until it is there: on an idle machine, waking up takes longer than what
 the server does for a task."""
-PATIENCE = 64
+PATIENCE = 16
 """After a reply that took longer, this many calls sleep at once."""
 
 _give_way: Callable[[], None] = getattr(os, "sched_yield", lambda: None)  # the server may want this core
