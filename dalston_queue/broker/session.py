@@ -167,7 +167,8 @@ class Session:
             proof, kind, body = settlements[0]
             of_kind = kind.encode()
             heads, bodies, kinds = proof.told(of_kind), body, of_kind[5:]  # without "task."
-            streams = b"%b:1" % self._indices.get(proof.stream, b"1")
+            only = self._indices.get(proof.stream, b"1")
+            streams = b"%b:1" % only
             late = b"1" if proof.deadline_ms else b"0"
             rest = [proof.task, proof.start, proof.entry]
         elif count:
@@ -177,15 +178,15 @@ class Session:
             bodies = b"\n".join([body for _, _, body in settlements])
             kinds = of_kinds[0][5:] if of_kinds.count(of_kinds[0]) == count else b"-"  # without "task."
             per_stream = Counter([proof.stream for proof in proofs])
-            streams = b",".join(
-                [b"%b:%d" % (self._indices.get(stream, b"1"), many) for stream, many in per_stream.items()]
-            )
+            indices = [self._indices.get(stream, b"1") for stream in per_stream]
+            only = indices[0] if len(indices) == 1 else b"0"
+            streams = b",".join([b"%b:%d" % each for each in zip(indices, per_stream.values(), strict=True)])
             late = b"1" if any(proof.deadline_ms for proof in proofs) else b"0"
             rest = [proof.task for proof in proofs]
             rest += [proof.start for proof in proofs]
             rest += [proof.entry for proof in proofs]
         else:
-            heads, bodies, kinds, streams, late, rest = b"", b"", b"-", b"", b"0", []
+            heads, bodies, kinds, only, streams, late, rest = b"", b"", b"-", b"0", b"", b"0", []
         limits = self._limits
         # the length of the event stream is looked at when it may be half-way to the limit by what we add ourselves, and
         # ten times a second because of the others
@@ -194,7 +195,7 @@ class Session:
         look = now >= self._look_at or self._backlog * 2 >= limits.max_backlog
         if look:
             self._look_at = now + 0.1
-        numbers = b"%d %d %d %b %d %d %b %b %b" % (
+        numbers = b"%d %d %d %b %d %d %b %b %b %b" % (
             self._number + 1,
             max(free, 0),
             limits.max_suspects if alone else 0,
@@ -203,6 +204,7 @@ class Session:
             count,
             kinds,
             late,
+            only,
             streams,
         )
         return self._exchange.with_arguments((numbers, heads, bodies, *self._lane_fields, *rest))
@@ -210,7 +212,7 @@ class Session:
     def _read(self, call: _Unanswered, reply: Any, answer: Answer, repeated: bool) -> None:
         status = reply[0]
         if status == b"OK":
-            _, version, codes, now, backlog, claims, unreadable = reply
+            _, version, codes, now, backlog, unreadable, *claims = reply
             if backlog >= 0:
                 self._backlog = backlog
             answer.given += self._givens(claims, call.streams, call.before, int(now))

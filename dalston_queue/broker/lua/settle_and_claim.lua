@@ -5,25 +5,27 @@
 --       queue's other lanes
 -- ARGV  1 fence  2 engine id  3 numbers with spaces between: sequence number of this call, how many to claim, most
 --       suspects at once (0 when the engine is not empty), longest event backlog ('' to skip the look), L, settlements n, kind of all
---       their events (- if they differ), 1 if any of them has a deadline, then index:count of each of their streams in KEYS
+--       their events (- if they differ), 1 if any of them has a deadline, index in KEYS of the stream of all of them (0 if
+--       they differ), then index:count of each of their streams
 --       4 heads of their events, a line each  5 JSON bodies, a line each, then the field of each lane in the hash of
 --       lanes, then, in the order of their streams, n task ids, n starts of the records that they must have, without the
 --       letter of the state, n entry ids
 -- Returns {'FENCED'} before anything else when the session is gone; {'SEQUENCE', last} for a call out of order; {'AGAIN',
 --       lanes version, codes, places} for a repeated call; else {'OK', lanes version, codes, now, event backlog or -1,
---       claims, unreadable}.
---       codes: a letter per settlement, 1 settled, 0 refused; claims: index of a stream in KEYS, followed by a claim for
---       each entry of it: lines of task, record, head and JSON; unreadable: 0, or index, entry id, …, to be buried with
---       bury; places: entry ids with spaces between, to be fetched with beat.
+--       unreadable, claims …}.
+--       codes: a letter per settlement, 1 settled, 0 refused; unreadable: 0, or index, entry id, …, to be buried with
+--       bury; claims: index of a stream in KEYS, followed by a claim for each entry of it: lines of task, record, head and
+--       JSON; places: entry ids with spaces between, to be fetched with beat.
 -- Repeatable: a call with the last sequence number gets the stored answer.
 -- The hot path: straight code that compares and copies bytes which append and the client prepared, because in Lua
 -- numbers, tables and closures cost more than the commands. One command serves all tasks of the call.
-local call, sub, byte, find, match = redis.call, string.sub, string.byte, string.find, string.match
+local call, pcall, sub, byte, find, match = redis.call, redis.pcall, string.sub, string.byte, string.find, string.match
+local KEYS, ARGV, unpack = KEYS, ARGV, unpack -- a global costs a look into a table each time
 local GROUP, MAX_ENTRY_BYTES, MAX_EVENT_BYTES, MAX_ID = 'engines', 8388608, 1048576, 200
 local WAITING, RUNNING = 119, 114 -- the letters w and r
 local me = ARGV[2]
-local n1, n2, n3, most_events, n5, n6, kind, with_deadline, streams =
-  match(ARGV[3], '^(%d+) (%d+) (%d+) (%d*) (%d+) (%d+) (%S+) ([01]) ?(.*)$')
+local n1, n2, n3, most_events, n5, n6, kind, with_deadline, only, streams =
+  match(ARGV[3], '^(%d+) (%d+) (%d+) (%d*) (%d+) (%d+) (%S+) ([01]) (%d+) ?(.*)$')
 local number, free, lane_count, settling = n1 + 0, n2 + 0, n5 + 0, n6 + 0
 local tasks, events, lanes_key = KEYS[2], KEYS[5], KEYS[7]
 local session = call('HMGET', KEYS[1], 'f', 'n')
@@ -42,19 +44,15 @@ if last + 1 ~= number then return {'SEQUENCE', session[2]} end
 
 -- who owns what is settled: the PEL has the last word. Asked before the claim adds to it
 local of_start, of_entry = of_task + settling, of_task + 2 * settling
-local lost, only_stream = {}, nil -- lost[i]: settlement i is refused
-if settling > 0 then
-  local index, others = match(streams, '^(%d+):%d+(,?)')
-  if others == '' then only_stream = KEYS[index + 0] end
-end
+local lost, only_stream = {nil}, KEYS[only + 0] -- lost[i]: settlement i is refused
 if settling == 1 then
   local id = ARGV[of_entry + 1]
-  local found = redis.pcall('XPENDING', only_stream, GROUP, id, id, 1, me)
-  lost = {found.err ~= nil or #found ~= 1}
+  local found = pcall('XPENDING', only_stream, GROUP, id, id, 1, me)
+  lost[1] = found.err ~= nil or #found ~= 1
 elseif settling > 0 then
   local i = 0
   for index, count in string.gmatch(streams, '(%d+):(%d+)') do
-    local found = redis.pcall('XPENDING', KEYS[index + 0], GROUP, '-', '+', 512, me)
+    local found = pcall('XPENDING', KEYS[index + 0], GROUP, '-', '+', 512, me)
     local at, mine = 1, nil
     for _ = 1, count + 0 do
       i = i + 1
@@ -69,7 +67,7 @@ elseif settling > 0 then
         end
         local is_mine = mine[id]
         if not is_mine and #found == 512 then -- it may stand behind those that were looked at
-          local one = redis.pcall('XPENDING', KEYS[index + 0], GROUP, id, id, 1, me)
+          local one = pcall('XPENDING', KEYS[index + 0], GROUP, id, id, 1, me)
           is_mine = not one.err and #one == 1
         end
         lost[i] = not is_mine
@@ -85,29 +83,35 @@ local backlog = most_events ~= '' and call('XLEN', events) or -1
 local may_claim = free > 0 and not lanes[2] and (backlog < 0 or backlog <= most_events + 0)
 local look_everywhere = number % 64 == 1 -- marks may be lost with a foreign hand: look at times without them
 local marks_changed
-local codes, claims, unreadable, heads, ids, records = '', {}, 0, {}, {}, {}
-local none = {} -- {unpack(none, 1, n)} has room for n: a table that grows costs more than what is put into it
+-- a table that grows costs more than what is put into it: {nil, nil} and {unpack(none, 1, 2)} have room for two
+local none = {}
+local codes, unreadable, heads, ids, records, reply = '', 0, {nil}, {nil}, {nil, nil, nil, nil}, nil
 local claimed, refused, rounds = 0, 0, 0
-local answered, place, timeouts = 0, 0, nil
+local answered, place, timeouts = 6, 0, nil
 local by_me = '\t' .. me .. '\t\t'
 repeat
   rounds = rounds + 1
-  local names, entries
-  local last_of, index_of = {}, {} -- for each stream that was read: its last place in entries, its index in KEYS
-  local count, offset = 0, 0
-  if rounds == 1 and settling > 0 then
-    offset, names = settling, {unpack(ARGV, of_task + 1, of_start)}
-  end
+  local entries
+  local last_of, index_of = {nil}, {nil} -- for each stream that was read: its last place in entries, its index in KEYS
+  local count, offset, read = 0, rounds == 1 and settling or 0, 0
   local want = may_claim and free - claimed or 0
-  local tier = 0
-  while want > 0 and tier < 5 do
+  local tier = look_everywhere and 0 or 5
+  for lane = 3, want > 0 and tier == 5 and lane_count + 2 or 0 do -- the first tier that has a mark
+    local first = lanes[lane] and find(lanes[lane], '1', 1, true)
+    if first and first <= tier then tier = first - 1 end
+  end
+  while want > 0 do
+    if tier == 5 then
+      if count > 0 or look_everywhere then break end
+      look_everywhere, tier = true, 0
+    end
     for step = 0, lane_count - 1 do
       local lane = (number + step) % lane_count
       local marks = lanes[3 + lane]
       local marked = marks and byte(marks, tier + 1) == 49
       local index = first_stream + lane * 5 + tier
       -- a foreign hand may have put something else in its place: then it has no length
-      local length = want > 0 and not marked and look_everywhere and redis.pcall('XLEN', KEYS[index])
+      local length = want > 0 and not marked and look_everywhere and pcall('XLEN', KEYS[index])
       if want > 0 and (marked or type(length) == 'number' and length > 0) then
         local stream = KEYS[index]
         if tier == 4 then
@@ -116,11 +120,11 @@ repeat
           if claimed == 0 and count == 0 then
             local room = n3 + 0
             for other = 0, room > 0 and lane_count - 1 or -1 do
-              local pending = redis.pcall('XPENDING', KEYS[first_stream + other * 5 + 4], GROUP)
+              local pending = pcall('XPENDING', KEYS[first_stream + other * 5 + 4], GROUP)
               if not pending.err then room = room - pending[1] end
             end
             for other = first_stream + lane_count * 5, room > 0 and #KEYS or 0 do
-              local pending = redis.pcall('XPENDING', KEYS[other], GROUP)
+              local pending = pcall('XPENDING', KEYS[other], GROUP)
               if not pending.err then room = room - pending[1] end
             end
             -- what this call settles is still pending here
@@ -135,23 +139,21 @@ repeat
             if room > 0 then want = 1 end
           end
         end
-        local read = want > 0 and redis.pcall('XREADGROUP', 'GROUP', GROUP, me, 'COUNT', want, 'STREAMS', stream, '>')
-        if read and read.err and sub(read.err, 1, 7) == 'NOGROUP' and call('XLEN', stream) > 0 then
+        local got = want > 0 and pcall('XREADGROUP', 'GROUP', GROUP, me, 'COUNT', want, 'STREAMS', stream, '>')
+        if got and got.err and sub(got.err, 1, 7) == 'NOGROUP' and call('XLEN', stream) > 0 then
           call('XGROUP', 'CREATE', stream, GROUP, '0')
-          read = redis.pcall('XREADGROUP', 'GROUP', GROUP, me, 'COUNT', want, 'STREAMS', stream, '>')
+          got = pcall('XREADGROUP', 'GROUP', GROUP, me, 'COUNT', want, 'STREAMS', stream, '>')
         end
-        if read and not read.err then
-          local found = read[1][2]
+        if got and not got.err then
+          local found = got[1][2]
           local size = #found
-          names = names or {}
           if count == 0 then
             entries = found
           else
             for i = 1, size do entries[count + i] = found[i] end
           end
-          for i = 1, size do names[offset + count + i] = found[i][2][2] or '' end
-          count = count + size
-          last_of[#last_of + 1], index_of[#index_of + 1] = count, index
+          count, read = count + size, read + 1
+          last_of[read], index_of[read] = count, index
           want = want - size
           if marks and not marked then
             lanes[3 + lane] = sub(marks, 1, tier) .. '1' .. sub(marks, tier + 2)
@@ -164,11 +166,20 @@ repeat
       end
     end
     tier = tier + 1
-    if tier == 5 and count == 0 and want > 0 and not look_everywhere then
-      look_everywhere, tier = true, 0
-    end
   end
-  local raws = names and call('HMGET', tasks, unpack(names))
+
+  local raws, ids_text
+  if count == 1 then
+    ids_text = entries[1][2][2] or ''
+    raws = offset == 1 and call('HMGET', tasks, ARGV[of_start], ids_text)
+  end
+  if not raws and offset + count > 0 then
+    local names = {unpack(none, 1, offset + count)}
+    for i = 1, offset do names[i] = ARGV[of_task + i] end
+    for i = 1, count do names[offset + i] = entries[i][2][2] or '' end
+    ids_text = table.concat(names, '', offset + 1)
+    raws = call('HMGET', tasks, unpack(names))
+  end
 
   -- settle: everything is checked before the first write of it
   if rounds == 1 then
@@ -179,16 +190,13 @@ repeat
         refused = refused + 1
       end
     end
-    if count > 1 then
-      heads, ids = {unpack(none, 1, count)}, {unpack(none, 1, count)}
-      claims = {unpack(none, 1, count + #last_of)}
-    end
-    if settling + count > 1 then records = {unpack(none, 1, 2 * (settling + count))} end
+    if count > 1 then heads, ids = {unpack(none, 1, count)}, {unpack(none, 1, count)} end
+    if settling + count > 2 then records = {unpack(none, 1, 2 * (settling + count))} end
+    reply = count < 2 and {nil, nil, nil, nil, nil, nil, nil, nil} or {unpack(none, 1, 6 + count + read)}
   end
 
   -- an id with one of these would end its line in what we answer and tell: append knows none such
-  local ids_text = count == 0 and '' or count == 1 and names[offset + 1] or table.concat(names, '', offset + 1, offset + count)
-  local strange_ids = find(ids_text, '\t', 1, true) or find(ids_text, '\n', 1, true)
+  local strange_ids = count > 0 and (find(ids_text, '\t', 1, true) or find(ids_text, '\n', 1, true))
   local readable = 0
   local of_stream, last_place, index, of_record = 0, 0, 0, ''
   for i = 1, count do
@@ -210,7 +218,8 @@ repeat
     if ours and raw and byte(raw) == WAITING and find(raw, id, 3, true) == 3 then
       local at = 3 + #id
       if find(raw, of_record, at, true) == at then
-        aged, timeout, told = match(raw, '^(%d)\t(%d+)\t(.+)', at + #of_record)
+        aged, timeout, told = match(raw, '^(%d)\t(%d+)\t()', at + #of_record)
+        told = told and told <= #raw and sub(raw, told)
       end
     end
     if told then
@@ -226,10 +235,10 @@ repeat
       if aged == '1' then call('ZREM', KEYS[8], task) end
       answered = answered + 1
       if place ~= index then
-        place, claims[answered] = index, index
+        place, reply[answered] = index, index
         answered = answered + 1
       end
-      claims[answered] = task .. '\n' .. raw .. '\n' .. f[4] .. '\n' .. f[6]
+      reply[answered] = task .. '\n' .. raw .. '\n' .. f[4] .. '\n' .. f[6]
     elseif not ours or not raw or not match(f[4], '^1\t[^\t]*\t%d+\t%d+\t%d+') or not match(raw, '^[wrs]\t') then
       if unreadable == 0 then unreadable = {} end
       unreadable[#unreadable + 1] = index
@@ -248,7 +257,7 @@ until readable == count or rounds == 10
 local told_ends, bodies = '', ''
 if settling > 0 then
   told_ends, bodies = ARGV[4], ARGV[5]
-  codes = string.rep('1', settling)
+  codes = settling == 1 and '1' or string.rep('1', settling)
   if refused > 0 or #bodies > MAX_EVENT_BYTES then
     local next_head, next_body = string.gmatch(told_ends, '[^\n]+'), string.gmatch(bodies, '[^\n]+')
     told_ends, bodies, codes = '', '', ''
@@ -274,8 +283,8 @@ if told_ends ~= '' or claimed > 0 then
 end
 
 -- write what ended; a tombstone is the record that it had, with another state
+local written = 2 * claimed
 if settling > refused then
-  local written = 2 * claimed
   for i = 1, settling do
     if not lost[i] then
       records[written + 1], records[written + 2] = ARGV[of_task + i], 's' .. ARGV[of_start + i]
@@ -323,7 +332,7 @@ local places = ''
 if claimed > 0 then
   local suffix = '\t' .. me .. '\t' .. now .. '\t' .. now .. '\t'
   local deadlines, late = timeouts and {unpack(none, 1, 2 * claimed)}, 0
-  local renewals = {unpack(none, 1, 2 * claimed)}
+  local renewals = claimed == 1 and {nil, nil} or {unpack(none, 1, 2 * claimed)}
   for i = 1, claimed do
     local task, deadline = records[2 * i - 1], '0'
     if timeouts and timeouts[i] then
@@ -341,11 +350,12 @@ elseif may_claim then
   -- nothing waits here, so no token is needed; drops those of tasks that busy engines took
   call('DEL', unpack(KEYS, 9, first_stream - 1))
 end
-if records[1] then call('HSET', tasks, unpack(records)) end
+if written > 0 then call('HSET', tasks, unpack(records, 1, written)) end
 if marks_changed then
   for lane = 1, lane_count do
     if lanes[2 + lane] then call('HSET', lanes_key, ARGV[5 + lane], lanes[2 + lane]) end
   end
 end
 call('HSET', KEYS[1], 'n', n1, 'r', codes .. places)
-return {'OK', lanes[1], codes, now, backlog, claims, unreadable}
+reply[1], reply[2], reply[3], reply[4], reply[5], reply[6] = 'OK', lanes[1], codes, now, backlog, unreadable
+return reply
