@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import msgspec
 from dalston_queue.broker.backoff import Backoff
 from dalston_queue.broker.claimed import Claimed, Place
 from dalston_queue.broker.errors import Fenced, Invalid, Spoiled, Unavailable
-from dalston_queue.broker.given import Given, Proof, Settlement
+from dalston_queue.broker.given import Given, Settlement
 from dalston_queue.broker.messages import ErrorInfo, Malformed, Outcome, decode_task, encode_error, encode_outcome
 from dalston_queue.broker.names import check_name
 from dalston_queue.broker.session import Answer, Limits, Session
@@ -91,7 +91,7 @@ class Consumer:
         # what one queue answered in a call that then failed at another queue: told with the next call
         self._fresh: list[Claimed] = []
         self._gone: list[Claimed] = []
-        self._answered: dict[Proof, Settled] = {}
+        self._answered: dict[Given, Settled] = {}
         self._lock = threading.RLock()
         self._waker = Waker()
         self._backoff = Backoff()
@@ -134,12 +134,11 @@ class Consumer:
     ) -> Exchanged:
         held, answered = self._held, self._answered
         buried: list[Malformed] = []
-        leaving: set[Place] = set()
-        prepared: dict[Session, list[Settlement]] = {}
+        leaving = {claimed.place for claimed, _ in settlements}
+        prepared: defaultdict[Session, list[Settlement]] = defaultdict(list)
         for claimed, outcome in settlements:
-            leaving.add(claimed.place)
             if claimed.given not in answered:
-                prepared.setdefault(claimed.session, []).append((claimed.given, *encode_outcome(outcome)))
+                prepared[claimed.session].append((claimed.given, *encode_outcome(outcome)))
         keeping = len(held) - len(leaving & held.keys()) if held else 0
         left = self.capacity - keeping
         room = left if free is None else min(free, left)
@@ -339,7 +338,7 @@ class Consumer:
         """Hold what was given; the caller is told of it with this call's answer, or the next one's."""
         held, fresh, queue = self._held, self._fresh, session.queue
         for item in given:
-            message = decode_task(queue, item.values)
+            message = decode_task(queue, item.task, item.fields, item.head, item.body)
             if isinstance(message, str):
                 self._bury(session, item.stream, item.entry.decode(), message, buried)
                 continue

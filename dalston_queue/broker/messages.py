@@ -156,9 +156,9 @@ def encode_task(message: TaskMessage, seq: int = 0) -> list[str | bytes | int]:
     ]
 
 
-def decode_task(queue: str, values: tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes]) -> TaskMessage | str:
-    """From task, job, attempt, head, JSON, deliveries, losses. A string says what is wrong."""
-    task_id, job_id, attempt, head, raw, deliveries, losses = values
+def decode_task(queue: str, task_id: bytes, record: Sequence[bytes], head: bytes, raw: bytes) -> TaskMessage | str:
+    """From the task's id, the fields of its record, and the head and JSON of its entry. A string says what is wrong."""
+    attempt = record[6]
     try:
         body = _decode_body_of_task(raw)
         # a newer sender may add fields at the end
@@ -167,7 +167,7 @@ def decode_task(queue: str, values: tuple[bytes, bytes, bytes, bytes, bytes, byt
             return f"the entry can not be read: it is of attempt {told_attempt[:20]!r}, and its record of {attempt!r}"
         return TaskMessage(  # by place: with names it takes longer
             task_id.decode(),
-            job_id.decode(),
+            record[5].decode(),
             queue,
             body.task_type,
             int(attempt),
@@ -179,8 +179,8 @@ def decode_task(queue: str, values: tuple[bytes, bytes, bytes, bytes, bytes, byt
             int(timeout_ms),
             int(enqueued_at_ms),
             body.trace_id,
-            int(deliveries),
-            int(losses),
+            int(record[8]),
+            int(record[9]),
         )
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         return f"the entry can not be read: {error}"

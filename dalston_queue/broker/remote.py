@@ -21,7 +21,7 @@ import msgspec
 
 from dalston_queue.broker.consumer import Consumer
 from dalston_queue.broker.errors import Invalid
-from dalston_queue.broker.given import Given, proof_of
+from dalston_queue.broker.given import Given, given_of
 from dalston_queue.broker.messages import ErrorInfo, Outcome, TaskMessage, decode_task, encode_error, encode_outcome
 from dalston_queue.broker.record import Record
 from dalston_queue.broker.registry import DRAIN, EngineBeat
@@ -219,8 +219,8 @@ class RemoteWorker:
                 raise Invalid(
                     f"nobody asked to stop task {hold.task_id}: say that it completed, failed or was rejected"
                 )
-            proof = proof_of(hold.task_id, record)
-            return session.exchange([(proof, kind, body)], 0, alone=False).settled[proof]
+            given = given_of(hold.task_id, record)
+            return session.exchange([(given, kind, body)], 0, alone=False).settled[given]
         return Settled.LOST
 
     # waiting for work
@@ -283,7 +283,7 @@ class RemoteWorker:
         )
 
     def _task(self, session: Session, given: Given) -> RemoteTask | None:
-        message = decode_task(session.queue, given.values)
+        message = decode_task(session.queue, given.task, given.fields, given.head, given.body)
         if isinstance(message, str):
             log.warning(
                 "%s buries entry %s of %s: %s", self.engine.engine_id, given.entry.decode(), given.stream, message

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from dalston_queue.broker.errors import Fenced, Unavailable
-from dalston_queue.broker.given import Given, Proof, Settlement
+from dalston_queue.broker.given import Given, Settlement
 from dalston_queue.broker.lanes import Lanes, lane_field, read_lanes
 from dalston_queue.broker.link import Link, Packed, PooledLink
 from dalston_queue.broker.messages import MAX_ENTRY_BYTES
@@ -37,7 +37,7 @@ class Answer:
     __slots__ = ("given", "settled", "unreadable")
 
     def __init__(self) -> None:
-        self.settled: dict[Proof, Settled] = {}
+        self.settled: dict[Given, Settled] = {}
         self.given: list[Given] = []
         self.unreadable: list[tuple[str, str]] = []  # stream, entry id: pending for us until buried
 
@@ -164,27 +164,27 @@ class Session:
         """The call. Settlements are in the order of their streams."""
         count = len(settlements)
         if count == 1:  # the same without lists, for engines that run one task at a time
-            proof, kind, body = settlements[0]
+            given, kind, body = settlements[0]
             of_kind = kind.encode()
-            heads, bodies, kinds = proof.told(of_kind), body, of_kind[5:]  # without "task."
-            only = self._indices.get(proof.stream, b"1")
+            heads, bodies, kinds = given.told(of_kind), body, of_kind[5:]  # without "task."
+            only = self._indices.get(given.stream, b"1")
             streams = b"%b:1" % only
-            late = b"1" if proof.deadline_ms else b"0"
-            rest = [proof.task, proof.start, proof.entry]
+            late = b"1" if given.deadline_ms else b"0"
+            rest = [given.task, given.start, given.entry]
         elif count:
-            proofs = [proof for proof, _, _ in settlements]
+            ended = [given for given, _, _ in settlements]
             of_kinds = [kind.encode() for _, kind, _ in settlements]
-            heads = b"\n".join(map(Proof.told, proofs, of_kinds))
+            heads = b"\n".join(map(Given.told, ended, of_kinds))
             bodies = b"\n".join([body for _, _, body in settlements])
             kinds = of_kinds[0][5:] if of_kinds.count(of_kinds[0]) == count else b"-"  # without "task."
-            per_stream = Counter([proof.stream for proof in proofs])
+            per_stream = Counter([given.stream for given in ended])
             indices = [self._indices.get(stream, b"1") for stream in per_stream]
             only = indices[0] if len(indices) == 1 else b"0"
             streams = b",".join([b"%b:%d" % each for each in zip(indices, per_stream.values(), strict=True)])
-            late = b"1" if any(proof.deadline_ms for proof in proofs) else b"0"
-            rest = [proof.task for proof in proofs]
-            rest += [proof.start for proof in proofs]
-            rest += [proof.entry for proof in proofs]
+            late = b"1" if any(given.deadline_ms for given in ended) else b"0"
+            rest = [given.task for given in ended]
+            rest += [given.start for given in ended]
+            rest += [given.entry for given in ended]
         else:
             heads, bodies, kinds, only, streams, late, rest = b"", b"", b"-", b"0", b"", b"0", []
         limits = self._limits
@@ -240,8 +240,8 @@ class Session:
             raise self._fenced()
         self._number += 1
         self._unanswered = None
-        for (proof, _, _), code in zip(call.settlements, codes, strict=True):
-            answer.settled[proof] = _ACCEPTED if code == 49 else _LOST  # b"1"
+        for (given, _, _), code in zip(call.settlements, codes, strict=True):
+            answer.settled[given] = _ACCEPTED if code == 49 else _LOST  # b"1"
         if version != self._version:
             self._follow()
 

@@ -23,8 +23,12 @@ CHUNK = 65536
 SPIN_S = 0.002
 """How long to look for a reply before sleeping until it is there: on an idle machine, waking up takes longer than what
 the server does for a task."""
-PATIENCE = 16
-"""After a reply that took longer, this many calls sleep at once."""
+ASIDE_S = 0.0005
+"""Longer than a server on the same core takes for a call. Whoever keeps us from looking for that long is somebody else
+who wants this core: then the kernel wakes a sleeper sooner than it lets a looker go on."""
+MOST_PATIENCE = 1024
+"""After looking in vain, or being put aside, the next call sleeps at once; if the look after it fails, too, the next two
+do, then four, … up to this many."""
 
 _give_way: Callable[[], None] = getattr(os, "sched_yield", lambda: None)  # the server may want this core
 
@@ -41,6 +45,7 @@ class Wire:
         self._sendall, self._recv = self.socket.sendall, self.socket.recv
         self._may_spin = spin and not isinstance(self.socket, ssl.SSLSocket)  # TLS knows no such flag
         self._sleeps = 0  # calls that are not worth a look
+        self._patience = 1
         self._usual_s = self.socket.gettimeout()
         self.set_timeout(self._usual_s)
 
@@ -78,13 +83,20 @@ class Wire:
 
     def _spin(self) -> bytes:
         recv, clock = self.socket.recv, time.perf_counter
-        end = clock() + SPIN_S
-        while clock() < end:
+        now = clock()
+        end = now + SPIN_S
+        while now < end:
             try:
-                return recv(CHUNK, socket.MSG_DONTWAIT)
+                received = recv(CHUNK, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 _give_way()
-        self._sleeps = PATIENCE
+            else:
+                self._patience = 1
+                return received
+            looked, now = now, clock()
+            if now - looked > ASIDE_S:
+                break
+        self._sleeps, self._patience = self._patience, min(2 * self._patience, MOST_PATIENCE)
         return recv(CHUNK)
 
     def send(self, packed: bytes) -> None:

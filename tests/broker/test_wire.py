@@ -10,7 +10,8 @@ from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.link import Link
 from dalston_queue.broker.scripts import load
-from dalston_queue.broker.wire import PATIENCE, Wire, packed
+from dalston_queue.broker.wire import Wire, packed
+from tests.support import PATIENCE_S
 
 BLOCKED_S = 0.1
 
@@ -30,9 +31,36 @@ def test_looking_for_a_reply_begins_anew_after_a_while(broker: Broker) -> None:
     wire = Wire(home.connection("nothing"), spin=True)
     wire.ask(packed("BLPOP", home.keys.stages() + ":nothing", BLOCKED_S))
     assert not wire.spins
-    for _ in range(PATIENCE):
-        assert wire.ask(packed("PING")) == b"PONG"
+    assert wire.ask(packed("PING")) == b"PONG"
     assert wire.spins
+    wire.close()
+
+
+def test_whoever_wants_the_core_of_a_looker_gets_it_and_the_looker_sleeps(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel wakes a sleeper at once. A looker that gives way to a busy process waits until that one's time is up."""
+    home = broker.topology.home
+    monkeypatch.setattr("dalston_queue.broker.wire.SPIN_S", PATIENCE_S)
+    monkeypatch.setattr("dalston_queue.broker.wire._give_way", lambda: time.sleep(0.001))
+    wire = Wire(home.connection("nothing"), spin=True)
+    wire.ask(packed("BLPOP", home.keys.stages() + ":nothing", BLOCKED_S))
+    assert not wire.spins
+    wire.close()
+
+
+def test_who_looks_in_vain_again_and_again_looks_ever_more_seldom(broker: Broker) -> None:
+    home = broker.topology.home
+    wire = Wire(home.connection("nothing"), spin=True)
+    slept = []
+    for _ in range(3):
+        assert wire.spins
+        wire.ask(packed("BLPOP", home.keys.stages() + ":nothing", BLOCKED_S))
+        slept.append(0)
+        while not wire.spins:
+            wire.ask(packed("PING"))
+            slept[-1] += 1
+    assert slept == [1, 2, 4]
     wire.close()
 
 
