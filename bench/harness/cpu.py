@@ -1,10 +1,22 @@
 """Cores: what a task costs of them, however busy the machine is with other things, and who runs on which."""
 
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import psutil
+
+from dalston_site.embedded.guarded import guarded
+
+_BUSY = """
+import os
+os.sched_setaffinity(0, {%d})
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+while True: pass
+"""
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
@@ -22,9 +34,23 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 @contextmanager
-def apart(server: int) -> Iterator[None]:
+def _never_halting(core: int) -> Iterator[None]:
+    """By a process that has the core only while nobody else wants it."""
+    busy = subprocess.Popen(guarded([sys.executable, "-c", _BUSY % core], dies_with=signal.SIGKILL))
+    try:
+        yield
+    finally:
+        busy.kill()
+        busy.wait()
+
+
+@contextmanager
+def apart(server: int, *, halting: bool) -> Iterator[None]:
     """The server on the first core, we and what we start on the others, as if on another machine. Left to the kernel,
-    both are on one core or on two from run to run, and a round trip takes 30 or 100 us. Does nothing where it can't."""
+    both are on one core or on two from run to run, and a round trip takes 30 or 100 us. Does nothing where it can't.
+
+    A virtual core that has nothing to do is halted, and getting it back takes the host 20 us or more, as it is busy
+    itself. Not `halting`: a server that always has something to do, as one has that serves many engines."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     if len(cores) < 2:
         yield
@@ -33,7 +59,8 @@ def apart(server: int) -> Iterator[None]:
         os.sched_setaffinity(thread.id, cores[:1])
     os.sched_setaffinity(0, cores[1:])
     try:
-        yield
+        with nullcontext() if halting else _never_halting(cores[0]):
+            yield
     finally:
         os.sched_setaffinity(0, cores)
         for thread in psutil.Process(server).threads():

@@ -28,8 +28,8 @@ OURS = ("dalston", "dalston_sdk")
 
 TAKES_AHEAD = {"dramatiq_ahead"}
 """Told to hold a hundred tasks that it does not run yet, against its default. It keeps them when it is killed, so it
-counts like any other. But an engine would sit on long GPU tasks that others are idle for: so it is also told how we
-stand beside the best of the others."""
+counts like any other with many at a time. With one at a time it is compared with what holds many, too: an engine that
+sits on long GPU tasks which others are idle for is no better for being quick with short ones."""
 
 NOT_CONCURRENT = {"rq"}
 """One process runs one task at a time: more is more processes."""
