@@ -15,7 +15,7 @@ from dalston_queue.broker.backoff import Backoff
 from dalston_queue.broker.claimed import Claimed, Place
 from dalston_queue.broker.errors import Fenced, Invalid, Spoiled, Unavailable
 from dalston_queue.broker.given import Given, Settlement
-from dalston_queue.broker.messages import ErrorInfo, Malformed, Outcome, decode_task, encode_error, encode_outcome
+from dalston_queue.broker.messages import ErrorInfo, Malformed, Outcome, encode_error, encode_outcome
 from dalston_queue.broker.names import check_name
 from dalston_queue.broker.session import Answer, Limits, Session
 from dalston_queue.broker.stale import DEFAULT_RULES, StaleClaim, StaleRules
@@ -338,7 +338,7 @@ class Consumer:
         """Hold what was given; the caller is told of it with this call's answer, or the next one's."""
         held, fresh, queue = self._held, self._fresh, session.queue
         for item in given:
-            message = decode_task(queue, item.task, item.fields, item.head, item.body)
+            message = item.message(queue)
             if isinstance(message, str):
                 self._bury(session, item.stream, item.entry.decode(), message, buried)
                 continue

@@ -2,37 +2,57 @@
 
 from __future__ import annotations
 
-from dalston_queue.broker.record import Record
+from dalston_queue.broker.messages import TaskMessage, decode_task
+from dalston_queue.broker.record import (
+    ATTEMPT,
+    DEADLINE,
+    DELIVERIES,
+    ENTRY,
+    JOB,
+    LOSSES,
+    OWNER,
+    PROGRESS,
+    SEQ,
+    STATE,
+    TIMEOUT,
+    Record,
+)
 from dalston_queue.broker.types import EventKind, Tier
 
 
 class Given:
-    """As a claim or a beat gives it, and with what a settlement shows that it still is its own."""
+    """An entry as a claim or a beat gave it. A settlement is accepted if the record still has `start` behind the letter
+    of its state."""
 
-    __slots__ = ("body", "deadline_ms", "entry", "fields", "head", "owner", "start", "stream", "task", "tier")
+    __slots__ = ("_body", "_fields", "_head", "deadline_ms", "entry", "owner", "start", "stream", "task", "tier")
 
     def __init__(self, claim: bytes, stream: str, tier: Tier, owner: bytes, now_ms: int) -> None:
         """claim: lines of task, record (waiting until a claim, running when a beat found it), head and JSON."""
-        self.task, line, self.head, self.body = claim.split(b"\n", 3)
-        self.fields = fields = line.split(b"\t", 14)  # as in record.py
-        self.stream, self.tier, self.owner, self.entry = stream, tier, owner, fields[1]
-        if fields[0] == b"w":
+        self.task, line, self._head, self._body = claim.split(b"\n", 3)
+        self._fields = fields = line.split(b"\t", PROGRESS)
+        self.stream, self.tier, self.owner, self.entry = stream, tier, owner, fields[ENTRY]
+        if fields[STATE] == b"w":
             self.start = b"%b\t%b\t" % (line[1:], owner)
-            self.deadline_ms = 0 if fields[4] == b"0" else now_ms + int(fields[4])
+            self.deadline_ms = 0 if fields[TIMEOUT] == b"0" else now_ms + int(fields[TIMEOUT])
         else:
-            self.start = b"\t%b\t" % b"\t".join(fields[1:11])
-            self.deadline_ms = int(fields[13])
+            self.start = b"\t%b\t" % b"\t".join(fields[ENTRY : OWNER + 1])
+            self.deadline_ms = int(fields[DEADLINE])
+
+    def message(self, queue: str) -> TaskMessage | str:
+        """The task. A string says why it can't be read."""
+        return decode_task(queue, self.task, self._fields, self._head, self._body)
 
     def told(self, kind: bytes) -> bytes:
         """The head of the event that ends it. Its time is that of the event's entry."""
-        fields = self.fields
+        fields = self._fields
         return b"%b\t%b\t%b\t%b\t%d\t%b\t%b\t%b\t\t" % (
-            kind, self.task, fields[5], fields[6], int(fields[7]) + 1, fields[8], fields[9], self.owner,
+            kind, self.task, fields[JOB], fields[ATTEMPT], int(fields[SEQ]) + 1,
+            fields[DELIVERIES], fields[LOSSES], self.owner,
         )  # fmt: skip
 
 
 def given_of(task_id: str, record: Record) -> Given:
-    """For one that knows the record of a running task only, and settles it."""
+    """For one that knows the record of a running task only, to settle it: nobody looks at its tier or message."""
     counts = (record.attempt, record.seq, record.deliveries, record.losses)
     place = ("r", record.entry_id, record.stream, record.aged, record.timeout_ms, record.job_id)
     times = (record.claimed_at_ms, record.renewed_at_ms, record.deadline_ms)

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from dalston_queue.broker.errors import Invalid
+from dalston_queue.broker.record import ATTEMPT, DELIVERIES, JOB, LOSSES
 from dalston_queue.broker.types import Cause, EventKind, Priority, Tier
 
 MAX_ENTRY_BYTES = 8 * 1024 * 1024  # parameters plus the parents' results; anything larger is malformed
@@ -158,8 +159,8 @@ def encode_task(message: TaskMessage, seq: int = 0) -> list[str | bytes | int]:
 
 def decode_task(queue: str, task_id: bytes, record: Sequence[bytes], head: bytes, raw: bytes) -> TaskMessage | str:
     """From the task's id, the fields of its record, and the head and JSON of its entry. A string says what is wrong."""
-    attempt = record[6]
     try:
+        attempt = record[ATTEMPT]
         body = _decode_body_of_task(raw)
         # a newer sender may add fields at the end
         _, _, told_attempt, enqueued_at_ms, timeout_ms = head.split(b"\t", 5)[:5]
@@ -167,7 +168,7 @@ def decode_task(queue: str, task_id: bytes, record: Sequence[bytes], head: bytes
             return f"the entry can not be read: it is of attempt {told_attempt[:20]!r}, and its record of {attempt!r}"
         return TaskMessage(  # by place: with names it takes longer
             task_id.decode(),
-            record[5].decode(),
+            record[JOB].decode(),
             queue,
             body.task_type,
             int(attempt),
@@ -179,9 +180,11 @@ def decode_task(queue: str, task_id: bytes, record: Sequence[bytes], head: bytes
             int(timeout_ms),
             int(enqueued_at_ms),
             body.trace_id,
-            int(record[8]),
-            int(record[9]),
+            int(record[DELIVERIES]),
+            int(record[LOSSES]),
         )
+    except IndexError:
+        return "the entry can not be read: its record has too few fields"
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         return f"the entry can not be read: {error}"
 

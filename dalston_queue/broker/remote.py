@@ -22,7 +22,7 @@ import msgspec
 from dalston_queue.broker.consumer import Consumer
 from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.given import Given, given_of
-from dalston_queue.broker.messages import ErrorInfo, Outcome, TaskMessage, decode_task, encode_error, encode_outcome
+from dalston_queue.broker.messages import ErrorInfo, Outcome, TaskMessage, encode_error, encode_outcome
 from dalston_queue.broker.record import Record
 from dalston_queue.broker.registry import DRAIN, EngineBeat
 from dalston_queue.broker.removal import read_records
@@ -283,7 +283,7 @@ class RemoteWorker:
         )
 
     def _task(self, session: Session, given: Given) -> RemoteTask | None:
-        message = decode_task(session.queue, given.task, given.fields, given.head, given.body)
+        message = given.message(session.queue)
         if isinstance(message, str):
             log.warning(
                 "%s buries entry %s of %s: %s", self.engine.engine_id, given.entry.decode(), given.stream, message

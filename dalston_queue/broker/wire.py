@@ -24,11 +24,11 @@ SPIN_S = 0.002
 """How long to look for a reply before sleeping until it is there: on an idle machine, waking up takes longer than what
 the server does for a task."""
 ASIDE_S = 0.0005
-"""Longer than a server on the same core takes for a call. Whoever keeps us from looking for that long is somebody else
-who wants this core: then the kernel wakes a sleeper sooner than it lets a looker go on."""
+"""Longer than a server on the same core takes for a task. Who keeps us from looking for longer is another process on
+this core or a thread of our own: then the kernel wakes a sleeper sooner than it lets a looker go on."""
 MOST_PATIENCE = 1024
-"""After looking in vain, or being put aside, the next call sleeps at once; if the look after it fails, too, the next two
-do, then four, … up to this many."""
+"""After looking in vain, or being put aside, the next call sleeps at once; if the look after it fails, too, the next
+two do, then four, … up to this many."""
 
 _give_way: Callable[[], None] = getattr(os, "sched_yield", lambda: None)  # the server may want this core
 
@@ -45,7 +45,7 @@ class Wire:
         self._sendall, self._recv = self.socket.sendall, self.socket.recv
         self._may_spin = spin and not isinstance(self.socket, ssl.SSLSocket)  # TLS knows no such flag
         self._sleeps = 0  # calls that are not worth a look
-        self._patience = 1
+        self._patience = 1  # how many calls will sleep after the next look in vain
         self._usual_s = self.socket.gettimeout()
         self.set_timeout(self._usual_s)
 

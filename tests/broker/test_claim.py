@@ -3,6 +3,8 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from dalston_queue.broker import Broker, Claimed, EventReader
 from dalston_queue.broker.messages import Completed, ErrorInfo, TaskMessage
 from dalston_queue.broker.types import EventKind, Priority, Tier
@@ -37,6 +39,21 @@ def test_tiers_are_strict_and_in_order_of_arrival_within(broker: Broker, engine:
         broker.append([message(f"{tier}{n}", priority=Priority(tier)) for n in range(2)])
     consumer = engine(capacity=6)
     assert [c.task_id for c in consumer.claim()] == ["high0", "high1", "medium0", "medium1", "low0", "low1"]
+
+
+@pytest.mark.parametrize("of_high", [(), ("gpu",)])
+def test_the_highest_tier_of_all_lanes_comes_first(
+    broker: Broker, engine: MakeEngine, of_high: tuple[str, ...]
+) -> None:
+    """Also by the marks: only its first call, and each 64th, looks at every stream."""
+    of_low = ("gpu",) if not of_high else ()
+    broker.append([message("first"), message("second", required_capabilities=("gpu",))])
+    consumer = engine(capabilities=["gpu"], capacity=9)
+    assert len(consumer.claim()) == 2
+    broker.append([message("low", priority=Priority.LOW, required_capabilities=of_low)])
+    broker.append([message("high", priority=Priority.HIGH, required_capabilities=of_high)])
+    broker.append([message("medium", required_capabilities=of_low)])
+    assert [c.task_id for c in consumer.claim()] == ["high", "medium", "low"]
 
 
 def test_nobody_claims_what_it_cannot_run(broker: Broker, engine: MakeEngine) -> None:

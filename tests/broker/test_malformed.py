@@ -331,6 +331,19 @@ def test_a_foreign_member_among_the_queues_is_passed_over_and_said_once(
     home.command("SREM", home.keys.engines(), b"\xff")
 
 
+def test_an_entry_whose_record_was_cut_short_is_buried_and_its_engine_goes_on(
+    broker: Broker, engine: MakeEngine
+) -> None:
+    broker.append([message("a"), message("b")])
+    home = broker.topology.home
+    raw = home.command("HGET", home.keys.tasks("echo"), "a")
+    home.command("HSET", home.keys.tasks("echo"), "a", b"\t".join(raw.split(b"\t")[:6]))
+    consumer = engine(capacity=2)
+    got = consumer.exchange()
+    assert [c.task_id for c in got.claimed] == ["b"]
+    assert [each.reason for each in got.buried] == ["the entry can not be read: its record has too few fields"]
+
+
 def test_a_foreign_value_in_the_records_is_no_record(broker: Broker, engine: MakeEngine) -> None:
     home = broker.topology.home
     for raw in (b"", b"\xc1", b"\x01", b"text", b"\x93\x01\x02\xa1?"):

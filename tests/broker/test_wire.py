@@ -26,20 +26,8 @@ def test_a_reply_that_takes_its_time_is_slept_for(broker: Broker) -> None:
     wire.close()
 
 
-def test_looking_for_a_reply_begins_anew_after_a_while(broker: Broker) -> None:
-    home = broker.topology.home
-    wire = Wire(home.connection("nothing"), spin=True)
-    wire.ask(packed("BLPOP", home.keys.stages() + ":nothing", BLOCKED_S))
-    assert not wire.spins
-    assert wire.ask(packed("PING")) == b"PONG"
-    assert wire.spins
-    wire.close()
-
-
-def test_whoever_wants_the_core_of_a_looker_gets_it_and_the_looker_sleeps(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The kernel wakes a sleeper at once. A looker that gives way to a busy process waits until that one's time is up."""
+def test_a_looker_that_was_put_aside_sleeps_for_its_replies(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel wakes a sleeper at once. A looker that gives way to a busy process waits for the end of its turn."""
     home = broker.topology.home
     monkeypatch.setattr("dalston_queue.broker.wire.SPIN_S", PATIENCE_S)
     monkeypatch.setattr("dalston_queue.broker.wire._give_way", lambda: time.sleep(0.001))
@@ -49,18 +37,28 @@ def test_whoever_wants_the_core_of_a_looker_gets_it_and_the_looker_sleeps(
     wire.close()
 
 
-def test_who_looks_in_vain_again_and_again_looks_ever_more_seldom(broker: Broker) -> None:
+def test_who_looks_in_vain_again_and_again_looks_ever_more_seldom_until_a_look_succeeds(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = broker.topology.home
+    monkeypatch.setattr("dalston_queue.broker.wire.MOST_PATIENCE", 4)
     wire = Wire(home.connection("nothing"), spin=True)
-    slept = []
-    for _ in range(3):
+
+    def sleeps_after_a_late_reply() -> int:
         assert wire.spins
         wire.ask(packed("BLPOP", home.keys.stages() + ":nothing", BLOCKED_S))
-        slept.append(0)
+        slept = 0
         while not wire.spins:
-            wire.ask(packed("PING"))
-            slept[-1] += 1
-    assert slept == [1, 2, 4]
+            assert wire.ask(packed("PING")) == b"PONG"
+            slept += 1
+        return slept
+
+    assert [sleeps_after_a_late_reply() for _ in range(4)] == [1, 2, 4, 4]
+    with monkeypatch.context() as patch:
+        for limit in ("SPIN_S", "ASIDE_S"):
+            patch.setattr(f"dalston_queue.broker.wire.{limit}", PATIENCE_S)
+        assert wire.ask(packed("PING")) == b"PONG"
+    assert sleeps_after_a_late_reply() == 1
     wire.close()
 
 

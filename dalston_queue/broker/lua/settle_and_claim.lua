@@ -6,7 +6,8 @@
 -- ARGV  1 fence  2 engine id  3 numbers with spaces between: sequence number of this call, how many to claim, most
 --       suspects at once (0 when the engine is not empty), longest event backlog ('' to skip the look), L, settlements n, kind of all
 --       their events (- if they differ), 1 if any of them has a deadline, index in KEYS of the stream of all of them (0 if
---       they differ), then index:count of each of their streams
+--       they differ or are none), then index:count of each of their streams. The index of a stream that the engine does
+--       not read any more is 1, the session: what is settled there is refused
 --       4 heads of their events, a line each  5 JSON bodies, a line each, then the field of each lane in the hash of
 --       lanes, then, in the order of their streams, n task ids, n starts of the records that they must have, without the
 --       letter of the state, n entry ids
@@ -18,11 +19,13 @@
 --       JSON; places: entry ids with spaces between, to be fetched with beat.
 -- Repeatable: a call with the last sequence number gets the stored answer.
 -- The hot path: straight code that compares and copies bytes which append and the client prepared, because in Lua
--- numbers, tables and closures cost more than the commands. One command serves all tasks of the call.
+-- numbers, tables and closures cost more than the commands. One command serves all tasks of the call. A table that grows
+-- costs more than what is put into it: {nil, nil} and {unpack(none, 1, 2)} have room for two.
 local call, pcall, sub, byte, find, match = redis.call, redis.pcall, string.sub, string.byte, string.find, string.match
 local KEYS, ARGV, unpack = KEYS, ARGV, unpack -- a global costs a look into a table each time
 local GROUP, MAX_ENTRY_BYTES, MAX_EVENT_BYTES, MAX_ID = 'engines', 8388608, 1048576, 200
 local WAITING, RUNNING = 119, 114 -- the letters w and r
+local none = {}
 local me = ARGV[2]
 local n1, n2, n3, most_events, n5, n6, kind, with_deadline, only, streams =
   match(ARGV[3], '^(%d+) (%d+) (%d+) (%d*) (%d+) (%d+) (%S+) ([01]) (%d+) ?(.*)$')
@@ -83,17 +86,15 @@ local backlog = most_events ~= '' and call('XLEN', events) or -1
 local may_claim = free > 0 and not lanes[2] and (backlog < 0 or backlog <= most_events + 0)
 local look_everywhere = number % 64 == 1 -- marks may be lost with a foreign hand: look at times without them
 local marks_changed
--- a table that grows costs more than what is put into it: {nil, nil} and {unpack(none, 1, 2)} have room for two
-local none = {}
 local codes, unreadable, heads, ids, records, reply = '', 0, {nil}, {nil}, {nil, nil, nil, nil}, nil
 local claimed, refused, rounds = 0, 0, 0
-local answered, place, timeouts = 6, 0, nil
+local filled, named, timeouts = 6, 0, nil -- last place of the reply in use, index of the stream that it named last
 local by_me = '\t' .. me .. '\t\t'
 repeat
   rounds = rounds + 1
   local entries
   local last_of, index_of = {nil}, {nil} -- for each stream that was read: its last place in entries, its index in KEYS
-  local count, offset, read = 0, rounds == 1 and settling or 0, 0
+  local count, offset, streams_read = 0, rounds == 1 and settling or 0, 0
   local want = may_claim and free - claimed or 0
   local tier = look_everywhere and 0 or 5
   for lane = 3, want > 0 and tier == 5 and lane_count + 2 or 0 do -- the first tier that has a mark
@@ -152,8 +153,8 @@ repeat
           else
             for i = 1, size do entries[count + i] = found[i] end
           end
-          count, read = count + size, read + 1
-          last_of[read], index_of[read] = count, index
+          count, streams_read = count + size, streams_read + 1
+          last_of[streams_read], index_of[streams_read] = count, index
           want = want - size
           if marks and not marked then
             lanes[3 + lane] = sub(marks, 1, tier) .. '1' .. sub(marks, tier + 2)
@@ -171,7 +172,7 @@ repeat
   local raws, ids_text
   if count == 1 then
     ids_text = entries[1][2][2] or ''
-    raws = offset == 1 and call('HMGET', tasks, ARGV[of_start], ids_text)
+    raws = offset == 1 and call('HMGET', tasks, ARGV[of_task + 1], ids_text)
   end
   if not raws and offset + count > 0 then
     local names = {unpack(none, 1, offset + count)}
@@ -192,7 +193,7 @@ repeat
     end
     if count > 1 then heads, ids = {unpack(none, 1, count)}, {unpack(none, 1, count)} end
     if settling + count > 2 then records = {unpack(none, 1, 2 * (settling + count))} end
-    reply = count < 2 and {nil, nil, nil, nil, nil, nil, nil, nil} or {unpack(none, 1, 6 + count + read)}
+    reply = count < 2 and {nil, nil, nil, nil, nil, nil, nil, nil} or {unpack(none, 1, 6 + count + streams_read)}
   end
 
   -- an id with one of these would end its line in what we answer and tell: append knows none such
@@ -218,8 +219,9 @@ repeat
     if ours and raw and byte(raw) == WAITING and find(raw, id, 3, true) == 3 then
       local at = 3 + #id
       if find(raw, of_record, at, true) == at then
-        aged, timeout, told = match(raw, '^(%d)\t(%d+)\t()', at + #of_record)
-        told = told and told <= #raw and sub(raw, told)
+        local rest -- its place: a pattern that takes it would walk along it byte by byte
+        aged, timeout, rest = match(raw, '^(%d)\t(%d+)\t()', at + #of_record)
+        told = rest and rest <= #raw and sub(raw, rest)
       end
     end
     if told then
@@ -233,12 +235,12 @@ repeat
         timeouts[claimed] = timeout
       end
       if aged == '1' then call('ZREM', KEYS[8], task) end
-      answered = answered + 1
-      if place ~= index then
-        place, reply[answered] = index, index
-        answered = answered + 1
+      filled = filled + 1
+      if named ~= index then
+        named, reply[filled] = index, index
+        filled = filled + 1
       end
-      reply[answered] = task .. '\n' .. raw .. '\n' .. f[4] .. '\n' .. f[6]
+      reply[filled] = task .. '\n' .. raw .. '\n' .. f[4] .. '\n' .. f[6]
     elseif not ours or not raw or not match(f[4], '^1\t[^\t]*\t%d+\t%d+\t%d+') or not match(raw, '^[wrs]\t') then
       if unreadable == 0 then unreadable = {} end
       unreadable[#unreadable + 1] = index
