@@ -27,9 +27,8 @@ OURS = ("dalston", "dalston_sdk")
 """Dalston itself, in the product's own environment: the bare broker, and the engine SDK on top of it."""
 
 TAKES_AHEAD = {"dramatiq_ahead"}
-"""Told to hold a hundred tasks that it does not run yet, against its default. It keeps them when it is killed, so it
-counts like any other with many at a time. With one at a time it is compared with what holds many, too: an engine that
-sits on long GPU tasks which others are idle for is no better for being quick with short ones."""
+"""Told to hold a hundred tasks that it does not run yet, against its default. It keeps them when it is killed. One at a
+time it asks for many at once, so it is shown beside a Dalston that does that, too."""
 
 NOT_CONCURRENT = {"rq"}
 """One process runs one task at a time: more is more processes."""

@@ -1,4 +1,4 @@
-"""What the server and the client library can do at most: a loop of PING, pipelined XADD."""
+"""What redis-py gets from the server: a loop of PING that sleeps for each answer, and pipelined XADD."""
 
 import time
 from typing import Any
