@@ -20,7 +20,7 @@ def peer_python() -> str:
         print(f"Installing the peers of {LOCK.relative_to(ROOT)} into {FOLDER.name}, for the bench only.")
         subprocess.run([sys.executable, "-m", "venv", str(FOLDER)], check=True)
         install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        # The lock names everything. Left to look itself, an older pip takes a newer one of what has an extra.
+        # The lock names everything. An older pip would look for psycopg[pool] itself, and take a newer psycopg.
         subprocess.run([*install, "--no-deps", "--require-hashes", "-r", str(LOCK)], check=True)
         stamp.write_text(digest)
     return str(python)
