@@ -51,7 +51,7 @@ class Link:
                 wire.ask(packed("SCRIPT", "LOAD", script.source))
                 reply = wire.ask(command)
             if isinstance(reply, Exception):
-                raise reply
+                raise reply  # noqa: TRY301 - a function more would be in the way of each call
             return reply
         except (redis.RedisError, OSError) as error:
             self.close()
@@ -59,6 +59,9 @@ class Link:
                 self._shard.moved()
             with translated(self._shard.name):
                 raise
+        except BaseException:  # a Ctrl-C, say: the reply that is still to come would be taken for that of the next call
+            self.close()
+            raise
 
     def wire(self) -> Wire:
         if self._wire is None:

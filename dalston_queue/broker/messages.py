@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from dalston_queue.broker.errors import Invalid
-from dalston_queue.broker.record import ATTEMPT, DELIVERIES, JOB, LOSSES
+from dalston_queue.broker.record import ATTEMPT, DELIVERIES, JOB, LOSSES, SEQ
 from dalston_queue.broker.types import Cause, EventKind, Priority, Tier
 
 MAX_ENTRY_BYTES = 8 * 1024 * 1024  # parameters plus the parents' results; anything larger is malformed
@@ -164,6 +164,8 @@ def decode_task(queue: str, task_id: bytes, record: Sequence[bytes], head: bytes
         body = _decode_body_of_task(raw)
         # a newer sender may add fields at the end
         _, _, told_attempt, enqueued_at_ms, timeout_ms = head.split(b"\t", 5)[:5]
+        if not record[SEQ].isdigit():
+            return f"the entry can not be read: the number of events in its record is {record[SEQ][:20]!r}"
         if told_attempt != attempt:
             return f"the entry can not be read: it is of attempt {told_attempt[:20]!r}, and its record of {attempt!r}"
         return TaskMessage(  # by place: with names it takes longer

@@ -17,6 +17,7 @@ from dalston_queue.broker.record import Record
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.scripts import FOLDER, load
 from dalston_queue.broker.types import EngineState, NodeState, Priority, RecordState, Role, Tier
+from dalston_queue.broker.wire import Wire
 from tests.broker.conftest import BUDGETS, clean, message
 from tests.broker.proxy import LossyProxy
 
@@ -366,6 +367,46 @@ def test_redis_py_does_not_repeat_by_itself(broker: Broker, lossy: Broker, proxy
     assert broker.snapshot().queues[0].running == 1
     (claimed,) = made.claim()
     assert claimed.task_id == "t0" and broker.snapshot().queues[0].running == 1
+    made.close()
+
+
+def test_a_spoiled_record_among_what_is_given_again_is_buried_alone(
+    broker: Broker, lossy: Broker, proxy: LossyProxy
+) -> None:
+    """A line break in it would cut in two what the engine is given."""
+    broker.append([message("a"), message("b")])
+    made = consumer(lossy, capacity=2)
+    proxy.lose(load("settle_and_claim").sha.encode())
+    with pytest.raises(Unavailable):
+        made.claim()
+    home = broker.topology.home
+    fields = home.command("HGET", home.keys.tasks("echo"), "a").split(b"\t")
+    home.command("HSET", home.keys.tasks("echo"), "a", b"\t".join([*fields[:5], b"x\ny", *fields[6:]]))
+    assert [c.task_id for c in made.claim()] == ["b"]
+    made.close()
+
+
+def test_a_call_that_is_interrupted_counts_as_one_whose_reply_got_lost(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its reply may still come, and must not be taken for the next one's: that said of an accepted result that it was
+    lost."""
+    broker.append([message(f"t{n}") for n in range(5)])
+    made = consumer(broker)
+    claimed = made.claim()
+
+    def interrupted(wire: Wire, command: bytes) -> None:
+        wire.send(command)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Wire, "ask", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            made.exchange([(claimed[0], Completed())])
+    for following in ("t1", "t2", "t3", "t4"):
+        got = made.exchange([(claimed[0], Completed())])
+        assert (got.settled, [c.task_id for c in got.claimed]) == (["ok"], [following])
+        claimed = got.claimed
     made.close()
 
 

@@ -331,17 +331,27 @@ def test_a_foreign_member_among_the_queues_is_passed_over_and_said_once(
     home.command("SREM", home.keys.engines(), b"\xff")
 
 
-def test_an_entry_whose_record_was_cut_short_is_buried_and_its_engine_goes_on(
-    broker: Broker, engine: MakeEngine
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda fields: fields[:6], "its record has too few fields"),
+        (lambda fields: [*fields[:7], b"x", *fields[8:]], "the number of events in its record is b'x'"),
+        (lambda fields: [*fields[:5], b"a\nb", *fields[6:]], "its record has too few fields"),
+    ],
+)
+def test_an_entry_whose_record_was_spoiled_is_buried_alone(
+    broker: Broker, engine: MakeEngine, spoil: Callable[[list[bytes]], list[bytes]], reason: str
 ) -> None:
+    """Those that were claimed with it are run and settled."""
     broker.append([message("a"), message("b")])
     home = broker.topology.home
     raw = home.command("HGET", home.keys.tasks("echo"), "a")
-    home.command("HSET", home.keys.tasks("echo"), "a", b"\t".join(raw.split(b"\t")[:6]))
+    home.command("HSET", home.keys.tasks("echo"), "a", b"\t".join(spoil(raw.split(b"\t"))))
     consumer = engine(capacity=2)
     got = consumer.exchange()
+    assert [each.reason for each in got.buried] == [f"the entry can not be read: {reason}"]
     assert [c.task_id for c in got.claimed] == ["b"]
-    assert [each.reason for each in got.buried] == ["the entry can not be read: its record has too few fields"]
+    assert consumer.exchange([(got.claimed[0], Completed())]).settled == ["ok"]
 
 
 def test_a_foreign_value_in_the_records_is_no_record(broker: Broker, engine: MakeEngine) -> None:

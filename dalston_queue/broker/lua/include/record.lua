@@ -14,7 +14,7 @@ local MAX_ENTRY_BYTES = 8388608 -- as in messages.py
 -- nil for no record and for bytes that are no record: both mean that Redis doesn't know the task
 local function unpack_record(raw)
   if not raw then return nil end
-  local r = {string.match(raw, '^([wrs])\t([^\t]*)\t([^\t]*)\t(%d)\t(%d+)\t([^\t]*)\t(%d+)\t(%d+)\t(%d+)\t(%d+)')}
+  local r = {string.match(raw, '^([wrs])\t([^\t]*)\t([^\t]*)\t(%d)\t(%d+)\t([^\t\n]*)\t(%d+)\t(%d+)\t(%d+)\t(%d+)')}
   if not r[LOSSES] then return nil end
   for i = ATTEMPT, LOSSES do r[i] = tonumber(r[i]) end
   if r[STATE] == 'w' then r[SEQ] = r[SEQ] - 1 end
