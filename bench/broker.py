@@ -12,6 +12,7 @@ from bench.sections.memory import memory
 from bench.sections.survival import LOSES, survival
 from bench.sections.throughput import throughput
 from bench.sections.wakeups import wakeups
+from dalston_site.embedded.valkey import allocator
 
 SECTIONS = ("survival", "throughput", "latency", "wakeups", "depth", "memory")
 
@@ -54,7 +55,8 @@ def measure(server: BenchServer, options: argparse.Namespace, run: Run) -> None:
 def main(arguments: list[str] | None = None) -> None:
     options = parse(arguments)
     with private_server() as server:
-        run = Run(f"Valkey {server.version()} with AOF everysec")
+        name, _ = allocator()
+        run = Run(f"Valkey {server.version()} with AOF everysec and {name}")
         measure(server, options, run)
     print("\nHow each is configured:")
     for name in (*OURS, *options.peers):

@@ -1,6 +1,8 @@
 """One private Valkey data folder: how it is made, run and reached."""
 
+import ctypes.util
 import signal
+import sys
 from pathlib import Path
 
 import redis
@@ -17,9 +19,17 @@ SETTINGS = {
     "loglevel": "warning",
 }
 
-MALLOC = "GLIBC_TUNABLES=glibc.malloc.tcache_count=20000:glibc.malloc.tcache_max=512"
-"""The wheel's server is built on libc's malloc, whose caches are too short for a script's many small pieces: a third of
-its time. Servers of distributions bring jemalloc. At most 170 MB are kept so."""
+LONG_CACHES = "GLIBC_TUNABLES=glibc.malloc.tcache_count=20000:glibc.malloc.tcache_max=512"
+"""The caches of libc's malloc are too short for a script's many small pieces: a third of its time. At most 170 MB are
+kept so."""
+
+
+def allocator() -> tuple[str, str]:
+    """Its name, and what to put into the environment. The wheel's server is built on libc's malloc; those of
+    distributions bring jemalloc, which takes a sixth less time for a batch of tasks: it is used where the machine has
+    it."""
+    library = ctypes.util.find_library("jemalloc") if sys.platform == "linux" else None
+    return ("jemalloc", f"LD_PRELOAD={library}") if library else ("libc's malloc", LONG_CACHES)
 
 
 class Valkey:
@@ -41,7 +51,8 @@ class Valkey:
         lines = {**self.settings, "port": str(port), "dir": f'"{self.folder}"', "requirepass": self._password()}
         path = self.folder / "valkey.conf"
         write_private(path, "".join(f"{key} {value}\n" for key, value in lines.items()))
-        return guarded(["env", MALLOC, str(valkey_server()), str(path)], dies_with=self.stop_signal)
+        _, environment = allocator()
+        return guarded(["env", environment, str(valkey_server()), str(path)], dies_with=self.stop_signal)
 
     def is_ready(self, port: int, pid: int) -> bool:
         try:
