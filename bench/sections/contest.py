@@ -1,4 +1,4 @@
-"""What is measured of whom in which way, who Dalston's rivals are, and how it stands beside them: pure."""
+"""What is measured of whom in which way, who Dalston's rivals are, and how it stands beside them."""
 
 import statistics
 from contextlib import AbstractContextManager, nullcontext
