@@ -26,20 +26,29 @@ _MANY_TASKS = """
     SELECT gen_random_uuid(), id, 'old', 'old', 'old', '{}', true, 1, 'completed', 'medium', 'medium', '{}', '{}', 600,
          1, 0, 3, 0, 0, 0, '', '', '', '', now(), now()
     FROM dalston_job WHERE name = 'old'"""
+# Each task died once and was replayed, but for two that are still dead.
+_MANY_DEAD_LETTERS = """
+    INSERT INTO dalston_dead_letter
+        (id, task_id, queue, task_type, attempt, deliveries, cause, error, error_type, traceback, fingerprint,
+         created_at, replayed_at)
+    SELECT gen_random_uuid(), id, 'old', 'old', 1, 1, 'error', '', '', '', 'a', now(),
+         CASE WHEN row_number() OVER () > 2 THEN now() END
+    FROM dalston_task WHERE stage = 'old'"""
 
 
 @pytest.fixture
 def history() -> None:
-    """20 000 finished jobs, and one of each live kind."""
+    """20 000 finished jobs that each died once, and one of each live kind."""
     with connection.cursor() as cursor:
         cursor.execute(_MANY_JOBS, [make.project().pk])
         cursor.execute(_MANY_TASKS)
+        cursor.execute(_MANY_DEAD_LETTERS)
         make.single()
         make.claim(make.dag(a="", b="a"))
         # what earlier tests left in an index makes it dearer, and the planner's choice a matter of their order
-        cursor.execute("REINDEX TABLE dalston_job")
-        cursor.execute("REINDEX TABLE dalston_task")
-        cursor.execute("ANALYZE dalston_job, dalston_task")
+        for table in ("dalston_job", "dalston_task", "dalston_dead_letter"):
+            cursor.execute(f"REINDEX TABLE {table}")
+            cursor.execute(f"ANALYZE {table}")
 
 
 def plan(query: str, *arguments: Any) -> str:
