@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -132,18 +132,20 @@ class Consumer:
     def _exchange(
         self, settlements: Sequence[tuple[Claimed, Outcome]], free: int | None, looks: list[Looked] | None
     ) -> Exchanged:
-        held, answered = self._held, self._answered
+        held, answered, sessions = self._held, self._answered, self._sessions
         buried: list[Malformed] = []
-        leaving = {claimed.place for claimed, _ in settlements}
-        prepared: defaultdict[Session, list[Settlement]] = defaultdict(list)
+        leaving: set[Place] = set()
+        prepared: dict[Session, list[Settlement]] = {}
         for claimed, outcome in settlements:
+            leaving.add(claimed.place)
             if claimed.given not in answered:
-                prepared[claimed.session].append((claimed.given, *encode_outcome(outcome)))
-        keeping = len(held) - len(leaving & held.keys()) if held else 0
+                kind, body = encode_outcome(outcome)
+                prepared.setdefault(claimed.session, []).append((claimed.given, kind, body))
+        keeping = len(held.keys() - leaving)
         left = self.capacity - keeping
         room = left if free is None else min(free, left)
         told = len(self._fresh)
-        for session in self._sessions if len(self._sessions) == 1 else self._in_turn():
+        for session in sessions if len(sessions) == 1 else self._in_turn():
             if self._suspect and self._suspect in held and self._suspect not in leaving:
                 room = 0  # a suspect runs alone
             new = len(self._fresh) - told
@@ -156,7 +158,7 @@ class Consumer:
                 answer = Answer()
             if looks is not None:
                 looks.append(Looked(session, room - new, answer.given))
-            answered.update(answer.settled)
+            answered |= answer.settled
             self._take(session, answer.given, buried)
             for stream, entry_id in answer.unreadable:
                 self._bury(session, stream, entry_id, "", buried)

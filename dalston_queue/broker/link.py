@@ -17,6 +17,8 @@ from dalston_queue.broker.scripts import Script, load
 from dalston_queue.broker.shard import Argument, Shard
 from dalston_queue.broker.wire import Wire, bulk, packed
 
+ANY = None
+
 
 class Packed:
     """A script with its keys and leading arguments, ready to send."""
@@ -31,6 +33,12 @@ class Packed:
         """The command with these further arguments."""
         _, rest = packed(*arguments).split(b"\n", 1)  # "*", their number, and then one after the other
         return b"*%d\r\n%b%b" % (self._count + len(arguments), self._head, rest)
+
+    def form(self, arguments: Sequence[bytes | None]) -> bytes:
+        """The command as a format for bytes, which takes the length and the value of each argument that is ANY."""
+        known = b"*%d\r\n%b" % (self._count + len(arguments), self._head)
+        slots = [b"$%d\r\n%b\r\n" if it is ANY else bulk(it).replace(b"%", b"%%") for it in arguments]
+        return known.replace(b"%", b"%%") + b"".join(slots)
 
 
 class Link:

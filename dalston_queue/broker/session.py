@@ -20,7 +20,7 @@ import msgspec
 from dalston_queue.broker.errors import Fenced, Unavailable
 from dalston_queue.broker.given import Given, Settlement
 from dalston_queue.broker.lanes import Lanes, lane_field, read_lanes
-from dalston_queue.broker.link import Link, Packed, PooledLink
+from dalston_queue.broker.link import ANY, Link, Packed, PooledLink
 from dalston_queue.broker.messages import MAX_ENTRY_BYTES
 from dalston_queue.broker.shard import Argument, Shard, pairs
 from dalston_queue.broker.types import TIERS, Settled, Tier
@@ -33,25 +33,19 @@ TRIES = 20
 """Calls that tell the same results, when a failover or overlapping calls of one worker take the number away."""
 
 
-class Answer:
-    __slots__ = ("given", "settled", "unreadable")
-
-    def __init__(self) -> None:
-        self.settled: dict[Given, Settled] = {}
-        self.given: list[Given] = []
-        self.unreadable: list[tuple[str, str]] = []  # stream, entry id: pending for us until buried
+class Answer(msgspec.Struct, eq=False):
+    settled: dict[Given, Settled] = {}
+    given: list[Given] = []
+    unreadable: list[tuple[str, str]] = []  # stream, entry id: pending for us until buried
 
 
-class _Unanswered:
+class _Unanswered(msgspec.Struct, eq=False):
     """A call that was sent: its bytes, what it settles, and the streams its answer will name by number."""
 
-    __slots__ = ("before", "packed", "settlements", "streams")
-
-    def __init__(self, packed: bytes, settlements: Sequence[Settlement], streams: Sequence[str], before: int) -> None:
-        self.packed = packed
-        self.settlements = settlements
-        self.streams = streams
-        self.before = before  # keys before the first stream
+    packed: bytes
+    settlements: Sequence[Settlement]
+    streams: Sequence[str]
+    before: int  # keys before the first stream
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -166,12 +160,15 @@ class Session:
         if count == 1:  # the same without lists, for engines that run one task at a time
             given, kind, body = settlements[0]
             of_kind = kind.encode()
-            heads, bodies, kinds = given.told(of_kind), body, of_kind[5:]  # without "task."
+            heads, kinds = given.told(of_kind), of_kind[5:]  # without "task."
             only = self._indices.get(given.stream, b"1")
-            streams = b"%b:1" % only
-            late = b"1" if given.deadline_ms else b"0"
-            rest = [given.task, given.start, given.entry]
-        elif count:
+            numbers = self._numbers(free, alone, 1, kinds, b"1" if given.deadline_ms else b"0", only, b"%b:1" % only)
+            task, start, entry = given.task, given.start, given.entry
+            return self._one % (
+                len(numbers), numbers, len(heads), heads, len(body), body,
+                len(task), task, len(start), start, len(entry), entry,
+            )  # fmt: skip
+        if count:
             ended = [given for given, _, _ in settlements]
             of_kinds = [kind.encode() for _, kind, _ in settlements]
             heads = b"\n".join(map(Given.told, ended, of_kinds))
@@ -187,6 +184,12 @@ class Session:
             rest += [given.entry for given in ended]
         else:
             heads, bodies, kinds, only, streams, late, rest = b"", b"", b"-", b"0", b"", b"0", []
+        numbers = self._numbers(free, alone, count, kinds, late, only, streams)
+        return self._exchange.with_arguments((numbers, heads, bodies, *self._lane_fields, *rest))
+
+    def _numbers(
+        self, free: int, alone: bool, count: int, kinds: bytes, late: bytes, only: bytes, streams: bytes
+    ) -> bytes:
         limits = self._limits
         # the length of the event stream is looked at when it may be half-way to the limit by what we add ourselves, and
         # ten times a second because of the others
@@ -195,7 +198,7 @@ class Session:
         look = now >= self._look_at or self._backlog * 2 >= limits.max_backlog
         if look:
             self._look_at = now + 0.1
-        numbers = b"%d %d %d %b %d %d %b %b %b %b" % (
+        return b"%d %d %d %b %d %d %b %b %b %b" % (
             self._number + 1,
             max(free, 0),
             limits.max_suspects if alone else 0,
@@ -207,7 +210,6 @@ class Session:
             only,
             streams,
         )
-        return self._exchange.with_arguments((numbers, heads, bodies, *self._lane_fields, *rest))
 
     def _read(self, call: _Unanswered, reply: Any, answer: Answer, repeated: bool) -> None:
         status = reply[0]
@@ -313,6 +315,7 @@ class Session:
             [self._fence, self._engine_id],
         )
         self._lane_fields = [lane_field(lane).encode() for lane in self._readable]
+        self._one = self._exchange.form([ANY, ANY, ANY, *self._lane_fields, ANY, ANY, ANY])
         self._indices = {stream: b"%d" % self._position(stream, self._before) for stream in self._streams}
         self._beat = Packed("beat", [*head, *self._streams], [self._fence, self._engine_id, MAX_ENTRY_BYTES])
 

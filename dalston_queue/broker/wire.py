@@ -7,6 +7,7 @@ its commands itself, reads one reply per command, and drops the wire after any e
 from __future__ import annotations
 
 import os
+import select
 import socket
 import ssl
 import struct
@@ -43,7 +44,10 @@ class Wire:
         # the same exception classes as redis-py's, as values: an error may stand inside of a reply
         self._reader = hiredis.Reader(replyError=BaseParser.parse_error)
         self._sendall, self._recv = self.socket.sendall, self.socket.recv
-        self._may_spin = spin and not isinstance(self.socket, ssl.SSLSocket)  # TLS knows no such flag
+        self._may_spin = spin and not isinstance(self.socket, ssl.SSLSocket)  # TLS may have read the reply already
+        looked_at = select.poll()
+        looked_at.register(self.socket, select.POLLIN)
+        self._poll = looked_at.poll
         self._sleeps = 0  # calls that are not worth a look
         self._patience = 1  # how many calls will sleep after the next look in vain
         self._usual_s = self.socket.gettimeout()
@@ -65,10 +69,10 @@ class Wire:
         try:
             self._sendall(packed)
             if self.spins:
-                received = self._spin()
+                self._look()
             else:
                 self._sleeps -= 1
-                received = self._recv(CHUNK)
+            received = self._recv(CHUNK)
             reader = self._reader
             reader.feed(received)
             reply = reader.gets()
@@ -81,23 +85,21 @@ class Wire:
         """Whether the next reply is looked for without sleeping."""
         return self._may_spin and self._sleeps <= 0
 
-    def _spin(self) -> bytes:
-        recv, clock = self.socket.recv, time.perf_counter
+    def _look(self) -> None:
+        """Until a reply is there, or not worth looking for any longer."""
+        is_there, clock = self._poll, time.perf_counter  # a recv would lock the socket that is being written to
         now = clock()
         end = now + SPIN_S
         while now < end:
-            try:
-                received = recv(CHUNK, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                _give_way()
-            else:
+            if is_there(0):
                 self._patience = 1
-                return received
+                break
+            _give_way()
             looked, now = now, clock()
             if now - looked > ASIDE_S:
-                break
-        self._sleeps, self._patience = self._patience, min(2 * self._patience, MOST_PATIENCE)
-        return recv(CHUNK)
+                now = end
+        else:
+            self._sleeps, self._patience = self._patience, min(2 * self._patience, MOST_PATIENCE)
 
     def send(self, packed: bytes) -> None:
         try:
