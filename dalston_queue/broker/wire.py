@@ -24,6 +24,9 @@ CHUNK = 65536
 SPIN_S = 0.002
 """How long to look for a reply before sleeping until it is there: on an idle machine, waking up takes longer than what
 the server does for a task."""
+TURN_S = 0.00004
+"""How long to look before giving way to whoever wants this core, which happens first of all: the server may be one of
+them. After each look would be too often: somebody of idle priority would get a turn each time."""
 ASIDE_S = 0.0005
 """Longer than a server on the same core takes for a task. Who keeps us from looking for longer is another process on
 this core or a thread of our own: then the kernel wakes a sleeper sooner than it lets a looker go on."""
@@ -31,7 +34,7 @@ MOST_PATIENCE = 1024
 """After looking in vain, or being put aside, the next call sleeps at once; if the look after it fails, too, the next
 two do, then four, … up to this many."""
 
-_give_way: Callable[[], None] = getattr(os, "sched_yield", lambda: None)  # the server may want this core
+_give_way: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
 
 
 class Wire:
@@ -88,13 +91,15 @@ class Wire:
     def _look(self) -> None:
         """Until a reply is there, or not worth looking for any longer."""
         is_there, clock = self._poll, time.perf_counter  # a recv would lock the socket that is being written to
-        now = clock()
+        now = turn = clock()
         end = now + SPIN_S
         while now < end:
-            if is_there(0):
+            if now >= turn:
+                _give_way()
+                turn = now + TURN_S
+            elif is_there(0):
                 self._patience = 1
                 break
-            _give_way()
             looked, now = now, clock()
             if now - looked > ASIDE_S:
                 now = end
