@@ -37,6 +37,23 @@ def test_a_looker_that_was_put_aside_sleeps_for_its_replies(broker: Broker, monk
     wire.close()
 
 
+def test_a_looker_gives_way_at_once_and_then_once_per_turn(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each look would give somebody of idle priority the core each time; never would keep a server off it."""
+    turns: list[float] = []
+    for limit in ("SPIN_S", "ASIDE_S"):
+        monkeypatch.setattr(f"dalston_queue.broker.wire.{limit}", PATIENCE_S)
+    monkeypatch.setattr("dalston_queue.broker.wire.TURN_S", BLOCKED_S / 4)
+    monkeypatch.setattr("dalston_queue.broker.wire._give_way", lambda: turns.append(time.perf_counter()))
+    home = broker.topology.home
+    wire = Wire(home.connection("nothing"), spin=True)
+    asked = time.perf_counter()
+    wire.ask(packed("BLPOP", home.keys.stages() + ":nothing", BLOCKED_S))
+    took = time.perf_counter() - asked
+    assert 2 <= len(turns) <= 1 + took / (BLOCKED_S / 4)
+    assert turns[0] - asked < took / 2
+    wire.close()
+
+
 def test_who_looks_in_vain_again_and_again_looks_ever_more_seldom_until_a_look_succeeds(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
