@@ -158,7 +158,7 @@ class Consumer:
                 answer = Answer()
             if looks is not None:
                 looks.append(Looked(session, room - new, answer.given))
-            answered |= answer.settled
+            answered.update(answer.settled)
             self._take(session, answer.given, buried)
             for stream, entry_id in answer.unreadable:
                 self._bury(session, stream, entry_id, "", buried)

@@ -1,7 +1,7 @@
 """A connection of one's own, for the hot path: commands are packed once, not per call.
 
 Packing is the largest cost of a small call in redis-py. A Packed keeps the bytes of the part that never changes
-(script, keys, constant arguments); a call appends the rest.
+(script, keys, constant arguments); a call appends the rest, or fills it into a form.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dalston_queue.broker.shard import Argument, Shard
 from dalston_queue.broker.wire import Wire, bulk, packed
 
 ANY = None
+"""In a form: an argument that each call gives."""
 
 
 class Packed:
@@ -35,10 +36,15 @@ class Packed:
         return b"*%d\r\n%b%b" % (self._count + len(arguments), self._head, rest)
 
     def form(self, arguments: Sequence[bytes | None]) -> bytes:
-        """The command as a format for bytes, which takes the length and the value of each argument that is ANY."""
+        """The whole command as a format for bytes: it takes the length and the value of each argument that is ANY."""
         known = b"*%d\r\n%b" % (self._count + len(arguments), self._head)
-        slots = [b"$%d\r\n%b\r\n" if it is ANY else bulk(it).replace(b"%", b"%%") for it in arguments]
-        return known.replace(b"%", b"%%") + b"".join(slots)
+        rest = [b"$%d\r\n%b\r\n" if word is ANY else _literal(bulk(word)) for word in arguments]
+        return _literal(known) + b"".join(rest)
+
+
+def _literal(text: bytes) -> bytes:
+    """For a format: a key or an engine's name may have a % in it."""
+    return text.replace(b"%", b"%%")
 
 
 class Link:
@@ -73,7 +79,7 @@ class Link:
 
     def wire(self) -> Wire:
         if self._wire is None:
-            self._wire = Wire(self._shard.connection(self._key), spin=True)
+            self._wire = Wire(self._shard.connection(self._key), look=True)
         return self._wire
 
     def close(self) -> None:

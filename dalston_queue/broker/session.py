@@ -33,13 +33,15 @@ TRIES = 20
 """Calls that tell the same results, when a failover or overlapping calls of one worker take the number away."""
 
 
-class Answer(msgspec.Struct, eq=False):
+class Answer(msgspec.Struct):
+    """What calls brought; each has lists of its own, as msgspec makes them."""
+
     settled: dict[Given, Settled] = {}
     given: list[Given] = []
     unreadable: list[tuple[str, str]] = []  # stream, entry id: pending for us until buried
 
 
-class _Unanswered(msgspec.Struct, eq=False):
+class _Unanswered(msgspec.Struct):
     """A call that was sent: its bytes, what it settles, and the streams its answer will name by number."""
 
     packed: bytes
@@ -157,14 +159,14 @@ class Session:
     def _pack(self, settlements: Sequence[Settlement], free: int, alone: bool) -> bytes:
         """The call. Settlements are in the order of their streams."""
         count = len(settlements)
-        if count == 1:  # the same without lists, for engines that run one task at a time
+        if count == 1:  # the same by a form, for engines that run one task at a time
             given, kind, body = settlements[0]
             of_kind = kind.encode()
             heads, kinds = given.told(of_kind), of_kind[5:]  # without "task."
             only = self._indices.get(given.stream, b"1")
             numbers = self._numbers(free, alone, 1, kinds, b"1" if given.deadline_ms else b"0", only, b"%b:1" % only)
             task, start, entry = given.task, given.start, given.entry
-            return self._one % (
+            return self._form_of_one % (
                 len(numbers), numbers, len(heads), heads, len(body), body,
                 len(task), task, len(start), start, len(entry), entry,
             )  # fmt: skip
@@ -190,6 +192,7 @@ class Session:
     def _numbers(
         self, free: int, alone: bool, count: int, kinds: bytes, late: bytes, only: bytes, streams: bytes
     ) -> bytes:
+        """ARGV 3 of settle_and_claim.lua. Once for each call: it counts the events that the call adds."""
         limits = self._limits
         # the length of the event stream is looked at when it may be half-way to the limit by what we add ourselves, and
         # ten times a second because of the others
@@ -315,7 +318,8 @@ class Session:
             [self._fence, self._engine_id],
         )
         self._lane_fields = [lane_field(lane).encode() for lane in self._readable]
-        self._one = self._exchange.form([ANY, ANY, ANY, *self._lane_fields, ANY, ANY, ANY])
+        # numbers, head, body, lanes, task, start, entry: the order of those that _pack gives for many
+        self._form_of_one = self._exchange.form([ANY, ANY, ANY, *self._lane_fields, ANY, ANY, ANY])
         self._indices = {stream: b"%d" % self._position(stream, self._before) for stream in self._streams}
         self._beat = Packed("beat", [*head, *self._streams], [self._fence, self._engine_id, MAX_ENTRY_BYTES])
 

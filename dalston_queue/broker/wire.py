@@ -21,12 +21,12 @@ from redis._parsers.base import BaseParser
 from redis.connection import ConnectionInterface
 
 CHUNK = 65536
-SPIN_S = 0.002
+LOOK_S = 0.002
 """How long to look for a reply before sleeping until it is there: on an idle machine, waking up takes longer than what
 the server does for a task."""
-TURN_S = 0.00004
-"""How long to look before giving way to whoever wants this core, which happens first of all: the server may be one of
-them. After each look would be too often: somebody of idle priority would get a turn each time."""
+GIVE_WAY_EVERY_S = 0.00004
+"""Before its first look, and then this often, a looker gives way to whoever wants its core: it may be the server. After
+each look would be too often, since a process of idle priority would get a turn each time."""
 ASIDE_S = 0.0005
 """Longer than a server on the same core takes for a task. Who keeps us from looking for longer is another process on
 this core or a thread of our own: then the kernel wakes a sleeper sooner than it lets a looker go on."""
@@ -38,8 +38,8 @@ _give_way: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
 
 
 class Wire:
-    def __init__(self, connection: ConnectionInterface, *, spin: bool = False) -> None:
-        """`spin`: look for a reply before sleeping. For one thread that mostly asks: others would have to share the
+    def __init__(self, connection: ConnectionInterface, *, look: bool = False) -> None:
+        """`look`: look for a reply before sleeping. For one thread that mostly asks: others would have to share the
         interpreter with it."""
         self._connection = connection
         # redis-py has no public way to the socket of a connection
@@ -47,10 +47,11 @@ class Wire:
         # the same exception classes as redis-py's, as values: an error may stand inside of a reply
         self._reader = hiredis.Reader(replyError=BaseParser.parse_error)
         self._sendall, self._recv = self.socket.sendall, self.socket.recv
-        self._may_spin = spin and not isinstance(self.socket, ssl.SSLSocket)  # TLS may have read the reply already
-        looked_at = select.poll()
-        looked_at.register(self.socket, select.POLLIN)
-        self._poll = looked_at.poll
+        self._may_look = look and not isinstance(self.socket, ssl.SSLSocket)  # poll() can't see what TLS has read
+        if self._may_look:
+            poller = select.poll()
+            poller.register(self.socket, select.POLLIN)
+            self._poll = poller.poll
         self._sleeps = 0  # calls that are not worth a look
         self._patience = 1  # how many calls will sleep after the next look in vain
         self._usual_s = self.socket.gettimeout()
@@ -71,10 +72,12 @@ class Wire:
         """Send a command and read its reply, which most often comes in one piece: then nothing else is called."""
         try:
             self._sendall(packed)
-            if self.spins:
-                self._look()
-            else:
+            if not self.looks:
                 self._sleeps -= 1
+            elif self._look():
+                self._patience = 1
+            else:
+                self._sleeps, self._patience = self._patience, min(2 * self._patience, MOST_PATIENCE)
             received = self._recv(CHUNK)
             reader = self._reader
             reader.feed(received)
@@ -84,27 +87,27 @@ class Wire:
         return self.read(ended=not received) if reply is False else reply
 
     @property
-    def spins(self) -> bool:
+    def looks(self) -> bool:
         """Whether the next reply is looked for without sleeping."""
-        return self._may_spin and self._sleeps <= 0
+        return self._may_look and self._sleeps <= 0
 
-    def _look(self) -> None:
-        """Until a reply is there, or not worth looking for any longer."""
-        is_there, clock = self._poll, time.perf_counter  # a recv would lock the socket that is being written to
-        now = turn = clock()
-        end = now + SPIN_S
+    def _look(self) -> bool:
+        """Whether the reply came while it was worth looking for. With poll(): a recv in vain takes the lock of the
+        socket, which the server's write needs, and raises."""
+        is_there, clock = self._poll, time.perf_counter
+        give_way_at = now = clock()
+        end = now + LOOK_S
         while now < end:
-            if now >= turn:
+            before = now
+            if now >= give_way_at:
                 _give_way()
-                turn = now + TURN_S
-            elif is_there(0):
-                self._patience = 1
+                give_way_at = clock() + GIVE_WAY_EVERY_S
+            elif is_there(0):  # not right after giving way: who was put aside sleeps next time, even if the reply is there
+                return True
+            now = clock()
+            if now - before > ASIDE_S:
                 break
-            looked, now = now, clock()
-            if now - looked > ASIDE_S:
-                now = end
-        else:
-            self._sleeps, self._patience = self._patience, min(2 * self._patience, MOST_PATIENCE)
+        return False
 
     def send(self, packed: bytes) -> None:
         try:

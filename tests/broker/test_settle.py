@@ -91,6 +91,20 @@ def test_a_result_with_line_breaks_is_its_own_task_s_alone(
     assert told == {"a": 1, "b": {"pretty": [{"result": "of another"}]}, "c": 3}
 
 
+def test_one_task_is_settled_by_the_same_bytes_as_one_of_many(broker: Broker, engine: MakeEngine) -> None:
+    """A single settlement is filled into a form, in which a % of a name must stay one."""
+    broker.append([message("a%d"), message("b", required_capabilities=("gpu",))])
+    consumer = engine("%b%s", capabilities=("gpu",), capacity=2)
+    for claimed in consumer.claim():
+        session, settlement = claimed.session, (claimed.given, EventKind.TASK_COMPLETED, b'{"result":"100 %"}')
+        packed = session._pack([settlement], 1, True)
+        given = claimed.given
+        numbers = b"%d 1 2  2 1 completed 0 %b %b:1" % (session._number + 1, *[session._indices[given.stream]] * 2)
+        words = (numbers, given.told(b"task.completed"), settlement[2], *session._lane_fields)
+        assert packed == session._exchange.with_arguments((*words, given.task, given.start, given.entry))
+        assert claimed.settle(Completed("100 %")) is Settled.ACCEPTED
+
+
 def test_what_is_owned_is_settled_however_much_else_is_pending(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("first")])
     consumer = engine("busy", capacity=2)

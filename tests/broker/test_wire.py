@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +19,7 @@ BLOCKED_S = 0.1
 
 def test_a_reply_that_takes_its_time_is_slept_for(broker: Broker) -> None:
     home = broker.topology.home
-    wire = Wire(home.connection("nothing"), spin=True)
+    wire = Wire(home.connection("nothing"), look=True)
     before = time.thread_time()
     for _ in range(5):
         assert wire.ask(packed("BLPOP", home.keys.stages() + ":nothing", BLOCKED_S)) is None
@@ -29,28 +30,36 @@ def test_a_reply_that_takes_its_time_is_slept_for(broker: Broker) -> None:
 def test_a_looker_that_was_put_aside_sleeps_for_its_replies(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel wakes a sleeper at once. A looker that gives way to a busy process waits for the end of its turn."""
     home = broker.topology.home
-    monkeypatch.setattr("dalston_queue.broker.wire.SPIN_S", PATIENCE_S)
+    monkeypatch.setattr("dalston_queue.broker.wire.LOOK_S", PATIENCE_S)
     monkeypatch.setattr("dalston_queue.broker.wire._give_way", lambda: time.sleep(0.001))
-    wire = Wire(home.connection("nothing"), spin=True)
+    wire = Wire(home.connection("nothing"), look=True)
     wire.ask(packed("BLPOP", home.keys.stages() + ":nothing", BLOCKED_S))
-    assert not wire.spins
+    assert not wire.looks
     wire.close()
 
 
-def test_a_looker_gives_way_at_once_and_then_once_per_turn(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each look would give somebody of idle priority the core each time; never would keep a server off it."""
-    turns: list[float] = []
-    for limit in ("SPIN_S", "ASIDE_S"):
-        monkeypatch.setattr(f"dalston_queue.broker.wire.{limit}", PATIENCE_S)
-    monkeypatch.setattr("dalston_queue.broker.wire.TURN_S", BLOCKED_S / 4)
-    monkeypatch.setattr("dalston_queue.broker.wire._give_way", lambda: turns.append(time.perf_counter()))
-    home = broker.topology.home
-    wire = Wire(home.connection("nothing"), spin=True)
-    asked = time.perf_counter()
-    wire.ask(packed("BLPOP", home.keys.stages() + ":nothing", BLOCKED_S))
-    took = time.perf_counter() - asked
-    assert 2 <= len(turns) <= 1 + took / (BLOCKED_S / 4)
-    assert turns[0] - asked < took / 2
+def test_a_looker_gives_way_first_and_then_every_40_us_and_looks_after_each_time(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Giving way after each look would let a process of idle priority run each time; never giving way would keep a server
+    off the core."""
+    wire = Wire(broker.topology.home.connection("nothing"), look=True)
+    now_us, seen = [0], []
+
+    def give_way() -> None:
+        seen.append("way")
+        now_us[0] += 100
+
+    def poll(_: int) -> bool:
+        seen.append("look")
+        now_us[0] += 15
+        return seen.count("look") == 7
+
+    monkeypatch.setattr("dalston_queue.broker.wire.time", SimpleNamespace(perf_counter=lambda: now_us[0] / 1e6))
+    monkeypatch.setattr("dalston_queue.broker.wire._give_way", give_way)
+    monkeypatch.setattr(wire, "_poll", poll)
+    assert wire._look()
+    assert seen == [*["way", "look", "look", "look"] * 2, "way", "look"]
     wire.close()
 
 
@@ -59,20 +68,20 @@ def test_who_looks_in_vain_again_and_again_looks_ever_more_seldom_until_a_look_s
 ) -> None:
     home = broker.topology.home
     monkeypatch.setattr("dalston_queue.broker.wire.MOST_PATIENCE", 4)
-    wire = Wire(home.connection("nothing"), spin=True)
+    wire = Wire(home.connection("nothing"), look=True)
 
     def sleeps_after_a_late_reply() -> int:
-        assert wire.spins
+        assert wire.looks
         wire.ask(packed("BLPOP", home.keys.stages() + ":nothing", BLOCKED_S))
         slept = 0
-        while not wire.spins:
+        while not wire.looks:
             assert wire.ask(packed("PING")) == b"PONG"
             slept += 1
         return slept
 
     assert [sleeps_after_a_late_reply() for _ in range(4)] == [1, 2, 4, 4]
     with monkeypatch.context() as patch:
-        for limit in ("SPIN_S", "ASIDE_S"):
+        for limit in ("LOOK_S", "ASIDE_S"):
             patch.setattr(f"dalston_queue.broker.wire.{limit}", PATIENCE_S)
         assert wire.ask(packed("PING")) == b"PONG"
     assert sleeps_after_a_late_reply() == 1
@@ -83,8 +92,8 @@ def test_only_who_asks_for_it_looks(broker: Broker) -> None:
     """An engine's own link does. Threads of a web process share an interpreter, and a sleeper sleeps."""
     home = broker.topology.home
     link, wire = Link(home, "nothing"), Wire(home.connection("nothing"))
-    assert link.wire().spins
-    assert not wire.spins
+    assert link.wire().looks
+    assert not wire.looks
     link.close()
     wire.close()
 
