@@ -137,6 +137,8 @@ class Consumer:
         leaving: set[Place] = set()
         prepared: dict[Session, list[Settlement]] = {}
         for claimed, outcome in settlements:
+            if claimed.place in leaving:
+                continue  # told twice: the first result counts
             leaving.add(claimed.place)
             if claimed.given not in answered:
                 kind, body = encode_outcome(outcome)
@@ -159,19 +161,21 @@ class Consumer:
             if looks is not None:
                 looks.append(Looked(session, room - new, answer.given))
             answered.update(answer.settled)
-            self._take(session, answer.given, buried)
-            for stream, entry_id in answer.unreadable:
-                self._bury(session, stream, entry_id, "", buried)
-        codes = []
-        for claimed, _ in settlements:
-            code = answered[claimed.given]
-            codes.append(code)
-            claimed.lost = code is _LOST
-            held.pop(claimed.place, None)
-        result = Exchanged(self._fresh, codes, buried)
+            self._receive(session, answer, buried)
+        result = Exchanged(self._fresh, self._ended(settlements), buried)
         self._fresh, self._answered = [], {}
         self._backoff.reset()
         return result
+
+    def _ended(self, settlements: Sequence[tuple[Claimed, Outcome]]) -> list[Settled]:
+        codes = []
+        for claimed, _ in settlements:
+            code = self._answered.pop(claimed.given, None)
+            codes.append(code or _LOST)
+            if code:
+                claimed.lost = code is _LOST
+                self._held.pop(claimed.place, None)
+        return codes
 
     def _bury(self, session: Session, stream: str, entry_id: str, reason: str, buried: list[Malformed]) -> None:
         why = session.bury(stream, entry_id, reason)
@@ -220,9 +224,7 @@ class Consumer:
         buried: list[Malformed] = []
         try:
             answer = session.claimed_later(self._waker.wait_then(session, timeout, command))
-            self._take(session, answer.given, buried)
-            for stream, entry_id in answer.unreadable:
-                self._bury(session, stream, entry_id, "", buried)
+            self._receive(session, answer, buried)
         except Fenced:
             self._drop_all()
             raise
@@ -332,9 +334,16 @@ class Consumer:
                 session.close()
 
     def _in_turn(self) -> list[Session]:
-        """The queue that is asked first rotates, so that none starves another; its shards are in order of priority."""
+        """The queue that is asked first rotates, so that none starves another; its shards are in order of priority. Who
+        owes an answer comes before all: what it claimed takes room that nobody else may be asked to fill."""
         self._by_queue.rotate(-1)
-        return [session for sessions in self._by_queue for session in sessions]
+        in_turn = [session for sessions in self._by_queue for session in sessions]
+        return sorted(in_turn, key=lambda session: session.is_answered)
+
+    def _receive(self, session: Session, answer: Answer, buried: list[Malformed]) -> None:
+        self._take(session, answer.given, buried)
+        for stream, entry_id in answer.unreadable:
+            self._bury(session, stream, entry_id, "", buried)
 
     def _take(self, session: Session, given: Sequence[Given], buried: list[Malformed]) -> None:
         """Hold what was given; the caller is told of it with this call's answer, or the next one's."""

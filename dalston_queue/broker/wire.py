@@ -102,7 +102,7 @@ class Wire:
             if now >= give_way_at:
                 _give_way()
                 give_way_at = clock() + GIVE_WAY_EVERY_S
-            elif is_there(0):  # not right after giving way: who was put aside sleeps next time, even if the reply is there
+            elif is_there(0):  # not right after giving way: first see whether we were put aside
                 return True
             now = clock()
             if now - before > ASIDE_S:

@@ -498,3 +498,15 @@ def test_what_one_queue_gave_is_not_forgotten_when_another_fails(
         settling = [(c, Completed()) for c in got.claimed]
     assert sum(q.counters.get("refused", 0) for q in broker.snapshot().queues) == 0
     made.close()
+
+
+def test_a_lost_claim_counts_before_another_queue_is_asked(broker: Broker, lossy: Broker, proxy: LossyProxy) -> None:
+    queues = ["echo", "sleep"]
+    made = Consumer(lossy, "e", queues, capacity=1)
+    made.open()
+    broker.append([message(queue, queue=queue) for queue in queues])
+    proxy.lose(load("settle_and_claim").sha.encode())
+    with pytest.raises(Unavailable):
+        made.claim()
+    assert len(made.claim()) == len(made.held) == 1
+    made.close()

@@ -38,7 +38,8 @@ def test_one_call_with_the_same_task_twice_settles_it_once(
     broker.append([message("a")])
     consumer = engine()
     (claimed,) = consumer.claim()
-    consumer.exchange([(claimed, Completed(1)), (claimed, Completed(2))])
+    told = consumer.exchange([(claimed, Completed(1)), (claimed, Completed(2))])
+    assert told.settled == [Settled.ACCEPTED, Settled.LOST] and not claimed.lost
     assert [e.result for e in events_of(reader) if e.kind is EventKind.TASK_COMPLETED] == [1]
 
 

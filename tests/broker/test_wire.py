@@ -41,8 +41,8 @@ def test_a_looker_that_was_put_aside_sleeps_for_its_replies(broker: Broker, monk
 def test_a_looker_gives_way_first_and_then_every_40_us_and_looks_after_each_time(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Giving way after each look would let a process of idle priority run each time; never giving way would keep a server
-    off the core."""
+    """Giving way after each look would let a process of idle priority run each time; never giving way would keep a
+    server off the core."""
     wire = Wire(broker.topology.home.connection("nothing"), look=True)
     now_us, seen = [0], []
 
