@@ -100,7 +100,8 @@ def test_one_task_is_settled_by_the_same_bytes_as_one_of_many(broker: Broker, en
         session, settlement = claimed.session, (claimed.given, EventKind.TASK_COMPLETED, b'{"result":"100 %"}')
         packed = session._pack([settlement], 1, True)
         given = claimed.given
-        numbers = b"%d 1 2  2 1 completed 0 %b %b:1" % (session._number + 1, *[session._indices[given.stream]] * 2)
+        index = session._indices[given.stream]
+        numbers = b"%d 1 2  2 1 completed 0 %b %b:1" % (session._number + 1, index, index)
         words = (numbers, given.told(b"task.completed"), settlement[2], *session._lane_fields)
         assert packed == session._exchange.with_arguments((*words, given.task, given.start, given.entry))
         assert claimed.settle(Completed("100 %")) is Settled.ACCEPTED
