@@ -138,7 +138,7 @@ class Consumer:
         prepared: dict[Session, list[Settlement]] = {}
         for claimed, outcome in settlements:
             if claimed.place in leaving:
-                continue  # told twice: the first result counts
+                continue  # see _ended
             leaving.add(claimed.place)
             if claimed.given not in answered:
                 kind, body = encode_outcome(outcome)
@@ -168,13 +168,18 @@ class Consumer:
         return result
 
     def _ended(self, settlements: Sequence[tuple[Claimed, Outcome]]) -> list[Settled]:
-        codes = []
+        """The answer to each. Of two results for one task the first counts."""
+        codes: list[Settled] = []
+        told: set[Place] = set()
         for claimed, _ in settlements:
-            code = self._answered.pop(claimed.given, None)
-            codes.append(code or _LOST)
-            if code:
-                claimed.lost = code is _LOST
-                self._held.pop(claimed.place, None)
+            if claimed.place in told:
+                codes.append(_LOST)
+                continue
+            told.add(claimed.place)
+            code = self._answered[claimed.given]
+            codes.append(code)
+            claimed.lost = code is _LOST
+            self._held.pop(claimed.place, None)
         return codes
 
     def _bury(self, session: Session, stream: str, entry_id: str, reason: str, buried: list[Malformed]) -> None:
