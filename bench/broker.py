@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from bench.harness.malloc import JEMALLOC, LIBC, malloc, malloc_of
 from bench.harness.run import Run
 from bench.harness.servers import BenchServer, private_server
 from bench.peers import NAMES, OURS, settings_of
@@ -12,7 +13,6 @@ from bench.sections.memory import memory
 from bench.sections.survival import LOSES, survival
 from bench.sections.throughput import throughput
 from bench.sections.wakeups import wakeups
-from dalston_site.embedded.valkey import allocator
 
 SECTIONS = ("survival", "throughput", "latency", "wakeups", "depth", "memory")
 
@@ -23,6 +23,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--peers", default=",".join(NAMES), help="which peers, by name; empty for none")
     parser.add_argument("--only", default=",".join(SECTIONS), help=f"which sections: {','.join(SECTIONS)}")
     parser.add_argument("--rounds", type=int, help="rounds of throughput and latency")
+    parser.add_argument("--malloc", choices=(JEMALLOC, LIBC), default=JEMALLOC, help="the server's (%(default)s)")
     parser.add_argument("--json", type=Path, help="also write the tables to this file")
     options = parser.parse_args(arguments)
     options.peers = [name for name in options.peers.split(",") if name]
@@ -54,9 +55,8 @@ def measure(server: BenchServer, options: argparse.Namespace, run: Run) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     options = parse(arguments)
-    with private_server() as server:
-        name, _ = allocator()
-        run = Run(f"Valkey {server.version()} with AOF everysec and {name}")
+    with private_server(malloc(options.malloc, fetch=bool(options.peers))) as server:
+        run = Run(f"Valkey {server.version()} with AOF everysec and the malloc of {malloc_of(server.pid)}")
         measure(server, options, run)
     print("\nHow each is configured:")
     for name in (*OURS, *options.peers):

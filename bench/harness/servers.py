@@ -55,10 +55,11 @@ class BenchServer:
 
 
 @contextmanager
-def private_server() -> Iterator[BenchServer]:
+def private_server(malloc: str = "") -> Iterator[BenchServer]:
+    """`malloc`: as for `Valkey`."""
     folder = Path(tempfile.mkdtemp(prefix="dalston-bench-"))
     try:
-        server = Server(Valkey(folder, SETTINGS), folder)
+        server = Server(Valkey(folder, SETTINGS, malloc), folder)
         try:
             yield BenchServer(server.url)
         finally:

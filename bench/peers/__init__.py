@@ -26,12 +26,13 @@ NAMES = ("celery", "rq", "dramatiq", "dramatiq_ahead", "arq", "taskiq", "saq", "
 OURS = ("dalston", "dalston_sdk")
 """Dalston itself, in the product's own environment: the bare broker, and the engine SDK on top of it."""
 
+OURS_AHEAD = "dalston_ahead"
 TAKES_AHEAD = {"dramatiq_ahead"}
-"""Told to hold a hundred tasks that it does not run yet, against its default. It keeps them when it is killed. One at a
-time it asks for many at once, so it is shown beside a Dalston that does that, too."""
+"""Told to hold a hundred tasks for its one thread, against its default. It keeps them when it is killed. Where one task
+runs at a time its rival is the Dalston that takes ahead, too: one task."""
 
-NOT_CONCURRENT = {"rq"}
-"""One process runs one task at a time: more is more processes."""
+ONE_AT_A_TIME = {"rq", OURS_AHEAD}
+"""Not measured with many: more of RQ is more processes, and ahead of 32 one more is no difference."""
 
 
 def settings_of(name: str) -> str:

@@ -7,7 +7,7 @@ from enum import Enum
 
 from bench.harness.cpu import apart
 from bench.harness.figures import Rounds, Target
-from bench.peers import TAKES_AHEAD
+from bench.peers import OURS_AHEAD, TAKES_AHEAD
 
 PING = "(PING loop)"
 NEAR = 0.8
@@ -50,52 +50,64 @@ class Figures:
 Table = dict[tuple[str, Way], Figures]
 
 
-def rivals(table: Table, way: Way, survivors: set[str]) -> list[str]:
-    """The fastest that keeps its task, and those that come near it. One at a time without those that are told to hold
-    many: `targets` says how Dalston stands beside them."""
-    rates = {
-        peer: table[peer, way].rate.best
-        for peer in sorted(survivors - (TAKES_AHEAD if way.capacity == 1 else set()))
-        if _measured(table, peer, way)
-    }
+@dataclass(frozen=True)
+class Contest:
+    """Who of us runs beside whom, and how many times as fast as the fastest of them it should be."""
+
+    ours: str
+    rivals: list[str]
+    target: float
+
+
+def contests_of(table: Table, way: Way, survivors: set[str]) -> list[Contest]:
+    """Like beside like: where one task runs at a time, who is told to hold many is the rival of our own that takes
+    ahead."""
+    ahead = TAKES_AHEAD if way.capacity == 1 else set()
+    found = [
+        Contest("dalston", _fastest(table, way, survivors - ahead), way.target),
+        Contest("dalston", [PING] if _measured(table, PING, way) else [], 0.5),
+        Contest(OURS_AHEAD, _fastest(table, way, survivors & ahead), way.target),
+    ]
+    return [contest for contest in found if contest.rivals and _measured(table, contest.ours, way)]
+
+
+def names(contests: list[Contest]) -> list[str]:
+    """Each once, in the order in which they run."""
+    return list(dict.fromkeys(name for contest in contests for name in (contest.ours, *contest.rivals)))
+
+
+def verdict(table: Table, way: Way, contest: Contest) -> Target:
+    other = max(contest.rivals, key=lambda name: table[name, way].rate.best)
+    ratio, how = _compared(table, way, contest.ours, other)
+    text = f"{way.title}: {contest.ours} {ratio:.2f} x {other} (target {contest.target:g}; {how})"
+    return Target(text, ratio >= contest.target)
+
+
+def beside_ahead(table: Table, way: Way, contests: list[Contest]) -> list[str]:
+    """How a Dalston that takes nothing ahead stands beside those that hold many: no target, but one wants to know."""
+    said = []
+    for name in [name for contest in contests if contest.ours == OURS_AHEAD for name in contest.rivals]:
+        ratio, how = _compared(table, way, "dalston", name)
+        said.append(f"{way.title}: dalston {ratio:.2f} x {name}, which takes ahead (no target; {how})")
+    return said
+
+
+def _fastest(table: Table, way: Way, peers: set[str]) -> list[str]:
+    """The fastest of them, and those that come near it."""
+    rates = {peer: table[peer, way].rate.best for peer in sorted(peers) if _measured(table, peer, way)}
     return [peer for peer, rate in rates.items() if rate > NEAR * max(rates.values())]
-
-
-def targets(table: Table, against: dict[Way, list[str]], survivors: set[str]) -> list[Target]:
-    found = []
-    ahead = sorted(TAKES_AHEAD & survivors)
-    for way in Way:
-        if not _measured(table, "dalston", way):
-            continue
-        if against[way]:
-            fastest = max(against[way], key=lambda peer: table[peer, way].rate.best)
-            found.append(_compared(table, way, fastest, way.target))
-        if _measured(table, PING, way):
-            found.append(_compared(table, way, PING, 0.5))
-        if way.capacity == 1:
-            found += [_compared(table, way, peer, way.target) for peer in ahead if _measured(table, peer, way)]
-    for peer in ahead:
-        if not (_measured(table, "dalston", Way.MANY) and _measured(table, peer, Way.AWAKE)):
-            continue
-        ratio = table["dalston", Way.MANY].rate.best / table[peer, Way.AWAKE].rate.best
-        text = f"one thread for many: {ratio:.1f} x {peer} with one thread, if Dalston's holds 32 as well (target 2)"
-        found.append(Target(text, ratio >= 2))
-    return found
 
 
 def _measured(table: Table, peer: str, way: Way) -> bool:
     return (peer, way) in table and bool(table[peer, way].rate.values)
 
 
-def _compared(table: Table, way: Way, other: str, target: float) -> Target:
-    """By the rounds beside each other if there are any, else by the best."""
-    ours, theirs = table["dalston", way], table[other, way]
-    best = ours.rate.best / theirs.rate.best
-    pairs = [a / b for a, b in zip(ours.contest, theirs.contest, strict=False) if a and b]
+def _compared(table: Table, way: Way, ours: str, other: str) -> tuple[float, str]:
+    """The ratio, by the rounds beside each other if there are any, else by the best; and how it was taken."""
+    mine, theirs = table[ours, way], table[other, way]
+    best = mine.rate.best / theirs.rate.best
+    pairs = [a / b for a, b in zip(mine.contest, theirs.contest, strict=False) if a and b]
     if not pairs:
-        return Target(f"{way.title}: {best:.2f} x {other} by the best rounds (target {target:g})", best >= target)
-    ratio = statistics.median(pairs)
-    spread = (
-        f"median of {len(pairs)} rounds beside each other, {min(pairs):.2f} to {max(pairs):.2f}; by the best {best:.2f}"
-    )
-    return Target(f"{way.title}: {ratio:.2f} x {other} (target {target:g}; {spread})", ratio >= target)
+        return best, "by the best rounds"
+    beside = f"median of {len(pairs)} rounds beside each other, {min(pairs):.2f} to {max(pairs):.2f}"
+    return statistics.median(pairs), f"{beside}; by the best {best:.2f}"

@@ -7,8 +7,8 @@ other, and the median of their ratios decides: the machine may be twice as fast 
 from bench.harness.figures import Rounds, Section
 from bench.harness.processes import PeerError, run
 from bench.harness.servers import BenchServer
-from bench.peers import NOT_CONCURRENT, OURS
-from bench.sections.contest import PING, Figures, Table, Way, rivals, targets
+from bench.peers import ONE_AT_A_TIME, OURS, OURS_AHEAD
+from bench.sections.contest import PING, Figures, Table, Way, beside_ahead, contests_of, names, verdict
 from bench.sections.raw import ping_loop, pipelined_xadd
 
 WARM = 50
@@ -17,7 +17,8 @@ SLACK = 150
 
 FASTEST = {
     ("dalston", 1): 16_000,
-    ("dalston", 32): 60_000,
+    ("dalston", 32): 70_000,
+    ("dalston_ahead", 1): 24_000,
     ("dalston_sdk", 1): 14_000,
     ("dalston_sdk", 32): 40_000,
     ("dramatiq_ahead", 1): 9_000,
@@ -45,8 +46,8 @@ def throughput(server: BenchServer, peers: list[str], survivors: set[str], *, ro
     table: Table = {
         (peer, way): Figures()
         for way in Way
-        for peer in (*OURS, *peers, PING)
-        if way.capacity == 1 or peer not in (*NOT_CONCURRENT, PING)
+        for peer in (*OURS, OURS_AHEAD, *peers, PING)
+        if way.capacity == 1 or peer not in (*ONE_AT_A_TIME, PING)
     }
     xadd, failures = Rounds(), []
     for number in range(rounds):
@@ -56,8 +57,8 @@ def throughput(server: BenchServer, peers: list[str], survivors: set[str], *, ro
                 measure(peer, way, server, seconds, figures)
             except PeerError as failed:
                 failures.append(f"round {number + 1}, {way.title}: {failed}")
-    against = {way: rivals(table, way, survivors) for way in Way}
-    compared = [(peer, way) for way in Way for peer in ("dalston", *against[way], PING) if (peer, way) in table]
+    contests = {way: contests_of(table, way, survivors) for way in Way}
+    compared = [(peer, way) for way in Way for peer in names(contests[way])]
     for number in range(2 * rounds):
         for peer, way in compared:
             figures = table[peer, way]
@@ -73,9 +74,10 @@ def throughput(server: BenchServer, peers: list[str], survivors: set[str], *, ro
         ["", *(head for way in Way for head in (way.title, "median", "CPU us"))],
         notes=failures,
     )
-    for peer in [*OURS, *peers, PING]:
+    for peer in [*OURS, OURS_AHEAD, *peers, PING]:
         cells = [table.get((peer, way), Figures()).cells() for way in Way]
         section.rows.append([peer, *(cell for each in cells for cell in each)])
     section.rows.append(["(pipelined XADD)", *[""] * 6, f"{xadd.best:,.0f}", f"{xadd.median:,.0f}", ""])
-    section.targets = targets(table, against, survivors)
+    section.targets = [verdict(table, way, contest) for way in Way for contest in contests[way]]
+    section.notes += [note for way in Way for note in beside_ahead(table, way, contests[way])]
     return section

@@ -33,14 +33,16 @@ def allocator() -> tuple[str, str]:
 
 
 class Valkey:
-    """The recipe of a server in `folder`; `settings` are lines of its configuration file."""
+    """The recipe of a server in `folder`; `settings` are lines of its configuration file, `malloc` is what `allocator`
+    says if nobody says otherwise."""
 
     name = "valkey"
     stop_signal = signal.SIGTERM
     noise = "Memory overcommit must be enabled"  # advice for a server with much data, in 300 characters
 
-    def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, settings: dict[str, str] | None = None, malloc: str = "") -> None:
         self.folder = folder
+        self.malloc = malloc or allocator()[1]
         self.settings = {**SETTINGS, **(settings or {})}
 
     def prepare(self) -> None:
@@ -51,8 +53,7 @@ class Valkey:
         lines = {**self.settings, "port": str(port), "dir": f'"{self.folder}"', "requirepass": self._password()}
         path = self.folder / "valkey.conf"
         write_private(path, "".join(f"{key} {value}\n" for key, value in lines.items()))
-        _, environment = allocator()
-        return guarded(["env", environment, str(valkey_server()), str(path)], dies_with=self.stop_signal)
+        return guarded(["env", self.malloc, str(valkey_server()), str(path)], dies_with=self.stop_signal)
 
     def is_ready(self, port: int, pid: int) -> bool:
         try:
