@@ -6,7 +6,7 @@ from pathlib import Path
 from bench.harness.malloc import JEMALLOC, LIBC, malloc, malloc_of
 from bench.harness.run import Run
 from bench.harness.servers import BenchServer, private_server
-from bench.peers import NAMES, OURS, settings_of
+from bench.peers import NAMES, OURS, OURS_AHEAD, settings_of
 from bench.sections.depth import depth
 from bench.sections.latency import latency
 from bench.sections.memory import memory
@@ -56,10 +56,10 @@ def measure(server: BenchServer, options: argparse.Namespace, run: Run) -> None:
 def main(arguments: list[str] | None = None) -> None:
     options = parse(arguments)
     with private_server(malloc(options.malloc, fetch=bool(options.peers))) as server:
-        run = Run(f"Valkey {server.version()} with AOF everysec and the malloc of {malloc_of(server.pid)}")
+        run = Run(f"Valkey {server.version()} with AOF everysec on the malloc of {malloc_of(server.pid)}")
         measure(server, options, run)
     print("\nHow each is configured:")
-    for name in (*OURS, *options.peers):
+    for name in (*OURS, OURS_AHEAD, *options.peers):
         print(f"  {settings_of(name)}")
     run.finish(options.json)
 
