@@ -3,10 +3,10 @@
 import argparse
 from pathlib import Path
 
-from bench.harness.malloc import JEMALLOC, LIBC, malloc, malloc_of
+from bench.harness.malloc import JEMALLOC, LIBC, environment_for, malloc_of
 from bench.harness.run import Run
 from bench.harness.servers import BenchServer, private_server
-from bench.peers import NAMES, OURS, OURS_AHEAD, settings_of
+from bench.peers import NAMES, OURS, settings_of
 from bench.sections.depth import depth
 from bench.sections.latency import latency
 from bench.sections.memory import memory
@@ -22,7 +22,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--small", action="store_true", help="few rounds and low counts: seconds, not minutes")
     parser.add_argument("--peers", default=",".join(NAMES), help="which peers, by name; empty for none")
     parser.add_argument("--only", default=",".join(SECTIONS), help=f"which sections: {','.join(SECTIONS)}")
-    parser.add_argument("--rounds", type=int, help="rounds of throughput and latency")
+    rounds = "rounds of throughput; of those that are compared three times as many, of latency half as many"
+    parser.add_argument("--rounds", type=int, help=rounds)
     parser.add_argument("--malloc", choices=(JEMALLOC, LIBC), default=JEMALLOC, help="the server's (%(default)s)")
     parser.add_argument("--json", type=Path, help="also write the tables to this file")
     options = parser.parse_args(arguments)
@@ -55,11 +56,12 @@ def measure(server: BenchServer, options: argparse.Namespace, run: Run) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     options = parse(arguments)
-    with private_server(malloc(options.malloc, fetch=bool(options.peers))) as server:
+    # without peers nothing is compared, so nothing need be fetched for it
+    with private_server(environment_for(options.malloc, fetch=bool(options.peers))) as server:
         run = Run(f"Valkey {server.version()} with AOF everysec on the malloc of {malloc_of(server.pid)}")
         measure(server, options, run)
     print("\nHow each is configured:")
-    for name in (*OURS, OURS_AHEAD, *options.peers):
+    for name in (*OURS, *options.peers):
         print(f"  {settings_of(name)}")
     run.finish(options.json)
 

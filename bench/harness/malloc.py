@@ -1,32 +1,31 @@
 """The malloc of the private server: jemalloc, as in the builds of distributions, unless libc's is asked for.
 
-The wheel's server is built on libc's, which is slower in a batch of many small pieces. If the machine has no jemalloc,
-Debian's package is unpacked beside the peers, for the bench only; that takes no root.
+The wheel's server is built on libc's. If the machine has no jemalloc, Debian's package is unpacked beside the peers,
+for the bench only; that takes no root.
 """
 
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
 from bench.harness.environment import FOLDER, ROOT
-from dalston_site.embedded.valkey import LONG_CACHES, allocator
+from dalston_site.embedded.valkey import jemalloc, malloc_environment
 
 JEMALLOC, LIBC = "jemalloc", "libc"
 PACKAGE = "libjemalloc2"
-UNPACKED = FOLDER / JEMALLOC
+LIBRARY = FOLDER / JEMALLOC / "libjemalloc.so.2"
 
 
-def malloc(wanted: str, *, fetch: bool) -> str:
-    """What to put into the server's environment. `fetch`: get what is wanted if it is not there."""
-    if wanted == LIBC:
-        return LONG_CACHES
-    name, environment = allocator()
-    if name == JEMALLOC:
-        return environment
-    if fetch and not UNPACKED.exists():
+def environment_for(malloc: str, *, fetch: bool) -> str:
+    """Of a server on that malloc. `fetch`: get jemalloc if it is not there. If it can't be had, libc's it is."""
+    if malloc == LIBC:
+        return malloc_environment(None)
+    if library := jemalloc():
+        return malloc_environment(library)
+    if fetch and not LIBRARY.exists():
         _fetch()
-    library = next(UNPACKED.rglob("libjemalloc.so.*"), None)
-    return f"LD_PRELOAD={library}" if library else LONG_CACHES
+    return malloc_environment(str(LIBRARY) if LIBRARY.exists() else None)
 
 
 def malloc_of(server: int) -> str:
@@ -35,12 +34,18 @@ def malloc_of(server: int) -> str:
 
 
 def _fetch() -> None:
-    with tempfile.TemporaryDirectory(prefix="dalston-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="dalston-bench-") as name:
+        folder = Path(name)
         try:
             subprocess.run(["apt-get", "download", "-qq", PACKAGE], cwd=folder, check=True, capture_output=True)
-            [package] = Path(folder).glob("*.deb")
-            subprocess.run(["dpkg-deb", "--extract", package, UNPACKED], check=True, capture_output=True)
+            [package] = folder.glob("*.deb")
+            subprocess.run(["dpkg-deb", "--extract", package, folder], check=True, capture_output=True)
+            [found] = folder.rglob(LIBRARY.name)
+            LIBRARY.parent.mkdir(parents=True, exist_ok=True)
+            half = LIBRARY.with_suffix(".half")
+            shutil.copyfile(found, half)
+            half.rename(LIBRARY)  # whole, or not there
         except (OSError, ValueError, subprocess.CalledProcessError) as failed:
             print(f"There is no jemalloc here, and {PACKAGE} can't be had: {failed}. The server runs on libc's malloc.")
         else:
-            print(f"Unpacked {PACKAGE} into {UNPACKED.relative_to(ROOT)}, for the bench only.")
+            print(f"Unpacked {PACKAGE} into {LIBRARY.parent.relative_to(ROOT)}, for the bench only.")

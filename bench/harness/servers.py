@@ -55,11 +55,11 @@ class BenchServer:
 
 
 @contextmanager
-def private_server(malloc: str = "") -> Iterator[BenchServer]:
-    """`malloc`: as for `Valkey`."""
+def private_server(environment: str = "") -> Iterator[BenchServer]:
+    """`environment`: as for `Valkey`."""
     folder = Path(tempfile.mkdtemp(prefix="dalston-bench-"))
     try:
-        server = Server(Valkey(folder, SETTINGS, malloc), folder)
+        server = Server(Valkey(folder, SETTINGS, environment), folder)
         try:
             yield BenchServer(server.url)
         finally:

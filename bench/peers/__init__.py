@@ -1,8 +1,9 @@
 """One file per queue that is measured, all with the interface of `Peer`, each run in a process of its own.
 
-Adding a peer is adding a file here (and its package to bench/requirements.in). The task of every peer calls
-`probe.ran(sent_ns)` and does nothing else. The docstring of a peer's file says how it is configured: for little
-overhead, as its documentation recommends; the tables quote its first paragraph.
+Adding a peer is adding a file here and its name to NAMES, its package to bench/requirements.in and the lock, and when
+it brings a killed worker's task back to bench/sections/survival.py; if it is faster than all others, how fast to
+bench/sections/throughput.py. The task of every peer calls `probe.ran(sent_ns)` and does nothing else. The docstring of
+a peer's file says how it is configured: for little overhead; the end of a run quotes its first paragraph.
 """
 
 import ast
@@ -26,13 +27,12 @@ NAMES = ("celery", "rq", "dramatiq", "dramatiq_ahead", "arq", "taskiq", "saq", "
 OURS = ("dalston", "dalston_sdk")
 """Dalston itself, in the product's own environment: the bare broker, and the engine SDK on top of it."""
 
-OURS_AHEAD = "dalston_ahead"
-TAKES_AHEAD = {"dramatiq_ahead"}
-"""Told to hold a hundred tasks for its one thread, against its default. It keeps them when it is killed. Where one task
-runs at a time its rival is the Dalston that takes ahead, too: one task."""
+NINTH = {"dramatiq_ahead"}
+"""Beside the eight queues: one of them in a form of our own making. With one task at a time it has a verdict of its
+own, or the others would never be looked at."""
 
-ONE_AT_A_TIME = {"rq", OURS_AHEAD}
-"""Not measured with many: more of RQ is more processes, and ahead of 32 one more is no difference."""
+NOT_CONCURRENT = {"rq"}
+"""One process runs one task at a time: more is more processes."""
 
 
 def settings_of(name: str) -> str:

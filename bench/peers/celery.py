@@ -1,5 +1,5 @@
 """Celery: acks_late, reject_on_worker_lost, no results, prefetch 4, no gossip, mingle, heartbeat or events;
-pool solo for 1 at a time, threads for 32.
+pool solo for 1 at a time, threads for more.
 """
 
 from collections.abc import Callable

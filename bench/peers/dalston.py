@@ -1,4 +1,5 @@
-"""Dalston: each settle checks session, owner and attempt and writes started and completed events; takes nothing ahead.
+"""Dalston's bare broker: each settle checks session, owner and attempt and writes started and completed events. One
+thread, which runs what it claimed in turn and settles all of it with the next claim.
 
 The same public API as the engine SDK uses: exchange, and claim_next when nothing came.
 """
@@ -41,15 +42,11 @@ def fill(url: str, count: int) -> None:
 
 
 def work(url: str, capacity: int, recovery_s: int | None) -> None:
-    work_holding(capacity, url, recovery_s)
-
-
-def work_holding(count: int, url: str, recovery_s: int | None) -> None:
     broker = connect(url)
     if recovery_s is not None:
         # as the supervisor does when waitpid tells it of a child's death
         broker.take_back(ENGINE, [QUEUE], max_deliveries=3, max_losses=10)
-    run(Consumer(broker, ENGINE, [QUEUE], capacity=count, max_backlog=NO_LIMIT))
+    run(Consumer(broker, ENGINE, [QUEUE], capacity=capacity, max_backlog=NO_LIMIT))
 
 
 def run(consumer: Consumer) -> None:

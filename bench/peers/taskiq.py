@@ -1,4 +1,6 @@
-"""taskiq: RedisStreamBroker from id 0, uvloop, xread_count 100, prefetch 100, no result backend, no validation."""
+"""taskiq: RedisStreamBroker from id 0, uvloop, xread_count 100, prefetch 100 (none, its default, is no faster), no
+result backend, no validation.
+"""
 
 import asyncio
 import logging

@@ -7,7 +7,7 @@ from enum import Enum
 
 from bench.harness.cpu import apart
 from bench.harness.figures import Rounds, Target
-from bench.peers import OURS_AHEAD, TAKES_AHEAD
+from bench.peers import NINTH
 
 PING = "(PING loop)"
 NEAR = 0.8
@@ -29,7 +29,7 @@ class Way(Enum):
     def cores(self, server: int) -> AbstractContextManager[None]:
         """One at a time, round trips are what counts. With many, threads of one core would not get into each other's
         way, which is not how they are run."""
-        return nullcontext() if self is Way.MANY else apart(server, halting=self is Way.HALTING)
+        return nullcontext() if self.capacity > 1 else apart(server, halting=self is Way.HALTING)
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Figures:
 
     rate: Rounds = field(default_factory=Rounds)
     cpu_us: Rounds = field(default_factory=lambda: Rounds(smaller_is_better=True))  # worker and server, per task
-    contest: list[float | None] = field(default_factory=list)  # rates of the rounds beside the rivals; None: it failed
+    beside: list[float | None] = field(default_factory=list)  # rates of the rounds beside the rivals; None: it failed
 
     def cells(self) -> list[str]:
         if not self.rate.values:
@@ -52,44 +52,45 @@ Table = dict[tuple[str, Way], Figures]
 
 @dataclass(frozen=True)
 class Contest:
-    """Who of us runs beside whom, and how many times as fast as the fastest of them it should be."""
+    """Whom Dalston runs beside, and how many times as fast as each of them it should be."""
 
-    ours: str
     rivals: list[str]
     target: float
 
 
 def contests_of(table: Table, way: Way, survivors: set[str]) -> list[Contest]:
-    """Like beside like: where one task runs at a time, who is told to hold many is the rival of our own that takes
-    ahead."""
-    ahead = TAKES_AHEAD if way.capacity == 1 else set()
+    apart = NINTH if way.capacity == 1 else set()
     found = [
-        Contest("dalston", _fastest(table, way, survivors - ahead), way.target),
-        Contest("dalston", [PING] if _measured(table, PING, way) else [], 0.5),
-        Contest(OURS_AHEAD, _fastest(table, way, survivors & ahead), way.target),
+        Contest(_fastest(table, way, survivors - apart), way.target),
+        Contest(_fastest(table, way, survivors & apart), way.target),
+        Contest(_fastest(table, way, {PING}), 0.5),
     ]
-    return [contest for contest in found if contest.rivals and _measured(table, contest.ours, way)]
+    return [contest for contest in found if contest.rivals and _measured(table, "dalston", way)]
 
 
-def names(contests: list[Contest]) -> list[str]:
-    """Each once, in the order in which they run."""
-    return list(dict.fromkeys(name for contest in contests for name in (contest.ours, *contest.rivals)))
+def runners(contests: list[Contest]) -> list[str]:
+    """Dalston and all its rivals."""
+    return ["dalston", *(name for contest in contests for name in contest.rivals)] if contests else []
 
 
 def verdict(table: Table, way: Way, contest: Contest) -> Target:
-    other = max(contest.rivals, key=lambda name: table[name, way].rate.best)
-    ratio, how = _compared(table, way, contest.ours, other)
-    text = f"{way.title}: {contest.ours} {ratio:.2f} x {other} (target {contest.target:g}; {how})"
-    return Target(text, ratio >= contest.target)
+    """By the rival that comes nearest."""
+    compared = {name: _compared(table, way, "dalston", name) for name in contest.rivals}
+    nearest = min(compared, key=lambda name: compared[name][0])
+    ratio, how = compared[nearest]
+    return Target(f"{way.title}: {ratio:.2f} x {nearest} (target {contest.target:g}; {how})", ratio >= contest.target)
 
 
-def beside_ahead(table: Table, way: Way, contests: list[Contest]) -> list[str]:
-    """How a Dalston that takes nothing ahead stands beside those that hold many: no target, but one wants to know."""
-    said = []
-    for name in [name for contest in contests if contest.ours == OURS_AHEAD for name in contest.rivals]:
-        ratio, how = _compared(table, way, "dalston", name)
-        said.append(f"{way.title}: dalston {ratio:.2f} x {name}, which takes ahead (no target; {how})")
-    return said
+def of_the_sdk(table: Table, way: Way, contests: list[Contest]) -> list[str]:
+    """How a whole engine stands beside the same rivals. The targets are the broker's, but one wants to know."""
+    if not _measured(table, "dalston_sdk", way):
+        return []
+    ratios = [
+        f"{_compared(table, way, 'dalston_sdk', name)[0]:.2f} x {name}"
+        for contest in contests
+        for name in contest.rivals
+    ]
+    return [f"{way.title}: dalston_sdk {', '.join(ratios)}, by the best rounds (no target)"] if ratios else []
 
 
 def _fastest(table: Table, way: Way, peers: set[str]) -> list[str]:
@@ -106,8 +107,8 @@ def _compared(table: Table, way: Way, ours: str, other: str) -> tuple[float, str
     """The ratio, by the rounds beside each other if there are any, else by the best; and how it was taken."""
     mine, theirs = table[ours, way], table[other, way]
     best = mine.rate.best / theirs.rate.best
-    pairs = [a / b for a, b in zip(mine.contest, theirs.contest, strict=False) if a and b]
+    pairs = [a / b for a, b in zip(mine.beside, theirs.beside, strict=False) if a and b]
     if not pairs:
         return best, "by the best rounds"
-    beside = f"median of {len(pairs)} rounds beside each other, {min(pairs):.2f} to {max(pairs):.2f}"
-    return statistics.median(pairs), f"{beside}; by the best {best:.2f}"
+    spread = f"median of {len(pairs)} rounds beside each other, {min(pairs):.2f} to {max(pairs):.2f}"
+    return statistics.median(pairs), f"{spread}; by the best {best:.2f}"

@@ -28,7 +28,8 @@ DEFAULTS = {
     "streaq": "60 s",
     "huey": "never",
 }
-"""When the task comes back with the peer's own settings: from its documentation and code."""
+"""When the task comes back with the peer's own settings: from its documentation and code. Who is named here and not in
+LOSES counts as one that keeps it, even if it is not back while we look."""
 
 LOSES = {"huey"}
 """The task has left Redis when it runs."""
@@ -54,6 +55,8 @@ class Trial:
 
 def survival(server: BenchServer, peers: list[str], *, patience_s: float) -> tuple[Section, set[str]]:
     """The table, and the names of those that keep the task."""
+    if unknown := set(peers) - DEFAULTS.keys():
+        raise SystemExit(f"when does a killed worker's task come back? Say it in {Path(__file__).name}: {unknown}")
     server.flush()
     section = Section(
         f"A worker gets SIGKILL while a task runs; recovery windows set to {RECOVERY_S} s where the peer has one",

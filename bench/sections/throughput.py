@@ -7,23 +7,22 @@ other, and the median of their ratios decides: the machine may be twice as fast 
 from bench.harness.figures import Rounds, Section
 from bench.harness.processes import PeerError, run
 from bench.harness.servers import BenchServer
-from bench.peers import ONE_AT_A_TIME, OURS, OURS_AHEAD
-from bench.sections.contest import PING, Figures, Table, Way, beside_ahead, contests_of, names, verdict
+from bench.peers import NOT_CONCURRENT, OURS
+from bench.sections.contest import PING, Figures, Table, Way, contests_of, of_the_sdk, runners, verdict
 from bench.sections.raw import ping_loop, pipelined_xadd
 
 WARM = 50
 SLACK = 150
 """Tasks beyond the measured ones, so that nobody is measured on an empty queue."""
 
-FASTEST = {
+CEILING = {
     ("dalston", 1): 16_000,
     ("dalston", 32): 70_000,
-    ("dalston_ahead", 1): 24_000,
     ("dalston_sdk", 1): 14_000,
-    ("dalston_sdk", 32): 40_000,
+    ("dalston_sdk", 32): 45_000,
     ("dramatiq_ahead", 1): 9_000,
 }
-PEERS = 6_000
+CEILING_OF_OTHERS = 6_000
 """Tasks per second that nobody exceeds here: how much must be enqueued for a round."""
 
 
@@ -33,7 +32,8 @@ def measure(peer: str, way: Way, server: BenchServer, seconds: float, figures: F
         if peer == PING:
             figures.rate.add(ping_loop(server, seconds / 2))
             return figures.rate.values[-1]
-        count = int(FASTEST.get((peer, way.capacity), PEERS) * seconds)
+        key = (peer, way.capacity)
+        count = int((CEILING[key] if peer in OURS else CEILING.get(key, CEILING_OF_OTHERS)) * seconds)
         probe = f"throughput:{WARM}:{count}:{seconds}:{server.pid}"
         found = run(peer, server.url, "fill-and-work", WARM + count + SLACK, way.capacity, probe=probe)
     figures.rate.add(found["count"] / found["seconds"])
@@ -46,8 +46,8 @@ def throughput(server: BenchServer, peers: list[str], survivors: set[str], *, ro
     table: Table = {
         (peer, way): Figures()
         for way in Way
-        for peer in (*OURS, OURS_AHEAD, *peers, PING)
-        if way.capacity == 1 or peer not in (*ONE_AT_A_TIME, PING)
+        for peer in (*OURS, *peers, PING)
+        if way.capacity == 1 or peer not in (*NOT_CONCURRENT, PING)
     }
     xadd, failures = Rounds(), []
     for number in range(rounds):
@@ -58,14 +58,14 @@ def throughput(server: BenchServer, peers: list[str], survivors: set[str], *, ro
             except PeerError as failed:
                 failures.append(f"round {number + 1}, {way.title}: {failed}")
     contests = {way: contests_of(table, way, survivors) for way in Way}
-    compared = [(peer, way) for way in Way for peer in names(contests[way])]
+    compared = [(peer, way) for way in Way for peer in runners(contests[way])]
     for number in range(2 * rounds):
         for peer, way in compared:
             figures = table[peer, way]
             try:
-                figures.contest.append(measure(peer, way, server, seconds, figures))
+                figures.beside.append(measure(peer, way, server, seconds, figures))
             except PeerError as failed:
-                figures.contest.append(None)
+                figures.beside.append(None)
                 failures.append(f"contest, round {number + 1}, {way.title}: {failed}")
     server.flush()
     section = Section(
@@ -74,10 +74,10 @@ def throughput(server: BenchServer, peers: list[str], survivors: set[str], *, ro
         ["", *(head for way in Way for head in (way.title, "median", "CPU us"))],
         notes=failures,
     )
-    for peer in [*OURS, OURS_AHEAD, *peers, PING]:
+    for peer in [*OURS, *peers, PING]:
         cells = [table.get((peer, way), Figures()).cells() for way in Way]
         section.rows.append([peer, *(cell for each in cells for cell in each)])
-    section.rows.append(["(pipelined XADD)", *[""] * 6, f"{xadd.best:,.0f}", f"{xadd.median:,.0f}", ""])
     section.targets = [verdict(table, way, contest) for way in Way for contest in contests[way]]
-    section.notes += [note for way in Way for note in beside_ahead(table, way, contests[way])]
+    section.notes += [note for way in Way for note in of_the_sdk(table, way, contests[way])]
+    section.notes.append(f"pipelined XADD: {xadd.best:,.0f} a second, median {xadd.median:,.0f}")
     return section

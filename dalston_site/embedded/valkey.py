@@ -24,25 +24,28 @@ LONG_CACHES = "GLIBC_TUNABLES=glibc.malloc.tcache_count=20000:glibc.malloc.tcach
 kept so."""
 
 
-def allocator() -> tuple[str, str]:
-    """Its name, and what to put into the environment. The wheel's server is built on libc's malloc; those of
-    distributions bring jemalloc, which takes a sixth less time for a batch of tasks: it is used where the machine has
-    it."""
-    library = ctypes.util.find_library("jemalloc") if sys.platform == "linux" else None
-    return ("jemalloc", f"LD_PRELOAD={library}") if library else ("libc's malloc", LONG_CACHES)
+def jemalloc() -> str | None:
+    """The machine's. The wheel's server is built on libc's malloc; those of distributions bring jemalloc, with which
+    Dalston runs a sixth more tasks, or more."""
+    return ctypes.util.find_library("jemalloc") if sys.platform == "linux" else None
+
+
+def malloc_environment(library: str | None) -> str:
+    """For a server that allocates with this library, or with libc's."""
+    return f"LD_PRELOAD={library}" if library else LONG_CACHES
 
 
 class Valkey:
-    """The recipe of a server in `folder`; `settings` are lines of its configuration file, `malloc` is what `allocator`
-    says if nobody says otherwise."""
+    """The recipe of a server in `folder`; `settings` are lines of its configuration file."""
 
     name = "valkey"
     stop_signal = signal.SIGTERM
     noise = "Memory overcommit must be enabled"  # advice for a server with much data, in 300 characters
 
-    def __init__(self, folder: Path, settings: dict[str, str] | None = None, malloc: str = "") -> None:
+    def __init__(self, folder: Path, settings: dict[str, str] | None = None, environment: str = "") -> None:
+        """`environment`: which malloc it gets; by default jemalloc where the machine has it."""
         self.folder = folder
-        self.malloc = malloc or allocator()[1]
+        self.environment = environment or malloc_environment(jemalloc())
         self.settings = {**SETTINGS, **(settings or {})}
 
     def prepare(self) -> None:
@@ -53,7 +56,7 @@ class Valkey:
         lines = {**self.settings, "port": str(port), "dir": f'"{self.folder}"', "requirepass": self._password()}
         path = self.folder / "valkey.conf"
         write_private(path, "".join(f"{key} {value}\n" for key, value in lines.items()))
-        return guarded(["env", self.malloc, str(valkey_server()), str(path)], dies_with=self.stop_signal)
+        return guarded(["env", self.environment, str(valkey_server()), str(path)], dies_with=self.stop_signal)
 
     def is_ready(self, port: int, pid: int) -> bool:
         try:

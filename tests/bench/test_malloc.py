@@ -1,34 +1,73 @@
 """The server of `./dev bench broker` runs on the malloc that the run names."""
 
+import ctypes.util
+import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bench.harness import malloc as module
-from bench.harness.malloc import JEMALLOC, LIBC, malloc, malloc_of
+from bench.harness import malloc
+from bench.harness.malloc import JEMALLOC, LIBC, environment_for, malloc_of
 from bench.harness.servers import private_server
 
 
-def test_libc_is_had_for_the_asking_and_never_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "UNPACKED", tmp_path / "nothing")
-    with private_server(malloc(LIBC, fetch=True)) as server:
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the fetched one would be, on a machine that has none of its own."""
+    monkeypatch.setattr(malloc, "jemalloc", lambda: None)
+    monkeypatch.setattr(malloc, "LIBRARY", tmp_path / "jemalloc" / "libjemalloc.so.2")
+    (tmp_path / "jemalloc").mkdir()
+    return tmp_path / "jemalloc" / "libjemalloc.so.2"
+
+
+@pytest.fixture
+def never_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(malloc, "_fetch", fail("it was fetched"))
+
+
+def fail(why: str) -> Callable[[], None]:
+    return lambda: pytest.fail(why)
+
+
+def loaded_library() -> str:
+    """Some library that any process can load."""
+    name = str(ctypes.util.find_library("m"))
+    ctypes.CDLL(name)
+    paths: list[str] = re.findall(rf"\S+/{re.escape(name)}", Path("/proc/self/maps").read_text())
+    return paths[0]
+
+
+@pytest.mark.usefixtures("never_fetched")
+def test_a_server_gets_the_library_that_was_fetched_before(library: Path) -> None:
+    shutil.copyfile(loaded_library(), library)
+    with private_server(environment_for(JEMALLOC, fetch=True)) as server:
+        assert malloc_of(server.pid) == JEMALLOC
+
+
+@pytest.mark.usefixtures("never_fetched")
+def test_libc_is_had_for_the_asking_though_there_is_another(library: Path) -> None:
+    shutil.copyfile(loaded_library(), library)
+    with private_server(environment_for(LIBC, fetch=True)) as server:
         assert malloc_of(server.pid) == LIBC
-    assert not (tmp_path / "nothing").exists()
 
 
-def test_a_jemalloc_that_can_not_be_loaded_is_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "allocator", lambda: ("libc's malloc", ""))
-    monkeypatch.setattr(module, "UNPACKED", tmp_path)
-    (tmp_path / "libjemalloc.so.2").write_text("not a library")
-    with private_server(malloc(JEMALLOC, fetch=False)) as server:
+@pytest.mark.usefixtures("never_fetched", "library")
+def test_nothing_is_fetched_unless_asked_for() -> None:
+    assert "LD_PRELOAD" not in environment_for(JEMALLOC, fetch=False)
+
+
+def test_a_library_that_can_not_be_loaded_is_not_named(library: Path) -> None:
+    library.write_text("not a library")
+    with private_server(environment_for(JEMALLOC, fetch=False)) as server:
         assert malloc_of(server.pid) == LIBC
 
 
-def test_a_machine_that_can_not_fetch_it_goes_on_with_libc(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_machine_that_can_not_fetch_it_says_so_and_goes_on_with_libc(
+    library: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(module, "allocator", lambda: ("libc's malloc", ""))
-    monkeypatch.setattr(module, "UNPACKED", tmp_path / "nothing")
-    monkeypatch.setattr(module, "PACKAGE", "no-such-package")
-    assert "tcache" in malloc(JEMALLOC, fetch=True)
+    monkeypatch.setattr(malloc, "PACKAGE", "no-such-package")
+    assert "LD_PRELOAD" not in environment_for(JEMALLOC, fetch=True)
     assert "no-such-package can't be had" in capsys.readouterr().out
+    assert not library.exists()

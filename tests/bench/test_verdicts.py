@@ -3,64 +3,80 @@
 import pytest
 
 from bench.harness.figures import Target
-from bench.sections.contest import PING, Figures, Table, Way, beside_ahead, contests_of, names, verdict
+from bench.sections.contest import PING, Figures, Table, Way, contests_of, of_the_sdk, runners, verdict
 
-PEERS = ("taskiq", "dramatiq", "dramatiq_ahead", "huey")
 SURVIVORS = {"taskiq", "dramatiq", "dramatiq_ahead"}
 
 
 def table(**rates: float) -> Table:
-    """The same rates in each way; a peer without one was not measured."""
+    """The same rates in each way; a peer with 0 was not measured."""
     made: Table = {}
     for way in Way:
-        for peer in ("dalston", "dalston_ahead", *PEERS, PING):
+        for peer, rate in rates.items():
             made[peer, way] = Figures()
-            if peer in rates:
-                made[peer, way].rate.add(rates[peer])
+            if rate:
+                made[peer, way].rate.add(rate)
     return made
 
 
 def judged(made: Table, way: Way) -> dict[str, Target]:
-    """By who of us and who of them is compared."""
-    known = {peer for peer, _ in made}
-    found = [verdict(made, way, contest) for contest in contests_of(made, way, SURVIVORS)]
-    return {" ".join(word for word in target.text.split() if word in known): target for target in found}
+    """By the names of the rivals."""
+    return {" ".join(contest.rivals): verdict(made, way, contest) for contest in contests_of(made, way, SURVIVORS)}
 
 
 def test_one_that_loses_tasks_is_no_rival_and_one_that_comes_near_the_fastest_is_one() -> None:
     made = table(dalston=9000, taskiq=1000, dramatiq=900, huey=5000)
-    assert names(contests_of(made, Way.AWAKE, SURVIVORS)) == ["dalston", "dramatiq", "taskiq"]
+    assert runners(contests_of(made, Way.AWAKE, SURVIVORS)) == ["dalston", "dramatiq", "taskiq"]
     made["dramatiq", Way.AWAKE].rate.values[:] = [700]
-    assert names(contests_of(made, Way.AWAKE, SURVIVORS)) == ["dalston", "taskiq"]
+    assert runners(contests_of(made, Way.AWAKE, SURVIVORS)) == ["dalston", "taskiq"]
 
 
-def test_who_is_told_to_hold_many_is_a_rival_with_many_at_a_time_and_of_our_own_that_takes_ahead_with_one() -> None:
-    made = table(dalston=3000, dalston_ahead=3900, taskiq=1000, dramatiq_ahead=2000)
-    assert list(judged(made, Way.MANY)) == ["dalston dramatiq_ahead"]
+def test_the_rival_that_comes_nearest_decides() -> None:
+    made = table(dalston=2000, taskiq=1000, dramatiq=1000)
+    made["dalston", Way.AWAKE].beside = [2000.0]
+    made["taskiq", Way.AWAKE].beside = [900.0]
+    made["dramatiq", Way.AWAKE].beside = [1001.0]
+    target = judged(made, Way.AWAKE)["dramatiq taskiq"]
+    assert not target.kept
+    assert "2.00 x dramatiq" in target.text
+
+
+def test_the_ninth_is_a_rival_like_any_other_with_many_at_a_time_and_has_a_verdict_of_its_own_with_one() -> None:
+    made = table(dalston=3000, taskiq=1000, dramatiq_ahead=2000)
+    assert list(judged(made, Way.MANY)) == ["dramatiq_ahead"]
     found = judged(made, Way.AWAKE)
-    assert found["dalston taskiq"].kept
-    assert not found["dalston_ahead dramatiq_ahead"].kept
-    made["dalston_ahead", Way.AWAKE].rate.add(4000)
-    assert judged(made, Way.AWAKE)["dalston_ahead dramatiq_ahead"].kept
+    assert found["taskiq"].kept
+    assert not found["dramatiq_ahead"].kept
 
 
-def test_how_a_dalston_with_one_task_in_hand_stands_beside_one_with_many_is_said_too() -> None:
-    made = table(dalston=3000, dalston_ahead=4000, taskiq=1000, dramatiq_ahead=2000)
-    said = [beside_ahead(made, way, contests_of(made, way, SURVIVORS)) for way in Way]
-    assert [len(each) for each in said] == [1, 1, 0]
-    assert "dalston 1.50 x dramatiq_ahead" in said[0][0]
+@pytest.mark.parametrize(("rate", "kept"), [(5000, True), (4999, False)])
+def test_half_of_a_ping_loop_is_wanted(rate: float, kept: bool) -> None:
+    made = table(**{"dalston": rate, PING: 10_000})
+    assert judged(made, Way.AWAKE)[PING].kept is kept
+
+
+def test_a_run_without_figures_of_dalston_has_no_verdict() -> None:
+    made = table(dalston=0, dalston_sdk=0, taskiq=1000)
+    assert contests_of(made, Way.AWAKE, SURVIVORS) == []
+    assert of_the_sdk(made, Way.AWAKE, []) == []
+
+
+def test_how_a_whole_engine_stands_beside_the_same_rivals_is_said_without_a_target() -> None:
+    made = table(dalston=9000, dalston_sdk=5000, taskiq=1000)
+    [said] = of_the_sdk(made, Way.MANY, contests_of(made, Way.MANY, SURVIVORS))
+    assert "dalston_sdk 5.00 x taskiq, by the best rounds (no target)" in said
 
 
 @pytest.mark.parametrize(("pairs", "kept"), [([2.1, 2.1, 1.0], True), ([1.9, 1.9, 9.0], False)])
 def test_the_median_of_rounds_beside_each_other_decides_and_not_the_best(pairs: list[float], kept: bool) -> None:
     made = table(dalston=9000, taskiq=1000)
-    made["dalston", Way.HALTING].contest = [1000 * pair for pair in pairs]
-    made["taskiq", Way.HALTING].contest = [1000.0] * 3
-    assert judged(made, Way.HALTING)["dalston taskiq"].kept is kept
+    made["dalston", Way.HALTING].beside = [1000 * pair for pair in pairs]
+    made["taskiq", Way.HALTING].beside = [1000.0] * 3
+    assert judged(made, Way.HALTING)["taskiq"].kept is kept
 
 
 def test_a_round_that_failed_is_in_no_pair() -> None:
     made = table(dalston=9000, taskiq=1000)
-    made["dalston", Way.AWAKE].contest = [2500.0, None, 2500.0]
-    made["taskiq", Way.AWAKE].contest = [1000.0, 1000.0, None]
-    assert "2.50 x taskiq (target 2; median of 1 rounds" in judged(made, Way.AWAKE)["dalston taskiq"].text
+    made["dalston", Way.AWAKE].beside = [2500.0, None, 2500.0]
+    made["taskiq", Way.AWAKE].beside = [1000.0, 1000.0, None]
+    assert "2.50 x taskiq (target 2; median of 1 rounds" in judged(made, Way.AWAKE)["taskiq"].text
