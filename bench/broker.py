@@ -58,7 +58,10 @@ def main(arguments: list[str] | None = None) -> None:
     options = parse(arguments)
     # without peers nothing is compared, so nothing need be fetched for it
     with private_server(environment_for(options.malloc, fetch=bool(options.peers))) as server:
-        run = Run(f"Valkey {server.version()} with AOF everysec on the malloc of {malloc_of(server.pid)}")
+        malloc = malloc_of(server.pid)
+        run = Run(f"Valkey {server.version()} with AOF everysec on the malloc of {malloc}")
+        if malloc != options.malloc:
+            print(f"Not on {options.malloc}: see bench/harness/malloc.py.")
         measure(server, options, run)
     print("\nHow each is configured:")
     for name in (*OURS, *options.peers):

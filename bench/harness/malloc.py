@@ -4,7 +4,6 @@ The wheel's server is built on libc's. If the machine has no jemalloc, Debian's 
 for the bench only; that takes no root.
 """
 
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -17,7 +16,7 @@ PACKAGE = "libjemalloc2"
 LIBRARY = FOLDER / JEMALLOC / "libjemalloc.so.2"
 
 
-def environment_for(malloc: str, *, fetch: bool) -> str:
+def environment_for(malloc: str, *, fetch: bool) -> list[str]:
     """Of a server on that malloc. `fetch`: get jemalloc if it is not there. If it can't be had, libc's it is."""
     if malloc == LIBC:
         return malloc_environment(None)
@@ -29,23 +28,24 @@ def environment_for(malloc: str, *, fetch: bool) -> str:
 
 
 def malloc_of(server: int) -> str:
-    """What it really runs on: a library that does not fit is passed over in silence."""
+    """What it really runs on: a library that does not fit, or a path with a space, is passed over in silence."""
     return JEMALLOC if "libjemalloc" in Path(f"/proc/{server}/maps").read_text() else LIBC
 
 
 def _fetch() -> None:
-    with tempfile.TemporaryDirectory(prefix="dalston-bench-") as name:
-        folder = Path(name)
+    LIBRARY.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=LIBRARY.parent) as folder:
         try:
-            subprocess.run(["apt-get", "download", "-qq", PACKAGE], cwd=folder, check=True, capture_output=True)
-            [package] = folder.glob("*.deb")
-            subprocess.run(["dpkg-deb", "--extract", package, folder], check=True, capture_output=True)
-            [found] = folder.rglob(LIBRARY.name)
-            LIBRARY.parent.mkdir(parents=True, exist_ok=True)
-            half = LIBRARY.with_suffix(".half")
-            shutil.copyfile(found, half)
-            half.rename(LIBRARY)  # whole, or not there
-        except (OSError, ValueError, subprocess.CalledProcessError) as failed:
-            print(f"There is no jemalloc here, and {PACKAGE} can't be had: {failed}. The server runs on libc's malloc.")
+            _run(folder, "apt-get", "download", "-qq", PACKAGE)
+            _run(folder, "dpkg-deb", "--extract", *Path(folder).glob("*.deb"), folder)
+            [found] = Path(folder).rglob(LIBRARY.name)
+            found.rename(LIBRARY)  # whole, or not there
+        except (OSError, ValueError, subprocess.SubprocessError) as failed:
+            why = str(getattr(failed, "stderr", "") or failed).strip().splitlines()[-1]
+            print(f"There is no jemalloc here, and {PACKAGE} can't be had: {why}")
         else:
             print(f"Unpacked {PACKAGE} into {LIBRARY.parent.relative_to(ROOT)}, for the bench only.")
+
+
+def _run(folder: str, *command: str | Path) -> None:
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=60)

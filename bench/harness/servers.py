@@ -55,7 +55,7 @@ class BenchServer:
 
 
 @contextmanager
-def private_server(environment: str = "") -> Iterator[BenchServer]:
+def private_server(environment: list[str] | None = None) -> Iterator[BenchServer]:
     """`environment`: as for `Valkey`."""
     folder = Path(tempfile.mkdtemp(prefix="dalston-bench-"))
     try:

@@ -30,9 +30,9 @@ def jemalloc() -> str | None:
     return ctypes.util.find_library("jemalloc") if sys.platform == "linux" else None
 
 
-def malloc_environment(library: str | None) -> str:
-    """For a server that allocates with this library, or with libc's."""
-    return f"LD_PRELOAD={library}" if library else LONG_CACHES
+def malloc_environment(library: str | None) -> list[str]:
+    """For a server that allocates with this library, or with libc's: also if the library can't be loaded."""
+    return [LONG_CACHES, *([f"LD_PRELOAD={library}"] if library else [])]
 
 
 class Valkey:
@@ -42,7 +42,9 @@ class Valkey:
     stop_signal = signal.SIGTERM
     noise = "Memory overcommit must be enabled"  # advice for a server with much data, in 300 characters
 
-    def __init__(self, folder: Path, settings: dict[str, str] | None = None, environment: str = "") -> None:
+    def __init__(
+        self, folder: Path, settings: dict[str, str] | None = None, environment: list[str] | None = None
+    ) -> None:
         """`environment`: which malloc it gets; by default jemalloc where the machine has it."""
         self.folder = folder
         self.environment = environment or malloc_environment(jemalloc())
@@ -56,7 +58,7 @@ class Valkey:
         lines = {**self.settings, "port": str(port), "dir": f'"{self.folder}"', "requirepass": self._password()}
         path = self.folder / "valkey.conf"
         write_private(path, "".join(f"{key} {value}\n" for key, value in lines.items()))
-        return guarded(["env", self.environment, str(valkey_server()), str(path)], dies_with=self.stop_signal)
+        return guarded(["env", *self.environment, str(valkey_server()), str(path)], dies_with=self.stop_signal)
 
     def is_ready(self, port: int, pid: int) -> bool:
         try:
