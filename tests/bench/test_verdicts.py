@@ -4,6 +4,8 @@ import pytest
 
 from bench.harness.figures import Target
 from bench.sections.contest import PING, Figures, Table, Way, contests_of, of_the_sdk, runners, verdict
+from bench.sections.latency import Delays, quickest
+from bench.sections.latency import targets as latency_targets
 
 SURVIVORS = {"taskiq", "dramatiq", "dramatiq_ahead"}
 
@@ -80,3 +82,29 @@ def test_a_round_that_failed_is_in_no_pair() -> None:
     made["dalston", Way.AWAKE].beside = [2500.0, None, 2500.0]
     made["taskiq", Way.AWAKE].beside = [1000.0, 1000.0, None]
     assert "2.50 x taskiq (target 2; median of 1 rounds" in judged(made, Way.AWAKE)["taskiq"].text
+
+
+def delays(*medians: float, tail: float = 1.0) -> Delays:
+    made = Delays()
+    for median in medians:
+        made.add([median] * 99 + [tail])
+    return made
+
+
+def test_the_quickest_peer_to_start_a_task_is_a_rival_and_so_is_who_comes_near_it() -> None:
+    found = {"huey": delays(0.9, 0.5), "taskiq": delays(0.6), "rq": delays(0.7), "arq": Delays()}
+    assert quickest(found, ["huey", "taskiq", "rq", "arq"]) == ["huey", "taskiq"]
+
+
+@pytest.mark.parametrize(("theirs", "kept"), [([1.0, 1.0, 0.1], True), ([0.8, 0.8, 9.0], False)])
+def test_latency_is_judged_by_the_median_of_rounds_beside_each_other(theirs: list[float], kept: bool) -> None:
+    beside: list[dict[str, float | None]] = [{"dalston": 1.0, "huey": each, "taskiq": 9.0} for each in theirs]
+    beside.append({"dalston": None, "huey": 0.1, "taskiq": 9.0})
+    [middle, tail] = latency_targets(delays(1.0), beside)
+    assert "x huey's" in middle.text
+    assert (middle.kept, tail.kept) == (kept, True)
+
+
+def test_a_p99_of_three_milliseconds_is_too_long() -> None:
+    [tail] = latency_targets(delays(1.0, tail=3.0), [])
+    assert not tail.kept
