@@ -59,10 +59,10 @@ class Contest:
 
 
 def contests_of(table: Table, way: Way, survivors: set[str]) -> list[Contest]:
-    apart = NINTH if way.capacity == 1 else set()
+    by_itself = NINTH if way.capacity == 1 else set()
     found = [
-        Contest(_fastest(table, way, survivors - apart), way.target),
-        Contest(_fastest(table, way, survivors & apart), way.target),
+        Contest(_fastest(table, way, survivors - by_itself), way.target),
+        Contest(_fastest(table, way, survivors & by_itself), way.target),
         Contest(_fastest(table, way, {PING}), 0.5),
     ]
     return [contest for contest in found if contest.rivals and _measured(table, "dalston", way)]

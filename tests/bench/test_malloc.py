@@ -4,7 +4,6 @@ import ctypes.util
 import os
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,11 +26,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def never_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(malloc, "_fetch", fail("it was fetched"))
-
-
-def fail(why: str) -> Callable[[], None]:
-    return lambda: pytest.fail(why)
+    monkeypatch.setattr(malloc, "_fetch", lambda: pytest.fail("it was fetched"))
 
 
 def preloaded(environment: list[str]) -> bool:
