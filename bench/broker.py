@@ -24,7 +24,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--only", default=",".join(SECTIONS), help=f"which sections: {','.join(SECTIONS)}")
     rounds = "rounds of throughput; of those that are compared three times as many, of latency half as many"
     parser.add_argument("--rounds", type=int, help=rounds)
-    parser.add_argument("--malloc", choices=(JEMALLOC, LIBC), default=JEMALLOC, help="the server's (%(default)s)")
+    malloc = "what the server allocates with (%(default)s, fetched from Debian if it is not here)"
+    parser.add_argument("--malloc", choices=(JEMALLOC, LIBC), default=JEMALLOC, help=malloc)
     parser.add_argument("--json", type=Path, help="also write the tables to this file")
     options = parser.parse_args(arguments)
     options.peers = [name for name in options.peers.split(",") if name]
