@@ -18,7 +18,7 @@ SLACK = 150
 CEILING = {
     ("dalston", 1): 16_000,
     ("dalston", 32): 70_000,
-    ("dalston_sdk", 1): 14_000,
+    ("dalston_sdk", 1): 40_000,
     ("dalston_sdk", 32): 45_000,
     ("dramatiq_ahead", 1): 9_000,
 }

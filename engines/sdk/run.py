@@ -18,7 +18,8 @@ from .task import Task
 class Run:
     claimed: Claimed
     task: Task
-    ends_at: float | None  # by the monotonic clock
+    started: float  # by the monotonic clock, as the next
+    ends_at: float | None
     timeout: float
     lost: bool = False  # given to another engine: its outcome is dropped
     late: bool = False  # its deadline passed: whatever it returns, it timed out
@@ -45,7 +46,8 @@ class Run:
             artifacts_root=artifacts,
             on_progress=on_progress,
         )
-        return cls(claimed, task, time.monotonic() + timeout if timeout else None, timeout)
+        started = task.progress_at
+        return cls(claimed, task, started, started + timeout if timeout else None, timeout)
 
     def settled_as(self, outcome: Outcome, max_result_bytes: int) -> messages.Outcome:
         return timed_out(self.timeout) if self.late else settlement(outcome, max_result_bytes)

@@ -2,8 +2,8 @@
 
 Tasks run in worker threads, a waiter thread sleeps at Redis; both put messages into the inbox, and the runner's own
 thread takes its turn when one comes or something is due. Only the worker of an engine that runs one task at a time
-takes a turn itself. When busy, one call settles what is finished and claims what comes next. While Redis is away,
-results are kept and settled on its return.
+takes a turn itself. When busy, one call settles what is finished and claims what comes next; see ahead.py for how many.
+While Redis is away, results are kept and settled on its return.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from dalston_queue.broker.errors import Fenced, Unavailable
 from dalston_queue.broker.registry import EngineBeat
 from dalston_queue.broker.types import EngineState, Settled
 
+from .ahead import Ahead
 from .engine import Engine, is_async
 from .happenings import Broken, Finished, Happening, Pause, Resume, Stop, Woken
 from .identity import Identity
 from .manifest import Manifest
 from .notify import notify
-from .outcomes import Cancelled, Failed, Outcome, Retry
+from .outcomes import Cancelled, Done, Failed, Outcome, Retry
 from .report import TaskReport, in_hand
 from .run import Run
 from .settlement import timed_out
@@ -55,15 +56,16 @@ class Runner:
         self.inbox: SimpleQueue[Happening] = SimpleQueue()
         # Whoever has it may touch everything below and call the consumer. Only the waiter sleeps there without it.
         self.turn = threading.Lock()
+        alone = manifest.capacity == 1 and not is_async(engine)
+        self.ahead = Ahead(manifest.capacity, enabled=alone)
         self.consumer = Consumer(
             broker,
             identity.engine_id,
             manifest.queues,
             manifest.capabilities,
-            manifest.capacity,
+            self.ahead.most,
             stale=identity.stale,
         )
-        alone = manifest.capacity == 1 and not is_async(engine)
         self.workers = make_workers(engine, manifest.capacity, self._settle_here if alone else self._report)
         self.waiter = Waiter(self.consumer, lambda found, claimed: self.inbox.put(Woken(found, claimed)))
         self.watchdog = Watchdog(manifest.watchdog)
@@ -99,6 +101,7 @@ class Runner:
                 self.announced = self.announced or self._announce()
                 self._notice_orphanhood(now)
                 self._overdue(now)
+                self._serve_waiting(now)
                 try:
                     self._act(now)
                 except Fenced:
@@ -121,13 +124,16 @@ class Runner:
     def _settle_here(self, task: Task, outcome: Outcome) -> None:
         """The same for the only worker: it takes a turn itself, and most often finds its next task by it. Handing over
         to the runner's thread and back would wake two threads for each task."""
+        now = time.monotonic()
         with self.turn:
             if self.stop_at is not None:  # the runner's thread waits for this
                 self._report(task, outcome)
                 return
             try:
-                now = time.monotonic()
                 self._finished(task, outcome, now)
+                self._serve_waiting(now)
+                if self.runs:
+                    return  # its result is told with that of the last one of its batch
                 self._act(now)
             except Fenced:
                 self.inbox.put(Woken(found=True, claimed=None))  # the runner's thread hears it with its own call
@@ -272,6 +278,7 @@ class Runner:
             self.workers.cancel(run.task)
         self.unsettled.clear()
         self.unwanted.clear()
+        self.ahead.give_up()
         self.dirty.clear()
         self._open()
         self.hungry = True
@@ -279,9 +286,22 @@ class Runner:
     # --- tasks --------------------------------------------------------------------------------------------------------
 
     def _start(self, claimed: Claimed) -> None:
-        """Once, however often we are told of it."""
+        """Once, however often we are told of it; now, or when its turn comes."""
         if any(run.claimed is claimed for run in self.runs.values()) or any(c is claimed for c, _ in self.unsettled):
             return
+        if len(self.runs) < self.manifest.capacity:
+            self._begin(claimed)
+        else:
+            self.ahead.keep(claimed, time.monotonic())
+
+    def _serve_waiting(self, now: float) -> None:
+        """Starts what waits here, or gives it up: another engine may be idle."""
+        if self.ahead.waiting and (now >= self.ahead.until or not self._takes_work()):
+            self.unwanted += self.ahead.give_up()
+        while self.ahead.waiting and len(self.runs) < self.manifest.capacity:
+            self._begin(self.ahead.waiting.popleft())
+
+    def _begin(self, claimed: Claimed) -> None:
         run = Run.of(claimed, self.manifest.timeout, self.identity.artifacts, self._progressed)
         self.runs[id(run.task)] = run
         self.workers.start(run.task)
@@ -293,6 +313,7 @@ class Runner:
         self.dirty.pop(task.id, None)
         if run.lost:
             return
+        self.ahead.record(now - run.started, done=isinstance(outcome, Done))
         if isinstance(outcome, Cancelled) and not task.cancelled:
             # Say, an await inside the engine was cancelled: nobody asked for that, so it is a failure like any other.
             outcome = Failed("the engine cancelled the task, though nobody asked for it", "Cancelled", "")
@@ -308,6 +329,8 @@ class Runner:
         self.told.changed()
 
     def _cancel(self, claimed: Claimed, *, lost: bool) -> None:
+        if self.ahead.drop(claimed) and not lost:
+            self.unsettled.append((claimed, messages.Cancelled()))
         for run in self.runs.values():
             if run.claimed is claimed:
                 run.lost = run.lost or lost
@@ -326,26 +349,32 @@ class Runner:
 
     def _die_of(self, run: Run) -> None:
         log.error("task %s ran past its deadline and does not stop: ending this process", run.task.id)
-        rest = [other.claimed for other in self.runs.values() if other is not run and not other.lost]
         try:
             self.consumer.exchange([*self.unsettled, (run.claimed, timed_out(run.timeout))], 0)
-            self.consumer.hand_back(rest)
+            self.consumer.hand_back()
         except (Unavailable, Fenced) as error:
             log.error("could not settle it: %s", error)
         os.abort()  # faulthandler writes the stacks: they show where it hung
 
     # --- what is allowed, and when ------------------------------------------------------------------------------------
 
+    def _takes_work(self) -> bool:
+        return self.stop_at is None and not self.paused and not self.breaker.is_open
+
     def _free(self, now: float) -> int:
         if self.stop_at is not None or self.paused:
             return 0
-        return self.breaker.admits(self.manifest.capacity - len(self.runs), len(self.runs), now)
+        most = self.manifest.capacity if self.runs else self.ahead.allowed
+        free = max(0, most - len(self.runs) - len(self.ahead.waiting))
+        return self.breaker.admits(free, len(self.runs), now)
 
     def _next_moment(self) -> float:
         now = time.monotonic()
         moment = min(now + 1.0, self.told.next_moment())
-        if self.unsettled or (self.hungry and self._free(now)):
+        if self.hungry and self._free(now):
             moment = min(moment, self.next_try)
+        if self.unsettled or self.ahead.waiting:
+            moment = min(moment, max(self.next_try, self.ahead.until))
         if self.runs:
             moment = min(moment, max(self.next_beat, self.next_try))
         if self.stop_at is not None:

@@ -1,0 +1,238 @@
+"""An engine of one task at a time claims ahead while its tasks are quick. Nothing waits there for long."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dalston_queue.broker.types import EventKind
+from engines.sdk import Engine, Task, ahead
+from engines.sdk.ahead import AT_ONCE, QUICK, TRUSTED_AFTER, Ahead
+from engines.sdk.happenings import Pause, Stop
+from engines.sdk.runner import BEAT_EVERY, Runner
+from tests.engines.workbench import QUEUE, Bench, Sleeper
+from tests.support import Spawned, keeps_time, wait_until
+
+TINY: dict[str, Any] = {}
+HOLD: dict[str, Any] = {"hold": True}
+ENGINE = """
+from engines.sdk import engine
+
+@engine
+def quick(task):
+    return task.id
+
+if __name__ == "__main__":
+    quick.serve()
+"""
+
+
+class Held(Engine):
+    """Quick, but for tasks that are held until released or cancelled."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.release = threading.Event()
+
+    def run(self, task: Task) -> None:
+        self.ran.append(task.id)
+        if task.parameters.get("fail"):
+            raise ValueError("as asked")
+        while task.parameters.get("hold") and not self.release.wait(0.01):
+            task.check()
+
+
+@pytest.fixture
+def held() -> Held:
+    return Held()
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits stays until something else happens, however slow the machine is."""
+    monkeypatch.setattr(ahead, "QUICK", 60.0)
+    monkeypatch.setattr(ahead, "PATIENCE", 60.0)
+
+
+def trusted(bench: Bench, engine: Engine, **fields: Any) -> Runner:
+    """An idle engine whose tasks were quick so far."""
+    runner = bench.start(engine, **fields)
+    warm(bench, runner)
+    return runner
+
+
+def warm(bench: Bench, runner: Runner) -> None:
+    def quick() -> bool:
+        ended(bench, EventKind.TASK_COMPLETED, bench.submit_many([TINY] * TRUSTED_AFTER))
+        return runner.ahead.allowed == AT_ONCE
+
+    wait_until(quick, what="trust")
+
+
+def give(bench: Bench, parameters: list[dict[str, Any]], timeout_ms: int = 0) -> list[str]:
+    """One call appends them, and one claims up to eight of them."""
+    ids = bench.submit_many(parameters, timeout_ms)
+    bench.wait(EventKind.TASK_STARTED, ids[-1])
+    return ids
+
+
+def ended(bench: Bench, kind: EventKind, ids: list[str]) -> None:
+    wait_until(lambda: set(ids) <= {event.task_id for event in bench.events(kind)}, what=f"{kind} of {len(ids)}")
+
+
+def test_only_who_was_quick_and_right_for_a_while_claims_ahead() -> None:
+    hands = Ahead(1, enabled=True)
+    for _ in range(TRUSTED_AFTER):
+        assert hands.allowed == 1
+        hands.record(QUICK / 2, done=True)
+    assert hands.allowed == AT_ONCE
+    hands.record(QUICK, done=True)
+    assert hands.allowed == 1
+    for _ in range(TRUSTED_AFTER):
+        hands.record(QUICK / 2, done=True)
+    hands.record(QUICK / 2, done=False)
+    assert hands.allowed == 1
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("capacity", [1, 2, 32])
+def test_an_engine_of_many_tasks_claims_what_it_can_run(bench: Bench, capacity: int) -> None:
+    runner = bench.start(capacity=capacity)
+    ended(bench, EventKind.TASK_COMPLETED, bench.submit_many([TINY] * 2 * TRUSTED_AFTER))
+    assert runner.ahead.allowed == (AT_ONCE if capacity == 1 else capacity)
+
+
+@pytest.mark.usefixtures("patient")
+def test_quick_tasks_share_their_trips_and_run_once_in_order(
+    bench: Bench, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = trusted(bench, held)
+    calls: list[int] = []
+    exchange = runner.consumer.exchange
+
+    def counted(settlements: Any = (), free: int | None = None) -> Any:
+        calls.append(len(settlements))
+        return exchange(settlements, free)
+
+    monkeypatch.setattr(runner.consumer, "exchange", counted)
+    held.ran.clear()
+    ids = give(bench, [TINY] * 20 * AT_ONCE)
+    ended(bench, EventKind.TASK_COMPLETED, ids)
+    assert held.ran == ids
+    assert len(calls) <= 40  # twenty, and some of the runner's own thread
+    assert len([event for event in bench.events(EventKind.TASK_COMPLETED) if event.task_id in ids]) == len(ids)
+
+
+def test_nothing_waits_behind_a_long_task_while_another_engine_is_idle(bench: Bench, held: Held) -> None:
+    trusted(bench, held)
+    long, *others = give(bench, [HOLD, *[TINY] * (AT_ONCE - 1)])
+    bench.start()
+    ended(bench, EventKind.TASK_COMPLETED, others)
+    assert bench.events(EventKind.TASK_COMPLETED, long) == []
+    given_back = [event for event in bench.events(EventKind.TASK_HANDED_BACK) if event.task_id in others]
+    assert {event.task_id for event in given_back} == set(others)
+    assert {event.deliveries for event in given_back} == {0}
+    assert not set(others) & set(held.ran)
+
+
+def test_behind_a_long_task_results_are_told_and_tasks_given_back_within_moments(bench: Bench, held: Held) -> None:
+    runner = trusted(bench, held)
+
+    def once() -> float:
+        held.release.clear()
+        quick, long, behind = give(bench, [TINY, HOLD, TINY])
+        begin = time.monotonic()
+        bench.wait(EventKind.TASK_COMPLETED, quick)
+        bench.wait(EventKind.TASK_HANDED_BACK, behind)
+        took = time.monotonic() - begin
+        assert bench.events(EventKind.TASK_COMPLETED, long) == []
+        held.release.set()
+        bench.wait(EventKind.TASK_COMPLETED, behind)
+        warm(bench, runner)
+        return took
+
+    keeps_time(BEAT_EVERY / 4, once)  # not only with the next beat
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("word", [Stop, Pause])
+def test_a_stop_and_a_pause_hand_back_what_has_not_begun(bench: Bench, held: Held, word: type[Stop | Pause]) -> None:
+    runner = trusted(bench, held, stop_grace=60.0)
+    running, *waiting = give(bench, [HOLD, TINY, TINY])
+    runner.inbox.put(word())
+    ended(bench, EventKind.TASK_HANDED_BACK, waiting)
+    held.release.set()
+    bench.wait(EventKind.TASK_COMPLETED, running)
+    assert not set(waiting) & set(held.ran)
+    assert bench.broker.snapshot().queues[0].waiting == len(waiting)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_breaker_that_opens_hands_back_what_has_not_begun(bench: Bench, held: Held) -> None:
+    trusted(bench, held)
+    *failing, last = give(bench, [*[{"fail": True}] * 5, TINY])
+    ended(bench, EventKind.TASK_FAILED, failing)
+    bench.wait(EventKind.TASK_HANDED_BACK, last)
+    assert last not in held.ran
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_task_that_is_cancelled_before_it_began_never_runs(bench: Bench, held: Held) -> None:
+    trusted(bench, held)
+    _, cancelled, last = give(bench, [HOLD, TINY, TINY])
+    bench.broker.request_cancel(QUEUE, cancelled)
+    bench.wait(EventKind.TASK_CANCELLED, cancelled)
+    held.release.set()
+    bench.wait(EventKind.TASK_COMPLETED, last)
+    assert cancelled not in held.ran
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_fenced_engine_forgets_what_has_not_begun(bench: Bench, held: Held) -> None:
+    """It was taken for dead, and its tasks are in line again: what it still has in hand is not its own."""
+    runner = trusted(bench, held)
+    ids = give(bench, [HOLD, TINY, TINY])
+    bench.broker.take_back(runner.identity.engine_id, [QUEUE], max_deliveries=3, max_losses=10)
+    wait_until(lambda: len(bench.events(EventKind.TASK_STARTED, ids[0])) == 2, what="its second start")
+    held.release.set()
+    ended(bench, EventKind.TASK_COMPLETED, ids)
+    assert [held.ran.count(task) for task in ids] == [2, 1, 1]
+    assert [len(bench.events(EventKind.TASK_COMPLETED, task)) for task in ids] == [1, 1, 1]
+
+
+@pytest.mark.usefixtures("patient")
+def test_the_clock_of_a_task_runs_from_its_start(bench: Bench) -> None:
+    trusted(bench, Sleeper())
+    ids = give(bench, [{"seconds": 0.7}, {"seconds": 0.7}], timeout_ms=1200)
+    ended(bench, EventKind.TASK_COMPLETED, ids)
+
+
+@pytest.mark.usefixtures("patient")
+def test_the_report_shows_what_runs_and_not_what_waits(bench: Bench, held: Held) -> None:
+    runner = trusted(bench, held)
+    running, *_ = give(bench, [HOLD, TINY, TINY])
+    said = runner._description()
+    assert (said.info["running"], said.capacity) == (1, 1)
+    assert [task.task_id for task in said.info["tasks"]] == [running]
+
+
+def test_a_killed_engine_loses_none_of_those_in_its_hands(
+    spawn: Callable[..., Spawned], process_env: dict[str, str], bench: Bench, tmp_path: Path
+) -> None:
+    (tmp_path / "engine.yaml").write_text(f"id: quick\nstage: {QUEUE}\ncommand: [python, engine.py]\n")
+    (tmp_path / "engine.py").write_text(ENGINE)
+    arguments = ("-m", "engines.sdk", "run", str(tmp_path))
+    env = {**process_env, "DALSTON_ENGINE_ID": "n.quick.0.a"}
+    ids = bench.submit_many([TINY] * 20_000)
+    engine = spawn(*arguments, env=env)
+    wait_until(lambda: len(bench.events(EventKind.TASK_COMPLETED)) > 2 * TRUSTED_AFTER, what="work")
+    engine.stop(signal.SIGKILL)
+    bench.broker.take_back("n.quick.0.a", [QUEUE], max_deliveries=3, max_losses=10)
+    spawn(*arguments, env={**env, "DALSTON_ENGINE_ID": "n.quick.0.b"})
+    wait_until(lambda: len(bench.events(EventKind.TASK_COMPLETED)) >= len(ids), what="all results")
+    assert sorted(event.task_id for event in bench.events(EventKind.TASK_COMPLETED)) == sorted(ids)
+    assert len(bench.events(EventKind.TASK_STARTED)) - len(ids) <= AT_ONCE
