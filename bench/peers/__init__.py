@@ -28,8 +28,8 @@ OURS = ("dalston", "dalston_sdk")
 """Dalston itself, in the product's own environment: the bare broker, and the engine SDK on top of it."""
 
 NINTH = {"dramatiq_ahead"}
-"""Beside the eight queues: one of them in a form of our own making. With one task at a time it has a verdict of its
-own, or the others would never be looked at."""
+"""Beside the eight queues: one of them told to hold many tasks for its one thread, in a form of our own making. See
+bench/sections/contest.py for who is measured by it."""
 
 NOT_CONCURRENT = {"rq"}
 """One process runs one task at a time: more is more processes."""

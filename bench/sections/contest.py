@@ -7,7 +7,7 @@ from enum import Enum
 
 from bench.harness.cpu import apart
 from bench.harness.figures import Rounds, Target
-from bench.peers import NINTH
+from bench.peers import NINTH, OURS
 
 PING = "(PING loop)"
 NEAR = 0.8
@@ -15,7 +15,8 @@ NEAR = 0.8
 
 
 class Way(Enum):
-    """How a column of the table is measured: its title, how many at a time, and the target: × the fastest rival."""
+    """How a column of the table is measured: its title, how many at a time, and the target: × the rival that comes
+    nearest."""
 
     AWAKE = ("1, server awake", 1, 2.0)
     HALTING = ("1, server halts", 1, 2.0)
@@ -52,45 +53,50 @@ Table = dict[tuple[str, Way], Figures]
 
 @dataclass(frozen=True)
 class Contest:
-    """Whom Dalston runs beside, and how many times as fast as each of them it should be."""
+    """Who of ours runs beside whom, and how many times as fast as each of them it should be."""
 
+    ours: str
     rivals: list[str]
     target: float
 
 
 def contests_of(table: Table, way: Way, survivors: set[str]) -> list[Contest]:
-    by_itself = NINTH if way.capacity == 1 else set()
+    """The bare broker beside all. One at a time it makes a trip for each task, so there it is measured by queues that
+    are set up for that and by a loop of trips; the whole engine, which claims quick tasks ahead, beside all."""
+    one = way.capacity == 1
     found = [
-        Contest(_fastest(table, way, survivors - by_itself), way.target),
-        Contest(_fastest(table, way, survivors & by_itself), way.target),
-        Contest(_fastest(table, way, {PING}), 0.5),
+        Contest("dalston", _fastest(table, way, survivors - NINTH if one else survivors), way.target),
+        Contest("dalston_sdk", _fastest(table, way, survivors if one else set()), way.target),
+        Contest("dalston", _fastest(table, way, {PING}), 0.5),
     ]
-    return [contest for contest in found if contest.rivals and _measured(table, "dalston", way)]
+    return [contest for contest in found if contest.rivals and _measured(table, contest.ours, way)]
 
 
 def runners(contests: list[Contest]) -> list[str]:
-    """Dalston and all its rivals."""
-    return ["dalston", *(name for contest in contests for name in contest.rivals)] if contests else []
+    """Ours and all their rivals, each once."""
+    return list(dict.fromkeys(name for contest in contests for name in (contest.ours, *contest.rivals)))
 
 
 def verdict(table: Table, way: Way, contest: Contest) -> Target:
     """By the rival that comes nearest."""
-    compared = {name: _compared(table, way, "dalston", name) for name in contest.rivals}
+    compared = {name: _compared(table, way, contest.ours, name) for name in contest.rivals}
     nearest = min(compared, key=lambda name: compared[name][0])
     ratio, how = compared[nearest]
-    return Target(f"{way.title}: {ratio:.2f} x {nearest} (target {contest.target:g}; {how})", ratio >= contest.target)
+    text = f"{way.title}: {contest.ours} {ratio:.2f} x {nearest} (target {contest.target:g}; {how})"
+    return Target(text, ratio >= contest.target)
 
 
-def of_the_sdk(table: Table, way: Way, contests: list[Contest]) -> list[str]:
-    """How a whole engine stands beside the same rivals. The targets are the broker's, but one wants to know."""
-    if not _measured(table, "dalston_sdk", way):
-        return []
+def without_target(table: Table, way: Way, contests: list[Contest]) -> list[str]:
+    """How each of ours stands beside those rivals that another of ours is measured by."""
+    judged = {(contest.ours, rival) for contest in contests for rival in contest.rivals}
+    rivals = sorted({rival for _, rival in judged})
     ratios = [
-        f"{_compared(table, way, 'dalston_sdk', name)[0]:.2f} x {name}"
-        for contest in contests
-        for name in contest.rivals
+        f"{ours} {_compared(table, way, ours, rival)[0]:.2f} x {rival}"
+        for ours in OURS
+        for rival in rivals
+        if (ours, rival) not in judged and _measured(table, ours, way)
     ]
-    return [f"{way.title}: dalston_sdk {', '.join(ratios)}, by the best rounds (no target)"] if ratios else []
+    return [f"{way.title}: {', '.join(ratios)} (no target)"] if ratios else []
 
 
 def _fastest(table: Table, way: Way, peers: set[str]) -> list[str]:

@@ -8,7 +8,7 @@ from bench.harness.figures import Rounds, Section
 from bench.harness.processes import PeerError, run
 from bench.harness.servers import BenchServer
 from bench.peers import NOT_CONCURRENT, OURS
-from bench.sections.contest import PING, Figures, Table, Way, contests_of, of_the_sdk, runners, verdict
+from bench.sections.contest import PING, Figures, Table, Way, contests_of, runners, verdict, without_target
 from bench.sections.raw import ping_loop, pipelined_xadd
 
 WARM = 50
@@ -78,6 +78,6 @@ def throughput(server: BenchServer, peers: list[str], survivors: set[str], *, ro
         cells = [table.get((peer, way), Figures()).cells() for way in Way]
         section.rows.append([peer, *(cell for each in cells for cell in each)])
     section.targets = [verdict(table, way, contest) for way in Way for contest in contests[way]]
-    section.notes += [note for way in Way for note in of_the_sdk(table, way, contests[way])]
+    section.notes += [note for way in Way for note in without_target(table, way, contests[way])]
     section.notes.append(f"pipelined XADD: {xadd.best:,.0f} a second, median {xadd.median:,.0f}")
     return section

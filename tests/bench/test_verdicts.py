@@ -3,7 +3,7 @@
 import pytest
 
 from bench.harness.figures import Target
-from bench.sections.contest import PING, Figures, Table, Way, contests_of, of_the_sdk, runners, verdict
+from bench.sections.contest import PING, Figures, Table, Way, contests_of, runners, verdict, without_target
 from bench.sections.latency import Delays, quickest
 from bench.sections.latency import targets as latency_targets
 
@@ -22,8 +22,9 @@ def table(**rates: float) -> Table:
 
 
 def judged(made: Table, way: Way) -> dict[str, Target]:
-    """By the names of the rivals."""
-    return {" ".join(contest.rivals): verdict(made, way, contest) for contest in contests_of(made, way, SURVIVORS)}
+    """By the names of ours and of the rivals."""
+    contests = contests_of(made, way, SURVIVORS)
+    return {" ".join([contest.ours, *contest.rivals]): verdict(made, way, contest) for contest in contests}
 
 
 def test_one_that_loses_tasks_is_no_rival_and_one_that_comes_near_the_fastest_is_one() -> None:
@@ -38,35 +39,45 @@ def test_the_rival_that_comes_nearest_decides() -> None:
     made["dalston", Way.AWAKE].beside = [2000.0]
     made["taskiq", Way.AWAKE].beside = [900.0]
     made["dramatiq", Way.AWAKE].beside = [1001.0]
-    target = judged(made, Way.AWAKE)["dramatiq taskiq"]
+    target = judged(made, Way.AWAKE)["dalston dramatiq taskiq"]
     assert not target.kept
     assert "2.00 x dramatiq" in target.text
 
 
-def test_the_ninth_is_a_rival_like_any_other_with_many_at_a_time_and_has_a_verdict_of_its_own_with_one() -> None:
-    made = table(dalston=3000, taskiq=1000, dramatiq_ahead=2000)
-    assert list(judged(made, Way.MANY)) == ["dramatiq_ahead"]
+def test_one_at_a_time_the_whole_engine_is_measured_by_the_ninth_and_the_bare_broker_by_the_others() -> None:
+    made = table(dalston=3000, dalston_sdk=3999, taskiq=1000, dramatiq_ahead=2000)
+    assert list(judged(made, Way.MANY)) == ["dalston dramatiq_ahead"]
     found = judged(made, Way.AWAKE)
-    assert found["taskiq"].kept
-    assert not found["dramatiq_ahead"].kept
+    assert {name: target.kept for name, target in found.items()} == {
+        "dalston taskiq": True,
+        "dalston_sdk dramatiq_ahead": False,
+    }
+
+
+def test_each_runs_once_beside_the_others_in_a_round() -> None:
+    made = table(**{"dalston": 1, "dalston_sdk": 1, "taskiq": 1000, "dramatiq_ahead": 1100, PING: 1})
+    contests = contests_of(made, Way.AWAKE, SURVIVORS)
+    assert runners(contests) == ["dalston", "taskiq", "dalston_sdk", "dramatiq_ahead", PING]
 
 
 @pytest.mark.parametrize(("rate", "kept"), [(5000, True), (4999, False)])
 def test_half_of_a_ping_loop_is_wanted(rate: float, kept: bool) -> None:
     made = table(**{"dalston": rate, PING: 10_000})
-    assert judged(made, Way.AWAKE)[PING].kept is kept
+    assert judged(made, Way.AWAKE)[f"dalston {PING}"].kept is kept
 
 
 def test_a_run_without_figures_of_dalston_has_no_verdict() -> None:
     made = table(dalston=0, dalston_sdk=0, taskiq=1000)
     assert contests_of(made, Way.AWAKE, SURVIVORS) == []
-    assert of_the_sdk(made, Way.AWAKE, []) == []
+    assert without_target(made, Way.AWAKE, []) == []
 
 
-def test_how_a_whole_engine_stands_beside_the_same_rivals_is_said_without_a_target() -> None:
-    made = table(dalston=9000, dalston_sdk=5000, taskiq=1000)
-    [said] = of_the_sdk(made, Way.MANY, contests_of(made, Way.MANY, SURVIVORS))
-    assert "dalston_sdk 5.00 x taskiq, by the best rounds (no target)" in said
+def test_what_another_of_ours_is_measured_by_is_said_without_a_target() -> None:
+    made = table(dalston=9000, dalston_sdk=5000, taskiq=1000, dramatiq_ahead=2000)
+    [said] = without_target(made, Way.MANY, contests_of(made, Way.MANY, SURVIVORS))
+    assert "dalston_sdk 2.50 x dramatiq_ahead (no target)" in said
+    [said] = without_target(made, Way.AWAKE, contests_of(made, Way.AWAKE, SURVIVORS))
+    assert "dalston 4.50 x dramatiq_ahead, dalston_sdk 5.00 x taskiq (no target)" in said
 
 
 @pytest.mark.parametrize(("pairs", "kept"), [([2.1, 2.1, 1.0], True), ([1.9, 1.9, 9.0], False)])
@@ -74,14 +85,14 @@ def test_the_median_of_rounds_beside_each_other_decides_and_not_the_best(pairs: 
     made = table(dalston=9000, taskiq=1000)
     made["dalston", Way.HALTING].beside = [1000 * pair for pair in pairs]
     made["taskiq", Way.HALTING].beside = [1000.0] * 3
-    assert judged(made, Way.HALTING)["taskiq"].kept is kept
+    assert judged(made, Way.HALTING)["dalston taskiq"].kept is kept
 
 
 def test_a_round_that_failed_is_in_no_pair() -> None:
     made = table(dalston=9000, taskiq=1000)
     made["dalston", Way.AWAKE].beside = [2500.0, None, 2500.0]
     made["taskiq", Way.AWAKE].beside = [1000.0, 1000.0, None]
-    assert "2.50 x taskiq (target 2; median of 1 rounds" in judged(made, Way.AWAKE)["taskiq"].text
+    assert "2.50 x taskiq (target 2; median of 1 rounds" in judged(made, Way.AWAKE)["dalston taskiq"].text
 
 
 def delays(*medians: float, tail: float = 1.0) -> Delays:
