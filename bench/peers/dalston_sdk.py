@@ -1,4 +1,5 @@
-"""Dalston's engine SDK: the runner on top: worker threads, deadlines, watchdog, beats and the circuit breaker."""
+"""Dalston's engine SDK: the runner on top: worker threads, deadlines, watchdog, beats and the circuit breaker. One at a
+time it claims eight with one call when its tasks have been quick for a while, as no-ops are."""
 
 from typing import Any
 

@@ -61,8 +61,8 @@ class Contest:
 
 
 def contests_of(table: Table, way: Way, survivors: set[str]) -> list[Contest]:
-    """The bare broker beside all. One at a time it makes a trip for each task, so there it is measured by queues that
-    are set up for that and by a loop of trips; the whole engine, which claims quick tasks ahead, beside all."""
+    """The targets are the broker's. One at a time it makes a trip for each task, and is measured by the eight queues
+    and by a loop of trips; the whole engine, which makes fewer, by the ninth as well, which does so, too."""
     one = way.capacity == 1
     found = [
         Contest("dalston", _fastest(table, way, survivors - NINTH if one else survivors), way.target),
@@ -90,13 +90,13 @@ def without_target(table: Table, way: Way, contests: list[Contest]) -> list[str]
     """How each of ours stands beside those rivals that another of ours is measured by."""
     judged = {(contest.ours, rival) for contest in contests for rival in contest.rivals}
     rivals = sorted({rival for _, rival in judged})
-    ratios = [
-        f"{ours} {_compared(table, way, ours, rival)[0]:.2f} x {rival}"
-        for ours in OURS
-        for rival in rivals
-        if (ours, rival) not in judged and _measured(table, ours, way)
-    ]
-    return [f"{way.title}: {', '.join(ratios)} (no target)"] if ratios else []
+    said = []
+    for ours in OURS:
+        for rival in rivals if _measured(table, ours, way) else ():
+            if (ours, rival) not in judged:
+                ratio, how = _compared(table, way, ours, rival)
+                said.append(f"{way.title}: {ours} {ratio:.2f} x {rival} (no target; {how})")
+    return said
 
 
 def _fastest(table: Table, way: Way, peers: set[str]) -> list[str]:

@@ -48,13 +48,15 @@ def _depth(lanes: Iterable[LaneStats]) -> Depth:
 
 
 def _workers(engines: list[EngineInfo], snapshot: Snapshot) -> Workers:
+    """In use are no more than there are: an engine may hold quick tasks ahead, and a dead one those that it ran."""
     working = [engine for engine in engines if engine.state in {EngineState.READY, EngineState.DRAINING}]
+    total = sum(engine.capacity for engine in working)
     return Workers(
         active=sum(engine.state is EngineState.READY for engine in engines),
         draining=sum(engine.state is EngineState.DRAINING for engine in engines),
         dead=sum(engine.state is EngineState.DEAD for engine in engines),
-        total_capacity=sum(engine.capacity for engine in working),
-        used_capacity=sum(queue.running for queue in snapshot.queues),
+        total_capacity=total,
+        used_capacity=min(total, sum(queue.running for queue in snapshot.queues)),
     )
 
 

@@ -1,4 +1,4 @@
-"""An engine's end of the queue: one session per queue, one serial caller, one round trip per task."""
+"""An engine's end of the queue: one session per queue, one serial caller; one round trip settles and claims."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Priority(StrEnum):
 class Tier(StrEnum):
     """Where an entry stands in line; engines claim strictly in this order."""
 
-    RECOVERED = "recovered"  # came back from a lost or draining engine; take_back and hand_back put it here
+    RECOVERED = "recovered"  # came back from an engine; take_back and hand_back put it here
     HIGH = "high"
     MEDIUM = "medium"
     LOW = "low"
@@ -58,7 +58,7 @@ class EventKind(StrEnum):
     TASK_CANCELLED = "task.cancelled"  # its owner stopped it on request; ends the attempt
     TASK_RECOVERED = "task.recovered"  # take_back put it in line again, same attempt
     TASK_EXHAUSTED = "task.exhausted"  # take_back found its delivery budget used up; ends the attempt
-    TASK_HANDED_BACK = "task.handed_back"  # a draining engine gave it back, uncounted, same attempt
+    TASK_HANDED_BACK = "task.handed_back"  # an engine won't run it and gave it back, uncounted, same attempt
     TASK_PROMOTED = "task.promoted"  # ageing moved it to a higher tier, same attempt
     TASK_BURIED = "task.buried"  # its entry can't be read; carries the raw fields; ends the attempt
 

@@ -46,7 +46,7 @@ class Run:
             artifacts_root=artifacts,
             on_progress=on_progress,
         )
-        started = task.progress_at
+        started = time.monotonic()
         return cls(claimed, task, started, started + timeout if timeout else None, timeout)
 
     def settled_as(self, outcome: Outcome, max_result_bytes: int) -> messages.Outcome:

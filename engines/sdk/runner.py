@@ -56,8 +56,8 @@ class Runner:
         self.inbox: SimpleQueue[Happening] = SimpleQueue()
         # Whoever has it may touch everything below and call the consumer. Only the waiter sleeps there without it.
         self.turn = threading.Lock()
-        alone = manifest.capacity == 1 and not is_async(engine)
-        self.ahead = Ahead(manifest.capacity, enabled=alone)
+        one_worker = manifest.capacity == 1 and not is_async(engine)
+        self.ahead = Ahead(manifest.capacity, enabled=one_worker)
         self.consumer = Consumer(
             broker,
             identity.engine_id,
@@ -66,7 +66,7 @@ class Runner:
             self.ahead.most,
             stale=identity.stale,
         )
-        self.workers = make_workers(engine, manifest.capacity, self._settle_here if alone else self._report)
+        self.workers = make_workers(engine, manifest.capacity, self._settle_here if one_worker else self._report)
         self.waiter = Waiter(self.consumer, lambda found, claimed: self.inbox.put(Woken(found, claimed)))
         self.watchdog = Watchdog(manifest.watchdog)
         self.told = TaskReport(enabled=identity.supervised)
@@ -124,16 +124,17 @@ class Runner:
     def _settle_here(self, task: Task, outcome: Outcome) -> None:
         """The same for the only worker: it takes a turn itself, and most often finds its next task by it. Handing over
         to the runner's thread and back would wake two threads for each task."""
-        now = time.monotonic()
+        ended_at = time.monotonic()  # waiting for the turn is not the task's time
         with self.turn:
             if self.stop_at is not None:  # the runner's thread waits for this
                 self._report(task, outcome)
                 return
             try:
-                self._finished(task, outcome, now)
+                self._finished(task, outcome, ended_at)
+                now = time.monotonic()
                 self._serve_waiting(now)
                 if self.runs:
-                    return  # its result is told with that of the last one of its batch
+                    return  # told with the last of its batch, or by the runner's thread: it sleeps until then at most
                 self._act(now)
             except Fenced:
                 self.inbox.put(Woken(found=True, claimed=None))  # the runner's thread hears it with its own call
@@ -296,7 +297,8 @@ class Runner:
 
     def _serve_waiting(self, now: float) -> None:
         """Starts what waits here, or gives it up: another engine may be idle."""
-        if self.ahead.waiting and (now >= self.ahead.until or not self._takes_work()):
+        closed = self.stop_at is not None or self.paused or self.breaker.is_open
+        if closed or now >= self.ahead.until:
             self.unwanted += self.ahead.give_up()
         while self.ahead.waiting and len(self.runs) < self.manifest.capacity:
             self._begin(self.ahead.waiting.popleft())
@@ -357,9 +359,6 @@ class Runner:
         os.abort()  # faulthandler writes the stacks: they show where it hung
 
     # --- what is allowed, and when ------------------------------------------------------------------------------------
-
-    def _takes_work(self) -> bool:
-        return self.stop_at is None and not self.paused and not self.breaker.is_open
 
     def _free(self, now: float) -> int:
         if self.stop_at is not None or self.paused:

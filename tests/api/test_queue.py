@@ -58,6 +58,16 @@ def test_stats_count_lines_workers_throughput_and_lanes(api: Api, broker: Broker
     assert (lane["queue"], lane["lag"], lane["pending"], lane["length"]) == ("echo", 2, 1, 3)
 
 
+def test_no_more_slots_are_in_use_than_there_are(api: Api, broker: Broker) -> None:
+    """An engine may hold quick tasks ahead of the one that it runs."""
+    append(broker, 3, Priority.HIGH)
+    beat = EngineBeat(engine_id="n.demo.0.b", state=EngineState.READY, queues=("echo",), capacity=1)
+    broker.registry.beat_node("n", NodeState.ACTIVE, [beat])
+    claim(broker, 3)
+    workers = api.get("/queue/stats").json()["workers"]
+    assert (workers["total_capacity"], workers["used_capacity"]) == (1, 1)
+
+
 def test_streams_show_each_queue(api: Api, broker: Broker) -> None:
     append(broker, 2)
     [stream] = api.get("/streams").json()

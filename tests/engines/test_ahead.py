@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from dalston_queue.broker.messages import ErrorInfo
+from dalston_queue.broker.reclaim import Reclaimed
 from dalston_queue.broker.types import EventKind
 from engines.sdk import Engine, Task, ahead
 from engines.sdk.ahead import AT_ONCE, QUICK, TRUSTED_AFTER, Ahead
@@ -36,10 +38,12 @@ class Held(Engine):
 
     def __init__(self) -> None:
         self.ran: list[str] = []
+        self.deadlines: dict[str, float | None] = {}
         self.release = threading.Event()
 
     def run(self, task: Task) -> None:
         self.ran.append(task.id)
+        self.deadlines[task.id] = task.deadline
         if task.parameters.get("fail"):
             raise ValueError("as asked")
         while task.parameters.get("hold") and not self.release.wait(0.01):
@@ -52,9 +56,14 @@ def held() -> Held:
 
 
 @pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits stays until something else happens, however slow the machine is."""
+def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks count as quick however slow the machine is."""
     monkeypatch.setattr(ahead, "QUICK", 60.0)
+
+
+@pytest.fixture
+def patient(trusting: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what waits stays until something else happens."""
     monkeypatch.setattr(ahead, "PATIENCE", 60.0)
 
 
@@ -66,17 +75,16 @@ def trusted(bench: Bench, engine: Engine, **fields: Any) -> Runner:
 
 
 def warm(bench: Bench, runner: Runner) -> None:
-    def quick() -> bool:
-        ended(bench, EventKind.TASK_COMPLETED, bench.submit_many([TINY] * TRUSTED_AFTER))
-        return runner.ahead.allowed == AT_ONCE
-
-    wait_until(quick, what="trust")
+    ended(bench, EventKind.TASK_COMPLETED, bench.submit_many([TINY] * TRUSTED_AFTER))
+    assert runner.ahead.allowed == AT_ONCE
 
 
-def give(bench: Bench, parameters: list[dict[str, Any]], timeout_ms: int = 0) -> list[str]:
-    """One call appends them, and one claims up to eight of them."""
+def give(bench: Bench, held: Held, parameters: list[dict[str, Any]], timeout_ms: int = 0) -> list[str]:
+    """One call appends them, and one claims up to eight of them; the first of those to be held runs by now."""
     ids = bench.submit_many(parameters, timeout_ms)
     bench.wait(EventKind.TASK_STARTED, ids[-1])
+    if HOLD in parameters:
+        wait_until(lambda: ids[parameters.index(HOLD)] in held.ran, what="the task that is held")
     return ids
 
 
@@ -98,12 +106,28 @@ def test_only_who_was_quick_and_right_for_a_while_claims_ahead() -> None:
     assert hands.allowed == 1
 
 
+class Async(Engine):
+    async def run(self, _task: Task) -> None:
+        pass
+
+
 @pytest.mark.usefixtures("patient")
-@pytest.mark.parametrize("capacity", [1, 2, 32])
-def test_an_engine_of_many_tasks_claims_what_it_can_run(bench: Bench, capacity: int) -> None:
-    runner = bench.start(capacity=capacity)
-    ended(bench, EventKind.TASK_COMPLETED, bench.submit_many([TINY] * 2 * TRUSTED_AFTER))
-    assert runner.ahead.allowed == (AT_ONCE if capacity == 1 else capacity)
+@pytest.mark.parametrize(("engine", "capacity"), [(Sleeper(), 2), (Sleeper(), 32), (Async(), 1)])
+def test_an_engine_of_many_threads_or_of_none_claims_only_what_it_can_run(
+    bench: Bench, engine: Engine, capacity: int
+) -> None:
+    runner = bench.start(engine, capacity=capacity)
+    most: list[int] = []
+    begin = runner._begin
+
+    def counted(claimed: Any) -> None:
+        begin(claimed)
+        most.append(len(runner.consumer.held) - len(runner.unsettled))
+
+    runner._begin = counted  # type: ignore[method-assign]
+    ended(bench, EventKind.TASK_COMPLETED, bench.submit_many([TINY] * 4 * TRUSTED_AFTER))
+    assert max(most) <= capacity
+    assert not runner.ahead.waiting
 
 
 @pytest.mark.usefixtures("patient")
@@ -120,16 +144,17 @@ def test_quick_tasks_share_their_trips_and_run_once_in_order(
 
     monkeypatch.setattr(runner.consumer, "exchange", counted)
     held.ran.clear()
-    ids = give(bench, [TINY] * 20 * AT_ONCE)
+    ids = give(bench, held, [TINY] * 20 * AT_ONCE)
     ended(bench, EventKind.TASK_COMPLETED, ids)
     assert held.ran == ids
     assert len(calls) <= 40  # twenty, and some of the runner's own thread
     assert len([event for event in bench.events(EventKind.TASK_COMPLETED) if event.task_id in ids]) == len(ids)
 
 
+@pytest.mark.usefixtures("trusting")
 def test_nothing_waits_behind_a_long_task_while_another_engine_is_idle(bench: Bench, held: Held) -> None:
     trusted(bench, held)
-    long, *others = give(bench, [HOLD, *[TINY] * (AT_ONCE - 1)])
+    long, *others = give(bench, held, [HOLD, *[TINY] * (AT_ONCE - 1)])
     bench.start()
     ended(bench, EventKind.TASK_COMPLETED, others)
     assert bench.events(EventKind.TASK_COMPLETED, long) == []
@@ -139,12 +164,13 @@ def test_nothing_waits_behind_a_long_task_while_another_engine_is_idle(bench: Be
     assert not set(others) & set(held.ran)
 
 
+@pytest.mark.usefixtures("trusting")
 def test_behind_a_long_task_results_are_told_and_tasks_given_back_within_moments(bench: Bench, held: Held) -> None:
     runner = trusted(bench, held)
 
     def once() -> float:
         held.release.clear()
-        quick, long, behind = give(bench, [TINY, HOLD, TINY])
+        quick, long, behind = give(bench, held, [TINY, HOLD, TINY])
         begin = time.monotonic()
         bench.wait(EventKind.TASK_COMPLETED, quick)
         bench.wait(EventKind.TASK_HANDED_BACK, behind)
@@ -162,7 +188,7 @@ def test_behind_a_long_task_results_are_told_and_tasks_given_back_within_moments
 @pytest.mark.parametrize("word", [Stop, Pause])
 def test_a_stop_and_a_pause_hand_back_what_has_not_begun(bench: Bench, held: Held, word: type[Stop | Pause]) -> None:
     runner = trusted(bench, held, stop_grace=60.0)
-    running, *waiting = give(bench, [HOLD, TINY, TINY])
+    running, *waiting = give(bench, held, [HOLD, TINY, TINY])
     runner.inbox.put(word())
     ended(bench, EventKind.TASK_HANDED_BACK, waiting)
     held.release.set()
@@ -174,7 +200,7 @@ def test_a_stop_and_a_pause_hand_back_what_has_not_begun(bench: Bench, held: Hel
 @pytest.mark.usefixtures("patient")
 def test_a_breaker_that_opens_hands_back_what_has_not_begun(bench: Bench, held: Held) -> None:
     trusted(bench, held)
-    *failing, last = give(bench, [*[{"fail": True}] * 5, TINY])
+    *failing, last = give(bench, held, [*[{"fail": True}] * 5, TINY])
     ended(bench, EventKind.TASK_FAILED, failing)
     bench.wait(EventKind.TASK_HANDED_BACK, last)
     assert last not in held.ran
@@ -183,7 +209,7 @@ def test_a_breaker_that_opens_hands_back_what_has_not_begun(bench: Bench, held: 
 @pytest.mark.usefixtures("patient")
 def test_a_task_that_is_cancelled_before_it_began_never_runs(bench: Bench, held: Held) -> None:
     trusted(bench, held)
-    _, cancelled, last = give(bench, [HOLD, TINY, TINY])
+    _, cancelled, last = give(bench, held, [HOLD, TINY, TINY])
     bench.broker.request_cancel(QUEUE, cancelled)
     bench.wait(EventKind.TASK_CANCELLED, cancelled)
     held.release.set()
@@ -195,7 +221,7 @@ def test_a_task_that_is_cancelled_before_it_began_never_runs(bench: Bench, held:
 def test_a_fenced_engine_forgets_what_has_not_begun(bench: Bench, held: Held) -> None:
     """It was taken for dead, and its tasks are in line again: what it still has in hand is not its own."""
     runner = trusted(bench, held)
-    ids = give(bench, [HOLD, TINY, TINY])
+    ids = give(bench, held, [HOLD, TINY, TINY])
     bench.broker.take_back(runner.identity.engine_id, [QUEUE], max_deliveries=3, max_losses=10)
     wait_until(lambda: len(bench.events(EventKind.TASK_STARTED, ids[0])) == 2, what="its second start")
     held.release.set()
@@ -205,16 +231,31 @@ def test_a_fenced_engine_forgets_what_has_not_begun(bench: Bench, held: Held) ->
 
 
 @pytest.mark.usefixtures("patient")
-def test_the_clock_of_a_task_runs_from_its_start(bench: Bench) -> None:
-    trusted(bench, Sleeper())
-    ids = give(bench, [{"seconds": 0.7}, {"seconds": 0.7}], timeout_ms=1200)
-    ended(bench, EventKind.TASK_COMPLETED, ids)
+def test_the_clock_of_a_task_runs_from_its_start(bench: Bench, held: Held) -> None:
+    trusted(bench, held)
+    _, behind = give(bench, held, [HOLD, TINY], timeout_ms=60_000)
+    released_at = time.time()
+    held.release.set()
+    bench.wait(EventKind.TASK_COMPLETED, behind)
+    assert (held.deadlines[behind] or 0) >= released_at + 60
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_task_that_was_taken_away_before_it_began_is_not_run_here(bench: Bench, held: Held) -> None:
+    """An operator put it back in line: whoever claims it next runs it."""
+    runner = trusted(bench, held)
+    _, taken = give(bench, held, [HOLD, TINY])
+    assert bench.broker.reclaim(QUEUE, taken, 1, ErrorInfo(message="as asked")) is Reclaimed.RETURNED
+    wait_until(lambda: not runner.ahead.waiting, what="nothing in hand")
+    held.release.set()
+    bench.wait(EventKind.TASK_COMPLETED, taken)
+    assert held.ran.count(taken) == 1
 
 
 @pytest.mark.usefixtures("patient")
 def test_the_report_shows_what_runs_and_not_what_waits(bench: Bench, held: Held) -> None:
     runner = trusted(bench, held)
-    running, *_ = give(bench, [HOLD, TINY, TINY])
+    running, *_ = give(bench, held, [HOLD, TINY, TINY])
     said = runner._description()
     assert (said.info["running"], said.capacity) == (1, 1)
     assert [task.task_id for task in said.info["tasks"]] == [running]
@@ -231,8 +272,10 @@ def test_a_killed_engine_loses_none_of_those_in_its_hands(
     engine = spawn(*arguments, env=env)
     wait_until(lambda: len(bench.events(EventKind.TASK_COMPLETED)) > 2 * TRUSTED_AFTER, what="work")
     engine.stop(signal.SIGKILL)
-    bench.broker.take_back("n.quick.0.a", [QUEUE], max_deliveries=3, max_losses=10)
+    taken = bench.broker.take_back("n.quick.0.a", [QUEUE], max_deliveries=3, max_losses=10)
+    assert len(taken.recovered) <= AT_ONCE
     spawn(*arguments, env={**env, "DALSTON_ENGINE_ID": "n.quick.0.b"})
     wait_until(lambda: len(bench.events(EventKind.TASK_COMPLETED)) >= len(ids), what="all results")
     assert sorted(event.task_id for event in bench.events(EventKind.TASK_COMPLETED)) == sorted(ids)
-    assert len(bench.events(EventKind.TASK_STARTED)) - len(ids) <= AT_ONCE
+    again = len(taken.recovered) + len(bench.events(EventKind.TASK_HANDED_BACK))
+    assert len(bench.events(EventKind.TASK_STARTED)) == len(ids) + again

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- A draining engine gives tasks back, uncounted, to the front of the line (a suspect stays a suspect).
+-- An engine that drains, or won't begin them soon, gives tasks back, uncounted, to the front of the line (a suspect stays a suspect).
 -- KEYS  1 session  2 tasks  3 running  4 deadlines  5 events  6 counters  7 lanes, then the wake key of each of the
 --       engine's L lanes, then the five streams of each lane in claiming order
 -- ARGV  1 fence  2 engine id  3 L  4 JSON body of the event, then the field of each lane in the hash of lanes, then per
