@@ -36,11 +36,9 @@ class Ahead:
         return self.most if self._in_a_row >= TRUSTED_AFTER else self._capacity
 
     def keep(self, claimed: Claimed, now: float) -> None:
-        """Once, however often it is told."""
         if not self.waiting:
             self.until = now + PATIENCE
-        if claimed not in self.waiting:
-            self.waiting.append(claimed)
+        self.waiting.append(claimed)
 
     def drop(self, claimed: Claimed) -> bool:
         """Whether it was waiting here; it isn't any more."""

@@ -133,9 +133,8 @@ class Runner:
                 self._finished(task, outcome, ended_at)
                 now = time.monotonic()
                 self._serve_waiting(now)
-                if self.runs:
-                    return  # told with the last of its batch, or by the runner's thread: it sleeps until then at most
-                self._act(now)
+                if not self.runs:  # else it is told with the last of its batch, or by the runner's thread in good time
+                    self._act(now)
             except Fenced:
                 self.inbox.put(Woken(found=True, claimed=None))  # the runner's thread hears it with its own call
             except BaseException as error:  # noqa: BLE001 (an engine without its worker would be deaf)
@@ -186,8 +185,9 @@ class Runner:
                 raise RuntimeError("a worker's turn went wrong") from error  # not itself: it may be SystemExit(0)
 
     def _woken_with(self, claimed: list[Claimed], now: float) -> None:
-        # after a broken call a beat may have told us of it before: it may be done by now
-        claimed = [each for each in claimed if any(each is held for held in self.consumer.held)]
+        # after a broken call a beat may have told us of it before: it may be in hand, or done by now
+        held = self.consumer.held
+        claimed = [each for each in claimed if each in held and not self._knows(each)]
         free = self._free(now)
         for each in claimed[:free]:
             self._start(each)
@@ -262,8 +262,7 @@ class Runner:
         for claimed in change.lost:
             self._cancel(claimed, lost=True)
         for claimed in again:
-            if claimed not in self.unwanted:
-                self._start(claimed)
+            self._start(claimed)
 
     def _lost_connection(self, error: Unavailable, now: float) -> None:
         if self.connected:
@@ -288,12 +287,21 @@ class Runner:
 
     def _start(self, claimed: Claimed) -> None:
         """Once, however often we are told of it; now, or when its turn comes."""
-        if any(run.claimed is claimed for run in self.runs.values()) or any(c is claimed for c, _ in self.unsettled):
+        if self._knows(claimed):
             return
         if len(self.runs) < self.manifest.capacity:
             self._begin(claimed)
         else:
             self.ahead.keep(claimed, time.monotonic())
+
+    def _knows(self, claimed: Claimed) -> bool:
+        """It runs, waits here, has ended or goes back."""
+        return (
+            any(run.claimed is claimed for run in self.runs.values())
+            or any(ended is claimed for ended, _ in self.unsettled)
+            or claimed in self.ahead.waiting
+            or claimed in self.unwanted
+        )
 
     def _serve_waiting(self, now: float) -> None:
         """Starts what waits here, or gives it up: another engine may be idle."""

@@ -72,6 +72,7 @@ class Bench:
         return self.submit_many([parameters])[0]
 
     def submit_many(self, parameters: list[dict[str, Any]], timeout_ms: int = 0) -> list[str]:
+        """timeout_ms of all that have none among their parameters."""
         ids = [str(uuid.uuid4()) for _ in parameters]
         self.broker.append(
             [
@@ -82,7 +83,7 @@ class Bench:
                     task_type=QUEUE,
                     attempt=1,
                     parameters=each,
-                    timeout_ms=timeout_ms,
+                    timeout_ms=each.get("timeout_ms", timeout_ms),
                 )
                 for task_id, each in zip(ids, parameters, strict=True)
             ]
