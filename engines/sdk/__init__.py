@@ -8,6 +8,7 @@ run, workers, waiter                  a task that runs, the threads that run the
 settlement, text                      an author's outcome as the broker takes it
 notify, report, watchdog              what the supervisor is told
 breaker                               no work for an engine that only fails
+ahead                                 more than one task per call for an engine whose tasks are quick
 """
 
 from .engine import Engine, engine
