@@ -16,7 +16,7 @@ from engines.sdk import Engine, Task, ahead
 from engines.sdk.ahead import AT_ONCE, QUICK, TRUSTED_AFTER, Ahead
 from engines.sdk.happenings import Pause, Stop, Woken
 from engines.sdk.runner import BEAT_EVERY, Runner
-from tests.engines.workbench import QUEUE, Bench, Sleeper
+from tests.engines.workbench import QUEUE, Bench, Sleeper, counted_calls
 from tests.support import Spawned, keeps_time, wait_until
 
 TINY: dict[str, Any] = {}
@@ -134,18 +134,9 @@ def test_an_engine_of_many_threads_or_of_none_claims_only_what_it_can_run(
 
 
 @pytest.mark.usefixtures("patient")
-def test_quick_tasks_share_their_trips_and_run_once_in_order(
-    bench: Bench, held: Held, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quick_tasks_share_their_trips_and_run_once_in_order(bench: Bench, held: Held) -> None:
     runner = trusted(bench, held)
-    calls: list[int] = []
-    exchange = runner.consumer.exchange
-
-    def counted(settlements: Any = (), free: int | None = None) -> Any:
-        calls.append(len(settlements))
-        return exchange(settlements, free)
-
-    monkeypatch.setattr(runner.consumer, "exchange", counted)
+    calls = counted_calls(runner)
     held.ran.clear()
     ids = give(bench, held, [TINY] * 20 * AT_ONCE)
     ended(bench, EventKind.TASK_COMPLETED, ids)

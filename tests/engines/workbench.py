@@ -106,3 +106,16 @@ class Bench:
                 runner.inbox.put(Stop())
             thread.join(PATIENCE_S)
             assert not thread.is_alive()
+
+
+def counted_calls(runner: Runner) -> list[int]:
+    """How many results each exchange tells, from now on."""
+    calls: list[int] = []
+    exchange = runner.consumer.exchange
+
+    def counted(settlements: Any = (), free: int | None = None) -> Any:
+        calls.append(len(settlements))
+        return exchange(settlements, free)
+
+    runner.consumer.exchange = counted  # type: ignore[method-assign]
+    return calls
