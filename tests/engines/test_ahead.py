@@ -1,5 +1,6 @@
 """An engine of one task at a time claims ahead while its tasks are quick. Nothing waits there for long."""
 
+import contextlib
 import signal
 import threading
 import time
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.messages import ErrorInfo
 from dalston_queue.broker.reclaim import Reclaimed
 from dalston_queue.broker.types import Cause, EventKind
@@ -220,7 +222,23 @@ def test_a_fenced_engine_forgets_what_has_not_begun(bench: Bench, held: Held) ->
     wait_until(lambda: len(bench.events(EventKind.TASK_STARTED, ids[0])) == 2, what="its second start")
     held.release.set()
     ended(bench, EventKind.TASK_COMPLETED, ids)
+    recovered = bench.events(EventKind.TASK_RECOVERED)
+    assert [(event.deliveries, event.losses) for event in recovered] == [(0, 1)] * len(ids)
     assert [held.ran.count(task) for task in ids] == [2, 1, 1]
+    assert [len(bench.events(EventKind.TASK_COMPLETED, task)) for task in ids] == [1, 1, 1]
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_broken_connection_costs_none_of_those_in_hand(bench: Bench, held: Held) -> None:
+    trusted(bench, held)
+    ids = give(bench, held, [HOLD, TINY, TINY])
+    [shard] = bench.broker.topology.shards_of(QUEUE)
+    assert shard.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") > 0
+    with contextlib.suppress(Unavailable):
+        bench.events(EventKind.TASK_COMPLETED)  # the connection of the test's own reader is among them
+    held.release.set()
+    ended(bench, EventKind.TASK_COMPLETED, ids)
+    assert [held.ran.count(task) for task in ids] == [1, 1, 1]
     assert [len(bench.events(EventKind.TASK_COMPLETED, task)) for task in ids] == [1, 1, 1]
 
 
