@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from dalston_queue.broker import connect
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.messages import ErrorInfo
 from dalston_queue.broker.reclaim import Reclaimed
 from dalston_queue.broker.types import Cause, EventKind
+from dalston_site.embedded.server import Server
 from engines.sdk import Engine, Task, ahead
 from engines.sdk.ahead import AT_ONCE, QUICK, TRUSTED_AFTER, Ahead
 from engines.sdk.happenings import Pause, Stop, Woken
@@ -229,7 +231,11 @@ def test_a_fenced_engine_forgets_what_has_not_begun(bench: Bench, held: Held) ->
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_broken_connection_costs_none_of_those_in_hand(bench: Bench, held: Held) -> None:
+def test_a_broken_connection_costs_none_of_those_in_hand(
+    valkey_server: Callable[..., Server], held: Held, tmp_path: Path
+) -> None:
+    """On a server of its own: all connections are broken, those of other tests would be among them."""
+    bench = Bench(connect(valkey_server().url), tmp_path)
     trusted(bench, held)
     ids = give(bench, held, [HOLD, TINY, TINY])
     [shard] = bench.broker.topology.shards_of(QUEUE)
@@ -238,6 +244,7 @@ def test_a_broken_connection_costs_none_of_those_in_hand(bench: Bench, held: Hel
         bench.events(EventKind.TASK_COMPLETED)  # the connection of the test's own reader is among them
     held.release.set()
     ended(bench, EventKind.TASK_COMPLETED, ids)
+    bench.stop(hurry=True)
     assert [held.ran.count(task) for task in ids] == [1, 1, 1]
     assert [len(bench.events(EventKind.TASK_COMPLETED, task)) for task in ids] == [1, 1, 1]
 
