@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, resolve_url
 from django.urls import reverse
 
-from dalston_queue.roles import may_operate
+from dalston_queue.accounts.roles import may_operate
 
 
 class DalstonAdminSite(AdminSite):

@@ -16,9 +16,9 @@ from typing import TypeVar
 from django.conf import settings
 
 from dalston_queue.broker import Broker, connect
+from dalston_queue.broker.connection.haste import AWAY_S
+from dalston_queue.broker.connection.urls import SOCKET_TIMEOUT_S
 from dalston_queue.broker.errors import Unavailable
-from dalston_queue.broker.haste import AWAY_S
-from dalston_queue.broker.urls import SOCKET_TIMEOUT_S
 from dalston_queue.pooled import give_connection_back
 
 HASTE_S = 2.0

@@ -21,13 +21,13 @@ from django.db import close_old_connections
 from django.http.response import FileResponse, HttpResponseBase
 from django.urls import set_script_prefix
 
-from dalston_queue.api.leaving import CONNECTION
+from dalston_queue.api.subscriptions.disconnect import CONNECTION
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 THREADS = 600
-"""More than may wait for a task, a job or a node at a time (api/places.py), so that those never keep others out; the
+"""More than may wait for a task, a job or a node at a time (api/subscriptions/slots.py), so that those never keep others out; the
 polls of workers that may wait come on top. Threads are made when they are needed, and the busiest minute decides how
 many there are."""
 

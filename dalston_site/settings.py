@@ -139,9 +139,9 @@ if DALSTON_SERVER_INSTALL:
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "dalston_queue.api.middleware.TraceMiddleware",
-    "dalston_queue.dashboard.door.csp.ContentSecurityPolicyMiddleware",
-    "dalston_queue.dashboard.door.unavailable.UnavailableMiddleware",
+    "dalston_queue.api.errors.middleware.TraceMiddleware",
+    "dalston_queue.dashboard.security.csp.ContentSecurityPolicyMiddleware",
+    "dalston_queue.dashboard.security.unavailable.UnavailableMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -167,14 +167,14 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "dalston_queue.dashboard.door.roles.role_context",
+                "dalston_queue.dashboard.security.roles.role_context",
             ]
         },
     }
 ]
 AUTHENTICATION_BACKENDS = [
     "django.contrib.auth.backends.ModelBackend",
-    "dalston_queue.role_permissions.RolePermissions",
+    "dalston_queue.accounts.role_permissions.RolePermissions",
 ]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},

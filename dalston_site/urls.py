@@ -3,7 +3,7 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from dalston_queue.api.routes import api
+from dalston_queue.api.api import api
 from dalston_queue.metrics import metrics
 
 urlpatterns = [

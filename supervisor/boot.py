@@ -8,8 +8,8 @@ from pathlib import Path
 import structlog
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.messages import ErrorInfo
-from dalston_queue.broker.types import Cause
+from dalston_queue.broker.protocol.messages import ErrorInfo
+from dalston_queue.broker.protocol.types import Cause
 
 from . import orphans
 from .config import NodePlan

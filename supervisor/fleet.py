@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import msgspec
 import structlog
 
-from dalston_queue.broker.messages import ErrorInfo
-from dalston_queue.broker.said import TaskSaid
-from dalston_queue.broker.types import Cause, EngineState
+from dalston_queue.broker.nodes.reports import TaskSaid
+from dalston_queue.broker.protocol.messages import ErrorInfo
+from dalston_queue.broker.protocol.types import Cause, EngineState
 from engines.sdk.manifest import Manifest
 
 from . import children, orphans

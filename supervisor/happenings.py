@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dalston_queue.broker.commands import Command
-from dalston_queue.broker.recovery import TakenBack
+from dalston_queue.broker.nodes.commands import Command
+from dalston_queue.broker.operations.reclaim import TakenBack
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from dalston_queue.broker.said import GpuSaid
-from dalston_queue.broker.types import EngineState
+from dalston_queue.broker.nodes.reports import GpuSaid
+from dalston_queue.broker.protocol.types import EngineState
 
 from .link import Link
 

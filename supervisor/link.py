@@ -17,13 +17,13 @@ from typing import Any
 import structlog
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.commands import Reply
 from dalston_queue.broker.errors import BrokerError, Invalid, Spoiled
-from dalston_queue.broker.messages import ErrorInfo
-from dalston_queue.broker.pending import PendingEntry, PendingOrder
-from dalston_queue.broker.recovery import Expired
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.types import Cause, NodeState
+from dalston_queue.broker.nodes.commands import Reply
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.operations.reclaim import Expired
+from dalston_queue.broker.protocol.messages import ErrorInfo
+from dalston_queue.broker.protocol.types import Cause, NodeState
+from dalston_queue.broker.views.pending import PendingEntry, PendingOrder
 
 from .happenings import Commanded, GivenBack, Happening, Overdue
 from .logreader import Line

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from dalston_queue.broker.commands import LOG_COMMANDS, MAX_REPLICAS, Command, CommandState, Order, Reply
-from dalston_queue.broker.logs import MOST_LINES, engine_place
+from dalston_queue.broker.nodes.commands import LOG_COMMANDS, MAX_REPLICAS, Command, CommandState, Order, Reply
+from dalston_queue.broker.nodes.logs import MOST_LINES, engine_place
 
 from .link import LogLines
 from .logreader import Span, lines_of, stamp_of

@@ -12,7 +12,7 @@ from http.client import HTTPException
 
 import structlog
 
-from dalston_queue.broker.types import EngineState
+from dalston_queue.broker.protocol.types import EngineState
 
 from . import children
 from .children import Child

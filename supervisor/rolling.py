@@ -6,7 +6,7 @@ from collections import deque
 
 import structlog
 
-from dalston_queue.broker.types import EngineState
+from dalston_queue.broker.protocol.types import EngineState
 
 from .fleet import Fleet
 

@@ -9,9 +9,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.said import ExitSaid, TaskSaid
-from dalston_queue.broker.types import EngineState
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.nodes.reports import ExitSaid, TaskSaid
+from dalston_queue.broker.protocol.types import EngineState
 from engines.sdk.manifest import Manifest
 
 from .children import Child

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import structlog
 
-from dalston_queue.broker.said import DrainSaid
-from dalston_queue.broker.types import EngineState, NodeState
+from dalston_queue.broker.nodes.reports import DrainSaid
+from dalston_queue.broker.protocol.types import EngineState, NodeState
 from engines.sdk.manifest import ManifestError
 from engines.sdk.notify import notify
 

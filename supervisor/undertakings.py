@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dalston_queue.broker.commands import CommandState, Reply
-from dalston_queue.broker.types import EngineState
+from dalston_queue.broker.nodes.commands import CommandState, Reply
+from dalston_queue.broker.protocol.types import EngineState
 
 from .rolling import FAILED
 

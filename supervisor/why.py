@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.registry import EngineInfo
-from dalston_queue.broker.types import EngineState, NodeState
+from dalston_queue.broker.nodes.registry import EngineInfo
+from dalston_queue.broker.protocol.types import EngineState, NodeState
 
 GOOD = (EngineState.READY, EngineState.STARTING, EngineState.LOADING)
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from bench.dashboards.fill_redis import PER_NODE, QUEUES, Size, beat, job_id, task_id
 from dalston_queue.broker import Broker, Consumer
-from dalston_queue.broker.messages import Completed, TaskMessage
+from dalston_queue.broker.protocol.messages import Completed, TaskMessage
 from dalston_queue.models import DeadLetter, Job, Task
 
 EVERY_S = 1.7

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dalston_queue.broker import Broker, scripts
-from dalston_queue.broker.messages import TaskMessage, encode_task
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.types import EngineState, NodeState, Tier
+from dalston_queue.broker import Broker
+from dalston_queue.broker.connection import scripts
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol.messages import TaskMessage, encode_task
+from dalston_queue.broker.protocol.types import EngineState, NodeState, Tier
 
 QUEUES = ("transcribe", "diarize", "align", "translate", "summarise", "redact", "embed", "deliver")
 TIERS = (Tier.MEDIUM, Tier.HIGH, Tier.LOW)
@@ -43,7 +44,7 @@ def engine_id(number: int) -> str:
 def fill(broker: Broker, size: Size) -> None:
     """Pending first, numbered from 0, so that an engine reads exactly its own; then what waits."""
     [shard] = broker.topology.shards
-    records = Path(scripts.__file__).parent / "lua" / "include" / "record.lua"
+    records = scripts.BROKER / "include" / "record.lua"
     source = records.read_text() + (Path(__file__).parent / "fill.lua").read_text()
     script = shard.client.register_script(source)
     keys, number = shard.keys, 0

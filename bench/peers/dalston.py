@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from bench.peers import probe
 from dalston_queue.broker import Consumer, connect
-from dalston_queue.broker.messages import Completed, TaskMessage
+from dalston_queue.broker.protocol.messages import Completed, TaskMessage
 
 QUEUE = "bench"
 ENGINE = "bench.noop.0.1"

@@ -32,8 +32,8 @@ def prepare() -> None:
 
 def submit(count: int) -> None:
     _django()
-    from dalston_queue.jobs.spec import single_task
-    from dalston_queue.jobs.submit import Request, submit_many
+    from dalston_queue.jobs.submit.spec import single_task
+    from dalston_queue.jobs.submit.submit import Request, submit_many
     from dalston_queue.models import Project
 
     project = Project.objects.get(name="bench")

@@ -7,7 +7,7 @@ import psutil
 from bench.harness.environment import ROOT
 from bench.harness.figures import Section, Target
 from bench.recoveries.node import LIGHT, Fleet, Node
-from dalston_queue.broker.types import EngineState
+from dalston_queue.broker.protocol.types import EngineState
 
 HEARTBEAT = 5.0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.harness.figures import Section, Target, percentile
 from bench.recoveries.node import Fleet, wait_for
-from dalston_queue.broker.types import EventKind
+from dalston_queue.broker.protocol.types import EventKind
 
 ENGINES = 8
 WATCHDOG = 2.0

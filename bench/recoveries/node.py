@@ -17,9 +17,9 @@ import yaml
 
 from bench.harness.environment import ROOT
 from dalston_queue.broker import Broker, EventReader, connect
-from dalston_queue.broker.messages import Event, TaskMessage
-from dalston_queue.broker.registry import EngineInfo
-from dalston_queue.broker.types import EngineState, EventKind
+from dalston_queue.broker.nodes.registry import EngineInfo
+from dalston_queue.broker.protocol.messages import Event, TaskMessage
+from dalston_queue.broker.protocol.types import EngineState, EventKind
 
 DEMO = ROOT / "engines" / "demo" / "engine.py"
 LIGHT = ROOT / "bench" / "recoveries" / "light.py"

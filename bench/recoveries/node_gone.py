@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.harness.environment import ROOT
 from bench.harness.figures import Section, Target, percentile
 from bench.recoveries.node import Fleet, wait_for
-from dalston_queue.broker.record import Record
+from dalston_queue.broker.protocol.record import Record
 from dalston_site.embedded.postgres import Postgres
 from dalston_site.embedded.server import Server
 

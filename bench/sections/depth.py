@@ -7,7 +7,7 @@ from bench.harness.figures import Rounds, Section, Target
 from bench.harness.servers import BenchServer
 from bench.peers.dalston import NO_LIMIT, message
 from dalston_queue.broker import Broker, Consumer, connect
-from dalston_queue.broker.messages import Completed
+from dalston_queue.broker.protocol.messages import Completed
 
 ROUNDS = 15
 EMPTY, DEEP = "empty", "deep"

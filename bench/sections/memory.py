@@ -6,7 +6,7 @@ from bench.harness.figures import Section, Target
 from bench.harness.servers import BenchServer
 from bench.peers.dalston import NO_LIMIT, QUEUE
 from dalston_queue.broker import Broker, Consumer, EventReader, connect
-from dalston_queue.broker.messages import Completed, TaskMessage
+from dalston_queue.broker.protocol.messages import Completed, TaskMessage
 
 PAYLOAD = "x" * 190
 """With its JSON around it, 200 bytes."""

@@ -7,7 +7,7 @@ from bench.harness.figures import Section, Target
 from bench.harness.servers import BenchServer
 from bench.peers.dalston import NO_LIMIT, QUEUE, message
 from dalston_queue.broker import Consumer, connect
-from dalston_queue.broker.messages import Completed
+from dalston_queue.broker.protocol.messages import Completed
 
 SCRIPTS = ("evalsha", "eval", "fcall", "evalsha_ro")
 

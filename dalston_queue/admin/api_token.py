@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from dalston_queue import tokens
+from dalston_queue.accounts import tokens
 from dalston_queue.admin.base import TableAdmin
 from dalston_queue.models import ApiToken
 from dalston_queue.models.api_token import Scope

@@ -10,9 +10,9 @@ from django.db.models import Model, QuerySet
 from django.forms import model_to_dict
 from django.http import HttpRequest
 
+from dalston_queue.accounts.roles import person
 from dalston_queue.admin.base import TableAdmin
-from dalston_queue.audit import audited
-from dalston_queue.roles import person
+from dalston_queue.audit.record import audited
 
 
 class AuditedAdmin(TableAdmin):

@@ -9,8 +9,8 @@ from django.contrib.auth import admin as auth_admin  # registers its own pages, 
 from django.contrib.auth.models import Group, User
 from django.http import HttpRequest
 
-from dalston_queue.audit import audited
-from dalston_queue.roles import Role, person, role_of
+from dalston_queue.accounts.roles import Role, person, role_of
+from dalston_queue.audit.record import audited
 
 if TYPE_CHECKING:
     DjangosUserAdmin = auth_admin.UserAdmin[User]

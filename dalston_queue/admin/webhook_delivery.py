@@ -7,11 +7,11 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
+from dalston_queue.accounts.roles import may_operate, person
 from dalston_queue.admin.base import ReadOnly, TableAdmin
-from dalston_queue.audit import audited
-from dalston_queue.jobs.webhooks import send_again
+from dalston_queue.audit.record import audited
+from dalston_queue.jobs.webhooks.deliveries import send_again
 from dalston_queue.models import WebhookDelivery
-from dalston_queue.roles import may_operate, person
 
 
 @admin.register(WebhookDelivery)

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from dalston_queue.broker.ageing import promote
-from dalston_queue.broker.commands import NodeChannel
-from dalston_queue.broker.dispatch import append, publish_jobs_created
+from dalston_queue.broker.ageing.promote import promote
+from dalston_queue.broker.connection.haste import Haste
+from dalston_queue.broker.connection.health import check_server, round_trip
+from dalston_queue.broker.connection.topology import Topology
+from dalston_queue.broker.connection.urls import SOCKET_TIMEOUT_S, routes
 from dalston_queue.broker.events import forget_idle_readers
-from dalston_queue.broker.haste import Haste
-from dalston_queue.broker.health import check_server, round_trip
-from dalston_queue.broker.keys import Keys
-from dalston_queue.broker.lanes import acknowledge_ghosts, delete_queue, read_lanes, set_paused
-from dalston_queue.broker.lease import Lease
-from dalston_queue.broker.logs import NodeLogs
-from dalston_queue.broker.messages import ErrorInfo, Event, TaskMessage
-from dalston_queue.broker.pending import PendingEntry, PendingOrder, PendingPage, pending_page
-from dalston_queue.broker.rate import Limit, take
-from dalston_queue.broker.reclaim import Reclaimed, reclaim
-from dalston_queue.broker.record import Record
-from dalston_queue.broker.recovery import Expired, Judged, TakeBack, TakenBack, expire, places, take_back
-from dalston_queue.broker.registry import Registry
-from dalston_queue.broker.removal import cancel, read_records, scan_records
-from dalston_queue.broker.snapshot import Snapshot
-from dalston_queue.broker.snapshot_reader import SnapshotReader
-from dalston_queue.broker.stream_page import LanePlace, WaitingEntry, held_page, waiting_page
-from dalston_queue.broker.topology import Topology
-from dalston_queue.broker.types import Appended, Cause, Removed, Role
-from dalston_queue.broker.urls import SOCKET_TIMEOUT_S, routes
+from dalston_queue.broker.nodes.commands import NodeChannel
+from dalston_queue.broker.nodes.logs import NodeLogs
+from dalston_queue.broker.nodes.registry import Registry
+from dalston_queue.broker.operations.append import append, publish_jobs_created
+from dalston_queue.broker.operations.cancel import cancel, read_records, scan_records
+from dalston_queue.broker.operations.lanes import acknowledge_ghosts, delete_queue, read_lanes, set_paused
+from dalston_queue.broker.operations.lease import Lease
+from dalston_queue.broker.operations.rate import Limit, take
+from dalston_queue.broker.operations.reclaim import Expired, Judged, TakeBack, TakenBack, expire, places, take_back
+from dalston_queue.broker.operations.requeue import Reclaimed, reclaim
+from dalston_queue.broker.protocol.keys import Keys
+from dalston_queue.broker.protocol.messages import ErrorInfo, Event, TaskMessage
+from dalston_queue.broker.protocol.record import Record
+from dalston_queue.broker.protocol.types import Appended, Cause, Removed, Role
+from dalston_queue.broker.views.pending import PendingEntry, PendingOrder, PendingPage, pending_page
+from dalston_queue.broker.views.snapshot import Snapshot
+from dalston_queue.broker.views.snapshot_reader import SnapshotReader
+from dalston_queue.broker.views.stream_page import LanePlace, WaitingEntry, held_page, waiting_page
 
 _BY_WEIGHT = (Removed.FLAGGED, Removed.RUNNING, Removed.SETTLED, Removed.REMOVED, Removed.ABSENT)
 

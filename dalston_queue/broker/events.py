@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import redis
 from redis.connection import ConnectionInterface
 
+from dalston_queue.broker.connection.faults import translated
+from dalston_queue.broker.connection.shard import Argument, Call, Shard, command, pairs, script
+from dalston_queue.broker.connection.topology import Topology
 from dalston_queue.broker.errors import Unavailable
-from dalston_queue.broker.faults import translated
-from dalston_queue.broker.keys import EVENT_GROUP, JOBS
-from dalston_queue.broker.messages import Event, Malformed, decode_events
-from dalston_queue.broker.shard import Argument, Call, Shard, command, pairs, script
-from dalston_queue.broker.topology import Topology
+from dalston_queue.broker.protocol.keys import EVENT_GROUP, JOBS
+from dalston_queue.broker.protocol.messages import Event, Malformed, decode_events
 
 if TYPE_CHECKING:
     from dalston_queue.broker.broker import Broker

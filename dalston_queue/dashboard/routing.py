@@ -3,11 +3,11 @@
 from channels.security.websocket import WebsocketDenier
 from django.urls import path, re_path
 
-from dalston_queue.broker.names import ENGINE_ID
+from dalston_queue.broker.protocol.names import ENGINE_ID
 from dalston_queue.dashboard.audit.consumer import AuditConsumer
+from dalston_queue.dashboard.dead_letters.consumers import LetterConsumer, LettersConsumer
 from dalston_queue.dashboard.job.consumer import JobConsumer
 from dalston_queue.dashboard.jobs.consumer import JobsConsumer
-from dalston_queue.dashboard.letters.consumers import LetterConsumer, LettersConsumer
 from dalston_queue.dashboard.nodes.consumers import LogConsumer, NodeConsumer, NodesConsumer
 from dalston_queue.dashboard.overview.consumer import OverviewConsumer
 from dalston_queue.dashboard.stream.consumer import StreamConsumer

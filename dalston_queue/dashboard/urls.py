@@ -3,23 +3,23 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path, re_path
 
-from dalston_queue.broker.names import NAME, NODE_ID, WORKER_ID
+from dalston_queue.broker.protocol.names import NAME, NODE_ID, WORKER_ID
 from dalston_queue.dashboard.audit import views as audit_views
-from dalston_queue.dashboard.door.favicon import favicon
-from dalston_queue.dashboard.door.healthz import healthz
-from dalston_queue.dashboard.door.login import ThrottledLogin
+from dalston_queue.dashboard.dead_letters import actions as letters_acts
+from dalston_queue.dashboard.dead_letters import replay as letters_replay
+from dalston_queue.dashboard.dead_letters import views as letters_views
 from dalston_queue.dashboard.job import views as job_views
 from dalston_queue.dashboard.job import webhooks as job_webhooks
 from dalston_queue.dashboard.jobs import views as jobs_views
-from dalston_queue.dashboard.letters import acts as letters_acts
-from dalston_queue.dashboard.letters import replay as letters_replay
-from dalston_queue.dashboard.letters import views as letters_views
 from dalston_queue.dashboard.nodes import commands as nodes_commands
 from dalston_queue.dashboard.nodes import views as nodes_views
 from dalston_queue.dashboard.nodes import workers as nodes_workers
 from dalston_queue.dashboard.overview import views as overview_views
+from dalston_queue.dashboard.security.favicon import favicon
+from dalston_queue.dashboard.security.healthz import healthz
+from dalston_queue.dashboard.security.login import ThrottledLogin
 from dalston_queue.dashboard.stream import views as stream_views
-from dalston_queue.dashboard.task import acts as task_acts
+from dalston_queue.dashboard.task import actions as task_acts
 from dalston_queue.dashboard.task import views as task_views
 
 app_name = "dashboard"

@@ -2,9 +2,9 @@
 
 from django.db import models
 
-from dalston_queue.broker.types import Priority
+from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.ids import uuid7
-from dalston_queue.jobs.states import JOB_OVER, JobStatus
+from dalston_queue.jobs.lifecycle.states import JOB_OVER, JobStatus
 from dalston_queue.models.api_token import ApiToken
 from dalston_queue.models.fields import choices, one_of, over_has_time
 from dalston_queue.models.project import Project
@@ -15,7 +15,7 @@ class Job(models.Model):
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="jobs", db_index=False)
     token = models.ForeignKey(ApiToken, on_delete=models.SET_NULL, null=True, blank=True, db_index=False)
     name = models.CharField(max_length=120, help_text="the pipeline's name, or the task type of a job of one")
-    # Written by jobs/lifecycle.py only.
+    # Written by jobs/lifecycle/status.py only.
     status = models.CharField(
         max_length=12, choices=choices(JobStatus), default=JobStatus.PENDING.value, editable=False
     )

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
-from dalston_queue.broker.types import Priority
+from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.ids import uuid7
 from dalston_queue.models.api_token import ApiToken
 from dalston_queue.models.fields import choices, one_of, over_has_time

@@ -6,10 +6,10 @@ from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils import timezone
 
-from dalston_queue.broker.types import Priority
+from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.ids import uuid7
-from dalston_queue.jobs.cron import next_tick
 from dalston_queue.jobs.errors import InvalidJob
+from dalston_queue.jobs.submit.cron import next_tick
 from dalston_queue.models.fields import choices, one_of
 from dalston_queue.models.job import Job
 from dalston_queue.models.project import Project

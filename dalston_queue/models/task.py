@@ -3,9 +3,9 @@
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
-from dalston_queue.broker.types import Priority
+from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.ids import uuid7
-from dalston_queue.jobs.states import TASK_OVER, TaskStatus
+from dalston_queue.jobs.lifecycle.states import TASK_OVER, TaskStatus
 from dalston_queue.models.fields import choices, one_of, over_has_time
 from dalston_queue.models.job import Job
 
@@ -19,7 +19,7 @@ class Task(models.Model):
     after = ArrayField(models.CharField(max_length=64), default=list, help_text="stages that must be over first")
     required = models.BooleanField(default=True)
     weight = models.FloatField(default=1.0, help_text="its share of the job's progress")
-    # Written by jobs/lifecycle.py only.
+    # Written by jobs/lifecycle/status.py only.
     status = models.CharField(
         max_length=12, choices=choices(TaskStatus), default=TaskStatus.PENDING.value, editable=False
     )

@@ -2,7 +2,7 @@
 
 from django.db import models
 
-from dalston_queue.jobs.states import TaskStatus
+from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.models.fields import choices
 from dalston_queue.models.task import Task
 

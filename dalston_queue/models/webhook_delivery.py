@@ -5,7 +5,7 @@ from uuid import uuid4
 
 from django.db import models
 
-from dalston_queue.jobs.states import JOB_OVER, JobStatus
+from dalston_queue.jobs.lifecycle.states import JOB_OVER, JobStatus
 from dalston_queue.models.fields import choices, one_of
 from dalston_queue.models.job import Job
 

@@ -13,18 +13,18 @@ from uuid import UUID
 import msgspec
 from django.db import connection, transaction
 
-from dalston_queue.broker.depth import MAX_DEPTH, too_deep
-from dalston_queue.broker.messages import ErrorInfo, Event
-from dalston_queue.broker.moments import moment
-from dalston_queue.broker.types import Cause, EventKind, Tier
-from dalston_queue.jobs.advance import Advanced, advance, release_stages
-from dalston_queue.jobs.dead_letters import Ending, end_tasks
+from dalston_queue.broker.protocol.depth import MAX_DEPTH, too_deep
+from dalston_queue.broker.protocol.messages import ErrorInfo, Event
+from dalston_queue.broker.protocol.moments import moment
+from dalston_queue.broker.protocol.types import Cause, EventKind, Tier
 from dalston_queue.jobs.errors import InvalidJob
-from dalston_queue.jobs.expand import added_tasks, wanted_stages
-from dalston_queue.jobs.lifecycle import Change, Moved, id_array, lock_jobs, move_jobs, move_tasks
-from dalston_queue.jobs.nul import holds_nul
-from dalston_queue.jobs.retry import Attempt, Cancel, Exhausted, Retry, RetryPolicy
-from dalston_queue.jobs.rows import NewTask, insert_tasks
+from dalston_queue.jobs.lifecycle.advance import Advanced, advance, release_stages
+from dalston_queue.jobs.lifecycle.dead_letters import Ending, end_tasks
+from dalston_queue.jobs.lifecycle.expand import added_tasks, wanted_stages
+from dalston_queue.jobs.lifecycle.retry import Attempt, Cancel, Exhausted, Retry, RetryPolicy
+from dalston_queue.jobs.lifecycle.status import Change, Moved, id_array, lock_jobs, move_jobs, move_tasks
+from dalston_queue.jobs.submit.nul import holds_nul
+from dalston_queue.jobs.submit.rows import NewTask, insert_tasks
 
 _encode = msgspec.json.Encoder().encode
 _jitter = SystemRandom().random

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import structlog
 
-from dalston_queue.audit_chain import verify
+from dalston_queue.audit.chain import verify
 from dalston_queue.orchestrator.report import Report
 
 log = structlog.get_logger(__name__)

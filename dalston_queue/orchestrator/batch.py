@@ -13,11 +13,11 @@ import structlog
 from django.db import Error, transaction
 
 from dalston_queue.broker.errors import BrokerError
-from dalston_queue.broker.messages import Event, Malformed
-from dalston_queue.broker.types import Cause, EventKind
-from dalston_queue.jobs.advance import Advanced, advance
-from dalston_queue.jobs.dead_letters import Ending, bury_unreadable, end_tasks
-from dalston_queue.jobs.lifecycle import lock_jobs
+from dalston_queue.broker.protocol.messages import Event, Malformed
+from dalston_queue.broker.protocol.types import Cause, EventKind
+from dalston_queue.jobs.lifecycle.advance import Advanced, advance
+from dalston_queue.jobs.lifecycle.dead_letters import Ending, bury_unreadable, end_tasks
+from dalston_queue.jobs.lifecycle.status import lock_jobs
 from dalston_queue.models import DeadLetter
 from dalston_queue.orchestrator import counters
 from dalston_queue.orchestrator.apply import apply

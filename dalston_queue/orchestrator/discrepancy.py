@@ -6,9 +6,9 @@ record is absent for good.
 
 from enum import StrEnum
 
-from dalston_queue.broker.record import Record
-from dalston_queue.broker.types import RecordState
-from dalston_queue.jobs.states import TaskStatus
+from dalston_queue.broker.protocol.record import Record
+from dalston_queue.broker.protocol.types import RecordState
+from dalston_queue.jobs.lifecycle.states import TaskStatus
 
 
 class Discrepancy(StrEnum):

@@ -15,7 +15,7 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from dalston_queue.broker.types import Role
+from dalston_queue.broker.protocol.types import Role
 from dalston_queue.models import Duty
 from dalston_queue.orchestrator import housekeeping
 from dalston_queue.orchestrator.audit_duty import check_audit

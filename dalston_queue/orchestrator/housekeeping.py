@@ -6,8 +6,8 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Count, Max, Min
 
-from dalston_queue.broker.moments import moment
-from dalston_queue.broker.registry import EngineInfo, NodeInfo
+from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
+from dalston_queue.broker.protocol.moments import moment
 from dalston_queue.models import DeadLetter, Engine, IdempotencyKey, LoginAttempt, Node, ReplayOrder
 from dalston_queue.models.dead_letter import OPEN
 from dalston_queue.orchestrator.report import Report, for_each

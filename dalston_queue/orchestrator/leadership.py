@@ -15,7 +15,7 @@ from django.db import connection
 from django.utils import timezone
 
 from dalston_queue.broker.errors import BrokerError
-from dalston_queue.broker.types import Role
+from dalston_queue.broker.protocol.types import Role
 from dalston_queue.ids import uuid7
 from dalston_queue.redis import get_broker
 

@@ -9,11 +9,11 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.utils import timezone
 
-from dalston_queue.jobs.advance import Advanced, claim_jobs
-from dalston_queue.jobs.dispatch import BATCH, dispatch, dispatch_oldest
-from dalston_queue.jobs.recurring import submit_due
-from dalston_queue.jobs.replay_orders import carry_out
-from dalston_queue.jobs.stop import stop_tasks, stopping_jobs
+from dalston_queue.jobs.lifecycle.advance import Advanced, claim_jobs
+from dalston_queue.jobs.lifecycle.dispatch import BATCH, dispatch, dispatch_oldest
+from dalston_queue.jobs.lifecycle.stop import stop_tasks, stopping_jobs
+from dalston_queue.jobs.operator.replay_batches import carry_out
+from dalston_queue.jobs.submit.recurring import submit_due
 from dalston_queue.orchestrator.scheduler import make_due_ready
 
 # Each second: jobs that nobody has claimed.

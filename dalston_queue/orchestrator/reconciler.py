@@ -15,15 +15,15 @@ from django.utils import timezone
 from dalston_queue import crash_points
 from dalston_queue.broker import Broker
 from dalston_queue.broker.events import clear_tombstones
-from dalston_queue.broker.record import Record
-from dalston_queue.broker.types import Cause, RecordState
+from dalston_queue.broker.protocol.record import Record
+from dalston_queue.broker.protocol.types import Cause, RecordState
 from dalston_queue.ids import is_uuid
-from dalston_queue.jobs import pause
-from dalston_queue.jobs.advance import advance
-from dalston_queue.jobs.dead_letters import Ending, end_tasks
-from dalston_queue.jobs.dispatch import append_again, dispatch, dispatch_oldest
-from dalston_queue.jobs.lifecycle import Change, Moved, id_array, lock_jobs, move_tasks
-from dalston_queue.jobs.states import JobStatus
+from dalston_queue.jobs.lifecycle.advance import advance
+from dalston_queue.jobs.lifecycle.dead_letters import Ending, end_tasks
+from dalston_queue.jobs.lifecycle.dispatch import append_again, dispatch, dispatch_oldest
+from dalston_queue.jobs.lifecycle.states import JobStatus
+from dalston_queue.jobs.lifecycle.status import Change, Moved, id_array, lock_jobs, move_tasks
+from dalston_queue.jobs.operator import pause
 from dalston_queue.orchestrator.discrepancy import REBUILT, Discrepancy, compare, is_orphan
 from dalston_queue.orchestrator.report import Report, for_each
 from dalston_queue.redis import get_broker

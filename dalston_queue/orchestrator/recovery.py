@@ -13,8 +13,8 @@ from django.utils import timezone
 from dalston_queue import crash_points
 from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import BrokerError, Spoiled
-from dalston_queue.broker.registry import Pulse
-from dalston_queue.broker.types import Cause
+from dalston_queue.broker.nodes.registry import Pulse
+from dalston_queue.broker.protocol.types import Cause
 from dalston_queue.orchestrator.judge import Judge
 from dalston_queue.orchestrator.leadership import Leadership
 from dalston_queue.orchestrator.report import Report, record_run

@@ -6,9 +6,9 @@ Counters are stored as they are (entries ever added, ever removed): a missed min
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 
-from dalston_queue.broker.snapshot import LaneStats
-from dalston_queue.broker.types import NodeState, Tier
-from dalston_queue.jobs.pace import numbers_of
+from dalston_queue.broker.protocol.types import NodeState, Tier
+from dalston_queue.broker.views.snapshot import LaneStats
+from dalston_queue.jobs.queries.pace import numbers_of
 from dalston_queue.models import DeadLetter, Sample
 from dalston_queue.models.dead_letter import OPEN
 from dalston_queue.orchestrator.report import Report

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from django.conf import settings
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.messages import ErrorInfo
-from dalston_queue.broker.pending import PendingEntry, PendingOrder
-from dalston_queue.broker.recovery import VERDICT, Expired
-from dalston_queue.broker.types import Cause
+from dalston_queue.broker.operations.reclaim import VERDICT, Expired
+from dalston_queue.broker.protocol.messages import ErrorInfo
+from dalston_queue.broker.protocol.types import Cause
+from dalston_queue.broker.views.pending import PendingEntry, PendingOrder
 from dalston_queue.orchestrator.report import Report, for_each
 from dalston_queue.redis import get_broker
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection, transaction
 
-from dalston_queue.jobs.lifecycle import Change, Moved, lock_jobs, move_tasks
+from dalston_queue.jobs.lifecycle.status import Change, Moved, lock_jobs, move_tasks
 from dalston_queue.orchestrator import counters
 
 # Each second.

@@ -34,7 +34,7 @@ def ensure_token(path: Path) -> None:
     """Keep the token in the file while it is valid, so that scripts go on working over a restart."""
     from django.utils import timezone
 
-    from dalston_queue import tokens
+    from dalston_queue.accounts import tokens
     from dalston_queue.models import ApiToken, Project
     from dalston_queue.models.api_token import digest_of
 

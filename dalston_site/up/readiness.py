@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import BrokerError
-from dalston_queue.broker.types import EngineState
+from dalston_queue.broker.protocol.types import EngineState
 from dalston_site.up.announcements import Announcements
 from dalston_site.up.errors import UpError
 from dalston_site.up.options import Options

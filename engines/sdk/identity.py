@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from dalston_queue.broker.names import default_node_name
-from dalston_queue.broker.stale import StaleRules
+from dalston_queue.broker.engine.stale import StaleRules
+from dalston_queue.broker.protocol.names import default_node_name
 
 from .breaker import Breaker
 from .outcomes import BrokenConfigError

@@ -10,8 +10,8 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import yaml
 
-from dalston_queue.broker.consumer import MAX_CAPACITY
-from dalston_queue.broker.names import NAME
+from dalston_queue.broker.engine.consumer import MAX_CAPACITY
+from dalston_queue.broker.protocol.names import NAME
 
 T = TypeVar("T")
 

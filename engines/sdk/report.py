@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from dalston_queue.broker.said import TaskSaid
+from dalston_queue.broker.nodes.reports import TaskSaid
 
 from .notify import notify
 from .task import Task

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dalston_queue.broker import Claimed, messages
+from dalston_queue.broker import Claimed
+from dalston_queue.broker.protocol import messages
 
 from .outcomes import Outcome
 from .settlement import settlement, timed_out

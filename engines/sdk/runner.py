@@ -16,10 +16,11 @@ import time
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from dalston_queue.broker import Broker, Claimed, Consumer, messages
+from dalston_queue.broker import Broker, Claimed, Consumer
 from dalston_queue.broker.errors import Fenced, Unavailable
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.types import EngineState, Settled
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol import messages
+from dalston_queue.broker.protocol.types import EngineState, Settled
 
 from .ahead import Ahead
 from .engine import Engine, is_async

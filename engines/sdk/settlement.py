@@ -6,10 +6,10 @@ import math
 
 import msgspec
 
-from dalston_queue.broker import messages
-from dalston_queue.broker.depth import MAX_DEPTH, too_deep
-from dalston_queue.broker.messages import ErrorInfo
-from dalston_queue.broker.types import Cause
+from dalston_queue.broker.protocol import messages
+from dalston_queue.broker.protocol.depth import MAX_DEPTH, too_deep
+from dalston_queue.broker.protocol.messages import ErrorInfo
+from dalston_queue.broker.protocol.types import Cause
 
 from .outcomes import Cancelled, Done, Failed, Outcome, Reject, Retry
 from .text import TRACEBACK_BYTES, text

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from dalston_queue.broker.said import GpuSaid, GpusSaid
+from dalston_queue.broker.nodes.reports import GpuSaid, GpusSaid
 from engines.sdk.manifest import Gpu
 
 from ..policy import gpu_health

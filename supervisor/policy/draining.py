@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dalston_queue.broker.said import DrainSaid, TaskSaid
+from dalston_queue.broker.nodes.reports import DrainSaid, TaskSaid
 
 from .lifecycle import Life
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass, field, replace
 
-from dalston_queue.broker.types import EngineState
+from dalston_queue.broker.protocol.types import EngineState
 from engines.sdk.manifest import Manifest
 
 from ..exits import Exit, ExitKind

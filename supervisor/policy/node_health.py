@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dalston_queue.broker.types import EngineState
+from dalston_queue.broker.protocol.types import EngineState
 
 from .lifecycle import Life
 

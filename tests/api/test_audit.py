@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from dalston_queue.audit import audited
+from dalston_queue.audit.record import audited
 from dalston_queue.models import OperatorAction
 from tests.api.conftest import Api
 

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from dalston_queue.api.routes import api as ninja_api
+from dalston_queue.api.api import api as ninja_api
 from dalston_queue.models import ApiToken
 from dalston_queue.models.api_token import Scope
 from tests.api.conftest import Api
@@ -162,6 +162,6 @@ def test_use_is_noted_at_most_once_a_minute(token_for: Callable[..., str]) -> No
 
 
 def test_a_route_that_names_no_scope_is_closed() -> None:
-    from dalston_queue.api.auth import CLOSED
+    from dalston_queue.api.auth.bearer import CLOSED
 
     assert ninja_api.auth == CLOSED

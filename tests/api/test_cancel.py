@@ -15,8 +15,8 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.messages import Cancelled, Completed
-from dalston_queue.jobs.lifecycle import LOCK_JOBS
+from dalston_queue.broker.protocol.messages import Cancelled, Completed
+from dalston_queue.jobs.lifecycle.status import LOCK_JOBS
 from dalston_queue.models import Task
 from dalston_queue.orchestrator.batch import handle
 from tests.api.conftest import Api

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from dalston_queue.jobs import search
+from dalston_queue.jobs.queries import search
 from dalston_queue.models import DeadLetter, Job, OperatorAction, Project, Task
 from tests.api.conftest import Api
 

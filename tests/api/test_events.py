@@ -20,13 +20,13 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from dalston_client import Client
-from dalston_queue.api.event_news import AT_ONCE, NEWS, RUNNING, Place, read_news
-from dalston_queue.api.guests import Guest, still_allowed
+from dalston_queue.api.subscriptions.changes import AT_ONCE, NEWS, RUNNING, Place, read_news
+from dalston_queue.api.subscriptions.subscriber import Guest, still_allowed
 from dalston_queue.broker import connect
-from dalston_queue.broker.messages import Completed, TaskMessage
-from dalston_queue.jobs.lifecycle import lock_jobs, move_jobs
-from dalston_queue.jobs.spec import JobSpec, StageSpec
-from dalston_queue.jobs.submit import submit
+from dalston_queue.broker.protocol.messages import Completed, TaskMessage
+from dalston_queue.jobs.lifecycle.status import lock_jobs, move_jobs
+from dalston_queue.jobs.submit.spec import JobSpec, StageSpec
+from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import ApiToken, Job, Project, Task, TaskEvent
 from tests.api.conftest import Api
 from tests.jobs import make

@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from dalston_queue.api.job_out import RESULTS_BYTES
+from dalston_queue.api.schemas.job_out import RESULTS_BYTES
 from dalston_queue.broker import Broker
-from dalston_queue.broker.messages import TaskMessage
+from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.models import Job, OperatorAction, Project, Task, TaskEvent
 from tests.api.conftest import Api
 from tests.jobs import make

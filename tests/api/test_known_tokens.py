@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from dalston_queue.api.known_tokens import Known, KnownTokens
+from dalston_queue.api.auth.known_tokens import Known, KnownTokens
 from dalston_queue.models import ApiToken, Job, Task
 from tests.api.conftest import Api
 

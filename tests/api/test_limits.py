@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 import pytest
 from django.utils import timezone
 
-from dalston_queue.api.backpressure import Steps, is_accepted
-from dalston_queue.api.depths import depths
+from dalston_queue.api.auth.backpressure import Steps, is_accepted
+from dalston_queue.api.auth.depths import depths
 from dalston_queue.broker import Broker
-from dalston_queue.broker.messages import TaskMessage
-from dalston_queue.broker.rate import Limit
-from dalston_queue.broker.types import Priority
+from dalston_queue.broker.operations.rate import Limit
+from dalston_queue.broker.protocol.messages import TaskMessage
+from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.models import Task
 from tests.api.conftest import Api
 from tests.support import wait_until

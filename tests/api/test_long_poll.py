@@ -10,11 +10,11 @@ from contextlib import ExitStack
 import pytest
 from django.utils import timezone
 
-from dalston_queue.api import waiting
-from dalston_queue.api.places import WAITING
+from dalston_queue.api.subscriptions import long_poll as waiting
+from dalston_queue.api.subscriptions.slots import WAITING
 from dalston_queue.broker import connect
-from dalston_queue.broker.commands import CommandState, Reply
-from dalston_queue.broker.types import NodeState
+from dalston_queue.broker.nodes.commands import CommandState, Reply
+from dalston_queue.broker.protocol.types import NodeState
 from dalston_queue.ids import uuid7
 from dalston_queue.models import Task
 from tests.support import keeps_time, wait_until

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.commands import Command, CommandState, Reply
-from dalston_queue.broker.registry import EngineBeat, NodeInfo
-from dalston_queue.broker.types import EngineState, NodeState
+from dalston_queue.broker.nodes.commands import Command, CommandState, Reply
+from dalston_queue.broker.nodes.registry import EngineBeat, NodeInfo
+from dalston_queue.broker.protocol.types import EngineState, NodeState
 from dalston_queue.models import OperatorAction
 from tests.api.conftest import Api
 

@@ -24,7 +24,7 @@ from websockets.sync.client import connect as open_socket
 from websockets.typing import Origin
 
 from dalston_queue.broker import Claimed, connect
-from dalston_queue.broker.messages import Completed, Outcome
+from dalston_queue.broker.protocol.messages import Completed, Outcome
 from dalston_queue.models import Task
 from dalston_queue.redis import HASTE_S
 from dalston_site.embedded.server import Server

@@ -8,8 +8,9 @@ import pytest
 from django.db import OperationalError
 from django.test import Client
 
-from dalston_queue.api import routes, submitting
-from dalston_queue.api.problems import TITLES, Code
+from dalston_queue.api import api as routes
+from dalston_queue.api.errors.problems import TITLES, Code
+from dalston_queue.api.requests import submitting
 from dalston_queue.models import Task
 from tests.api.conftest import Api
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from dalston_queue.jobs.replay_orders import carry_out
+from dalston_queue.jobs.operator.replay_batches import carry_out
 from dalston_queue.models import OperatorAction, ReplayOrder, Task
 from tests.api.conftest import Api
 from tests.api.test_dlq import bury

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
-from dalston_queue.api.routes import api
+from dalston_queue.api.api import api
 from dalston_queue.broker import connect
 from dalston_queue.models import Project
 from tests.api.schema.existing import existing

@@ -19,19 +19,21 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from dalston_queue.broker.types import Cause
-from dalston_queue.jobs.advance import advance
-from dalston_queue.jobs.cancel import cancel_job
-from dalston_queue.jobs.dead_letters import Ending, end_tasks
-from dalston_queue.jobs.lifecycle import lock_jobs
-from dalston_queue.jobs.replay import replay
-from dalston_queue.jobs.webhooks import send_again
+from dalston_queue.broker.protocol.types import Cause
+from dalston_queue.jobs.lifecycle.advance import advance
+from dalston_queue.jobs.lifecycle.dead_letters import Ending, end_tasks
+from dalston_queue.jobs.lifecycle.status import lock_jobs
+from dalston_queue.jobs.operator.cancel import cancel_job
+from dalston_queue.jobs.operator.replay import replay
+from dalston_queue.jobs.webhooks import claims as webhook_claims
+from dalston_queue.jobs.webhooks.claims import claim
+from dalston_queue.jobs.webhooks.deliveries import send_again
+from dalston_queue.jobs.webhooks.lookups import Lookups
+from dalston_queue.jobs.webhooks.sending import send
 from dalston_queue.models import DeadLetter, Job, OperatorAction, Project, Task, WebhookDelivery, WebhookSecret
-from dalston_queue.orchestrator import counters, housekeeping, webhook_claims, webhooks
-from dalston_queue.orchestrator.lookups import Lookups
-from dalston_queue.orchestrator.webhook_claims import claim
-from dalston_queue.orchestrator.webhook_sending import send
-from dalston_queue.orchestrator.webhooks import Webhooks
+from dalston_queue.orchestrator import counters, housekeeping
+from dalston_queue.orchestrator import webhook_sender as webhooks
+from dalston_queue.orchestrator.webhook_sender import Webhooks
 from tests.api.conftest import Api
 from tests.api.receiver import Received, Receiver, receiving
 from tests.jobs import make

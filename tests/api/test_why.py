@@ -10,10 +10,10 @@ import pytest
 from django.utils import timezone
 
 from dalston_queue.broker import Broker, Consumer
-from dalston_queue.broker.messages import TaskMessage
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.types import EngineState, NodeState, Priority
-from dalston_queue.jobs.pause import pause
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol.messages import TaskMessage
+from dalston_queue.broker.protocol.types import EngineState, NodeState, Priority
+from dalston_queue.jobs.operator.pause import pause
 from dalston_queue.models import Sample, Task
 from tests.api.conftest import Api
 

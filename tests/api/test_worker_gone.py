@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dalston_queue.api.worker_polling import LOOK_EVERY_S, poll
+from dalston_queue.accounts.tokens import revoke
+from dalston_queue.api.requests.worker_polling import LOOK_EVERY_S, poll
 from dalston_queue.broker import Broker
-from dalston_queue.broker.remote import Look
+from dalston_queue.broker.engine.remote import Look
 from dalston_queue.models import ApiToken
-from dalston_queue.tokens import revoke
 from tests.api.test_worker_overlap import append, register
 from tests.support import wait_until
 from tests.web import Web

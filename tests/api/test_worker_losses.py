@@ -8,7 +8,7 @@ import pytest
 import redis
 from pytest_django import Settings
 
-from dalston_queue.api import worker_results
+from dalston_queue.api.requests import worker_results
 from dalston_queue.broker import Broker
 from dalston_queue.models import Task
 from dalston_queue.orchestrator.scanner import scan

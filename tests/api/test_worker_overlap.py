@@ -11,13 +11,13 @@ import pytest
 import redis
 from django.test import Client
 
-from dalston_queue.api.worker_polling import poll
+from dalston_queue.api.requests.worker_polling import poll
 from dalston_queue.broker import Broker, connect
+from dalston_queue.broker.engine.remote import NODE, Hold, Look, RemoteWorker
 from dalston_queue.broker.errors import Fenced
-from dalston_queue.broker.messages import Completed, TaskMessage
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.remote import NODE, Hold, Look, RemoteWorker
-from dalston_queue.broker.types import EngineState, Priority, RecordState, Settled
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol.messages import Completed, TaskMessage
+from dalston_queue.broker.protocol.types import EngineState, Priority, RecordState, Settled
 from dalston_queue.ids import uuid7
 from tests.api.conftest import Api
 

@@ -19,9 +19,9 @@ from django.conf import settings
 from django.core.management import call_command
 from django.utils import timezone
 
-from dalston_queue.api.worker_polling import POLLS
+from dalston_queue.api.requests.worker_polling import POLLS
 from dalston_queue.broker import Broker
-from dalston_queue.broker.messages import TaskMessage
+from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.ids import uuid7
 from dalston_queue.models import ApiToken, Job, Project, WebhookSecret
 from tests.api.conftest import Api

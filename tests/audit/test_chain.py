@@ -16,8 +16,8 @@ from django.core.management.base import CommandError
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from dalston_queue.audit import audited
-from dalston_queue.audit_chain import Head, head, verify
+from dalston_queue.audit.chain import Head, head, verify
+from dalston_queue.audit.record import audited
 from dalston_queue.models import ApiToken, AuditEntry, OperatorAction, Project
 from dalston_queue.models.audit_entry import START
 from dalston_queue.orchestrator.audit_duty import AuditBroken, check_audit

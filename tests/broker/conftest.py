@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dalston_queue.broker import Broker, Consumer, EventReader, connect
-from dalston_queue.broker.keys import JOBS
-from dalston_queue.broker.messages import Event, Malformed, TaskMessage
-from dalston_queue.broker.types import Role
+from dalston_queue.broker.protocol.keys import JOBS
+from dalston_queue.broker.protocol.messages import Event, Malformed, TaskMessage
+from dalston_queue.broker.protocol.types import Role
 from tests.broker.proxy import LossyProxy
 
 BUDGETS: dict[str, Any] = {"max_deliveries": 3, "max_losses": 10}  # of take_back, as the settings have them

@@ -1,9 +1,9 @@
 """Ageing: by total wait, by script, only while undelivered."""
 
 from dalston_queue.broker import Broker, EventReader
-from dalston_queue.broker.messages import Completed
-from dalston_queue.broker.promotion import is_due
-from dalston_queue.broker.types import EventKind, Priority, Tier
+from dalston_queue.broker.ageing.policy import is_due
+from dalston_queue.broker.protocol.messages import Completed
+from dalston_queue.broker.protocol.types import EventKind, Priority, Tier
 from tests.broker.conftest import MakeEngine, events_of, message
 
 MINUTE = 60_000

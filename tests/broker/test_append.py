@@ -6,8 +6,8 @@ import pytest
 
 from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.errors import Invalid, TooManyLanes
-from dalston_queue.broker.messages import Completed
-from dalston_queue.broker.types import Appended, Priority, RecordState
+from dalston_queue.broker.protocol.messages import Completed
+from dalston_queue.broker.protocol.types import Appended, Priority, RecordState
 from tests.broker.conftest import MakeEngine, events_of, message
 
 

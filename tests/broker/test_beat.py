@@ -1,8 +1,8 @@
 """Beats: renewing what is held, and learning what changed."""
 
 from dalston_queue.broker import Broker, Consumer
-from dalston_queue.broker.messages import Cancelled, Completed, ErrorInfo
-from dalston_queue.broker.types import Cause
+from dalston_queue.broker.protocol.messages import Cancelled, Completed, ErrorInfo
+from dalston_queue.broker.protocol.types import Cause
 from tests.broker.conftest import MakeEngine, message
 from tests.support import wait_until
 

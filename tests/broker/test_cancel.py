@@ -1,9 +1,9 @@
 """Removing and cancelling by the record, in O(1); expiring a running task."""
 
 from dalston_queue.broker import Broker, EventReader
-from dalston_queue.broker.messages import Completed, ErrorInfo
-from dalston_queue.broker.recovery import Expired
-from dalston_queue.broker.types import Cause, EventKind, Priority, Removed, Tier
+from dalston_queue.broker.operations.reclaim import Expired
+from dalston_queue.broker.protocol.messages import Completed, ErrorInfo
+from dalston_queue.broker.protocol.types import Cause, EventKind, Priority, Removed, Tier
 from tests.broker.conftest import BUDGETS, MakeEngine, events_of, message
 
 

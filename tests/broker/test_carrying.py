@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from dalston_queue.broker import Consumer, EventReader, carrying, connect
+from dalston_queue.broker import Consumer, EventReader, connect
+from dalston_queue.broker.ageing import migrate as carrying
+from dalston_queue.broker.connection.scripts import files, load
+from dalston_queue.broker.connection.shard import Call, Shard
 from dalston_queue.broker.errors import Unavailable
-from dalston_queue.broker.messages import Cancelled, Completed
-from dalston_queue.broker.scripts import FOLDER, load
-from dalston_queue.broker.shard import Call, Shard
-from dalston_queue.broker.types import EventKind, Priority, RecordState, Tier
+from dalston_queue.broker.protocol.messages import Cancelled, Completed
+from dalston_queue.broker.protocol.types import EventKind, Priority, RecordState, Tier
 from tests.broker.conftest import events_of, message
 from tests.broker.proxy import LossyProxy
 from tests.broker.servers import Nodes, nodes
@@ -34,7 +35,7 @@ class Pair:
         self.reader = EventReader(self.broker, "o")
         self.later = self.broker.topology.home.now_ms() + LATER
         for shard in self.broker.topology.shards:
-            for path in FOLDER.glob("*.lua"):
+            for path in files().values():
                 shard.client.script_load(load(path.stem).source)
 
     def die_after(self, step: str) -> None:

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dalston_queue.broker import Broker, Claimed, EventReader
-from dalston_queue.broker.messages import Completed, ErrorInfo, TaskMessage
-from dalston_queue.broker.types import EventKind, Priority, Tier
+from dalston_queue.broker.protocol.messages import Completed, ErrorInfo, TaskMessage
+from dalston_queue.broker.protocol.types import EventKind, Priority, Tier
 from tests.broker.conftest import MakeEngine, events_of, message
 from tests.support import keeps_time, wait_until
 

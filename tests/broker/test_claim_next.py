@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from dalston_queue.broker import Broker, Consumer, connect
+from dalston_queue.broker.connection.scripts import load
 from dalston_queue.broker.errors import Fenced
-from dalston_queue.broker.messages import Completed
-from dalston_queue.broker.scripts import load
+from dalston_queue.broker.protocol.messages import Completed
 from tests.broker.conftest import BUDGETS, MakeEngine, message
 from tests.broker.proxy import LossyProxy
 from tests.support import wait_until
@@ -74,7 +74,7 @@ def test_what_a_lost_claim_took_is_handed_back_at_the_end(broker: Broker, lossy:
 
 
 def test_a_close_during_the_sleep_loses_nothing(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dalston_queue.broker.consumer.LONGEST_SLEEP_S", 3.0)
+    monkeypatch.setattr("dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", 3.0)
     consumer = Consumer(broker, "e", ["echo"])
     consumer.open()
     sleeper = threading.Thread(target=lambda: consumer.claim_next(3.0))

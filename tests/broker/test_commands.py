@@ -3,9 +3,9 @@
 import pytest
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.commands import COMMANDS_KEPT, QUESTIONS_KEPT, Command, CommandState, Reply
 from dalston_queue.broker.errors import Invalid
-from dalston_queue.broker.types import NodeState
+from dalston_queue.broker.nodes.commands import COMMANDS_KEPT, QUESTIONS_KEPT, Command, CommandState, Reply
+from dalston_queue.broker.protocol.types import NodeState
 
 
 @pytest.fixture(autouse=True)

@@ -12,13 +12,13 @@ import pytest
 import redis
 
 from dalston_queue.broker import Broker, Consumer, EventReader, connect
-from dalston_queue.broker.claimed import Claimed
+from dalston_queue.broker.connection.shard import Shard
+from dalston_queue.broker.engine.claimed import Claimed
 from dalston_queue.broker.errors import Denied, Fenced, Misconfigured, Unavailable
-from dalston_queue.broker.keys import Keys
-from dalston_queue.broker.messages import Completed, Event
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.shard import Shard
-from dalston_queue.broker.types import EngineState, NodeState, Role
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol.keys import Keys
+from dalston_queue.broker.protocol.messages import Completed, Event
+from dalston_queue.broker.protocol.types import EngineState, NodeState, Role
 from tests.broker.conftest import BUDGETS, MakeEngine, clean, events_of, message
 from tests.broker.servers import Node, nodes
 from tests.support import PATIENCE_S, wait_until
@@ -210,7 +210,7 @@ def turn(consumer: Consumer, idle: Idle) -> list[str]:
 
 def backed_off(caplog: pytest.LogCaptureFixture, why: str) -> list[float]:
     """The seconds of each pause that was logged, for this reason."""
-    said = [record for record in caplog.records if record.name == "dalston_queue.broker.consumer"]
+    said = [record for record in caplog.records if record.name == "dalston_queue.broker.engine.consumer"]
     assert all("waits" in record.getMessage() and record.levelno == logging.WARNING for record in said)
     return [cast("tuple[str, float, object]", record.args)[1] for record in said if why in record.getMessage()]
 
@@ -220,7 +220,7 @@ def test_an_idle_engine_survives_that_its_server_is_a_replica(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, idle: Idle
 ) -> None:
     monkeypatch.setattr(
-        "dalston_queue.broker.consumer.LONGEST_SLEEP_S", PATIENCE_S
+        "dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", PATIENCE_S
     )  # it is disturbed in its sleep, not after it
     broker = connect(node.url)
     consumer = Consumer(broker, "e", ["echo"])

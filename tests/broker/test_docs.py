@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.keys import Keys
-from dalston_queue.broker.scripts import FOLDER, load
-from dalston_queue.broker.types import Role
+from dalston_queue.broker.connection.scripts import BROKER, files, load
+from dalston_queue.broker.protocol.keys import Keys
+from dalston_queue.broker.protocol.types import Role
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 STAND_INS = {"queue": "S", "engine_id": "<id>", "node_id": "<node>", "caller": "<caller>", "role": "<role>"}
@@ -46,7 +46,7 @@ def test_the_roles_of_leases_are_documented() -> None:
 
 def test_every_counter_is_documented() -> None:
     text = (DOCS / "redis-keys.md").read_text()
-    sources = "".join(path.read_text() for path in FOLDER.rglob("*.lua"))
+    sources = "".join(path.read_text() for path in BROKER.rglob("*.lua"))
     counted = set(re.findall(r"'HINCRBY', (?:KEYS\[\d\]|keys\.counters), '(\w+)'", sources))
     assert len(counted) > 8
     (row,) = [line for line in text.splitlines() if line.startswith("| `dalston:counters:S`")]
@@ -79,11 +79,11 @@ def names_of_the_first_design() -> list[tuple[str, str]]:
 
 def exists(name: str) -> bool:
     """A script, or a class or function of some module of the broker, or an attribute of such a class."""
-    if name in {path.stem for path in FOLDER.glob("*.lua")}:
+    if name in files():
         return True
     found: Any = None
     first, *attributes = name.split(".")
-    for module in pkgutil.iter_modules([str(FOLDER.parent)], "dalston_queue.broker."):
+    for module in pkgutil.walk_packages([str(BROKER)], "dalston_queue.broker."):
         found = found or getattr(importlib.import_module(module.name), first, None)
     for attribute in attributes:
         found = getattr(found, attribute, None)
@@ -92,12 +92,12 @@ def exists(name: str) -> bool:
 
 def test_every_file_is_in_the_table() -> None:
     text = (DOCS / "broker.md").read_text()
-    files = {path.name for path in FOLDER.parent.glob("*.py")} - {"__init__.py"}
+    files = {path.name for path in BROKER.rglob("*.py")} - {"__init__.py"}
     assert {name for name in files if f"`{name}`" not in text} == set()
 
 
 def test_every_script_declares_its_flags_keys_and_answer() -> None:
-    for path in FOLDER.glob("*.lua"):
+    for path in files().values():
         text = path.read_text()
         first = text.splitlines()[0]
         assert first.startswith("#!lua"), f"{path.name}: without a shebang a cluster lets it write into a foreign slot"
@@ -112,10 +112,10 @@ def test_every_script_declares_its_flags_keys_and_answer() -> None:
 
 
 def test_includes_are_put_in_place() -> None:
-    for path in FOLDER.glob("*.lua"):
+    for path in files().values():
         assert b"-- include:" not in load(path.stem).source
 
 
 def test_no_file_has_two_subjects() -> None:
-    for path in FOLDER.parent.glob("*.py"):
+    for path in BROKER.rglob("*.py"):
         assert len(path.read_text().splitlines()) <= 400, path.name

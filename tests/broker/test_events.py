@@ -3,9 +3,9 @@
 import pytest
 
 from dalston_queue.broker import Broker, EventReader
-from dalston_queue.broker.keys import JOBS
-from dalston_queue.broker.messages import Completed, Event
-from dalston_queue.broker.types import EventKind
+from dalston_queue.broker.protocol.keys import JOBS
+from dalston_queue.broker.protocol.messages import Completed, Event
+from dalston_queue.broker.protocol.types import EventKind
 from tests.broker.conftest import MakeEngine, events_of, message
 
 
@@ -111,7 +111,7 @@ def test_hints_about_jobs_that_nobody_reads_are_capped(
     broker: Broker, reader: EventReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are only hints: pending jobs are polled as well. The oldest go, in steps."""
-    monkeypatch.setattr("dalston_queue.broker.dispatch.JOB_HINTS", 100)
+    monkeypatch.setattr("dalston_queue.broker.operations.append.JOB_HINTS", 100)
     broker.publish_jobs_created(f"j{n}" for n in range(500))
     left = [event.job_id for event in events_of(reader)]
     assert 100 <= len(left) < 300

@@ -4,7 +4,7 @@ import pytest
 
 from dalston_queue.broker import Broker, Consumer
 from dalston_queue.broker.errors import Unavailable
-from dalston_queue.broker.messages import Completed
+from dalston_queue.broker.protocol.messages import Completed
 from tests.broker.conftest import message
 
 

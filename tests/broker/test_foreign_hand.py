@@ -7,9 +7,9 @@ import pytest
 
 from dalston_queue.broker import Broker, Consumer, EventReader
 from dalston_queue.broker.errors import Fenced, Spoiled
-from dalston_queue.broker.messages import Completed, Event
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.types import Cause, EngineState, NodeState, Priority, RecordState, Tier
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol.messages import Completed, Event
+from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState, Priority, RecordState, Tier
 from tests.broker.conftest import BUDGETS, MakeEngine, events_of, message
 
 

@@ -1,7 +1,7 @@
 """Draining: tasks go back to the front of the line, uncounted."""
 
 from dalston_queue.broker import Broker, EventReader
-from dalston_queue.broker.types import Cause, EventKind, Tier
+from dalston_queue.broker.protocol.types import Cause, EventKind, Tier
 from tests.broker.conftest import MakeEngine, events_of, message
 
 

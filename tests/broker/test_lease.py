@@ -1,7 +1,7 @@
 """Leadership by lease: compare on renew and release, trusted less long than it lasts."""
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.types import Role
+from dalston_queue.broker.protocol.types import Role
 from tests.support import wait_until
 
 

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from dalston_queue.broker import Broker, Consumer, EventReader, connect
-from dalston_queue.broker.carrying import Move, depart, forget, reserve
-from dalston_queue.broker.commands import Command, CommandState, Reply
+from dalston_queue.broker.ageing.migrate import Move, depart, forget, reserve
+from dalston_queue.broker.connection.scripts import files, load
+from dalston_queue.broker.connection.wire import Wire
 from dalston_queue.broker.errors import Unavailable
-from dalston_queue.broker.lanes import retire_empty
-from dalston_queue.broker.messages import Completed, ErrorInfo
-from dalston_queue.broker.rate import Limit
-from dalston_queue.broker.record import Record
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.scripts import FOLDER, load
-from dalston_queue.broker.types import EngineState, NodeState, Priority, RecordState, Role, Tier
-from dalston_queue.broker.wire import Wire
+from dalston_queue.broker.nodes.commands import Command, CommandState, Reply
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.operations.lanes import retire_empty
+from dalston_queue.broker.operations.rate import Limit
+from dalston_queue.broker.protocol.messages import Completed, ErrorInfo
+from dalston_queue.broker.protocol.record import Record
+from dalston_queue.broker.protocol.types import EngineState, NodeState, Priority, RecordState, Role, Tier
 from tests.broker.conftest import BUDGETS, clean, message
 from tests.broker.proxy import LossyProxy
 
@@ -35,7 +35,7 @@ def proxy(redis_url: str) -> Iterator[LossyProxy]:
 def lossy(proxy: LossyProxy, prefix: str) -> Iterator[Broker]:
     """A broker behind the proxy. The scripts are loaded: it is their own reply that gets lost, not a NOSCRIPT."""
     made = connect(proxy.url, prefix=prefix)
-    for path in FOLDER.glob("*.lua"):
+    for path in files().values():
         made.topology.home.client.script_load(load(path.stem).source)
     yield made
     made.close()
@@ -345,7 +345,7 @@ CASES = {
 
 
 def test_every_script_has_its_case() -> None:
-    assert CASES.keys() == {path.stem for path in FOLDER.glob("*.lua")}
+    assert CASES.keys() == files().keys()
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from dalston_queue.broker import Broker, EventReader
+from dalston_queue.broker.connection.shard import Call
 from dalston_queue.broker.events import forget_idle_readers
-from dalston_queue.broker.messages import Completed, Event, Malformed
-from dalston_queue.broker.shard import Call
-from dalston_queue.broker.types import Cause, EventKind
+from dalston_queue.broker.protocol.messages import Completed, Event, Malformed
+from dalston_queue.broker.protocol.types import Cause, EventKind
 from tests.broker.conftest import BUDGETS, MakeEngine, events_of, message
 
 GOOD = {"t": "bad", "h": "1\tjob\t1\t0\t0", "m": '{"task_type":"echo"}'}  # h: version, job, attempt, enqueued, timeout

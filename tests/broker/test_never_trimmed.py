@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 from dalston_queue.broker import Consumer, EventReader, connect
-from dalston_queue.broker.messages import Completed, ErrorInfo
-from dalston_queue.broker.scripts import FOLDER
-from dalston_queue.broker.types import Cause, NodeState, Priority
+from dalston_queue.broker.connection.scripts import BROKER
+from dalston_queue.broker.protocol.messages import Completed, ErrorInfo
+from dalston_queue.broker.protocol.types import Cause, NodeState, Priority
 from tests.broker.conftest import BUDGETS, events_of, message
 from tests.broker.servers import nodes
 
@@ -19,7 +19,7 @@ CAPPED = {
 
 
 def test_only_these_files_trim_a_stream() -> None:
-    sources = [*FOLDER.parent.rglob("*.py"), *FOLDER.parent.rglob("*.lua")]
+    sources = [*BROKER.rglob("*.py"), *BROKER.rglob("*.lua")]
     trimming = {path.name for path in sources if re.search(r"MAXLEN|MINID|XTRIM", path.read_text())}
     assert trimming == CAPPED.keys()
 

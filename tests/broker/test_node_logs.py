@@ -5,9 +5,9 @@ import threading
 import pytest
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.commands import CommandState, Reply
-from dalston_queue.broker.logs import BATCHES_KEPT, engine_place
-from dalston_queue.broker.types import NodeState
+from dalston_queue.broker.nodes.commands import CommandState, Reply
+from dalston_queue.broker.nodes.logs import BATCHES_KEPT, engine_place
+from dalston_queue.broker.protocol.types import NodeState
 
 
 @pytest.fixture(autouse=True)

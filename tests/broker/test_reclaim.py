@@ -3,9 +3,9 @@
 import pytest
 
 from dalston_queue.broker import Broker, EventReader
-from dalston_queue.broker.messages import Completed, ErrorInfo
-from dalston_queue.broker.pending import PendingOrder
-from dalston_queue.broker.types import Cause, EventKind, Settled, Tier
+from dalston_queue.broker.protocol.messages import Completed, ErrorInfo
+from dalston_queue.broker.protocol.types import Cause, EventKind, Settled, Tier
+from dalston_queue.broker.views.pending import PendingOrder
 from tests.broker.conftest import MakeEngine, events_of, message
 
 ERROR = ErrorInfo(message="ada wants it elsewhere", cause=Cause.DRAINED)

@@ -1,8 +1,8 @@
 """Beats of nodes and engines, and the judge's verdicts."""
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.types import Cause, EngineState, NodeState
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState
 from tests.broker.conftest import Counted, MakeEngine
 
 

@@ -5,9 +5,9 @@ import math
 import msgspec
 
 from dalston_queue.broker import Broker, EventReader
-from dalston_queue.broker.lanes import retire_empty
-from dalston_queue.broker.messages import Cancelled, Completed, ErrorInfo, Failed
-from dalston_queue.broker.types import Cause, EventKind, Priority, Settled
+from dalston_queue.broker.operations.lanes import retire_empty
+from dalston_queue.broker.protocol.messages import Cancelled, Completed, ErrorInfo, Failed
+from dalston_queue.broker.protocol.types import Cause, EventKind, Priority, Settled
 from tests.broker.conftest import MakeEngine, events_of, message
 
 

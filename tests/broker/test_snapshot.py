@@ -1,12 +1,12 @@
 """Exact numbers in O(lanes), and pages of what is running."""
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.lanes import retire_empty
-from dalston_queue.broker.messages import Completed
-from dalston_queue.broker.pending import PendingEntry, PendingOrder
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.snapshot import Snapshot, rates
-from dalston_queue.broker.types import EngineState, Priority, Tier
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.operations.lanes import retire_empty
+from dalston_queue.broker.protocol.messages import Completed
+from dalston_queue.broker.protocol.types import EngineState, Priority, Tier
+from dalston_queue.broker.views.pending import PendingEntry, PendingOrder
+from dalston_queue.broker.views.snapshot import Snapshot, rates
 from tests.broker.conftest import Counted, MakeEngine, message
 from tests.support import wait_until
 

@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dalston_queue.broker import Consumer, EventReader, connect
-from dalston_queue.broker.claimed import Claimed
+from dalston_queue.broker.connection.scripts import load
+from dalston_queue.broker.engine.claimed import Claimed
 from dalston_queue.broker.errors import Fenced, Unavailable
-from dalston_queue.broker.messages import Cancelled, Completed, ErrorInfo, Event, Failed, Outcome
-from dalston_queue.broker.pending import PendingOrder
-from dalston_queue.broker.record import Record
-from dalston_queue.broker.recovery import TakenBack
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.scripts import load
-from dalston_queue.broker.types import Cause, EngineState, Priority, RecordState, Removed, Settled, Tier
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.operations.reclaim import TakenBack
+from dalston_queue.broker.protocol.messages import Cancelled, Completed, ErrorInfo, Event, Failed, Outcome
+from dalston_queue.broker.protocol.record import Record
+from dalston_queue.broker.protocol.types import Cause, EngineState, Priority, RecordState, Removed, Settled, Tier
+from dalston_queue.broker.views.pending import PendingOrder
 from tests.broker.conftest import clean, message
 from tests.broker.proxy import LossyProxy
 

@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from dalston_queue.broker import Broker, Keys
-from dalston_queue.broker.stream_page import LanePlace
-from dalston_queue.broker.types import Priority, Tier
+from dalston_queue.broker.protocol.types import Priority, Tier
+from dalston_queue.broker.views.stream_page import LanePlace
 from tests.broker.conftest import MakeEngine, message
 
 

@@ -3,12 +3,12 @@
 import pytest
 
 from dalston_queue.broker import Broker, EventReader
-from dalston_queue.broker.claimed import Claimed
+from dalston_queue.broker.engine.claimed import Claimed
 from dalston_queue.broker.errors import Fenced
-from dalston_queue.broker.messages import Completed, ErrorInfo
-from dalston_queue.broker.recovery import VERDICT
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.types import Cause, EngineState, EventKind, Priority, Tier
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.operations.reclaim import VERDICT
+from dalston_queue.broker.protocol.messages import Completed, ErrorInfo
+from dalston_queue.broker.protocol.types import Cause, EngineState, EventKind, Priority, Tier
 from tests.broker.conftest import BUDGETS, MakeEngine, events_of, message
 
 

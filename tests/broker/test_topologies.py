@@ -12,13 +12,13 @@ import redis
 from redis.crc import key_slot
 
 from dalston_queue.broker import Broker, Consumer, EventReader, connect
-from dalston_queue.broker.commands import Command, CommandState, Reply
 from dalston_queue.broker.errors import Fenced, Unavailable
-from dalston_queue.broker.messages import Completed, Event
-from dalston_queue.broker.pending import PendingOrder
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.snapshot import rates
-from dalston_queue.broker.types import Cause, EngineState, EventKind, NodeState, Priority, Role, Tier
+from dalston_queue.broker.nodes.commands import Command, CommandState, Reply
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol.messages import Completed, Event
+from dalston_queue.broker.protocol.types import Cause, EngineState, EventKind, NodeState, Priority, Role, Tier
+from dalston_queue.broker.views.pending import PendingOrder
+from dalston_queue.broker.views.snapshot import rates
 from tests.broker.conftest import BUDGETS, clean, events_of, message
 from tests.broker.proxy import LossyProxy
 from tests.broker.servers import Node, Nodes, nodes
@@ -302,7 +302,7 @@ def owns(node: Node, slot: int) -> bool:
 
 def test_tls(redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wheel's server has no TLS, so a proxy ends it; the client's side is the real thing."""
-    monkeypatch.setattr("dalston_queue.broker.consumer.LONGEST_SLEEP_S", PATIENCE_S)
+    monkeypatch.setattr("dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", PATIENCE_S)
     openssl = need_tool("openssl")
     request = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]

@@ -5,9 +5,9 @@ from redis.connection import SSLConnection, UnixDomainSocketConnection
 from redis.sentinel import SentinelConnectionPool
 
 from dalston_queue.broker import Keys, connect
+from dalston_queue.broker.connection.urls import routes
 from dalston_queue.broker.errors import Invalid
-from dalston_queue.broker.types import Priority
-from dalston_queue.broker.urls import routes
+from dalston_queue.broker.protocol.types import Priority
 
 
 def test_the_map_of_shards() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dalston_queue.broker import Broker, Consumer, connect
-from dalston_queue.broker.messages import Completed
-from dalston_queue.broker.types import Priority
+from dalston_queue.broker.protocol.messages import Completed
+from dalston_queue.broker.protocol.types import Priority
 from tests.broker.conftest import MakeEngine, message
 from tests.broker.servers import Nodes, nodes
 from tests.broker.test_topologies import QUEUES, make_cluster
@@ -26,7 +26,7 @@ def started(tmp_path: Path) -> Iterator[Nodes]:
 @pytest.fixture
 def sound_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who wakes was woken: no sleep is over by itself while a busy machine is still about to send the task."""
-    monkeypatch.setattr("dalston_queue.broker.consumer.LONGEST_SLEEP_S", PATIENCE_S)
+    monkeypatch.setattr("dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", PATIENCE_S)
 
 
 def blocked(started: Nodes) -> int:

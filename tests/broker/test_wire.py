@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from dalston_queue.broker import Broker
+from dalston_queue.broker.connection.link import Link
+from dalston_queue.broker.connection.scripts import load
+from dalston_queue.broker.connection.wire import Wire, packed
 from dalston_queue.broker.errors import Unavailable
-from dalston_queue.broker.link import Link
-from dalston_queue.broker.scripts import load
-from dalston_queue.broker.wire import Wire, packed
 from tests.support import PATIENCE_S
 
 BLOCKED_S = 0.1
@@ -30,8 +30,8 @@ def test_a_reply_that_takes_its_time_is_slept_for(broker: Broker) -> None:
 def test_a_looker_that_was_put_aside_sleeps_for_its_replies(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel wakes a sleeper at once. A looker that gives way to a busy process waits for the end of its turn."""
     home = broker.topology.home
-    monkeypatch.setattr("dalston_queue.broker.wire.LOOK_S", PATIENCE_S)
-    monkeypatch.setattr("dalston_queue.broker.wire._give_way", lambda: time.sleep(0.001))
+    monkeypatch.setattr("dalston_queue.broker.connection.wire.LOOK_S", PATIENCE_S)
+    monkeypatch.setattr("dalston_queue.broker.connection.wire._give_way", lambda: time.sleep(0.001))
     wire = Wire(home.connection("nothing"), look=True)
     wire.ask(packed("BLPOP", home.keys.stages() + ":nothing", BLOCKED_S))
     assert not wire.looks
@@ -55,8 +55,10 @@ def test_a_looker_gives_way_first_and_then_every_40_us_and_looks_after_each_time
         now_us[0] += 15
         return seen.count("look") == 7
 
-    monkeypatch.setattr("dalston_queue.broker.wire.time", SimpleNamespace(perf_counter=lambda: now_us[0] / 1e6))
-    monkeypatch.setattr("dalston_queue.broker.wire._give_way", give_way)
+    monkeypatch.setattr(
+        "dalston_queue.broker.connection.wire.time", SimpleNamespace(perf_counter=lambda: now_us[0] / 1e6)
+    )
+    monkeypatch.setattr("dalston_queue.broker.connection.wire._give_way", give_way)
     monkeypatch.setattr(wire, "_poll", poll)
     assert wire._look()
     assert seen == [*["way", "look", "look", "look"] * 2, "way", "look"]
@@ -67,7 +69,7 @@ def test_who_looks_in_vain_again_and_again_looks_ever_more_seldom_until_a_look_s
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = broker.topology.home
-    monkeypatch.setattr("dalston_queue.broker.wire.MOST_PATIENCE", 4)
+    monkeypatch.setattr("dalston_queue.broker.connection.wire.MOST_PATIENCE", 4)
     wire = Wire(home.connection("nothing"), look=True)
 
     def sleeps_after_a_late_reply() -> int:
@@ -82,7 +84,7 @@ def test_who_looks_in_vain_again_and_again_looks_ever_more_seldom_until_a_look_s
     assert [sleeps_after_a_late_reply() for _ in range(4)] == [1, 2, 4, 4]
     with monkeypatch.context() as patch:
         for limit in ("LOOK_S", "ASIDE_S"):
-            patch.setattr(f"dalston_queue.broker.wire.{limit}", PATIENCE_S)
+            patch.setattr(f"dalston_queue.broker.connection.wire.{limit}", PATIENCE_S)
         assert wire.ask(packed("PING")) == b"PONG"
     assert sleeps_after_a_late_reply() == 1
     wire.close()

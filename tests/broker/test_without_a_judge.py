@@ -1,8 +1,8 @@
 """An engine's own stale claim when no orchestrator leads: ten minutes without renewal and without a beat."""
 
 from dalston_queue.broker import Broker, EventReader
-from dalston_queue.broker.stale import StaleClaim, StaleRules
-from dalston_queue.broker.types import Cause, EventKind, Role
+from dalston_queue.broker.engine.stale import StaleClaim, StaleRules
+from dalston_queue.broker.protocol.types import Cause, EventKind, Role
 from tests.broker.conftest import MakeEngine, events_of, message
 from tests.support import wait_until
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dalston_queue.broker import Broker, EventReader
-from dalston_queue.broker.messages import Completed
-from dalston_queue.broker.types import Cause, EventKind
+from dalston_queue.broker.protocol.messages import Completed
+from dalston_queue.broker.protocol.types import Cause, EventKind
 from tests.broker.conftest import BUDGETS, MakeEngine, events_of, message
 from tests.support import Spawned
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dalston_queue.broker import Consumer, connect
 from dalston_queue.broker.errors import Fenced
-from dalston_queue.broker.messages import Completed
+from dalston_queue.broker.protocol.messages import Completed
 
 
 def main(url: str, prefix: str, signal_file: str) -> None:

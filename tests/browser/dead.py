@@ -7,7 +7,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from dalston_queue.jobs.replay_orders import carry_out
+from dalston_queue.jobs.operator.replay_batches import carry_out
 from dalston_queue.models import DeadLetter, Job, Task
 from tests.jobs import make
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from dalston_queue.audit import audited
+from dalston_queue.audit.record import audited
 from tests.browser.conftest import Axe, OpenPage
 from tests.browser.pages import fits, live, mark, still_same
 

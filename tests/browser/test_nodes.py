@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.remote import RemoteWorker
-from dalston_queue.broker.types import EngineState, NodeState
+from dalston_queue.broker.engine.remote import RemoteWorker
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol.types import EngineState, NodeState
 from dalston_queue.models import OperatorAction
 from dalston_queue.redis import get_broker
 from tests.browser.conftest import Axe

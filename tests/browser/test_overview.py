@@ -6,8 +6,8 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from dalston_queue.jobs.spec import single_task
-from dalston_queue.jobs.submit import submit
+from dalston_queue.jobs.submit.spec import single_task
+from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import Project, Task
 from tests.browser.conftest import OpenPage
 from tests.browser.pages import fits, live, mark, still_same, until

@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from dalston_queue.broker import Claimed, Consumer
-from dalston_queue.broker.messages import Completed
-from dalston_queue.broker.types import Cause
+from dalston_queue.broker.protocol.messages import Completed
+from dalston_queue.broker.protocol.types import Cause
 from dalston_queue.models import OperatorAction, StagePause, Task
 from dalston_queue.redis import get_broker
 from tests.broker.conftest import BUDGETS

@@ -9,15 +9,15 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from dalston_queue.audit import audited
+from dalston_queue.audit.record import audited
 from dalston_queue.broker import Broker, Claimed
-from dalston_queue.broker.commands import Command, CommandState, Reply
-from dalston_queue.broker.messages import Completed, ErrorInfo, Failed, Outcome
-from dalston_queue.broker.registry import EngineBeat, NodeInfo
-from dalston_queue.broker.types import Cause, EngineState, NodeState
-from dalston_queue.jobs.replay_orders import order_replay
-from dalston_queue.jobs.spec import JobSpec, StageSpec, single_task
-from dalston_queue.jobs.submit import submit
+from dalston_queue.broker.nodes.commands import Command, CommandState, Reply
+from dalston_queue.broker.nodes.registry import EngineBeat, NodeInfo
+from dalston_queue.broker.protocol.messages import Completed, ErrorInfo, Failed, Outcome
+from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState
+from dalston_queue.jobs.operator.replay_batches import order_replay
+from dalston_queue.jobs.submit.spec import JobSpec, StageSpec, single_task
+from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import DeadLetter, Job, Project, Sample, WebhookDelivery
 from tests.orchestrator.support import Steps, engine
 

@@ -74,7 +74,7 @@ TYPES: dict[str, Any] = {
 
 
 def test_the_types_have_exactly_the_fields_of_the_schema() -> None:
-    from dalston_queue.api.routes import api
+    from dalston_queue.api.api import api
 
     schemas = api.get_openapi_schema(path_prefix="")["components"]["schemas"]
     assert {name: set(get_type_hints(kind)) for name, kind in TYPES.items()} == {

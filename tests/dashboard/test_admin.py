@@ -11,9 +11,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from dalston_queue.jobs.replay_orders import order_replay
-from dalston_queue.jobs.spec import single_task
-from dalston_queue.jobs.submit import submit
+from dalston_queue.jobs.operator.replay_batches import order_replay
+from dalston_queue.jobs.submit.spec import single_task
+from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import (
     ApiToken,
     DeadLetter,

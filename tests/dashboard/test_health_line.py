@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec import structs
 
-from dalston_queue.broker.snapshot import LaneStats, QueueStats, Snapshot
-from dalston_queue.broker.types import Tier
+from dalston_queue.broker.protocol.types import Tier
+from dalston_queue.broker.views.snapshot import LaneStats, QueueStats, Snapshot
 from dalston_queue.dashboard.overview.health_line import Tone, judge
-from dalston_queue.dashboard.overview.values import (
+from dalston_queue.dashboard.overview.read import (
     DutyLine,
     EngineLine,
     InPostgres,

@@ -16,11 +16,11 @@ from websockets.sync.client import connect
 from websockets.typing import Origin
 
 from dalston_queue.broker import Broker, Consumer
-from dalston_queue.broker.commands import Command, CommandState, Reply
-from dalston_queue.broker.messages import TaskMessage
-from dalston_queue.broker.types import NodeState
-from dalston_queue.jobs.spec import JobSpec, StageSpec
-from dalston_queue.jobs.submit import submit
+from dalston_queue.broker.nodes.commands import Command, CommandState, Reply
+from dalston_queue.broker.protocol.messages import TaskMessage
+from dalston_queue.broker.protocol.types import NodeState
+from dalston_queue.jobs.submit.spec import JobSpec, StageSpec
+from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import DeadLetter, Job, OperatorAction, Project, Task, TaskEvent, WebhookDelivery
 from tests.dashboard.test_socket import until
 from tests.web import Web

@@ -11,8 +11,8 @@ import pytest
 from dalston_queue.dashboard.job import dag, gantt
 from dalston_queue.dashboard.job.dag import EDGES, Stage, arrange, columns
 from dalston_queue.dashboard.job.gantt import Span
-from dalston_queue.jobs.dag import MAX_STAGES
-from dalston_queue.jobs.timeline import Run, RunOutcome
+from dalston_queue.jobs.lifecycle.dag import MAX_STAGES
+from dalston_queue.jobs.queries.timeline import Run, RunOutcome
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

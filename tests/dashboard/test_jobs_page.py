@@ -13,8 +13,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dalston_queue.broker import Broker
-from dalston_queue.dashboard.jobs.values import JobsReader
-from dalston_queue.jobs import search
+from dalston_queue.dashboard.jobs.read import JobsReader
+from dalston_queue.jobs.queries import search
 from dalston_queue.models import ApiToken, Job
 from tests.jobs import make
 

@@ -13,15 +13,15 @@ from django.db import connection, connections, transaction
 from django.test import Client
 from django.utils import timezone
 
-from dalston_queue.dashboard.letters import query as letters_query
-from dalston_queue.dashboard.letters.query import COUNTED, SHOWN, groups_of, letters_of
-from dalston_queue.dashboard.letters.replay import diff
+from dalston_queue.accounts.roles import Role, give_role
+from dalston_queue.dashboard.dead_letters import query as letters_query
+from dalston_queue.dashboard.dead_letters.query import COUNTED, SHOWN, groups_of, letters_of
+from dalston_queue.dashboard.dead_letters.replay import diff
 from dalston_queue.dashboard.parts.black_box import black_box, hex_dump, raw_fields
-from dalston_queue.jobs.dead_letters import bury_unreadable
-from dalston_queue.jobs.replay import Filter
-from dalston_queue.jobs.replay_orders import ORDERING, carry_out
+from dalston_queue.jobs.lifecycle.dead_letters import bury_unreadable
+from dalston_queue.jobs.operator.replay import Filter
+from dalston_queue.jobs.operator.replay_batches import ORDERING, carry_out
 from dalston_queue.models import DeadLetter, Job, OperatorAction, ReplayOrder, Task
-from dalston_queue.roles import Role, give_role
 from tests.jobs import make
 from tests.support import wait_until
 

@@ -12,7 +12,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from dalston_queue import login_throttle
+from dalston_queue.accounts import login_throttle
 from dalston_queue.models import LoginAttempt
 
 PASSWORD = "a long pass phrase"

@@ -12,19 +12,19 @@ from django.contrib.messages import get_messages
 from django.test import Client
 from django.utils import timezone
 
+from dalston_queue.accounts.roles import Role, give_role
 from dalston_queue.broker import Broker
-from dalston_queue.broker.commands import CommandState, Reply
-from dalston_queue.broker.logs import LogLine
-from dalston_queue.broker.registry import EngineBeat, NodeInfo
-from dalston_queue.broker.types import EngineState, NodeState
+from dalston_queue.broker.nodes.commands import CommandState, Reply
+from dalston_queue.broker.nodes.logs import LogLine
+from dalston_queue.broker.nodes.registry import EngineBeat, NodeInfo
+from dalston_queue.broker.protocol.types import EngineState, NodeState
 from dalston_queue.dashboard.nodes import logs as nodes_logs
-from dalston_queue.dashboard.nodes import values as nodes_values
-from dalston_queue.dashboard.nodes.fragments import node_fragments
+from dalston_queue.dashboard.nodes import read as nodes_values
 from dalston_queue.dashboard.nodes.logs import LogHub, shown
-from dalston_queue.jobs.spec import single_task
-from dalston_queue.jobs.submit import submit
+from dalston_queue.dashboard.nodes.render import node_fragments
+from dalston_queue.jobs.submit.spec import single_task
+from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import Node, OperatorAction, Project
-from dalston_queue.roles import Role, give_role
 
 pytestmark = [pytest.mark.django_db, pytest.mark.keeps_keys]
 GPU = {

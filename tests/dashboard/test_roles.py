@@ -6,8 +6,8 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
+from dalston_queue.accounts.roles import Role, give_role, may_administer, may_operate, role_of
 from dalston_queue.models import OperatorAction
-from dalston_queue.roles import Role, give_role, may_administer, may_operate, role_of
 
 pytestmark = pytest.mark.django_db
 

@@ -15,8 +15,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from dalston_queue.jobs.spec import single_task
-from dalston_queue.jobs.submit import submit
+from dalston_queue.jobs.submit.spec import single_task
+from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import Duty, Job, Project, Task
 from tests.support import PATIENCE_S, keeps_time
 from tests.web import Web

@@ -15,16 +15,16 @@ from django.contrib.sessions.models import Session
 from django.db import connection, connections
 from django.test import Client
 
+from dalston_queue.accounts.roles import Role, give_role
 from dalston_queue.broker import Broker
 from dalston_queue.dashboard.audit.consumer import AuditConsumer
+from dalston_queue.dashboard.dead_letters.consumers import LettersConsumer
 from dalston_queue.dashboard.jobs.consumer import JobsConsumer
-from dalston_queue.dashboard.letters.consumers import LettersConsumer
 from dalston_queue.dashboard.live import consumer
 from dalston_queue.dashboard.live.consumer import LiveConsumer
 from dalston_queue.dashboard.live.hub import Hub
 from dalston_queue.dashboard.routing import websocket_urlpatterns
 from dalston_queue.dashboard.stream.consumer import StreamConsumer
-from dalston_queue.roles import Role, give_role
 from tests.support import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.keeps_keys]

@@ -9,12 +9,12 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from dalston_queue.accounts.roles import Role, give_role
 from dalston_queue.broker import Broker, Claimed, Consumer
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.dashboard.overview import latest as latest_module
 from dalston_queue.dashboard.overview.latest import Latest
 from dalston_queue.models import OperatorAction, StagePause, Task
-from dalston_queue.roles import Role, give_role
 from tests.jobs import make
 from tests.orchestrator.support import Steps, engine
 

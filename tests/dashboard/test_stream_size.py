@@ -9,9 +9,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from dalston_queue.broker import Broker, Consumer
-from dalston_queue.broker.messages import TaskMessage
+from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.dashboard.overview.latest import latest
-from dalston_queue.dashboard.stream.fragments import stream_fragments
+from dalston_queue.dashboard.stream.render import stream_fragments
 from dalston_queue.ids import uuid7
 
 pytestmark = [pytest.mark.django_db, pytest.mark.keeps_keys]

@@ -7,14 +7,14 @@ from django.contrib.auth.models import User
 from django.contrib.messages import get_messages
 from django.test import Client
 
+from dalston_queue.accounts.roles import Role, give_role
 from dalston_queue.broker import Broker
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.remote import RemoteWorker
-from dalston_queue.broker.types import EngineState
-from dalston_queue.dashboard.nodes import values as nodes_values
-from dalston_queue.dashboard.nodes.fragments import node_fragments
+from dalston_queue.broker.engine.remote import RemoteWorker
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol.types import EngineState
+from dalston_queue.dashboard.nodes import read as nodes_values
+from dalston_queue.dashboard.nodes.render import node_fragments
 from dalston_queue.models import OperatorAction
-from dalston_queue.roles import Role, give_role
 
 pytestmark = [pytest.mark.django_db, pytest.mark.keeps_keys]
 WORKER = "http.box.0123456789abcdef"

@@ -18,9 +18,10 @@ from django.db import connections
 from django.utils import timezone
 from pytest_django import Settings
 
-from dalston_queue.audit import audited
+from dalston_queue.audit.record import audited
 from dalston_queue.broker import connect
-from dalston_queue.jobs import pipelines, webhook_message
+from dalston_queue.jobs.submit import pipelines
+from dalston_queue.jobs.webhooks import message as webhook_message
 from dalston_queue.models import ApiToken, AuditEntry, DeadLetter, Project
 from tests.docs.blocks import ROOT, Block, all_blocks
 from tests.orchestrator.support import Steps, engine, run_to_the_end

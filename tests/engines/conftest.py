@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.types import EventKind
+from dalston_queue.broker.protocol.types import EventKind
 from tests.engines.workbench import QUEUE, Bench
 
 

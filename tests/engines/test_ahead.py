@@ -12,9 +12,9 @@ import pytest
 
 from dalston_queue.broker import connect
 from dalston_queue.broker.errors import Unavailable
-from dalston_queue.broker.messages import ErrorInfo
-from dalston_queue.broker.reclaim import Reclaimed
-from dalston_queue.broker.types import Cause, EventKind
+from dalston_queue.broker.operations.requeue import Reclaimed
+from dalston_queue.broker.protocol.messages import ErrorInfo
+from dalston_queue.broker.protocol.types import Cause, EventKind
 from dalston_site.embedded.server import Server
 from engines.sdk import Engine, Task, ahead
 from engines.sdk.ahead import AT_ONCE, QUICK, TRUSTED_AFTER, Ahead

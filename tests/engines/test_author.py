@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dalston_queue.broker import messages
-from dalston_queue.broker.types import Cause
+from dalston_queue.broker.protocol import messages
+from dalston_queue.broker.protocol.types import Cause
 from engines.demo.engine import Demo
 from engines.sdk import Cancelled, Done, Engine, Reject, Retry, Task, engine
 from engines.sdk.outcomes import Failed

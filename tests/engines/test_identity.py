@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dalston_queue.broker.stale import StaleRules
+from dalston_queue.broker.engine.stale import StaleRules
 from engines.sdk import BrokenConfigError
 from engines.sdk.identity import identify
 from supervisor.management.commands.runsupervisor import FOR_ENGINES

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from statistics import median
 
 from dalston_queue.broker import Broker, EventReader
-from dalston_queue.broker.messages import TaskMessage
+from dalston_queue.broker.protocol.messages import TaskMessage
 from tests.support import Spawned, keeps_time, wait_until
 
 QUEUES = ("echo", "sleep", "fail")

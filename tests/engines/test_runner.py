@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from dalston_queue.broker import Broker, Consumer
+from dalston_queue.broker.engine.stale import StaleRules
 from dalston_queue.broker.errors import Unavailable
-from dalston_queue.broker.messages import TaskMessage
-from dalston_queue.broker.stale import StaleRules
-from dalston_queue.broker.types import Cause, EventKind
+from dalston_queue.broker.protocol.messages import TaskMessage
+from dalston_queue.broker.protocol.types import Cause, EventKind
 from engines.sdk import Cancelled, Engine, Reject, Task
 from engines.sdk.runner import BEAT_EVERY
 from tests.engines.workbench import QUEUE, Bench, counted_calls

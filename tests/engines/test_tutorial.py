@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from dalston_queue.broker import Broker, EventReader
-from dalston_queue.broker.messages import Event, TaskMessage
-from dalston_queue.broker.types import EngineState, EventKind
+from dalston_queue.broker.protocol.messages import Event, TaskMessage
+from dalston_queue.broker.protocol.types import EngineState, EventKind
 from engines.sdk import Manifest
 from tests.docs.blocks import ROOT, blocks_of
 from tests.support import Spawned, wait_until

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from dalston_queue.broker import Broker, EventReader
-from dalston_queue.broker.messages import Event, TaskMessage
-from dalston_queue.broker.stale import DEFAULT_RULES, StaleRules
-from dalston_queue.broker.types import EventKind
+from dalston_queue.broker.engine.stale import DEFAULT_RULES, StaleRules
+from dalston_queue.broker.protocol.messages import Event, TaskMessage
+from dalston_queue.broker.protocol.types import EventKind
 from engines.sdk import Engine, Manifest, Task
 from engines.sdk.happenings import Stop
 from engines.sdk.identity import Identity

@@ -8,10 +8,10 @@ from uuid import UUID
 import msgspec
 from django.db import transaction
 
-from dalston_queue.jobs.advance import claim_jobs
-from dalston_queue.jobs.lifecycle import Change, lock_jobs, move_tasks
-from dalston_queue.jobs.spec import JobSpec, StageSpec, single_task
-from dalston_queue.jobs.submit import submit
+from dalston_queue.jobs.lifecycle.advance import claim_jobs
+from dalston_queue.jobs.lifecycle.status import Change, lock_jobs, move_tasks
+from dalston_queue.jobs.submit.spec import JobSpec, StageSpec, single_task
+from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import Job, Project, Task
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)

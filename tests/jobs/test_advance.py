@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 from django.db import connection, transaction
 
-from dalston_queue.jobs.advance import Advanced, advance
-from dalston_queue.jobs.lifecycle import lock_jobs
-from dalston_queue.jobs.spec import StageSpec
+from dalston_queue.jobs.lifecycle.advance import Advanced, advance
+from dalston_queue.jobs.lifecycle.status import lock_jobs
+from dalston_queue.jobs.submit.spec import StageSpec
 from dalston_queue.models import Job, Task
 from tests.jobs import make
 from tests.jobs.make import NOW, statuses

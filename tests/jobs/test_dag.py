@@ -2,11 +2,11 @@
 
 import pytest
 
-from dalston_queue.jobs import dag
-from dalston_queue.jobs.dag import Tally, verdict
 from dalston_queue.jobs.errors import InvalidJob
-from dalston_queue.jobs.spec import StageSpec
-from dalston_queue.jobs.states import JobStatus
+from dalston_queue.jobs.lifecycle import dag
+from dalston_queue.jobs.lifecycle.dag import Tally, verdict
+from dalston_queue.jobs.lifecycle.states import JobStatus
+from dalston_queue.jobs.submit.spec import StageSpec
 
 
 def stages(**after: str) -> list[StageSpec]:

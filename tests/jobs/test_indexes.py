@@ -7,7 +7,8 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
-from dalston_queue.jobs import advance, dispatch, lifecycle, stop
+from dalston_queue.jobs.lifecycle import advance, dispatch, stop
+from dalston_queue.jobs.lifecycle import status as lifecycle
 from dalston_queue.orchestrator import housekeeping, polling, reconciler, scheduler
 from tests.jobs import make
 

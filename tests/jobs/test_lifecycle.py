@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
-from dalston_queue.jobs.lifecycle import Change, lock_jobs, move_jobs, move_tasks
-from dalston_queue.jobs.states import TASK_TRANSITIONS
+from dalston_queue.jobs.lifecycle.states import TASK_TRANSITIONS
+from dalston_queue.jobs.lifecycle.status import Change, lock_jobs, move_jobs, move_tasks
 from dalston_queue.models import Job, Task, TaskEvent
 from tests.jobs import make
 from tests.jobs.make import NOW, move

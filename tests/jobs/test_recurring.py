@@ -8,9 +8,9 @@ from django.core.exceptions import ValidationError
 from django.db import connection
 from django.utils import timezone
 
-from dalston_queue.jobs.cron import next_tick
 from dalston_queue.jobs.errors import InvalidJob
-from dalston_queue.jobs.recurring import submit_due
+from dalston_queue.jobs.submit.cron import next_tick
+from dalston_queue.jobs.submit.recurring import submit_due
 from dalston_queue.models import Job, Schedule
 from tests.jobs import make
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dalston_queue.broker.types import Cause
-from dalston_queue.jobs.retry import BUDGETS, Attempt, Cancel, Exhausted, Retry, RetryPolicy
+from dalston_queue.broker.protocol.types import Cause
+from dalston_queue.jobs.lifecycle.retry import BUDGETS, Attempt, Cancel, Exhausted, Retry, RetryPolicy
 from tests.jobs.make import NOW
 
 POLICY = RetryPolicy(

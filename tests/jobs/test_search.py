@@ -8,11 +8,11 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from dalston_queue.jobs import search
 from dalston_queue.jobs.errors import InvalidSearch, SearchTooWide
-from dalston_queue.jobs.search import JobSearch, created_between, find_jobs, page_of
-from dalston_queue.jobs.spec import single_task
-from dalston_queue.jobs.submit import submit
+from dalston_queue.jobs.queries import search
+from dalston_queue.jobs.queries.search import JobSearch, created_between, find_jobs, page_of
+from dalston_queue.jobs.submit.spec import single_task
+from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import ApiToken, Job, Task
 from tests.jobs import make
 from tests.jobs.test_indexes import _MANY_TASKS

@@ -3,9 +3,16 @@
 import re
 from pathlib import Path
 
-from dalston_queue.jobs import drawing
-from dalston_queue.jobs.lifecycle import _JOB_WRITES, _WRITES
-from dalston_queue.jobs.states import JOB_OVER, JOB_TRANSITIONS, TASK_OVER, TASK_TRANSITIONS, JobStatus, TaskStatus
+from dalston_queue.jobs.lifecycle import drawing
+from dalston_queue.jobs.lifecycle.states import (
+    JOB_OVER,
+    JOB_TRANSITIONS,
+    TASK_OVER,
+    TASK_TRANSITIONS,
+    JobStatus,
+    TaskStatus,
+)
+from dalston_queue.jobs.lifecycle.status import _JOB_WRITES, _WRITES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -54,5 +61,5 @@ def test_nobody_but_the_lifecycle_writes_status() -> None:
 
 def test_the_page_in_docs_is_what_the_code_draws() -> None:
     assert (ROOT / "docs" / "lifecycle.md").read_text() == drawing.page(), (
-        "run: python -m dalston_queue.jobs.drawing > docs/lifecycle.md"
+        "run: python -m dalston_queue.jobs.lifecycle.drawing > docs/lifecycle.md"
     )

@@ -9,8 +9,8 @@ from django.db import connection
 from pytest_django import Settings
 
 from dalston_queue.jobs.errors import IdempotencyConflict, InvalidJob
-from dalston_queue.jobs.spec import JobSpec, StageSpec, single_task
-from dalston_queue.jobs.submit import Request, Submission, submit, submit_many
+from dalston_queue.jobs.submit.spec import JobSpec, StageSpec, single_task
+from dalston_queue.jobs.submit.submit import Request, Submission, submit, submit_many
 from dalston_queue.models import IdempotencyKey, Job, Task
 from tests.jobs import make
 

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from dalston_queue.jobs.progress import Reported, reported
-from dalston_queue.jobs.timeline import RunOutcome, runs_of
+from dalston_queue.jobs.queries.progress import Reported, reported
+from dalston_queue.jobs.queries.timeline import RunOutcome, runs_of
 from tests.jobs.make import NOW
 
 

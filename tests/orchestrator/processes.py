@@ -8,9 +8,9 @@ from typing import Any
 
 from dalston_queue.broker import Broker, Claimed, Consumer
 from dalston_queue.broker.errors import BrokerError, Fenced
-from dalston_queue.broker.messages import Outcome
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.types import EngineState
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol.messages import Outcome
+from dalston_queue.broker.protocol.types import EngineState
 from tests.orchestrator.support import echo
 from tests.support import Spawned
 

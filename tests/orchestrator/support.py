@@ -8,7 +8,7 @@ from django.db import connection
 from django.utils import timezone
 
 from dalston_queue.broker import Broker, Claimed, Consumer, EventReader
-from dalston_queue.broker.messages import Completed, Event, Malformed, Outcome
+from dalston_queue.broker.protocol.messages import Completed, Event, Malformed, Outcome
 from dalston_queue.orchestrator import polling
 from dalston_queue.orchestrator.batch import handle
 from dalston_queue.orchestrator.loop import act

@@ -7,9 +7,9 @@ import pytest
 from django.utils import timezone
 
 from dalston_queue.broker import Broker, Claimed
-from dalston_queue.broker.messages import Completed, ErrorInfo, Failed, Outcome
-from dalston_queue.broker.types import Cause
-from dalston_queue.jobs.spec import StageSpec
+from dalston_queue.broker.protocol.messages import Completed, ErrorInfo, Failed, Outcome
+from dalston_queue.broker.protocol.types import Cause
+from dalston_queue.jobs.submit.spec import StageSpec
 from dalston_queue.models import DeadLetter, Job, Task
 from tests.jobs import make
 from tests.orchestrator.support import Steps, echo, engine, run_to_the_end, work

@@ -8,10 +8,10 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.messages import Cancelled, Completed
-from dalston_queue.broker.types import Settled
-from dalston_queue.jobs.cancel import cancel_job, cancel_task
-from dalston_queue.jobs.spec import StageSpec
+from dalston_queue.broker.protocol.messages import Cancelled, Completed
+from dalston_queue.broker.protocol.types import Settled
+from dalston_queue.jobs.operator.cancel import cancel_job, cancel_task
+from dalston_queue.jobs.submit.spec import StageSpec
 from dalston_queue.models import Job, Task
 from tests.jobs import make
 from tests.orchestrator.support import Steps, engine, run_to_the_end

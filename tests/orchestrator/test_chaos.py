@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from dalston_queue.broker import Broker
-from dalston_queue.jobs.spec import JobSpec, StageSpec
-from dalston_queue.jobs.states import TASK_TRANSITIONS
-from dalston_queue.jobs.submit import Request, submit_many
+from dalston_queue.jobs.lifecycle.states import TASK_TRANSITIONS
+from dalston_queue.jobs.submit.spec import JobSpec, StageSpec
+from dalston_queue.jobs.submit.submit import Request, submit_many
 from dalston_queue.models import DeadLetter, Job, Task, TaskEvent
 from tests.jobs import make
 from tests.orchestrator.chaos import Zoo

@@ -8,8 +8,8 @@ import psutil
 import pytest
 
 from dalston_queue.broker import Broker, Consumer
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.types import EngineState
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol.types import EngineState
 from dalston_queue.models import Job, Task
 from tests.jobs import make
 from tests.orchestrator.processes import Orchestrators, working_engine
@@ -68,7 +68,7 @@ def test_a_submitter_killed_after_its_commit_has_submitted(
 ) -> None:
     make.project()
     code = (
-        "from dalston_queue.jobs.spec import single_task; from dalston_queue.jobs.submit import submit;"
+        "from dalston_queue.jobs.submit.spec import single_task; from dalston_queue.jobs.submit.submit import submit;"
         "from dalston_queue.models import Project;"
         "submit(single_task('echo'), project=Project.objects.get(name='tests'))"
     )
@@ -109,7 +109,8 @@ def test_a_cancel_killed_before_anybody_was_told_is_carried_out(
     wait_until(lambda: Task.objects.get(job=job).status == "queued", what="the task is queued")
     first.stop()
     code = (
-        "from uuid import UUID; from django.utils import timezone; from dalston_queue.jobs.cancel import cancel_job;"
+        "from uuid import UUID; from django.utils import timezone;"
+        "from dalston_queue.jobs.operator.cancel import cancel_job;"
         f"cancel_job(UUID('{job.id}'), timezone.now())"
     )
     env = {**process_env, "DATABASE_URL": database_url, "DALSTON_FAULT": "cancel.committed"}

@@ -6,10 +6,10 @@ import pytest
 from django.utils import timezone
 
 from dalston_queue.broker import Broker, EventReader
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.types import EngineState, NodeState, Role
-from dalston_queue.jobs.spec import single_task
-from dalston_queue.jobs.submit import submit
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol.types import EngineState, NodeState, Role
+from dalston_queue.jobs.submit.spec import single_task
+from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import DeadLetter, Duty, Engine, IdempotencyKey, Job, Node, TaskEvent
 from dalston_queue.orchestrator import housekeeping
 from dalston_queue.orchestrator.duties import DUTIES, DutySpec, due, run_due_duties, run_duty

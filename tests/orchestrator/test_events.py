@@ -12,9 +12,9 @@ from django.utils import timezone
 from msgspec.structs import replace
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.messages import Completed, ErrorInfo, Event, Failed, Outcome
-from dalston_queue.broker.types import Cause, EventKind
-from dalston_queue.jobs.cancel import cancel_job
+from dalston_queue.broker.protocol.messages import Completed, ErrorInfo, Event, Failed, Outcome
+from dalston_queue.broker.protocol.types import Cause, EventKind
+from dalston_queue.jobs.operator.cancel import cancel_job
 from dalston_queue.models import DeadLetter, Task, TaskEvent
 from dalston_queue.orchestrator.apply import HANDLERS, rounds
 from dalston_queue.orchestrator.batch import handle

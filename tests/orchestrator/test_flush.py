@@ -6,8 +6,8 @@ import pytest
 import redis
 
 from dalston_queue.broker import Broker
-from dalston_queue.jobs.spec import JobSpec, StageSpec
-from dalston_queue.jobs.submit import Request, submit_many
+from dalston_queue.jobs.submit.spec import JobSpec, StageSpec
+from dalston_queue.jobs.submit.submit import Request, submit_many
 from dalston_queue.models import DeadLetter, Job, Task
 from dalston_queue.orchestrator.reconciler import reconcile
 from tests.jobs import make

@@ -4,7 +4,7 @@ import pytest
 
 from dalston_queue.broker import Broker, Consumer
 from dalston_queue.broker.errors import Spoiled
-from dalston_queue.broker.types import Role, Tier
+from dalston_queue.broker.protocol.types import Role, Tier
 from dalston_queue.models import Task
 from dalston_queue.orchestrator.housekeeping import promote_aged
 from dalston_queue.orchestrator.leadership import Leadership

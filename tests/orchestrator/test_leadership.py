@@ -6,7 +6,7 @@ import pytest
 from pytest_django import Settings
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.types import Role
+from dalston_queue.broker.protocol.types import Role
 from dalston_queue.models import Leadership as LeadershipRow
 from dalston_queue.orchestrator.leadership import Leadership
 from tests.support import wait_until

@@ -7,8 +7,8 @@ from django.db import connection
 from django.db.models import Count
 
 from dalston_queue.broker import Broker
-from dalston_queue.jobs.spec import JobSpec, StageSpec
-from dalston_queue.jobs.submit import Request, submit_many
+from dalston_queue.jobs.submit.spec import JobSpec, StageSpec
+from dalston_queue.jobs.submit.submit import Request, submit_many
 from dalston_queue.models import Job, Task, TaskEvent
 from tests.jobs import make
 from tests.orchestrator.processes import Orchestrators, working_engine

@@ -5,11 +5,11 @@ from uuid import uuid4
 from django.utils import timezone
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.messages import Completed
-from dalston_queue.broker.types import Settled
-from dalston_queue.jobs.hand_back import hand_back_task
-from dalston_queue.jobs.set_aside import Aside, set_aside
-from dalston_queue.jobs.spec import StageSpec
+from dalston_queue.broker.protocol.messages import Completed
+from dalston_queue.broker.protocol.types import Settled
+from dalston_queue.jobs.operator.dead_letter import Aside, set_aside
+from dalston_queue.jobs.operator.requeue import hand_back_task
+from dalston_queue.jobs.submit.spec import StageSpec
 from dalston_queue.models import DeadLetter, Job, Task, TaskEvent
 from tests.jobs import make
 from tests.orchestrator.support import Steps, engine

@@ -11,7 +11,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from dalston_queue.broker import Broker
-from dalston_queue.jobs import pause
+from dalston_queue.jobs.operator import pause
 from dalston_queue.models import StagePause, Task
 from dalston_queue.redis import get_broker
 from tests.broker.servers import nodes

@@ -16,8 +16,8 @@ from tests.support import Spawned, wait_until
 
 JOBS = 2000
 SUBMIT = f"""
-from dalston_queue.jobs.spec import JobSpec, StageSpec
-from dalston_queue.jobs.submit import Request, submit_many
+from dalston_queue.jobs.submit.spec import JobSpec, StageSpec
+from dalston_queue.jobs.submit.submit import Request, submit_many
 from dalston_queue.models import Project
 stages = (StageSpec(stage="a", queue="echo"), StageSpec(stage="b", queue="echo", after=("a",)))
 project = Project.objects.create(name="restart")

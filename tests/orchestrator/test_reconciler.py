@@ -7,11 +7,11 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from dalston_queue.broker import Broker, Consumer
-from dalston_queue.broker.messages import Completed, ErrorInfo, Failed, TaskMessage
-from dalston_queue.broker.types import Cause, Tier
-from dalston_queue.jobs.cancel import cancel_job, cancel_task
-from dalston_queue.jobs.replay import replay
-from dalston_queue.jobs.spec import StageSpec
+from dalston_queue.broker.protocol.messages import Completed, ErrorInfo, Failed, TaskMessage
+from dalston_queue.broker.protocol.types import Cause, Tier
+from dalston_queue.jobs.operator.cancel import cancel_job, cancel_task
+from dalston_queue.jobs.operator.replay import replay
+from dalston_queue.jobs.submit.spec import StageSpec
 from dalston_queue.models import DeadLetter, Job, Task
 from dalston_queue.orchestrator.reconciler import reconcile
 from tests.jobs import make

@@ -8,9 +8,9 @@ from pytest_django import Settings
 
 from dalston_queue.broker import Broker, Consumer
 from dalston_queue.broker.errors import Fenced
-from dalston_queue.broker.messages import Completed
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.types import EngineState, NodeState, Role, Settled
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol.messages import Completed
+from dalston_queue.broker.protocol.types import EngineState, NodeState, Role, Settled
 from dalston_queue.models import DeadLetter
 from dalston_queue.orchestrator.leadership import Leadership
 from dalston_queue.orchestrator.recovery import Recovery

@@ -9,10 +9,10 @@ from django.db import connections, transaction
 from django.utils import timezone
 
 from dalston_queue.broker import Broker, Claimed
-from dalston_queue.broker.messages import Completed, ErrorInfo, Failed, Outcome
-from dalston_queue.broker.types import Cause, Priority
-from dalston_queue.jobs.replay import Filter, Replayed, discard, matching, replay
-from dalston_queue.jobs.replay import Outcome as Replay
+from dalston_queue.broker.protocol.messages import Completed, ErrorInfo, Failed, Outcome
+from dalston_queue.broker.protocol.types import Cause, Priority
+from dalston_queue.jobs.operator.replay import Filter, Replayed, discard, matching, replay
+from dalston_queue.jobs.operator.replay import Outcome as Replay
 from dalston_queue.models import DeadLetter, Job, Task
 from tests.jobs import make
 from tests.orchestrator.support import Steps, echo, engine, run_to_the_end, somebody_waits_for_a_lock

@@ -12,10 +12,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.types import Priority
+from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.jobs.errors import InvalidJob
-from dalston_queue.jobs.replay import Filter
-from dalston_queue.jobs.replay_orders import Withdrawal, allowance, carry_out, order_replay, stop, undo
+from dalston_queue.jobs.operator.replay import Filter
+from dalston_queue.jobs.operator.replay_batches import Withdrawal, allowance, carry_out, order_replay, stop, undo
 from dalston_queue.models import DeadLetter, Job, OperatorAction, ReplayOrder, Task
 from tests.jobs import make
 from tests.jobs.make import NOW

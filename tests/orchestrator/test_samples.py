@@ -6,8 +6,8 @@ import pytest
 from django.utils import timezone
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.registry import NodeInfo
-from dalston_queue.broker.types import NodeState
+from dalston_queue.broker.nodes.registry import NodeInfo
+from dalston_queue.broker.protocol.types import NodeState
 from dalston_queue.models import DeadLetter, Sample
 from dalston_queue.orchestrator.samples import KEPT, take_samples
 from tests.broker.conftest import message

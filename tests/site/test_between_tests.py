@@ -4,8 +4,8 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import connection
 
+from dalston_queue.accounts.roles import Role
 from dalston_queue.models import Project
-from dalston_queue.roles import Role
 
 
 @pytest.mark.django_db(transaction=True)

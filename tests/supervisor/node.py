@@ -12,9 +12,9 @@ import yaml
 
 from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.errors import Unavailable
-from dalston_queue.broker.messages import Event, TaskMessage
-from dalston_queue.broker.registry import EngineInfo
-from dalston_queue.broker.types import EngineState, EventKind
+from dalston_queue.broker.nodes.registry import EngineInfo
+from dalston_queue.broker.protocol.messages import Event, TaskMessage
+from dalston_queue.broker.protocol.types import EngineState, EventKind
 from tests.support import PATIENCE_S, Spawned, wait_until
 
 FIXTURE = Path(__file__).resolve().parent / "fixture" / "engine.py"

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from dalston_queue.broker.types import EngineState
+from dalston_queue.broker.protocol.types import EngineState
 from supervisor.config import NodeConfig, read_plan
 from supervisor.http import GPU_GAUGES
 from supervisor.orders import COMMANDS

@@ -11,8 +11,8 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.types import EngineState, NodeState
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol.types import EngineState, NodeState
 from tests.supervisor.conftest import NvmlStub
 from tests.support import Spawned
 
@@ -124,7 +124,7 @@ def submit() -> uuid.UUID:
 
 @pytest.mark.django_db
 def test_a_waiting_task_says_what_it_waits_for(broker: Broker) -> None:
-    from dalston_queue.broker.messages import TaskMessage
+    from dalston_queue.broker.protocol.messages import TaskMessage
 
     task = str(submit())
     assert "It is ready and will be put in line within a second." in run("why", task)[1]  # Redis knows no such queue

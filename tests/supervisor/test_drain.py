@@ -2,7 +2,7 @@
 
 import signal
 
-from dalston_queue.broker.types import EventKind
+from dalston_queue.broker.protocol.types import EventKind
 from tests.supervisor.node import Node
 
 

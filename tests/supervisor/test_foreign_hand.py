@@ -3,10 +3,10 @@
 import time
 
 from dalston_queue.broker import Broker, Consumer
-from dalston_queue.broker.commands import Command
-from dalston_queue.broker.messages import ErrorInfo
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.types import Cause, EngineState, NodeState, RecordState
+from dalston_queue.broker.nodes.commands import Command
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol.messages import ErrorInfo
+from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState, RecordState
 from supervisor.happenings import Commanded, Happening
 from supervisor.link import GiveBack, Link, Report
 from tests.broker.conftest import clean, message

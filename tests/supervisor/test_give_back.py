@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dalston_queue.broker.types import EngineState, EventKind
+from dalston_queue.broker.protocol.types import EngineState, EventKind
 from supervisor.notices import NoticeSocket
 from tests.supervisor.node import Node, alive, kill
 from tests.support import keeps_time

@@ -5,7 +5,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 
-from dalston_queue.broker.types import EngineState
+from dalston_queue.broker.protocol.types import EngineState
 from tests.supervisor.conftest import NvmlStub
 from tests.supervisor.node import Node, kill
 from tests.support import PATIENCE_S, reserve_port, wait_until

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from dalston_queue.broker.types import Cause, EngineState, EventKind
+from dalston_queue.broker.protocol.types import Cause, EngineState, EventKind
 from engines.sdk.notify import notify
 from tests.supervisor.node import Node, alive, kill
 from tests.support import keeps_time, wait_until

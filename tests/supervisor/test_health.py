@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dalston_queue.broker.types import EngineState, EventKind, NodeState
+from dalston_queue.broker.protocol.types import EngineState, EventKind, NodeState
 from tests.supervisor.node import Node
 from tests.support import PATIENCE_S, wait_until
 

@@ -5,9 +5,9 @@ import sys
 import time
 from typing import Any
 
-from dalston_queue.broker.commands import Command, CommandState, CommandStatus
-from dalston_queue.broker.said import DrainSaid
-from dalston_queue.broker.types import EngineState, EventKind, NodeState
+from dalston_queue.broker.nodes.commands import Command, CommandState, CommandStatus
+from dalston_queue.broker.nodes.reports import DrainSaid
+from dalston_queue.broker.protocol.types import EngineState, EventKind, NodeState
 from tests.supervisor.node import FIXTURE, Node, alive
 from tests.support import wait_until
 

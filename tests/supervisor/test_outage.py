@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from dalston_queue.broker import connect
-from dalston_queue.broker.types import EventKind
+from dalston_queue.broker.protocol.types import EventKind
 from dalston_site.embedded.server import Server
 from tests.supervisor.node import Node, alive, kill
 from tests.support import Spawned, wait_until

@@ -5,8 +5,8 @@ import signal
 import pytest
 from msgspec.structs import replace
 
-from dalston_queue.broker.said import TaskSaid
-from dalston_queue.broker.types import EngineState
+from dalston_queue.broker.nodes.reports import TaskSaid
+from dalston_queue.broker.protocol.types import EngineState
 from engines.sdk.manifest import Manifest
 from supervisor.exits import Exit, ExitKind, classify
 from supervisor.policy import lifecycle, node_health

@@ -4,7 +4,7 @@ import signal
 
 import yaml
 
-from dalston_queue.broker.types import EngineState
+from dalston_queue.broker.protocol.types import EngineState
 from tests.supervisor.node import Node
 from tests.support import wait_until
 

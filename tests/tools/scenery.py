@@ -15,10 +15,10 @@ from datetime import timedelta
 from typing import Any, Self
 
 from dalston_queue.broker import Broker, Claimed, Consumer
-from dalston_queue.broker.messages import Completed, ErrorInfo, Failed, Outcome
-from dalston_queue.broker.registry import EngineBeat
-from dalston_queue.broker.snapshot import LaneStats
-from dalston_queue.broker.types import Cause, EngineState, NodeState
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol.messages import Completed, ErrorInfo, Failed, Outcome
+from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState
+from dalston_queue.broker.views.snapshot import LaneStats
 
 LASTS_S = {"prepare": 0.5, "diarize": 240.0, "transcribe": 180.0, "merge": 0.5}
 GPUS = {"gpu-01": 2, "gpu-02": 1}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from dalston_queue.dashboard.audit.fragments import audit_fragments
-from dalston_queue.dashboard.audit.values import FIELDS
+from dalston_queue.dashboard.audit.read import FIELDS
+from dalston_queue.dashboard.audit.render import audit_fragments
 from dalston_queue.dashboard.live.consumer import LiveConsumer
 from dalston_queue.dashboard.live.hub import Hub, hub_of
 from dalston_queue.dashboard.parts.query import address, asked

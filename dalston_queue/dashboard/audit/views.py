@@ -13,11 +13,11 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from dalston_queue.audit_chain import head
-from dalston_queue.audit_export import as_csv, as_json_lines
-from dalston_queue.audit_trail import pages
-from dalston_queue.dashboard.audit.fragments import fragments_of
-from dalston_queue.dashboard.audit.values import AuditView, offered, read_audit, wanted_by
+from dalston_queue.audit.chain import head
+from dalston_queue.audit.export import as_csv, as_json_lines
+from dalston_queue.audit.trail import pages
+from dalston_queue.dashboard.audit.read import AuditView, offered, read_audit, wanted_by
+from dalston_queue.dashboard.audit.render import fragments_of
 from dalston_queue.dashboard.live.pieces import pieces
 from dalston_queue.dashboard.parts.query import BadQuery, address, flat
 

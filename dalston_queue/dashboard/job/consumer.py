@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from dalston_queue.dashboard.job.fragments import job_fragments
+from dalston_queue.dashboard.job.render import job_fragments
 from dalston_queue.dashboard.live.consumer import LiveConsumer
 from dalston_queue.dashboard.live.hub import Hub, hub_of
 

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 
 from dalston_queue.dashboard.parts.runs import outcome_tone, outcome_words
 from dalston_queue.dashboard.parts.words import duration
-from dalston_queue.jobs.timeline import Run
+from dalston_queue.jobs.queries.timeline import Run
 
 ROW, BAR, HEAD = 38, 14, 22
 STEPS = 100

@@ -12,15 +12,15 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from dalston_queue.audit import audited
-from dalston_queue.dashboard.door.roles import operator_required
-from dalston_queue.dashboard.job.fragments import fragments_of
-from dalston_queue.dashboard.job.values import read_job
+from dalston_queue.accounts.roles import may_operate, person
+from dalston_queue.audit.record import audited
+from dalston_queue.dashboard.job.read import read_job
+from dalston_queue.dashboard.job.render import fragments_of
 from dalston_queue.dashboard.live.pieces import pieces
 from dalston_queue.dashboard.parts.reason import reason_of
-from dalston_queue.jobs.cancel import Cancellation, cancel_job, words_of
+from dalston_queue.dashboard.security.roles import operator_required
+from dalston_queue.jobs.operator.cancel import Cancellation, cancel_job, words_of
 from dalston_queue.models import Job
-from dalston_queue.roles import may_operate, person
 
 
 @require_safe

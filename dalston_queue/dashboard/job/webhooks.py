@@ -13,16 +13,16 @@ from django.shortcuts import redirect
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
-from dalston_queue.audit import audited
-from dalston_queue.dashboard.door.roles import operator_required
+from dalston_queue.accounts.roles import person
+from dalston_queue.audit.record import audited
 from dalston_queue.dashboard.live.board import Row
 from dalston_queue.dashboard.live.html import render
 from dalston_queue.dashboard.parts.reason import reason_of
 from dalston_queue.dashboard.parts.words import TASK_TONES
-from dalston_queue.jobs.webhooks import send_again
+from dalston_queue.dashboard.security.roles import operator_required
+from dalston_queue.jobs.webhooks.deliveries import send_again
 from dalston_queue.models import WebhookDelivery
 from dalston_queue.models.webhook_delivery import DeliveryState
-from dalston_queue.roles import person
 
 SHOWN = 10
 _TONES: dict[str, str] = {DeliveryState.PENDING: "wait", DeliveryState.DELIVERED: "ok", DeliveryState.GAVE_UP: "bad"}

@@ -8,19 +8,19 @@ from uuid import UUID
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import BrokerError
-from dalston_queue.broker.record import Record
-from dalston_queue.broker.registry import EngineInfo
-from dalston_queue.broker.snapshot import QueueStats
-from dalston_queue.jobs.pace import paces
-from dalston_queue.jobs.states import TASK_OVER, TaskStatus
-from dalston_queue.jobs.why import Facts, explain
+from dalston_queue.broker.nodes.registry import EngineInfo
+from dalston_queue.broker.protocol.record import Record
+from dalston_queue.broker.views.snapshot import QueueStats
+from dalston_queue.jobs.lifecycle.states import TASK_OVER, TaskStatus
+from dalston_queue.jobs.queries.pace import paces
+from dalston_queue.jobs.queries.why import Facts, explain
 from dalston_queue.models import StagePause, Task
 
 IN_LINE = (TaskStatus.READY, TaskStatus.QUEUED)
 
 
 def why_each(tasks: Sequence[Task], broker: Broker, now: datetime) -> dict[UUID, str]:
-    """In the words of `jobs/why.py`, by task; what is over needs none."""
+    """In the words of `jobs/queries/why.py`, by task; what is over needs none."""
     open_stages = {task.stage for task in tasks if task.status not in TASK_OVER}
     in_line = _in_line([task for task in tasks if task.status in IN_LINE], broker)
     found = {}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dalston_queue.dashboard.jobs.fragments import fragments_of
-from dalston_queue.dashboard.jobs.values import FIELDS, JobsReader
+from dalston_queue.dashboard.jobs.read import FIELDS, JobsReader
+from dalston_queue.dashboard.jobs.render import fragments_of
 from dalston_queue.dashboard.live.board import Fragment
 from dalston_queue.dashboard.live.consumer import LiveConsumer
 from dalston_queue.dashboard.live.hub import Hub, hub_of

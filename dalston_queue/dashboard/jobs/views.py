@@ -8,11 +8,11 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from dalston_queue.dashboard.jobs.fragments import fragments_of
-from dalston_queue.dashboard.jobs.values import FIELDS, JobsReader, offered_tokens
+from dalston_queue.dashboard.jobs.read import FIELDS, JobsReader, offered_tokens
+from dalston_queue.dashboard.jobs.render import fragments_of
 from dalston_queue.dashboard.live.pieces import pieces
 from dalston_queue.dashboard.parts.query import address, flat
-from dalston_queue.jobs.states import JobStatus
+from dalston_queue.jobs.lifecycle.states import JobStatus
 
 
 @require_safe

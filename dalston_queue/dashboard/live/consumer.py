@@ -14,8 +14,8 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 from django.db import DatabaseError
 
+from dalston_queue.accounts.roles import may_operate
 from dalston_queue.dashboard.live.hub import Hub
-from dalston_queue.roles import may_operate
 
 log = structlog.get_logger(__name__)
 

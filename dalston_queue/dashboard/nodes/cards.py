@@ -13,11 +13,11 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 
-from dalston_queue.broker.moments import moment_if
-from dalston_queue.broker.registry import EngineInfo, NodeInfo
-from dalston_queue.broker.remote import NODE as WORKERS_NODE
-from dalston_queue.broker.said import DrainSaid, ExitSaid, GpuSaid, TaskSaid
-from dalston_queue.broker.types import EngineState, NodeState
+from dalston_queue.broker.engine.remote import NODE as WORKERS_NODE
+from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
+from dalston_queue.broker.nodes.reports import DrainSaid, ExitSaid, GpuSaid, TaskSaid
+from dalston_queue.broker.protocol.moments import moment_if
+from dalston_queue.broker.protocol.types import EngineState, NodeState
 
 LATE_BEATS = 3
 """So many beats missed are worth a word; a little later the judge decides."""

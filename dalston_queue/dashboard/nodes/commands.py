@@ -8,17 +8,17 @@ from django.shortcuts import redirect
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
-from dalston_queue.audit import audited
-from dalston_queue.broker.commands import Command
+from dalston_queue.accounts.roles import person
+from dalston_queue.audit.record import audited
 from dalston_queue.broker.errors import BrokerError, Invalid
-from dalston_queue.broker.types import NodeState
-from dalston_queue.dashboard.door.roles import operator_required
+from dalston_queue.broker.nodes.commands import Command
+from dalston_queue.broker.protocol.types import NodeState
 from dalston_queue.dashboard.nodes.cards import NodeCard, cards
 from dalston_queue.dashboard.nodes.order import NodeOrder, read_order
 from dalston_queue.dashboard.parts.reason import reason_of
-from dalston_queue.jobs.nodes import forget_node
+from dalston_queue.dashboard.security.roles import operator_required
+from dalston_queue.jobs.operator.forget_node import forget_node
 from dalston_queue.redis import get_broker
-from dalston_queue.roles import person
 
 
 @require_POST

@@ -7,8 +7,8 @@ from functools import partial
 
 from dalston_queue.dashboard.live.consumer import LiveConsumer
 from dalston_queue.dashboard.live.hub import Hub, hub_of
-from dalston_queue.dashboard.nodes.fragments import fleet_fragments, node_fragments
 from dalston_queue.dashboard.nodes.logs import log_hub_of
+from dalston_queue.dashboard.nodes.render import fleet_fragments, node_fragments
 from dalston_queue.dashboard.nodes.workers import worker_of
 from dalston_queue.dashboard.parts.query import asked
 

@@ -15,10 +15,10 @@ import msgspec
 import structlog
 
 from dalston_queue.broker.errors import BrokerError
-from dalston_queue.broker.logs import LogFollower, LogLine
-from dalston_queue.broker.moments import moment
+from dalston_queue.broker.nodes.logs import LogFollower, LogLine
+from dalston_queue.broker.protocol.moments import moment
 from dalston_queue.dashboard.live.hub import threads
-from dalston_queue.dashboard.nodes.values import shared
+from dalston_queue.dashboard.nodes.read import shared
 from dalston_queue.redis import get_broker
 
 log = structlog.get_logger(__name__)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dalston_queue.broker.commands import MAX_REPLICAS, Order
-from dalston_queue.broker.names import COMMAND_ID
+from dalston_queue.broker.nodes.commands import MAX_REPLICAS, Order
+from dalston_queue.broker.protocol.names import COMMAND_ID
 from dalston_queue.dashboard.nodes.cards import NodeCard
 from dalston_queue.dashboard.parts.reason import cleaned
 

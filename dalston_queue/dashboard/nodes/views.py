@@ -10,12 +10,12 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from dalston_queue.broker.commands import Order
+from dalston_queue.accounts.roles import may_operate
+from dalston_queue.broker.nodes.commands import Order
 from dalston_queue.dashboard.live.pieces import pieces
-from dalston_queue.dashboard.nodes.fragments import fleet_fragments, fragments_of
-from dalston_queue.dashboard.nodes.values import read_node
+from dalston_queue.dashboard.nodes.read import read_node
+from dalston_queue.dashboard.nodes.render import fleet_fragments, fragments_of
 from dalston_queue.dashboard.nodes.workers import worker_of
-from dalston_queue.roles import may_operate
 
 
 @require_safe

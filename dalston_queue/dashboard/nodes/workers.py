@@ -10,14 +10,14 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
-from dalston_queue.audit import audited
+from dalston_queue.accounts.roles import person
+from dalston_queue.audit.record import audited
+from dalston_queue.broker.engine.remote import NODE, RemoteWorker
 from dalston_queue.broker.errors import BrokerError
-from dalston_queue.broker.names import WORKER_ID
-from dalston_queue.broker.remote import NODE, RemoteWorker
-from dalston_queue.dashboard.door.roles import operator_required
+from dalston_queue.broker.protocol.names import WORKER_ID
 from dalston_queue.dashboard.parts.reason import reason_of
+from dalston_queue.dashboard.security.roles import operator_required
 from dalston_queue.redis import get_broker
-from dalston_queue.roles import person
 
 Said = tuple[bool, str]
 """Whether something was changed, and what is said of it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dalston_queue.dashboard.live.consumer import LiveConsumer
 from dalston_queue.dashboard.live.hub import Hub, hub_of
-from dalston_queue.dashboard.overview.fragments import current_fragments
+from dalston_queue.dashboard.overview.render import current_fragments
 
 
 class OverviewConsumer(LiveConsumer):

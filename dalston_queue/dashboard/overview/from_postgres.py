@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import connection
 
-from dalston_queue.dashboard.overview.values import DutyLine, InPostgres, LeaderLine, RecentTask
+from dalston_queue.dashboard.overview.read import DutyLine, InPostgres, LeaderLine, RecentTask
 from dalston_queue.models import Leadership, Task
 
 SHOWN = 20

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from dalston_queue.broker.snapshot import LaneStats, QueueStats
-from dalston_queue.broker.types import EngineState, NodeState, Tier
+from dalston_queue.broker.protocol.types import EngineState, NodeState, Tier
+from dalston_queue.broker.views.snapshot import LaneStats, QueueStats
 from dalston_queue.dashboard.overview.from_postgres import COUNTED
 from dalston_queue.dashboard.overview.from_redis import can_take
-from dalston_queue.dashboard.overview.values import (
+from dalston_queue.dashboard.overview.read import (
     DutyLine,
     EngineLine,
     InPostgres,
@@ -29,7 +29,7 @@ from dalston_queue.dashboard.parts.history import Numbers, series
 from dalston_queue.dashboard.parts.places import place
 from dalston_queue.dashboard.parts.words import SICK, count
 from dalston_queue.durations import in_words
-from dalston_queue.jobs.pace import seconds_for
+from dalston_queue.jobs.queries.pace import seconds_for
 
 
 class Tone(StrEnum):

@@ -12,10 +12,10 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from dalston_queue.broker.errors import BrokerError
-from dalston_queue.broker.snapshot import Snapshot
+from dalston_queue.broker.views.snapshot import Snapshot
 from dalston_queue.dashboard.overview import from_postgres, from_redis
+from dalston_queue.dashboard.overview.read import InPostgres, InRedis, Overview, Past
 from dalston_queue.dashboard.overview.running_now import with_progress
-from dalston_queue.dashboard.overview.values import InPostgres, InRedis, Overview, Past
 from dalston_queue.dashboard.parts.history import History
 from dalston_queue.redis import get_broker
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from dalston_queue.broker.broker import Broker
-from dalston_queue.dashboard.overview.values import RecentTask
-from dalston_queue.jobs.progress import NOTHING, Reported, reported_by
-from dalston_queue.jobs.states import TaskStatus
+from dalston_queue.dashboard.overview.read import RecentTask
+from dalston_queue.jobs.lifecycle.states import TaskStatus
+from dalston_queue.jobs.queries.progress import NOTHING, Reported, reported_by
 
 
 @dataclass(frozen=True, slots=True)

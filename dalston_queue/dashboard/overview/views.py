@@ -9,7 +9,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from dalston_queue.dashboard.live.pieces import pieces
-from dalston_queue.dashboard.overview.fragments import current_fragments
+from dalston_queue.dashboard.overview.render import current_fragments
 
 
 @require_safe

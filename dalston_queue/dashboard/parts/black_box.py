@@ -54,7 +54,7 @@ class RawField:
 
 
 def raw_fields(raw: Any) -> tuple[RawField, ...]:
-    """As `jobs/dead_letters.py` keeps them: text as text, everything else as {"base64": …}."""
+    """As `jobs/lifecycle/dead_letters.py` keeps them: text as text, everything else as {"base64": …}."""
     if not isinstance(raw, dict):
         return () if raw is None else (RawField("", pretty(raw), False),)
     return tuple(_raw_field(name, value) for name, value in raw.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dalston_queue.broker.broker import Broker
-from dalston_queue.jobs.progress import Reported, reported_by
+from dalston_queue.jobs.queries.progress import Reported, reported_by
 from dalston_queue.models import Task
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dalston_queue.dashboard.parts.words import words_for
-from dalston_queue.jobs.timeline import Run, RunOutcome
+from dalston_queue.jobs.queries.timeline import Run, RunOutcome
 
 _TONES = {
     RunOutcome.COMPLETED: "ok",

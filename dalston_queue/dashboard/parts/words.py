@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from dalston_queue.broker.types import EngineState, NodeState
-from dalston_queue.jobs.states import TaskStatus
+from dalston_queue.broker.protocol.types import EngineState, NodeState
+from dalston_queue.jobs.lifecycle.states import TaskStatus
 
 SICK: dict[str, str] = {
     EngineState.CRASHLOOP: "bad",

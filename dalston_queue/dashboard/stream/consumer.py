@@ -7,8 +7,8 @@ from functools import partial
 from dalston_queue.dashboard.live.consumer import LiveConsumer
 from dalston_queue.dashboard.live.hub import Hub, hub_of
 from dalston_queue.dashboard.parts.query import address, asked
-from dalston_queue.dashboard.stream.fragments import stream_fragments
 from dalston_queue.dashboard.stream.query import FIELDS
+from dalston_queue.dashboard.stream.render import stream_fragments
 
 
 class StreamConsumer(LiveConsumer):

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dalston_queue.broker.names import NAME
-from dalston_queue.broker.pending import PendingOrder
-from dalston_queue.broker.stream_page import LanePlace
-from dalston_queue.broker.types import Tier
+from dalston_queue.broker.protocol.names import NAME
+from dalston_queue.broker.protocol.types import Tier
+from dalston_queue.broker.views.pending import PendingOrder
+from dalston_queue.broker.views.stream_page import LanePlace
 from dalston_queue.dashboard.parts.query import BadQuery, number, uuid, word
 
 FIELDS = ("order", "owner", "lane", "start", "after", "line", "task")

@@ -10,20 +10,20 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from dalston_queue.audit import audited
-from dalston_queue.broker.stream_page import LanePlace
-from dalston_queue.broker.types import Tier
-from dalston_queue.dashboard.door.roles import operator_required
+from dalston_queue.accounts.roles import may_operate, person
+from dalston_queue.audit.record import audited
+from dalston_queue.broker.protocol.types import Tier
+from dalston_queue.broker.views.stream_page import LanePlace
 from dalston_queue.dashboard.live.pieces import pieces
 from dalston_queue.dashboard.overview.latest import latest
-from dalston_queue.dashboard.overview.values import Overview
+from dalston_queue.dashboard.overview.read import Overview
 from dalston_queue.dashboard.parts.query import BadQuery, address, flat
 from dalston_queue.dashboard.parts.reason import reason_of
-from dalston_queue.dashboard.stream.fragments import fragments_of
+from dalston_queue.dashboard.security.roles import operator_required
 from dalston_queue.dashboard.stream.query import FIELDS, StreamQuery, lane_word, stream_query
-from dalston_queue.dashboard.stream.values import StreamView, read_stream
-from dalston_queue.jobs.pause import Braked, NoSuchQueue, check_queue, pause, resume
-from dalston_queue.roles import may_operate, person
+from dalston_queue.dashboard.stream.read import StreamView, read_stream
+from dalston_queue.dashboard.stream.render import fragments_of
+from dalston_queue.jobs.operator.pause import Braked, NoSuchQueue, check_queue, pause, resume
 
 
 @require_safe

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dalston_queue.broker.broker import Broker
-from dalston_queue.broker.types import RecordState
+from dalston_queue.broker.protocol.types import RecordState
 from dalston_queue.models import Task
 
 ACTED_ON = ("queue", "task_type", "stage", "job__name", "status", "required", "attempt")

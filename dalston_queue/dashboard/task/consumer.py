@@ -6,7 +6,7 @@ from functools import partial
 
 from dalston_queue.dashboard.live.consumer import LiveConsumer
 from dalston_queue.dashboard.live.hub import Hub, hub_of
-from dalston_queue.dashboard.task.fragments import task_fragments
+from dalston_queue.dashboard.task.render import task_fragments
 
 
 class TaskConsumer(LiveConsumer):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from dalston_queue.broker.commands import CommandState
 from dalston_queue.broker.errors import BrokerError
+from dalston_queue.broker.nodes.commands import CommandState
 from dalston_queue.dashboard.nodes.logs import shown
 from dalston_queue.dashboard.parts.black_box import BlackBox, black_box
-from dalston_queue.dashboard.task.values import RunLine
-from dalston_queue.jobs.timeline import Run
+from dalston_queue.dashboard.task.read import RunLine
+from dalston_queue.jobs.queries.timeline import Run
 from dalston_queue.models import DeadLetter
 from dalston_queue.pooled import give_connection_back
 from dalston_queue.redis import get_broker

@@ -10,11 +10,11 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from dalston_queue.accounts.roles import may_operate
 from dalston_queue.dashboard.live.pieces import pieces
-from dalston_queue.dashboard.task.fragments import fragments_of
+from dalston_queue.dashboard.task.read import read_task, run_lines
+from dalston_queue.dashboard.task.render import fragments_of
 from dalston_queue.dashboard.task.run_log import box_of, read_log
-from dalston_queue.dashboard.task.values import read_task, run_lines
-from dalston_queue.roles import may_operate
 
 
 @require_safe

@@ -14,11 +14,11 @@ from prometheus_client import start_http_server
 
 from dalston_queue import metrics
 from dalston_queue.broker import EventReader
-from dalston_queue.broker.types import Role
+from dalston_queue.broker.protocol.types import Role
 from dalston_queue.orchestrator.leadership import Leadership, process_name
 from dalston_queue.orchestrator.loop import Orchestrator
 from dalston_queue.orchestrator.recovery import Recovery
-from dalston_queue.orchestrator.webhooks import Webhooks
+from dalston_queue.orchestrator.webhook_sender import Webhooks
 from dalston_queue.redis import get_broker
 from dalston_site import notify
 

@@ -13,7 +13,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
-from dalston_queue import tokens
+from dalston_queue.accounts import tokens
 from dalston_queue.models import ApiToken, Project
 from dalston_queue.models.api_token import RatePreset, Scope
 

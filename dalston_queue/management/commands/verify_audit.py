@@ -11,7 +11,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from dalston_queue.audit_chain import Head, verify
+from dalston_queue.audit.chain import Head, verify
 
 
 def noted(text: str) -> Head:

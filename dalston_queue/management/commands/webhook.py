@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 from django.utils import timezone
 
-from dalston_queue.audit import audited
+from dalston_queue.audit.record import audited
 from dalston_queue.management.commands.token import caller
 from dalston_queue.models import Project, WebhookSecret
 

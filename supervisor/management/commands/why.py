@@ -56,7 +56,7 @@ class Command(BaseCommand):
 
 def why_task(broker: Broker, task_id: uuid.UUID) -> Answer:
     """What the API says of it, and of the engines that it is about."""
-    from dalston_queue.jobs.why import WhyCode, explain, facts_about  # a node has no database and no jobs
+    from dalston_queue.jobs.queries.why import WhyCode, explain, facts_about  # a node has no database and no jobs
 
     task = apps.get_model("dalston_queue", "Task").objects.filter(pk=task_id).first()
     if task is None:

@@ -16,12 +16,12 @@ import httpx
 from django.utils import timezone
 
 from dalston_queue.broker import Broker, Claimed, Consumer
-from dalston_queue.broker.commands import CommandState, Reply
-from dalston_queue.broker.messages import ErrorInfo, Failed, Outcome
-from dalston_queue.broker.registry import EngineBeat, NodeInfo
-from dalston_queue.broker.types import Cause, EngineState, NodeState
-from dalston_queue.jobs.spec import JobSpec, StageSpec, single_task
-from dalston_queue.jobs.submit import submit
+from dalston_queue.broker.nodes.commands import CommandState, Reply
+from dalston_queue.broker.nodes.registry import EngineBeat, NodeInfo
+from dalston_queue.broker.protocol.messages import ErrorInfo, Failed, Outcome
+from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState
+from dalston_queue.jobs.submit.spec import JobSpec, StageSpec, single_task
+from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import DeadLetter, Job, Project, Task, WebhookDelivery, WebhookSecret
 from tests.orchestrator.support import Steps, run_to_the_end
 

@@ -1,0 +1,50 @@
+"""Issues and revokes API tokens, on record: the same for the shell and the admin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from dalston_queue.audit.record import audited
+from dalston_queue.models import ApiToken, Project
+
+
+def issue(
+    project: Project,
+    name: str,
+    scopes: Iterable[str],
+    *,
+    actor: str,
+    user: AbstractBaseUser | None = None,
+    expires_at: datetime | None = None,
+    rate_preset: str = "",
+) -> tuple[ApiToken, str]:
+    """The row and its text. Both or neither: a token that is not on record does not work."""
+    with transaction.atomic():
+        token, text = ApiToken.issue(project, name, scopes, expires_at, rate_preset)
+        with audited("token.issue", str(token.pk), actor=actor, user=user) as row:
+            row.after = {
+                "project": project.name,
+                "name": name,
+                "scopes": token.scopes,
+                "rate_preset": rate_preset,
+                "expires_at": expires_at.isoformat() if expires_at else None,
+            }
+    return token, text
+
+
+def revoke(tokens: QuerySet[ApiToken], *, actor: str, user: AbstractBaseUser | None = None) -> int:
+    """How many of them worked until now."""
+    revoked = 0
+    for token in tokens.filter(revoked_at__isnull=True):
+        with audited("token.revoke", str(token.pk), actor=actor, user=user, before={"name": token.name}) as row:
+            # Somebody else may have been faster.
+            ours = ApiToken.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=timezone.now()) == 1
+            row.after = {"revoked": ours}
+        revoked += ours
+    return revoked

@@ -1,0 +1,156 @@
+"""Who may call what. A route names the scopes that open it, any one of them; one that names none is closed to all.
+
+Two ways in, tried in this order: `Authorization: Bearer dal_…`, or the session cookie of somebody who is logged in,
+then with Django's CSRF check. A bearer header that does not hold is refused: it never falls back to the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Q
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja.security import APIKeyCookie, HttpBearer
+from ninja.utils import check_csrf
+
+from dalston_queue.api.auth.known_tokens import LAST_USED_EVERY, Known, is_fresh, known_tokens
+from dalston_queue.api.auth.principal import Principal
+from dalston_queue.api.auth.rate import check_rate
+from dalston_queue.api.auth.row_reader import RowReader
+from dalston_queue.api.errors.problems import ApiProblem, Code
+from dalston_queue.jobs.submit.token_version import VERSION
+from dalston_queue.models import ApiToken, Project
+from dalston_queue.models.api_token import Scope, digest_of
+
+CHALLENGE = {"WWW-Authenticate": 'Bearer realm="dalston"'}
+
+
+class Token(HttpBearer):
+    """A token made with `manage.py token create`."""
+
+    def __init__(self, *scopes: Scope, may_be_known: bool = False) -> None:
+        super().__init__()
+        self.scopes = scopes
+        self.may_be_known = may_be_known
+
+    def __call__(self, request: HttpRequest) -> Principal | None:
+        header = request.headers.get("Authorization")
+        if header is None:
+            return None
+        kind, _, text = header.partition(" ")
+        if kind.lower() != "bearer" or not text.strip():
+            raise _refused(Code.TOKEN_INVALID, "Send the token as `Authorization: Bearer dal_…`.")
+        return self.authenticate(request, text.strip())
+
+    def authenticate(self, request: HttpRequest, token: str) -> Principal:
+        digest = digest_of(token)
+        if self.may_be_known and (known := known_tokens.get(digest, timezone.now())):
+            principal = Principal.of_token(known.token, known.version, partial(self._read, digest))
+            if not principal.scopes.isdisjoint(self.scopes):
+                return principal
+        return self._read(digest)
+
+    def _read(self, digest: str) -> Principal:
+        now = timezone.now()
+        known = _find(digest)
+        if known is None:
+            raise _refused(Code.TOKEN_INVALID, "This token does not exist.")
+        row = known.token
+        _check_valid(row, now)
+        check_rate(row)
+        if is_fresh(row, now):
+            known_tokens.keep(digest, known)
+        else:
+            _note_use(row, now)
+        return _allow(Principal.of_token(row), self.scopes)
+
+
+class Session(APIKeyCookie):
+    """The cookie of somebody who is logged in; writes need the CSRF token as well."""
+
+    param_name = settings.SESSION_COOKIE_NAME
+
+    def __init__(self, *scopes: Scope) -> None:
+        super().__init__()
+        self.scopes = scopes
+
+    def _get_key(self, request: HttpRequest) -> str | None:
+        return request.COOKIES.get(self.param_name)
+
+    def authenticate(self, request: HttpRequest, key: str | None) -> Principal | None:
+        if not key or not request.user.is_authenticated:
+            return None
+        if check_csrf(request):
+            raise ApiProblem(403, Code.CSRF_FAILED, "Send the CSRF token of your session in the X-CSRFToken header.")
+        return _allow(Principal.of_user(request.user), self.scopes)
+
+
+def needs(*scopes: Scope, may_be_known: bool = False) -> list[Callable[[HttpRequest], Any]]:
+    """Open to whoever has one of these scopes. For `may_be_known` see known_tokens.py."""
+    return [Token(*scopes, may_be_known=may_be_known), Session(*scopes)]
+
+
+def sees_all_projects() -> list[Callable[[HttpRequest], Any]]:
+    """For a look at what is of no single project: a token needs `operate`, and every login sees it on the pages."""
+    return [Token(Scope.OPERATE), Session(Scope.READ)]
+
+
+CLOSED = needs()
+"""The default of every route: somebody forgot to say who may call it."""
+
+
+_tokens = RowReader(ApiToken, "token")
+# Asked by nearly every request.
+_FIND = f"""
+    SELECT {_tokens.columns}, {VERSION}, p.name, p.created_at
+    FROM dalston_api_token AS token JOIN dalston_project p ON p.id = token.project_id
+    WHERE token.digest = %(digest)s"""  # noqa: S608
+
+
+def _find(digest: str) -> Known | None:
+    found = _tokens.first(_FIND, {"digest": digest})
+    if found is None:
+        return None
+    token, (version, name, created_at) = found
+    token.project = Project(id=token.project_id, name=name, created_at=created_at)
+    return Known(token, version)
+
+
+def check_still_valid(token: ApiToken) -> None:
+    """For a request that has waited: raises ApiProblem if its token was revoked or expired meanwhile."""
+    row = ApiToken.objects.filter(pk=token.pk).first()
+    if row is None:
+        raise _refused(Code.TOKEN_INVALID, "This token does not exist any more.")
+    _check_valid(row, timezone.now())
+
+
+def _check_valid(token: ApiToken, now: datetime) -> None:
+    if token.revoked_at is not None:
+        raise _refused(Code.TOKEN_REVOKED, f"This token was revoked at {token.revoked_at.isoformat()}.")
+    if token.expires_at is not None and token.expires_at <= now:
+        raise _refused(Code.TOKEN_EXPIRED, f"This token expired at {token.expires_at.isoformat()}.")
+
+
+def _allow(principal: Principal, scopes: tuple[Scope, ...]) -> Principal:
+    if not scopes:
+        raise ApiProblem(403, Code.ROUTE_CLOSED, "Nobody may call this route: it names no scope.")
+    if principal.scopes.isdisjoint(scopes):
+        wanted = " or ".join(f"`{scope}`" for scope in scopes)
+        detail = f"This needs the scope {wanted}, which {principal.name} does not have."
+        raise ApiProblem(403, Code.SCOPE_MISSING, detail)
+    return principal
+
+
+def _note_use(token: ApiToken, now: datetime) -> None:
+    """At most one write a minute and token, whatever the load; the WHERE settles the race between web processes."""
+    unused = Q(last_used_at__isnull=True) | Q(last_used_at__lte=now - LAST_USED_EVERY)
+    ApiToken.objects.filter(unused, pk=token.pk).update(last_used_at=now)
+
+
+def _refused(code: Code, detail: str) -> ApiProblem:
+    return ApiProblem(401, code, detail, headers=CHALLENGE)

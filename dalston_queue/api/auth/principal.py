@@ -1,0 +1,85 @@
+"""Who is asking: a token of one project, or a person who is logged in. Routes ask it, never the request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+
+from dalston_queue.accounts.roles import may_operate
+from dalston_queue.models import ApiToken, Project
+from dalston_queue.models.api_token import Scope
+
+M = TypeVar("M", bound=Model)
+
+SESSION_PROJECT = "default"
+"""A person belongs to no project: what somebody submits from the docs page goes here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    scopes: frozenset[str]
+    token: ApiToken | None = None
+    user: AbstractBaseUser | None = None
+    version: str | None = None  # of a token that was not read for this request (api/auth/known_tokens.py)
+    read: Callable[[], Principal] | None = field(default=None, repr=False)  # reads it; raises ApiProblem
+
+    @classmethod
+    def of_token(
+        cls, token: ApiToken, version: str | None = None, read: Callable[[], Principal] | None = None
+    ) -> Principal:
+        return cls(scopes=frozenset(token.scopes), token=token, version=version, read=read)
+
+    @classmethod
+    def of_user(cls, user: AbstractBaseUser) -> Principal:
+        """Everybody who can log in may look at all projects, as on the dashboard; operators and admins may act."""
+        scopes = {Scope.READ, Scope.SUBMIT, Scope.OPERATE} if may_operate(user) else {Scope.READ}
+        return cls(scopes=frozenset(scopes), user=user)
+
+    @property
+    def name(self) -> str:
+        return f"token {self.token.name}" if self.token else f"user {self.user}"
+
+    @property
+    def sees_everything(self) -> bool:
+        return self.user is not None or Scope.OPERATE in self.scopes
+
+    @property
+    def only_project(self) -> UUID | None:
+        """The one project that it sees; None: it sees all."""
+        return None if self.token is None or self.sees_everything else self.token.project_id
+
+    def signature(self) -> dict[str, Any]:
+        """Who it was, for the audit trail."""
+        return {"actor": self.name, "user": self.user, "token": self.token}
+
+    def project(self) -> Project:
+        """Where this principal's submissions belong."""
+        if self.token:
+            return self.token.project
+        return Project.objects.get_or_create(name=SESSION_PROJECT)[0]
+
+    def visible(self, rows: QuerySet[M], project_field: str) -> QuerySet[M]:
+        """Only its own project's rows, unless it is an operator or a logged-in person."""
+        return rows if self.only_project is None else rows.filter(**{project_field: self.only_project})
+
+
+def principal_of(request: HttpRequest) -> Principal:
+    auth: Any = getattr(request, "auth", None)
+    if not isinstance(auth, Principal):
+        raise TypeError("A route ran without authentication.")
+    return auth
+
+
+def confirmed(request: HttpRequest) -> Principal:
+    """The same, from a token that was read for this request. Raises ApiProblem if it does not hold any more."""
+    principal = principal_of(request)
+    if principal.read is not None:
+        principal = principal.read()
+        request.auth = principal  # type: ignore[attr-defined]
+    return principal

@@ -1,0 +1,64 @@
+"""Gives every request a trace id, and turns error pages under /api/ into problem documents.
+
+django-ninja handles what happens inside a route. What happens around it (no such route, wrong method, a refused host,
+an exception in other middleware) would otherwise be answered with HTML that no API client can read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import structlog
+from django.http import HttpRequest, HttpResponse
+
+from dalston_queue.api.errors.problems import MEDIA_TYPE, ApiProblem, Code, respond
+from dalston_queue.api.requests.trace import new_trace_id
+
+PREFIX = "/api/"
+TRACEPARENT = re.compile(r"\A00-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}\Z")
+
+_AROUND_ROUTES: dict[int, tuple[Code, str]] = {
+    400: (
+        Code.REQUEST_REFUSED,
+        "The server refused the request before it reached the API: check the host and headers.",
+    ),
+    403: (Code.REQUEST_REFUSED, "The server refused the request before it reached the API."),
+    404: (Code.NOT_FOUND, "There is no such route; /api/v1/docs lists them all."),
+    405: (Code.METHOD_NOT_ALLOWED, "This route does not take that method; the Allow header lists the ones it takes."),
+    413: (Code.PAYLOAD_TOO_LARGE, "The request body is too large."),
+}
+_OTHERWISE = (Code.INTERNAL, "Something went wrong on our side. The trace id finds it in the server's log.")
+
+
+class TraceMiddleware:
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        trace_id = _trace_id_of(request)
+        request.trace_id = trace_id  # type: ignore[attr-defined]
+        with structlog.contextvars.bound_contextvars(trace_id=trace_id):
+            response = self.get_response(request)
+            if request.path.startswith(PREFIX) and response.status_code >= 400:
+                response = _as_problem(request, response)
+        response["X-Trace-Id"] = trace_id
+        return response
+
+
+def _trace_id_of(request: HttpRequest) -> str:
+    """The caller's own trace (W3C traceparent) if it sent one, so that its logs and ours join."""
+    given = TRACEPARENT.match(request.headers.get("traceparent", ""))
+    return given.group(1) if given else new_trace_id()
+
+
+def _as_problem(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    if response.get("Content-Type", "").startswith((MEDIA_TYPE, "application/json")):
+        return response
+    code, detail = _AROUND_ROUTES.get(response.status_code, _OTHERWISE)
+    answer = respond(request, ApiProblem(response.status_code, code, detail))
+    if "Allow" in response:
+        answer["Allow"] = response["Allow"]
+    if hasattr(response, "_has_been_logged"):  # Django's mark; without it there is a second line for the same
+        answer._has_been_logged = True  # type: ignore[attr-defined]  # noqa: SLF001
+    return answer

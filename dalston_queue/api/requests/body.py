@@ -1,0 +1,118 @@
+"""Reads request bodies: bounded in size and depth, strict JSON, nothing that Postgres or an engine could not store.
+
+Python's own parser takes NaN, lone surrogates, NUL characters and integers of any length. Each of them would fail
+later, in a jsonb column or in a message encoder, as an error that nobody can place.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest, RawPostDataException
+from ninja.parser import Parser
+from ninja.types import DictStrAny
+
+from dalston_queue.api.errors.problems import ApiProblem, Code
+
+MAX_DEPTH = 32
+MAX_INT, MIN_INT = 2**63 - 1, -(2**63)
+ENVELOPE_BYTES = 16 * 1024
+"""Room for everything around `parameters`: names, capabilities, keys."""
+BATCH_ROUTE = "/jobs:batch"
+MAX_BATCH_BYTES = 16 * 1024 * 1024
+"""Of all jobs of a batch together; each of them is no larger than one that comes alone. Django refuses more than
+DATA_UPLOAD_MAX_MEMORY_SIZE before we look."""
+
+WORKER_ROUTES = "/internal/workers/"
+MIN_WORKER_BYTES = 256 * 1024
+"""A traceback, or the list of all that a worker has."""
+
+
+class StrictJson(Parser):
+    def parse_body(self, request: HttpRequest) -> DictStrAny:
+        raw = self._read(request)
+        try:
+            data = msgspec.json.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ApiProblem(400, Code.MALFORMED_BODY, f"The body is not valid JSON: {error}.") from error
+        except RecursionError:
+            raise _too_deep() from None
+        if is_batch(request) and isinstance(data, dict) and isinstance(data.get("jobs"), list):
+            check({**data, "jobs": None})  # what is wrong with a job is said of that job alone (api/schemas/job_in.py)
+        else:
+            check(data)
+        return cast(DictStrAny, data)
+
+    def _read(self, request: HttpRequest) -> bytes:
+        limit = max_body_bytes(request)
+        try:
+            raw = request.body
+        except RequestDataTooBig:
+            raise too_large("body", limit) from None
+        except RawPostDataException:
+            raise ApiProblem(400, Code.MALFORMED_BODY, "Send the body as application/json.") from None
+        if len(raw) > limit:
+            raise too_large("body", limit)
+        return raw
+
+
+def max_body_bytes(request: HttpRequest) -> int:
+    if WORKER_ROUTES in request.path:
+        return max(int(settings.DALSTON_MAX_RESULT_BYTES), MIN_WORKER_BYTES) + ENVELOPE_BYTES
+    return MAX_BATCH_BYTES if is_batch(request) else max_job_bytes()
+
+
+def is_batch(request: HttpRequest) -> bool:
+    return request.path.endswith(BATCH_ROUTE)
+
+
+def max_job_bytes() -> int:
+    return int(settings.DALSTON_MAX_PAYLOAD_BYTES) + ENVELOPE_BYTES
+
+
+def check(value: Any) -> None:
+    """Refuses what can be parsed but not stored. Walks with its own stack: depth is what is being tested."""
+    stack: list[tuple[Any, int]] = [(value, 1)]
+    while stack:
+        item, depth = stack.pop()
+        if depth > MAX_DEPTH:
+            raise _too_deep()
+        if isinstance(item, dict):
+            for key in item:
+                _check_text(key)
+            stack.extend((child, depth + 1) for child in item.values())
+        elif isinstance(item, list):
+            stack.extend((child, depth + 1) for child in item)
+        elif isinstance(item, str):
+            _check_text(item)
+        elif isinstance(item, int) and not MIN_INT <= item <= MAX_INT:
+            raise ApiProblem(400, Code.MALFORMED_BODY, f"The integer {str(item)[:24]}… does not fit in 64 bits.")
+
+
+def check_size(parameters: dict[str, Any]) -> None:
+    limit = settings.DALSTON_MAX_PAYLOAD_BYTES
+    if len(msgspec.json.encode(parameters)) > limit:
+        raise too_large("parameters", limit)
+
+
+def check_job_size(job: str) -> None:
+    """For a job of a batch, as JSON."""
+    if len(job.encode()) > max_job_bytes():
+        raise too_large("job", max_job_bytes())
+
+
+def too_large(what: str, limit: int) -> ApiProblem:
+    advice = "Put large input where its engine can read it, and send its address."
+    return ApiProblem(413, Code.PAYLOAD_TOO_LARGE, f"The {what} may have at most {limit} bytes. {advice}")
+
+
+def _check_text(text: str) -> None:
+    if "\x00" in text:
+        raise ApiProblem(400, Code.MALFORMED_BODY, "A string contains the NUL character, which Postgres cannot store.")
+
+
+def _too_deep() -> ApiProblem:
+    return ApiProblem(400, Code.MALFORMED_BODY, f"The body is nested more than {MAX_DEPTH} levels deep.")

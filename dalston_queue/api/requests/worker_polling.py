@@ -1,0 +1,91 @@
+"""A worker's poll: what it should have and does not name, then new tasks, then waiting for some.
+
+A waiting poll holds a thread of the web process and a connection to Redis, but none to Postgres; a setting limits how
+many may wait. It sleeps on the wake-up tokens that engines sleep on, and looks for itself each second.
+
+Nothing is claimed for a worker that has closed its connection. What was claimed in that very moment is handed back; so
+is what was claimed for a token that was revoked while its poll waited.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from django.conf import settings
+
+from dalston_queue.api.errors.problems import ApiProblem, Code
+from dalston_queue.api.subscriptions.slots import Places
+from dalston_queue.broker.engine.remote import Hold, Look, RemoteTask, RemoteWorker
+from dalston_queue.pooled import give_connection_back
+
+LOOK_EVERY_S = 1.0
+POLLS = Places(settings.DALSTON_MAX_WAITING_POLLS)
+
+
+def poll(
+    worker: RemoteWorker,
+    named: Sequence[Hold],
+    wanted: int | None,
+    wait: float,
+    gone: Callable[[], bool] = lambda: False,
+    check_token: Callable[[], None] = lambda: None,
+) -> tuple[Look, list[RemoteTask]]:
+    """How it stands with what was named, with what is given again; and what was claimed. `check_token` raises
+    ApiProblem; it is asked only after a wait, before something is given away."""
+    began = time.monotonic()
+    look, claimed = _poll(worker, named, wanted, wait, gone)
+    if claimed and gone():
+        worker.hand_back(claimed)
+        return look, []
+    if claimed and time.monotonic() - began > LOOK_EVERY_S:
+        try:
+            check_token()
+        except ApiProblem:
+            worker.hand_back(claimed)
+            raise
+    return look, claimed
+
+
+def _poll(
+    worker: RemoteWorker, named: Sequence[Hold], wanted: int | None, wait: float, gone: Callable[[], bool]
+) -> tuple[Look, list[RemoteTask]]:
+    end = time.monotonic() + wait
+    room = worker.engine.capacity if wanted is None else wanted
+    give_connection_back()  # Postgres is done with, while we speak to Redis and wait
+    worker.take_turn()
+    look, claimed = _try(worker, named, room)
+    if look.again or claimed or wait <= 0:
+        return look, claimed
+    look_at = time.monotonic() + LOOK_EVERY_S
+    with POLLS.one() as free:
+        if not free:
+            raise _too_many()
+        while (left := end - time.monotonic()) > 0 and not (look.again or claimed):
+            drained = worker.should_drain
+            woken = worker.wait(left)
+            # The worker has died, has given this poll up and sent another, or must hear that it should drain. One that
+            # has heard it and polls all the same waits as if there were no task: it must not run in circles.
+            if gone() or not worker.has_turn() or (worker.should_drain and not drained):
+                worker.wake_another()
+                break
+            if woken:
+                claimed = worker.claim(room, look)
+                # Others may get there first again and again: by the clock it looks and beats all the same.
+                if claimed or time.monotonic() < look_at:
+                    continue
+            if not look.count:
+                worker.beat()  # it has nothing to lose, so the waiting itself is its heartbeat
+            look, claimed = _try(worker, named, room)
+            look_at = time.monotonic() + LOOK_EVERY_S
+    return look, claimed
+
+
+def _try(worker: RemoteWorker, named: Sequence[Hold], room: int) -> tuple[Look, list[RemoteTask]]:
+    look = worker.look(named, everything=True)
+    return look, worker.claim(room - len(look.again), look)
+
+
+def _too_many() -> ApiProblem:
+    detail = f"This web process lets {POLLS.limit} polls wait, and as many do. Nothing was claimed; poll again."
+    return ApiProblem(503, Code.TOO_MANY_POLLS, detail, headers={"Retry-After": "2"})

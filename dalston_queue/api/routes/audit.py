@@ -1,0 +1,69 @@
+"""/audit: what operators did, as on the audit page. For operators: reasons and parameters are of all projects."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from django.http import HttpRequest
+from ninja import Query, Router, Schema
+from pydantic import Field
+
+from dalston_queue.api.auth.bearer import sees_all_projects
+from dalston_queue.api.schemas.base import Instant
+from dalston_queue.api.schemas.listing import Limit, Text
+from dalston_queue.api.schemas.problem_out import answers
+from dalston_queue.audit.trail import Wanted, actions
+from dalston_queue.models import OperatorAction
+
+router = Router(tags=["audit"])
+
+
+class LinkOut(Schema):
+    position: int
+    fact: str = Field(description="`begun` or `finished`.")
+    hash: str
+
+
+class ActOut(Schema):
+    id: int
+    at: datetime
+    finished_at: datetime | None = Field(description="Null: it goes on right now, or its process died in the middle.")
+    actor: str
+    action: str
+    target: str
+    reason: str
+    before: Any = None
+    after: Any = None
+    links: list[LinkOut] = Field(description="Its links of the hash chain that `manage.py verify_audit` checks.")
+
+
+class AuditPage(Schema):
+    items: list[ActOut]
+    next_cursor: int | None = Field(description="Null on the last page.")
+
+
+@router.get("/audit", auth=sees_all_projects(), response=answers({200: AuditPage}))
+def list_acts(  # a filter each
+    request: HttpRequest,
+    actor: Text = None,
+    action: Text = None,
+    target: Text = None,
+    since: Instant | None = None,
+    until: Instant | None = None,
+    unfinished: bool = False,
+    limit: Limit = 50,
+    cursor: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="`next_cursor` of the page before.")] = None,
+) -> AuditPage:
+    """What operators did, newest first."""
+    wanted = Wanted(actor=actor, action=action, target=target, since=since, until=until, unfinished=unfinished)
+    rows = actions(wanted).prefetch_related("entries")
+    found = list((rows if cursor is None else rows.filter(pk__lt=cursor))[: limit + 1])
+    more = len(found) > limit
+    return AuditPage(items=[_out(row) for row in found[:limit]], next_cursor=found[limit - 1].pk if more else None)
+
+
+def _out(row: OperatorAction) -> ActOut:
+    same = {name: getattr(row, name) for name in ActOut.model_fields if name != "links"}
+    links = [LinkOut(position=entry.pk, fact=entry.fact, hash=entry.hash) for entry in row.entries.all()]
+    return ActOut(**same, links=sorted(links, key=lambda link: link.position))

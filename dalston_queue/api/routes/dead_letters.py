@@ -1,0 +1,171 @@
+"""/dlq: dead letters: look at them, take them back one by one or all that match, or let them go."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from django.db.models import Count, Max, Min
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Body, Path, Query, Router, Status
+
+from dalston_queue.api.auth.bearer import needs
+from dalston_queue.api.auth.principal import Principal, principal_of
+from dalston_queue.api.errors.problems import ApiProblem, Code, not_found
+from dalston_queue.api.requests.body import check_size
+from dalston_queue.api.schemas.dead_letter_in import MAX_REPLAY, ReplayIn, ReplayManyIn, WantedIn
+from dalston_queue.api.schemas.dead_letter_out import (
+    DeadLetterOut,
+    DiscardOut,
+    GroupOut,
+    ReplayedOut,
+    ReplayManyOut,
+    dead_letter_out,
+    replayed_out,
+)
+from dalston_queue.api.schemas.listing import Cursor, Limit, Page, page
+from dalston_queue.api.schemas.problem_out import answers
+from dalston_queue.api.schemas.reason import Reason
+from dalston_queue.api.schemas.replay_batch_out import ReplayOrderOut, replay_order_out
+from dalston_queue.audit.record import audited
+from dalston_queue.jobs.errors import NothingToReplay, sentence
+from dalston_queue.jobs.operator.replay import NARROWER, Filter, Outcome, Replayed, discard, matching, replay
+from dalston_queue.jobs.operator.replay_batches import order_replay
+from dalston_queue.jobs.queries.search import bounded
+from dalston_queue.models import DeadLetter, ReplayOrder
+from dalston_queue.models.api_token import Scope
+from dalston_queue.models.dead_letter import OPEN
+
+router = Router(tags=["dead letters"])
+
+LetterId = Annotated[UUID, Path()]
+
+
+@router.get("/dlq", auth=needs(Scope.READ), response=answers({200: Page[DeadLetterOut]}))
+def list_dead_letters(
+    request: HttpRequest, wanted: Annotated[WantedIn, Query()], limit: Limit = 50, cursor: Cursor = None
+) -> dict[str, Any]:
+    """Open dead letters, newest first."""
+    return page(matching(wanted.filter(principal_of(request).only_project)), dead_letter_out, limit, cursor)
+
+
+@router.get("/dlq/groups", auth=needs(Scope.READ), response=answers({200: list[GroupOut]}))
+def group_dead_letters(request: HttpRequest, wanted: Annotated[WantedIn, Query()], limit: Limit = 50) -> list[GroupOut]:
+    """Open dead letters that look alike, the largest group first."""
+    letters = matching(wanted.filter(principal_of(request).only_project)).order_by()
+    groups = letters.values("fingerprint").annotate(
+        count=Count("id"),
+        first_at=Min("created_at"),
+        last_at=Max("created_at"),
+        a_queue=Min("queue"),
+        a_cause=Min("cause"),
+        an_error=Min("error"),
+    )
+    found = bounded(lambda: list(groups.order_by("-count", "fingerprint")[:limit]), NARROWER)
+    return [
+        GroupOut(
+            fingerprint=group["fingerprint"],
+            count=group["count"],
+            queue=group["a_queue"],
+            cause=group["a_cause"],
+            error=group["an_error"],
+            first_at=group["first_at"],
+            last_at=group["last_at"],
+        )
+        for group in found
+    ]
+
+
+@router.get("/dlq/{dead_letter_id}", auth=needs(Scope.READ), response=answers({200: DeadLetterOut}, 404))
+def read_dead_letter(request: HttpRequest, dead_letter_id: LetterId) -> DeadLetterOut:
+    """One dead letter, open or closed, with its evidence."""
+    letters = DeadLetter.objects.filter(pk=dead_letter_id)
+    letter = principal_of(request).visible(letters, "task__job__project_id").first()
+    if letter is None:
+        raise not_found(f"dead letter {dead_letter_id}")
+    return dead_letter_out(letter)
+
+
+@router.post(
+    "/dlq/{dead_letter_id}/replay", auth=needs(Scope.OPERATE), response=answers({200: ReplayedOut}, 400, 404, 409, 413)
+)
+def replay_dead_letter(
+    request: HttpRequest, dead_letter_id: LetterId, body: Annotated[ReplayIn, Body()]
+) -> ReplayedOut:
+    """Take one back: the same task, fresh budgets, the next attempt. Safe to repeat."""
+    [done] = _replay(principal_of(request), [dead_letter_id], body)
+    if done.outcome is Outcome.GONE:
+        raise not_found(f"dead letter {dead_letter_id}")
+    if done.outcome not in {Outcome.REPLAYED, Outcome.ALREADY}:
+        raise ApiProblem(409, Code.STATE_CONFLICT, f"It cannot be replayed: {done.outcome}.")
+    return replayed_out(done)
+
+
+@router.post(
+    "/dlq:replay", auth=needs(Scope.OPERATE), response=answers({200: ReplayManyOut, 202: ReplayOrderOut}, 400, 404, 413)
+)
+def replay_dead_letters(request: HttpRequest, body: Annotated[ReplayManyIn, Body()]) -> Status[Any]:
+    """Take back these, or all that match a filter. Try it with `dry_run` first.
+
+    With `rate_per_minute` or `undo_seconds` it becomes an order (202), which the orchestrators carry out.
+    """
+    principal = principal_of(request)
+    wanted = body.filter.filter(None) if body.filter is not None else None
+    at_most = body.limit if body.is_order else min(body.limit, MAX_REPLAY)
+    ids = (body.ids or [])[:at_most]
+    letters = DeadLetter.objects.filter(OPEN, pk__in=ids) if wanted is None else matching(wanted)
+    if body.dry_run:
+        would_be = bounded(letters[:at_most].count, NARROWER)
+        return Status(200, ReplayManyOut(matched=would_be, replayed=0, items=[]))
+    if body.is_order:
+        try:
+            return Status(202, replay_order_out(_order(principal, wanted, body)))
+        except NothingToReplay as error:
+            raise ApiProblem(404, Code.NOT_FOUND, sentence(error)) from None
+    matched = bounded(letters.count, NARROWER)
+    if wanted is not None:
+        ids = bounded(lambda: list(letters.values_list("id", flat=True)[:at_most]), NARROWER)
+    done = _replay(principal, ids, body)
+    replayed = sum(each.outcome is Outcome.REPLAYED for each in done)
+    return Status(200, ReplayManyOut(matched=matched, replayed=replayed, items=[replayed_out(each) for each in done]))
+
+
+@router.delete("/dlq/{dead_letter_id}", auth=needs(Scope.OPERATE), response=answers({200: DiscardOut}, 404))
+def discard_dead_letter(request: HttpRequest, dead_letter_id: LetterId, reason: Reason = "") -> DiscardOut:
+    """Close it without a replay; its task and job stay as they ended."""
+    if not DeadLetter.objects.filter(pk=dead_letter_id).exists():
+        raise not_found(f"dead letter {dead_letter_id}")
+    principal = principal_of(request)
+    with audited("dead_letter.discard", str(dead_letter_id), reason=reason, **principal.signature()) as row:
+        discarded = discard([dead_letter_id], timezone.now()) == 1
+        row.after = {"discarded": discarded}
+    return DiscardOut(dead_letter_id=dead_letter_id, discarded=discarded)
+
+
+def _order(principal: Principal, wanted: Filter | None, body: ReplayManyIn) -> ReplayOrder:
+    if body.parameters is not None:
+        check_size(body.parameters)
+    return order_replay(
+        body.ids or [] if wanted is None else wanted,
+        reason=body.reason,
+        parameters=body.parameters,
+        priority=body.priority,
+        rate_per_minute=body.rate_per_minute,
+        undo_seconds=body.undo_seconds or 0,
+        limit=body.limit,
+        **principal.signature(),
+    )
+
+
+def _replay(principal: Principal, ids: list[UUID], body: ReplayIn) -> list[Replayed]:
+    if body.parameters is not None:
+        check_size(body.parameters)
+    if not DeadLetter.objects.filter(pk__in=ids).exists():
+        return [Replayed(letter, Outcome.GONE) for letter in ids]  # nothing to put on record
+    target = str(ids[0]) if len(ids) == 1 else f"{len(ids)} dead letters"
+    before = {"ids": [str(letter) for letter in ids]}
+    with audited("dead_letter.replay", target, reason=body.reason, before=before, **principal.signature()) as row:
+        done = replay(ids, timezone.now(), parameters=body.parameters, priority=body.priority)
+        row.after = {str(each.letter_id): each.outcome for each in done}
+    return done

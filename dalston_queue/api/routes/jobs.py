@@ -1,0 +1,151 @@
+"""/jobs: submit a pipeline or a DAG, alone or a thousand at once; follow it, cancel it, find it again."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Body, Header, Path, Query, Router, Status
+
+from dalston_queue.api.auth.backpressure import check_depth
+from dalston_queue.api.auth.bearer import needs
+from dalston_queue.api.auth.principal import Principal, principal_of
+from dalston_queue.api.errors.problems import ApiProblem, Code, not_found
+from dalston_queue.api.requests import body
+from dalston_queue.api.requests.cancelling import CancelledJobOut, cancel
+from dalston_queue.api.requests.submitting import accept
+from dalston_queue.api.requests.trace import trace_id_of
+from dalston_queue.api.schemas.base import Instant
+from dalston_queue.api.schemas.job_in import BatchIn, JobIn
+from dalston_queue.api.schemas.job_out import BatchItem, BatchOut, JobOut, job_out, job_with_tasks
+from dalston_queue.api.schemas.listing import Cursor, Limit, Page, Payload, Text, page
+from dalston_queue.api.schemas.problem_out import answers
+from dalston_queue.api.schemas.reason import Reason
+from dalston_queue.api.schemas.task_in import Key, one_key
+from dalston_queue.api.subscriptions import long_poll as waiting
+from dalston_queue.api.subscriptions.long_poll import Wait
+from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
+from dalston_queue.jobs.lifecycle.states import JobStatus
+from dalston_queue.jobs.operator.cancel import cancel_job
+from dalston_queue.jobs.queries.search import JobSearch, find_jobs
+from dalston_queue.jobs.submit.submit import Request, Submission, submit_many
+from dalston_queue.models import Job
+from dalston_queue.models.api_token import Scope
+
+router = Router(tags=["jobs"])
+
+
+@router.post(
+    "/jobs",
+    auth=needs(Scope.SUBMIT, may_be_known=True),
+    response=answers({200: JobOut, 201: JobOut}, 400, 409, 413),
+)
+def submit_job(
+    request: HttpRequest,
+    response: HttpResponse,
+    job: Annotated[JobIn, Body()],
+    idempotency_key: Annotated[Key | None, Header(alias="Idempotency-Key")] = None,
+    wait: Wait = 0,
+) -> Status[JobOut]:
+    """Submit a job: a known pipeline, or stages that name the stages they wait for."""
+    spec = job.spec(trace_id_of(request))
+    submission = accept(request, spec, one_key(job.idempotency_key, idempotency_key))
+    waiting.jobs.wait(submission.job_id, wait)
+    response["Location"] = f"/api/v1/jobs/{submission.job_id}"
+    stored = visible_job(principal_of(request), submission.job_id)
+    return Status(201 if submission.created else 200, job_with_tasks(stored))
+
+
+@router.post(body.BATCH_ROUTE, auth=needs(Scope.SUBMIT), response=answers({200: BatchOut}, 400, 413))
+def submit_batch(request: HttpRequest, batch: Annotated[BatchIn, Body()]) -> BatchOut:
+    """Submit up to 1 000 jobs. Each is accepted or refused for itself; the answers are in the order of the request."""
+    if "Idempotency-Key" in request.headers:  # passed over, it would let a batch that is sent again run twice
+        detail = "A batch has no key of its own, so Idempotency-Key is refused: give each job its `idempotency_key`."
+        raise ApiProblem(422, Code.INVALID, detail)
+    principal, trace_id = principal_of(request), trace_id_of(request)
+    requests: list[Request | JobsError | ApiProblem] = []
+    for job in batch.each():
+        if isinstance(job, ApiProblem):
+            requests.append(job)
+            continue
+        try:
+            body.check_job_size(job.model_dump_json(exclude_unset=True))
+            spec = job.spec(trace_id)
+            check_depth(spec, principal)
+            requests.append(Request(spec, job.idempotency_key))
+        except (JobsError, ApiProblem) as error:
+            requests.append(error)
+    sound = [each for each in requests if isinstance(each, Request)]
+    outcomes = iter(submit_many(sound, project=principal.project(), token=principal.token))
+    items = [_item(next(outcomes) if isinstance(each, Request) else each) for each in requests]
+    refused = sum(item.code is not None for item in items)
+    return BatchOut(accepted=len(items) - refused, refused=refused, items=items)
+
+
+@router.get("/jobs", auth=needs(Scope.READ), response=answers({200: Page[JobOut]}))
+def list_jobs(
+    request: HttpRequest,
+    *,
+    status: Annotated[JobStatus | None, Query()] = None,
+    name: Text = None,
+    task_type: Text = None,
+    error: Text = None,
+    payload: Payload = None,
+    token: Annotated[str | None, Query(min_length=1, max_length=120, description="The name of a token.")] = None,
+    created_after: Annotated[Instant | None, Query()] = None,
+    created_before: Annotated[Instant | None, Query()] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> dict[str, Any]:
+    """Jobs, newest first. `name`, `task_type` and `token` are exact; `error` finds words of a job's error."""
+    wanted = JobSearch(
+        status=status,
+        name=name,
+        task_type=task_type,
+        error=error,
+        payload=payload,
+        token=token,
+        created_after=created_after,
+        created_before=created_before,
+    )
+    rows = find_jobs(wanted).select_related("project")
+    return page(principal_of(request).visible(rows, "project_id"), job_out, limit, cursor)
+
+
+@router.get("/jobs/{job_id}", auth=needs(Scope.READ), response=answers({200: JobOut}, 404))
+def read_job(request: HttpRequest, job_id: Annotated[UUID, Path()], wait: Wait = 0) -> JobOut:
+    """One job with its tasks: how far each is, and who ran it when."""
+    principal = principal_of(request)
+    job = visible_job(principal, job_id)
+    if wait and job.finished_at is None:
+        waiting.jobs.wait(job_id, wait)
+        job = visible_job(principal, job_id)
+    return job_with_tasks(job)
+
+
+@router.delete(
+    "/jobs/{job_id}", auth=needs(Scope.SUBMIT, Scope.OPERATE), response=answers({200: CancelledJobOut}, 404, 409)
+)
+def cancel_one_job(request: HttpRequest, job_id: Annotated[UUID, Path()], reason: Reason = "") -> CancelledJobOut:
+    """Cancel a job: what waits is over at once, what runs is told to stop."""
+    principal = principal_of(request)
+    job = visible_job(principal, job_id)
+    done = cancel(principal, "job", job_id, job.status, cancel_job, reason=reason)
+    return CancelledJobOut(job_id=job_id, status=done.status, was_running=done.was_running, engine_told=done.told)
+
+
+def visible_job(principal: Principal, job_id: UUID) -> Job:
+    job = principal.visible(Job.objects.select_related("project").filter(pk=job_id), "project_id").first()
+    if job is None:
+        raise not_found(f"job {job_id}")
+    return job
+
+
+def _item(outcome: Submission | JobsError | ApiProblem) -> BatchItem:
+    if isinstance(outcome, Submission):
+        return BatchItem(job_id=outcome.job_id, task_ids=list(outcome.task_ids), created=outcome.created)
+    if isinstance(outcome, ApiProblem):
+        return BatchItem(code=outcome.code, detail=outcome.detail)
+    conflict = isinstance(outcome, IdempotencyConflict)
+    return BatchItem(code=Code.IDEMPOTENCY_CONFLICT if conflict else Code.INVALID, detail=str(outcome))

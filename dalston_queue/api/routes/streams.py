@@ -1,0 +1,99 @@
+"""/streams: each queue's lanes, what is running in it, and its brake. "Stage" in these addresses means the queue."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Body, Path, Query, Router
+
+from dalston_queue.api.auth.bearer import needs, sees_all_projects
+from dalston_queue.api.auth.principal import principal_of
+from dalston_queue.api.errors.problems import ApiProblem, Code, not_found
+from dalston_queue.api.schemas.pause_in import PauseIn, ResumeIn
+from dalston_queue.api.schemas.problem_out import answers
+from dalston_queue.api.schemas.queue_out import PauseOut, PendingOut, PendingPageOut, StreamOut, seconds, stream_out
+from dalston_queue.audit.record import audited
+from dalston_queue.broker.protocol.names import NAME
+from dalston_queue.broker.views.pending import PendingEntry, PendingOrder
+from dalston_queue.jobs.operator.pause import NoSuchQueue, check_queue, pause, resume
+from dalston_queue.models.api_token import Scope
+from dalston_queue.redis import get_broker
+
+router = Router(tags=["queue"])
+
+Stage = Annotated[str, Path(pattern=f"^{NAME.pattern}$")]
+
+
+@router.get("/streams", auth=needs(Scope.READ), response=answers({200: list[StreamOut]}))
+def list_streams(request: HttpRequest) -> list[StreamOut]:
+    """Every queue with its lanes."""
+    return [stream_out(stats) for stats in get_broker().snapshot().queues]
+
+
+@router.get("/streams/{stage}/pending", auth=sees_all_projects(), response=answers({200: PendingPageOut}, 404))
+def list_pending(
+    request: HttpRequest,
+    stage: Stage,
+    order: Annotated[PendingOrder, Query(description="idle: longest silent first; deadline: next to be due first.")] = (
+        PendingOrder.IDLE
+    ),
+    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> PendingPageOut:
+    """What engines hold right now, any page of it."""
+    _known(stage)
+    found = get_broker().pending(stage, order=order, offset=offset, limit=limit)
+    return PendingPageOut(items=[_entry(entry) for entry in found.entries], total=found.total)
+
+
+@router.post("/streams/{stage}/pause", auth=needs(Scope.OPERATE), response=answers({200: PauseOut}, 400, 404))
+def pause_stage(request: HttpRequest, stage: Stage, body: Annotated[PauseIn, Body()]) -> PauseOut:
+    """Engines claim nothing more from this queue; what runs goes on. With `new` also one that is yet to come."""
+    principal = principal_of(request)
+    if not body.new:
+        _check(stage, " To pause it before it has work, send `new`: true.")
+    with audited("stage.pause", stage, reason=body.reason, **principal.signature()) as row:
+        done = pause(stage, timezone.now(), actor=principal.name, reason=body.reason)
+        row.after = {"paused": True, "changed": done.changed, "engines_told": done.told}
+    return PauseOut(queue=stage, paused=True, changed=done.changed, engines_told=done.told)
+
+
+@router.post("/streams/{stage}/resume", auth=needs(Scope.OPERATE), response=answers({200: PauseOut}, 400, 404))
+def resume_stage(request: HttpRequest, stage: Stage, body: Annotated[ResumeIn, Body()]) -> PauseOut:
+    """Engines claim from this queue again. Safe to repeat."""
+    principal = principal_of(request)
+    _check(stage, to_resume=True)
+    with audited("stage.resume", stage, reason=body.reason, **principal.signature()) as row:
+        done = resume(stage)
+        row.after = {"paused": False, "changed": done.changed, "engines_told": done.told}
+    return PauseOut(queue=stage, paused=False, changed=done.changed, engines_told=done.told)
+
+
+def _check(stage: str, hint: str = "", *, to_resume: bool = False) -> None:
+    try:
+        check_queue(stage, to_resume=to_resume)
+    except NoSuchQueue as error:
+        raise ApiProblem(404, Code.NOT_FOUND, f"{error}{hint}") from None
+
+
+def _known(stage: str) -> None:
+    if stage not in get_broker().queues():
+        raise not_found(f"queue {stage}")
+
+
+def _entry(entry: PendingEntry) -> PendingOut:
+    record = entry.record
+    return PendingOut(
+        task_id=entry.task_id,
+        job_id=record.job_id,
+        worker_id=record.owner,
+        attempt=record.attempt,
+        deliveries=record.deliveries,
+        idle_seconds=entry.idle_ms / 1000,
+        running_seconds=entry.running_ms / 1000,
+        overdue_seconds=seconds(entry.overdue_ms) if record.deadline_ms else None,
+        cancel_requested=bool(record.cancel),
+        progress=record.progress or None,
+    )

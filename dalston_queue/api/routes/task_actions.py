@@ -1,0 +1,90 @@
+"""/tasks/{id}/hand-back and /tasks/{id}/dead-letter: what an operator does to one task that is in a stream."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Body, Path, Router, Schema
+from pydantic import Field
+
+from dalston_queue.api.auth.bearer import needs
+from dalston_queue.api.auth.principal import principal_of
+from dalston_queue.api.errors.problems import ApiProblem, Code, not_found
+from dalston_queue.api.routes.tasks import visible_task
+from dalston_queue.api.schemas.base import BodyIn
+from dalston_queue.api.schemas.problem_out import answers
+from dalston_queue.api.schemas.reason import MOST, ReasonInBody
+from dalston_queue.audit.record import audited
+from dalston_queue.broker.operations.requeue import Reclaimed
+from dalston_queue.jobs.operator.dead_letter import Aside, set_aside
+from dalston_queue.jobs.operator.requeue import hand_back_task
+from dalston_queue.models.api_token import Scope
+
+router = Router(tags=["tasks"])
+
+
+class HandBackIn(BodyIn):
+    reason: ReasonInBody = ""
+    entry_id: str = Field("", max_length=64, description="The delivery that you saw; then no later one is taken.")
+
+
+class DeadLetterIn(BodyIn):
+    reason: str = Field(min_length=1, max_length=MOST, description="Why; it becomes the letter's error.")
+    attempt: int | None = Field(None, ge=1, description="The attempt that you saw; then no later one is ended.")
+
+
+class TaskActionOut(Schema):
+    task_id: UUID
+    status: str = Field(description="Of the task, now. What was taken from an engine changes a moment later.")
+    changed: bool = Field(description="False: it was so already, or somebody else was faster.")
+
+
+@router.post(
+    "/tasks/{task_id}/hand-back", auth=needs(Scope.OPERATE), response=answers({200: TaskActionOut}, 400, 404, 409)
+)
+def hand_back(
+    request: HttpRequest, task_id: Annotated[UUID, Path()], body: Annotated[HandBackIn, Body()]
+) -> TaskActionOut:
+    """Take a running task from its engine: it is next in line, and nothing is charged. The engine stops it within a
+    second, and a result of it no longer counts."""
+    principal = principal_of(request)
+    was = visible_task(principal, task_id)
+    before = {"status": was.status, "engine": was.assigned_worker_id}
+    with audited("task.hand_back", str(task_id), reason=body.reason, before=before, **principal.signature()) as row:
+        done = hand_back_task(task_id, actor=principal.name, why=body.reason, entry_id=body.entry_id)
+        row.after = {"outcome": done.outcome, "status": done.status}
+    if not done.found:
+        raise not_found(f"task {task_id}")
+    if done.outcome is Reclaimed.CHANGED:
+        raise ApiProblem(409, Code.STATE_CONFLICT, "Another engine has the task by now; nothing was changed.")
+    if done.outcome is Reclaimed.ABSENT:
+        detail = f"The task is at no engine: it is {done.status}, or has just ended."
+        raise ApiProblem(409, Code.STATE_CONFLICT, detail)
+    return TaskActionOut(task_id=task_id, status="queued", changed=done.outcome is Reclaimed.RETURNED)
+
+
+@router.post(
+    "/tasks/{task_id}/dead-letter", auth=needs(Scope.OPERATE), response=answers({200: TaskActionOut}, 400, 404, 409)
+)
+def dead_letter(
+    request: HttpRequest, task_id: Annotated[UUID, Path()], body: Annotated[DeadLetterIn, Body()]
+) -> TaskActionOut:
+    """Make a task that waits or runs a dead letter now (an optional one: failed), whatever budgets it has left."""
+    principal = principal_of(request)
+    before = {"status": visible_task(principal, task_id).status}
+    with audited("task.dead_letter", str(task_id), reason=body.reason, before=before, **principal.signature()) as row:
+        done = set_aside(task_id, timezone.now(), actor=principal.name, why=body.reason, attempt=body.attempt)
+        row.after = {"outcome": done.outcome, "status": done.status}
+    if not done.found:
+        raise not_found(f"task {task_id}")
+    if done.outcome is Aside.CHANGED:
+        raise ApiProblem(409, Code.STATE_CONFLICT, "The task is at another attempt by now; nothing was changed.")
+    if done.outcome is Aside.NOT_IN_LINE:
+        detail = f"The task is {done.status}: it is not in a stream yet. Cancel it instead."
+        raise ApiProblem(409, Code.STATE_CONFLICT, detail)
+    if done.outcome is Aside.OVER and done.status != "dead_letter":
+        raise ApiProblem(409, Code.STATE_CONFLICT, f"The task is over, or about to be: it is {done.status}.")
+    return TaskActionOut(task_id=task_id, status=done.status, changed=done.outcome is not Aside.OVER)

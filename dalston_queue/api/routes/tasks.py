@@ -1,0 +1,160 @@
+"""/tasks: submit one task, follow it, cancel it, find it again."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from ninja import Body, Header, Path, Query, Router, Status
+
+from dalston_queue.api.auth.bearer import needs
+from dalston_queue.api.auth.depths import depths
+from dalston_queue.api.auth.principal import Principal, confirmed, principal_of
+from dalston_queue.api.auth.row_reader import RowReader
+from dalston_queue.api.errors.problems import not_found
+from dalston_queue.api.requests import body
+from dalston_queue.api.requests.cancelling import CancelledTaskOut, cancel
+from dalston_queue.api.requests.submitting import accept
+from dalston_queue.api.requests.trace import trace_id_of
+from dalston_queue.api.schemas.base import Instant
+from dalston_queue.api.schemas.listing import Cursor, Limit, Page, Payload, Text, page
+from dalston_queue.api.schemas.problem_out import answers
+from dalston_queue.api.schemas.reason import Reason
+from dalston_queue.api.schemas.task_in import Key, TaskIn, one_key
+from dalston_queue.api.schemas.task_out import TaskOut, new_task_out, task_out
+from dalston_queue.api.subscriptions import long_poll as waiting
+from dalston_queue.api.subscriptions.long_poll import Wait
+from dalston_queue.jobs.lifecycle.states import TaskStatus
+from dalston_queue.jobs.operator.cancel import cancel_task
+from dalston_queue.jobs.queries.search import created_between, with_parameter
+from dalston_queue.jobs.submit.token_version import UNCHANGED
+from dalston_queue.models import Job, Task
+from dalston_queue.models.api_token import Scope
+
+router = Router(tags=["tasks"])
+
+WAITING = {TaskStatus.PENDING, TaskStatus.READY, TaskStatus.QUEUED}
+
+
+@router.post(
+    "/tasks",
+    auth=needs(Scope.SUBMIT, may_be_known=True),
+    response=answers({200: TaskOut, 201: TaskOut}, 400, 409, 413),
+)
+def submit_task(
+    request: HttpRequest,
+    response: HttpResponse,
+    task: Annotated[TaskIn, Body()],
+    idempotency_key: Annotated[Key | None, Header(alias="Idempotency-Key")] = None,
+    wait: Wait = 0,
+) -> Status[TaskOut]:
+    """Submit a task: a job of one. Accepted means stored in Postgres; it runs as soon as an engine is free.
+
+    With an idempotency key the same request can be sent again: the answer is then 200 and the task made the first time.
+    """
+    body.check_size(task.parameters)
+    spec = task.spec(trace_id_of(request))
+    submission = accept(request, spec, one_key(task.idempotency_key, idempotency_key))
+    [task_id] = submission.task_ids
+    response["Location"] = f"/api/v1/tasks/{task_id}"
+    if submission.at is not None and not wait:
+        out = new_task_out(submission.tasks[0], submission.at, trace_id_of(request), task.parameters)
+    else:
+        waiting.tasks.wait(task_id, wait)
+        out = task_out(visible_task(principal_of(request), task_id))
+    if out.status in WAITING and (out.scheduled_at is None or out.scheduled_at <= timezone.now()):
+        out.queue_position = depths.position(out.queue, out.effective_priority)
+    return Status(201 if submission.created else 200, out)
+
+
+@router.get("/tasks", auth=needs(Scope.READ), response=answers({200: Page[TaskOut]}))
+def list_tasks(
+    request: HttpRequest,
+    *,
+    status: Annotated[TaskStatus | None, Query()] = None,
+    stage: Annotated[str | None, Query(min_length=1, max_length=64, description="The queue.")] = None,
+    task_type: Text = None,
+    error: Annotated[str | None, Query(min_length=1, max_length=200, description="Words of the error.")] = None,
+    payload: Payload = None,
+    created_after: Annotated[Instant | None, Query()] = None,
+    created_before: Annotated[Instant | None, Query()] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> dict[str, Any]:
+    """Tasks, newest first."""
+    wanted = {
+        "status": status,
+        "queue": stage,
+        "task_type": task_type,
+        "error__icontains": error,
+    }
+    rows = created_between(_rows(), created_after, created_before)
+    rows = rows.filter(**{key: value for key, value in wanted.items() if value is not None})
+    if payload is not None:
+        rows = with_parameter(rows, payload)
+    return page(principal_of(request).visible(rows, "job__project_id"), task_out, limit, cursor)
+
+
+@router.get("/tasks/{task_id}", auth=needs(Scope.READ, may_be_known=True), response=answers({200: TaskOut}, 404))
+def read_task(
+    request: HttpRequest,
+    task_id: Annotated[UUID, Path()],
+    include_history: Annotated[bool, Query(description="Every move it made, oldest first.")] = False,
+    wait: Wait = 0,
+) -> TaskOut:
+    """One task: its state, its result or its error."""
+    task = _task_if_known(principal_of(request), task_id) or visible_task(confirmed(request), task_id)
+    if wait and task.finished_at is None:
+        waiting.tasks.wait(task_id, wait)
+        task = visible_task(principal_of(request), task_id)
+    return task_out(task, task.events.order_by("id") if include_history else None)
+
+
+@router.delete(
+    "/tasks/{task_id}", auth=needs(Scope.SUBMIT, Scope.OPERATE), response=answers({200: CancelledTaskOut}, 404, 409)
+)
+def cancel_one_task(request: HttpRequest, task_id: Annotated[UUID, Path()], reason: Reason = "") -> CancelledTaskOut:
+    """Cancel a task. A required task of a larger job takes the job with it."""
+    principal = principal_of(request)
+    task = visible_task(principal, task_id)
+    done = cancel(principal, "task", task_id, task.status, cancel_task, reason=reason)
+    return CancelledTaskOut(task_id=task_id, status=done.status, was_running=done.was_running, engine_told=done.told)
+
+
+_tasks = RowReader(Task, "t")
+# The most frequent question of all.
+_READ = f"""
+    SELECT {_tasks.columns}, j.trace_id
+    FROM dalston_task t JOIN dalston_job j ON j.id = t.job_id
+    WHERE t.id = %(task)s AND (%(project)s::uuid IS NULL OR j.project_id = %(project)s)"""  # noqa: S608
+_READ_IF_KNOWN = f"{_READ} AND EXISTS ({UNCHANGED})"
+
+
+def visible_task(principal: Principal, task_id: UUID) -> Task:
+    task = _found(_tasks.first(_READ, {"task": task_id, "project": principal.only_project}))
+    if task is None:
+        raise not_found(f"task {task_id}")
+    return task
+
+
+def _task_if_known(principal: Principal, task_id: UUID) -> Task | None:
+    """None if there is no such task, if the token's row has changed, or if it was read anyway."""
+    if principal.token is None or principal.version is None:
+        return None
+    known = {"token": principal.token.pk, "version": principal.version}
+    return _found(_tasks.first(_READ_IF_KNOWN, {"task": task_id, "project": principal.only_project, **known}))
+
+
+def _found(row: tuple[Task, tuple[Any, ...]] | None) -> Task | None:
+    if row is None:
+        return None
+    task, (trace_id,) = row
+    task.job = Job(id=task.job_id, trace_id=trace_id)
+    return task
+
+
+def _rows() -> QuerySet[Task]:
+    return Task.objects.select_related("job").defer("job__parameters")

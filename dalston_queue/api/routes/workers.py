@@ -1,0 +1,227 @@
+"""/internal/workers: the worker protocol over HTTP, for engines in any language. docs/worker-protocol.md explains it.
+
+The same scripts as for an engine that speaks to Redis itself: fenced by a session, judged dead by the same judge. All
+state is in Redis; any web process serves any call.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Annotated, Any
+
+import structlog
+from django.conf import settings
+from django.db import DatabaseError
+from django.http import HttpRequest
+from ninja import Body, Router, Status
+
+from dalston_queue.api.auth.bearer import check_still_valid, needs
+from dalston_queue.api.auth.principal import Principal, principal_of
+from dalston_queue.api.errors.problems import ApiProblem, Code
+from dalston_queue.api.requests import body
+from dalston_queue.api.requests.worker_polling import poll
+from dalston_queue.api.requests.worker_results import accepted_before
+from dalston_queue.api.schemas.problem_out import answers
+from dalston_queue.api.schemas.worker_in import (
+    MAX_WAIT_S,
+    HeartbeatIn,
+    HoldIn,
+    PollIn,
+    ProgressIn,
+    RegisterIn,
+    ResultIn,
+    Wait,
+    WorkerId,
+)
+from dalston_queue.api.schemas.worker_out import (
+    HeartbeatOut,
+    LeaveOut,
+    PollOut,
+    RegisterOut,
+    ResultOut,
+    TaskStateOut,
+    holds_out,
+    task_out,
+)
+from dalston_queue.api.subscriptions.disconnect import leaving
+from dalston_queue.broker.engine.remote import NODE, Hold, RemoteWorker
+from dalston_queue.broker.errors import Fenced
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol import messages
+from dalston_queue.broker.protocol.types import EngineState, Settled
+from dalston_queue.models.api_token import Scope
+from dalston_queue.redis import get_broker
+
+log = structlog.get_logger(__name__)
+router = Router(tags=["workers"])
+WORKERS = "/internal/workers"
+WORKER = f"{WORKERS}/{{worker_id}}"
+# For a worker whose polls do not wait: a task lies for a second at most before a free one asks, and an idle one costs
+# four to six round trips to Redis a second (ADR 0015). Who wants it sooner lets the poll wait.
+POLL_INTERVAL_MS = 1000
+
+
+@router.post(f"{WORKERS}/register", auth=needs(Scope.WORKER), response=answers({201: RegisterOut}, 400, 413))
+def register_worker(request: HttpRequest, worker: Annotated[RegisterIn, Body()]) -> Status[RegisterOut]:
+    """Register a worker: each process once, and again after a 404 or a 409 `worker_lost`."""
+    worker_id = f"{NODE}.{worker.name}.{secrets.token_hex(8)}"
+    info = {"engine": worker.name, "version": worker.version, "owner": _owner(principal_of(request)), "running": 0}
+    engine = EngineBeat(
+        engine_id=worker_id,
+        state=EngineState.READY,
+        queues=tuple(dict.fromkeys(worker.stages)),
+        capabilities=tuple(dict.fromkeys(worker.capabilities)),
+        capacity=worker.capacity,
+        info=info,
+    )
+    RemoteWorker.register(get_broker(), engine)
+    answer = RegisterOut(
+        worker_id=worker_id,
+        heartbeat_seconds=settings.DALSTON_HEARTBEAT_S,
+        heartbeat_interval_ms=round(1000 * settings.DALSTON_HEARTBEAT_S),
+        poll_interval_ms=POLL_INTERVAL_MS,
+        dead_after_seconds=settings.DALSTON_DEAD_AFTER_S,
+        max_wait_seconds=MAX_WAIT_S,
+    )
+    return Status(201, answer)
+
+
+@router.post(f"{WORKER}/poll", auth=needs(Scope.WORKER), response=answers({200: PollOut}, 400, 404, 409, 413))
+def poll_tasks(request: HttpRequest, worker_id: WorkerId, asked: Annotated[PollIn, Body()], wait: Wait = 0) -> PollOut:
+    """Claim and start tasks. What the worker has and does not name in `held` is given again. One poll at a time."""
+    with _worker(request, worker_id) as worker, leaving(request) as gone:
+        _beat(worker, worker.engine.state, len(asked.held))  # a draining one may still ask for what it lost
+        named, room = [each.hold for each in asked.held], asked.available_capacity
+        look, claimed = poll(worker, named, room, wait, gone, partial(_check_token, request))
+        if claimed:  # `why` and the pages count by the last beat, and the next call may be seconds away
+            _beat(worker, worker.engine.state, look.count + len(claimed))
+    return PollOut(
+        tasks=[task_out(task, again=True) for task in look.again] + [task_out(task, again=False) for task in claimed],
+        should_drain=worker.should_drain,
+        cancelled=holds_out(look.cancelled),
+        lost=holds_out(look.lost),
+    )
+
+
+@router.post(f"{WORKER}/heartbeat", auth=needs(Scope.WORKER), response=answers({200: HeartbeatOut}, 400, 404, 409, 413))
+def worker_heartbeat(request: HttpRequest, worker_id: WorkerId, said: Annotated[HeartbeatIn, Body()]) -> HeartbeatOut:
+    """Say that the worker is alive and what it has; learn what was cancelled or lost."""
+    with _worker(request, worker_id) as worker:
+        look = worker.look([each.hold for each in said.held], everything=True)
+        _beat(worker, said.status.state, look.count)
+    return HeartbeatOut(
+        should_drain=worker.should_drain,
+        cancelled=holds_out(look.cancelled),
+        lost=holds_out(look.lost),
+        missing=holds_out([task.hold for task in look.again]),
+    )
+
+
+@router.post(f"{WORKER}/start", auth=needs(Scope.WORKER), response=answers({200: TaskStateOut}, 400, 404, 409, 413))
+def confirm_start(request: HttpRequest, worker_id: WorkerId, said: Annotated[HoldIn, Body()]) -> TaskStateOut:
+    """Ask whether a task is still the worker's before the work begins. 409 `task_lost`: leave it alone."""
+    return _renew(request, worker_id, said.hold, None)
+
+
+@router.post(f"{WORKER}/progress", auth=needs(Scope.WORKER), response=answers({200: TaskStateOut}, 400, 404, 409, 413))
+def report_progress(request: HttpRequest, worker_id: WorkerId, said: Annotated[ProgressIn, Body()]) -> TaskStateOut:
+    """Say how far a task is. 409 `task_lost`: stop it, its result will not count."""
+    return _renew(request, worker_id, said.hold, {"fraction": said.fraction, "message": said.message})
+
+
+@router.post(f"{WORKER}/result", auth=needs(Scope.WORKER), response=answers({200: ResultOut}, 400, 404, 409, 413))
+def report_result(request: HttpRequest, worker_id: WorkerId, said: Annotated[ResultIn, Body()]) -> ResultOut:
+    """End a task. Safe to repeat: the first result counts. 409 `task_lost`: somebody else has it, or it timed out."""
+    outcome, hold = said.outcome(), said.hold
+    _check_size(outcome)
+    worker = _find(request, worker_id)
+    refusal: ApiProblem | None = None
+    try:
+        worker.resume()
+        if worker.settle(hold, outcome) is Settled.LOST:
+            refusal = _lost(hold)
+            worker.beat()
+        else:
+            _beat(worker, worker.engine.state, max(0, worker.engine.info.get("running", 0) - 1))
+    except Fenced:
+        refusal = _fenced(worker_id)
+    if refusal and not accepted_before(get_broker(), worker.engine, hold, outcome):
+        raise refusal
+    return ResultOut(task_id=said.task_id, attempt=said.attempt, status=said.status)
+
+
+@router.delete(WORKER, auth=needs(Scope.WORKER), response=answers({200: LeaveOut}, 404, 409))
+def deregister_worker(request: HttpRequest, worker_id: WorkerId) -> LeaveOut:
+    """Leave in good order: what the worker still has goes to the front of the line, and does not count as a loss."""
+    with _worker(request, worker_id) as worker:
+        return LeaveOut(handed_back=holds_out(worker.leave()))
+
+
+@contextmanager
+def _worker(request: HttpRequest, worker_id: str) -> Iterator[RemoteWorker]:
+    """The worker of this token, its sessions taken up. One that was taken for dead has none: 409."""
+    worker = _find(request, worker_id)
+    try:
+        worker.resume()
+        yield worker
+    except Fenced:
+        raise _fenced(worker_id) from None
+    finally:
+        worker.close()
+
+
+def _find(request: HttpRequest, worker_id: str) -> RemoteWorker:
+    worker = RemoteWorker.find(get_broker(), worker_id)
+    if worker is None or worker.engine.info.get("owner") != _owner(principal_of(request)):
+        detail = f"This token has no worker {worker_id}: another token registered it, or Redis lost it. Register again."
+        raise ApiProblem(404, Code.NOT_FOUND, detail)
+    return worker
+
+
+def _renew(request: HttpRequest, worker_id: str, hold: Hold, progress: Any) -> TaskStateOut:
+    with _worker(request, worker_id) as worker:
+        look = worker.look([hold], everything=False, progress={hold: progress})
+        worker.beat()
+    if look.lost:
+        raise _lost(hold)
+    return TaskStateOut(cancel_requested=bool(look.cancelled))
+
+
+def _beat(worker: RemoteWorker, state: EngineState, running: int) -> None:
+    worker.beat(state=state, info={**worker.engine.info, "running": running})
+
+
+def _owner(principal: Principal) -> str:
+    """Scope `worker` belongs to tokens only, so there is one."""
+    return str(principal.token.pk) if principal.token else ""
+
+
+def _check_token(request: HttpRequest) -> None:
+    token = principal_of(request).token
+    try:
+        if token is not None:
+            check_still_valid(token)
+    except DatabaseError as error:  # not known is no verdict: it was valid when the poll came
+        log.warning("api.token_not_checked", error=str(error))
+
+
+def _check_size(outcome: messages.Outcome) -> None:
+    limit: int = settings.DALSTON_MAX_RESULT_BYTES
+    if isinstance(outcome, messages.Completed) and len(outcome.result) > limit:
+        raise body.too_large("result", limit)
+
+
+def _lost(hold: Hold) -> ApiProblem:
+    detail = (
+        f"Task {hold.task_id} at attempt {hold.attempt} is not this worker's any more: it timed out, was given to "
+        "another, or is over. Drop it; its result does not count."
+    )
+    return ApiProblem(409, Code.TASK_LOST, detail)
+
+
+def _fenced(worker_id: str) -> ApiProblem:
+    detail = f"{worker_id} was taken for dead, and its tasks were given to others. Drop them and register again."
+    return ApiProblem(409, Code.WORKER_LOST, detail)

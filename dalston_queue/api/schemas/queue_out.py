@@ -1,0 +1,118 @@
+"""The numbers of queues as the API shows them: /queue/stats by priority, and every lane exactly."""
+
+from __future__ import annotations
+
+from ninja import Schema
+from pydantic import Field
+
+from dalston_queue.broker.views.snapshot import LaneStats, QueueStats
+
+
+class Depth(Schema):
+    depth: int = Field(description="Tasks waiting in line.")
+    oldest_age_seconds: float | None = Field(description="How long the oldest of them waits; null if none does.")
+
+
+class Depths(Schema):
+    high: Depth = Field(description="With those that came back from a lost engine: they are first in line.")
+    medium: Depth
+    low: Depth = Field(description="With suspects: they are last in line.")
+
+
+class Workers(Schema):
+    active: int
+    draining: int
+    dead: int
+    total_capacity: int
+    used_capacity: int
+
+
+class Throughput(Schema):
+    completed_last_minute: int
+    failed_last_minute: int
+
+
+class LaneOut(Schema):
+    queue: str
+    capabilities: list[str]
+    tier: str = Field(description="recovered, high, medium, low or suspect: the order in which engines claim.")
+    lag: int | None = Field(description="Waiting, exact. Null if Redis' own numbers contradict each other.")
+    pending: int = Field(description="Claimed by an engine, not settled.")
+    length: int
+    oldest_age_seconds: float | None
+    consistent: bool
+
+
+class Stats(Schema):
+    queues: Depths
+    workers: Workers
+    throughput: Throughput
+    lanes: list[LaneOut]
+
+
+class StreamOut(Schema):
+    queue: str
+    waiting: int
+    running: int
+    oldest_age_seconds: float | None
+    paused: bool
+    events_backlog: int = Field(description="Reports of engines that are not recorded in Postgres yet.")
+    counters: dict[str, int] = Field(description="Since the queue exists: appended, completed, recovered, refused, …")
+    lanes: list[LaneOut]
+
+
+class PendingOut(Schema):
+    task_id: str
+    job_id: str
+    worker_id: str
+    attempt: int
+    deliveries: int
+    idle_seconds: float = Field(description="Since its claim or last sign of life.")
+    running_seconds: float
+    overdue_seconds: float | None = Field(description="Past its deadline; negative: time left; null: no deadline.")
+    cancel_requested: bool
+    progress: str | None
+
+
+class PendingPageOut(Schema):
+    items: list[PendingOut]
+    total: int
+
+
+class PauseOut(Schema):
+    queue: str
+    paused: bool
+    changed: bool = Field(description="False: it was so before.")
+    engines_told: bool = Field(
+        description="False: Redis does not answer, and engines go on as before until it does and they can be told."
+    )
+
+
+def seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else round(milliseconds / 1000, 3)
+
+
+def lane_out(lane: LaneStats) -> LaneOut:
+    return LaneOut(
+        queue=lane.queue,
+        capabilities=[name for name in lane.capabilities.split("+") if name],
+        tier=lane.tier,
+        lag=lane.lag if lane.consistent else None,
+        pending=lane.pending,
+        length=lane.length,
+        oldest_age_seconds=seconds(lane.oldest_age_ms),
+        consistent=lane.consistent,
+    )
+
+
+def stream_out(stats: QueueStats) -> StreamOut:
+    return StreamOut(
+        queue=stats.queue,
+        waiting=stats.waiting,
+        running=stats.running,
+        oldest_age_seconds=seconds(stats.oldest_age_ms),
+        paused=stats.paused,
+        events_backlog=stats.events_backlog,
+        counters=stats.counters,
+        lanes=[lane_out(lane) for lane in stats.lanes],
+    )

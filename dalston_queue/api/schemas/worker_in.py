@@ -1,0 +1,154 @@
+"""What a worker sends: its registration, what it holds, its progress and its results."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Self
+
+import msgspec
+from ninja import Path, Query
+from pydantic import ConfigDict, Field, Strict, StringConstraints, model_validator
+
+from dalston_queue.api.schemas.base import ABSENT, BodyIn, Id, either
+from dalston_queue.broker.engine.consumer import MAX_CAPACITY
+from dalston_queue.broker.engine.remote import Hold
+from dalston_queue.broker.protocol import messages
+from dalston_queue.broker.protocol.messages import ErrorInfo
+from dalston_queue.broker.protocol.names import NAME, WORKER_ID
+from dalston_queue.broker.protocol.types import Cause, EngineState
+
+MAX_STAGES = 16
+MAX_WAIT_S = 20.0
+MAX_ERROR = 8_000
+MAX_TRACEBACK = 32_000
+LONGEST_DELAY_S = 365 * 86_400
+Name = Annotated[str, StringConstraints(pattern=f"^{NAME.pattern}$")]
+WorkerId = Annotated[str, Path(pattern=f"^{WORKER_ID}$")]
+Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for a task.")]
+
+
+class RegisterIn(BodyIn):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "cpu-box", "stages": ["echo"], "capacity": 2}]})
+
+    name: Name = Field("worker", description="What it is called on the dashboard; need not be unique.")
+    stages: list[Name] = Field(min_length=1, max_length=MAX_STAGES, description="The queues that it serves.")
+    capabilities: list[Name] = Field(default_factory=list, max_length=16, description="What it can do, such as `gpu`.")
+    capacity: int = Field(1, ge=1, le=MAX_CAPACITY, description="How many tasks it runs at once.")
+    version: str = Field("", max_length=60, description="Of its own program; shown.")
+
+
+class HoldIn(BodyIn):
+    """A task that the worker has, at the attempt that it was given."""
+
+    task_id: Id
+    attempt: int = Field(ge=1, le=2**31 - 1)
+
+    @property
+    def hold(self) -> Hold:
+        return Hold(str(self.task_id), self.attempt)
+
+
+Held = Annotated[
+    list[HoldIn],
+    Field(max_length=MAX_CAPACITY, description="Every task that the worker has; an empty list if it has none."),
+]
+
+
+class PollIn(BodyIn):
+    held: Held
+    available_capacity: int | None = Field(
+        None, ge=0, le=MAX_CAPACITY, description="How many tasks it takes now; default: as many as its capacity leaves."
+    )
+
+
+class WorkerStatus(StrEnum):
+    ACTIVE = "active"
+    DRAINING = "draining"
+
+    @property
+    def state(self) -> EngineState:
+        return EngineState.READY if self is WorkerStatus.ACTIVE else EngineState.DRAINING
+
+
+class HeartbeatIn(BodyIn):
+    held: Held
+    status: Annotated[WorkerStatus, Strict(False)] = Field(
+        WorkerStatus.ACTIVE, description="`draining`: it finishes what it has and then leaves."
+    )
+
+
+class ProgressIn(HoldIn):
+    fraction: float = Field(ge=0, le=1, description="How much of it is done.")
+    message: str = Field("", max_length=500)
+
+
+class ResultStatus(StrEnum):
+    COMPLETED = "completed"
+    FAILED = "failed"
+    REJECTED = "rejected"
+    CANCELLED = "cancelled"
+
+
+class FailureCause(StrEnum):
+    ERROR = "error"
+    GPU_OOM = "gpu_oom"
+    RATE_LIMITED = "rate_limited"
+    TIMEOUT = "timeout"
+
+
+class ResultIn(HoldIn):
+    model_config = ConfigDict(
+        json_schema_extra={
+            **either(
+                {"status": {"enum": ["completed"]}, "error": ABSENT},
+                {"status": {"enum": ["failed", "rejected"]}, "error": {"type": "string"}, "result": ABSENT},
+                {"status": {"enum": ["cancelled"]}, "error": ABSENT, "result": ABSENT},
+            ),
+            "examples": [
+                {
+                    "task_id": "019a2b6e-0000-7000-8000-000000000000",
+                    "attempt": 1,
+                    "status": "completed",
+                    "result": {"text": "hello"},
+                }
+            ],
+        },
+    )
+
+    status: Annotated[ResultStatus, Strict(False)] = Field(
+        description="`failed` is tried again within the task's budget; `rejected` never is, its input is wrong; "
+        "`cancelled` answers a request to stop."
+    )
+    result: Any = Field(None, description="Any JSON up to 256 KiB, for `completed`.")
+    error: str | None = Field(None, min_length=1, max_length=MAX_ERROR, description="For `failed` and `rejected`.")
+    error_type: str = Field("", max_length=200)
+    traceback: str = Field("", max_length=MAX_TRACEBACK)
+    cause: Annotated[FailureCause, Strict(False)] = Field(FailureCause.ERROR, description="For `failed`.")
+    retry_after_seconds: float | None = Field(
+        None, ge=0, le=LONGEST_DELAY_S, description="For `failed`: when to try again; default: the retry policy's."
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        fails = self.status in (ResultStatus.FAILED, ResultStatus.REJECTED)
+        if fails != (self.error is not None):
+            raise ValueError(f"{self.status} {'needs an error' if fails else 'takes no error'}")
+        if self.result is not None and self.status is not ResultStatus.COMPLETED:
+            raise ValueError(f"{self.status} takes no result")
+        return self
+
+    def outcome(self) -> messages.Outcome:
+        if self.status is ResultStatus.COMPLETED:
+            return messages.Completed(msgspec.Raw(msgspec.json.encode(self.result)))
+        if self.status is ResultStatus.CANCELLED:
+            return messages.Cancelled()
+        rejected = self.status is ResultStatus.REJECTED
+        return messages.Failed(
+            ErrorInfo(
+                message=self.error or "",
+                type=self.error_type,
+                cause=Cause.REJECTED if rejected else Cause(self.cause),
+                retry_after_s=None if rejected else self.retry_after_seconds,
+                traceback=self.traceback,
+            )
+        )

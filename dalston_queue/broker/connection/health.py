@@ -1,0 +1,42 @@
+"""Is a server there, and is it configured so that it can't lose our work?"""
+
+from __future__ import annotations
+
+import time
+
+from dalston_queue.broker.connection.shard import Call, Shard
+
+
+def round_trip(shard: Shard) -> float:
+    """Seconds of one PING; raises Unavailable."""
+    start = time.monotonic()
+    shard.call(Call(shard.keys.stages(), ("PING",)))
+    return time.monotonic() - start
+
+
+def check_server(shard: Shard) -> list[str]:
+    """One sentence per finding; empty when all is well."""
+    facts: dict[str, str] = {}
+    info: bytes = shard.call(Call(shard.keys.stages(), ("INFO", "server", "memory", "persistence", "replication")))
+    for line in info.decode().splitlines():
+        name, _, value = line.partition(":")
+        facts[name] = value
+    findings = []
+    policy = facts.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        findings.append(
+            f"{shard.name} evicts keys (maxmemory-policy {policy}): set it to noeviction, or tasks will vanish"
+        )
+    version = facts.get("valkey_version") or facts.get("redis_version", "0")
+    if int(version.split(".")[0]) < 7:
+        findings.append(f"{shard.name} is version {version}: scripts with flags need Redis 7 or Valkey")
+    if facts.get("role") not in (None, "master"):
+        findings.append(f"{shard.name} is a replica: name the primary in the URL, or use redis+sentinel://")
+    if facts.get("aof_enabled") == "0":
+        findings.append(
+            f"{shard.name} writes no append-only file: a restart loses the queue, and the reconciler must rebuild it"
+        )
+    limit, used = int(facts.get("maxmemory", 0)), int(facts.get("used_memory", 0))
+    if limit and used > 0.9 * limit:
+        findings.append(f"{shard.name} uses {used} of {limit} bytes: appends will be refused soon")
+    return findings

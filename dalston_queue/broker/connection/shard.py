@@ -1,0 +1,230 @@
+"""One Redis deployment (a server, a Sentinel set, a cluster) and how calls reach it. A shard is a whole broker.
+
+Nothing is retried blindly: a call whose reply is lost raises Unavailable, and whoever made it decides to repeat it.
+Every script can be repeated.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import msgspec
+import redis
+from redis.cluster import RedisCluster
+from redis.connection import ConnectionInterface, ConnectionPool
+from redis.exceptions import MovedError, NoScriptError
+
+from dalston_queue.broker.connection.faults import is_spoiled, translated
+from dalston_queue.broker.connection.haste import Haste
+from dalston_queue.broker.connection.scripts import Script, load
+from dalston_queue.broker.connection.wire import packed
+from dalston_queue.broker.protocol.keys import Keys
+from dalston_queue.broker.protocol.names import NAME
+
+log = logging.getLogger(__name__)
+Argument = str | bytes | int | float
+_PATIENT = nullcontext()
+Client = redis.Redis | RedisCluster
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A command with the key that says where it goes (any, without a cluster)."""
+
+    key: str
+    arguments: tuple[Argument, ...]
+    script: Script | None = None
+
+
+def command(name: str, key: str, *arguments: Argument) -> Call:
+    return Call(key, (name, key, *arguments))
+
+
+def script(name: str, keys: Sequence[str], arguments: Sequence[Argument] = ()) -> Call:
+    loaded = load(name)
+    return Call(keys[0], ("EVALSHA", loaded.sha, len(keys), *keys, *arguments), loaded)
+
+
+def pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """A reply that has names and values in turn."""
+    return zip(flat[::2], flat[1::2], strict=True)
+
+
+def milliseconds(time: tuple[bytes, bytes]) -> int:
+    """The reply of TIME."""
+    seconds, micros = time
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+class Shard:
+    def __init__(
+        self, index: int, name: str, keys: Keys, make_client: Callable[[], Client], haste: Haste | None = None
+    ) -> None:
+        self.index = index
+        self.name = name  # the URL without its password: for messages and logs
+        self.keys = keys
+        self._make_client = make_client
+        self._client: Client | None = None
+        self._lock = threading.Lock()
+        self._haste = haste
+        self._foreign: set[str] = set()  # said once each
+        self._spoiled: set[str] = set()  # the same
+
+    @property
+    def client(self) -> Client:
+        return self._made() if self._client is None else self._client
+
+    def _made(self) -> Client:
+        with translated(self.name):
+            made = self._make_client()  # a cluster client asks for the topology here
+        with self._lock:
+            # Of two threads that come first, one makes it in vain. In the place of the other's, which would be closed
+            # then, it would end the calls that are under way.
+            if self._client is None:
+                self._client = made
+            return self._client
+
+    def run(self, name: str, keys: Sequence[str], arguments: Sequence[Argument] = ()) -> Any:
+        """Run one script."""
+        return self.call(script(name, keys, arguments))
+
+    def command(self, name: str, key: str, *arguments: Argument) -> Any:
+        return self.call(command(name, key, *arguments))
+
+    def now_ms(self) -> int:
+        """The server's clock. A cluster has several; the one that serves the home keys is as good as any."""
+        return milliseconds(self.call(self.clock))
+
+    @property
+    def clock(self) -> Call:
+        """What now_ms() asks, for a pipeline."""
+        return Call(self.keys.stages(), ("TIME",))
+
+    def call(self, call: Call) -> Any:
+        (reply,) = self.all([call])
+        return reply
+
+    def all(self, calls: Sequence[Call]) -> list[Any]:
+        """Like calls(), but the first error is raised."""
+        return [self.checked(reply) for reply in self.calls(calls)]
+
+    def sound(self, calls: Sequence[Call]) -> list[Any]:
+        """Like all(), but None where a foreign hand put another type in the place of a key: what it did to one queue,
+        engine or node stops no other. Each is said once."""
+        found: list[Any] = []
+        for call, reply in zip(calls, self.calls(calls), strict=True):
+            spoiled = is_spoiled(reply)
+            if spoiled and call.key not in self._spoiled:
+                log.warning("%s, or a key beside it, has another type than ours, and is passed over", call.key)
+            (self._spoiled.add if spoiled else self._spoiled.discard)(call.key)
+            found.append(None if spoiled else self.checked(reply))
+        return found
+
+    def checked(self, reply: Any) -> Any:
+        """A reply of calls(), raised if it is an error."""
+        if isinstance(reply, Exception):
+            with translated(self.name):
+                raise reply
+        return reply
+
+    def names(self, key: str) -> list[str]:
+        """The members of a set, in order."""
+        return _names(self.command("SMEMBERS", key))
+
+    def queues(self) -> list[str]:
+        """The queues that exist here, in order."""
+        return self.names_of_queues(self.command("SMEMBERS", self.keys.stages()))
+
+    def names_of_queues(self, members: Iterable[bytes]) -> list[str]:
+        """The members of `stages`, in order. What a foreign hand put among them is passed over."""
+        names = _names(members)
+        if foreign := {name for name in names if not NAME.fullmatch(name)} - self._foreign:
+            self._foreign |= foreign
+            log.warning("%s holds what is no name of a queue: %s", self.keys.stages(), ", ".join(sorted(foreign)))
+        return [name for name in names if name not in self._foreign]
+
+    def calls(self, calls: Sequence[Call]) -> list[Any]:
+        """Run many in one round trip per server; an error of a single one is its answer."""
+        replies: list[Any] = [None] * len(calls)
+        with self.asking():
+            for pool, positions in self._by_server(calls):
+                with translated(self.name):
+                    self._pipeline(pool, calls, positions, replies)
+        return replies
+
+    def asking(self) -> AbstractContextManager[None]:
+        """Around a call on a connection of the pool."""
+        return self._haste.asking(self.name) if self._haste else _PATIENT
+
+    def pool(self, key: str) -> ConnectionPool:
+        """The connections to the server that serves this key."""
+        client = self.client
+        if isinstance(client, RedisCluster):
+            with translated(self.name):
+                node = client.get_node_from_key(key)
+                return client.get_redis_connection(node).connection_pool
+        return client.connection_pool
+
+    def connection(self, key: str, **options: Any) -> ConnectionInterface:
+        """A connection of one's own to the server that serves this key."""
+        pool = self.pool(key)
+        made: ConnectionInterface = pool.connection_class(**{**pool.connection_kwargs, **options})
+        made.connect()  # here, because one that Sentinel manages asks for the address only in connect()
+        return made
+
+    def moved(self) -> None:
+        """The server said that it isn't the one any more: learn the topology again, drop old connections."""
+        client = self.client
+        if isinstance(client, RedisCluster):
+            with translated(self.name):
+                client.nodes_manager.initialize()
+        else:
+            client.connection_pool.disconnect(inuse_connections=False)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def _by_server(self, calls: Sequence[Call]) -> list[tuple[ConnectionPool, list[int]]]:
+        if not self.keys.cluster:
+            return [(self.pool(""), list(range(len(calls))))] if calls else []
+        groups: dict[int, tuple[ConnectionPool, list[int]]] = {}
+        for position, call in enumerate(calls):
+            pool = self.pool(call.key)
+            groups.setdefault(id(pool), (pool, []))[1].append(position)
+        return list(groups.values())
+
+    def _pipeline(self, pool: ConnectionPool, calls: Sequence[Call], positions: list[int], replies: list[Any]) -> None:
+        connection = pool.get_connection()
+        try:
+            # packed here: redis-py's way costs more than the rest of a small call
+            connection.send_packed_command([b"".join([packed(*calls[p].arguments) for p in positions])])
+            for position in positions:
+                replies[position] = _read(connection)
+            for position in positions:
+                missing = calls[position].script
+                if missing is not None and isinstance(replies[position], NoScriptError):
+                    _, _sha, *rest = calls[position].arguments
+                    connection.send_command("EVAL", missing.source, *rest)
+                    replies[position] = _read(connection)
+        except BaseException:
+            connection.disconnect()  # an unread reply must not answer the next command
+            raise
+        finally:
+            pool.release(connection)
+        if any(isinstance(reply, (MovedError, redis.ReadOnlyError)) for reply in replies):
+            self.moved()
+
+
+def _names(members: Iterable[bytes]) -> list[str]:
+    return sorted(name.decode(errors="backslashreplace") for name in members)
+
+
+def _read(connection: ConnectionInterface) -> Any:
+    try:
+        return connection.read_response()
+    except redis.ResponseError as error:
+        return error

@@ -1,0 +1,75 @@
+"""An engine's own stale claim: taking back work from owners that are dead.
+
+With a judge leading, only its verdicts count. Without one, an engine may act on its own observation: entries not
+renewed for the stale threshold, of an owner whose beat counter did not move over as long by our own monotonic clock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dalston_queue.broker.operations.reclaim import VERDICT
+from dalston_queue.broker.protocol.types import Cause, Role
+from dalston_queue.broker.views.pending import PendingOrder
+
+if TYPE_CHECKING:
+    from dalston_queue.broker.broker import Broker
+
+
+class StaleRules(msgspec.Struct, frozen=True, kw_only=True):
+    threshold_ms: int = 10 * 60 * 1000
+    max_deliveries: int = 3
+    max_losses: int = 10
+
+
+DEFAULT_RULES = StaleRules()
+
+
+class StaleClaim:
+    def __init__(self, broker: Broker, engine_id: str, queues: Sequence[str], rules: StaleRules) -> None:
+        self._broker = broker
+        self._engine_id = engine_id
+        self._queues = queues
+        self._rules = rules
+        self._seen: dict[tuple[str, str], tuple[tuple[int, ...], float]] = {}  # (queue, owner): counter, since when
+
+    def take_back(self, now: float | None = None) -> int:
+        """How many entries moved. `now` is monotonic seconds."""
+        now = time.monotonic() if now is None else now
+        moved = 0
+        for queue in self._queues:
+            for engine, cause in self._broker.registry.dead(queue).items():
+                moved += self._take_back(engine, queue, cause, VERDICT)
+        if self._broker.lease(Role.ORCHESTRATOR, self._engine_id).leader() is None:
+            moved += self._without_a_judge(now)
+        return moved
+
+    def _without_a_judge(self, now: float) -> int:
+        moved = 0
+        pulses = self._broker.registry.pulses()
+        for queue in self._queues:
+            page = self._broker.pending(queue, order=PendingOrder.IDLE, min_idle_ms=self._rules.threshold_ms, limit=100)
+            for owner in {entry.record.owner for entry in page.entries} - {self._engine_id}:
+                counters = pulses[owner].counters.get(queue, ()) if owner in pulses else ()
+                seen, since = self._seen.get((queue, owner), (None, now))
+                if seen != counters:
+                    self._seen[queue, owner] = (counters, now)
+                elif now - since >= self._rules.threshold_ms / 1000:
+                    moved += self._take_back(owner, queue, Cause.NODE_LOST, counters)
+        return moved
+
+    def _take_back(self, owner: str, queue: str, cause: Cause, judged: tuple[int, ...] | str) -> int:
+        rules = self._rules
+        taken = self._broker.take_back(
+            owner,
+            [queue],
+            cause,
+            judged={queue: judged},
+            max_deliveries=rules.max_deliveries,
+            max_losses=rules.max_losses,
+        )
+        return taken.moved

@@ -1,0 +1,56 @@
+-- Records of tasks (broker/protocol/record.py has the same order of fields) and the server's clock.
+-- A record is a line of tab-separated fields, so that the hot path compares its start and copies the rest as they are:
+-- state, entry, stream, aged, timeout, job, attempt, seq, deliveries, losses, and while it runs owner, claimed, renewed,
+-- deadline, cancel, progress. In the line of a waiting task `seq` is the number that the event of its start will have, and
+-- in a tombstone the number before that of its end: so no script of the hot path has to count. In a table it is always the
+-- number of the last event.
+local STATE, ENTRY, STREAM, AGED, TIMEOUT, JOB, ATTEMPT, SEQ, DELIVERIES, LOSSES = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+local OWNER, CLAIMED, RENEWED, DEADLINE, CANCEL, PROGRESS = 11, 12, 13, 14, 15, 16
+local GROUP = 'engines'
+local TIER_NAMES = {'recovered', 'high', 'medium', 'low', 'suspect'}
+local SUSPECT_FROM = 2 -- deliveries
+local MAX_ENTRY_BYTES = 8388608 -- as in messages.py
+
+-- nil for no record and for bytes that are no record: both mean that Redis doesn't know the task
+local function unpack_record(raw)
+  if not raw then return nil end
+  local r = {string.match(raw, '^([wrs])\t([^\t]*)\t([^\t]*)\t(%d)\t(%d+)\t([^\t\n]*)\t(%d+)\t(%d+)\t(%d+)\t(%d+)')}
+  if not r[LOSSES] then return nil end
+  for i = ATTEMPT, LOSSES do r[i] = tonumber(r[i]) end
+  if r[STATE] == 'w' then r[SEQ] = r[SEQ] - 1 end
+  if r[STATE] == 's' then r[SEQ] = r[SEQ] + 1 end
+  if r[STATE] == 'r' then
+    local owner, claimed, renewed, deadline, cancel, progress =
+      string.match(raw, '^[^\t]*\t' .. string.rep('[^\t]*\t', 9) .. '([^\t]+)\t(%d+)\t(%d+)\t(%d+)\t([01])\t(.*)$')
+    if not owner then return nil end
+    r[OWNER], r[CLAIMED], r[RENEWED], r[DEADLINE] = owner, tonumber(claimed), tonumber(renewed), tonumber(deadline)
+    r[CANCEL], r[PROGRESS] = tonumber(cancel), progress
+  end
+  return r
+end
+
+local function integer(number) return string.format('%.0f', number) end
+
+local function counts(r, seq)
+  return integer(r[ATTEMPT]) .. '\t' .. integer(seq) .. '\t' .. integer(r[DELIVERIES]) .. '\t' .. integer(r[LOSSES])
+end
+
+local function tombstone(r)
+  return 's\t\t\t0\t0\t\t' .. counts(r, r[SEQ] - 1)
+end
+
+local function waiting(r, stream, entry, aged)
+  return 'w\t' .. entry .. '\t' .. stream .. '\t' .. aged .. '\t' .. r[TIMEOUT] .. '\t' .. r[JOB] .. '\t'
+    .. counts(r, r[SEQ] + 1)
+end
+
+local function running(r)
+  return 'r\t' .. r[ENTRY] .. '\t' .. r[STREAM] .. '\t' .. r[AGED] .. '\t' .. r[TIMEOUT] .. '\t' .. r[JOB] .. '\t'
+    .. counts(r, r[SEQ]) .. '\t' .. r[OWNER] .. '\t' .. integer(r[CLAIMED]) .. '\t' .. integer(r[RENEWED]) .. '\t' .. integer(r[DEADLINE]) .. '\t'
+    .. r[CANCEL] .. '\t' .. r[PROGRESS]
+end
+
+local function now_ms()
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end

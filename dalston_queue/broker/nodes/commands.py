@@ -1,0 +1,198 @@
+"""Commands from the API to a node's supervisor, and how far each is: requested, taken, then done or failed.
+
+A command has an id: sending it twice sends it once. The stream brings it to the node; a hash beside it keeps its state,
+for as long as the stream keeps the command. Questions for logs have a stream of their own: those who watch a log ask
+several times a minute, and must not push out a drain that waits for its node.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from dalston_queue.broker.connection.shard import Argument, Call, Shard, pairs
+from dalston_queue.broker.errors import Invalid
+from dalston_queue.broker.protocol.names import COMMAND_ID
+
+COMMANDS_KEPT = 1000
+QUESTIONS_KEPT = 200
+KEPT_S = 24 * 3600
+LOOK_EVERY_S = 0.1
+MAX_REPLICAS = 256  # of one engine on a node
+LOG_COMMANDS = ("tail_logs", "follow_logs")  # they ask and change nothing: no part of a node's history
+
+
+class Order(StrEnum):
+    """What an operator can tell a node to do, from the API as from the page."""
+
+    DRAIN = "drain"
+    RESUME = "resume"
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
+    RESTART = "restart"
+    ROLLING_RESTART = "rolling_restart"
+    SCALE = "scale"
+    RELEASE_GPU = "release_gpu"
+
+
+class CommandState(StrEnum):
+    REQUESTED = "requested"  # sent; the node moves it on
+    TAKEN = "taken"  # the node is at it
+    DONE = "done"
+    FAILED = "failed"  # refused, or it came to nothing; the message says why
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    name: str  # of an order, or of a question for logs
+    arguments: dict[str, Any] = {}
+    actor: str = ""
+    command_id: str = ""  # the sender's; send() makes one up if there is none
+    entry_id: str = ""  # its place in the stream, for receive(after=…)
+    at_ms: int = 0
+    asks: bool = False  # it came by the stream of questions: its entry id is a place there
+
+
+class CommandStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A command and how far it is. Times by the Redis server's clock."""
+
+    command_id: str
+    name: str
+    arguments: dict[str, Any]
+    actor: str
+    state: CommandState
+    message: str  # the node's last word; empty before the first
+    requested_at_ms: int
+    taken_at_ms: int | None = None
+    ended_at_ms: int | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.state in (CommandState.DONE, CommandState.FAILED)
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """What the supervisor says of a command."""
+
+    command_id: str
+    state: CommandState
+    message: str = ""
+
+
+class NodeChannel:
+    """broker.node(node_id): the API sends and looks, the node's supervisor receives and replies."""
+
+    def __init__(self, shard: Shard, node_id: str) -> None:
+        self._shard = shard
+        self._commands = shard.keys.commands(node_id)
+        self._questions = shard.keys.questions(node_id)
+        self._replies = shard.keys.replies(node_id)
+
+    def send(self, command: Command) -> str:
+        """Returns the command's id. A repeated id sends nothing; Invalid if it stood for another command."""
+        command_id = command.command_id or secrets.token_hex(8)
+        if not re.fullmatch(COMMAND_ID, command_id):
+            raise Invalid(f"command id {command_id!r} must be 1 to 100 letters, digits, dots, dashes and underscores")
+        wanted = msgspec.structs.replace(command, command_id=command_id)
+        asks = command.name in LOG_COMMANDS
+        stream, kept = (self._questions, QUESTIONS_KEPT) if asks else (self._commands, COMMANDS_KEPT)
+        arguments: list[Argument] = [command_id, kept, KEPT_S, msgspec.json.encode(wanted)]
+        sent = _command(self._shard.run("send_command", [stream, self._replies], arguments))
+        if sent is None or (sent.name, sent.arguments) != (command.name, command.arguments):
+            raise Invalid(f"command id {command_id!r} was given to another command: {sent.name if sent else 'unread'}")
+        return command_id
+
+    def status(self, command_id: str) -> CommandStatus | None:
+        """None: there is no such command, or it is older than a day."""
+        return self._statuses([command_id])[0] if re.fullmatch(COMMAND_ID, command_id) else None
+
+    def wait(self, command_id: str, seconds: float) -> CommandStatus | None:
+        """Its status when it has ended, or after so many seconds."""
+        end = time.monotonic() + seconds
+        while (status := self.status(command_id)) is not None and not status.ended and time.monotonic() < end:
+            time.sleep(LOOK_EVERY_S)
+        return status
+
+    def recent(self, count: int = 20) -> list[CommandStatus]:
+        """What this node was told lately, the newest first; questions for logs are left out."""
+        rows = self._shard.command("XREVRANGE", self._commands, "+", "-", "COUNT", count)
+        read = (_command(dict(pairs(fields)).get(b"m", b"")) for _, fields in rows)
+        ids = [command.command_id for command in read if command]
+        return [status for status in self._statuses(ids) if status is not None]
+
+    # the supervisor's side
+
+    def receive(self, after: str, block_ms: int = 0, count: int = 20, asked: str = "") -> list[Command]:
+        """Commands after this entry ("0" from the start); keep the last entry id in the state file. Then questions,
+        after `asked` if that is another place. One that can't be read is skipped."""
+        # XREAD knows no way not to block other than leaving BLOCK out: 0 would block for ever
+        block = ("BLOCK", min(block_ms, 4000)) if block_ms else ()
+        streams = (self._commands, self._questions, after, asked or after)
+        reply = self._shard.call(Call(self._commands, ("XREAD", "COUNT", count, *block, "STREAMS", *streams)))
+        found = []
+        for stream, entries in reply or []:
+            asks = stream.decode() == self._questions
+            for entry_id, fields in entries:
+                command = _command(dict(pairs(fields)).get(b"m", b""))
+                if command is not None:
+                    place = entry_id.decode()
+                    at_ms = int(place.partition("-")[0])
+                    found.append(msgspec.structs.replace(command, entry_id=place, at_ms=at_ms, asks=asks))
+        return found
+
+    def reply(self, reply: Reply) -> None:
+        """Repeatable; nothing follows an end."""
+        self._shard.run("answer_command", [self._replies], [reply.command_id, reply.state, reply.message])
+
+    def _statuses(self, ids: Sequence[str]) -> list[CommandStatus | None]:
+        if not ids:
+            return []
+        endings = ("", *(f":{state}" for state in _ANSWERS))
+        values = self._shard.command("HMGET", self._replies, *(name + end for name in ids for end in endings))
+        size = len(endings)
+        return [_status(values[index : index + size]) for index in range(0, len(values), size)]
+
+
+_ANSWERS = (CommandState.TAKEN, CommandState.DONE, CommandState.FAILED)
+
+
+def _command(raw: bytes) -> Command | None:
+    try:
+        return msgspec.json.decode(raw, type=Command)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _status(values: list[bytes | None]) -> CommandStatus | None:
+    """From the fields of one command: the command itself, then what was answered."""
+    sent, *answers = (_timed(value) for value in values)
+    command = _command(sent[1].encode()) if sent else None
+    if sent is None or command is None:
+        return None
+    state, message, ended_at = CommandState.REQUESTED, "", None
+    for name, answer in zip(_ANSWERS, answers, strict=True):
+        if answer is not None:
+            state, message = name, answer[1]
+            ended_at = None if name is CommandState.TAKEN else answer[0]
+    taken = answers[0]
+    return CommandStatus(
+        command_id=command.command_id,
+        name=command.name,
+        arguments=command.arguments,
+        actor=command.actor,
+        state=state,
+        message=message,
+        requested_at_ms=sent[0],
+        taken_at_ms=taken[0] if taken else ended_at,
+        ended_at_ms=ended_at,
+    )
+
+
+def _timed(value: bytes | None) -> tuple[int, str] | None:
+    at, found, text = (value or b"").partition(b" ")
+    return (int(at), text.decode(errors="replace")) if found and at.isdigit() else None

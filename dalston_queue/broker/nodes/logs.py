@@ -1,0 +1,201 @@
+"""Engines' logs as others read them: a node sends the lines that somebody asks for, through one capped stream.
+
+`tail` asks once: the last lines, or those of a span of time, say of one attempt. A `LogFollower` gets every new line
+for as long as somebody calls it; the node stops sending a minute after the last call. Lines have positions, which only
+grow, so that tail and follow fit together without a gap or a double.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from dalston_queue.broker.connection.shard import Argument, Call, Shard, pairs
+from dalston_queue.broker.nodes.commands import Command, CommandStatus, NodeChannel
+
+BATCHES_KEPT = 200
+KEPT_S = 600
+MOST_LINES = 2000
+FOLLOW_S = 60  # a request to follow lasts for so long
+RENEW_S = 20  # and is renewed so often, by whoever watches
+TAIL_PATIENCE_S = 3.0
+LOOK_EVERY_S = 0.05
+STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z ")
+
+
+class LogLine(msgspec.Struct, frozen=True, array_like=True):
+    position: int  # in its slot's log; grows, also over restarts
+    at_ms: int  # when the node read it; 0 if it has no stamp
+    text: str
+
+
+class LogBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node sent at one time: `request_id` names the question it answers, empty for followed lines."""
+
+    entry_id: str
+    slot: str
+    request_id: str
+    lines: list[LogLine]
+
+
+class LogTail(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a question. `status` says how far the node is with it: failed, with the reason; requested: the
+    node is away; None: the node left, and took its commands along."""
+
+    status: CommandStatus | None
+    lines: list[LogLine] = []
+    complete: bool = False  # the lines have arrived
+
+
+class NodeLogs:
+    """broker.logs(node_id)."""
+
+    def __init__(self, shard: Shard, node_id: str) -> None:
+        self._shard = shard
+        self._key = shard.keys.logs(node_id)
+        self.channel = NodeChannel(shard, node_id)
+
+    def tail(
+        self,
+        engine: str,
+        *,
+        lines: int = 200,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        actor: str = "",
+        timeout: float = TAIL_PATIENCE_S,
+    ) -> LogTail:
+        """The last lines of an engine (slot `demo.0` or a whole process id, also of one that has ended), at most so
+        many; with times, of that span only. Waits for the node's answer, but not longer than `timeout`."""
+        after = self.newest()
+        request_id = self.ask(engine, lines=lines, since_ms=since_ms, until_ms=until_ms, actor=actor)
+        end = time.monotonic() + timeout
+        while True:
+            status = self.channel.status(request_id)
+            if status is None or status.ended or time.monotonic() > end:
+                break
+            time.sleep(LOOK_EVERY_S)
+        for batch in self.read(after):
+            if batch.request_id == request_id:
+                return LogTail(status=status, lines=batch.lines, complete=True)
+        return LogTail(status=status)
+
+    def ask(
+        self,
+        engine: str,
+        *,
+        lines: int = 200,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        actor: str = "",
+    ) -> str:
+        """Asks and does not wait; the batch with this request id is the answer."""
+        arguments: dict[str, str | int] = {"engine": engine, "lines": lines}
+        if since_ms is not None:
+            arguments["since_ms"] = since_ms
+        if until_ms is not None:
+            arguments["until_ms"] = until_ms
+        command = Command(name="tail_logs", arguments=arguments, actor=actor, command_id=f"tail.{secrets.token_hex(8)}")
+        return self.channel.send(command)
+
+    def follow(self, engine: str, actor: str = "") -> LogFollower:
+        """By slot (`demo.0`), or by the process id of the one that runs there."""
+        return LogFollower(self, engine, actor)
+
+    def renew(self, engine: str, actor: str = "") -> None:
+        """Asks the node to send new lines for another minute. All who watch an engine share one command per period."""
+        command_id = f"follow.{engine}.{int(time.time()) // RENEW_S}"
+        arguments = {"engine": engine, "seconds": FOLLOW_S}
+        self.channel.send(Command(name="follow_logs", arguments=arguments, actor=actor, command_id=command_id))
+
+    def newest(self) -> str:
+        """The cursor behind everything that is there."""
+        rows = self._shard.command("XREVRANGE", self._key, "+", "-", "COUNT", 1)
+        return rows[0][0].decode() if rows else "0"
+
+    def read(self, after: str, block_ms: int = 0) -> list[LogBatch]:
+        """All batches after this cursor (`entry_id` of the last is the next one)."""
+        block = ("BLOCK", min(block_ms, 4000)) if block_ms else ()
+        reply = self._shard.call(Call(self._key, ("XREAD", "COUNT", BATCHES_KEPT, *block, "STREAMS", self._key, after)))
+        found = []
+        for entry_id, raw in reply[0][1] if reply else []:
+            fields = dict(pairs(raw))
+            with contextlib.suppress(msgspec.MsgspecError):
+                lines = msgspec.json.decode(fields.get(b"m", b""), type=list[tuple[int, str]])
+                found.append(
+                    LogBatch(
+                        entry_id=entry_id.decode(),
+                        slot=fields.get(b"e", b"").decode(errors="replace"),
+                        request_id=fields.get(b"r", b"").decode(errors="replace"),
+                        lines=[_line(position, text) for position, text in lines],
+                    )
+                )
+        return found
+
+    def write(self, slot: str, lines: Sequence[tuple[int, str]], request_id: str = "") -> None:
+        """The supervisor: lines with their positions."""
+        fields: list[Argument] = ["e", slot, "r", request_id, "m", msgspec.json.encode(lines)]
+        self._shard.run("add_capped", [self._key], [BATCHES_KEPT, KEPT_S, *fields])
+
+
+class LogFollower:
+    """One engine's log, live: first its last lines, then each new one, once."""
+
+    def __init__(self, logs: NodeLogs, engine: str, actor: str = "") -> None:
+        place = engine_place(engine)
+        self._logs = logs
+        self._slot = place[1] if place else engine
+        self._actor = actor
+        self._cursor = logs.newest()
+        self._position = 0
+        self._renew_at = 0.0
+        self._waits_until = time.monotonic() + TAIL_PATIENCE_S
+        self._early: list[LogLine] = []  # followed lines that came before the tail
+        logs.renew(self._slot, actor)
+        self._question = logs.ask(self._slot, actor=actor)
+
+    def read(self, block_ms: int = 0) -> list[LogLine]:
+        """What is new; call it about once per second. Raises Unavailable while Redis is away: call it again."""
+        now = time.monotonic()
+        if now >= self._renew_at:
+            self._logs.renew(self._slot, self._actor)
+            self._renew_at = now + RENEW_S
+        found: list[LogLine] = []
+        for batch in self._logs.read(self._cursor, block_ms):
+            self._cursor = batch.entry_id
+            if self._question and batch.request_id == self._question:
+                found += batch.lines + self._early
+                self._early, self._question = [], ""
+            elif not batch.request_id and batch.slot == self._slot:
+                (self._early if self._question else found).extend(batch.lines)
+        if self._question and now > self._waits_until:  # no tail came; better from here on than not at all
+            found, self._early, self._question = self._early, [], ""
+        fresh = []
+        for line in found:
+            if line.position > self._position:
+                self._position = line.position
+                fresh.append(line)
+        return fresh
+
+
+def engine_place(engine_id: str) -> tuple[str, str] | None:
+    """(node, slot) of the process id of a supervised engine, `node.engine.number.boot`; None for any other name."""
+    node, *rest = engine_id.rsplit(".", 3)
+    return (node, f"{rest[0]}.{rest[1]}") if len(rest) == 3 else None
+
+
+def _line(position: int, text: str) -> LogLine:
+    stamp = STAMP.match(text)
+    if stamp is None:
+        return LogLine(position, 0, text)
+    try:
+        at = datetime.fromisoformat(stamp[1]).replace(tzinfo=UTC)
+    except ValueError:
+        return LogLine(position, 0, text)
+    return LogLine(position, int(at.timestamp() * 1000), text[stamp.end() :])

@@ -1,0 +1,242 @@
+"""Nodes and engines: beats, states, and the judge's verdicts.
+
+A beat moves a counter; nobody compares clocks. The judge (the leading orchestrator) reads pulses, condemns a pulse that
+did not move, and everybody else only reads verdicts. A verdict names the counter it was judged at, so one more beat
+makes it void: a lapsed engine that beats again is back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from dalston_queue.broker.connection.shard import Argument, Call, Shard, command, pairs, script
+from dalston_queue.broker.connection.topology import Topology
+from dalston_queue.broker.nodes.reports import EngineSaid, NodeSaid, read_said
+from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState
+
+log = logging.getLogger(__name__)
+Fields = dict[bytes, bytes]
+_CAUSES = {cause.encode(): cause for cause in Cause}
+Info = TypeVar("Info")
+KEPT_MS = 24 * 3600 * 1000  # an engine or node that does not beat for a day is forgotten
+DRAIN = "drain"  # in an engine's entry: why an operator wants it to drain; only workers over HTTP are told so
+
+
+class EngineBeat(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said of an engine in a beat."""
+
+    engine_id: str
+    state: EngineState
+    queues: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    capacity: int = 1
+    info: dict[str, Any] = {}  # anything to show: pid, version, cpu, memory, gpu, reason …
+
+
+class EngineInfo(EngineBeat, frozen=True, kw_only=True):
+    node_id: str = ""
+    beat: int = 0
+    at_ms: int = 0  # clock of the one who beat: to show, not to judge
+    told_to_drain: bool = False  # by an operator; a worker over HTTP
+
+    @property
+    def said(self) -> EngineSaid:
+        """`info`, typed."""
+        return read_said(self.info, EngineSaid)
+
+
+class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
+    node_id: str
+    state: NodeState
+    beat: int = 0
+    at_ms: int = 0
+    info: dict[str, Any] = {}
+
+    @property
+    def said(self) -> NodeSaid:
+        """`info`, typed."""
+        return read_said(self.info, NodeSaid)
+
+
+class Pulse(msgspec.Struct, frozen=True):
+    """The beat counters of one engine: by queue, one for each shard of the queue. Two equal pulses: it did not beat in
+    between."""
+
+    engine_id: str
+    counters: dict[str, tuple[int, ...]]
+
+
+class Registry:
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._home = topology.home
+        self._keys = topology.home.keys
+
+    def beat_node(
+        self, node_id: str, state: NodeState, engines: Sequence[EngineBeat], info: dict[str, Any] | None = None
+    ) -> None:
+        """One pipeline for the node and all its engines."""
+        fields: list[Argument] = ["state", state, "at", _now_ms(), "info", _encode(info or {})]
+        calls = [
+            script("register", [self._keys.node(node_id)], [KEPT_MS, *fields]),
+            script("index", [self._keys.nodes()], [node_id]),
+        ]
+        self._send(calls, engines, node_id)
+
+    def beat_engine(self, engine: EngineBeat, node_id: str = "") -> None:
+        """For an engine that runs alone, without a supervisor."""
+        self._send([], [engine], node_id)
+
+    def nodes(self) -> list[NodeInfo]:
+        return self._read(self._keys.nodes(), self._keys.node, _node)
+
+    def engines(self) -> list[EngineInfo]:
+        """All engines that beat within the last day; state is `dead` for those judged dead and not back since."""
+        return self._read(self._keys.engines(), self._keys.engine, _engine)
+
+    def pulses(self) -> dict[str, Pulse]:
+        """Beat counters of every engine that has a session or beat for a queue, by engine id."""
+        counters: dict[str, dict[str, list[int]]] = {}
+        for shard in self._topology.shards:
+            queues = shard.queues()
+            replies = shard.sound([command("HGETALL", shard.keys.beats(queue)) for queue in queues])
+            for queue, reply in zip(queues, replies, strict=True):
+                shards = self._topology.shards_of(queue)
+                for engine, counter in _by_name(reply or ()).items():
+                    mine = counters.setdefault(engine, {}).setdefault(queue, [0] * len(shards))
+                    if shard in shards and counter.isdigit():  # else a foreign hand's: its next beat repairs it
+                        mine[shards.index(shard)] = int(counter)
+        return {
+            engine: Pulse(engine, {queue: tuple(each) for queue, each in by_queue.items()})
+            for engine, by_queue in counters.items()
+        }
+
+    def condemn(self, pulse: Pulse, cause: Cause = Cause.NODE_LOST) -> None:
+        """The judge's verdict: dead, at this pulse. Void as soon as the engine beats again."""
+        for queue, counters in pulse.counters.items():
+            for shard, counter in zip(self._topology.shards_of(queue), counters, strict=True):
+                shard.run("put_field", [shard.keys.verdicts(queue)], [pulse.engine_id, f"{counter}:{cause}", 0])
+        self._mark_dead(self._keys.engine(pulse.engine_id))
+
+    def condemn_node(self, node: NodeInfo) -> None:
+        self._mark_dead(self._keys.node(node.node_id))
+
+    def dead(self, queue: str) -> dict[str, Cause]:
+        """Engines of this queue that are judged dead and have not beaten since, and what they died of."""
+        found: dict[str, Cause] = {}
+        for shard in self._topology.shards_of(queue):
+            keys = [shard.keys.verdicts(queue), shard.keys.beats(queue)]
+            verdicts, beats = (_by_name(reply) for reply in shard.all([command("HGETALL", key) for key in keys]))
+            for engine, verdict in verdicts.items():
+                counter, _, cause = verdict.partition(b":")
+                if beats.get(engine) == counter and cause in _CAUSES:
+                    found[engine] = _CAUSES[cause]
+        return found
+
+    def forget(
+        self, engine_ids: Iterable[str] = (), node_ids: Iterable[str] = (), *, with_commands: bool = True
+    ) -> None:
+        """Remove from the registry: an engine that stopped in good order, a node that is gone. Without its commands
+        if it may come back: what it was told, and what became of that, stays for a day."""
+        calls = []
+        for engine_id in engine_ids:
+            calls += [command("DEL", self._keys.engine(engine_id)), command("SREM", self._keys.engines(), engine_id)]
+        for node_id in node_ids:
+            calls += [command("DEL", self._keys.node(node_id)), command("SREM", self._keys.nodes(), node_id)]
+            if with_commands:
+                channel = (self._keys.commands, self._keys.questions, self._keys.replies, self._keys.logs)
+                calls += [command("DEL", key(node_id)) for key in channel]
+        self._home.calls(calls)
+
+    def _send(self, calls: list[Call], engines: Sequence[EngineBeat], node_id: str) -> None:
+        """One pipeline per shard: what is said of each engine, and the counters that take_back rechecks."""
+        by_shard: dict[Shard, list[Call]] = {self._home: calls}
+        serving: dict[tuple[Shard, str], list[str]] = {}
+        for engine in engines:
+            fields: list[Argument] = ["said", _encode(engine), "node", node_id, "at", _now_ms()]
+            calls.append(script("register", [self._keys.engine(engine.engine_id)], [KEPT_MS, *fields]))
+            for queue in engine.queues:
+                for shard in self._topology.shards_of(queue):
+                    serving.setdefault((shard, queue), []).append(engine.engine_id)
+        if engines:
+            calls.append(script("index", [self._keys.engines()], [engine.engine_id for engine in engines]))
+        for (shard, queue), names in serving.items():
+            batch = by_shard.setdefault(shard, [])
+            batch.append(script("pulse", [shard.keys.beats(queue)], names))
+            batch.append(script("index", [shard.keys.stages()], [queue]))
+        for shard, batch in by_shard.items():
+            shard.sound(batch)
+
+    def _read(self, index: str, key: Callable[[str], str], read: Callable[[str, Fields], Info]) -> list[Info]:
+        names = self._home.names(index)
+        replies = self._home.sound([command("HGETALL", key(name)) for name in names])
+        found, gone = [], []
+        for name, reply in zip(names, replies, strict=True):
+            if reply is None:
+                continue
+            fields = dict(pairs(reply))
+            if b"beat" not in fields or b"at" not in fields:
+                gone.append(name)
+                continue
+            try:
+                found.append(read(name, fields))
+            except (KeyError, ValueError, msgspec.MsgspecError) as error:  # a foreign hand: the next beat repairs it
+                log.warning("%s can't be read, and is passed over: %s", key(name), error)
+        if gone:
+            self._home.command("SREM", index, *gone)
+        return found
+
+    def _mark_dead(self, key: str) -> None:
+        self._home.run("put_field", [key], ["dead", 1, 1])
+
+
+def _by_name(reply: Sequence[bytes]) -> dict[str, bytes]:
+    """A hash of engines. What a foreign hand put there under no name of an engine is passed over."""
+    found: dict[str, bytes] = {}
+    for name, value in pairs(reply):
+        with contextlib.suppress(UnicodeDecodeError):
+            found[name.decode()] = value
+    return found
+
+
+def _node(node_id: str, fields: Fields) -> NodeInfo:
+    return NodeInfo(
+        node_id=node_id,
+        state=NodeState.DEAD if b"dead" in fields else NodeState(fields[b"state"].decode()),
+        beat=int(fields[b"beat"]),
+        at_ms=int(fields[b"at"]),
+        info=msgspec.json.decode(fields[b"info"], type=dict[str, Any]),
+    )
+
+
+def _engine(_: str, fields: Fields) -> EngineInfo:
+    said = msgspec.json.decode(fields[b"said"], type=EngineBeat)
+    info, state = said.info, EngineState.DEAD if b"dead" in fields else said.state
+    if state is EngineState.READY and DRAIN.encode() in fields:
+        state, info = EngineState.DRAINING, {**info, "why": fields[DRAIN.encode()].decode()}
+    return EngineInfo(
+        engine_id=said.engine_id,
+        state=state,
+        queues=said.queues,
+        capabilities=said.capabilities,
+        capacity=said.capacity,
+        info=info,
+        node_id=fields[b"node"].decode(),
+        beat=int(fields[b"beat"]),
+        at_ms=int(fields[b"at"]),
+        told_to_drain=DRAIN.encode() in fields,
+    )
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _encode(value: Any) -> bytes:
+    return msgspec.json.encode(value, enc_hook=str)

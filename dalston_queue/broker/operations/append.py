@@ -1,0 +1,152 @@
+"""Putting attempts in line, and the hint that jobs were created."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from dalston_queue.broker.ageing.policy import promoted_after_ms
+from dalston_queue.broker.connection.faults import is_spoiled
+from dalston_queue.broker.connection.shard import Argument, Call, Shard, command, script
+from dalston_queue.broker.connection.topology import Topology
+from dalston_queue.broker.errors import Invalid, Spoiled, TooManyLanes
+from dalston_queue.broker.operations.cancel import cancel, read_records
+from dalston_queue.broker.operations.lanes import retire_empty
+from dalston_queue.broker.protocol.keys import JOBS, MAX_LANES, join_capabilities
+from dalston_queue.broker.protocol.messages import Event, TaskMessage, encode_head, encode_task
+from dalston_queue.broker.protocol.names import check_name
+from dalston_queue.broker.protocol.record import Record
+from dalston_queue.broker.protocol.types import Appended, EventKind, Tier, tier_number
+
+_ID = re.compile(r"[!-~]{1,200}")  # heads of events are lines of tab-separated fields
+BATCH = 100  # messages per script: the server does other work in between
+SUSPECT_FROM = 2  # deliveries; include/record.lua has the same
+_ANSWERS = frozenset(Appended)
+JOB_HINTS = 100_000  # hints kept when no orchestrator reads them
+
+
+class _Lane:
+    """Messages of one call that go to one stream."""
+
+    def __init__(self, shard: Shard, queue: str, capabilities: str, tier: Tier, known: bool) -> None:
+        self.shard, self.queue, self.capabilities, self.tier = shard, queue, capabilities, tier
+        self.known = known  # these were seen in this shard
+        self.positions: list[int] = []
+        self.encoded: list[list[str | bytes | int]] = []
+
+    def call(self, start: int, stop: int, other: str | None = None) -> Call:
+        keys, queue = self.shard.keys, self.queue
+        arguments: list[Argument] = [self.capabilities, MAX_LANES, promoted_after_ms(self.tier), tier_number(self.tier)]
+        arguments.append(int(self.known))
+        for encoded in self.encoded[start:stop]:
+            arguments.extend(encoded)
+        names = [
+            keys.tasks(queue),
+            keys.lanes(queue),
+            keys.wake(queue, self.capabilities),
+            keys.ageing(queue),
+            keys.counters(queue),
+            keys.running(queue),
+            keys.deadlines(queue),
+            keys.stream(queue, self.capabilities, self.tier),
+        ]
+        return script("append", [*names, other] if other else names, arguments)
+
+
+def append(topology: Topology, messages: Sequence[TaskMessage]) -> list[Appended]:
+    for message in messages:
+        if not _ID.fullmatch(message.task_id) or not _ID.fullmatch(message.job_id) or message.attempt < 1:
+            raise Invalid(
+                f"task {message.task_id!r} attempt {message.attempt}: "
+                "ids have 1 to 200 printable ASCII characters, attempts start at 1"
+            )
+        check_name("queue", message.queue)
+    answers: list[Appended | None] = [None] * len(messages)
+    while None in answers:  # else ageing carried some away between the look and the script
+        _append(topology, messages, answers)
+    return [answer for answer in answers if answer is not None]
+
+
+def _append(topology: Topology, messages: Sequence[TaskMessage], answers: list[Appended | None]) -> None:
+    """Those that have no answer yet."""
+    known = _known(topology, messages)
+    lanes: dict[tuple[int, str, str, Tier, bool], _Lane] = {}
+    for position, message in enumerate(messages):
+        if answers[position] is not None:
+            continue
+        queue, capabilities = message.queue, join_capabilities(message.required_capabilities)
+        tier = Tier.SUSPECT if message.deliveries >= SUSPECT_FROM else Tier(message.priority)
+        shard, is_known = topology.shard_for(queue, message.priority), False
+        if message.task_id in known:
+            record, home = known[message.task_id]
+            if record.attempt >= message.attempt:
+                shard, is_known = home, True
+            elif home is not shard:  # no script sees both; where it runs, its engine is asked to stop
+                cancel(home, queue, message.task_id, record.attempt, flag=True)
+        key = (shard.index, queue, capabilities, tier, is_known)
+        if key not in lanes:
+            lanes[key] = _Lane(shard, queue, capabilities, tier, is_known)
+        lanes[key].positions.append(position)
+        lanes[key].encoded.append(encode_task(message))
+    for shard in topology.shards:
+        _append_to(shard, [lane for lane in lanes.values() if lane.shard is shard], answers)
+
+
+def _known(topology: Topology, messages: Sequence[TaskMessage]) -> dict[str, tuple[Record, Shard]]:
+    """Where tasks are, in queues of several shards. Ageing may have carried one elsewhere than its priority says, and
+    Postgres not have heard of it yet: there it is a duplicate, here it would be a second entry."""
+    found: dict[str, tuple[Record, Shard]] = {}
+    by_queue: dict[str, list[str]] = {}
+    for message in messages:
+        by_queue.setdefault(message.queue, []).append(message.task_id)
+    for queue, tasks in by_queue.items():
+        shards = topology.shards_of(queue)
+        # from the lowest priority up, as ageing carries tasks: one on its way is not missed
+        for shard in reversed(shards if len(shards) > 1 else ()):
+            for task, record in read_records(shard, queue, tasks).items():
+                if task not in found or record > found[task][0]:
+                    found[task] = (record, shard)
+    return found
+
+
+def _append_to(shard: Shard, lanes: list[_Lane], answers: list[Appended | None]) -> None:
+    if not lanes:
+        return
+    batches = [(lane, start, start + BATCH) for lane in lanes for start in range(0, len(lane.positions), BATCH)]
+    # whoever walks the queues must see it; always, because a flush may have forgotten it, and first: a server that is
+    # full after an append must not hold a queue that nobody knows
+    named = command("SADD", shard.keys.stages(), *{lane.queue for lane in lanes})
+    answered, *replies = shard.calls([named, *(lane.call(start, stop) for lane, start, stop in batches)])
+    shard.checked(answered)
+    for (lane, start, stop), first in zip(batches, replies, strict=True):
+        if is_spoiled(first):
+            tier = shard.keys.stream(lane.queue, lane.capabilities, lane.tier)
+            raise Spoiled(
+                f"nothing can be put in line in {tier}: a foreign hand has put another type in its place, or in that "
+                "of a key beside it. Look for it with TYPE and delete it"
+            )
+        again = first == b"LANES" and retire_empty(shard, lane.queue)
+        reply = shard.call(lane.call(start, stop)) if again else first
+        if reply == b"LANES":
+            raise TooManyLanes(
+                f"queue {lane.queue} has {MAX_LANES} capability sets and none of them is empty: "
+                f"{lane.capabilities} can't be added; use fewer combinations of required_capabilities"
+            )
+        for offset, answer in enumerate(shard.checked(reply), start):
+            answers[lane.positions[offset]] = _decided(shard, lane, offset, answer)
+
+
+def _decided(shard: Shard, lane: _Lane, position: int, answer: bytes) -> Appended | None:
+    """The script names the stream it must know before it can decide; it moves at most a few times. None: it is in
+    another shard by now."""
+    while answer.decode() not in _ANSWERS:
+        if answer == b"moved":
+            return None
+        (answer,) = shard.call(lane.call(position, position + 1, other=answer.decode()))
+    return Appended(answer.decode())
+
+
+def publish_jobs_created(shard: Shard, job_ids: Iterable[str]) -> None:
+    key = shard.keys.events(JOBS)
+    heads = (encode_head(Event(kind=EventKind.JOB_CREATED, job_id=job)) for job in job_ids)
+    shard.all([command("XADD", key, "MAXLEN", "~", JOB_HINTS, "*", "h", head) for head in heads])

@@ -1,0 +1,74 @@
+"""The record of a live task: one field of the hash `tasks:S`, a line of tab-separated fields, written by the scripts.
+
+The field order is shared with `include/record.lua`. A line and not a packed table, because the hot path then only
+compares its start and copies the rest.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from dalston_queue.broker.protocol.types import RecordState
+
+(STATE, ENTRY, STREAM, AGED, TIMEOUT, JOB, ATTEMPT, SEQ, DELIVERIES, LOSSES) = range(10)
+(OWNER, CLAIMED, RENEWED, DEADLINE, CANCEL, PROGRESS) = range(10, 16)
+"""Places of the fields in a line, for those who need only a few of them. The second row is there while it runs."""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    attempt: int
+    seq: int  # number of the task's last event in this attempt
+    state: RecordState
+    deliveries: int = 0  # engines that died with it
+    losses: int = 0  # nodes that got lost with it, engines that died with it and others
+    stream: str = ""  # key of its lane
+    entry_id: str = ""
+    aged: int = 0  # 1: listed in `ageing:S`, because its place in line doesn't show its age
+    timeout_ms: int = 0  # how long it may run from its claim; 0: no limit
+    job_id: str = ""
+    # what follows is there only while it runs
+    owner: str = ""
+    claimed_at_ms: int = 0
+    renewed_at_ms: int = 0
+    deadline_ms: int = 0  # 0: none
+    cancel: int = 0  # 1: its engine is asked to stop
+    progress: str = ""  # JSON, as the engine reported it
+
+
+_SEQ = {RecordState.WAITING: -1, RecordState.RUNNING: 0, RecordState.SETTLED: 1}
+"""From the number in the line to that of the last event: a waiting task's line has the number that its start will have,
+a tombstone's is that of the run which it ended."""
+
+
+def decode_record(raw: bytes) -> Record | None:
+    """None for bytes that aren't a record (a foreign hand in the hash)."""
+    try:
+        state, entry, stream, aged, timeout, job, attempt, seq, deliveries, losses, *rest = raw.decode().split("\t", 15)
+        record = Record(
+            attempt=int(attempt),
+            seq=int(seq) + _SEQ[RecordState(state)],
+            state=RecordState(state),
+            deliveries=int(deliveries),
+            losses=int(losses),
+            stream=stream,
+            entry_id=entry,
+            aged=int(aged),
+            timeout_ms=int(timeout),
+            job_id=job,
+        )
+        if record.state is RecordState.SETTLED:
+            return msgspec.structs.replace(record, stream="", entry_id="", job_id="")
+        if record.state is RecordState.WAITING:
+            return record
+        owner, claimed, renewed, deadline, cancel, progress = rest
+        return msgspec.structs.replace(
+            record,
+            owner=owner,
+            claimed_at_ms=int(claimed),
+            renewed_at_ms=int(renewed),
+            deadline_ms=int(deadline),
+            cancel=int(cancel),
+            progress=progress,
+        )
+    except (ValueError, KeyError):  # also bytes that are no UTF-8
+        return None

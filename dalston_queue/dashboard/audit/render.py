@@ -1,0 +1,37 @@
+"""The audit page as named pieces of HTML, the same for the page and the socket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from django.utils import timezone
+
+from dalston_queue.dashboard.audit.read import ActLine, AuditView, read_audit
+from dalston_queue.dashboard.live.board import Fragment, Row
+from dalston_queue.dashboard.live.html import pulse, render, table
+from dalston_queue.dashboard.parts.query import BadQuery, address
+
+
+def audit_fragments(query: Mapping[str, str]) -> list[Fragment]:
+    try:
+        view = read_audit(query)
+    except BadQuery:  # the page says what is wrong with it; the socket only keeps it alive
+        view = AuditView(timezone.now(), (), None)
+    return fragments_of(view, query)
+
+
+def fragments_of(view: AuditView, query: Mapping[str, str]) -> list[Fragment]:
+    older = address(query, before=view.older) if view.older else ""
+    newest = address(query, before=None) if "before" in query else ""
+    return [
+        pulse(view.at),
+        table("acts", [act_row(act) for act in view.acts]),
+        Fragment("older", render("older", older=older, newest=newest)),
+    ]
+
+
+@lru_cache(maxsize=1024)
+def act_row(act: ActLine) -> Row:
+    row_id = f"act-{act.id}"
+    return Row(row_id, render("act", row_id=row_id, act=act))

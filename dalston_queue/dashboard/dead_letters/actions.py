@@ -1,0 +1,144 @@
+"""The buttons on the pages of dead letters. Each does its act, says what came of it, and goes back to the page."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST
+
+from dalston_queue.accounts.roles import person
+from dalston_queue.audit.record import audited
+from dalston_queue.dashboard.parts.back import back_to_page
+from dalston_queue.dashboard.parts.reason import reason_of
+from dalston_queue.dashboard.parts.words import count
+from dalston_queue.dashboard.security.roles import operator_required
+from dalston_queue.jobs.errors import NothingToReplay
+from dalston_queue.jobs.operator import replay_batches as replay_orders
+from dalston_queue.jobs.operator.replay import discard as discard_letters
+from dalston_queue.jobs.operator.replay_batches import Withdrawal, Withdrawn, order_replay
+from dalston_queue.models import DeadLetter, ReplayOrder
+from dalston_queue.models.dead_letter import OPEN
+from dalston_queue.models.replay_order import LIVE
+
+MOST = 500
+UNDO_S = 10
+
+
+@require_POST
+@operator_required
+def replay(request: HttpRequest) -> HttpResponse:
+    """Those that were ticked, after the time to undo it."""
+    wanted = _ids(request)
+    if not wanted:
+        return _back(request, "Nothing was changed: no letter was selected.", bad=True)
+    still_open = _still_open(wanted)
+    if not still_open:
+        return _back(request, "Nothing was changed: somebody replayed or discarded it before.", bad=True)
+    if late := len(wanted) - len(still_open):
+        messages.warning(
+            request, f"{count(late, 'dead letter')} had been replayed or discarded by somebody else before."
+        )
+    fresh, taken = _not_ordered(still_open)
+    if taken is not None:
+        # Two orders for one letter would do no harm, but one of two people should know.
+        _say_faster(request, taken, len(still_open) - len(fresh))
+    if fresh:
+        try:
+            order = order_replay(fresh, **person(request), reason=reason_of(request), undo_seconds=UNDO_S)
+        except NothingToReplay:  # since we looked
+            return _back(request, "Nothing was changed: there is no such letter.", bad=True)
+        if order.already_open:  # since we looked
+            _say_faster(request, order, len(fresh))
+            return _back(request, "")
+        return _back(
+            request,
+            f"{count(order.matched, 'dead letter')} will be replayed in {UNDO_S} s. Until then you can undo it.",
+        )
+    return _back(request, "")
+
+
+@require_POST
+@operator_required
+def discard(request: HttpRequest) -> HttpResponse:
+    wanted, reason = _ids(request), reason_of(request)
+    if not wanted or not reason:
+        missing = "no letter was selected" if not wanted else "a reason is needed to discard"
+        return _back(request, f"Nothing was changed: {missing}.", bad=True)
+    if not DeadLetter.objects.filter(id__in=wanted).exists():
+        return _back(request, "Nothing was changed: there is no such letter.", bad=True)
+    target = str(wanted[0]) if len(wanted) == 1 else f"{len(wanted)} dead letters"
+    before = {"ids": [str(letter) for letter in wanted]}
+    with audited("dead_letter.discard", target, **person(request), reason=reason, before=before) as row:
+        discarded = discard_letters(wanted, timezone.now())
+        row.after = {"discarded": discarded}
+    late = len(wanted) - discarded
+    if not discarded:
+        return _back(request, "Nothing was changed: somebody replayed or discarded it before.", bad=True)
+    others = f" {late} had been replayed or discarded by somebody else before." if late else ""
+    return _back(request, f"{count(discarded, 'dead letter')} discarded.{others}")
+
+
+@require_POST
+@operator_required
+def withdraw(request: HttpRequest, order_id: UUID, verb: str) -> HttpResponse:
+    act = {"undo": replay_orders.undo, "stop": replay_orders.stop}.get(verb)
+    done = act(order_id, **person(request), reason=reason_of(request)) if act else None
+    if done is None or done.order is None:
+        raise Http404(f"there is no replay order {order_id}")
+    won = done.what in (Withdrawal.UNDONE, Withdrawal.STOPPED)
+    return _back(request, withdrawn_words(done, done.order), bad=not won)
+
+
+def withdrawn_words(done: Withdrawn, order: ReplayOrder) -> str:
+    match done.what:
+        case Withdrawal.UNDONE:
+            return f"Undone. Nothing of it had happened to {count(order.matched, 'dead letter')}."
+        case Withdrawal.STOPPED:
+            return f"Stopped. {order.replayed} of {order.matched} had been replayed; the rest stay as they were."
+        case Withdrawal.RUNNING:
+            return f"Too late to undo: {order.handled} of {order.matched} had their turn. The rest can be stopped."
+        case _ if order.ended_by:
+            return f"Nothing was changed: {order.ended_by} was faster, the order is {order.state}."
+        case _:
+            return f"Nothing was changed: the order is {order.state} already."
+
+
+def _ids(request: HttpRequest) -> list[UUID]:
+    """What is no id was not sent by our form: it is passed over."""
+    found: dict[UUID, None] = {}
+    for text in request.POST.getlist("id")[:MOST]:
+        with suppress(ValueError):
+            found[UUID(text)] = None
+    return list(found)
+
+
+def _still_open(wanted: list[UUID]) -> list[UUID]:
+    known = set(DeadLetter.objects.filter(OPEN, id__in=wanted).values_list("id", flat=True))
+    return [letter for letter in wanted if letter in known]
+
+
+def _not_ordered(wanted: list[UUID]) -> tuple[list[UUID], ReplayOrder | None]:
+    """Those that no waiting or running order names, and the newest order that names one."""
+    taken: set[UUID] = set()
+    newest = None
+    for order in ReplayOrder.objects.filter(state__in=LIVE, letter_ids__overlap=wanted).order_by("created_at"):
+        taken |= set(order.letter_ids)
+        newest = order
+    return [letter for letter in wanted if letter not in taken], newest
+
+
+def _say_faster(request: HttpRequest, order: ReplayOrder, ordered: int) -> None:
+    who = "You were" if order.actor == person(request)["actor"] else f"{order.actor} was"
+    messages.warning(request, f"{who} faster: the replay of {count(ordered, 'dead letter')} is ordered already.")
+
+
+def _back(request: HttpRequest, text: str, *, bad: bool = False) -> HttpResponse:
+    if text:
+        (messages.warning if bad else messages.info)(request, text)
+    letters = reverse("dashboard:dead-letters")
+    return back_to_page(request, below=letters, otherwise=letters)

@@ -1,0 +1,71 @@
+"""The page of dead letters as named pieces of HTML, the same for the page and the socket.
+
+Buttons are only in what operators get, so there are two versions of it. They belong to forms outside of the pieces,
+because a form carries its viewer's CSRF token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from dalston_queue.dashboard.dead_letters.query import COUNTED, GROUPS, GroupLine, LetterLine
+from dalston_queue.dashboard.dead_letters.read import LettersView, OrderLine, nothing, read_letters
+from dalston_queue.dashboard.live.board import Fragment, Row
+from dalston_queue.dashboard.live.html import pulse, render, table
+from dalston_queue.dashboard.parts.query import BadQuery, address
+from dalston_queue.models.replay_order import LIVE
+
+ORDER_TONES = {"waiting": "wait", "running": "busy", "done": "ok", "stopped": "bad"}
+
+
+def letters_fragments(query: Mapping[str, str], may_operate: bool) -> list[Fragment]:
+    try:
+        view = read_letters(query)
+    except BadQuery:  # the page says what is wrong with it; the socket only keeps it alive
+        view = nothing()
+    return fragments_of(view, query, may_operate)
+
+
+def fragments_of(view: LettersView, query: Mapping[str, str], may_operate: bool) -> list[Fragment]:
+    pieces = [pulse(view.at), orders_fragment(view.orders, may_operate)]
+    if view.letters is None:
+        groups = view.groups or ()
+        within = tuple(sorted((name, value) for name, value in query.items() if name != "fingerprint"))
+        limit = GROUPS if len(groups) == GROUPS else None
+        return [
+            *pieces,
+            table("groups", [_group(group, within) for group in groups]),
+            Fragment("limits", render("letters_limits", limit=limit)),
+        ]
+    older = address(query, after=view.older) if view.older else ""
+    newest = address(query, after=None) if "after" in query else ""
+    return [
+        *pieces,
+        table("letters", [_letter(letter, may_operate) for letter in view.letters]),
+        Fragment("older", render("older", older=older, newest=newest)),
+    ]
+
+
+def orders_fragment(orders: tuple[OrderLine, ...], may_operate: bool) -> Fragment:
+    rows = "".join(_order(order, may_operate) for order in orders)
+    return Fragment("orders", f'<ul id="orders" class="orders">{rows}</ul>')
+
+
+@lru_cache(maxsize=256)
+def _order(order: OrderLine, may_operate: bool) -> str:
+    tone, live = ORDER_TONES.get(order.state, ""), order.state in LIVE
+    return render("order", order=order, tone=tone, live=live, may_operate=may_operate)
+
+
+@lru_cache(maxsize=512)
+def _group(group: GroupLine, within: tuple[tuple[str, str], ...]) -> Row:
+    row_id = f"group-{group.fingerprint}"
+    link = address(dict(within), fingerprint=group.fingerprint, after=None)
+    return Row(row_id, render("letter_group", row_id=row_id, group=group, link=link, counted=COUNTED))
+
+
+@lru_cache(maxsize=1024)
+def _letter(letter: LetterLine, may_operate: bool) -> Row:
+    row_id = f"letter-{letter.id}"
+    return Row(row_id, render("letter_row", row_id=row_id, letter=letter, may_operate=may_operate))

@@ -1,0 +1,58 @@
+"""The pages of dead letters: all of them in groups, the letters of a group, and one letter."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from dalston_queue.accounts.roles import may_operate
+from dalston_queue.broker.protocol.types import Cause
+from dalston_queue.dashboard.dead_letters import one_render as letter_fragments
+from dalston_queue.dashboard.dead_letters import render as letters_fragments
+from dalston_queue.dashboard.dead_letters.one_read import read_content, read_letter
+from dalston_queue.dashboard.dead_letters.query import LOOKED, is_search
+from dalston_queue.dashboard.dead_letters.read import filter_by, is_list, nothing, read_letters
+from dalston_queue.dashboard.live.pieces import pieces
+from dalston_queue.dashboard.parts.query import BadQuery, address, flat
+
+
+@require_safe
+@never_cache
+@login_required
+def letters(request: HttpRequest) -> HttpResponse:
+    query, problem, searched = flat(request.GET), "", False
+    try:
+        view = read_letters(query)
+        searched = is_search(filter_by(query))
+    except BadQuery as error:
+        view, problem = nothing(), str(error)
+    context = {
+        **pieces(letters_fragments.fragments_of(view, query, may_operate(request.user))),
+        "query": query,
+        "problem": problem,
+        "causes": [cause.value for cause in Cause],
+        "is_list": is_list(query) and not problem,
+        "looked": LOOKED if searched else None,
+        "socket_query": address(query),
+        "filter_query": address(query, after=None, each=None),
+        "groups_address": address(query, fingerprint=None, after=None, each=None),
+        "each_address": address(query, each=1),
+    }
+    return render(request, "dashboard/letters.html", context, status=400 if problem else 200)
+
+
+@require_safe
+@never_cache
+@login_required
+def letter(request: HttpRequest, letter_id: UUID) -> HttpResponse:
+    view = read_letter(letter_id)
+    if view is None:
+        raise Http404(f"there is no dead letter {letter_id}")
+    shown = letter_fragments.fragments_of(view, may_operate(request.user))
+    context = {**pieces(shown), "view": view, "content": read_content(letter_id)}
+    return render(request, "dashboard/letter.html", context)

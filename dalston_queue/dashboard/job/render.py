@@ -1,0 +1,83 @@
+"""A job's page as named pieces of HTML, the same for the page and the socket."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from uuid import UUID
+
+from dalston_queue.dashboard.audit.render import act_row
+from dalston_queue.dashboard.job import dag, gantt
+from dalston_queue.dashboard.job.read import SHOWN_RUNS, EventLine, JobView, TaskLine, read_job
+from dalston_queue.dashboard.job.webhooks import webhook_row
+from dalston_queue.dashboard.live.board import Fragment, Row
+from dalston_queue.dashboard.live.html import pulse, render, table
+from dalston_queue.dashboard.live.hub import Gone
+from dalston_queue.dashboard.parts.runs import outcome_words
+from dalston_queue.dashboard.parts.words import TASK_TONES, words_for
+from dalston_queue.jobs.lifecycle.states import TaskStatus
+
+
+def job_fragments(job_id: UUID, may_operate: bool) -> list[Fragment]:
+    """Raises Gone if there is no such job: it was removed with the old history."""
+    view = read_job(job_id)
+    if view is None:
+        raise Gone(f"there is no job {job_id}")
+    return fragments_of(view, may_operate)
+
+
+def fragments_of(view: JobView, may_operate: bool) -> list[Fragment]:
+    tone = TASK_TONES.get(view.status, "")
+    return [
+        pulse(view.at),
+        Fragment("job", render("job", job=view, tone=tone)),
+        Fragment("stops", render("stops", stops=view.stops)),
+        Fragment("dag", f'<div id="dag">{_dag(view)}</div>'),
+        Fragment("gantt", f'<div id="gantt">{_gantt(view)}</div>'),
+        table("stages", [_task(task, may_operate) for task in view.tasks]),
+        *_webhooks(view, may_operate),
+        table("trail", [act_row(act) for act in view.acts]),
+        table("events", [event_row(event) for event in view.events]),
+    ]
+
+
+def _webhooks(view: JobView, may_operate: bool) -> list[Fragment]:
+    if view.webhooks is None:
+        return []
+    return [table("webhooks", [webhook_row(line, may_operate) for line in view.webhooks])]
+
+
+def _dag(view: JobView) -> str:
+    return _drawn_dag(
+        tuple(
+            dag.Stage(task.stage, task.after, task.status, TASK_TONES.get(task.status, ""), task.required)
+            for task in view.tasks
+        )
+    )
+
+
+@lru_cache(maxsize=64)
+def _drawn_dag(stages: tuple[dag.Stage, ...]) -> str:
+    return dag.draw(stages)
+
+
+def _gantt(view: JobView) -> str:
+    spans = [gantt.Span(task.stage, task.enqueued_at, task.runs) for task in view.tasks]
+    return gantt.draw(spans, view.created_at, view.finished_at, view.at)
+
+
+@lru_cache(maxsize=512)
+def _task(task: TaskLine, may_operate: bool) -> Row:
+    row_id = f"stage-{task.stage}"
+    spent = words_for(task.started_at, task.finished_at)
+    status, tone = task.status.replace("_", " "), TASK_TONES.get(task.status, "")
+    runs = [(run, outcome_words(run)) for run in task.runs[-SHOWN_RUNS:]] if len(task.runs) > 1 else []
+    words = {"status": status, "tone": tone, "spent": spent, "runs": runs}
+    may_act = may_operate and task.status in {TaskStatus.QUEUED, TaskStatus.RUNNING}
+    return Row(row_id, render("stage", row_id=row_id, task=task, may_act=may_act, **words))
+
+
+@lru_cache(maxsize=1024)
+def event_row(event: EventLine) -> Row:
+    row_id = f"event-{event.id}"
+    tone, status = TASK_TONES.get(event.to_status, ""), event.to_status.replace("_", " ")
+    return Row(row_id, render("event", row_id=row_id, event=event, tone=tone, status=status))

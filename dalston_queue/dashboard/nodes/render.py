@@ -1,0 +1,226 @@
+"""The pages of nodes as named pieces of HTML, the same for the page and the socket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from django.utils import timezone
+from django.utils.safestring import SafeString
+
+from dalston_queue.broker.nodes.commands import CommandState, CommandStatus
+from dalston_queue.broker.protocol.moments import moment_if
+from dalston_queue.broker.protocol.types import EngineState, NodeState
+from dalston_queue.dashboard.live.board import Fragment, Row
+from dalston_queue.dashboard.live.html import pulse, render, table
+from dalston_queue.dashboard.nodes.cards import EngineCard, ExitCard, GpuCard, NodeCard
+from dalston_queue.dashboard.nodes.read import Fleet, LostTask, NodeView, read_node, shared
+from dalston_queue.dashboard.parts.charts import sparkline
+from dalston_queue.dashboard.parts.history import History, series
+from dalston_queue.dashboard.parts.words import MACHINE_TONES, SICK, TASK_TONES, count
+
+EXITS_SHOWN = 20
+GPU_TONES = {"healthy": "ok", "probation": "wait", "quarantined": "bad"}
+EXIT_TONES = {"stopped": ""}
+COMMAND_TONES: dict[str, str] = {
+    CommandState.REQUESTED: "wait",
+    CommandState.TAKEN: "busy",
+    CommandState.DONE: "ok",
+    CommandState.FAILED: "bad",
+}
+
+gpu_history = History("gpu")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFinding:
+    tone: str
+    text: str
+    node: str
+
+
+# --- all nodes --------------------------------------------------------------------------------------------------------
+
+
+def fleet_fragments() -> list[Fragment]:
+    fleet = shared.get()
+    rows = None if fleet.nodes is None else [row for node in fleet.nodes for row in _node_rows(node)]
+    return [pulse(fleet.at), Fragment("summary", _summary(fleet)), table("fleet", rows)]
+
+
+def _summary(fleet: Fleet) -> str:
+    if fleet.nodes is None:
+        return render("fleet_summary", tone="bad", headline="Redis does not answer: who works is not known.")
+    findings = [finding for node in fleet.nodes for finding in _findings(node)]
+    engines = [engine for node in fleet.nodes for engine in node.engines]
+    ready = sum(engine.state == EngineState.READY for engine in engines)
+    running = sum(engine.running for engine in engines)
+    of = f"{ready} of {count(len(engines), 'engine')} ready, {running} in hand" if engines else "no engines"
+    headline = f"{count(len(fleet.nodes), 'node').capitalize()}, {of}."
+    tone = "bad" if any(finding.tone == "bad" for finding in findings) else "warn" if findings else "ok"
+    return render("fleet_summary", tone=tone if engines else "warn", headline=headline, findings=findings)
+
+
+def _findings(node: NodeCard) -> Iterator[NodeFinding]:
+    if node.state == NodeState.DEAD:
+        yield NodeFinding("bad", f"{node.id} is dead: what it had in hand went back in line.", node.id)
+        return
+    if node.state in {NodeState.DRAINING, NodeState.CORDONED, NodeState.UNHEALTHY}:
+        yield NodeFinding("warn", f"{node.id} is {node.state}{': ' if node.why else ''}{node.why}.", node.id)
+    for engine in node.engines:
+        if engine.state in SICK:
+            why = f": {engine.why}" if engine.why else ""
+            text = f"{engine.slot} on {node.id or 'no node'} is {engine.state}{why}."
+            yield NodeFinding(SICK[engine.state], text, node.id)
+    for gpu in node.gpus:
+        if gpu.standing != "healthy":
+            how = "on probation" if gpu.standing == "probation" else gpu.standing
+            yield NodeFinding("warn", f"GPU {gpu.index} of {node.id} is {how}: {gpu.why}.", node.id)
+
+
+def _node_rows(node: NodeCard) -> list[Row]:
+    engines = [_fleet_engine(engine) for engine in node.engines]
+    return [_fleet_node(node), *engines, *(_fleet_gpu(gpu) for gpu in node.gpus)]
+
+
+@lru_cache(maxsize=512)
+def _fleet_node(node: NodeCard) -> Row:
+    row_id = f"node-{node.id or 'none'}"
+    return Row(row_id, render("fleet_node", row_id=row_id, node=node, tone=MACHINE_TONES.get(node.state, "")))
+
+
+@lru_cache(maxsize=2048)
+def _fleet_engine(engine: EngineCard) -> Row:
+    row_id = f"engine-{engine.id}"
+    return Row(row_id, render("fleet_engine", row_id=row_id, engine=engine, tone=MACHINE_TONES.get(engine.state, "")))
+
+
+@lru_cache(maxsize=1024)
+def _fleet_gpu(gpu: GpuCard) -> Row:
+    row_id = f"gpu-{gpu.node_id}-{gpu.uuid}"
+    tone = GPU_TONES.get(gpu.standing, "")
+    return Row(row_id, render("fleet_gpu", row_id=row_id, gpu=gpu, tone=tone, **_memory(gpu)))
+
+
+# --- one node ---------------------------------------------------------------------------------------------------------
+
+
+def node_fragments(node_id: str, worker_id: str = "", operates: bool = False) -> list[Fragment]:
+    """Of a node that was forgotten while somebody looked at it, that it is gone."""
+    view = read_node(node_id) or NodeView(timezone.now(), node_id, None, True, None, (), ())
+    return fragments_of(view, worker_id, operates)
+
+
+def fragments_of(view: NodeView, worker_id: str = "", operates: bool = False) -> list[Fragment]:
+    """worker_id: the one that somebody is about to tell something. Rows have a button for those who may press it."""
+    card = view.card
+    engines = card.engines if card else ()
+    state = (card.state or "alone") if card else "gone" if view.known else "not known"
+    head = render("node_head", view=view, node=card, state=state, tone=MACHINE_TONES.get(state, ""))
+    exits = sorted((exit_ for engine in engines for exit_ in engine.exits), key=_when, reverse=True)[:EXITS_SHOWN]
+    return [
+        pulse(view.at),
+        Fragment("node", head),
+        table("engines", [_engine(engine, operates) for engine in engines] if view.known else None),
+        Fragment("worker", _worker(view, worker_id)),
+        _gpus(view),
+        _logs(view.id, [engine.slot for engine in engines if engine.kind]),
+        table("commands", [_command(command) for command in view.commands] if view.known else None),
+        table("exits", [_exit(exit_) for exit_ in exits] if view.known else None),
+        table("lost", [_lost(task) for task in view.lost]),
+    ]
+
+
+def _gpus(view: NodeView) -> Fragment:
+    card = view.card
+    if card is not None and card.gpus:
+        past = gpu_history.get()
+        return table("gpus", [_gpu(gpu, *_charts(gpu, past.get(f"{gpu.node_id} {gpu.uuid}"))) for gpu in card.gpus])
+    empty = render("gpus_empty", known=view.known, problem=card.gpu_problem if card else "")
+    return Fragment("gpus", f'<tbody id="gpus">{empty}</tbody>')
+
+
+def _charts(gpu: GpuCard, past: list[Mapping[str, float] | None] | None) -> tuple[SafeString, SafeString, SafeString]:
+    name = f"GPU {gpu.index}"
+    return (
+        sparkline(series(past, "used_mib"), f"Memory of {name}", top=gpu.total_mib, unit=" MiB"),
+        sparkline(series(past, "utilisation"), f"Utilisation of {name}", top=100, unit=" %"),
+        sparkline(series(past, "temperature"), f"Temperature of {name}", top=100, unit=" °C"),
+    )
+
+
+def _logs(node_id: str, slots: list[str]) -> Fragment:
+    """A pane changes only when its engine comes or goes: what somebody reads in it must stay."""
+    rows = tuple(_log(node_id, slot) for slot in dict.fromkeys(slots))
+    body = "".join(row.html for row in rows) or '<p class="quiet pad">No engine of this node has a log.</p>'
+    return Fragment("logs", f'<div id="logs">{body}</div>', rows)
+
+
+@lru_cache(maxsize=256)
+def _log(node_id: str, slot: str) -> Row:
+    return Row(f"log-{slot}", render("node_log", node=node_id, slot=slot))
+
+
+@lru_cache(maxsize=512)
+def _engine(engine: EngineCard, operates: bool) -> Row:
+    row_id, tone = f"engine-{engine.id}", MACHINE_TONES.get(engine.state, "")
+    act = "" if not operates or not engine.takes_orders else "Resume" if engine.told_to_drain else "Drain"
+    return Row(row_id, render("node_engine", row_id=row_id, engine=engine, tone=tone, act=act))
+
+
+def _worker(view: NodeView, worker_id: str) -> str:
+    engines = view.card.engines if view.card else ()
+    worker = next((engine for engine in engines if engine.id == worker_id and engine.takes_orders), None)
+    state = "not known" if not view.known else "gone" if not worker else "told" if worker.told_to_drain else "working"
+    return render("worker", worker=worker, worker_id=worker_id, state=state)
+
+
+@lru_cache(maxsize=256)
+def _gpu(gpu: GpuCard, memory: SafeString, utilisation: SafeString, temperature: SafeString) -> Row:
+    row_id = f"gpu-{gpu.uuid}"
+    charts = {"memory": memory, "utilisation": utilisation, "temperature": temperature}
+    tone = GPU_TONES.get(gpu.standing, "")
+    return Row(row_id, render("node_gpu", row_id=row_id, gpu=gpu, tone=tone, **_memory(gpu), **charts))
+
+
+@lru_cache(maxsize=512)
+def _exit(exit_: ExitCard) -> Row:
+    row_id = f"exit-{exit_.engine_id}"
+    return Row(row_id, render("node_exit", row_id=row_id, exit=exit_, tone=EXIT_TONES.get(exit_.kind, "bad")))
+
+
+def _command(command: CommandStatus) -> Row:
+    row_id = f"command-{command.command_id}"
+    arguments = command.arguments
+    words = " ".join(
+        str(part) for part in (command.name.replace("_", " "), arguments.get("engine"), arguments.get("gpu")) if part
+    )
+    replicas = arguments.get("replicas")
+    return Row(
+        row_id,
+        render(
+            "node_command",
+            row_id=row_id,
+            command=command,
+            words=words if replicas is None else f"{words} to {replicas}",
+            reason=arguments.get("reason", ""),
+            at=moment_if(command.requested_at_ms),
+            tone=COMMAND_TONES.get(command.state, ""),
+        ),
+    )
+
+
+@lru_cache(maxsize=256)
+def _lost(task: LostTask) -> Row:
+    row_id = f"lost-{task.id}"
+    status, tone = task.status.replace("_", " "), TASK_TONES.get(task.status, "")
+    return Row(row_id, render("node_lost", row_id=row_id, task=task, status=status, tone=tone))
+
+
+def _when(exit_: ExitCard) -> float:
+    return exit_.at.timestamp() if exit_.at else 0.0
+
+
+def _memory(gpu: GpuCard) -> dict[str, str]:
+    return {"used": f"{gpu.used_mib / 1024:.1f}", "total": f"{gpu.total_mib / 1024:.0f}"}

@@ -1,0 +1,149 @@
+"""Overview -> named pieces of HTML. The page and the socket render the same partials, so they cannot differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from dalston_queue.broker.protocol.types import EngineState, Role
+from dalston_queue.dashboard.live.board import Fragment, Row
+from dalston_queue.dashboard.live.html import pulse, render, table
+from dalston_queue.dashboard.overview.from_postgres import COUNTED
+from dalston_queue.dashboard.overview.health_line import is_late, judge
+from dalston_queue.dashboard.overview.latest import latest
+from dalston_queue.dashboard.overview.read import DutyLine, Lane, NodeLine, Overview, RecentTask
+from dalston_queue.dashboard.parts.charts import sparkline
+from dalston_queue.dashboard.parts.history import series
+from dalston_queue.dashboard.parts.words import MACHINE_TONES, TASK_TONES, duration, words_for
+from dalston_queue.durations import in_words
+from dalston_queue.jobs.queries.pace import seconds_for
+
+
+def current_fragments() -> list[Fragment]:
+    return fragments(latest.get())
+
+
+def fragments(overview: Overview) -> list[Fragment]:
+    redis, postgres = overview.redis, overview.postgres
+    return [
+        pulse(overview.at),
+        Fragment("health", render("health", health=judge(overview))),
+        table("lanes", None if redis is None else [lane_row(lane, _waited(overview, lane)) for lane in redis.lanes]),
+        table("tasks", None if postgres is None else [_task(task) for task in postgres.tasks]),
+        Fragment("nodes", render("nodes", nodes=None if redis is None else [_node(node) for node in redis.nodes])),
+        Fragment("letters", _letters(overview)),
+        Fragment("leaders", render("leaders", leaders=_leaders(overview))),
+        table("duties", None if postgres is None else [_duty(duty, overview.at) for duty in postgres.duties]),
+    ]
+
+
+@lru_cache(maxsize=512)
+def _task(task: RecentTask) -> Row:
+    row_id = f"task-{task.id}"
+    status, tone = task.status.replace("_", " "), TASK_TONES.get(task.status, "")
+    return Row(
+        row_id,
+        render(
+            "task",
+            row_id=row_id,
+            task=task,
+            status=status,
+            tone=tone,
+            spent=words_for(task.started_at, task.finished_at),
+        ),
+    )
+
+
+@lru_cache(maxsize=512)
+def lane_row(lane: Lane, waited: tuple[float | None, ...]) -> Row:
+    row_id = f"lane-{lane.sample.replace(' ', '-')}"  # two shards may have the same lane
+    return Row(
+        row_id,
+        render(
+            "lane",
+            row_id=row_id,
+            lane=lane,
+            clear=_clear(lane),
+            spark=sparkline(waited, f"waiting in {lane.queue} {lane.capabilities} {lane.tier}, the last hour"),
+        ),
+    )
+
+
+def _waited(overview: Overview, lane: Lane) -> tuple[float | None, ...]:
+    return tuple(series(overview.past.lanes.get(lane.sample), "waiting"))
+
+
+def _clear(lane: Lane) -> str:
+    """When the lane is empty, in a word; an ellipsis while its pace is not known."""
+    if not lane.waiting:
+        return "–"
+    if lane.pace is None:
+        return "…"
+    seconds = seconds_for(lane.waiting, lane.pace.goes - lane.pace.comes)
+    if seconds is not None:
+        return in_words(max(1, seconds))
+    return "grows" if lane.pace.comes > lane.pace.goes else "stands"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChip:
+    """One node in the strip: as long as nothing happens to it, it stays as it is."""
+
+    id: str
+    state: str
+    tone: str
+    ready: int
+    engines: int
+    trouble: str
+    note: str
+    labels: tuple[str, ...]
+
+
+def _node(node: NodeLine) -> NodeChip:
+    states = Counter(engine.state for engine in node.engines if engine.state != EngineState.READY)
+    return NodeChip(
+        id=node.id,
+        state=node.state,
+        tone=MACHINE_TONES.get(node.state, ""),
+        ready=sum(engine.state == EngineState.READY for engine in node.engines),
+        engines=len(node.engines),
+        trouble=", ".join(f"{number} {state}" for state, number in sorted(states.items())),
+        note=node.note,
+        labels=node.labels,
+    )
+
+
+def _letters(overview: Overview) -> str:
+    return render(
+        "letters_growth",
+        open=None if overview.postgres is None else overview.postgres.dead_letters,
+        counted=COUNTED,
+        made=None if overview.postgres is None else overview.postgres.letters_made,
+        spark=sparkline(series(overview.past.letters, "made"), "dead letters a minute, the last hour"),
+    )
+
+
+def _leaders(overview: Overview) -> list[dict[str, Any]] | None:
+    """Each role; whether an orchestrator leads is known by its lease, not by who took it last."""
+    if overview.postgres is None:
+        return None
+    led = overview.redis.is_led if overview.redis else None
+    return [
+        {"line": line, "led": led if line.role == Role.ORCHESTRATOR else True} for line in overview.postgres.leaders
+    ]
+
+
+def _duty(duty: DutyLine, now: datetime) -> Row:
+    state = "late" if is_late(duty, now) else "failed" if duty.error else "ok"
+    return _duty_row(duty, state)
+
+
+@lru_cache(maxsize=64)
+def _duty_row(duty: DutyLine, state: str) -> Row:
+    row_id = f"duty-{duty.name.replace(' ', '-')}"
+    tone = "ok" if state == "ok" else "bad"
+    words = {"every": in_words(duty.every_s), "took": duration(duty.took_ms / 1000)}
+    return Row(row_id, render("duty", row_id=row_id, duty=duty, state=state, tone=tone, **words))

@@ -1,0 +1,49 @@
+"""The login form, the only one: the admin sends here as well. Throttled, and it says when to try again."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import Any
+
+import structlog
+from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.views import LoginView
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+
+from dalston_queue.accounts import login_throttle
+
+log = structlog.get_logger(__name__)
+
+
+class ThrottledLogin(LoginView):
+    template_name = "dashboard/login.html"
+    redirect_authenticated_user = True
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        wait = login_throttle.take(self._username(), self._address(), timezone.now())
+        if wait is None:
+            return super().post(request, *args, **kwargs)
+        log.warning("login.throttled", address=self._address())
+        seconds = math.ceil(wait.total_seconds())
+        # An unbound form: a bound one would check the password.
+        form = AuthenticationForm(request, initial={"username": self._username()})
+        context = self.get_context_data(form=form, wait=words(wait), again_at=timezone.now() + wait)
+        return self.render_to_response(context, status=429, headers={"Retry-After": str(seconds)})
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        login_throttle.forgive(self._username(), self._address())
+        return super().form_valid(form)
+
+    def _username(self) -> str:
+        return self.request.POST.get("username", "")[:200]
+
+    def _address(self) -> str:
+        """Of the client, also behind a proxy: uvicorn sets it from the proxy's header (--forwarded-allow-ips)."""
+        return str(self.request.META.get("REMOTE_ADDR", ""))
+
+
+def words(wait: timedelta) -> str:
+    seconds = math.ceil(wait.total_seconds())
+    return f"{seconds} s" if seconds < 90 else f"{math.ceil(seconds / 60)} min"

@@ -1,0 +1,90 @@
+"""A stream's page as named pieces of HTML, the same for the page and the socket. Rows have a button only for those who
+may press it, so operators and viewers have a hub each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+from dalston_queue.broker.views.pending import PendingOrder
+from dalston_queue.dashboard.live.board import Fragment, Row
+from dalston_queue.dashboard.live.html import pulse, render, table
+from dalston_queue.dashboard.overview.health_line import Finding, Tone, of_stream
+from dalston_queue.dashboard.overview.latest import latest
+from dalston_queue.dashboard.parts.query import BadQuery, address
+from dalston_queue.dashboard.stream.query import StreamQuery, stream_query
+from dalston_queue.dashboard.stream.read import SHOWN, HeldLine, LineLine, StreamView, read_stream
+
+
+def stream_fragments(queue: str, query: Mapping[str, str], operates: bool) -> list[Fragment]:
+    try:
+        wanted = stream_query(query)
+    except BadQuery:  # the page says what is wrong with it; the socket shows the stream without a filter
+        wanted, query = StreamQuery(), {}
+    return fragments_of(read_stream(queue, wanted), wanted, query, operates)
+
+
+def fragments_of(view: StreamView, wanted: StreamQuery, query: Mapping[str, str], operates: bool) -> list[Fragment]:
+    plain = {name: value for name, value in query.items() if name != "task"}
+    here = address(plain, task=None)
+    return [
+        pulse(view.at),
+        Fragment("stream", render("stream", view=view, finding=_finding(view))),
+        table("held", [_held(line, here, operates) for line in view.held] if view.known else None),
+        table("line", [_line(line, here, operates) for line in view.line] if view.known else None),
+        Fragment("held-pages", render("held_pages", **_pages(view, wanted, plain))),
+        Fragment("line-pages", render("line_pages", **_line_pages(view, wanted, plain))),
+        Fragment("acting", render("acting", acting=view.acting)),
+    ]
+
+
+def _finding(view: StreamView) -> Finding:
+    if not view.known:
+        return Finding(Tone.BAD, "Redis does not answer.")
+    finding = of_stream(latest.get(), view.queue)
+    return replace(finding, text=finding.text.removeprefix(f"{view.queue}: "))  # it stands above, as the title
+
+
+@lru_cache(maxsize=2048)
+def _held(line: HeldLine, here: str, operates: bool) -> Row:
+    row_id = f"held-{line.task_id}"
+    return Row(row_id, render("held", row_id=row_id, line=line, act=_act(here, line.task_id) if operates else ""))
+
+
+@lru_cache(maxsize=1024)
+def _line(line: LineLine, here: str, operates: bool) -> Row:
+    row_id = f"line-{line.entry_id}"
+    act = _act(here, line.task_id) if operates and line.task_id else ""
+    return Row(row_id, render("line", row_id=row_id, line=line, act=act))
+
+
+def _act(here: str, task_id: str) -> str:
+    return f"{here}{'&' if len(here) > 1 else ''}task={task_id}#act"
+
+
+def _pages(view: StreamView, wanted: StreamQuery, query: Mapping[str, str]) -> dict[str, object]:
+    """Which part of what is held is shown, and the ways to the parts before and after it."""
+    shown: dict[str, object] = {"first": wanted.start + 1, "last": wanted.start + len(view.held), "total": view.total}
+    if wanted.owner or wanted.lane:
+        top = address(query, after=None) if wanted.after else ""
+        further = address(query, after=view.more_held) if view.more_held else ""
+        return {**shown, "first": None, "total": view.total, "top": top, "further": further}
+    shown["undated"] = max(0, view.undated)
+    shown["by_silence"] = address(query, order=PendingOrder.IDLE, start=None)
+    more = view.total is not None and view.total > wanted.start + SHOWN
+    return {
+        **shown,
+        "top": address(query, start=None) if wanted.start else "",
+        "nearer": address(query, start=max(0, wanted.start - SHOWN) or None) if wanted.start else "",
+        "further": address(query, start=wanted.start + SHOWN) if more else "",
+    }
+
+
+def _line_pages(view: StreamView, wanted: StreamQuery, query: Mapping[str, str]) -> dict[str, object]:
+    return {
+        "top": address(query, line=None) if wanted.line else "",
+        "further": address(query, line=view.more_line) if view.more_line else "",
+        "lane": wanted.lane is not None,
+        "view": view,
+    }

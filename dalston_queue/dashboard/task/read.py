@@ -1,0 +1,122 @@
+"""What a task's page shows, as plain values: what it was given, what its parents and it gave, and who ran it when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from dalston_queue.broker.broker import Broker
+from dalston_queue.broker.errors import BrokerError
+from dalston_queue.broker.nodes.logs import engine_place
+from dalston_queue.dashboard.parts.black_box import pretty
+from dalston_queue.dashboard.parts.progress import progress_of
+from dalston_queue.dashboard.parts.runs import outcome_tone, outcome_words
+from dalston_queue.dashboard.task.acting import Acting, acting_on
+from dalston_queue.jobs.lifecycle.states import TaskStatus
+from dalston_queue.jobs.queries.timeline import Run, runs_of
+from dalston_queue.jobs.queries.why import explain, facts_about
+from dalston_queue.models import DeadLetter, Task, TaskEvent
+from dalston_queue.redis import get_broker
+
+FOLDED = 2_000
+"""Characters; what is longer is folded away at first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    name: str
+    text: str
+    empty: str = "nothing"
+
+    @property
+    def is_long(self) -> bool:
+        return len(self.text) > FOLDED
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    number: int
+    run: Run
+    words: str
+    tone: str
+    node: str  # empty: it ran without a supervisor, and nobody keeps its log
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    at: datetime
+    task: Task
+    why: str
+    progress: str
+    runs: tuple[RunLine, ...]  # oldest first, counted from 1
+    contents: tuple[Content, ...]
+    letters: tuple[tuple[UUID, datetime], ...]
+    acting: Acting | None  # None: Redis does not answer
+
+
+Version = tuple[tuple[UUID, str, int], ...]
+"""Parameters and results change with a task's state or attempt and never otherwise."""
+
+
+def read_task(task_id: UUID) -> TaskView | None:
+    task = Task.objects.select_related("job").defer("parameters", "result").filter(pk=task_id).first()
+    if task is None:
+        return None
+    now, broker = timezone.now(), get_broker()
+    parents = Task.objects.filter(job_id=task.job_id, stage__in=task.after).order_by("id")
+    version = tuple(parents.values_list("id", "status", "attempt"))
+    letters = DeadLetter.objects.filter(task_id=task_id).order_by("-id").values_list("id", "created_at")
+    running = [task] if task.status == TaskStatus.RUNNING else []
+    return TaskView(
+        at=now,
+        task=task,
+        why=explain(task, facts_about(task, broker), now).sentence,
+        progress=progress_of(running, broker).get(str(task.id), ""),
+        runs=run_lines(task_id),
+        contents=_contents(task_id, ((task.id, task.status, task.attempt), *version)),
+        letters=tuple(letters[:20]),
+        acting=_acting(task, broker),
+    )
+
+
+def _acting(task: Task, broker: Broker) -> Acting | None:
+    try:
+        return acting_on(task, broker)
+    except BrokerError:
+        return None
+
+
+def run_lines(task_id: UUID) -> tuple[RunLine, ...]:
+    runs = runs_of(TaskEvent.objects.filter(task_id=task_id).order_by("id"))
+    return tuple(_run_line(number, run) for number, run in enumerate(runs, 1))
+
+
+@lru_cache(maxsize=16)
+def _contents(task_id: UUID, version: Version) -> tuple[Content, ...]:
+    """Up to a quarter of a megabyte each, so they are read when they may have changed, not each second."""
+    task = Task.objects.get(pk=task_id)
+    parents = Task.objects.filter(pk__in=[row[0] for row in version[1:]]).order_by("id")
+    return (
+        Content("Parameters", _text(task.parameters)),
+        *(Content(f"Result of {parent.stage}", _text(parent.result), _no_result(parent)) for parent in parents),
+        Content("Result", _text(task.result), _no_result(task)),
+    )
+
+
+def _run_line(number: int, run: Run) -> RunLine:
+    node, slot = engine_place(run.engine_id) or ("", "")
+    return RunLine(number, run, outcome_words(run), outcome_tone(run), node, slot)
+
+
+def _no_result(task: Task) -> str:
+    return "nothing: it gave none" if task.finished_at else "nothing yet"
+
+
+def _text(value: Any) -> str:
+    return "" if value is None or value == {} else pretty(value)

@@ -1,0 +1,35 @@
+"""A task's page as named pieces of HTML, the same for the page and the socket.
+
+A piece with logs in it asks for them when it is put in place, so it only changes when a run begins or ends.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from dalston_queue.dashboard.live.board import Fragment
+from dalston_queue.dashboard.live.html import pulse, render
+from dalston_queue.dashboard.live.hub import Gone
+from dalston_queue.dashboard.parts.words import TASK_TONES
+from dalston_queue.dashboard.task.read import TaskView, read_task
+
+
+def task_fragments(task_id: UUID, operates: bool) -> list[Fragment]:
+    """Raises Gone if there is no such task: it was removed with the old history."""
+    view = read_task(task_id)
+    if view is None:
+        raise Gone(f"there is no task {task_id}")
+    return fragments_of(view, operates)
+
+
+def fragments_of(view: TaskView, operates: bool) -> list[Fragment]:
+    status, tone = view.task.status.replace("_", " "), TASK_TONES.get(view.task.status, "")
+    may_act = operates and view.acting is not None and view.acting.is_live
+    head = render("task_head", view=view, task=view.task, status=status, tone=tone, may_act=may_act)
+    return [
+        pulse(view.at),
+        Fragment("task", head),
+        Fragment("acting", render("acting", acting=view.acting)),
+        Fragment("runs", render("task_runs", task=view.task, runs=view.runs[::-1])),
+        Fragment("contents", render("task_contents", contents=view.contents)),
+    ]

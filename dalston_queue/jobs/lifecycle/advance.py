@@ -1,0 +1,141 @@
+"""Moves jobs on after their tasks changed: releases dependents, ends jobs, and says whom to stop.
+
+Runs inside the transaction that changed the tasks, with the jobs locked. The rules are those of `dag.verdict`.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from django.db import connection
+
+from dalston_queue.jobs.lifecycle.dag import Tally, verdict
+from dalston_queue.jobs.lifecycle.states import JobStatus
+from dalston_queue.jobs.lifecycle.status import Change, Moved, id_array, lock_jobs, move_jobs, move_tasks
+
+
+@dataclass(slots=True)
+class Advanced:
+    """What has to happen after the commit. Each is also found again by polling, should this process die first."""
+
+    ready: list[Moved] = field(default_factory=list)  # tasks to dispatch
+    ended: list[UUID] = field(default_factory=list)  # jobs that are over
+    stopping: list[UUID] = field(default_factory=list)  # jobs whose engines must be told to stop
+
+    def add(self, other: "Advanced") -> None:
+        self.ready += other.ready
+        self.ended += other.ended
+        self.stopping += other.stopping
+
+
+_TALLY = """
+    SELECT j.id, j.status, count(t.id),
+           count(t.id) FILTER (WHERE t.status IN ('pending', 'scheduled', 'ready')),
+           count(t.id) FILTER (WHERE t.status IN ('queued', 'running')),
+           count(t.id) FILTER (WHERE t.required AND t.status = 'dead_letter'),
+           count(t.id) FILTER (WHERE t.required AND t.status = 'cancelled'),
+           count(t.id) FILTER (WHERE t.status = 'completed'),
+           coalesce(sum(t.weight) FILTER (WHERE t.finished_at IS NOT NULL) / sum(t.weight), 0),
+           min('stage ' || t.stage || ': ' || t.error) FILTER (WHERE t.required AND t.status = 'dead_letter')
+    FROM dalston_job j LEFT JOIN dalston_task t ON t.job_id = j.id
+    WHERE j.id = ANY(%s::uuid[])
+    GROUP BY j.id"""
+
+# Stages that wait for nothing any more. An optional parent that ended otherwise gave nothing, and that is enough.
+_RELEASABLE = """
+    SELECT c.id, c.attempt, c.scheduled_at > %s
+    FROM dalston_task c
+    WHERE c.job_id = ANY(%s::uuid[]) AND c.status = 'pending' AND NOT EXISTS (
+        SELECT FROM dalston_task p
+        WHERE p.job_id = c.job_id AND p.stage = ANY(c.after)
+          AND NOT (p.status = 'completed' OR (NOT p.required AND p.finished_at IS NOT NULL))
+    )"""
+
+_WAITING = """
+    SELECT id, attempt FROM dalston_task
+    WHERE job_id = ANY(%s::uuid[]) AND status IN ('pending', 'scheduled', 'ready')"""
+
+_PROGRESS = """
+    UPDATE dalston_job j SET progress = v.progress
+    FROM unnest(%s::uuid[], %s::float8[]) AS v (id, progress)
+    WHERE j.id = v.id AND j.progress <> v.progress"""
+
+_REQUEST_STOP = """
+    UPDATE dalston_task SET cancel_requested_at = coalesce(cancel_requested_at, %s)
+    WHERE job_id = ANY(%s::uuid[]) AND (%s::uuid IS NULL OR id = %s) AND status IN ('queued', 'running')
+    RETURNING id, status"""
+
+
+def claim_jobs(job_ids: Collection[UUID], now: datetime, *, skip_locked: bool = False) -> Advanced:
+    """Take pending jobs: the one orchestrator whose transaction moves a job releases its roots."""
+    locked = lock_jobs(job_ids, skip_locked=skip_locked)
+    return Advanced(ready=release_stages(move_jobs("claim", locked, now), now))
+
+
+def advance(job_ids: Collection[UUID], now: datetime) -> Advanced:
+    """Bring locked jobs up to date with their tasks."""
+    done = Advanced()
+    if not job_ids:
+        return done
+    verdicts: dict[str, list[UUID]] = {}
+    errors: dict[UUID, str] = {}
+    progress: dict[UUID, float] = {}
+    release: list[UUID] = []
+    with connection.cursor() as cursor:
+        cursor.execute(_TALLY, [id_array(job_ids)])
+        for job_id, status, total, waiting, at_engine, died, cancelled, completed, share, error in cursor.fetchall():
+            tally = Tally(JobStatus(status), total, waiting, at_engine, died, cancelled, completed)
+            move = verdict(tally)
+            if move is not None:
+                verdicts.setdefault(move, []).append(job_id)
+            elif waiting and tally.status is JobStatus.RUNNING:
+                release.append(job_id)
+            if total == 0:
+                errors[job_id] = "it has no tasks"
+            elif error is not None:
+                errors[job_id] = error
+            if total > 1 and move != "complete":
+                progress[job_id] = share
+        if progress:
+            cursor.execute(_PROGRESS, [list(progress), list(progress.values())])
+    _end_early(verdicts, now)
+    for move, jobs in verdicts.items():
+        moved = move_jobs(move, jobs, now, {job: errors[job] for job in jobs if job in errors})
+        (done.stopping if move == "wind_down" else done.ended).extend(moved)
+    done.ready = release_stages(release, now)
+    return done
+
+
+def release_stages(job_ids: Collection[UUID], now: datetime) -> list[Moved]:
+    """Make READY, or scheduled for its own time, every stage of these running jobs that waits for nothing any more."""
+    if not job_ids:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(_RELEASABLE, [now, id_array(job_ids)])
+        rows = cursor.fetchall()
+    later = [Change(task_id=task, attempt=attempt, at=now) for task, attempt, in_future in rows if in_future]
+    at_once = [Change(task_id=task, attempt=attempt, at=now) for task, attempt, in_future in rows if not in_future]
+    move_tasks("defer", later)
+    return move_tasks("release", at_once)
+
+
+def request_stop(job_ids: Collection[UUID], now: datetime, *, only: UUID | None = None) -> dict[UUID, str]:
+    """Note when what is in a stream or at an engine was first asked to stop; returns the state of each. `only`: of all
+    their tasks this one."""
+    with connection.cursor() as cursor:
+        cursor.execute(_REQUEST_STOP, [now, id_array(job_ids), only, only])
+        return dict(cursor.fetchall())
+
+
+def _end_early(verdicts: dict[str, list[UUID]], now: datetime) -> None:
+    """Skip what waits in jobs that end early, and mark what is at an engine as asked to stop."""
+    ending = [job for move in ("wind_down", "fail", "cancel") for job in verdicts.get(move, ())]
+    if not ending:
+        return
+    request_stop(ending, now)
+    with connection.cursor() as cursor:
+        cursor.execute(_WAITING, [id_array(ending)])
+        rows = cursor.fetchall()
+    message = "its job ended before it could run"
+    move_tasks("skip", [Change(task_id=task, attempt=attempt, at=now, message=message) for task, attempt in rows])

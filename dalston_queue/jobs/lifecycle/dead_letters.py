@@ -1,0 +1,123 @@
+"""Ends tasks that get no further attempt: a required one becomes a dead letter, an optional one has just failed."""
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid5
+
+from dalston_queue.broker.protocol.types import Cause
+from dalston_queue.jobs.lifecycle.fingerprint import fingerprint
+from dalston_queue.jobs.lifecycle.status import Change, Moved, move_tasks
+from dalston_queue.jobs.submit.nul import without_nul
+from dalston_queue.models import DeadLetter, Task
+
+_UNREADABLE = UUID("6f0c9f0a-5a0e-5c44-9a3c-2f7a1d1f3b52")  # the namespace of letters that belong to no task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """The last words of a task."""
+
+    task_id: UUID
+    attempt: int
+    at: datetime
+    cause: Cause
+    message: str
+    error_type: str = ""
+    seq: int = 0
+    engine_id: str = ""
+    deliveries: int | None = None
+    traceback: str = ""
+    evidence: Any = None
+    raw: Mapping[str, bytes] | None = None
+
+
+def end_tasks(endings: Sequence[Ending]) -> list[Moved]:
+    """End these tasks, whose jobs are locked; returns those that moved."""
+    if not endings:
+        return []
+    wanted = [ending.task_id for ending in endings]
+    facts = {
+        row[0]: row[1:]
+        for row in Task.objects.filter(id__in=wanted).values_list("id", "required", "queue", "task_type")
+    }
+    changes: dict[str, list[Change]] = {"bury": [], "fail": []}
+    for ending in endings:
+        if ending.task_id in facts:
+            changes["bury" if facts[ending.task_id][0] else "fail"].append(_change(ending))
+    buried = move_tasks("bury", changes["bury"])
+    by_task = {ending.task_id: ending for ending in endings}
+    DeadLetter.objects.bulk_create(_letter(by_task[moved.task_id], *facts[moved.task_id][1:]) for moved in buried)
+    return buried + move_tasks("fail", changes["fail"])
+
+
+def bury_unreadable(queue: str, entry: str, reason: str, raw: Mapping[str, bytes], now: datetime) -> None:
+    """Keep bytes that nobody can read, and that name no task, for an operator to look at.
+
+    `entry` names the place in Redis they came from. The letter's id is made from it, so that a batch which is handled
+    twice (the process died before it acknowledged) leaves one letter.
+    """
+    letter = DeadLetter(
+        id=uuid5(_UNREADABLE, entry),
+        queue=queue,
+        cause=Cause.REJECTED,
+        error=_storable(reason),
+        error_type="Malformed",
+        fingerprint=fingerprint(queue, Cause.REJECTED, "Malformed", reason),
+        raw=readable(raw),
+        created_at=now,
+    )
+    DeadLetter.objects.bulk_create([letter], ignore_conflicts=True)
+
+
+def readable(raw: Mapping[str, bytes]) -> dict[str, Any]:
+    """Raw fields as JSON, without loss: text where it is text, base64 where it isn't."""
+    return {_storable(name): _text_or_base64(value) for name, value in raw.items()}
+
+
+def _text_or_base64(value: bytes) -> str | dict[str, str]:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(value).decode()}
+    return {"base64": b64encode(value).decode()} if "\x00" in text else text
+
+
+def _storable(text: str) -> str:
+    """Postgres holds any text but the character U+0000."""
+    return text.replace("\x00", "\\x00")
+
+
+def _change(ending: Ending) -> Change:
+    return Change(
+        task_id=ending.task_id,
+        attempt=ending.attempt,
+        at=ending.at,
+        seq=ending.seq,
+        engine_id=ending.engine_id,
+        deliveries=ending.deliveries,
+        cause=ending.cause,
+        message=_storable(ending.message),
+        error_type=_storable(ending.error_type)[:200],
+    )
+
+
+def _letter(ending: Ending, queue: str, task_type: str) -> DeadLetter:
+    return DeadLetter(
+        task_id=ending.task_id,
+        queue=queue,
+        task_type=task_type,
+        attempt=ending.attempt,
+        deliveries=ending.deliveries or 0,
+        cause=ending.cause,
+        error=_storable(ending.message),
+        error_type=_storable(ending.error_type)[:200],
+        traceback=_storable(ending.traceback),
+        fingerprint=fingerprint(queue, ending.cause, ending.error_type, ending.message),
+        evidence=json.loads(without_nul(json.dumps(ending.evidence))),
+        raw=readable(ending.raw) if ending.raw is not None else None,
+        created_at=ending.at,
+    )

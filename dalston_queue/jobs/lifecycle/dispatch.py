@@ -1,0 +1,181 @@
+"""Puts READY tasks into their streams.
+
+The jobs stay locked from before the append until the commit, so nobody else can move these tasks meanwhile. A crash
+after the append leaves a task READY with an entry: the next dispatch appends again, is told DUPLICATE, and goes on.
+A crash before it leaves a READY task without an entry: it is its own outbox.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import structlog
+from django.db import connection, transaction
+
+from dalston_queue import crash_points
+from dalston_queue.broker.errors import Denied, Invalid, Spoiled
+from dalston_queue.broker.protocol.messages import TaskMessage
+from dalston_queue.broker.protocol.types import Appended, Cause, Priority
+from dalston_queue.jobs.lifecycle.advance import advance
+from dalston_queue.jobs.lifecycle.dead_letters import Ending, end_tasks
+from dalston_queue.jobs.lifecycle.states import JobStatus
+from dalston_queue.jobs.lifecycle.status import Change, Moved, id_array, lock_jobs, move_tasks
+from dalston_queue.redis import get_broker
+
+log = structlog.get_logger(__name__)
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    seen: int  # READY tasks looked at
+    queued: int
+
+
+# Each second, and after an outage: the oldest READY tasks.
+READY = "SELECT id, job_id FROM dalston_task WHERE status = 'ready' ORDER BY id LIMIT %s"
+
+_ENTRIES = """
+    SELECT t.id, t.job_id, t.stage, t.queue, t.task_type, t.attempt, t.effective_priority, t.required_capabilities,
+           t.parameters, t.timeout_seconds, t.enqueued_at, t.deliveries, t.node_losses, j.trace_id,
+           cardinality(t.after) > 0
+    FROM dalston_task t JOIN dalston_job j ON j.id = t.job_id
+    WHERE t.id = ANY(%s::uuid[]) AND t.status = ANY(%s) AND t.job_id = ANY(%s::uuid[])
+    ORDER BY t.id"""
+
+_JOBS_OF = "SELECT job_id FROM dalston_task WHERE id = ANY(%s)"
+_INPUTS = """
+    SELECT c.id, p.stage, p.result
+    FROM dalston_task c JOIN dalston_task p ON p.job_id = c.job_id AND p.stage = ANY(c.after)
+    WHERE c.id = ANY(%s) AND p.status = 'completed'"""
+
+
+def dispatch(ready: Sequence[Moved], now: datetime) -> None:
+    """Queue these tasks, which this process has just made READY. While Redis is full they wait, READY, in Postgres:
+    everything else must go on, or nothing would ever drain it."""
+    try:
+        for start in range(0, len(ready), BATCH):
+            batch = ready[start : start + BATCH]
+            _dispatch([(moved.task_id, moved.job_id) for moved in batch], now, skip_locked=False)
+    except Denied as error:
+        log.warning("redis is full; ready tasks wait in postgres", tasks=len(ready), error=str(error))
+
+
+def dispatch_oldest(now: datetime) -> Dispatched:
+    """Queue a batch of whatever is READY. Jobs that somebody else works on are left to them."""
+    with connection.cursor() as cursor:
+        cursor.execute(READY, [BATCH])
+        found: list[tuple[UUID, UUID]] = cursor.fetchall()
+    try:
+        return Dispatched(len(found), _dispatch(found, now, skip_locked=True) if found else 0)
+    except Denied as error:
+        log.warning("redis is full; ready tasks wait in postgres", tasks=len(found), error=str(error))
+        return Dispatched(len(found), 0)
+
+
+@transaction.atomic
+def _dispatch(found: list[tuple[UUID, UUID]], now: datetime, *, skip_locked: bool) -> int:
+    """Queue those of these (task, job) that are READY and whose jobs run; returns how many."""
+    jobs = lock_jobs((job for _, job in found), skip_locked=skip_locked)
+    running = [job.id for job in jobs.values() if job.status == JobStatus.RUNNING]
+    messages = _messages([task for task, _ in found], ["ready"], running, now)
+    if messages:
+        crash_points.point("dispatch.before_append")
+    outcomes = _append(messages)
+    if messages:
+        crash_points.point("dispatch.appended")
+    changes: dict[str, list[Change]] = {"enqueue": [], "rebuild": []}
+    refused: list[Ending] = []
+    for message, outcome in zip(messages, outcomes, strict=True):
+        change = Change(task_id=UUID(message.task_id), attempt=message.attempt, at=now)
+        if isinstance(outcome, Spoiled):
+            continue  # it waits, READY
+        if isinstance(outcome, Invalid):
+            refused.append(
+                Ending(
+                    task_id=change.task_id,
+                    attempt=message.attempt,
+                    at=now,
+                    cause=Cause.REJECTED,
+                    message=f"it can't be queued: {outcome}",
+                    error_type=type(outcome).__name__,
+                )
+            )
+        elif outcome is Appended.SUPERSEDED:
+            # Redis is ahead of us: Postgres lost its last commits. Only a higher attempt than Redis knows can run.
+            changes["rebuild"].append(change)
+        else:
+            changes["enqueue"].append(change)
+    move_tasks("rebuild", changes["rebuild"])
+    advance({moved.job_id for moved in end_tasks(refused)}, now)
+    return len(move_tasks("enqueue", changes["enqueue"]))
+
+
+@transaction.atomic
+def append_again(task_ids: Collection[UUID], now: datetime) -> int:
+    """Make sure that tasks which are QUEUED or RUNNING have their entry: append adds it where it is gone. Returns how
+    many were gone."""
+    with connection.cursor() as cursor:
+        cursor.execute(_JOBS_OF, [list(task_ids)])
+        jobs = lock_jobs(row[0] for row in cursor.fetchall())
+    return _append(_messages(task_ids, ["queued", "running"], list(jobs), now)).count(Appended.ADDED)
+
+
+def _messages(task_ids: Collection[UUID], statuses: list[str], jobs: list[UUID], now: datetime) -> list[TaskMessage]:
+    with connection.cursor() as cursor:
+        cursor.execute(_ENTRIES, [id_array(task_ids), statuses, id_array(jobs)])
+        rows = cursor.fetchall()
+        inputs: dict[UUID, dict[str, Any]] = {}
+        if children := [row[0] for row in rows if row[-1]]:
+            cursor.execute(_INPUTS, [children])
+            for child, stage, result in cursor.fetchall():
+                inputs.setdefault(child, {})[stage] = None if result is None else msgspec.Raw(result)
+    return [_message(row, inputs.get(row[0], {}), now) for row in rows]
+
+
+def _message(row: tuple[Any, ...], inputs: dict[str, Any], now: datetime) -> TaskMessage:
+    task, job, stage, queue, task_type, attempt, priority, capabilities, parameters, timeout, enqueued, *rest = row
+    deliveries, losses, trace, _ = rest
+    return TaskMessage(
+        task_id=str(task),
+        job_id=str(job),
+        queue=queue,
+        stage=stage,
+        task_type=task_type,
+        attempt=attempt,
+        priority=Priority(priority),
+        required_capabilities=tuple(capabilities),
+        parameters=msgspec.Raw(parameters),  # JSON text as Postgres has it: no decoding, no encoding
+        inputs=inputs,
+        timeout_ms=timeout * 1000,
+        enqueued_at_ms=int((enqueued or now).timestamp() * 1000),
+        trace_id=trace,
+        deliveries=deliveries,
+        losses=losses,
+    )
+
+
+def _append(messages: list[TaskMessage]) -> list[Appended | Invalid | Spoiled]:
+    """Append all in one go; if the broker finds one of them impossible, one by one, to learn which. What a foreign hand
+    did to one lane must not keep the tasks of others."""
+    if not messages:
+        return []
+    broker = get_broker()
+    try:
+        return list(broker.append(messages))
+    except Spoiled as error:
+        log.error("tasks of a lane wait in postgres", error=str(error))
+    except Invalid:
+        pass
+    return [_append_one(message) for message in messages]
+
+
+def _append_one(message: TaskMessage) -> Appended | Invalid | Spoiled:
+    try:
+        [outcome] = get_broker().append([message])
+        return outcome
+    except (Invalid, Spoiled) as error:
+        return error

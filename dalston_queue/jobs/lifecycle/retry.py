@@ -1,0 +1,131 @@
+"""The retry policy, pure: from a failed attempt and the time to a verdict. Each cause is one row of BUDGETS.
+
+Crashes and failures are counted apart. A failure uses the task's retries and waits; the loss of an engine or a node
+uses its own, separate budget and waits for nothing; a drain costs nothing at all.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from math import ceil
+
+from django.conf import settings
+
+from dalston_queue.broker.protocol.types import Cause
+
+LONGEST_WAIT_S = 365 * 86_400.0  # that an engine may ask for: a date must come out of it
+
+
+class Budget(Enum):
+    RETRIES = "retries"
+    ENGINES = "engine crashes"
+    NODES = "lost nodes"
+    NONE = "no retry"
+    FREE = "costs nothing"
+    CANCEL = "cancelled"
+
+
+BUDGETS: dict[Cause, Budget] = {
+    Cause.ERROR: Budget.RETRIES,
+    Cause.TIMEOUT: Budget.RETRIES,
+    Cause.GPU_OOM: Budget.RETRIES,
+    Cause.RATE_LIMITED: Budget.RETRIES,
+    Cause.ENGINE_LOST: Budget.ENGINES,
+    Cause.NODE_LOST: Budget.NODES,
+    Cause.REJECTED: Budget.NONE,
+    Cause.DRAINED: Budget.FREE,
+    Cause.CANCELLED: Budget.CANCEL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What the policy needs to know about the attempt that ended."""
+
+    retry_count: int
+    max_retries: int
+    deliveries: int
+    losses: int
+    timeout_seconds: int
+    stopping: bool  # somebody asked to cancel it, or its job is ending
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Another attempt, not before `at`."""
+
+    at: datetime
+    timeout_seconds: int
+    charged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Exhausted:
+    """No further attempt. `why` is said to the operator."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """It ended as somebody wished."""
+
+
+Verdict = Retry | Exhausted | Cancel
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    backoff_base_s: float
+    backoff_cap_s: float
+    timeout_growth: float
+    timeout_max_s: int
+    max_deliveries: int
+    max_losses: int
+
+    @classmethod
+    def from_settings(cls) -> "RetryPolicy":
+        return cls(
+            backoff_base_s=settings.DALSTON_BACKOFF_BASE_S,
+            backoff_cap_s=settings.DALSTON_BACKOFF_CAP_S,
+            timeout_growth=settings.DALSTON_TIMEOUT_GROWTH,
+            timeout_max_s=settings.DALSTON_TIMEOUT_MAX_S,
+            max_deliveries=settings.DALSTON_MAX_DELIVERIES,
+            max_losses=settings.DALSTON_MAX_DELIVERIES_NODE_LOST,
+        )
+
+    def decide(
+        self, attempt: Attempt, cause: Cause, now: datetime, *, jitter: float, retry_after_s: float | None = None
+    ) -> Verdict:
+        """`jitter` is a random number from 0 to 1; `retry_after_s` is what the engine asked for."""
+        budget = BUDGETS[cause]
+        if budget is Budget.CANCEL or attempt.stopping:
+            return Cancel()
+        if budget is Budget.NONE:
+            return Exhausted("it was rejected, so another attempt would end the same way")
+        used, allowed = {
+            Budget.RETRIES: (attempt.retry_count, attempt.max_retries),
+            Budget.ENGINES: (attempt.deliveries, self.max_deliveries),
+            Budget.NODES: (attempt.losses, self.max_losses),
+            Budget.FREE: (0, 1),
+        }[budget]
+        if used >= allowed:
+            return Exhausted(f"{used} of {allowed} {budget.value} used")
+        if budget is not Budget.RETRIES:
+            return Retry(now, attempt.timeout_seconds, charged=False)
+        delay = self._backoff_s(attempt.retry_count, cause) * jitter
+        return Retry(
+            now + timedelta(seconds=max(delay, min(retry_after_s or 0.0, LONGEST_WAIT_S))),
+            self._timeout_s(attempt.timeout_seconds, cause),
+            charged=True,
+        )
+
+    def _backoff_s(self, retry_count: int, cause: Cause) -> float:
+        """The upper end of the wait. With full jitter it is anywhere below, so that retries don't come in waves."""
+        limit = min(self.backoff_cap_s, self.backoff_base_s * 2.0 ** min(retry_count, 32))
+        return 2 * limit if cause is Cause.RATE_LIMITED else limit
+
+    def _timeout_s(self, current: int, cause: Cause) -> int:
+        if cause is not Cause.TIMEOUT:
+            return current
+        return max(current, min(self.timeout_max_s, ceil(current * self.timeout_growth)))

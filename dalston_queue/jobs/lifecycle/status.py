@@ -1,0 +1,231 @@
+"""The only writer of status. Every move is one guarded statement that also writes its audit rows.
+
+The rules, which every caller follows:
+
+1. First lock the jobs, in id order, in a statement of their own (`lock_jobs`). Two parents that finish together would
+   otherwise each see the other unfinished, and unsorted bulk updates deadlock.
+2. Then move tasks. A row moves only from a state the table allows, only at the attempt the caller saw, and, if an
+   engine reported it, only when the event is newer than the last one applied. No row back means that somebody else
+   was faster: that is an answer, not an error.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from django.db import connection
+
+from dalston_queue.jobs.lifecycle.states import JOB_OVER, JOB_TRANSITIONS, TASK_TRANSITIONS
+from dalston_queue.jobs.submit.nul import without_nul
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a caller asks for one task. Which of the later fields count depends on the transition: see _WRITES.
+
+    Changes travel to Postgres as one JSON text, which costs a fraction of an array per column.
+    """
+
+    task_id: UUID
+    attempt: int
+    at: datetime
+    seq: int = 0  # of the event that reported it; 0 when no engine did
+    engine_id: str = ""
+    deliveries: int | None = None
+    cause: str = ""
+    message: str = ""
+    error_type: str = ""
+    result: msgspec.Raw | None = None
+    scheduled_at: datetime | None = None
+    timeout_seconds: int | None = None
+    node_losses: int | None = None
+    charge: int = 0  # retries used
+    parameters: msgspec.Raw | None = None
+    priority: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """One row that moved."""
+
+    task_id: UUID
+    job_id: UUID
+    attempt: int
+    was: str
+
+
+@dataclass(frozen=True, slots=True)
+class LockedJob:
+    id: UUID
+    status: str
+
+
+# Fields of Change beyond those that every statement reads, as columns.
+_EXTRA = {
+    "error_type": "text",
+    "result": "jsonb",
+    "scheduled_at": "timestamptz",
+    "timeout_seconds": "int",
+    "node_losses": "int",
+    "charge": "int",
+    "parameters": "jsonb",
+    "priority": "text",
+}
+
+_SEEN = "event_seq = greatest(t.event_seq, v.seq), deliveries = coalesce(v.deliveries, t.deliveries)"
+_ERROR = "error = v.message, error_type = coalesce(v.error_type, ''), error_cause = v.cause"
+_CLEAR = "error = '', error_type = '', error_cause = ''"
+_NEXT_ATTEMPT = "attempt = t.attempt + 1, event_seq = 0, assigned_worker_id = ''"
+_FRESH = (
+    "retry_count = 0, deliveries = 0, node_losses = 0, result = NULL,"
+    " started_at = NULL, enqueued_at = NULL, finished_at = NULL, cancel_requested_at = NULL, cancel_told_at = NULL"
+)
+
+# What a move writes besides the status: v is the change, t the row.
+_WRITES: dict[str, str] = {
+    "release": "",
+    "defer": "",
+    "due": "scheduled_at = NULL",
+    "enqueue": "enqueued_at = coalesce(t.enqueued_at, v.at)",
+    "start": f"{_SEEN}, started_at = v.at, assigned_worker_id = v.engine_id",
+    "recover": f"{_SEEN}, assigned_worker_id = '', node_losses = coalesce(v.node_losses, t.node_losses)",
+    "complete": f"{_SEEN}, {_CLEAR}, result = v.result, finished_at = v.at, assigned_worker_id = v.engine_id,"
+    " started_at = coalesce(t.started_at, v.at)",
+    "retry": f"{_ERROR}, {_NEXT_ATTEMPT}, deliveries = 0, node_losses = 0,"
+    " retry_count = t.retry_count + coalesce(v.charge, 0), scheduled_at = v.scheduled_at,"
+    " timeout_seconds = coalesce(v.timeout_seconds, t.timeout_seconds), effective_priority = t.priority",
+    "rebuild": _NEXT_ATTEMPT,
+    "fail": f"{_SEEN}, {_ERROR}, finished_at = v.at",
+    "bury": f"{_SEEN}, {_ERROR}, finished_at = v.at",
+    "cancel": f"{_SEEN}, {_ERROR}, finished_at = v.at",
+    "skip": f"{_ERROR}, finished_at = v.at",
+    "replay": f"{_NEXT_ATTEMPT}, {_FRESH}, {_CLEAR},"
+    " parameters = coalesce(v.parameters, t.parameters), priority = coalesce(v.priority, t.priority),"
+    " effective_priority = coalesce(v.priority, t.priority)",
+    "reopen": f"{_NEXT_ATTEMPT}, {_FRESH}, {_CLEAR}, scheduled_at = NULL",
+}
+
+
+@cache
+def _task_statement(name: str) -> str:
+    """The statement of one transition.
+
+    The row is joined to itself to say what it was before: nobody else can move it, its job is locked.
+    """
+    writes = _WRITES[name]
+    extra = [field for field in _EXTRA if f"v.{field}" in writes]
+    return f"""
+        WITH v AS (
+            SELECT task_id AS id, attempt, at, coalesce(seq, 0) AS seq, coalesce(engine_id, '') AS engine_id,
+                   deliveries, coalesce(cause, '') AS cause, coalesce(message, '') AS message
+                   {"".join(f", {field}" for field in extra)}
+            FROM jsonb_to_recordset(%(changes)s::jsonb) AS change (
+                task_id uuid, attempt int, at timestamptz, seq bigint, engine_id text, deliveries int,
+                cause text, message text{"".join(f", {field} {_EXTRA[field]}" for field in extra)}
+            )
+        ), moved AS (
+            UPDATE dalston_task t SET status = %(target)s{", " if writes else ""}{writes}
+            FROM v JOIN dalston_task o ON o.id = v.id
+            WHERE t.id = v.id AND t.status = ANY(%(sources)s) AND t.attempt = v.attempt
+              AND (v.seq = 0 OR v.seq > t.event_seq)
+            RETURNING t.id, t.job_id, t.attempt, o.status AS was, t.deliveries, v.engine_id, v.cause, v.message, v.at
+        ), audit AS (
+            INSERT INTO dalston_task_event
+                (task_id, transition, from_status, to_status, attempt, deliveries, engine_id, cause, message, at)
+            SELECT id, %(name)s, was, %(target)s, attempt, deliveries, engine_id, cause, message, at FROM moved
+        )
+        SELECT id, job_id, attempt, was FROM moved"""  # noqa: S608 - built from the tables above, nothing else
+
+
+def move_tasks(name: str, changes: Sequence[Change]) -> list[Moved]:
+    """Move each task named, once, by one transition; returns those that moved. Their jobs must be locked."""
+    if not changes:
+        return []
+    _require_transaction()
+    transition = TASK_TRANSITIONS[name]
+    text = msgspec.json.encode(changes).decode()
+    if name != "complete":
+        # Postgres can't hold U+0000. In a message it may be replaced; a result is stored as it is or not at all.
+        text = without_nul(text)
+    arguments: dict[str, Any] = {
+        "changes": text,
+        "name": name,
+        "target": transition.target,
+        "sources": sorted(transition.sources),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_task_statement(name), arguments)
+        return [Moved(*row) for row in cursor.fetchall()]
+
+
+def id_array(ids: Iterable[UUID]) -> str:
+    """Ids as the text of a uuid[] (compare with `= ANY(%s::uuid[])`): much cheaper to send than a list."""
+    return "{" + ",".join(map(str, ids)) + "}"
+
+
+LOCK_JOBS = "SELECT id, status FROM dalston_job WHERE id = ANY(%s::uuid[]) ORDER BY id FOR NO KEY UPDATE"
+LOCK_FREE_JOBS = LOCK_JOBS + " SKIP LOCKED"
+
+
+def lock_jobs(job_ids: Iterable[UUID], *, skip_locked: bool = False) -> dict[UUID, LockedJob]:
+    """Lock the jobs for the rest of the transaction. `skip_locked` leaves out those that somebody else works on."""
+    _require_transaction()
+    with connection.cursor() as cursor:
+        cursor.execute(LOCK_FREE_JOBS if skip_locked else LOCK_JOBS, [id_array(set(job_ids))])
+        return {row[0]: LockedJob(*row) for row in cursor.fetchall()}
+
+
+_JOB_ERROR = "error = coalesce(%(errors)s::jsonb ->> j.id::text, j.error)"
+_JOB_WRITES = {
+    "claim": "started_at = %(now)s",
+    "wind_down": f"cancel_requested_at = coalesce(j.cancel_requested_at, %(now)s), {_JOB_ERROR}",
+    "complete": "finished_at = %(now)s, progress = 1",
+    "fail": f"finished_at = %(now)s, {_JOB_ERROR}",
+    "cancel": "finished_at = %(now)s",
+    "replay": "finished_at = NULL, cancel_requested_at = NULL, error = ''",
+}
+
+# The webhook of a job that ends is made by the statement that ends it: one for each end, whoever crashes afterwards.
+_TELL = """
+    INSERT INTO dalston_webhook_delivery
+        (id, job_id, url, origin, status, error, finished_at, state, attempts, next_at, last_error)
+    SELECT gen_random_uuid(), id, callback_url, coalesce(substring(callback_url FROM '^[^/]*//[^/?]*'), ''), status,
+           error, finished_at, 'pending', 0, finished_at, ''
+    FROM moved WHERE callback_url <> ''"""
+
+
+def move_jobs(
+    name: str, job_ids: Iterable[UUID], now: datetime, errors: Mapping[UUID, str] | None = None
+) -> list[UUID]:
+    """Move jobs that are locked; returns those that moved. `errors` says why, for those that fail."""
+    wanted = list(job_ids)
+    if not wanted:
+        return []
+    _require_transaction()
+    transition = JOB_TRANSITIONS[name]
+    tell = f", told AS ({_TELL})" if transition.target in JOB_OVER else ""
+    statement = f"""
+        WITH moved AS (
+            UPDATE dalston_job j SET status = %(target)s, {_JOB_WRITES[name]}
+            WHERE j.id = ANY(%(ids)s::uuid[]) AND j.status = ANY(%(sources)s)
+            RETURNING j.id, j.callback_url, j.status, j.error, j.finished_at
+        ){tell}
+        SELECT id FROM moved"""  # noqa: S608 - built from the tables above, nothing else
+    arguments: dict[str, Any] = {
+        "ids": id_array(wanted),
+        "errors": msgspec.json.encode({str(job): why for job, why in (errors or {}).items()}).decode(),
+        "now": now,
+        "target": transition.target,
+        "sources": sorted(transition.sources),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(statement, arguments)
+        return [row[0] for row in cursor.fetchall()]
+
+
+def _require_transaction() -> None:
+    if not connection.in_atomic_block:
+        raise RuntimeError("lifecycle changes status only inside a transaction that has locked the jobs first")

@@ -1,0 +1,166 @@
+"""Cancels jobs and tasks: what waits is over at once, what runs is told to stop and ends with its engine's answer.
+
+Racing a completion, the one whose transaction gets the job first wins; the other finds the task over. An engine may
+have completed a task before it could be told: then its completion counts, and the cancel was too late.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from uuid import UUID
+
+import structlog
+from django.db import transaction
+from django.db.models import QuerySet
+
+from dalston_queue import crash_points
+from dalston_queue.broker.errors import BrokerError
+from dalston_queue.broker.protocol.types import Cause
+from dalston_queue.jobs.lifecycle.advance import advance, request_stop
+from dalston_queue.jobs.lifecycle.states import JOB_OVER, TASK_OVER, TaskStatus
+from dalston_queue.jobs.lifecycle.status import Change, lock_jobs, move_jobs, move_tasks
+from dalston_queue.jobs.lifecycle.stop import stop_tasks
+from dalston_queue.models import Job, Task
+
+log = structlog.get_logger(__name__)
+CANCELLED = "cancelled"  # of a job and of a task
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """What a request to cancel came to."""
+
+    found: bool = True  # there is such a job or task
+    already_over: bool = False  # it had ended before; nothing was changed
+    too_late: bool = False  # it ended otherwise, before or while it was asked to stop; nothing else was stopped either
+    status: str = ""  # of what was cancelled, now
+    was_running: bool = False  # an engine had it, or a task of it
+    told: bool = False  # its engine was told to stop
+    reached: bool = True  # Redis answered, if it had to be asked; if False, it is asked as soon as it does
+
+    @classmethod
+    def of_what_is_over(cls, status: str) -> "Cancellation":
+        return cls(already_over=True, too_late=status != CANCELLED, status=status)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a cancel's first transaction did: tasks that it ended at once, and the state of those asked to stop."""
+
+    ended: frozenset[UUID]
+    to_stop: Mapping[UUID, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stopped:
+    """How the job and the tasks stand, seen at once; which tasks engines had, and which of these engines know."""
+
+    job: str
+    tasks: Mapping[UUID, str]
+    running: frozenset[UUID]
+    told: frozenset[UUID]
+    reached: bool
+
+    @property
+    def in_vain(self) -> bool:
+        """Nothing was left that could be cancelled: all ended otherwise."""
+        return all(status in TASK_OVER - {CANCELLED} for status in self.tasks.values())
+
+
+def words_of(actor: str, reason: str) -> str:
+    """What a task that somebody cancelled says of it."""
+    return f"cancelled by {actor}: {reason}" if reason else f"cancelled by {actor}"
+
+
+def cancel_job(job_id: UUID, now: datetime, *, why: str = "cancelled on request") -> Cancellation:
+    """Cancel a job and all of its tasks. One that has only optional work left completes when that is stopped."""
+    with transaction.atomic():
+        job = lock_jobs([job_id]).get(job_id)
+        if job is None:
+            return Cancellation(found=False)
+        if job.status in JOB_OVER:
+            return Cancellation.of_what_is_over(job.status)
+        asked = _cancel_all(job_id, now, why)
+    stopped = _stop(job_id, asked, now)
+    return Cancellation(
+        too_late=stopped.job in JOB_OVER - {CANCELLED} and stopped.in_vain,
+        status=stopped.job,
+        was_running=bool(stopped.running),
+        told=bool(stopped.told),
+        reached=stopped.reached,
+    )
+
+
+def cancel_task(task_id: UUID, now: datetime, *, why: str = "cancelled on request") -> Cancellation:
+    """Cancel one task. A required task takes its job with it; an optional one only itself."""
+    task = Task.objects.filter(id=task_id).only("job_id", "required").first()
+    if task is None:
+        return Cancellation(found=False)
+    with transaction.atomic():
+        lock_jobs([task.job_id])
+        task.refresh_from_db(fields=["status"])
+        if task.status in TASK_OVER:
+            return Cancellation.of_what_is_over(task.status)
+        asked = (_cancel_all if task.required else partial(_cancel_only, task_id))(task.job_id, now, why)
+    stopped = _stop(task.job_id, asked, now)
+    status = stopped.tasks[task_id]
+    return Cancellation(
+        too_late=stopped.in_vain,
+        status=status,
+        was_running=task_id in stopped.running,
+        told=task_id in stopped.told,
+        reached=stopped.reached,
+    )
+
+
+def _cancel_all(job_id: UUID, now: datetime, why: str) -> _Asked:
+    move_jobs("wind_down", [job_id], now)
+    ended = _cancel_waiting(Task.objects.filter(job_id=job_id), now, why)
+    to_stop = request_stop([job_id], now)
+    advance([job_id], now)
+    return _Asked(ended, to_stop)
+
+
+def _cancel_only(task_id: UUID, job_id: UUID, now: datetime, why: str) -> _Asked:
+    ended = _cancel_waiting(Task.objects.filter(id=task_id), now, why)
+    to_stop = request_stop([job_id], now, only=task_id)
+    advance([job_id], now)
+    return _Asked(ended, to_stop)
+
+
+def _cancel_waiting(tasks: QuerySet[Task], now: datetime, why: str) -> frozenset[UUID]:
+    """End those that no engine can have: they wait for others, for their time, or for dispatch."""
+    rows = tasks.filter(status__in=["pending", "scheduled", "ready"]).values_list("id", "attempt")
+    moved = move_tasks(
+        "cancel",
+        [Change(task_id=task, attempt=attempt, at=now, cause=Cause.CANCELLED, message=why) for task, attempt in rows],
+    )
+    return frozenset(move.task_id for move in moved)
+
+
+def _stop(job_id: UUID, asked: _Asked, now: datetime) -> _Stopped:
+    """Tell Redis now rather than at the next poll. If it does not answer, the poll will do it.
+
+    What came of it is read before the job is let go: an event that is applied a moment later would make the answer
+    contradict itself.
+    """
+    crash_points.point("cancel.committed")
+    reached = True
+    with transaction.atomic():
+        lock_jobs([job_id])
+        if asked.to_stop:
+            try:
+                stop_tasks([job_id], now)
+            except BrokerError as error:
+                log.warning("redis does not answer; the engines are told later", job_id=str(job_id), error=str(error))
+                reached = False
+        job = Job.objects.values_list("status", flat=True).get(id=job_id)
+        rows = list(Task.objects.filter(id__in=asked.to_stop).values_list("id", "status", "cancel_told_at"))
+    seen = {task: status for task, status, _ in rows}
+    # One that is over by now was in line, whichever engine was told of it before that engine died.
+    told = frozenset(task for task, status, told_at in rows if told_at is not None and status not in TASK_OVER)
+    running = {task for task, status in asked.to_stop.items() if status == TaskStatus.RUNNING}
+    running |= {task for task, status in seen.items() if status not in (TaskStatus.QUEUED, CANCELLED)}
+    tasks = {**dict.fromkeys(asked.ended, CANCELLED), **seen}
+    return _Stopped(job, tasks, told.union(running), told, reached)  # told: its start may not be recorded yet

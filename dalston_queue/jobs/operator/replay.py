@@ -1,0 +1,204 @@
+"""Takes dead letters back: the same row, fresh budgets, the next attempt. Its job runs again, what was skipped waits.
+
+Idempotent: a letter that was replayed answers with the attempt it got. A job can't succeed while any required task
+of it is dead, so all dead letters of a job are taken back together.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from django.conf import settings
+from django.db import transaction
+from django.db.models import QuerySet
+
+from dalston_queue.broker.protocol.types import Priority
+from dalston_queue.jobs.errors import InvalidJob
+from dalston_queue.jobs.lifecycle.advance import advance
+from dalston_queue.jobs.lifecycle.status import Change, LockedJob, lock_jobs, move_jobs, move_tasks
+from dalston_queue.jobs.submit.storable import storable
+from dalston_queue.models import DeadLetter, Task
+from dalston_queue.models.dead_letter import OPEN
+
+BATCH = 100
+NARROWER = "name a queue, a cause or a time"  # to somebody who asked for too many
+
+
+class Outcome(StrEnum):
+    REPLAYED = "replayed"
+    ALREADY = "already replayed"
+    DISCARDED = "discarded before"
+    STOPPING = "its job is still stopping other tasks; try again in a moment"
+    UNREADABLE = "bytes that belong to no task can't be replayed"
+    GONE = "there is no such dead letter"
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    letter_id: UUID
+    outcome: Outcome
+    task_id: UUID | None = None
+    attempt: int | None = None  # the attempt the replay made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which open dead letters: those that match everything given."""
+
+    queue: str | None = None
+    cause: str | None = None
+    fingerprint: str | None = None
+    task_type: str | None = None
+    error_contains: str | None = None
+    project_id: UUID | None = None
+    created_after: datetime | None = None  # then or later
+    created_before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a replay changes, and for whom: the tasks of the letters that were asked for, not their siblings."""
+
+    parameters: msgspec.Raw | None
+    priority: Priority | None
+    asked_for: Callable[[Collection[UUID]], Collection[UUID]]  # which of these letters
+
+    @classmethod
+    def of(
+        cls,
+        parameters: Mapping[str, Any] | None,
+        priority: Priority | None,
+        asked_for: Callable[[Collection[UUID]], Collection[UUID]] = frozenset[UUID]().intersection,
+    ) -> "Changes":
+        """Raises InvalidJob. Without `asked_for` it is for nobody: only a check."""
+        text = None if parameters is None else storable(parameters, "the new parameters")
+        limit: int = settings.DALSTON_MAX_PAYLOAD_BYTES
+        if text is not None and len(bytes(text)) > limit:
+            raise InvalidJob(f"the new parameters may have at most {limit} bytes as JSON")
+        return cls(text, priority, asked_for)
+
+
+def matching(wanted: Filter) -> "QuerySet[DeadLetter]":
+    """The open letters of a filter, oldest first: to count for a dry run, to list, to replay."""
+    letters = DeadLetter.objects.filter(OPEN)
+    for lookup, value in {
+        "queue": wanted.queue,
+        "cause": wanted.cause,
+        "fingerprint": wanted.fingerprint,
+        "task_type": wanted.task_type,
+        "error__icontains": wanted.error_contains,
+        "task__job__project_id": wanted.project_id,
+        "created_at__gte": wanted.created_after,
+        "created_at__lt": wanted.created_before,
+    }.items():
+        if value is not None:
+            letters = letters.filter(**{lookup: value})
+    return letters.order_by("id")
+
+
+def replay(
+    letter_ids: Collection[UUID],
+    now: datetime,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    priority: Priority | None = None,
+) -> list[Replayed]:
+    """Replay these letters, in the order given. New parameters and priority apply to the tasks of these letters.
+
+    Raises InvalidJob if the parameters can't be stored; nothing is replayed then.
+    """
+    ids = list(dict.fromkeys(letter_ids))
+    new = Changes.of(parameters, priority, frozenset(ids).intersection)
+    outcomes: dict[UUID, Replayed] = {}
+    for start in range(0, len(ids), BATCH):
+        outcomes |= replay_batch(ids[start : start + BATCH], now, new)
+    return [outcomes[letter] for letter in ids]
+
+
+@transaction.atomic
+def discard(letter_ids: Collection[UUID], now: datetime) -> int:
+    """Close letters without a replay; their tasks and jobs stay as they ended. Returns how many were open.
+
+    Racing a replay, the one whose transaction gets the job first wins; the other finds the letter closed.
+    """
+    _lock_jobs_of(letter_ids)
+    letters = DeadLetter.objects.filter(OPEN, id__in=letter_ids)
+    return letters.update(discarded_at=now)
+
+
+@transaction.atomic
+def replay_batch(ids: Sequence[UUID], now: datetime, new: Changes) -> dict[UUID, Replayed]:
+    """Replay a batch of what was asked for."""
+    jobs = _lock_jobs_of(ids)
+    asked = {letter.id: letter for letter in DeadLetter.objects.filter(id__in=ids).select_related("task")}
+    outcomes = {letter: _closed(letter, asked.get(letter)) for letter in ids}
+    wanted = {
+        letter.task_id
+        for letter in asked.values()
+        if outcomes[letter.id].outcome is Outcome.REPLAYED and letter.task_id is not None
+    }
+    of_jobs = set(Task.objects.filter(id__in=wanted).values_list("job_id", flat=True))
+    opened = move_jobs("replay", of_jobs & jobs.keys(), now)
+    # A sibling that was asked for as well, and whose turn is in a later batch, is taken back now: it gets its changes.
+    changed: set[UUID | None] = set()
+    if new.parameters is not None or new.priority is not None:
+        siblings = dict(DeadLetter.objects.filter(OPEN, task__job_id__in=opened).values_list("id", "task_id"))
+        changed = {siblings[letter] for letter in new.asked_for(siblings)}
+    changes = [
+        Change(
+            task_id=task.id,
+            attempt=task.attempt,
+            at=now,
+            message="replayed",
+            parameters=new.parameters if task.id in changed else None,
+            priority=new.priority if task.id in changed else None,
+        )
+        for task in Task.objects.filter(job_id__in=opened, status="dead_letter").only("id", "attempt")
+    ]
+    attempts = {moved.task_id: moved.attempt for moved in move_tasks("replay", changes)}
+    _reopen(opened, now)
+    _close(attempts, now)
+    advance(opened, now)
+    for letter in asked.values():
+        if outcomes[letter.id].outcome is Outcome.REPLAYED:
+            attempt = attempts.get(letter.task_id) if letter.task_id else None
+            outcome = Outcome.STOPPING if attempt is None else Outcome.REPLAYED
+            outcomes[letter.id] = Replayed(letter.id, outcome, letter.task_id, attempt)
+    return outcomes
+
+
+def _lock_jobs_of(letter_ids: Collection[UUID]) -> dict[UUID, LockedJob]:
+    letters = DeadLetter.objects.filter(id__in=letter_ids, task__isnull=False)
+    return lock_jobs(letters.values_list("task__job_id", flat=True))
+
+
+def _closed(letter_id: UUID, letter: DeadLetter | None) -> Replayed:
+    """Why a letter can't be replayed; REPLAYED stands for "it can"."""
+    if letter is None:
+        return Replayed(letter_id, Outcome.GONE)
+    if letter.replayed_at is not None:
+        return Replayed(letter_id, Outcome.ALREADY, letter.task_id, letter.replayed_attempt)
+    if letter.discarded_at is not None:
+        return Replayed(letter_id, Outcome.DISCARDED, letter.task_id)
+    if letter.task_id is None:
+        return Replayed(letter_id, Outcome.UNREADABLE)
+    return Replayed(letter_id, Outcome.REPLAYED, letter.task_id)
+
+
+def _reopen(job_ids: list[UUID], now: datetime) -> None:
+    """What was skipped or stopped when the job failed waits again for its parents."""
+    rows = Task.objects.filter(job_id__in=job_ids, status__in=["skipped", "cancelled"]).values_list("id", "attempt")
+    changes = [Change(task_id=task, attempt=attempt, at=now, message="its job runs again") for task, attempt in rows]
+    move_tasks("reopen", changes)
+
+
+def _close(attempts: Mapping[UUID, int], now: datetime) -> None:
+    letters = list(DeadLetter.objects.filter(OPEN, task_id__in=attempts))
+    for letter in letters:
+        letter.replayed_at = now
+        letter.replayed_attempt = attempts[letter.task_id] if letter.task_id else None
+    DeadLetter.objects.bulk_update(letters, ["replayed_at", "replayed_attempt"])

@@ -1,0 +1,52 @@
+"""How fast a line gets shorter, and when somebody's turn comes at that pace. Estimates, all of them made here."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from itertools import takewhile
+
+from dalston_queue.broker.protocol.moments import moment
+from dalston_queue.broker.views.snapshot import QueueStats, Snapshot
+from dalston_queue.models import Sample
+
+LOOK_BACK = timedelta(minutes=10)
+LEAST_MS = 15_000
+"""What ran in less than this may be chance."""
+
+Numbers = Mapping[str, float]
+
+
+def seconds_for(tasks: float, per_second: float) -> float | None:
+    """How long so many take. None if none of them goes: nobody can tell."""
+    return tasks / per_second if per_second > 0 else None
+
+
+def numbers_of(queue: QueueStats, at_ms: int) -> dict[str, int]:
+    """What a sample of a queue holds. The duty that takes it runs at any second of its minute, so who reckons with the
+    counter needs to know when it was read."""
+    return {"waiting": queue.waiting, "ran": queue.ran, "at_ms": at_ms}
+
+
+def paces(snapshot: Snapshot) -> dict[str, float]:
+    """What engines are done with in each queue per second, since its samples; without those where it is not known."""
+    names = [queue.queue for queue in snapshot.queues]
+    recent = Sample.objects.filter(kind="queue", name__in=names, at__gt=moment(snapshot.at_ms) - LOOK_BACK)
+    before: defaultdict[str, list[Numbers]] = defaultdict(list)
+    for name, numbers in recent.order_by("-at").values_list("name", "numbers"):
+        before[name].append(numbers)
+    found = {queue.queue: pace(numbers_of(queue, snapshot.at_ms), before[queue.queue]) for queue in snapshot.queues}
+    return {name: per_second for name, per_second in found.items() if per_second is not None}
+
+
+def pace(now: Numbers, before: Sequence[Numbers]) -> float | None:
+    """`before`: the newest first. Only as far back as work waited in each: a line that is empty moves nothing, however
+    fast it could."""
+    busy = list(takewhile(lambda numbers: numbers["waiting"] > 0, before))
+    if not busy:
+        return None
+    elapsed_ms = now["at_ms"] - busy[-1]["at_ms"]
+    ran = now["ran"] - busy[-1]["ran"]
+    # a counter that went back was lost with its Redis
+    return 1000 * ran / elapsed_ms if elapsed_ms >= LEAST_MS and ran >= 0 else None

@@ -1,0 +1,203 @@
+"""Why is this task not running? One code and one sentence, from what Postgres and Redis know of it.
+
+`explain` is pure; `facts_about` gathers what it needs in a fixed number of reads.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.errors import BrokerError
+from dalston_queue.broker.nodes.registry import EngineInfo
+from dalston_queue.broker.protocol.record import Record
+from dalston_queue.broker.protocol.types import TIERS, EngineState, RecordState, Tier
+from dalston_queue.broker.views.snapshot import LaneStats, QueueStats
+from dalston_queue.durations import in_words
+from dalston_queue.jobs.lifecycle.states import TASK_OVER, TaskStatus
+from dalston_queue.jobs.queries.pace import paces, seconds_for
+from dalston_queue.models import StagePause, Task
+
+COUNTED = 1_000
+"""So many older tasks of its queue are looked at, in Postgres: a stream does not tell how many stand before one."""
+
+
+class WhyCode(StrEnum):
+    OVER = "over"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    WAITING_FOR_STAGES = "waiting_for_stages"
+    SCHEDULED = "scheduled"
+    BACKOFF = "backoff"
+    NOT_CLAIMED = "not_claimed"
+    NOT_DISPATCHED = "not_dispatched"
+    REDIS_UNAVAILABLE = "redis_unavailable"
+    PAUSED = "paused"
+    NO_ENGINE = "no_engine"
+    NO_CAPABLE_ENGINE = "no_capable_engine"
+    SUSPECT = "suspect"
+    ALL_BUSY = "all_busy"
+    ABOUT_TO_RUN = "about_to_run"
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    code: WhyCode
+    sentence: str
+    queue_position: int | None = None  # 1: next; while an engine could take it
+    eta_seconds: float | None = None  # until it starts, if all are busy and their pace is known
+    until: datetime | None = None  # it waits for this moment
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """`queue` and `engines` are None when Redis does not answer."""
+
+    unfinished: tuple[str, ...] = ()  # stages it waits for
+    redis_is_away: bool = False  # asked while only an orchestrator is waited for: none takes up a job without Redis
+    paused_because: str | None = None  # None: not paused
+    record: Record | None = None
+    queue: QueueStats | None = None
+    engines: Sequence[EngineInfo] | None = None  # that serve its queue
+    pace: float | None = None  # tasks that leave its queue per second; None: not known
+    earlier: int | None = None  # older tasks of its queue and priority that wait, too; None: not counted, or too many
+
+
+def facts_about(task: Task, broker: Broker) -> Facts:
+    """Reads what `explain` needs; Redis only if the task has got that far."""
+    if task.status == TaskStatus.PENDING:
+        siblings = Task.objects.filter(job_id=task.job_id, stage__in=task.after)
+        waits_for = siblings.exclude(status__in=TASK_OVER).order_by("id").values_list("stage", flat=True)
+        return Facts(unfinished=tuple(waits_for), redis_is_away=_is_away(task, broker))
+    if task.status not in (TaskStatus.READY, TaskStatus.QUEUED):
+        return Facts()
+    pause = StagePause.objects.filter(queue=task.queue).first()
+    because = None if pause is None else pause.reason
+    try:
+        record = broker.records(task.queue, [str(task.id)]).get(str(task.id))
+        snapshot = broker.snapshot([task.queue])
+        engines = [engine for engine in broker.registry.engines() if task.queue in engine.queues]
+        capable = _capable(task, engines)
+    except BrokerError:
+        return Facts(paused_because=because)
+    return Facts(
+        paused_because=because,
+        record=record,
+        queue=next(iter(snapshot.queues), None),
+        engines=engines,
+        pace=paces(snapshot).get(task.queue),
+        earlier=_earlier(task, capable),
+    )
+
+
+def _is_away(task: Task, broker: Broker) -> bool:
+    try:
+        broker.records(task.queue, [str(task.id)])
+    except BrokerError:
+        return True
+    return False
+
+
+def _capable(task: Task, engines: Sequence[EngineInfo]) -> list[EngineInfo]:
+    ready = [engine for engine in engines if engine.state is EngineState.READY]
+    return [engine for engine in ready if set(task.required_capabilities) <= set(engine.capabilities)]
+
+
+def _goes_first(needed: Iterable[str], capable: Sequence[EngineInfo]) -> bool:
+    """Whether work that needs this can be in the way of one that these engines can run."""
+    return any(set(needed) <= set(engine.capabilities) for engine in capable)
+
+
+def _earlier(task: Task, capable: Sequence[EngineInfo]) -> int | None:
+    """An id grows with the time it was made, so they went into the line in this order, but for retries and stages."""
+    older = Task.objects.filter(queue=task.queue, status=TaskStatus.QUEUED, id__lt=task.id).order_by("id")
+    found = list(older.values_list("effective_priority", "required_capabilities")[: COUNTED + 1])
+    if len(found) > COUNTED:
+        return None
+    return sum(priority == task.effective_priority and _goes_first(needed, capable) for priority, needed in found)
+
+
+def explain(task: Task, facts: Facts, now: datetime) -> Why:
+    match TaskStatus(task.status):
+        case TaskStatus.RUNNING:
+            return _running(task)
+        case TaskStatus.SCHEDULED:
+            return _scheduled(task, now)
+        case TaskStatus.PENDING:
+            return _pending(facts)
+        case TaskStatus.READY | TaskStatus.QUEUED:
+            return _in_line(task, facts)
+        case over:
+            return Why(WhyCode.OVER, f"It is over: {over.replace('_', ' ')}.")
+
+
+def _running(task: Task) -> Why:
+    if task.cancel_requested_at is not None:
+        return Why(WhyCode.STOPPING, f"It runs on {task.assigned_worker_id}, which was asked to stop it.")
+    return Why(WhyCode.RUNNING, f"It runs on {task.assigned_worker_id}.")
+
+
+def _scheduled(task: Task, now: datetime) -> Why:
+    at = task.scheduled_at
+    left = 0 if at is None else max(0, round((at - now).total_seconds()))
+    soon = "now: the scheduler takes it within a second"
+    when = f"in {left} s, at {at:%Y-%m-%d %H:%M:%S} UTC" if at and left else soon
+    if task.retry_count:  # the row has the next attempt already
+        tries = f"attempt {task.attempt - 1} failed, and attempt {task.attempt}"
+        return Why(WhyCode.BACKOFF, f"It waits before a retry: {tries} starts {when}.", until=at)
+    return Why(WhyCode.SCHEDULED, f"It was asked to start later: {when}.", until=at)
+
+
+def _pending(facts: Facts) -> Why:
+    if facts.unfinished:
+        return Why(WhyCode.WAITING_FOR_STAGES, f"It waits for {', '.join(facts.unfinished)} to be over.")
+    if facts.redis_is_away:
+        return Why(WhyCode.REDIS_UNAVAILABLE, "Redis does not answer: its job is taken up when Redis is back.")
+    return Why(WhyCode.NOT_CLAIMED, "An orchestrator has not taken up its job yet: check that one is running.")
+
+
+def _in_line(task: Task, facts: Facts) -> Why:
+    if facts.paused_because is not None:
+        reason = f": {facts.paused_because}" if facts.paused_because else ""
+        return Why(WhyCode.PAUSED, f"The queue {task.queue} is paused{reason}.")
+    if facts.engines is None:
+        return Why(WhyCode.REDIS_UNAVAILABLE, "Redis does not answer: it will be delivered when Redis is back.")
+    if facts.record is None or facts.queue is None:
+        return Why(WhyCode.NOT_DISPATCHED, "It is ready and will be put in line within a second.")
+    ready = [engine for engine in facts.engines if engine.state is EngineState.READY]
+    if not ready:
+        return Why(WhyCode.NO_ENGINE, f"No ready engine serves the queue {task.queue}.")
+    capable = _capable(task, ready)
+    if not capable:
+        missing = f"{len(ready)} ready, none with {' and '.join(sorted(set(task.required_capabilities)))}"
+        return Why(WhyCode.NO_CAPABLE_ENGINE, f"No engine of {task.queue} can run it: {missing}.")
+    return _behind(facts, facts.record, facts.queue, capable)
+
+
+def _behind(facts: Facts, record: Record, queue: QueueStats, capable: Sequence[EngineInfo]) -> Why:
+    if record.state is RecordState.RUNNING:
+        return Why(WhyCode.ABOUT_TO_RUN, f"{record.owner} has just claimed it.")
+    mine = next((lane.tier for lane in queue.lanes if lane.stream == record.stream), Tier.MEDIUM)
+    lanes = [lane for lane in queue.lanes if _goes_first(filter(None, lane.capabilities.split("+")), capable)]
+    place = _place(lanes, mine, facts.earlier)
+    if mine is Tier.SUSPECT:
+        lost = f"Engines were lost with it {record.deliveries + record.losses} times"
+        sentence = f"{lost}: it runs alone, on an empty engine, after everything else."
+        return Why(WhyCode.SUSPECT, sentence, queue_position=place)
+    slots = sum(engine.capacity for engine in capable)
+    at_most = "at most " if facts.earlier is None else ""
+    line = f"it is {at_most}number {place} in line for {slots} slot{'' if slots == 1 else 's'}"
+    if any(engine.said.running < engine.capacity for engine in capable):  # as of its last beat
+        return Why(WhyCode.ABOUT_TO_RUN, f"It should start soon: {line}.", queue_position=place)
+    eta = None if facts.pace is None else seconds_for(place, facts.pace)
+    turn = "when its turn comes is not known yet" if eta is None else f"its turn comes in about {in_words(max(1, eta))}"
+    sentence = f"All engines that can run it are busy: {line}, and {turn}."
+    return Why(WhyCode.ALL_BUSY, sentence, queue_position=place, eta_seconds=eta)
+
+
+def _place(lanes: Sequence[LaneStats], mine: Tier, earlier: int | None) -> int:
+    """Everything in the tiers before its own, and of its own the older ones; all of it if those were not counted."""
+    before = sum(max(0, lane.lag) for lane in lanes if TIERS.index(lane.tier) < TIERS.index(mine))
+    with_it = max(1, sum(max(0, lane.lag) for lane in lanes if lane.tier is mine))
+    return before + (with_it if earlier is None else min(with_it, earlier + 1))

@@ -1,0 +1,168 @@
+"""New jobs and tasks on their way into Postgres, with all that must hold for them, in one statement.
+
+A batch is one JSON text per table: several times faster than the ORM's bulk_create, which prepares every value of every
+row by itself. A job of one task is sent as plain values, for which Postgres takes two thirds of the time.
+"""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from django.db import connection
+
+from dalston_queue.jobs.submit.idempotency import TAKE, TAKE_CONFLICT, NewKey
+from dalston_queue.jobs.submit.token_version import UNCHANGED
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+    id: UUID
+    project_id: UUID
+    token_id: UUID | None
+    name: str
+    priority: str
+    parameters: msgspec.Raw
+    trace_id: str
+    callback_url: str
+
+
+class NewTask(msgspec.Struct, frozen=True, kw_only=True):
+    id: UUID
+    job_id: UUID
+    stage: str
+    queue: str
+    task_type: str
+    after: tuple[str, ...]
+    required: bool
+    weight: float
+    priority: str
+    required_capabilities: tuple[str, ...]
+    parameters: msgspec.Raw
+    timeout_seconds: int
+    max_retries: int
+    scheduled_at: datetime | None
+
+
+_JOB_TYPES = {
+    "id": "uuid",
+    "project_id": "uuid",
+    "token_id": "uuid",
+    "name": "text",
+    "priority": "text",
+    "parameters": "jsonb",
+    "trace_id": "text",
+    "callback_url": "text",
+}
+_TASK_TYPES = {
+    "id": "uuid",
+    "job_id": "uuid",
+    "stage": "text",
+    "queue": "text",
+    "task_type": "text",
+    "after": "text[]",
+    "required": "bool",
+    "weight": "float8",
+    "priority": "text",
+    "required_capabilities": "text[]",
+    "parameters": "jsonb",
+    "timeout_seconds": "int",
+    "max_retries": "int",
+    "scheduled_at": "timestamptz",
+}
+
+_JOB = """
+    INSERT INTO dalston_job
+        (id, project_id, token_id, name, status, priority, parameters, trace_id, callback_url, progress, error,
+         created_at)
+    SELECT {id}, {project_id}, {token_id}, {name}, 'pending', {priority}, {parameters}, {trace_id}, {callback_url},
+         0, '', %(now)s"""
+
+_TASK = """
+    INSERT INTO dalston_task
+        (id, job_id, stage, queue, task_type, after, required, weight, status, priority, effective_priority,
+         required_capabilities, parameters, timeout_seconds, attempt, event_seq, max_retries, retry_count, deliveries,
+         node_losses, assigned_worker_id, error, error_type, error_cause, scheduled_at, created_at)
+    SELECT {id}, {job_id}, {stage}, {queue}, {task_type}, {after}, {required}, {weight}, 'pending', {priority},
+         {priority}, {required_capabilities}, {parameters}, {timeout_seconds}, 1, 0, {max_retries}, 0, 0,
+         0, '', '', '', '', {scheduled_at}, %(now)s"""
+
+
+def _one(insert: str, argument: str, types: Mapping[str, str]) -> str:
+    """Of a row that comes as plain values, each an argument of its own."""
+    return insert.format_map({name: f"%({argument}_{name})s" for name in types})
+
+
+def _many(insert: str, argument: str, types: Mapping[str, str], source: str = "") -> str:
+    """Of rows that come as a JSON text."""
+    columns = ", ".join(f"{name} {kind}" for name, kind in types.items())
+    selected = insert.format_map({name: f"new.{name}" for name in types})
+    return f"{selected} FROM {source}jsonb_to_recordset(%({argument})s::jsonb) AS new ({columns})"
+
+
+# Foreign keys are checked at the end of the transaction.
+_MANY_TASKS = _many(_TASK, "tasks", _TASK_TYPES)
+_MANY_JOBS = f"WITH jobs AS ({_many(_JOB, 'jobs', _JOB_TYPES)}) {_MANY_TASKS}"
+
+
+@cache
+def _one_job(*, of_one: bool, known: bool, taken: bool) -> str:
+    """A chain, of which each step is made from the row that the step before gave, if it did: the token's row is
+    unchanged, the key is taken, the job is stored, and its tasks are."""
+    steps, source = [], ""
+    if known:
+        steps, source = [f"known AS ({UNCHANGED})"], "FROM known"
+    if taken:
+        steps, source = [*steps, f"taken AS ({TAKE} {source} {TAKE_CONFLICT})"], "FROM taken"
+    steps.append(f"made AS ({_one(_JOB, 'job', _JOB_TYPES)} {source} RETURNING 1)")
+    if of_one:
+        tasks = f"{_one(_TASK, 'task', _TASK_TYPES)} FROM made"
+    else:
+        tasks = _many(_TASK, "tasks", _TASK_TYPES, source="made CROSS JOIN ")
+    return f"WITH {', '.join(steps)} {tasks}"
+
+
+def insert_job(
+    job: NewJob, tasks: Collection[NewTask], now: datetime, *, key: NewKey | None = None, version: str | None = None
+) -> bool:
+    """One job with its tasks, by one statement, which is a transaction by itself if there is none around it.
+
+    False: nothing was stored, because the key is taken or because the token's row is not of this version any more.
+    """
+    arguments = {"now": now, **_values("job", job)}
+    of_one = len(tasks) == 1
+    if of_one:
+        for task in tasks:
+            arguments |= _values("task", task)
+    else:
+        arguments["tasks"] = msgspec.json.encode(tasks).decode()
+    if version is not None:
+        arguments |= {"token": job.token_id, "version": version}
+    if key is not None:
+        arguments |= key.arguments()
+    with connection.cursor() as cursor:
+        cursor.execute(_one_job(of_one=of_one, known=version is not None, taken=key is not None), arguments)
+        return bool(cursor.rowcount)
+
+
+def insert_jobs(jobs: Collection[NewJob], tasks: Collection[NewTask], now: datetime) -> None:
+    """Jobs with all their tasks, in one statement: without a transaction around it, it is one by itself."""
+    texts = {"jobs": msgspec.json.encode(jobs).decode(), "tasks": msgspec.json.encode(tasks).decode()}
+    with connection.cursor() as cursor:
+        cursor.execute(_MANY_JOBS, {"now": now, **texts})
+
+
+def insert_tasks(tasks: Collection[NewTask], now: datetime) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_MANY_TASKS, {"now": now, "tasks": msgspec.json.encode(tasks).decode()})
+
+
+def _values(argument: str, row: NewJob | NewTask) -> dict[str, Any]:
+    """As psycopg takes them: a tuple would be a composite type, an enum its name."""
+    values: dict[str, Any] = {f"{argument}_{name}": getattr(row, name) for name in row.__struct_fields__}
+    values[f"{argument}_priority"] = str(row.priority)
+    values[f"{argument}_parameters"] = bytes(row.parameters).decode()
+    if isinstance(row, NewTask):
+        values["task_after"], values["task_required_capabilities"] = list(row.after), list(row.required_capabilities)
+    return values

@@ -1,0 +1,59 @@
+"""What a client asks for: a job and its stages, before anything is stored."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from dalston_queue.broker.protocol.types import Priority
+from dalston_queue.jobs.errors import InvalidJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSpec:
+    """One stage. What is None is filled in from the job or from the settings."""
+
+    stage: str
+    queue: str | None = None
+    task_type: str | None = None
+    after: tuple[str, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    required: bool = True
+    required_capabilities: tuple[str, ...] = ()
+    priority: Priority | None = None
+    timeout_seconds: int | None = None
+    max_retries: int | None = None
+    weight: float = 1.0
+    scheduled_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    name: str
+    stages: tuple[StageSpec, ...]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    priority: Priority = Priority.MEDIUM
+    trace_id: str | None = None
+    callback_url: str | None = None  # told when the job is over
+
+
+def single_task(task_type: str, *, queue: str | None = None, **wanted: Any) -> JobSpec:
+    """A job of one: the stage and, unless named, the queue are the task type. `wanted` are fields of StageSpec."""
+    priority = wanted.pop("priority", None) or Priority.MEDIUM
+    of_job = {name: wanted.pop(name, None) for name in ("trace_id", "callback_url")}
+    stage = StageSpec(stage=task_type, queue=queue or task_type, task_type=task_type, **wanted)
+    return JobSpec(name=task_type, stages=(stage,), priority=priority, **of_job)
+
+
+def stage_from(wanted: object) -> StageSpec:
+    """A stage from JSON, as a schedule or an engine's result has it. The types are checked, unknown fields refused."""
+    if isinstance(wanted, Mapping):
+        known = StageSpec.__dataclass_fields__
+        if unknown := [name for name in wanted if name not in known]:
+            raise InvalidJob(f"a stage has no field {unknown[0]!r}; known: {', '.join(known)}")
+    try:
+        return msgspec.convert(wanted, StageSpec)
+    except msgspec.ValidationError as error:
+        raise InvalidJob(f"a stage can't be read: {error}") from None

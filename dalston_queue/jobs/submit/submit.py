@@ -1,0 +1,218 @@
+"""Accepts jobs: the job, its tasks and its idempotency row in one transaction, so a bad request leaves nothing behind.
+
+Redis is not needed: `job.created` is a hint, sent after the commit, and pending jobs are polled anyway.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from dalston_queue import crash_points
+from dalston_queue.broker.protocol.types import Priority
+from dalston_queue.ids import uuid7
+from dalston_queue.jobs.errors import IdempotencyConflict, JobsError, TokenChanged
+from dalston_queue.jobs.lifecycle import dag
+from dalston_queue.jobs.submit import hints
+from dalston_queue.jobs.submit.idempotency import NewKey
+from dalston_queue.jobs.submit.rows import NewJob, NewTask, insert_job, insert_jobs
+from dalston_queue.jobs.submit.spec import JobSpec, StageSpec
+from dalston_queue.jobs.submit.storable import storable
+from dalston_queue.jobs.webhooks.deliveries import Callbacks
+from dalston_queue.models import ApiToken, Project, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One job of a batch."""
+
+    spec: JobSpec
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """The job that a request stands for: made now, or made earlier under the same key."""
+
+    job_id: UUID
+    task_ids: tuple[UUID, ...]  # in the order of the stages asked for
+    created: bool
+    # As they were stored, and when, if they were made now: saves who wants to show them a look at the row.
+    tasks: tuple[NewTask, ...] = field(default=(), compare=False)
+    at: datetime | None = field(default=None, compare=False)
+
+
+def submit(
+    spec: JobSpec,
+    *,
+    project: Project,
+    token: ApiToken | None = None,
+    idempotency_key: str | None = None,
+    version: str | None = None,
+) -> Submission:
+    """Accept one job by one statement, or raise JobsError.
+
+    With a `version` the token was not read for this request: TokenChanged says that its row must be read first.
+    """
+    now = timezone.now()
+    job, tasks = _rows(spec, project, token, Callbacks(project))
+    key = None if idempotency_key is None else _new_key(idempotency_key, spec, project, job.id, now)
+    while not insert_job(job, tasks, now, key=key, version=version):
+        if version is not None or key is None:
+            raise TokenChanged("the token's row was changed")
+        if earlier := key.earlier():
+            return Submission(earlier, _tasks_of(earlier, {}), created=False)
+    transaction.on_commit(lambda: _hint([job.id]))
+    return Submission(job.id, tuple(task.id for task in tasks), created=True, tasks=tuple(tasks), at=now)
+
+
+def submit_many(
+    requests: Sequence[Request], *, project: Project, token: ApiToken | None = None
+) -> list[Submission | JobsError]:
+    """Accept a batch, each job for itself; the outcomes are in the order of the requests."""
+    now = timezone.now()
+    callbacks = Callbacks(project)
+    made = [_made(request.spec, project, token, callbacks) for request in requests]
+    outcomes: list[Submission | JobsError] = []
+    jobs: dict[UUID, NewJob] = {}
+    tasks: dict[UUID, list[NewTask]] = {}
+    # Without keys it is one statement, and needs no transaction around it: two round trips to Postgres less.
+    with transaction.atomic() if any(request.idempotency_key for request in requests) else nullcontext():
+        taken = _take_keys(requests, made, project, now)
+        for rows, earlier in zip(made, taken, strict=True):
+            if isinstance(rows, JobsError):
+                outcomes.append(rows)
+            elif isinstance(earlier, JobsError):
+                outcomes.append(earlier)
+            elif earlier is None:
+                job, its_tasks = rows
+                jobs[job.id], tasks[job.id] = job, its_tasks
+                ids = tuple(task.id for task in its_tasks)
+                outcomes.append(Submission(job.id, ids, created=True, tasks=tuple(its_tasks), at=now))
+            else:
+                outcomes.append(Submission(earlier, _tasks_of(earlier, tasks), created=False))
+        if jobs:
+            insert_jobs(list(jobs.values()), [task for its_tasks in tasks.values() for task in its_tasks], now)
+            transaction.on_commit(lambda: _hint(list(jobs)))
+    return outcomes
+
+
+def _tasks_of(job_id: UUID, of_this_batch: Mapping[UUID, Sequence[NewTask]]) -> tuple[UUID, ...]:
+    """The tasks of a job that was submitted before, perhaps earlier in this very batch and not stored yet."""
+    if job_id in of_this_batch:
+        return tuple(task.id for task in of_this_batch[job_id])
+    return tuple(Task.objects.filter(job_id=job_id).order_by("id").values_list("id", flat=True))
+
+
+# The settings that fill in retries and timeout, by priority.
+_DEFAULTS = {
+    Priority.HIGH: ("DALSTON_RETRIES_HIGH", "DALSTON_TIMEOUT_HIGH_S"),
+    Priority.MEDIUM: ("DALSTON_RETRIES_MEDIUM", "DALSTON_TIMEOUT_MEDIUM_S"),
+    Priority.LOW: ("DALSTON_RETRIES_LOW", "DALSTON_TIMEOUT_LOW_S"),
+}
+
+
+def task_row(stage: StageSpec, job_id: UUID, job_priority: Priority) -> NewTask:
+    """The row of a stage, with what it left open filled in from its job and the settings."""
+    priority = stage.priority or job_priority
+    retries, timeout = _DEFAULTS[priority]
+    return NewTask(
+        id=uuid7(),
+        job_id=job_id,
+        stage=stage.stage,
+        queue=dag.queue_of(stage),
+        task_type=stage.task_type or dag.queue_of(stage),
+        after=tuple(dict.fromkeys(stage.after)),
+        required=stage.required,
+        weight=stage.weight,
+        priority=priority,
+        required_capabilities=tuple(sorted(set(stage.required_capabilities))),
+        parameters=storable(stage.parameters, f"the parameters of stage {stage.stage!r}"),
+        timeout_seconds=stage.timeout_seconds or getattr(settings, timeout),
+        max_retries=getattr(settings, retries) if stage.max_retries is None else stage.max_retries,
+        scheduled_at=stage.scheduled_at,
+    )
+
+
+Rows = tuple[NewJob, list[NewTask]]
+
+
+def _made(spec: JobSpec, project: Project, token: ApiToken | None, callbacks: Callbacks) -> Rows | JobsError:
+    try:
+        return _rows(spec, project, token, callbacks)
+    except JobsError as error:
+        return error
+
+
+def _rows(spec: JobSpec, project: Project, token: ApiToken | None, callbacks: Callbacks) -> Rows:
+    dag.check(spec.stages)
+    job_id = uuid7()
+    job = NewJob(
+        id=job_id,
+        project_id=project.pk,
+        token_id=None if token is None else token.pk,
+        name=spec.name,
+        priority=spec.priority,
+        parameters=storable(spec.parameters, "the job's parameters"),
+        trace_id=spec.trace_id or job_id.hex,
+        callback_url=callbacks.checked(spec.callback_url) if spec.callback_url else "",
+    )
+    return job, [task_row(stage, job_id, Priority(spec.priority)) for stage in spec.stages]
+
+
+def _take_keys(
+    requests: Sequence[Request], made: Sequence[Rows | JobsError], project: Project, now: datetime
+) -> list[UUID | JobsError | None]:
+    """For each of them what _take_key says. In the order of the keys, which is the same for every batch: two batches
+    with the same keys would otherwise wait for each other."""
+    taken: list[UUID | JobsError | None] = [None] * len(requests)
+    for place in sorted(range(len(requests)), key=lambda place: requests[place].idempotency_key or ""):
+        rows = made[place]
+        if isinstance(rows, JobsError):
+            continue
+        try:
+            taken[place] = _take_key(requests[place], project, rows[0].id, now)
+        except IdempotencyConflict as error:
+            taken[place] = error
+    return taken
+
+
+def _take_key(request: Request, project: Project, job_id: UUID, now: datetime) -> UUID | None:
+    """Take the request's key for this job; returns the earlier job if the key is taken."""
+    if request.idempotency_key is None:
+        return None
+    key = _new_key(request.idempotency_key, request.spec, project, job_id, now)
+    # Inside the transaction a key that was not to be had is locked: it can't expire before it is read.
+    return None if key.take() else key.earlier()
+
+
+def _new_key(key: str, spec: JobSpec, project: Project, job_id: UUID, now: datetime) -> NewKey:
+    until = now + timedelta(seconds=settings.DALSTON_IDEMPOTENCY_WINDOW_S)
+    return NewKey(
+        key=key, key_project=project.pk, key_digest=_digest(spec), key_job=job_id, key_now=now, key_until=until
+    )
+
+
+def _digest(spec: JobSpec) -> str:
+    """Equal for equal requests. The trace id is left out: it names the request's journey, not what was asked for."""
+    asked = [spec.name, spec.priority, spec.parameters, [_asked(stage) for stage in spec.stages]]
+    if spec.callback_url:
+        asked.append(spec.callback_url)
+    return sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _asked(stage: StageSpec) -> list[Any]:
+    return [getattr(stage, name) for name in StageSpec.__dataclass_fields__]
+
+
+def _hint(job_ids: list[UUID]) -> None:
+    crash_points.point("submit.committed")
+    hints.send(job_ids)

@@ -1,0 +1,117 @@
+"""One attempt to send one webhook. Its outcome is a value; nothing is raised.
+
+The name is looked up once, every address of it must be one that may be called, and the connection goes to that address
+and not to the name. No redirect is followed, and of the answer only the status is read: a receiver gets nothing out of
+us and holds us no longer than the timeout, of which the lookup has a part (lookups.py).
+"""
+
+import contextlib
+import http.client
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dalston_queue.jobs.errors import InvalidCallback
+from dalston_queue.jobs.webhooks.lookups import LookupFailed, Lookups, lookups
+from dalston_queue.jobs.webhooks.target import Network, Target, check_address
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotDelivered:
+    why: str
+    code: int | None = None  # the receiver's status, if it answered
+
+
+def send(
+    target: Target,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    timeout_s: float,
+    allowed: Sequence[Network],
+    names: Lookups = lookups,
+) -> Delivered | NotDelivered:
+    end = time.monotonic() + timeout_s
+    try:
+        addresses = _look_up(target, allowed, names, timeout_s)
+        code = _post(addresses, target, headers, body, end)
+    except (InvalidCallback, LookupFailed) as error:
+        return NotDelivered(str(error))
+    except TimeoutError:
+        return NotDelivered(f"no answer within {timeout_s:g} s")
+    except Exception as error:  # noqa: BLE001 (whatever a receiver makes us raise: it is this attempt that failed)
+        if time.monotonic() >= end:  # cut off
+            return NotDelivered(f"no answer within {timeout_s:g} s")
+        # What came instead of HTTP is not repeated: it may hold anything.
+        text = "" if isinstance(error, http.client.HTTPException) else f": {error}"
+        return NotDelivered(f"{type(error).__name__}{text}"[:500].replace("\x00", ""))
+    if 200 <= code < 300:
+        return Delivered(code)
+    note = ", and redirects are not followed" if 300 <= code < 400 else ""
+    return NotDelivered(f"the receiver answered {code}{note}", code)
+
+
+def _look_up(target: Target, allowed: Sequence[Network], names: Lookups, timeout_s: float) -> list[str]:
+    """Every address of the name, each of them checked: one that may not be called spoils them all."""
+    addresses = names.find(target.host, timeout_s)
+    for address in addresses:
+        check_address(address, allowed)
+    return addresses
+
+
+def _post(addresses: list[str], target: Target, headers: Mapping[str, str], body: bytes, end: float) -> int:
+    """The receiver's status. The next address is tried only as long as nothing has been sent."""
+    failure: OSError | None = None
+    for address in addresses:
+        connection = _Pinned(target, address, max(0.1, end - time.monotonic()))
+        # A receiver that sends a byte now and then would outlive any timeout of a single read.
+        alarm = threading.Timer(max(0.1, end - time.monotonic()), connection.cut)
+        alarm.daemon = True
+        alarm.start()
+        try:
+            try:
+                connection.connect()
+            except OSError as error:
+                failure = error
+                continue
+            connection.request("POST", target.path, body, {"Host": target.host_header, **headers})
+            return connection.getresponse().status
+        finally:
+            alarm.cancel()
+            connection.close()
+    raise failure or OSError(f"{target.host} has no address")
+
+
+class _Pinned(http.client.HTTPConnection):
+    """To one address, whatever the name stands for by now; the certificate is still checked for the name."""
+
+    sock: socket.socket | None
+
+    def __init__(self, target: Target, address: str, timeout_s: float) -> None:
+        super().__init__(target.host, target.port, timeout=timeout_s)
+        self._target = target
+        self._address = address
+
+    def connect(self) -> None:
+        plain = socket.create_connection((self._address, self._target.port), self.timeout)
+        self.sock = plain
+        if self._target.secure:
+            context = ssl.create_default_context()
+            # The handshake comes after the assignment, so that cut() finds the socket that it is made on.
+            secure = context.wrap_socket(plain, server_hostname=self._target.host, do_handshake_on_connect=False)
+            self.sock = secure
+            secure.do_handshake()
+
+    def cut(self) -> None:
+        """From another thread: whatever waits for this connection fails now."""
+        if self.sock is not None:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(self.sock, socket.SHUT_RDWR)

@@ -1,0 +1,175 @@
+"""Sends the webhooks that are due, in threads beside the orchestrator's loop. Any number of orchestrators may do so.
+
+A delivery is claimed by a committed UPDATE that makes it due again a while later, sent outside of any transaction, and
+then marked. An orchestrator that dies in between has perhaps sent it: it is sent again, under the same id. One
+receiver gets at most a few at a time, so that a dead one does not keep the others waiting.
+
+Each is sent in a daemon thread of its own, not in a pool: Python waits for a pool's threads when the process ends, and
+a slow receiver would hold up its stop.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from random import SystemRandom
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import Error, connection
+from django.utils import timezone
+
+from dalston_queue import crash_points
+from dalston_queue.jobs.errors import InvalidCallback
+from dalston_queue.jobs.webhooks.claims import claim
+from dalston_queue.jobs.webhooks.deliveries import RetryAt, after_failure, allowed_networks
+from dalston_queue.jobs.webhooks.message import Message, TaskRef, encode, headers
+from dalston_queue.jobs.webhooks.sending import Delivered, NotDelivered, send
+from dalston_queue.jobs.webhooks.target import read_target
+from dalston_queue.models import Task, WebhookDelivery
+from dalston_queue.models.webhook_delivery import DeliveryState
+from dalston_queue.orchestrator import counters
+from dalston_queue.orchestrator.database import drop_broken_connection
+from dalston_queue.orchestrator.report import Report, record_run
+
+log = structlog.get_logger(__name__)
+SENDERS = 8
+LOOK_EVERY_S = 1.0
+RECORD_EVERY_S = 15.0
+FAREWELL_S = 2.0  # for what is under way when the process is told to stop
+
+Outcome = Delivered | NotDelivered
+_jitter = SystemRandom().random
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    delivery_id: UUID
+    attempts: int
+    until: datetime | None  # its lease, by which this claim is told from every other
+
+
+@dataclass(slots=True)
+class Webhooks:
+    holder: str
+    _under_way: "dict[Future[Outcome], Claimed]" = field(default_factory=dict)
+    _report: Report = field(default_factory=Report)
+    _recorded_at: float = float("-inf")
+
+    def run(self, wait: Callable[[float], bool]) -> None:
+        """Until `wait`, which sleeps for so many seconds, says that it is time to stop."""
+        while True:
+            try:
+                self.look()
+                self._record()
+            except Error as error:
+                log.warning("webhooks wait for postgres", error=str(error))
+                drop_broken_connection()
+                if wait(LOOK_EVERY_S):
+                    break
+            if self._under_way:
+                wait_for(self._under_way, timeout=0.2, return_when="FIRST_COMPLETED")
+            if wait(0 if self._under_way else LOOK_EVERY_S):
+                break
+        self._leave()
+
+    def look(self) -> None:
+        """Mark what was sent, and send what is due."""
+        for future in [future for future in self._under_way if future.done()]:
+            self._mark(self._under_way[future], future.result(), timezone.now())
+            del self._under_way[future]
+        while len(self._under_way) < SENDERS and (delivery := claim(timezone.now())) is not None:
+            self._under_way[self._submit(delivery)] = _claimed(delivery)
+
+    def _submit(self, delivery: WebhookDelivery) -> "Future[Outcome]":
+        """Everything that needs Postgres happens here, in our thread; a sender has no connection to it."""
+        secret = getattr(delivery.job.project, "webhook_secret", None)
+        allowed, timeout_s = allowed_networks(), settings.DALSTON_WEBHOOK_TIMEOUT_S
+        try:
+            target = read_target(delivery.url, allowed)
+        except InvalidCallback as error:
+            return _start(partial(NotDelivered, str(error)))
+        if secret is None:
+            return _start(partial(NotDelivered, "the project has no secret to sign it with"))
+        message = message_of(delivery)
+        body = encode(message)
+        signed = headers(message, body, secret.text, int(time.time()))
+        return _start(partial(send, target, signed, body, timeout_s=timeout_s, allowed=allowed))
+
+    def _mark(self, claimed: Claimed, outcome: Outcome, now: datetime) -> None:
+        crash_points.point("webhook.sent")
+        values: dict[str, object] = {"sending_until": None, "last_code": outcome.code}
+        if isinstance(outcome, Delivered):
+            values |= {"state": DeliveryState.DELIVERED, "delivered_at": now, "last_error": ""}
+            came_to = "delivered"
+        else:
+            values["last_error"] = outcome.why
+            match after_failure(claimed.attempts, now, _jitter()):
+                case RetryAt(at):
+                    values["next_at"] = at
+                    came_to = "failed"
+                case _:
+                    values["state"] = DeliveryState.GAVE_UP
+                    came_to = "gave_up"
+                    log.warning("gave a webhook up", delivery=str(claimed.delivery_id), why=outcome.why)
+        self._report.note(came_to, repaired=False)
+        counters.WEBHOOKS.labels(came_to).inc()
+        # One that took longer than its lease is another's by now, or was asked for anew.
+        mine = WebhookDelivery.objects.filter(pk=claimed.delivery_id, sending_until=claimed.until, state="pending")
+        mine.update(**values)
+
+    def _record(self) -> None:
+        clock = time.monotonic()
+        if clock - self._recorded_at > RECORD_EVERY_S:
+            record_run("webhook sender", timezone.now(), 0, self._report, every_s=RECORD_EVERY_S, holder=self.holder)
+            self._recorded_at, self._report = clock, Report()
+
+    def _leave(self) -> None:
+        wait_for(self._under_way, timeout=FAREWELL_S)
+        try:
+            for future, claimed in self._under_way.items():
+                if future.done():
+                    self._mark(claimed, future.result(), timezone.now())
+        except Error as error:
+            log.warning("what was sent last will be sent again: postgres does not answer", error=str(error))
+        connection.close()
+
+
+def _start(attempt: Callable[[], Outcome]) -> "Future[Outcome]":
+    future: Future[Outcome] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(attempt())
+        except BaseException as error:  # noqa: BLE001 (whoever asks for the result gets it)
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="webhook", daemon=True).start()
+    return future
+
+
+def _claimed(delivery: WebhookDelivery) -> Claimed:
+    return Claimed(delivery.id, delivery.attempts, delivery.sending_until)
+
+
+def message_of(delivery: WebhookDelivery) -> Message:
+    job = delivery.job
+    tasks = Task.objects.filter(job_id=job.pk).order_by("id").values_list("id", "stage")
+    return Message(
+        event=f"job.{delivery.status}",
+        delivery_id=delivery.id,
+        job_id=job.id,
+        name=job.name,
+        project=job.project.name,
+        status=delivery.status,
+        error=delivery.error or None,
+        created_at=job.created_at,
+        completed_at=delivery.finished_at,
+        trace_id=job.trace_id,
+        tasks=[TaskRef(task_id, stage) for task_id, stage in tasks],
+    )
