@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dalston_queue.broker.nodes.commands import Command
-from dalston_queue.broker.operations.reclaim import TakenBack
+from dalston_queue.broker.operations.reclaim import Reclaimed
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +13,7 @@ class GivenBack:
     """link: an engine's work is back in line."""
 
     engine_id: str
-    taken: TakenBack
+    taken: Reclaimed
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.errors import BrokerError, Invalid, Spoiled
+from dalston_queue.broker.errors import BrokerError, Invalid, WrongKeyType
 from dalston_queue.broker.nodes.commands import Reply
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.operations.reclaim import Expired
@@ -176,7 +176,7 @@ class Link:
         while self._jobs:
             try:
                 self._do(self._jobs[0])
-            except (Invalid, Spoiled) as error:
+            except (Invalid, WrongKeyType) as error:
                 # It will not be accepted, and nothing behind it may wait. The judge takes back what an engine that
                 # doesn't beat any more still holds.
                 log.error("could not be sent", what=type(self._jobs[0]).__name__, why=str(error))
@@ -196,7 +196,7 @@ class Link:
                 self.channel.reply(job)
 
     def _give_back(self, job: GiveBack) -> None:
-        taken = self.broker.take_back(
+        taken = self.broker.reclaim(
             job.engine_id,
             job.queues,
             job.cause,
@@ -235,7 +235,7 @@ class Link:
             return
         mine = {engine.engine_id for engine in report.engines}
         for queue in sorted({queue for engine in report.engines for queue in engine.queues}):
-            with contextlib.suppress(Spoiled):  # the scanner says so; the other queues are looked at
+            with contextlib.suppress(WrongKeyType):  # the scanner says so; the other queues are looked at
                 page = self.broker.pending(queue, order=PendingOrder.DEADLINE, overdue_by_ms=OVERDUE_MS, limit=200)
                 for entry in page.entries:
                     if entry.record.owner in mine:

@@ -49,7 +49,7 @@ def kinds_of_change(broker: Broker, size: Size) -> list[Kind]:
         ),
         Kind("progress of a pending entry", ("/ws/streams/transcribe/",), lambda word: _progress(broker, word)),
         Kind("a job's row in Postgres", ("/ws/jobs/",), _rename),
-        Kind("a new dead letter", ("/ws/dead-letters/",), _bury),
+        Kind("a new dead letter", ("/ws/dead-letters/",), _dead_letter),
     ]
 
 
@@ -62,7 +62,7 @@ def _rename(word: str) -> None:
     Job.objects.filter(pk__in=newest).update(name=word)
 
 
-def _bury(word: str) -> None:
+def _dead_letter(word: str) -> None:
     DeadLetter.objects.create(
         queue="transcribe", task_type="transcribe", cause="error", attempt=1, error=word, fingerprint=word[-16:],
         created_at=timezone.now(),

@@ -45,7 +45,7 @@ def work(url: str, capacity: int, recovery_s: int | None) -> None:
     broker = connect(url)
     if recovery_s is not None:
         # as the supervisor does when waitpid tells it of a child's death
-        broker.take_back(ENGINE, [QUEUE], max_deliveries=3, max_losses=10)
+        broker.reclaim(ENGINE, [QUEUE], max_deliveries=3, max_losses=10)
     run(Consumer(broker, ENGINE, [QUEUE], capacity=capacity, max_backlog=NO_LIMIT))
 
 

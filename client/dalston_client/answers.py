@@ -183,7 +183,7 @@ class ReplayedMany(TypedDict):
     items: list[Replayed]
 
 
-class ReplayOrder(TypedDict):
+class ReplayBatch(TypedDict):
     order_id: str
     state: str
     actor: str
@@ -208,7 +208,7 @@ class ReplayOrder(TypedDict):
 
 class Withdrawn(TypedDict):
     outcome: Literal["undone", "stopped"]
-    order: ReplayOrder
+    order: ReplayBatch
 
 
 class Discarded(TypedDict):

@@ -207,7 +207,7 @@ class Client:
         parameters: Mapping[str, Any] | None = None,
         priority: answers.Priority | None = None,
         reason: str = "",
-    ) -> answers.ReplayOrder:
+    ) -> answers.ReplayBatch:
         """The server replays them, at this rate, and not before `undo_seconds`: until then it can be withdrawn."""
         body = _wanted(ids, filters) | _given(
             rate_per_minute=rate_per_minute,
@@ -217,12 +217,12 @@ class Client:
             priority=priority,
             reason=reason,
         )
-        return cast(answers.ReplayOrder, self._transport.call("POST", "/dlq:replay", body=body, repeatable=False))
+        return cast(answers.ReplayBatch, self._transport.call("POST", "/dlq:replay", body=body, repeatable=False))
 
-    def replay_order(self, order_id: str) -> answers.ReplayOrder:
-        return cast(answers.ReplayOrder, self._transport.call("GET", route("dlq", "replays", order_id)))
+    def replay_batch(self, order_id: str) -> answers.ReplayBatch:
+        return cast(answers.ReplayBatch, self._transport.call("GET", route("dlq", "replays", order_id)))
 
-    def replay_orders(self, *, limit: int = 50, **filters: Any) -> Iterator[answers.ReplayOrder]:
+    def replay_batches(self, *, limit: int = 50, **filters: Any) -> Iterator[answers.ReplayBatch]:
         """Newest first; by state."""
         return self._pages("/dlq/replays", limit, filters)
 

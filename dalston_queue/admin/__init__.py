@@ -7,7 +7,7 @@ from dalston_queue.admin.job import JobAdmin
 from dalston_queue.admin.nodes import EngineAdmin, NodeAdmin
 from dalston_queue.admin.operator_action import OperatorActionAdmin
 from dalston_queue.admin.project import ProjectAdmin
-from dalston_queue.admin.replay_order import ReplayOrderAdmin
+from dalston_queue.admin.replay_batch import ReplayBatchAdmin
 from dalston_queue.admin.schedule import ScheduleAdmin
 from dalston_queue.admin.task import TaskAdmin
 from dalston_queue.admin.user import UserAdmin
@@ -23,7 +23,7 @@ __all__ = [
     "NodeAdmin",
     "OperatorActionAdmin",
     "ProjectAdmin",
-    "ReplayOrderAdmin",
+    "ReplayBatchAdmin",
     "ScheduleAdmin",
     "TaskAdmin",
     "UserAdmin",

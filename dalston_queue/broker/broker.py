@@ -18,8 +18,8 @@ from dalston_queue.broker.operations.cancel import cancel, read_records, scan_re
 from dalston_queue.broker.operations.lanes import acknowledge_ghosts, delete_queue, read_lanes, set_paused
 from dalston_queue.broker.operations.lease import Lease
 from dalston_queue.broker.operations.rate import Limit, take
-from dalston_queue.broker.operations.reclaim import Expired, Judged, TakeBack, TakenBack, expire, places, take_back
-from dalston_queue.broker.operations.requeue import Reclaimed, reclaim
+from dalston_queue.broker.operations.reclaim import Expired, Judged, Reclaim, Reclaimed, expire, places, reclaim
+from dalston_queue.broker.operations.requeue import Requeued, requeue
 from dalston_queue.broker.protocol.keys import Keys
 from dalston_queue.broker.protocol.messages import ErrorInfo, Event, TaskMessage
 from dalston_queue.broker.protocol.record import Record
@@ -44,7 +44,8 @@ class Broker:
         """Put attempts in line, in one pipeline; the answers in order. Repeatable: by task and attempt, and by the
         entry's existence (a record whose entry is gone gets a new one). A live entry of an older attempt is removed
         first. Raises Denied when Redis is out of memory, Invalid for a bad message (nothing appended), TooManyLanes
-        or Spoiled when a lane can't be used: what goes to other lanes may be appended then, and can be repeated."""
+        or WrongKeyType when a lane can't be used: what goes to other lanes may be appended then, and can be
+        repeated."""
         return append(self.topology, messages)
 
     def publish_jobs_created(self, job_ids: Iterable[str]) -> None:
@@ -77,7 +78,7 @@ class Broker:
 
     # recovery and ageing
 
-    def take_back(
+    def reclaim(
         self,
         engine_id: str,
         queues: Iterable[str],
@@ -88,14 +89,14 @@ class Broker:
         error: ErrorInfo | None = None,
         max_deliveries: int,
         max_losses: int,
-    ) -> TakenBack:
+    ) -> Reclaimed:
         """Put everything this engine holds back in line and end its sessions.
 
         judged: the pulse's counters the verdict was made at, rechecked in the script; None: the caller saw it die
         (waitpid). cause ENGINE_LOST charges deliveries of the named task, or of the only one it ran, and losses of all
         when it ran several and none is named; NODE_LOST charges losses of all. A task that reaches max_deliveries or
         max_losses is exhausted. error: message and evidence (exit code, log lines) that go into the events."""
-        request = TakeBack(
+        request = Reclaim(
             engine_id=engine_id,
             cause=cause,
             named=named,
@@ -103,7 +104,7 @@ class Broker:
             max_deliveries=max_deliveries,
             max_losses=max_losses,
         )
-        return take_back(places(self.topology, queues, judged), request)
+        return reclaim(places(self.topology, queues, judged), request)
 
     def expire(
         self, queue: str, task_id: str, attempt: int, error: ErrorInfo, *, judged_ms: int | None = None
@@ -117,13 +118,13 @@ class Broker:
                 return answer
         return Expired.ABSENT
 
-    def reclaim(self, queue: str, task_id: str, attempt: int, error: ErrorInfo, *, entry_id: str = "") -> Reclaimed:
+    def requeue(self, queue: str, task_id: str, attempt: int, error: ErrorInfo, *, entry_id: str = "") -> Requeued:
         """Take a running task from its engine and put it back in line, uncounted. entry_id: the delivery that was
         seen; if another engine has it by now, it is left alone."""
-        answer = Reclaimed.ABSENT
+        answer = Requeued.ABSENT
         for shard in self.topology.shards_of(queue):
-            answer = reclaim(shard, queue, task_id, attempt, entry_id, error)
-            if answer is not Reclaimed.ABSENT:
+            answer = requeue(shard, queue, task_id, attempt, entry_id, error)
+            if answer is not Requeued.ABSENT:
                 break
         return answer
 

@@ -6,8 +6,8 @@ keys, token_version, hints            what that depends on: its idempotency key,
 dag, pipelines, expand                the shape of a job: checked, named in code, grown by a stage's result
 dispatch, advance                     READY tasks into their streams; what follows from a task that moved
 retry, dead_letters, fingerprint      what a failed attempt means, and the end of a task that gets no other
-replay, replay_orders                 dead letters taken back: at once; later, slowly, and undone while it can be
-cancel, stop, hand_back, set_aside    what a client or an operator does to a task that is not over
+replay, replay_batches                 dead letters taken back: at once; later, slowly, and undone while it can be
+cancel, stop, requeue, dead_letter    what a client or an operator does to a task that is not over
 pause, nodes                          the same for a queue, and for a node that is gone for good
 recurring, cron                       a job at each tick of a schedule
 webhooks, webhook_target, webhook_message   who may have one, where it may go, what it says

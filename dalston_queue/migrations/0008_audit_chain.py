@@ -17,7 +17,7 @@ UNCHAIN = """
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("dalston_queue", "0007_replay_order"),
+        ("dalston_queue", "0007_replay_batch"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -12,7 +12,7 @@ from dalston_queue.models.login_attempt import LoginAttempt
 from dalston_queue.models.node import Node
 from dalston_queue.models.operator_action import OperatorAction
 from dalston_queue.models.project import Project
-from dalston_queue.models.replay_order import ReplayOrder
+from dalston_queue.models.replay_batch import ReplayBatch
 from dalston_queue.models.sample import Sample
 from dalston_queue.models.schedule import Schedule
 from dalston_queue.models.stage_pause import StagePause
@@ -34,7 +34,7 @@ __all__ = [
     "Node",
     "OperatorAction",
     "Project",
-    "ReplayOrder",
+    "ReplayBatch",
     "Sample",
     "Schedule",
     "Scope",

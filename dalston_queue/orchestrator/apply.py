@@ -177,7 +177,7 @@ def _failed(events: list[Event], now: datetime) -> list[Moved]:
     return moved
 
 
-def _buried(events: list[Event], _now: datetime) -> list[Moved]:
+def _dead_lettered(events: list[Event], _now: datetime) -> list[Moved]:
     return end_tasks([_ending(event, _error(event), "") for event in events])
 
 
@@ -212,7 +212,7 @@ HANDLERS: dict[EventKind, Callable[[list[Event], datetime], list[Moved]]] = {
     EventKind.TASK_RECOVERED: _recovered,
     EventKind.TASK_HANDED_BACK: _recovered,
     EventKind.TASK_PROMOTED: _promoted,
-    EventKind.TASK_BURIED: _buried,
+    EventKind.TASK_DEAD_LETTERED: _dead_lettered,
 }
 
 _ATTEMPTS = """

@@ -16,7 +16,7 @@ from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.messages import Event, Malformed
 from dalston_queue.broker.protocol.types import Cause, EventKind
 from dalston_queue.jobs.lifecycle.advance import Advanced, advance
-from dalston_queue.jobs.lifecycle.dead_letters import Ending, bury_unreadable, end_tasks
+from dalston_queue.jobs.lifecycle.dead_letters import Ending, dead_letter_unreadable, end_tasks
 from dalston_queue.jobs.lifecycle.status import lock_jobs
 from dalston_queue.models import DeadLetter
 from dalston_queue.orchestrator import counters
@@ -34,7 +34,7 @@ def handle(batch: Sequence[Event | Malformed], now: datetime) -> Advanced:
     for item in batch:
         if isinstance(item, Malformed):
             _keep_raw(item, item.reason, item.raw, now)
-        elif item.kind is EventKind.TASK_BURIED and not item.job_id:
+        elif item.kind is EventKind.TASK_DEAD_LETTERED and not item.job_id:
             # An entry that belongs to no record: a stray copy, or bytes of a foreign hand. No task ends with it.
             _keep_raw(item, item.error.message if item.error else "an unreadable entry", item.raw or {}, now)
         else:
@@ -75,7 +75,7 @@ def _isolate(events: list[Event], now: datetime, done: Advanced, error: Exceptio
     counters.POISON.inc()
     message = f"its event {event.kind} could not be stored: {error}"
     try:
-        done.add(_bury(event, message, now))
+        done.add(_dead_letter(event, message, now))
     except Exception as again:
         if _is_ours_to_wait_for(again):
             raise
@@ -84,7 +84,7 @@ def _isolate(events: list[Event], now: datetime, done: Advanced, error: Exceptio
 
 def _keep_raw(item: Event | Malformed, reason: str, raw: Mapping[str, bytes], now: datetime) -> None:
     log.error("unreadable bytes are kept as a dead letter", queue=item.queue, reason=reason)
-    bury_unreadable(item.queue, _place(item), reason, raw, now)
+    dead_letter_unreadable(item.queue, _place(item), reason, raw, now)
 
 
 def _place(event: Event | Malformed) -> str:
@@ -101,11 +101,11 @@ def _written(event: Event | Malformed) -> str:
 
 
 def _keep_alone(event: Event, message: str, now: datetime) -> None:
-    bury_unreadable(event.queue, _place(event), message, {"event": _written(event).encode()}, now)
+    dead_letter_unreadable(event.queue, _place(event), message, {"event": _written(event).encode()}, now)
 
 
 @transaction.atomic
-def _bury(event: Event, message: str, now: datetime) -> Advanced:
+def _dead_letter(event: Event, message: str, now: datetime) -> Advanced:
     """End the task whose event is poison. An event that names no task of ours, or one that can't move, is kept by
     itself."""
     try:

@@ -8,7 +8,7 @@ from django.db.models import Count, Max, Min
 
 from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
 from dalston_queue.broker.protocol.moments import moment
-from dalston_queue.models import DeadLetter, Engine, IdempotencyKey, LoginAttempt, Node, ReplayOrder
+from dalston_queue.models import DeadLetter, Engine, IdempotencyKey, LoginAttempt, Node, ReplayBatch
 from dalston_queue.models.dead_letter import OPEN
 from dalston_queue.orchestrator.report import Report, for_each
 from dalston_queue.redis import get_broker
@@ -59,7 +59,7 @@ def expire_kept(now: datetime) -> Report:
     report = Report()
     long_ago = now - timedelta(days=settings.DALSTON_DEAD_LETTER_DAYS)
     report.note("dead letters", DeadLetter.objects.filter(created_at__lt=long_ago).delete()[0])
-    report.note("replay orders", ReplayOrder.objects.filter(finished_at__lt=long_ago).delete()[0])
+    report.note("replay orders", ReplayBatch.objects.filter(finished_at__lt=long_ago).delete()[0])
     report.note("login tries", LoginAttempt.objects.filter(at__lt=now - timedelta(days=1)).delete()[0])
     report.note("idempotency keys", IdempotencyKey.objects.filter(expires_at__lt=now).delete()[0])
     while deleted := _delete_jobs(now - timedelta(days=settings.DALSTON_HISTORY_DAYS)):

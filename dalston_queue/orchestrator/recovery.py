@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from dalston_queue import crash_points
 from dalston_queue.broker import Broker
-from dalston_queue.broker.errors import BrokerError, Spoiled
+from dalston_queue.broker.errors import BrokerError, WrongKeyType
 from dalston_queue.broker.nodes.registry import Pulse
 from dalston_queue.broker.protocol.types import Cause
 from dalston_queue.orchestrator.judge import Judge
@@ -86,15 +86,15 @@ class Recovery:
     def _taken_back(self, pulse: Pulse, cause: Cause) -> int:
         """What a foreign hand did to one queue keeps nobody else's work from coming back."""
         try:
-            return self._take_back(pulse, cause)
-        except Spoiled as error:
+            return self._reclaim(pulse, cause)
+        except WrongKeyType as error:
             log.error("work can't be taken back", engine=pulse.engine_id, error=str(error))
             return 0
 
-    def _take_back(self, pulse: Pulse, cause: Cause) -> int:
+    def _reclaim(self, pulse: Pulse, cause: Cause) -> int:
         self.broker.registry.condemn(pulse, cause)
         crash_points.point("recovery.condemned")
-        taken = self.broker.take_back(
+        taken = self.broker.reclaim(
             pulse.engine_id,
             pulse.counters,
             cause,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dalston_queue.broker.errors import Spoiled
+from dalston_queue.broker.errors import WrongKeyType
 from dalston_queue.models import Duty
 
 
@@ -22,15 +22,15 @@ class Report:
 
 
 def for_each(queues: Iterable[str], act: Callable[[str], None]) -> None:
-    """In one that a foreign hand has spoiled it fails, which is raised at the end: the others don't wait for that."""
-    spoiled: Spoiled | None = None
+    """Act on each queue. A queue whose keys have a wrong type fails at the end: the others don't wait for it."""
+    wrong_type: WrongKeyType | None = None
     for queue in queues:
         try:
             act(queue)
-        except Spoiled as error:
-            spoiled = error
-    if spoiled:
-        raise spoiled
+        except WrongKeyType as error:
+            wrong_type = error
+    if wrong_type:
+        raise wrong_type
 
 
 def record_run(

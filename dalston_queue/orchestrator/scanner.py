@@ -25,7 +25,7 @@ def scan() -> Report:
     report = Report()
 
     def look(queue: str) -> None:
-        _take_back_from_the_dead(broker, queue, report)
+        _reclaim_from_the_dead(broker, queue, report)
         _expire(broker, _overdue(broker, queue), report)
         _expire(broker, _forgotten(broker, queue), report)
 
@@ -33,10 +33,10 @@ def scan() -> Report:
     return report
 
 
-def _take_back_from_the_dead(broker: Broker, queue: str, report: Report) -> None:
+def _reclaim_from_the_dead(broker: Broker, queue: str, report: Report) -> None:
     """What the leading orchestrator left, should it have died between verdict and take-back."""
     for engine, cause in broker.registry.dead(queue).items():
-        taken = broker.take_back(
+        taken = broker.reclaim(
             engine,
             [queue],
             cause,

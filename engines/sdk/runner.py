@@ -199,7 +199,7 @@ class Runner:
     def _speak(self, now: float) -> None:
         """Everything that goes to Redis, in its order: say what we hold, settle and claim, beat."""
         if self.unwanted:
-            self.consumer.hand_back(self.unwanted)
+            self.consumer.release(self.unwanted)
             self.unwanted = []
         if not self.connected or (self.runs and now >= self.next_beat):
             self._beat(now)
@@ -362,7 +362,7 @@ class Runner:
         log.error("task %s ran past its deadline and does not stop: ending this process", run.task.id)
         try:
             self.consumer.exchange([*self.unsettled, (run.claimed, timed_out(run.timeout))], 0)
-            self.consumer.hand_back()
+            self.consumer.release()
         except (Unavailable, Fenced) as error:
             log.error("could not settle it: %s", error)
         os.abort()  # faulthandler writes the stacks: they show where it hung

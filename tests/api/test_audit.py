@@ -62,7 +62,7 @@ def test_what_is_not_there_leaves_no_row(operator: Api) -> None:
     asked = [
         operator.call("DELETE", f"/jobs/{nothing}"),
         operator.call("DELETE", f"/tasks/{nothing}"),
-        operator.post(f"/tasks/{nothing}/hand-back", reason),
+        operator.post(f"/tasks/{nothing}/requeue", reason),
         operator.post(f"/tasks/{nothing}/dead-letter", reason),
         operator.post(f"/dlq/{nothing}/replay", reason),
         operator.call("DELETE", f"/dlq/{nothing}"),

@@ -25,7 +25,7 @@ ROUTES: dict[tuple[str, str], tuple[set[str], int]] = {
     ("GET", "/tasks"): ({"read"}, 200),
     ("GET", "/tasks/{task_id}"): ({"read"}, 404),
     ("DELETE", "/tasks/{task_id}"): ({"submit", "operate"}, 404),
-    ("POST", "/tasks/{task_id}/hand-back"): ({"operate"}, 404),
+    ("POST", "/tasks/{task_id}/requeue"): ({"operate"}, 404),
     ("POST", "/tasks/{task_id}/dead-letter"): ({"operate"}, 422),
     ("POST", "/jobs"): ({"submit"}, 422),
     ("POST", "/jobs:batch"): ({"submit"}, 422),

@@ -18,7 +18,7 @@ from tests.api.conftest import Api
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def bury(api: Api, error: str = "boom", fingerprint: str = "f1", queue: str = "echo") -> str:
+def dead_letter(api: Api, error: str = "boom", fingerprint: str = "f1", queue: str = "echo") -> str:
     """A task of this client that died, as the orchestrator leaves it behind."""
     task = Task.objects.get(pk=api.post("/tasks", {"task_type": queue, "parameters": {"n": 1}}).json()["task_id"])
     now = timezone.now()
@@ -37,8 +37,8 @@ def operator(token_for: Callable[..., str]) -> Api:
 
 def test_a_project_sees_its_own_and_an_operator_all(api: Api, operator: Api, token_for: Callable[..., str]) -> None:
     other = Api(token_for("submit", "read", project=Project.objects.create(name="beta")))
-    bury(api)
-    bury(other)
+    dead_letter(api)
+    dead_letter(other)
     DeadLetter.objects.create(queue="echo", cause="rejected", fingerprint="raw", created_at=timezone.now())
     assert len(api.get("/dlq").json()["items"]) == 1
     assert len(operator.get("/dlq").json()["items"]) == 3
@@ -48,7 +48,7 @@ def test_a_project_sees_its_own_and_an_operator_all(api: Api, operator: Api, tok
 def test_one_is_shown_to_its_project_and_to_operators_also_when_it_is_closed(
     api: Api, operator: Api, token_for: Callable[..., str]
 ) -> None:
-    letter = bury(api)
+    letter = dead_letter(api)
     other = Api(token_for("read", project=Project.objects.create(name="beta")))
     assert api.get(f"/dlq/{letter}").json()["error"] == "boom"
     assert other.get(f"/dlq/{letter}").status_code == 404
@@ -59,7 +59,7 @@ def test_one_is_shown_to_its_project_and_to_operators_also_when_it_is_closed(
 def test_what_would_take_too_long_is_refused_not_waited_for(
     api: Api, operator: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bury(api)
+    dead_letter(api)
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM dalston_dead_letter")  # the connection is there, and fast
     # Nobody may read the letters meanwhile: as good as a hundred million of them.
@@ -87,8 +87,8 @@ def _server() -> dict[str, Any]:
 
 def test_letters_that_look_alike_are_grouped(api: Api) -> None:
     for error in ("boom 1", "boom 2"):
-        bury(api, error)
-    bury(api, "other", "f2", "sleep")
+        dead_letter(api, error)
+    dead_letter(api, "other", "f2", "sleep")
     groups = api.get("/dlq/groups").json()
     assert [(group["fingerprint"], group["count"]) for group in groups] == [("f1", 2), ("f2", 1)]
     assert [group["fingerprint"] for group in api.get("/dlq/groups?queue=sleep").json()] == ["f2"]
@@ -96,7 +96,7 @@ def test_letters_that_look_alike_are_grouped(api: Api) -> None:
 
 
 def test_replay_takes_the_same_task_back_and_is_safe_to_repeat(api: Api, operator: Api) -> None:
-    letter = bury(api)
+    letter = dead_letter(api)
     body = {"parameters": {"n": 2}, "priority": "high", "reason": "file is back"}
     first = operator.post(f"/dlq/{letter}/replay", body)
     assert first.status_code == 200, first.content
@@ -110,8 +110,8 @@ def test_replay_takes_the_same_task_back_and_is_safe_to_repeat(api: Api, operato
 
 
 def test_replay_all_that_match_after_a_dry_run(api: Api, operator: Api) -> None:
-    letters = {bury(api) for _ in range(3)}
-    bury(api, queue="sleep")
+    letters = {dead_letter(api) for _ in range(3)}
+    dead_letter(api, queue="sleep")
     dry = operator.post("/dlq:replay", {"filter": {"queue": "echo"}, "dry_run": True}).json()
     assert dry == {"matched": 3, "replayed": 0, "items": []}
     assert not Task.objects.filter(status="ready").exists()
@@ -121,9 +121,9 @@ def test_replay_all_that_match_after_a_dry_run(api: Api, operator: Api) -> None:
     assert operator.post("/dlq:replay", {"filter": {"queue": "echo"}, "dry_run": True}).json()["matched"] == 0
 
 
-def test_a_dry_run_counts_what_a_replay_would_take_back(api: Api, operator: Api) -> None:
+def test_a_dry_run_counts_what_a_replay_would_reclaim(api: Api, operator: Api) -> None:
     """Open letters, each once, and no more than the limit."""
-    letters = [bury(api) for _ in range(3)]
+    letters = [dead_letter(api) for _ in range(3)]
     operator.call("DELETE", f"/dlq/{letters[0]}")
 
     def counted(**wanted: Any) -> int:
@@ -140,14 +140,14 @@ def test_a_dry_run_counts_what_a_replay_would_take_back(api: Api, operator: Api)
 
 
 def test_replay_by_ids_answers_for_each(api: Api, operator: Api) -> None:
-    letter, unknown = bury(api), str(uuid4())
+    letter, unknown = dead_letter(api), str(uuid4())
     done = operator.post("/dlq:replay", {"ids": [letter, unknown]}).json()
     assert [item["outcome"] for item in done["items"]] == ["replayed", "there is no such dead letter"]
     assert operator.post("/dlq:replay", {}).status_code == 422
 
 
 def test_a_discarded_letter_is_closed(api: Api, operator: Api) -> None:
-    letter = bury(api)
+    letter = dead_letter(api)
     assert operator.call("DELETE", f"/dlq/{letter}?reason=old").json()["discarded"] is True
     assert operator.call("DELETE", f"/dlq/{letter}").json()["discarded"] is False
     assert api.get("/dlq").json()["items"] == []

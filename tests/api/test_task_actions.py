@@ -29,18 +29,18 @@ def task(api: Api) -> Task:
     return Task.objects.get(pk=task_id)
 
 
-def test_a_running_task_is_handed_back_once(operator: Api, task: Task, broker: Broker) -> None:
+def test_a_running_task_is_requeued_once(operator: Api, task: Task, broker: Broker) -> None:
     with engine(broker, name="slow") as slow, engine(broker, name="other") as other:
         [claimed] = slow.claim()
         body = {"reason": "it hangs", "entry_id": claimed.entry_id}
-        first = operator.post(f"/tasks/{task.id}/hand-back", body)
+        first = operator.post(f"/tasks/{task.id}/requeue", body)
         assert (first.status_code, first.json()["changed"]) == (200, True)
-        assert operator.post(f"/tasks/{task.id}/hand-back", body).json()["changed"] is False
+        assert operator.post(f"/tasks/{task.id}/requeue", body).json()["changed"] is False
         [again] = other.claim()
-        late = operator.post(f"/tasks/{task.id}/hand-back", body)
+        late = operator.post(f"/tasks/{task.id}/requeue", body)
         assert (late.status_code, late.json()["code"]) == (409, "state_conflict")
         assert again.task_id == str(task.id)
-    rows = OperatorAction.objects.filter(action="task.hand_back", target=str(task.id)).order_by("id")
+    rows = OperatorAction.objects.filter(action="task.requeue", target=str(task.id)).order_by("id")
     assert [row.after["outcome"] for row in rows] == ["returned", "waiting", "changed"]
     assert {row.reason for row in rows} == {"it hangs"}
 
@@ -53,7 +53,7 @@ def test_a_waiting_task_becomes_a_dead_letter_once(operator: Api, task: Task) ->
     again = operator.post(f"/tasks/{task.id}/dead-letter", {"reason": "broken file"})
     assert (again.status_code, again.json()["changed"]) == (200, False)
     assert operator.get("/dlq").json()["items"][0]["error"] == "set aside by token test: broken file"
-    assert operator.post(f"/tasks/{task.id}/hand-back").status_code == 409
+    assert operator.post(f"/tasks/{task.id}/requeue").status_code == 409
 
 
 def test_what_has_ended_otherwise_is_a_conflict(operator: Api, task: Task) -> None:

@@ -293,7 +293,7 @@ def test_leaving_hands_the_tasks_back_uncounted(http: httpx.Client, queue: str) 
     task = leaver.take()
     said = leaver.call("heartbeat", {"held": [hold(task)], "status": "draining"})
     assert said.status_code == 200
-    assert http.delete(leaver.path).json() == {"handed_back": [hold(task)]}
+    assert http.delete(leaver.path).json() == {"requeued": [hold(task)]}
     again = heir.take()
     assert (again["task_id"], again["attempt"], again["deliveries"]) == (task["task_id"], 1, 0)
     assert refused(leaver.result(task)) == (404, "not_found")

@@ -85,7 +85,7 @@ def _sleepers(broker: Broker) -> int:
     return clients.count(b"cmd=blpop")
 
 
-def test_what_was_claimed_as_the_client_went_is_handed_back_uncounted(broker: Broker) -> None:
+def test_what_was_claimed_as_the_client_went_is_requeued_uncounted(broker: Broker) -> None:
     worker = register(broker, "echo")()
     [task] = append(broker, "echo")
     _, claimed = poll(worker, [], None, 0, lambda: True)

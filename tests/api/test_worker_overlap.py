@@ -147,7 +147,7 @@ def test_a_suspect_runs_alone(broker: Broker) -> None:
         worker = RemoteWorker(broker, engine)
         worker.resume()
         assert len(worker.claim(1, Look())) == 1
-        broker.take_back(doomed, ["echo"], max_deliveries=5, max_losses=5)
+        broker.reclaim(doomed, ["echo"], max_deliveries=5, max_losses=5)
     [other] = append(broker, "echo")
     worker = resumed()
     [task] = worker.claim(4, Look())  # the suspect is last in line, and not given beside another

@@ -12,7 +12,7 @@ from dalston_queue.broker.protocol.messages import Event, Malformed, TaskMessage
 from dalston_queue.broker.protocol.types import Role
 from tests.broker.proxy import LossyProxy
 
-BUDGETS: dict[str, Any] = {"max_deliveries": 3, "max_losses": 10}  # of take_back, as the settings have them
+BUDGETS: dict[str, Any] = {"max_deliveries": 3, "max_losses": 10}  # of reclaim, as the settings have them
 MakeEngine = Callable[..., Consumer]
 Counted = tuple[Broker, Callable[[Callable[[], object]], int]]
 

@@ -85,7 +85,7 @@ def test_crashes_are_not_forgotten_by_a_rebuild(broker: Broker, engine: MakeEngi
     broker.append([message("a", deliveries=2, losses=1), message("b", deliveries=1)])
     consumer = engine(capacity=2)
     assert [(c.task_id, c.tier, c.deliveries) for c in consumer.claim()] == [("b", "medium", 1)]
-    consumer.hand_back()
+    consumer.release()
 
 
 def test_a_queue_takes_at_most_32_capability_sets_and_reuses_the_room_of_empty_ones(broker: Broker) -> None:

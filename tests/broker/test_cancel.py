@@ -46,7 +46,7 @@ def test_removal_finds_a_task_that_moves_meanwhile(broker: Broker, engine: MakeE
     engine("e").claim()
     home = broker.topology.home
     keys = home.keys
-    broker.take_back("e", ["echo"], **BUDGETS)
+    broker.reclaim("e", ["echo"], **BUDGETS)
     names = [keys.tasks("echo"), keys.ageing("echo"), keys.counters("echo"), keys.stream("echo")]
     assert home.run("cancel", names, ["a", "", 0]) == [b"elsewhere", keys.stream("echo", "", Tier.RECOVERED).encode()]
     assert broker.remove("echo", "a") is Removed.REMOVED

@@ -129,7 +129,7 @@ def test_a_refused_settlement_makes_no_room_for_another_suspect(broker: Broker, 
     broker.append([message(f"s{n}", deliveries=2) for n in range(4)])
     late, *others = (engine(max_suspects=2) for _ in range(3))
     (taken,) = late.claim()
-    broker.reclaim("echo", taken.task_id, 1, ErrorInfo(message="run it elsewhere"))
+    broker.requeue("echo", taken.task_id, 1, ErrorInfo(message="run it elsewhere"))
     assert [len(other.claim()) for other in others] == [1, 1]
     told = late.exchange([(taken, Completed())])
     assert told.settled == ["lost"] and told.claimed == [], "two run already"

@@ -62,7 +62,7 @@ def test_a_claim_whose_reply_is_lost_is_repeated_not_doubled(broker: Broker, los
     consumer.close()
 
 
-def test_what_a_lost_claim_took_is_handed_back_at_the_end(broker: Broker, lossy: Broker, proxy: LossyProxy) -> None:
+def test_what_a_lost_claim_took_is_released_at_the_end(broker: Broker, lossy: Broker, proxy: LossyProxy) -> None:
     broker.append([message("a")])
     consumer = Consumer(lossy, "e", ["echo"])
     consumer.open()
@@ -70,7 +70,7 @@ def test_what_a_lost_claim_took_is_handed_back_at_the_end(broker: Broker, lossy:
     assert consumer.claim_next(0.05) == []
     consumer.close()
     stats = broker.snapshot().queues[0]
-    assert (stats.waiting, stats.running, stats.counters["handed_back"]) == (1, 0, 1)
+    assert (stats.waiting, stats.running, stats.counters["released"]) == (1, 0, 1)
 
 
 def test_a_close_during_the_sleep_loses_nothing(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ def test_a_close_during_the_sleep_loses_nothing(broker: Broker, monkeypatch: pyt
 
 def test_an_engine_that_was_taken_for_dead_is_told(broker: Broker, engine: MakeEngine) -> None:
     consumer = engine("e")
-    broker.take_back("e", ["echo"], **BUDGETS)
+    broker.reclaim("e", ["echo"], **BUDGETS)
     broker.append([message("a")])
     with pytest.raises(Fenced):
         consumer.claim_next(1.0)

@@ -299,11 +299,11 @@ def test_a_full_server_refuses_appends_only(node: Node, tmp_path: Path) -> None:
     consumer.beat({claimed[0].task_id: 1})
     assert consumer.exchange([(c, Completed("y" * 1000)) for c in claimed[:2]]).settled == ["ok", "ok"]
     assert broker.request_cancel("echo", "t100") == "removed"
-    assert consumer.hand_back()
+    assert consumer.release()
     reader = EventReader(broker, "o")
     assert len(events_of(reader)) > 4
     taken = consumer.claim(2)
-    assert broker.take_back("e", ["echo"], **BUDGETS).moved == len(taken) == 2
+    assert broker.reclaim("e", ["echo"], **BUDGETS).moved == len(taken) == 2
     node.client.config_set("maxmemory", "0")
     assert broker.append([message("more")]) == ["added"]
     broker.close()

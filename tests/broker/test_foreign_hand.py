@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from dalston_queue.broker import Broker, Consumer, EventReader
-from dalston_queue.broker.errors import Fenced, Spoiled
+from dalston_queue.broker.errors import Fenced, WrongKeyType
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.messages import Completed, Event
 from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState, Priority, RecordState, Tier
@@ -44,7 +44,7 @@ def test_an_engine_whose_beat_counter_is_no_number_can_be_opened_judged_and_take
     home.command("HSET", home.keys.beats("echo"), "e1", "junk")
     pulse = broker.registry.pulses()["e1"]
     broker.registry.condemn(pulse)
-    taken = broker.take_back("e1", pulse.counters, Cause.NODE_LOST, judged=pulse.counters, **BUDGETS)
+    taken = broker.reclaim("e1", pulse.counters, Cause.NODE_LOST, judged=pulse.counters, **BUDGETS)
     assert taken.recovered == ("a",)
 
 
@@ -105,12 +105,12 @@ def spoiling(broker: Broker, kind: str) -> Iterator[None]:
 
 
 @pytest.fixture(params=[*SPOILED, *Tier])
-def spoiled(request: pytest.FixtureRequest, broker: Broker) -> Iterator[None]:
+def wrong_type(request: pytest.FixtureRequest, broker: Broker) -> Iterator[None]:
     with spoiling(broker, request.param):
         yield
 
 
-@pytest.mark.usefixtures("spoiled")
+@pytest.mark.usefixtures("wrong_type")
 def test_a_key_of_another_type_stops_no_other_queue(broker: Broker, engine: MakeEngine) -> None:
     reader = EventReader(broker, "o1")
     reader.ack(reader.read(block_ms=0))
@@ -122,8 +122,8 @@ def test_a_key_of_another_type_stops_no_other_queue(broker: Broker, engine: Make
     assert {stats.queue: stats.running for stats in broker.snapshot().queues}["echo"] == 1
     reader.ack(reader.take_over(idle_ms=0))
     assert [event.task_id for event in reader.read(block_ms=0) if isinstance(event, Event)] == ["e1"]
-    with contextlib.suppress(Spoiled):
-        broker.take_back("n1.e1", ["bad", "echo"], Cause.NODE_LOST, **BUDGETS)
+    with contextlib.suppress(WrongKeyType):
+        broker.reclaim("n1.e1", ["bad", "echo"], Cause.NODE_LOST, **BUDGETS)
     assert broker.records("echo", ["e1"])["e1"].state is RecordState.WAITING, "taken back from the good queue"
     reader.close()
 
@@ -147,7 +147,7 @@ def test_an_engine_of_two_queues_works_on_in_the_one_that_is_not_spoiled(
             )
 
 
-@pytest.mark.usefixtures("spoiled")
+@pytest.mark.usefixtures("wrong_type")
 def test_a_key_of_another_type_is_said_clearly_or_does_no_harm(broker: Broker) -> None:
     consumer = Consumer(broker, "n1.e2", ["bad"], capacity=4)
     acts: list[Callable[[], object]] = [
@@ -160,11 +160,11 @@ def test_a_key_of_another_type_is_said_clearly_or_does_no_harm(broker: Broker) -
         lambda: broker.pending("bad"),
         lambda: broker.registry.dead("bad"),
         lambda: broker.acknowledge_ghosts("bad"),
-        consumer.hand_back,
-        lambda: broker.take_back("n1.e2", ["bad"], **BUDGETS),
+        consumer.release,
+        lambda: broker.reclaim("n1.e2", ["bad"], **BUDGETS),
     ]
     for act in acts:
-        with contextlib.suppress(Spoiled, Fenced):
+        with contextlib.suppress(WrongKeyType, Fenced):
             act()
 
 
@@ -183,10 +183,10 @@ def test_work_whose_new_place_is_spoiled_stays_in_line_where_it_was(
     else:
         consumer.claim()
     if how == "take back":
-        assert broker.take_back("e1", ["echo"], **BUDGETS).recovered == ("a",)
+        assert broker.reclaim("e1", ["echo"], **BUDGETS).recovered == ("a",)
         consumer.open()
     elif how == "hand back":
-        assert consumer.hand_back() == ["a"]
+        assert consumer.release() == ["a"]
     (claimed,) = consumer.claim()
     assert (claimed.task_id, claimed.tier, claimed.settle(Completed())) == ("a", Tier.MEDIUM, "ok")
     tiers = [event.tier for event in events_of(reader) if event.tier]
@@ -199,7 +199,7 @@ def test_a_lane_that_is_spoiled_is_named_and_the_other_lanes_of_the_batch_are_fi
     high = home.keys.stream("echo", "", Tier.HIGH)
     home.command("SET", high, "foreign")
     batch = [message("a", priority=Priority.HIGH), message("b"), message("c", queue="other")]
-    with pytest.raises(Spoiled, match=f"nothing can be put in line in {high}"):
+    with pytest.raises(WrongKeyType, match=f"nothing can be put in line in {high}"):
         broker.append(batch)
     assert broker.append(batch[1:]) == ["duplicate", "duplicate"]
     home.command("DEL", high)

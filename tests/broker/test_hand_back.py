@@ -5,23 +5,23 @@ from dalston_queue.broker.protocol.types import Cause, EventKind, Tier
 from tests.broker.conftest import MakeEngine, events_of, message
 
 
-def test_what_is_handed_back_is_next_and_not_charged(broker: Broker, engine: MakeEngine, reader: EventReader) -> None:
+def test_what_is_released_is_next_and_not_charged(broker: Broker, engine: MakeEngine, reader: EventReader) -> None:
     broker.append([message("a"), message("b")])
     consumer = engine("draining", capacity=2)
     a, b = consumer.claim()
-    assert consumer.hand_back() == ["a", "b"]
+    assert consumer.release() == ["a", "b"]
     assert a.lost and consumer.held == []
     (again,) = engine("other").claim()
     assert (again.task_id, again.tier, again.deliveries, again.losses) == ("a", Tier.RECOVERED, 0, 0)
     told = [e for e in events_of(reader) if e.kind is EventKind.TASK_HANDED_BACK]
     assert [e.task_id for e in told] == ["a", "b"] and told[0].error and told[0].error.cause is Cause.DRAINED
-    assert b.hand_back() is False, "it isn't ours any more"
+    assert b.release() is False, "it isn't ours any more"
 
 
 def test_a_suspect_stays_a_suspect(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a", deliveries=2)])
     (claimed,) = engine().claim()
-    assert claimed.hand_back() is True
+    assert claimed.release() is True
     (again,) = engine().claim()
     assert again.tier is Tier.SUSPECT
 

@@ -95,20 +95,20 @@ def _beat(b: Broker) -> Any:
     return lambda: made.beat({"a": 1}), lambda beat: beat.lost == [] and beat.given_again == []
 
 
-def _hand_back(b: Broker) -> Any:
+def _release(b: Broker) -> Any:
     made = running(b)
 
     def once(given: Any) -> bool:
         stats = b.snapshot().queues[0]
         assert given == [], "the second time it is no longer ours"
-        return made.held == [] and stats.waiting == 1 and stats.counters["handed_back"] == 1
+        return made.held == [] and stats.waiting == 1 and stats.counters["released"] == 1
 
-    return made.hand_back, once
+    return made.release, once
 
 
-def _take_back(b: Broker) -> Any:
+def _reclaim(b: Broker) -> Any:
     running(b)
-    return lambda: b.take_back(
+    return lambda: b.reclaim(
         "e", ["echo"], **BUDGETS
     ), lambda taken: taken.moved == 0 and b.records("echo", ["a"])["a"].deliveries == 1
 
@@ -163,7 +163,7 @@ def _forget_move(b: Broker) -> Any:
     return lambda: forget(home, "echo", [("a", note)]), lambda _: b.records("echo", ["a"]) == {}
 
 
-def _bury(b: Broker) -> Any:
+def _dead_letter(b: Broker) -> Any:
     made = consumer(b)
     keys = b.topology.home.keys
     names = [keys.tasks("echo"), keys.lanes("echo"), keys.wake("echo"), keys.ageing("echo"), keys.counters("echo")]
@@ -176,7 +176,7 @@ def _bury(b: Broker) -> Any:
         made.beat()
         return found
 
-    return call, lambda _: b.snapshot().queues[0].counters["buried"] == 1 and b.pending("echo").total == 0
+    return call, lambda _: b.snapshot().queues[0].counters["dead_lettered"] == 1 and b.pending("echo").total == 0
 
 
 def _ack(b: Broker) -> Any:
@@ -213,7 +213,7 @@ def _renew(b: Broker) -> Any:
     return lease.renew, lambda held: held and lease.held
 
 
-def _release(b: Broker) -> Any:
+def _release_lease(b: Broker) -> Any:
     lease = b.lease(Role.ORCHESTRATOR, "me")
     lease.acquire(1)
     return lease.release, lambda _: lease.leader() is None
@@ -291,9 +291,9 @@ def _rate(b: Broker) -> Any:
     return lambda: b.take_rate("caller", limits), once
 
 
-def _reclaim(b: Broker) -> Any:
+def _requeue(b: Broker) -> Any:
     running(b)
-    return lambda: b.reclaim("echo", "a", 1, ERROR), lambda again: again == "waiting"
+    return lambda: b.requeue("echo", "a", 1, ERROR), lambda again: again == "waiting"
 
 
 def _reads(call: Callable[[Broker], Any]) -> Callable[[Broker], Any]:
@@ -309,21 +309,21 @@ CASES = {
     "append": _append,
     "settle_and_claim": _exchange,
     "beat": _beat,
-    "hand_back": _hand_back,
-    "take_back": _take_back,
+    "release": _release,
+    "reclaim": _reclaim,
     "expire": _expire,
     "cancel": _cancel,
     "promote": _promote,
     "reserve": _reserve,
     "depart": _depart,
     "forget_move": _forget_move,
-    "bury": _bury,
+    "dead_letter": _dead_letter,
     "ack_events": _ack,
     "close_session": _close,
     "forget_consumer": _forget,
     "lease_acquire": _acquire,
     "lease_renew": _renew,
-    "lease_release": _release,
+    "lease_release": _release_lease,
     "retire_lane": _retire,
     "ghosts": _ghosts,
     "register": _beats,
@@ -335,7 +335,7 @@ CASES = {
     "add_capped": _write_log,
     "ensure_group": _group,
     "take_token": _rate,
-    "reclaim": _reclaim,
+    "requeue": _requeue,
     "waiting_page": _reads(lambda b: b.waiting("echo")),
     "held_page": _reads(lambda b: b.held("echo")),
     "queue_stats": _reads(lambda b: b.snapshot()),
@@ -370,7 +370,7 @@ def test_redis_py_does_not_repeat_by_itself(broker: Broker, lossy: Broker, proxy
     made.close()
 
 
-def test_a_spoiled_record_among_what_is_given_again_is_buried_alone(
+def test_a_spoiled_record_among_what_is_given_again_is_dead_lettered_alone(
     broker: Broker, lossy: Broker, proxy: LossyProxy
 ) -> None:
     """A line break in it would cut in two what the engine is given."""
@@ -445,16 +445,16 @@ def test_two_replies_lost_in_a_row_do_not_make_a_result_refused(
     made.close()
 
 
-def test_a_task_that_comes_again_after_a_lost_hand_back_is_held_once(
+def test_a_task_that_comes_again_after_a_lost_release_is_held_once(
     broker: Broker, lossy: Broker, proxy: LossyProxy
 ) -> None:
     broker.append([message("a")])
     made = consumer(lossy, capacity=2)
-    assert made.claim()[0].hand_back()
+    assert made.claim()[0].release()
     (first,) = made.claim()  # from the stream that it goes back to
-    proxy.lose(load("hand_back").sha.encode())
+    proxy.lose(load("release").sha.encode())
     with pytest.raises(Unavailable):
-        made.hand_back()
+        made.release()
     (again,) = made.claim()
     assert (again.task_id, again.stream, again.attempt) == (first.task_id, first.stream, first.attempt)
     assert made.beat().lost == [first] and made.held == [again]

@@ -35,7 +35,8 @@ WRONG_TYPE = "a field of the entry has the wrong type"
 TOO_LARGE = "the entry is larger than 8388608 bytes"
 CANNOT_BE_READ = "the entry can not be read: "
 NO_NUMBER = f"{CANNOT_BE_READ}invalid literal for int() with base 10: "
-# Its fields; why it is buried when its task has no record, and when it has one: then it may be the engine who says why.
+# Its fields; why it is dead_lettered when its task has no record, and when it has one: then it may be the engine who
+# says why.
 UNREADABLE: list[tuple[dict[str, Any], str, str]] = [
     ({"foo": "bar"}, NO_VERSION, NO_VERSION),
     ({**GOOD, "h": "2\tjob\t1\t0\t0"}, UNKNOWN_VERSION, UNKNOWN_VERSION),
@@ -86,21 +87,21 @@ def name_of(value: Any) -> str:
 @pytest.mark.parametrize(
     ("fields", "reason"), [*((fields, reason) for fields, reason, _ in UNREADABLE), (GOOD, NO_RECORD)], ids=name_of
 )
-def test_an_unreadable_entry_is_buried_raw_and_the_next_one_runs(
+def test_an_unreadable_entry_is_dead_lettered_raw_and_the_next_one_runs(
     broker: Broker, engine: MakeEngine, reader: EventReader, fields: dict[str, Any], reason: str
 ) -> None:
     check_burial(broker, engine, reader, add_raw, fields, reason)
 
 
 @pytest.mark.parametrize(("fields", "reason"), [(fields, reason) for fields, _, reason in UNREADABLE], ids=name_of)
-def test_an_unreadable_entry_is_buried_even_if_its_task_has_a_record(
+def test_an_unreadable_entry_is_dead_lettered_even_if_its_task_has_a_record(
     broker: Broker, engine: MakeEngine, reader: EventReader, fields: dict[str, Any], reason: str
 ) -> None:
     """As a newer dispatcher writes it: the record fits, so only the entry itself can tell."""
-    buried = check_burial(broker, engine, reader, add_with_record, fields, reason)
+    dead_lettered = check_burial(broker, engine, reader, add_with_record, fields, reason)
     task = fields.get("t", GOOD["t"])
     if fields.get("t") == GOOD["t"]:
-        assert (buried.task_id, buried.attempt) == (task, 1), "its task hears of it"
+        assert (dead_lettered.task_id, dead_lettered.attempt) == (task, 1), "its task hears of it"
         assert broker.records("echo", [task]) == {}, "the tombstone went with the event"
     if task == GOOD["t"]:
         assert broker.append([message(task)]) == ["added"], "whatever is left of it is in nobody's way"
@@ -116,11 +117,11 @@ def test_a_task_id_that_no_event_can_carry_takes_no_event_of_others_with_it(
     (claimed,) = consumer.claim()
     add_with_record(broker, {**GOOD, "t": task})
     got = consumer.exchange([(claimed, Completed("done"))])
-    assert got.settled == ["ok"] and got.claimed == [] and len(got.buried) == 1
+    assert got.settled == ["ok"] and got.claimed == [] and len(got.dead_lettered) == 1
     told = events_of(reader)
     assert [(e.task_id, e.result) for e in told if e.kind is EventKind.TASK_COMPLETED] == [("a", "done")]
-    (buried,) = [e for e in told if e.kind is EventKind.TASK_BURIED]
-    assert buried.raw is not None and buried.raw["t"] == task
+    (dead_lettered,) = [e for e in told if e.kind is EventKind.TASK_DEAD_LETTERED]
+    assert dead_lettered.raw is not None and dead_lettered.raw["t"] == task
 
 
 def check_burial(
@@ -137,19 +138,19 @@ def check_burial(
     broker.append([message("good")])
     got = engine(capacity=2).exchange()
     assert [c.task_id for c in got.claimed] == ["good"]
-    (malformed,) = got.buried
-    (buried,) = [e for e in events_of(reader) if e.kind is EventKind.TASK_BURIED]
-    assert buried.error is not None and buried.error.cause is Cause.REJECTED
-    assert (malformed.reason, buried.error.message) == (reason, reason)
+    (malformed,) = got.dead_lettered
+    (dead_lettered,) = [e for e in events_of(reader) if e.kind is EventKind.TASK_DEAD_LETTERED]
+    assert dead_lettered.error is not None and dead_lettered.error.cause is Cause.REJECTED
+    assert (malformed.reason, dead_lettered.error.message) == (reason, reason)
     expected = {k: v if isinstance(v, bytes) else v.encode() for k, v in fields.items()}
-    assert buried.raw == expected
+    assert dead_lettered.raw == expected
     stats = broker.snapshot().queues[0]
-    assert stats.counters["buried"] == 1 and stats.waiting == 0 and stats.lanes[2].pending == 1
-    return buried
+    assert stats.counters["dead_lettered"] == 1 and stats.waiting == 0 and stats.lanes[2].pending == 1
+    return dead_lettered
 
 
 @pytest.mark.parametrize("dies", [False, True])
-def test_an_entry_without_a_record_is_buried_also_when_the_answer_to_its_claim_got_lost(
+def test_an_entry_without_a_record_is_dead_lettered_also_when_the_answer_to_its_claim_got_lost(
     broker: Broker, engine: MakeEngine, reader: EventReader, dies: bool
 ) -> None:
     home = broker.topology.home
@@ -160,30 +161,32 @@ def test_an_entry_without_a_record_is_buried_also_when_the_answer_to_its_claim_g
     home.command("XGROUP", "CREATE", stream, "engines", "0")
     home.call(Call(stream, ("XREADGROUP", "GROUP", "engines", "e1", "COUNT", 1, "STREAMS", stream, ">")))
     if dies:
-        assert broker.take_back("e1", ["echo"], **BUDGETS).lost == ()
+        assert broker.reclaim("e1", ["echo"], **BUDGETS).lost == ()
     else:
         assert consumer.beat().given_again == []
-    (buried,) = [e for e in events_of(reader) if e.kind is EventKind.TASK_BURIED]
-    assert buried.error is not None and (buried.error.message, buried.job_id) == (NO_RECORD, "")
-    assert buried.raw == {name: value.encode() for name, value in GOOD.items()}
-    assert broker.snapshot().queues[0].counters["buried"] == 1
+    (dead_lettered,) = [e for e in events_of(reader) if e.kind is EventKind.TASK_DEAD_LETTERED]
+    assert dead_lettered.error is not None and (dead_lettered.error.message, dead_lettered.job_id) == (NO_RECORD, "")
+    assert dead_lettered.raw == {name: value.encode() for name, value in GOOD.items()}
+    assert broker.snapshot().queues[0].counters["dead_lettered"] == 1
 
 
 @pytest.mark.parametrize(
     "body", [b"\xff\xfe", b"not json", b"[]", b'{"task_type":5}', b'{"priority":"urgent","task_type":"x"}', b"{}",
     b"[" * 20_000]
 )  # fmt: skip
-def test_an_entry_of_ours_whose_json_cannot_be_read_is_buried_with_its_task(
+def test_an_entry_of_ours_whose_json_cannot_be_read_is_dead_lettered_with_its_task(
     broker: Broker, engine: MakeEngine, reader: EventReader, body: bytes
 ) -> None:
     append_body(broker, body)
     broker.append([message("good")])
     consumer = engine(capacity=2)
     got = consumer.exchange()
-    assert [c.task_id for c in got.claimed] == ["good"] and len(got.buried) == 1
-    (buried,) = [e for e in events_of(reader) if e.kind is EventKind.TASK_BURIED]
-    assert (buried.task_id, buried.attempt, buried.job_id) == ("bad", 1, "job"), "its task hears of it"
-    assert buried.raw is not None and buried.raw["m"] == body
+    assert [c.task_id for c in got.claimed] == ["good"] and len(got.dead_lettered) == 1
+    (dead_lettered,) = [e for e in events_of(reader) if e.kind is EventKind.TASK_DEAD_LETTERED]
+    assert (dead_lettered.task_id, dead_lettered.attempt, dead_lettered.job_id) == ("bad", 1, "job"), (
+        "its task hears of it"
+    )
+    assert dead_lettered.raw is not None and dead_lettered.raw["m"] == body
     assert broker.records("echo", ["bad"]) == {}, "the tombstone went with the event"
     assert broker.snapshot().queues[0].lanes[2].pending == 1
 
@@ -222,16 +225,16 @@ def test_an_entry_with_an_unknown_field_is_run_by_an_older_engine(
     consumer = engine("e")
     (claimed,) = consumer.claim()
     assert (claimed.task_id, claimed.attempt, claimed.message.task_type) == ("bad", 1, "echo")
-    assert consumer.hand_back() == ["bad"]
+    assert consumer.release() == ["bad"]
     assert [c.task_id for c in consumer.claim()] == ["bad"]
     consumer.open()
     assert [c.task_id for c in consumer.beat().given_again] == ["bad"]
-    assert broker.take_back("e", ["echo"], **BUDGETS).recovered == ("bad",)
+    assert broker.reclaim("e", ["echo"], **BUDGETS).recovered == ("bad",)
     consumer.open()
     (claimed,) = consumer.claim()
     assert claimed.deliveries == 1 and claimed.settle(Completed()) == "ok"
     told = [event.kind for event in events_of(reader)]
-    assert told[-1] is EventKind.TASK_COMPLETED and EventKind.TASK_BURIED not in told
+    assert told[-1] is EventKind.TASK_COMPLETED and EventKind.TASK_DEAD_LETTERED not in told
     assert broker.snapshot().queues[0].counters["completed"] == 1
 
 
@@ -258,9 +261,9 @@ def test_a_stream_full_of_rubbish_does_not_hold_the_server(
     rounds = 0
     while not (got := consumer.exchange()).claimed:
         rounds += 1
-        assert len(got.buried) == 10
+        assert len(got.dead_lettered) == 10
     assert rounds == 5
-    assert sum(e.kind is EventKind.TASK_BURIED for e in events_of(reader)) == 50
+    assert sum(e.kind is EventKind.TASK_DEAD_LETTERED for e in events_of(reader)) == 50
 
 
 def test_a_malformed_event_is_given_raw_and_can_be_acknowledged(broker: Broker, reader: EventReader) -> None:
@@ -339,7 +342,7 @@ def test_a_foreign_member_among_the_queues_is_passed_over_and_said_once(
         (lambda fields: [*fields[:5], b"a\nb", *fields[6:]], "its record has too few fields"),
     ],
 )
-def test_an_entry_whose_record_was_spoiled_is_buried_alone(
+def test_an_entry_whose_record_was_spoiled_is_dead_lettered_alone(
     broker: Broker, engine: MakeEngine, spoil: Callable[[list[bytes]], list[bytes]], reason: str
 ) -> None:
     """Those that were claimed with it are run and settled."""
@@ -349,7 +352,7 @@ def test_an_entry_whose_record_was_spoiled_is_buried_alone(
     home.command("HSET", home.keys.tasks("echo"), "a", b"\t".join(spoil(raw.split(b"\t"))))
     consumer = engine(capacity=2)
     got = consumer.exchange()
-    assert [each.reason for each in got.buried] == [f"the entry can not be read: {reason}"]
+    assert [each.reason for each in got.dead_lettered] == [f"the entry can not be read: {reason}"]
     assert [c.task_id for c in got.claimed] == ["b"]
     assert consumer.exchange([(got.claimed[0], Completed())]).settled == ["ok"]
 

@@ -44,7 +44,7 @@ def test_no_command_of_a_tasks_life_trims_a_lane(tmp_path: Path) -> None:
 
 def live(home_url: str, low_url: str) -> None:
     """All that can happen to tasks: put in line, replaced, aged, carried to another shard, removed, run, settled,
-    handed back, taken back, taken away, exhausted and buried."""
+    handed back, taken back, taken away, exhausted and dead_lettered."""
     broker = connect(home_url, shards=f"*/low={low_url}")
     consumer, reader = Consumer(broker, "e", ["echo"], capacity=4), EventReader(broker, "o")
     consumer.open()
@@ -59,20 +59,20 @@ def live(home_url: str, low_url: str) -> None:
     first, second, third, _ = consumer.claim()
     assert broker.append([message(second.task_id, attempt=2)]) == ["added"]
     assert broker.expire("echo", first.task_id, 1, ERROR) == "expired"
-    assert broker.reclaim("echo", third.task_id, 1, ERROR) == "returned"
+    assert broker.requeue("echo", third.task_id, 1, ERROR) == "returned"
     assert len(consumer.beat().lost) == 3
     shard = broker.topology.home
     shard.command("XADD", shard.keys.stream("echo"), "*", "rub", "bish")
     for cause in (Cause.ENGINE_LOST, Cause.NODE_LOST):
-        assert broker.take_back("e", ["echo"], cause, **BUDGETS).moved == len(consumer.held)
+        assert broker.reclaim("e", ["echo"], cause, **BUDGETS).moved == len(consumer.held)
         consumer.open()
-        assert len(consumer.claim()) == 4 and len(consumer.hand_back()) == 4 and len(consumer.claim()) == 4
-    assert broker.take_back("e", ["echo"], max_deliveries=1, max_losses=1).exhausted
+        assert len(consumer.claim()) == 4 and len(consumer.release()) == 4 and len(consumer.claim()) == 4
+    assert broker.reclaim("e", ["echo"], max_deliveries=1, max_losses=1).exhausted
     consumer.open()
     while claimed := consumer.claim():
         assert set(consumer.exchange([(c, Completed()) for c in claimed], free=0).settled) == {"ok"}
     (stats,) = broker.snapshot().queues
-    assert (stats.waiting, stats.running, stats.counters["buried"]) == (0, 0, 1)
+    assert (stats.waiting, stats.running, stats.counters["dead_lettered"]) == (0, 0, 1)
     events_of(reader)
     consumer.close()
     reader.close()

@@ -15,7 +15,7 @@ def test_it_is_next_in_line_and_not_charged(broker: Broker, engine: MakeEngine, 
     broker.append([message("a", required_capabilities=("gpu",)), message("b", required_capabilities=("gpu",))])
     slow = engine("slow", capabilities=("gpu",))
     (claimed,) = slow.claim()
-    assert broker.reclaim("echo", "a", 1, ERROR, entry_id=claimed.entry_id) == "returned"
+    assert broker.requeue("echo", "a", 1, ERROR, entry_id=claimed.entry_id) == "returned"
     (again,) = engine("other", capabilities=("gpu",)).claim()
     assert (again.task_id, again.tier, again.attempt, again.deliveries) == ("a", Tier.RECOVERED, 1, 0)
     assert [lost.task_id for lost in slow.beat().lost] == ["a"]
@@ -27,24 +27,24 @@ def test_the_result_of_the_engine_it_was_taken_from_does_not_count(broker: Broke
     broker.append([message("a")])
     slow = engine("slow")
     (claimed,) = slow.claim()
-    broker.reclaim("echo", "a", 1, ERROR)
+    broker.requeue("echo", "a", 1, ERROR)
     assert slow.exchange([(claimed, Completed())], free=0).settled == [Settled.LOST]
 
 
 def test_of_two_who_press_one_is_told_that_it_waits(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a")])
     (claimed,) = engine("slow").claim()
-    assert broker.reclaim("echo", "a", 1, ERROR, entry_id=claimed.entry_id) == "returned"
-    assert broker.reclaim("echo", "a", 1, ERROR, entry_id=claimed.entry_id) == "waiting"
+    assert broker.requeue("echo", "a", 1, ERROR, entry_id=claimed.entry_id) == "returned"
+    assert broker.requeue("echo", "a", 1, ERROR, entry_id=claimed.entry_id) == "waiting"
     engine("other").claim()
-    assert broker.reclaim("echo", "a", 1, ERROR, entry_id=claimed.entry_id) == "changed", "not from the next engine"
-    assert broker.reclaim("echo", "a", 2, ERROR) == broker.reclaim("echo", "no", 1, ERROR) == "absent"
+    assert broker.requeue("echo", "a", 1, ERROR, entry_id=claimed.entry_id) == "changed", "not from the next engine"
+    assert broker.requeue("echo", "a", 2, ERROR) == broker.requeue("echo", "no", 1, ERROR) == "absent"
 
 
 def test_a_suspect_stays_a_suspect(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a", deliveries=2)])
     engine("slow").claim()
-    broker.reclaim("echo", "a", 1, ERROR)
+    broker.requeue("echo", "a", 1, ERROR)
     (again,) = engine("other").claim()
     assert again.tier is Tier.SUSPECT
 

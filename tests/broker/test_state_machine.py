@@ -22,7 +22,7 @@ from dalston_queue.broker.connection.scripts import load
 from dalston_queue.broker.engine.claimed import Claimed
 from dalston_queue.broker.errors import Fenced, Unavailable
 from dalston_queue.broker.nodes.registry import EngineBeat
-from dalston_queue.broker.operations.reclaim import TakenBack
+from dalston_queue.broker.operations.reclaim import Reclaimed
 from dalston_queue.broker.protocol.messages import Cancelled, Completed, ErrorInfo, Event, Failed, Outcome
 from dalston_queue.broker.protocol.record import Record
 from dalston_queue.broker.protocol.types import Cause, EngineState, Priority, RecordState, Removed, Settled, Tier
@@ -35,7 +35,7 @@ CAPACITY = 3
 TASKS = tuple(f"t{n}" for n in range(8))
 CAPS = ((), ("gpu",))
 BUDGETS = ((3, 4), (1, 1))  # most deliveries and losses: small, so that some are exhausted
-LOST = ("settle_and_claim", "beat", "append", "hand_back", "take_back", "promote", "cancel", "ack_events")
+LOST = ("settle_and_claim", "beat", "append", "release", "reclaim", "promote", "cancel", "ack_events")
 OUTCOMES: dict[str, Outcome] = {
     "completed": Completed("done"),
     "failed": Failed(ErrorInfo(message="no")),
@@ -198,14 +198,14 @@ class BrokerMachine(RuleBasedStateMachine):
         assert held == Counter(self.owned(name)), "after a beat an engine holds exactly what it owns"
 
     @rule(name=an_engine, lose=maybe)
-    def hand_back(self, name: str, lose: bool) -> None:
+    def release(self, name: str, lose: bool) -> None:
         engine = self.engines[name]
         mine = [claimed.task_id for claimed in engine.consumer.held if self.is_owner(name, claimed)]
         if lose and engine.consumer.held:
-            with pytest.raises(Unavailable), self.losing("hand_back"):
-                engine.consumer.hand_back()
+            with pytest.raises(Unavailable), self.losing("release"):
+                engine.consumer.release()
         try:
-            given = engine.consumer.hand_back()
+            given = engine.consumer.release()
         except Fenced:
             assert engine.fenced
             engine.unanswered = None
@@ -216,7 +216,7 @@ class BrokerMachine(RuleBasedStateMachine):
         for task in mine:
             t = self.tasks[task]
             self.put_back(t, suspect=t.deliveries >= 2)
-            self.counters["handed_back"] += 1
+            self.counters["released"] += 1
 
     @rule(
         name=an_engine,
@@ -237,25 +237,25 @@ class BrokerMachine(RuleBasedStateMachine):
         deliveries, losses = budget
         recovered, exhausted = self.charge(name, cause, named, budget)
 
-        def take_back() -> TakenBack:
-            return self.broker.take_back(
+        def reclaim() -> Reclaimed:
+            return self.broker.reclaim(
                 name, ["echo"], cause, judged=judged, named=named, max_deliveries=deliveries, max_losses=losses
             )
 
         try:
-            with self.losing("take_back", lose):
-                taken = take_back()
+            with self.losing("reclaim", lose):
+                taken = reclaim()
             assert not taken.alive and not taken.lost
             assert (set(taken.recovered), set(taken.exhausted)) == (recovered, exhausted)
         except Unavailable:
             pass
         engine.fenced = True
         if afterwards == "again":
-            assert take_back() == TakenBack()
+            assert reclaim() == Reclaimed()
         if afterwards == "back":
             engine.reopen()
             self.claim(name)
-            assert take_back() == TakenBack(alive=True), "the verdict was about another life"
+            assert reclaim() == Reclaimed(alive=True), "the verdict was about another life"
 
     @rule(name=an_engine)
     def die_falsely(self, name: str) -> None:
@@ -264,23 +264,23 @@ class BrokerMachine(RuleBasedStateMachine):
         if pulse is None:
             return
         self.broker.registry.beat_engine(EngineBeat(engine_id=name, state=EngineState.READY, queues=("echo",)))
-        taken = self.broker.take_back(name, ["echo"], judged=pulse.counters, max_deliveries=1, max_losses=1)
-        assert taken == TakenBack(alive=True)
+        taken = self.broker.reclaim(name, ["echo"], judged=pulse.counters, max_deliveries=1, max_losses=1)
+        assert taken == Reclaimed(alive=True)
 
-    @rule(name=an_engine, call=st.sampled_from(["settle", "beat", "hand_back", "claim_next"]))
+    @rule(name=an_engine, call=st.sampled_from(["settle", "beat", "release", "claim_next"]))
     @precondition(lambda self: any(engine.fenced for engine in self.engines.values()))
     def haunt(self, name: str, call: str) -> None:
         """Whatever a zombie asks, it is told that it is one."""
         engine = self.engines[name]
         consumer, held = engine.consumer, engine.consumer.held
-        if not engine.fenced or (call == "hand_back" and not held):
+        if not engine.fenced or (call == "release" and not held):
             return
         if call == "claim_next" and (held or engine.unanswered is not None):
             return  # it only sleeps
         calls: dict[str, Callable[[], object]] = {
             "settle": lambda: consumer.exchange([(claimed, Completed()) for claimed in held], free=1),
             "beat": consumer.beat,
-            "hand_back": consumer.hand_back,
+            "release": consumer.release,
             "claim_next": lambda: consumer.claim_next(0.001),
         }
         with pytest.raises(Fenced):

@@ -19,7 +19,7 @@ def test_the_first_recovery_goes_to_the_front_of_the_line(
     engine("dead").claim()
     broker.append([message("b", priority=Priority.HIGH)])
     evidence = ErrorInfo(message="signal 9", cause=Cause.ENGINE_LOST, evidence={"signal": 9})
-    taken = broker.take_back("dead", ["echo"], error=evidence, **BUDGETS)
+    taken = broker.reclaim("dead", ["echo"], error=evidence, **BUDGETS)
     assert taken.recovered == ("a",) and not taken.exhausted and not taken.alive
     (claimed,) = engine("next").claim()
     assert (claimed.task_id, claimed.tier, claimed.deliveries, claimed.attempt) == ("a", Tier.RECOVERED, 1, 1)
@@ -33,7 +33,7 @@ def test_a_zombie_is_fenced_before_anything_else(broker: Broker, engine: MakeEng
     broker.append([message("a")])
     zombie = engine("zombie")
     (claimed,) = zombie.claim()
-    broker.take_back("zombie", ["echo"], **BUDGETS)
+    broker.reclaim("zombie", ["echo"], **BUDGETS)
     with pytest.raises(Fenced, match="zombie in queue echo"):
         zombie.exchange([(claimed, Completed())], free=1)
     assert claimed.lost and zombie.held == []
@@ -48,7 +48,7 @@ def test_a_fenced_engine_that_opens_again_is_back(broker: Broker, engine: MakeEn
     broker.append([message("a")])
     zombie = engine("zombie")
     zombie.claim()
-    broker.take_back("zombie", ["echo"], **BUDGETS)
+    broker.reclaim("zombie", ["echo"], **BUDGETS)
     zombie.open()
     assert [c.task_id for c in zombie.claim()] == ["a"]
 
@@ -61,7 +61,7 @@ def test_two_deaths_make_a_suspect_and_three_exhaust_it(
     for n in range(3):
         (claimed,) = engine(f"e{n}").claim()
         tiers.append(claimed.tier)
-        taken = broker.take_back(f"e{n}", ["echo"], **BUDGETS)
+        taken = broker.reclaim(f"e{n}", ["echo"], **BUDGETS)
     assert tiers == [Tier.MEDIUM, Tier.RECOVERED, Tier.SUSPECT]
     assert taken.exhausted == ("poison",) and taken.recovered == ()
     (end,) = [e for e in events_of(reader) if e.kind is EventKind.TASK_EXHAUSTED]
@@ -73,9 +73,9 @@ def test_the_innocent_are_not_charged(broker: Broker, engine: MakeEngine) -> Non
     """Reproduced: one poison task on an engine of capacity 32 took 31 others to the dead letters in three rounds."""
     broker.append([message(f"t{n}") for n in range(32)])
     engine("e0", capacity=32).claim()
-    broker.take_back("e0", ["echo"], named="t7", **BUDGETS)
+    broker.reclaim("e0", ["echo"], named="t7", **BUDGETS)
     engine("e1", capacity=32).claim()
-    broker.take_back("e1", ["echo"], **BUDGETS)
+    broker.reclaim("e1", ["echo"], **BUDGETS)
     records = broker.records("echo", [f"t{n}" for n in range(32)])
     assert {task: r.deliveries for task, r in records.items() if r.deliveries} == {"t7": 1}
 
@@ -97,7 +97,7 @@ def test_a_poison_task_in_company_is_found_and_costs_nobody_else_a_delivery(brok
 
     deaths = 0
     while settles_until_it_dies(f"e{deaths}") and deaths < 20:
-        taken = broker.take_back(f"e{deaths}", ["echo"], **BUDGETS)
+        taken = broker.reclaim(f"e{deaths}", ["echo"], **BUDGETS)
         deaths += 1
     assert (deaths, taken.exhausted) == (5, ("poison",)), "twice in company, three times alone"
     assert sorted(done) == ["a", "b", "c"]
@@ -106,7 +106,7 @@ def test_a_poison_task_in_company_is_found_and_costs_nobody_else_a_delivery(brok
 def test_one_task_in_each_of_two_queues_did_not_run_alone(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a"), message("b", queue="sleep")])
     engine("e", queues=("echo", "sleep"), capacity=2).claim()
-    assert set(broker.take_back("e", ["echo", "sleep"], **BUDGETS).recovered) == {"a", "b"}
+    assert set(broker.reclaim("e", ["echo", "sleep"], **BUDGETS).recovered) == {"a", "b"}
     assert broker.records("echo", ["a"])["a"].deliveries == 0
     assert broker.records("sleep", ["b"])["b"].deliveries == 0
 
@@ -115,11 +115,11 @@ def test_a_lost_node_has_its_own_larger_budget(broker: Broker, engine: MakeEngin
     broker.append([message("a"), message("b")])
     for n in range(9):
         assert len(engine(f"e{n}", capacity=2).claim()) == 2
-        assert broker.take_back(f"e{n}", ["echo"], Cause.NODE_LOST, **BUDGETS).moved == 2
+        assert broker.reclaim(f"e{n}", ["echo"], Cause.NODE_LOST, **BUDGETS).moved == 2
     record = broker.records("echo", ["a"])["a"]
     assert (record.deliveries, record.losses) == (0, 9)
     engine("e9", capacity=2).claim()
-    assert set(broker.take_back("e9", ["echo"], Cause.NODE_LOST, **BUDGETS).exhausted) == {"a", "b"}
+    assert set(broker.reclaim("e9", ["echo"], Cause.NODE_LOST, **BUDGETS).exhausted) == {"a", "b"}
 
 
 def test_an_engine_that_beat_since_it_was_judged_is_left_alone(broker: Broker, engine: MakeEngine) -> None:
@@ -128,31 +128,31 @@ def test_an_engine_that_beat_since_it_was_judged_is_left_alone(broker: Broker, e
     (claimed,) = consumer.claim()
     judged = broker.registry.pulses()["slow"]
     broker.registry.beat_engine(EngineBeat(engine_id="slow", state=EngineState.READY, queues=("echo",)))
-    assert broker.take_back("slow", ["echo"], Cause.NODE_LOST, judged=judged.counters, **BUDGETS).alive
+    assert broker.reclaim("slow", ["echo"], Cause.NODE_LOST, judged=judged.counters, **BUDGETS).alive
     assert claimed.settle(Completed()) == "ok"
 
 
-def test_a_take_back_at_the_judged_counter_works_and_can_be_repeated(broker: Broker, engine: MakeEngine) -> None:
+def test_a_reclaim_at_the_judged_counter_works_and_can_be_repeated(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a")])
     engine("dead").claim()
     judged = broker.registry.pulses()["dead"].counters
-    assert broker.take_back("dead", ["echo"], Cause.NODE_LOST, judged=judged, **BUDGETS).recovered == ("a",)
-    again = broker.take_back("dead", ["echo"], Cause.NODE_LOST, judged=judged, **BUDGETS)
+    assert broker.reclaim("dead", ["echo"], Cause.NODE_LOST, judged=judged, **BUDGETS).recovered == ("a",)
+    again = broker.reclaim("dead", ["echo"], Cause.NODE_LOST, judged=judged, **BUDGETS)
     assert again.moved == 0 and not again.alive
     assert broker.records("echo", ["a"])["a"].losses == 1
 
 
-def test_a_take_back_that_is_repeated_late_leaves_the_engine_that_opened_again_alone(
+def test_a_reclaim_that_is_repeated_late_leaves_the_engine_that_opened_again_alone(
     broker: Broker, engine: MakeEngine
 ) -> None:
     broker.append([message("a")])
     consumer = engine("dead")
     consumer.claim()
     judged = broker.registry.pulses()["dead"].counters
-    broker.take_back("dead", ["echo"], Cause.NODE_LOST, judged=judged, **BUDGETS)
+    broker.reclaim("dead", ["echo"], Cause.NODE_LOST, judged=judged, **BUDGETS)
     consumer.open()
     (claimed,) = consumer.claim()
-    assert broker.take_back("dead", ["echo"], Cause.NODE_LOST, judged=judged, **BUDGETS).alive
+    assert broker.reclaim("dead", ["echo"], Cause.NODE_LOST, judged=judged, **BUDGETS).alive
     assert claimed.settle(Completed()) == "ok"
 
 
@@ -160,7 +160,7 @@ def test_a_suspect_that_nobody_charged_stays_one_however_it_comes_back(broker: B
     broker.append([message("a"), message("b")])
     for n in range(2):
         assert len(engine(f"company{n}", capacity=2).claim()) == 2
-        broker.take_back(f"company{n}", ["echo"], **BUDGETS)
+        broker.reclaim(f"company{n}", ["echo"], **BUDGETS)
     broker.remove("echo", "b")
 
     def claimed_again(name: str) -> Claimed:
@@ -168,18 +168,18 @@ def test_a_suspect_that_nobody_charged_stays_one_however_it_comes_back(broker: B
         assert (claimed.task_id, claimed.tier, claimed.deliveries) == ("a", Tier.SUSPECT, 0)
         return claimed
 
-    assert claimed_again("drained").hand_back()
+    assert claimed_again("drained").release()
     claimed_again("slow")
-    assert broker.reclaim("echo", "a", 1, ErrorInfo(message="run it elsewhere")) == "returned"
+    assert broker.requeue("echo", "a", 1, ErrorInfo(message="run it elsewhere")) == "returned"
     claimed_again("lost")
-    assert broker.take_back("lost", ["echo"], Cause.NODE_LOST, **BUDGETS).recovered == ("a",)
+    assert broker.reclaim("lost", ["echo"], Cause.NODE_LOST, **BUDGETS).recovered == ("a",)
     claimed_again("last")
 
 
 def test_scanner_and_engines_act_on_verdicts_only(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a")])
     engine("dead").claim()
-    assert broker.take_back("dead", ["echo"], judged={"echo": VERDICT}, **BUDGETS).alive, "nobody judged it"
+    assert broker.reclaim("dead", ["echo"], judged={"echo": VERDICT}, **BUDGETS).alive, "nobody judged it"
     broker.registry.condemn(broker.registry.pulses()["dead"])
     idle = engine("idle")
     assert idle.recover() == 1
@@ -200,7 +200,7 @@ def test_a_verdict_is_void_after_one_more_beat(broker: Broker, engine: MakeEngin
 def test_the_dead_engine_leaves_no_consumer_and_no_session(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a"), message("b", required_capabilities=("gpu",))])
     engine("dead", capabilities=["gpu"], capacity=2).claim()
-    broker.take_back("dead", ["echo"], **BUDGETS)
+    broker.reclaim("dead", ["echo"], **BUDGETS)
     stats = broker.snapshot().queues[0]
     assert all(lane.consumers == 0 and lane.pending == 0 for lane in stats.lanes)
     home = broker.topology.home
@@ -214,7 +214,7 @@ def test_a_ghost_of_a_dead_engine_is_acknowledged_and_can_be_rebuilt(broker: Bro
     home = broker.topology.home
     home.command("XDEL", claimed.stream, claimed.entry_id)
     assert broker.snapshot().queues[0].lanes[2].consistent is False
-    taken = broker.take_back("dead", ["echo"], **BUDGETS)
+    taken = broker.reclaim("dead", ["echo"], **BUDGETS)
     assert taken.lost == (claimed.entry_id,) and taken.moved == 0
     assert broker.snapshot().queues[0].lanes[2].consistent
     assert broker.append([message("a")]) == ["added"]

@@ -59,12 +59,12 @@ def walk_through(broker: Broker) -> None:
     consumer.beat({claimed[0].task_id: {"percent": 1}})
     assert broker.request_cancel(claimed[1].message.queue, claimed[1].task_id) == "flagged"
     assert consumer.beat().cancelled == [claimed[1]]
-    assert claimed[0].settle(Completed()) == "ok" and claimed[2].hand_back()
+    assert claimed[0].settle(Completed()) == "ok" and claimed[2].release()
     stats = broker.snapshot()
     assert sum(q.waiting for q in stats.queues) == 15 and sum(q.running for q in stats.queues) == 2
     paged = sum(broker.pending(queue, order=PendingOrder.DEADLINE).total for queue in QUEUES)
     assert paged == 2
-    assert broker.take_back("e1", QUEUES, Cause.NODE_LOST, **BUDGETS).moved == 2
+    assert broker.reclaim("e1", QUEUES, Cause.NODE_LOST, **BUDGETS).moved == 2
     with pytest.raises(Fenced):
         consumer.exchange(free=1)
     consumer.open()
@@ -364,6 +364,6 @@ def test_an_engine_is_judged_on_each_shard_by_the_counter_there(started: Nodes, 
     assert ahead == at_home != behind
     broker.registry.condemn(pulse)
     assert list(broker.registry.dead("echo")) == ["e"]
-    taken = broker.take_back("e", ["echo"], Cause.NODE_LOST, judged=pulse.counters, **BUDGETS)
+    taken = broker.reclaim("e", ["echo"], Cause.NODE_LOST, judged=pulse.counters, **BUDGETS)
     assert set(taken.recovered) == {"a", "b"} and not taken.alive
     broker.close()

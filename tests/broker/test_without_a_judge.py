@@ -14,9 +14,9 @@ def test_only_an_owner_that_did_not_beat_over_the_whole_threshold_loses_its_task
     engine("silent").claim()
     stale = StaleClaim(broker, "me", ["echo"], StaleRules(threshold_ms=100))
     wait_until(lambda: broker.pending("echo", min_idle_ms=100).total == 1, what="the entry to be idle for 100 ms")
-    assert stale.take_back(now=1000.0) == 0, "first look"
-    assert stale.take_back(now=1000.05) == 0, "not long enough by our own clock"
-    assert stale.take_back(now=1000.2) == 1
+    assert stale.reclaim(now=1000.0) == 0, "first look"
+    assert stale.reclaim(now=1000.05) == 0, "not long enough by our own clock"
+    assert stale.reclaim(now=1000.2) == 1
     assert broker.records("echo", ["a"])["a"].losses == 1
 
 
@@ -25,7 +25,7 @@ def test_nothing_is_taken_while_a_judge_leads(broker: Broker, engine: MakeEngine
     engine("silent").claim()
     broker.lease(Role.ORCHESTRATOR, "judge").acquire()
     stale = StaleClaim(broker, "me", ["echo"], StaleRules(threshold_ms=0))
-    assert stale.take_back(now=1.0) + stale.take_back(now=100.0) == 0
+    assert stale.reclaim(now=1.0) + stale.reclaim(now=100.0) == 0
 
 
 def test_a_task_that_used_up_its_budget_of_lost_nodes_is_exhausted(
@@ -34,7 +34,7 @@ def test_a_task_that_used_up_its_budget_of_lost_nodes_is_exhausted(
     broker.append([message("a")])
     engine("silent").claim()
     stale = StaleClaim(broker, "me", ["echo"], StaleRules(threshold_ms=0, max_losses=1))
-    assert stale.take_back(now=1.0) + stale.take_back(now=100.0) == 1
+    assert stale.reclaim(now=1.0) + stale.reclaim(now=100.0) == 1
     assert [event.kind for event in events_of(reader)][-1] is EventKind.TASK_EXHAUSTED
 
 

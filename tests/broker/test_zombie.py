@@ -27,7 +27,7 @@ def test_a_process_stopped_past_its_death_is_refused(
     zombie.send(signal.SIGSTOP)
     judged = broker.registry.pulses()["zombie"]
     broker.registry.condemn(judged, Cause.NODE_LOST)
-    assert broker.take_back("zombie", ["echo"], Cause.NODE_LOST, judged=judged.counters, **BUDGETS).recovered == ("a",)
+    assert broker.reclaim("zombie", ["echo"], Cause.NODE_LOST, judged=judged.counters, **BUDGETS).recovered == ("a",)
     (again,) = engine("heir").claim()
     assert again.settle(Completed("from the heir")) == "ok"
     go.touch()

@@ -12,7 +12,7 @@ from dalston_queue.models import DeadLetter, Job, Task
 from tests.jobs import make
 
 
-def bury(error: str = "no audio track in a.wav", fingerprint: str = "f1", **more: Any) -> DeadLetter:
+def dead_letter(error: str = "no audio track in a.wav", fingerprint: str = "f1", **more: Any) -> DeadLetter:
     """A task that died, as the orchestrator leaves it behind."""
     task, now = make.single("echo", parameters={"file": "a.wav"}), timezone.now()
     Job.objects.filter(pk=task.job_id).update(status="failed", finished_at=now)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from dalston_queue.models import DeadLetter, OperatorAction, ReplayOrder, Task
+from dalston_queue.models import DeadLetter, OperatorAction, ReplayBatch, Task
 from tests.browser.conftest import Axe, OpenPage
-from tests.browser.dead import bury, when_due
+from tests.browser.dead import dead_letter, when_due
 from tests.browser.pages import fits, live, mark, still_same
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_replay_of_one_is_seen_on_its_page_without_a_reload(page: Page, axe: Axe) -> None:
-    letter = bury(evidence={"text": "signal 11", "log": ["boom"]}, traceback="File x")
+    letter = dead_letter(evidence={"text": "signal 11", "log": ["boom"]}, traceback="File x")
     page.goto("/dead-letters/")
     page.get_by_role("link", name="no audio track in a.wav").click()
     page.get_by_role("link", name="no audio track in a.wav").click()
@@ -22,7 +22,7 @@ def test_replay_of_one_is_seen_on_its_page_without_a_reload(page: Page, axe: Axe
     axe(page)
     page.get_by_role("button", name="Replay", exact=True).click()
     expect(page.get_by_text("1 dead letter will be replayed in 10 s")).to_be_visible()
-    order = ReplayOrder.objects.get()
+    order = ReplayBatch.objects.get()
     expect(page.locator(f"#order-{order.pk} time")).to_contain_text("in ")
     live(page)
     mark(page)
@@ -34,7 +34,7 @@ def test_replay_of_one_is_seen_on_its_page_without_a_reload(page: Page, axe: Axe
 
 
 def test_enter_in_the_reason_presses_no_button(page: Page) -> None:
-    letter = bury()
+    letter = dead_letter()
     page.goto(f"/dead-letters/{letter.pk}/")
     live(page)
     mark(page)
@@ -44,13 +44,13 @@ def test_enter_in_the_reason_presses_no_button(page: Page) -> None:
     assert still_same(page)
     page.get_by_role("button", name="Discard").click()
     expect(page.locator("#letter").get_by_text("discarded", exact=True)).to_be_visible()
-    assert not ReplayOrder.objects.exists()
+    assert not ReplayBatch.objects.exists()
 
 
 def test_replay_of_all_that_match_with_a_dry_run_and_an_undo(page: Page, axe: Axe) -> None:
     for _ in range(3):
-        bury()
-    bury("out of memory", "f2", cause="gpu_oom")
+        dead_letter()
+    dead_letter("out of memory", "f2", cause="gpu_oom")
     page.goto("/dead-letters/?cause=error")
     axe(page)
     page.get_by_role("link", name="Replay all that match…").click()
@@ -63,7 +63,7 @@ def test_replay_of_all_that_match_with_a_dry_run_and_an_undo(page: Page, axe: Ax
     expect(page.locator("ins").first).to_contain_text("b.wav")
     page.get_by_role("button", name="Replay 3 dead letters").click()
     live(page)
-    order = ReplayOrder.objects.get()
+    order = ReplayBatch.objects.get()
     page.locator(f"#undo-{order.pk}").click()
     expect(page.get_by_text("Undone. Nothing of it had happened")).to_be_visible()
     when_due()
@@ -80,12 +80,12 @@ def test_replay_of_all_that_match_with_a_dry_run_and_an_undo(page: Page, axe: Ax
 
 
 def test_what_is_ticked_stays_ticked_while_letters_come_in_and_is_discarded_for_a_reason(page: Page) -> None:
-    first = bury()
-    bury()
+    first = dead_letter()
+    dead_letter()
     page.goto("/dead-letters/?fingerprint=f1")
     live(page)
     page.locator(f"#letter-{first.pk}-tick").check()
-    later = bury()
+    later = dead_letter()
     expect(page.locator(f"#letter-{later.pk}")).to_be_visible()
     expect(page.locator(f"#letter-{first.pk}-tick")).to_be_checked()
     page.get_by_label("because").fill("a test file")
@@ -98,7 +98,7 @@ def test_what_is_ticked_stays_ticked_while_letters_come_in_and_is_discarded_for_
 
 def test_a_viewer_sees_no_button_and_is_refused(viewer_page: Page, expected_errors: list[str]) -> None:
     expected_errors.append("403")
-    letter = bury()
+    letter = dead_letter()
     viewer_page.goto("/dead-letters/?each=1")
     live(viewer_page)
     expect(viewer_page.locator(f"#letter-{letter.pk}")).to_be_visible()
@@ -110,7 +110,7 @@ def test_a_viewer_sees_no_button_and_is_refused(viewer_page: Page, expected_erro
 
 
 def test_it_fits_a_telephone(open_page: OpenPage) -> None:
-    letter = bury("an error with a verylongwordthatdoesnotbreakanywherebecauseithasnospaces" * 2)
+    letter = dead_letter("an error with a verylongwordthatdoesnotbreakanywherebecauseithasnospaces" * 2)
     page = open_page(width=380, height=800)
     for path in ("/dead-letters/", "/dead-letters/?each=1", f"/dead-letters/{letter.pk}/", "/dead-letters/replay/"):
         page.goto(path)

@@ -54,7 +54,7 @@ def test_the_row_of_a_lost_engine_moves_to_the_next_without_a_reload(
     mark(page)
     row = page.locator(f"#held-{task.id}")
     expect(row).to_contain_text(ONE)
-    get_broker().take_back(ONE, ["echo"], Cause.ENGINE_LOST, **BUDGETS)
+    get_broker().reclaim(ONE, ["echo"], Cause.ENGINE_LOST, **BUDGETS)
     expect(page.locator("#line")).to_contain_text(str(task.id)[-8:])
     expect(row).to_have_count(0)
     with engine(get_broker(), name=TWO) as second:
@@ -85,7 +85,7 @@ def test_two_operators_press_and_one_wins(
     first.get_by_role("button", name="Hand back").click()
     # Pressed at the same moment: a second later the page knows better and has taken the button away.
     second.evaluate(
-        "() => { const b = document.querySelector('#act [formaction$=\"hand-back/\"]'); b.form.requestSubmit(b); }"
+        "() => { const b = document.querySelector('#act [formaction$=\"requeue/\"]'); b.form.requestSubmit(b); }"
     )
     expect(first.locator(".notice")).to_contain_text("Handed back: it is next in line")
     expect(second.locator(".notice")).to_contain_text("Somebody else was faster")

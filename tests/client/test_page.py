@@ -64,7 +64,7 @@ TYPES: dict[str, Any] = {
     "BatchItem": answers.BatchItem, "CancelledTaskOut": answers.CancelledTask,
     "CancelledJobOut": answers.CancelledJob, "WhyOut": answers.Why,
     "DeadLetterOut": answers.DeadLetter, "GroupOut": answers.Group, "ReplayedOut": answers.Replayed,
-    "ReplayManyOut": answers.ReplayedMany, "ReplayOrderOut": answers.ReplayOrder, "WithdrawnOut": answers.Withdrawn,
+    "ReplayManyOut": answers.ReplayedMany, "ReplayBatchOut": answers.ReplayBatch, "WithdrawnOut": answers.Withdrawn,
     "DiscardOut": answers.Discarded, "NodeOut": answers.Node, "EngineOut": answers.Engine,
     "CommandOut": answers.Command, "ForgottenOut": answers.Forgotten, "LogsOut": answers.Logs,
     "WorkerDrainOut": answers.WorkerDrain,

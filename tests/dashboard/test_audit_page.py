@@ -73,7 +73,7 @@ def test_it_says_who_did_what_to_what_why_and_what_changed(viewer: Client) -> No
     assert "token robot" in text
     assert '<del class="mono">running</del> <ins class="mono">cancelled</ins>' in text
     assert ">3 dead letters<" in text, "a target that is no id is no link"
-    act("dead_letter.replay_order", str(UUID(int=7)))
+    act("dead_letter.replay_batch", str(UUID(int=7)))
     assert "/dead-letters/0" not in get(viewer), "an order is no letter"
     assert "unfinished</span>" not in text
 

@@ -164,7 +164,7 @@ class TestLogs:
     def task(self, job: Job) -> Task:
         task = Task.objects.get(job=job, stage="split")
         moves = {"attempt": 1, "deliveries": 0, "engine_id": "gpu-01.demo.0.b"}
-        for transition, source, target in (("start", "queued", "running"), ("bury", "running", "dead_letter")):
+        for transition, source, target in (("start", "queued", "running"), ("dead_letter", "running", "dead_letter")):
             at = timezone.now()
             TaskEvent.objects.create(
                 task=task, transition=transition, from_status=source, to_status=target, at=at, **moves

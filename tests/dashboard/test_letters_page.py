@@ -18,10 +18,10 @@ from dalston_queue.dashboard.dead_letters import query as letters_query
 from dalston_queue.dashboard.dead_letters.query import COUNTED, SHOWN, groups_of, letters_of
 from dalston_queue.dashboard.dead_letters.replay import diff
 from dalston_queue.dashboard.parts.black_box import black_box, hex_dump, raw_fields
-from dalston_queue.jobs.lifecycle.dead_letters import bury_unreadable
+from dalston_queue.jobs.lifecycle.dead_letters import dead_letter_unreadable
 from dalston_queue.jobs.operator.replay import Filter
 from dalston_queue.jobs.operator.replay_batches import ORDERING, carry_out
-from dalston_queue.models import DeadLetter, Job, OperatorAction, ReplayOrder, Task
+from dalston_queue.models import DeadLetter, Job, OperatorAction, ReplayBatch, Task
 from tests.jobs import make
 from tests.support import wait_until
 
@@ -49,7 +49,7 @@ def person(name: str, role: Role) -> User:
     return user
 
 
-def bury(error: str = "no audio track", fingerprint: str = "f1", queue: str = "echo", **more: Any) -> DeadLetter:
+def dead_letter(error: str = "no audio track", fingerprint: str = "f1", queue: str = "echo", **more: Any) -> DeadLetter:
     """A task that died, as the orchestrator leaves it behind."""
     task, now = make.single(queue, parameters={"file": "a.wav"}), timezone.now()
     Job.objects.filter(pk=task.job_id).update(status="failed", finished_at=now)
@@ -73,8 +73,8 @@ class TestGroups:
     def test_letters_that_look_alike_are_one_line_with_count_first_and_last(self, viewer: Client) -> None:
         now = timezone.now()
         for age in (3, 2, 1):
-            bury(created_at=now - timedelta(hours=age))
-        bury("out of <memory>", "f2", cause="gpu_oom")
+            dead_letter(created_at=now - timedelta(hours=age))
+        dead_letter("out of <memory>", "f2", cause="gpu_oom")
         first, second = groups_of(Filter())
         assert (first.fingerprint, first.count) == ("f2", 1)
         assert (second.count, second.first_at, second.last_at) == (
@@ -87,8 +87,8 @@ class TestGroups:
         assert 'href="?fingerprint=f1"' in text
 
     def test_closed_letters_are_not_there(self) -> None:
-        bury(replayed_at=timezone.now())
-        bury(discarded_at=timezone.now())
+        dead_letter(replayed_at=timezone.now())
+        dead_letter(discarded_at=timezone.now())
         assert groups_of(Filter()) == ()
         assert letters_of(Filter()) == ((), None)
 
@@ -106,8 +106,8 @@ class TestGroups:
         ],
     )
     def test_the_address_filters(self, viewer: Client, query: str, found: set[str]) -> None:
-        bury()
-        bury("too slow", "f2", queue="sleep", cause="timeout")
+        dead_letter()
+        dead_letter("too slow", "f2", queue="sleep", cause="timeout")
         text = text_of(viewer, PAGE + query)
         assert {name for name in ("f1", "f2") if f'id="group-{name}"' in text} == found
 
@@ -151,7 +151,7 @@ class TestGroups:
 
 class TestList:
     def test_a_group_opens_into_its_letters(self, viewer: Client) -> None:
-        mine, other = bury(), bury("else", "f2")
+        mine, other = dead_letter(), dead_letter("else", "f2")
         text = text_of(viewer, f"{PAGE}?fingerprint=f1")
         assert f'href="/dead-letters/{mine.pk}/"' in text
         assert str(other.pk) not in text
@@ -201,7 +201,7 @@ class TestOneLetter:
             "gpu": [{"uuid": "GPU-1", "used_mib": 12000, "utilisation": None, "°C": 61}],
             "extra": {"deep": 1},
         }
-        letter = bury("<i>died</i>", traceback="File <x>", evidence=evidence, error_type="EngineLost")
+        letter = dead_letter("<i>died</i>", traceback="File <x>", evidence=evidence, error_type="EngineLost")
         text = text_of(viewer, f"{PAGE}{letter.pk}/")
         for part in (
             "&lt;i&gt;died",
@@ -218,7 +218,9 @@ class TestOneLetter:
         assert f'href="/jobs/{letter.task.job_id}/#stage-echo"' in text
 
     def test_unreadable_bytes_are_shown_as_hex_and_cannot_be_replayed(self, operator: Client) -> None:
-        bury_unreadable("echo", "e-1", "no task id", {"junk": b"\x00\xff<script>", "text": b"<b>"}, timezone.now())
+        dead_letter_unreadable(
+            "echo", "e-1", "no task id", {"junk": b"\x00\xff<script>", "text": b"<b>"}, timezone.now()
+        )
         text = text_of(operator, f"{PAGE}{DeadLetter.objects.get().pk}/")
         assert "00000000  00 ff 3c 73" in text
         assert "..&lt;script&gt;" in text
@@ -246,10 +248,10 @@ class TestReplay:
         return answer.content.decode()
 
     def test_selected_letters_are_ordered_and_can_be_undone_before_anything_happens(self, operator: Client) -> None:
-        letters = [bury(), bury()]
+        letters = [dead_letter(), dead_letter()]
         text = self.replay(operator, *letters, reason="fixed")
         assert "2 dead letters will be replayed in 10 s" in text
-        order = ReplayOrder.objects.get()
+        order = ReplayBatch.objects.get()
         assert (order.actor, order.reason, order.matched) == ("user ada", "fixed", 2)
         assert f'id="undo-{order.pk}"' in text
         undone = operator.post(f"{PAGE}orders/{order.pk}/undo/", follow=True).content.decode()
@@ -258,7 +260,7 @@ class TestReplay:
         assert set(Task.objects.values_list("status", flat=True)) == {"dead_letter"}
 
     def test_after_the_window_it_happens_and_the_letter_says_so(self, operator: Client) -> None:
-        letter = bury()
+        letter = dead_letter()
         self.replay(operator, letter)
         carry_out(timezone.now() + timedelta(minutes=1))
         letter.refresh_from_db()
@@ -266,24 +268,24 @@ class TestReplay:
         text = text_of(operator, f"{PAGE}{letter.pk}/")
         assert "Replayed as attempt 2" in text
         for page in (text, text_of(operator, f"/jobs/{Task.objects.get().job_id}/")):
-            assert "dead_letter.replay_order" in page, "what was done to it is on its page and on its job's"
-        late = operator.post(f"{PAGE}orders/{ReplayOrder.objects.get().pk}/undo/", follow=True).content.decode()
+            assert "dead_letter.replay_batch" in page, "what was done to it is on its page and on its job's"
+        late = operator.post(f"{PAGE}orders/{ReplayBatch.objects.get().pk}/undo/", follow=True).content.decode()
         assert "Nothing was changed: the order is done already." in late
 
     def test_of_two_operators_one_wins_and_the_other_is_told(self, operator: Client) -> None:
-        letter = bury()
+        letter = dead_letter()
         bea = Client()
         bea.force_login(person("bea", Role.OPERATOR))
         self.replay(operator, letter)
         assert "user ada was faster" in self.replay(bea, letter)
-        order = ReplayOrder.objects.get()
+        order = ReplayBatch.objects.get()
         bea.post(f"{PAGE}orders/{order.pk}/undo/")
         told = operator.post(f"{PAGE}orders/{order.pk}/undo/", follow=True).content.decode()
         assert "user bea was faster, the order is undone" in told
 
     @pytest.mark.django_db(transaction=True)
     def test_who_presses_in_the_same_moment_is_told_too(self, operator: Client) -> None:
-        letter, said, bea = bury(), list[str](), Client()
+        letter, said, bea = dead_letter(), list[str](), Client()
         bea.force_login(person("bea", Role.OPERATOR))
 
         def press(client: Client) -> None:
@@ -298,25 +300,25 @@ class TestReplay:
             wait_until(lambda: _that_wait(cursor) == 2, what="neither sees the other's order")
         for one in pressing:
             one.join()
-        assert ReplayOrder.objects.count() == 1
+        assert ReplayBatch.objects.count() == 1
         [done, told] = sorted(said, key=lambda text: "faster" in text)
         assert "1 dead letter will be replayed in 10 s" in done
         assert "was faster: the replay of 1 dead letter is ordered already." in told
 
     def test_what_is_closed_already_is_not_promised(self, operator: Client) -> None:
-        gone, still = bury(discarded_at=timezone.now()), bury()
+        gone, still = dead_letter(discarded_at=timezone.now()), dead_letter()
         text = self.replay(operator, gone)
         assert "Nothing was changed: somebody replayed or discarded it before." in text
-        assert not ReplayOrder.objects.exists()
+        assert not ReplayBatch.objects.exists()
         assert "Nothing matches" in text_of(operator, f"{PAGE}replay/?id={gone.pk}")
         text = self.replay(operator, gone, still)
         assert "1 dead letter had been replayed or discarded by somebody else before." in text
         assert "1 dead letter will be replayed in 10 s" in text
         assert "You were faster" in self.replay(operator, still), "pressed twice"
-        assert ReplayOrder.objects.get().letter_ids == [still.pk]
+        assert ReplayBatch.objects.get().letter_ids == [still.pk]
 
     def test_an_id_may_be_written_in_any_way(self, operator: Client) -> None:
-        letter = bury()
+        letter = dead_letter()
         for written in (f"{{{letter.pk}}}", f"urn:uuid:{letter.pk}", f"+{letter.pk}"):
             text = text_of(operator, f"{PAGE}replay/?id={written}")
             assert f'href="/dead-letters/{letter.pk}/"' in text, "the way back"
@@ -324,25 +326,25 @@ class TestReplay:
 
     def test_all_that_match_with_a_dry_run_a_rate_and_a_priority(self, operator: Client) -> None:
         for _ in range(3):
-            bury()
-        bury("else", "f2")
+            dead_letter()
+        dead_letter("else", "f2")
         path = f"{PAGE}replay/?fingerprint=f1"
         assert "Dry run: 3 dead letters match now." in text_of(operator, path)
         form = {"rate": "60", "priority": "low", "reason": "fixed", "undo_seconds": "30", "parameters": ""}
         checked = operator.post(path, {**form, "check": "1"}).content.decode()
         assert "3 dead letters will be replayed, 60 a minute, with low priority" in checked
-        assert not ReplayOrder.objects.exists(), "a look changes nothing"
+        assert not ReplayBatch.objects.exists(), "a look changes nothing"
         operator.post(path, {**form, "order": "1"})
-        order = ReplayOrder.objects.get()
+        order = ReplayBatch.objects.get()
         assert (order.matched, order.rate_per_minute, order.priority) == (3, 60, "low")
         assert order.starts_at - order.created_at == timedelta(seconds=30)
-        assert OperatorAction.objects.filter(action="dead_letter.replay_order", reason="fixed").exists()
+        assert OperatorAction.objects.filter(action="dead_letter.replay_batch", reason="fixed").exists()
         again = operator.post(path, {**form, "order": "1"}, follow=True).content.decode()
         assert "You were faster: that is ordered already." in again
-        assert ReplayOrder.objects.count() == 1
+        assert ReplayBatch.objects.count() == 1
 
     def test_edited_parameters_are_shown_as_a_diff_before_they_count(self, operator: Client) -> None:
-        letter = bury()
+        letter = dead_letter()
         path = f"{PAGE}replay/?id={letter.pk}"
         assert "&quot;a.wav&quot;" in text_of(operator, path)
         form = {"parameters": '{"file": "b.wav"}', "undo_seconds": "0"}
@@ -371,13 +373,13 @@ class TestReplay:
     def test_what_cannot_be_done_is_refused_with_words_and_the_form_is_kept(
         self, operator: Client, form: dict[str, str]
     ) -> None:
-        bury()
+        dead_letter()
         for step in ("check", "order"):
             answer = operator.post(f"{PAGE}replay/", {**form, "reason": "keep me", step: "1"})
             assert answer.status_code == 400, step
             assert b'role="alert"' in answer.content
             assert b"keep me" in answer.content
-        assert not ReplayOrder.objects.exists()
+        assert not ReplayBatch.objects.exists()
 
     def test_nothing_selected_changes_nothing(self, operator: Client) -> None:
         assert "no letter was selected" in self.replay(operator)
@@ -397,7 +399,7 @@ class TestReplay:
 
 class TestDiscard:
     def test_it_needs_a_reason_and_counts_once(self, operator: Client) -> None:
-        letters = [bury(), bury()]
+        letters = [dead_letter(), dead_letter()]
         form = {"id": [str(letter.pk) for letter in letters]}
         assert b"a reason is needed" in operator.post(f"{PAGE}discard/", form, follow=True).content
         done = operator.post(f"{PAGE}discard/", {**form, "reason": "old"}, follow=True).content.decode()
@@ -410,7 +412,7 @@ class TestDiscard:
 
 class TestViewer:
     def test_sees_no_button_and_is_refused(self, viewer: Client) -> None:
-        letter = bury()
+        letter = dead_letter()
         for path in (PAGE, f"{PAGE}?each=1", f"{PAGE}{letter.pk}/"):
             text = text_of(viewer, path)
             assert "Replay" not in text.split("<main", 1)[1]
@@ -419,7 +421,7 @@ class TestViewer:
         for path in ("replay-selected/", "discard/", f"orders/{letter.pk}/undo/", "replay/"):
             assert viewer.post(PAGE + path, {"id": str(letter.pk), "reason": "x"}).status_code == 403
         assert viewer.get(f"{PAGE}replay/").status_code == 403
-        assert not ReplayOrder.objects.exists()
+        assert not ReplayBatch.objects.exists()
         assert not OperatorAction.objects.exists()
 
     def test_nobody_sees_them_without_a_login(self) -> None:

@@ -117,18 +117,18 @@ def test_the_operator_gets_the_form_with_what_was_seen(
     assert f"?owner=gpu-01.demo.0.boot&amp;task={task.id}#act" in page, "the filter stays"
 
 
-def test_hand_back_counts_once_and_the_second_is_told(
+def test_requeue_counts_once_and_the_second_is_told(
     operator: Client, running: tuple[Task, Claimed, Consumer], steps: Steps, broker: Broker
 ) -> None:
     task, claimed, _ = running
     other = logged_in("omar")
-    assert act(operator, task, "hand-back", entry=claimed.entry_id).startswith("Handed back")
-    assert "Somebody else was faster" in act(other, task, "hand-back", entry=claimed.entry_id)
+    assert act(operator, task, "requeue", entry=claimed.entry_id).startswith("Handed back")
+    assert "Somebody else was faster" in act(other, task, "requeue", entry=claimed.entry_id)
     with engine(broker, name="gpu-02.demo.0.boot") as second:
         second.claim()
-        assert "another engine has it by now" in act(operator, task, "hand-back", entry=claimed.entry_id)
+        assert "another engine has it by now" in act(operator, task, "requeue", entry=claimed.entry_id)
         steps.drain()
-    rows = OperatorAction.objects.filter(action="task.hand_back").order_by("id")
+    rows = OperatorAction.objects.filter(action="task.requeue").order_by("id")
     assert [row.actor for row in rows] == ["user olga", "user omar", "user olga"]
     task.refresh_from_db()
     assert task.deliveries == task.retry_count == 0
@@ -165,7 +165,7 @@ def test_the_pages_of_the_task_and_its_job_lead_to_the_same_buttons(
     page = operator.get(f"{here}?act=1").content.decode()
     form = dict(re.findall(r'<input type="hidden" name="(next|entry|attempt)" value="([^"]*)"', page))
     assert form == {"next": here, "entry": claimed.entry_id, "attempt": "1"}
-    assert act(operator, task, "hand-back", **form).startswith("Handed back")
+    assert act(operator, task, "requeue", **form).startswith("Handed back")
     assert act(operator, task, "dead-letter", **form).startswith("Set aside")
     steps.drain()
     for path in (here, f"/jobs/{task.job_id}/"):

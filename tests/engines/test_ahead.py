@@ -12,7 +12,7 @@ import pytest
 
 from dalston_queue.broker import connect
 from dalston_queue.broker.errors import Unavailable
-from dalston_queue.broker.operations.requeue import Reclaimed
+from dalston_queue.broker.operations.requeue import Requeued
 from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause, EventKind
 from dalston_site.embedded.server import Server
@@ -184,7 +184,7 @@ def test_behind_a_long_task_results_are_told_and_tasks_given_back_within_moments
 
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("word", [Stop, Pause])
-def test_a_stop_and_a_pause_hand_back_what_has_not_begun(bench: Bench, held: Held, word: type[Stop | Pause]) -> None:
+def test_a_stop_and_a_pause_release_what_has_not_begun(bench: Bench, held: Held, word: type[Stop | Pause]) -> None:
     runner = trusted(bench, held, stop_grace=60.0)
     running, *waiting = give(bench, held, [HOLD, TINY, TINY])
     runner.inbox.put(word())
@@ -220,7 +220,7 @@ def test_a_fenced_engine_forgets_what_has_not_begun(bench: Bench, held: Held) ->
     """It was taken for dead, and its tasks are in line again: what it still has in hand is not its own."""
     runner = trusted(bench, held)
     ids = give(bench, held, [HOLD, TINY, TINY])
-    bench.broker.take_back(runner.identity.engine_id, [QUEUE], max_deliveries=3, max_losses=10)
+    bench.broker.reclaim(runner.identity.engine_id, [QUEUE], max_deliveries=3, max_losses=10)
     wait_until(lambda: len(bench.events(EventKind.TASK_STARTED, ids[0])) == 2, what="its second start")
     held.release.set()
     ended(bench, EventKind.TASK_COMPLETED, ids)
@@ -280,7 +280,7 @@ def test_a_task_that_waited_is_timed_out_in_time(bench: Bench, held: Held) -> No
 
 
 @pytest.mark.usefixtures("patient")
-def test_what_is_in_hand_is_not_handed_back_when_it_is_told_again(bench: Bench, held: Held) -> None:
+def test_what_is_in_hand_is_not_released_when_it_is_told_again(bench: Bench, held: Held) -> None:
     """A beat may tell of what the waiter claimed before the waiter does."""
     runner = trusted(bench, held)
     ids = give(bench, held, [HOLD, TINY])
@@ -297,7 +297,7 @@ def test_a_task_that_was_taken_away_before_it_began_is_not_run_here(bench: Bench
     """An operator put it back in line: whoever claims it next runs it."""
     runner = trusted(bench, held)
     _, taken = give(bench, held, [HOLD, TINY])
-    assert bench.broker.reclaim(QUEUE, taken, 1, ErrorInfo(message="as asked")) is Reclaimed.RETURNED
+    assert bench.broker.requeue(QUEUE, taken, 1, ErrorInfo(message="as asked")) is Requeued.RETURNED
     wait_until(lambda: not runner.ahead.waiting, what="nothing in hand")
     held.release.set()
     bench.wait(EventKind.TASK_COMPLETED, taken)
@@ -324,7 +324,7 @@ def test_a_killed_engine_loses_none_of_those_in_its_hands(
     engine = spawn(*arguments, env=env)
     wait_until(lambda: len(bench.events(EventKind.TASK_COMPLETED)) > 2 * TRUSTED_AFTER, what="work")
     engine.stop(signal.SIGKILL)
-    taken = bench.broker.take_back("n.quick.0.a", [QUEUE], max_deliveries=3, max_losses=10)
+    taken = bench.broker.reclaim("n.quick.0.a", [QUEUE], max_deliveries=3, max_losses=10)
     assert len(taken.recovered) <= AT_ONCE
     spawn(*arguments, env={**env, "DALSTON_ENGINE_ID": "n.quick.0.b"})
     wait_until(lambda: len(bench.events(EventKind.TASK_COMPLETED)) >= len(ids), what="all results")

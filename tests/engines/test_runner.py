@@ -81,7 +81,7 @@ def test_a_fenced_engine_drops_its_work_and_serves_on(bench: Bench, broker: Brok
     runner = bench.start()
     task = bench.submit(seconds=1.5)
     bench.wait(EventKind.TASK_STARTED, task)
-    broker.take_back(runner.identity.engine_id, [QUEUE], max_deliveries=3, max_losses=10)
+    broker.reclaim(runner.identity.engine_id, [QUEUE], max_deliveries=3, max_losses=10)
     bench.wait(EventKind.TASK_COMPLETED, task)
     assert len(bench.events(EventKind.TASK_STARTED, task)) == 2
     assert len(bench.events(EventKind.TASK_COMPLETED, task)) == 1

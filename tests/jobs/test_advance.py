@@ -60,7 +60,7 @@ def test_progress_is_the_weighted_share_of_what_is_over() -> None:
 def test_a_dead_required_task_fails_the_job_and_skips_what_waits() -> None:
     job = make.dag(a="", b="a", c="b")
     make.claim(job)
-    assert finish(job, "a", "bury").ended == [job.id]
+    assert finish(job, "a", "dead_letter").ended == [job.id]
     job.refresh_from_db()
     assert (job.status, job.error) == ("failed", "stage a: broken")
     assert statuses(job) == {"a": "dead_letter", "b": "skipped", "c": "skipped"}
@@ -70,7 +70,7 @@ def test_a_dead_required_task_stops_its_siblings_first() -> None:
     job = make.dag(a="", b="", c="b")
     make.claim(job)
     make.move("start", Task.objects.filter(job=job, stage="b"))
-    assert finish(job, "a", "bury").stopping == [job.id]
+    assert finish(job, "a", "dead_letter").stopping == [job.id]
     job.refresh_from_db()
     assert job.status == "cancelling"
     assert Task.objects.get(job=job, stage="b").cancel_requested_at == NOW

@@ -60,7 +60,7 @@ def test_an_end_that_overtook_its_start_is_a_run_without_one() -> None:
 
 
 def test_a_start_before_the_news_of_the_last_engines_death_closes_that_run() -> None:
-    assert told(Moved("start", 1, "a"), Moved("start", 1, "b"), Moved("bury", 1, "b")) == [
+    assert told(Moved("start", 1, "a"), Moved("start", 1, "b"), Moved("dead_letter", 1, "b")) == [
         (1, "a", "recovered"),
         (1, "b", "dead_letter"),
     ]

@@ -110,12 +110,12 @@ def test_a_request_for_impossible_stages_is_a_dead_letter_that_says_why(broker: 
     assert task.error == "its result asks for stages: the stage 'x' waits for 'y', which is no stage of this job"
 
 
-def test_a_handed_back_task_costs_nothing(broker: Broker, steps: Steps) -> None:
+def test_a_requeued_task_costs_nothing(broker: Broker, steps: Steps) -> None:
     task = make.single()
     with engine(broker) as consumer:
         steps.poll()
         consumer.claim()
-        consumer.hand_back()
+        consumer.release()
         steps.drain()
         task.refresh_from_db()
         assert (task.status, task.attempt, task.deliveries, task.retry_count) == ("queued", 1, 0, 0)

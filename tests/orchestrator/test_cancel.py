@@ -134,7 +134,7 @@ def test_a_task_that_fails_while_it_is_being_cancelled_is_not_tried_again(broker
         consumer.claim()
         cancel_job(job.id, now())
         run_to_the_end(steps, consumer)
-        consumer.hand_back()
+        consumer.release()
         steps.drain()
         steps.poll()
         steps.drain()
@@ -150,7 +150,7 @@ def test_a_task_that_its_engine_gave_back_instead_of_stopping_it_was_not_running
         consumer.claim()
         steps.drain()
         assert cancel_job(job.id, now()).told
-        consumer.hand_back()
+        consumer.release()
         steps.drain()
         outcome = cancel_task(Task.objects.get(job=job).id, now())
     assert (outcome.status, outcome.was_running, outcome.told) == ("cancelled", False, False)

@@ -80,7 +80,7 @@ def test_a_submitter_killed_after_its_commit_has_submitted(
 
 
 @pytest.mark.slow
-def test_a_judge_killed_between_verdict_and_take_back_is_followed_by_the_next(
+def test_a_judge_killed_between_verdict_and_reclaim_is_followed_by_the_next(
     orchestrators: Orchestrators, broker: Broker
 ) -> None:
     dead = Consumer(broker, "lone.demo.0.dead", ["echo"])

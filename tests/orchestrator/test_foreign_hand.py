@@ -3,7 +3,7 @@
 import pytest
 
 from dalston_queue.broker import Broker, Consumer
-from dalston_queue.broker.errors import Spoiled
+from dalston_queue.broker.errors import WrongKeyType
 from dalston_queue.broker.protocol.types import Role, Tier
 from dalston_queue.models import Task
 from dalston_queue.orchestrator.housekeeping import promote_aged
@@ -37,21 +37,21 @@ def test_a_spoiled_queue_keeps_the_duties_from_no_other_queue(broker: Broker, st
     dead.open()
     assert len(dead.claim()) == 2
     broker.append([waiting])
-    spoiled = [home.keys.tasks("bad"), home.keys.ageing("bad")]
-    for key in spoiled:
+    wrong_type = [home.keys.tasks("bad"), home.keys.ageing("bad")]
+    for key in wrong_type:
         home.command("SET", key, "foreign")
     recovery = Recovery(broker, Leadership(Role.ORCHESTRATOR, "test"))
     assert sum(recovery.look(float(now)) for now in range(0, 30, 5)) == 0
     assert broker.records("echo", [str(task.id)])[str(task.id)].stream == home.keys.stream("echo", "", Tier.RECOVERED)
-    with pytest.raises(Spoiled):
+    with pytest.raises(WrongKeyType):
         promote_aged()
     assert broker.records("echo", ["old"])["old"].stream == home.keys.stream("echo", "", Tier.HIGH)
-    with pytest.raises(Spoiled):
+    with pytest.raises(WrongKeyType):
         reconcile()
     assert broker.records("echo", ["old"]) == {}, "no row has this task"
-    with pytest.raises(Spoiled):
+    with pytest.raises(WrongKeyType):
         scan()
-    home.command("DEL", *spoiled)
+    home.command("DEL", *wrong_type)
     scan()
     with engine(broker, "bad", "echo", name="node.demo.1.boot") as consumer:
         reconcile()

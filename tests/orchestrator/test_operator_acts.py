@@ -7,23 +7,23 @@ from django.utils import timezone
 from dalston_queue.broker import Broker
 from dalston_queue.broker.protocol.messages import Completed
 from dalston_queue.broker.protocol.types import Settled
-from dalston_queue.jobs.operator.dead_letter import Aside, set_aside
-from dalston_queue.jobs.operator.requeue import hand_back_task
+from dalston_queue.jobs.operator.dead_letter import Aside, dead_letter
+from dalston_queue.jobs.operator.requeue import requeue_task
 from dalston_queue.jobs.submit.spec import StageSpec
 from dalston_queue.models import DeadLetter, Job, Task, TaskEvent
 from tests.jobs import make
 from tests.orchestrator.support import Steps, engine
 
 
-def test_a_task_that_is_handed_back_waits_again_with_its_budgets_untouched(broker: Broker, steps: Steps) -> None:
+def test_a_task_that_is_requeued_waits_again_with_its_budgets_untouched(broker: Broker, steps: Steps) -> None:
     job = make.dag(a="")
     task = Task.objects.get(job=job)
     steps.poll()
     with engine(broker, name="slow") as slow, engine(broker, name="other") as other:
         [claimed] = slow.claim()
         steps.drain()
-        first = hand_back_task(task.id, actor="ada", why="it hangs", entry_id=claimed.entry_id)
-        second = hand_back_task(task.id, actor="bea", why="it hangs", entry_id=claimed.entry_id)
+        first = requeue_task(task.id, actor="ada", why="it hangs", entry_id=claimed.entry_id)
+        second = requeue_task(task.id, actor="bea", why="it hangs", entry_id=claimed.entry_id)
         assert (first.outcome, second.outcome) == ("returned", "waiting")
         steps.drain()
         task.refresh_from_db()
@@ -32,24 +32,24 @@ def test_a_task_that_is_handed_back_waits_again_with_its_budgets_untouched(broke
         [again] = other.claim()
         assert slow.exchange([(claimed, Completed())], free=0).settled == [Settled.LOST]
         assert other.exchange([(again, Completed())], free=0).settled == [Settled.ACCEPTED]
-        third = hand_back_task(task.id, actor="bea", why="")
+        third = requeue_task(task.id, actor="bea", why="")
         steps.drain()
     assert third.outcome == "absent"
-    assert hand_back_task(task.id, actor="bea", why="").status == "completed"
-    assert not hand_back_task(uuid4(), actor="bea", why="").found
+    assert requeue_task(task.id, actor="bea", why="").status == "completed"
+    assert not requeue_task(uuid4(), actor="bea", why="").found
 
 
 def test_a_waiting_task_that_is_set_aside_is_a_dead_letter_at_once(broker: Broker, steps: Steps) -> None:
     job = make.dag(a="", b="a")
     task = Task.objects.get(job=job, stage="a")
     steps.poll()
-    done = set_aside(task.id, timezone.now(), actor="ada", why="the file is broken")
+    done = dead_letter(task.id, timezone.now(), actor="ada", why="the file is broken")
     assert (done.outcome, done.status) == (Aside.ENDED, "dead_letter")
     letter = DeadLetter.objects.get(task=task)
     assert (letter.cause, letter.error) == ("rejected", "set aside by ada: the file is broken")
     assert make.statuses(job) == {"a": "dead_letter", "b": "skipped"}
     assert Job.objects.get(id=job.id).status == "failed"
-    again = set_aside(task.id, timezone.now(), actor="bea", why="the same")
+    again = dead_letter(task.id, timezone.now(), actor="bea", why="the same")
     assert (again.outcome, again.status) == (Aside.OVER, "dead_letter")
     assert DeadLetter.objects.count() == 1
     with engine(broker) as consumer:
@@ -64,8 +64,8 @@ def test_a_running_task_is_taken_from_its_engine_and_its_result_refused(broker: 
     with engine(broker) as consumer:
         [claimed] = consumer.claim()
         steps.drain()
-        done = set_aside(task.id, timezone.now(), actor="ada", why="poison", attempt=1)
-        again = set_aside(task.id, timezone.now(), actor="bea", why="poison", attempt=1)
+        done = dead_letter(task.id, timezone.now(), actor="ada", why="poison", attempt=1)
+        again = dead_letter(task.id, timezone.now(), actor="bea", why="poison", attempt=1)
         assert (done.outcome, again.outcome) == (Aside.TAKEN, Aside.OVER)
         assert consumer.exchange([(claimed, Completed())], free=0).settled == [Settled.LOST]
         steps.drain()
@@ -77,9 +77,9 @@ def test_what_is_not_in_line_and_what_moved_on_is_left_alone(broker: Broker, ste
     job = make.dag(a="", b="a")
     steps.poll()
     first, second = (Task.objects.get(job=job, stage=stage) for stage in ("a", "b"))
-    assert set_aside(second.id, timezone.now(), actor="ada", why="x").outcome is Aside.NOT_IN_LINE
-    assert set_aside(first.id, timezone.now(), actor="ada", why="x", attempt=7).outcome is Aside.CHANGED
-    assert not set_aside(uuid4(), timezone.now(), actor="ada", why="x").found
+    assert dead_letter(second.id, timezone.now(), actor="ada", why="x").outcome is Aside.NOT_IN_LINE
+    assert dead_letter(first.id, timezone.now(), actor="ada", why="x", attempt=7).outcome is Aside.CHANGED
+    assert not dead_letter(uuid4(), timezone.now(), actor="ada", why="x").found
     assert make.statuses(job) == {"a": "queued", "b": "pending"}
     steps.drain()
     broker.reset_queue("echo")
@@ -89,7 +89,7 @@ def test_an_optional_task_ends_as_failed_and_its_job_goes_on(broker: Broker, ste
     job = make.job_of(StageSpec(stage="a", queue="echo", required=False), StageSpec(stage="b", queue="echo"))
     steps.poll()
     task = Task.objects.get(job=job, stage="a")
-    assert set_aside(task.id, timezone.now(), actor="ada", why="x").status == "failed"
+    assert dead_letter(task.id, timezone.now(), actor="ada", why="x").status == "failed"
     assert make.statuses(job) == {"a": "failed", "b": "queued"}
     steps.drain()
     broker.reset_queue("echo")

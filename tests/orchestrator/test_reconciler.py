@@ -32,7 +32,7 @@ def test_nothing_differs_in_a_healthy_system(broker: Broker, steps: Steps) -> No
         assert reconcile().found == {}
         steps.drain()
         assert reconcile().found == {}
-        consumer.hand_back()
+        consumer.release()
         run_to_the_end(steps, consumer)
     assert reconcile().found == {}
 
@@ -62,7 +62,7 @@ def test_a_rebuilt_task_is_still_charged_with_the_engines_that_died_with_it(brok
     with engine(broker) as consumer:
         [claimed] = consumer.claim()
         assert claimed.tier is Tier.SUSPECT
-        consumer.hand_back()
+        consumer.release()
         run_to_the_end(steps, consumer)
 
 

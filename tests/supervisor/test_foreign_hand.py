@@ -20,9 +20,9 @@ def test_a_spoiled_queue_stops_neither_beats_nor_commands_nor_the_work_of_others
         consumer.open()
         broker.append([message(f"t{n}")])
         assert [claimed.task_id for claimed in consumer.claim()] == [f"t{n}"]
-    for spoiled in (keys.beats("bad"), keys.deadlines("bad")):
-        command("DEL", spoiled)
-        command("SET", spoiled, "foreign")
+    for wrong_type in (keys.beats("bad"), keys.deadlines("bad")):
+        command("DEL", wrong_type)
+        command("SET", wrong_type, "foreign")
     heard: list[Happening] = []
     link = Link(broker, "n1", heard.append, heartbeat_s=0.1, max_deliveries=3, max_losses=10)
     link.tell(

@@ -157,10 +157,10 @@ def run_discard(given: argparse.Namespace, client: Client, out: Out) -> Exit:
 
 def run_orders(given: argparse.Namespace, client: Client, out: Out) -> Exit:
     if given.order_id is not None:
-        order = client.replay_order(given.order_id)
+        order = client.replay_batch(given.order_id)
         _answer(out, order, _order(order))
         return Exit.OK
-    orders = list(client.replay_orders(limit=given.limit))
+    orders = list(client.replay_batches(limit=given.limit))
     if out.as_json:
         out.json(orders)
     else:
@@ -214,7 +214,7 @@ def _words(done: answers.ReplayedMany) -> str:
     return f"{done['replayed']} replayed{rest}.{f' {left} more match.' if left > 0 else ''}"
 
 
-def _order(order: answers.ReplayOrder) -> str:
+def _order(order: answers.ReplayBatch) -> str:
     pace = f", {order['rate_per_minute']} a minute" if order["rate_per_minute"] else ""
     counts = (
         f"{order['handled']} of {order['matched']} handled, {order['replayed']} replayed, {order['refused']} refused"

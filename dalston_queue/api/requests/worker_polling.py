@@ -36,13 +36,13 @@ def poll(
     began = time.monotonic()
     look, claimed = _poll(worker, named, wanted, wait, gone)
     if claimed and gone():
-        worker.hand_back(claimed)
+        worker.release(claimed)
         return look, []
     if claimed and time.monotonic() - began > LOOK_EVERY_S:
         try:
             check_token()
         except ApiProblem:
-            worker.hand_back(claimed)
+            worker.release(claimed)
             raise
     return look, claimed
 

@@ -49,7 +49,7 @@ def _ended(broker: Broker, queue: str, hold: Hold) -> bool:
 def _stored(worker_id: str, hold: Hold, outcome: messages.Outcome) -> bool:
     # A retry is written with the attempt that it leads to.
     at_attempt = Q(attempt=hold.attempt) & ~Q(transition="retry") | Q(attempt=hold.attempt + 1, transition="retry")
-    ends = Q(transition__in=["complete", "fail", "bury", "cancel", "retry"])
+    ends = Q(transition__in=["complete", "fail", "dead_letter", "cancel", "retry"])
     rows = TaskEvent.objects.filter(at_attempt, ends, task_id=UUID(hold.task_id), engine_id=worker_id)
     return any(_tells(transition, cause, outcome) for transition, cause in rows.values_list("transition", "cause"))
 

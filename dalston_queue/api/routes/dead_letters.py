@@ -27,13 +27,13 @@ from dalston_queue.api.schemas.dead_letter_out import (
 from dalston_queue.api.schemas.listing import Cursor, Limit, Page, page
 from dalston_queue.api.schemas.problem_out import answers
 from dalston_queue.api.schemas.reason import Reason
-from dalston_queue.api.schemas.replay_batch_out import ReplayOrderOut, replay_order_out
+from dalston_queue.api.schemas.replay_batch_out import ReplayBatchOut, replay_batch_out
 from dalston_queue.audit.record import audited
 from dalston_queue.jobs.errors import NothingToReplay, sentence
 from dalston_queue.jobs.operator.replay import NARROWER, Filter, Outcome, Replayed, discard, matching, replay
 from dalston_queue.jobs.operator.replay_batches import order_replay
 from dalston_queue.jobs.queries.search import bounded
-from dalston_queue.models import DeadLetter, ReplayOrder
+from dalston_queue.models import DeadLetter, ReplayBatch
 from dalston_queue.models.api_token import Scope
 from dalston_queue.models.dead_letter import OPEN
 
@@ -103,7 +103,7 @@ def replay_dead_letter(
 
 
 @router.post(
-    "/dlq:replay", auth=needs(Scope.OPERATE), response=answers({200: ReplayManyOut, 202: ReplayOrderOut}, 400, 404, 413)
+    "/dlq:replay", auth=needs(Scope.OPERATE), response=answers({200: ReplayManyOut, 202: ReplayBatchOut}, 400, 404, 413)
 )
 def replay_dead_letters(request: HttpRequest, body: Annotated[ReplayManyIn, Body()]) -> Status[Any]:
     """Take back these, or all that match a filter. Try it with `dry_run` first.
@@ -120,7 +120,7 @@ def replay_dead_letters(request: HttpRequest, body: Annotated[ReplayManyIn, Body
         return Status(200, ReplayManyOut(matched=would_be, replayed=0, items=[]))
     if body.is_order:
         try:
-            return Status(202, replay_order_out(_order(principal, wanted, body)))
+            return Status(202, replay_batch_out(_order(principal, wanted, body)))
         except NothingToReplay as error:
             raise ApiProblem(404, Code.NOT_FOUND, sentence(error)) from None
     matched = bounded(letters.count, NARROWER)
@@ -143,7 +143,7 @@ def discard_dead_letter(request: HttpRequest, dead_letter_id: LetterId, reason: 
     return DiscardOut(dead_letter_id=dead_letter_id, discarded=discarded)
 
 
-def _order(principal: Principal, wanted: Filter | None, body: ReplayManyIn) -> ReplayOrder:
+def _order(principal: Principal, wanted: Filter | None, body: ReplayManyIn) -> ReplayBatch:
     if body.parameters is not None:
         check_size(body.parameters)
     return order_replay(

@@ -14,47 +14,47 @@ from dalston_queue.api.errors.problems import ApiProblem, Code, not_found
 from dalston_queue.api.schemas.listing import Cursor, Limit, Page, page
 from dalston_queue.api.schemas.problem_out import answers
 from dalston_queue.api.schemas.reason import Reason
-from dalston_queue.api.schemas.replay_batch_out import ReplayOrderOut, WithdrawnOut, replay_order_out
+from dalston_queue.api.schemas.replay_batch_out import ReplayBatchOut, WithdrawnOut, replay_batch_out
 from dalston_queue.jobs.operator.replay_batches import Withdrawal, stop
-from dalston_queue.models import ReplayOrder
+from dalston_queue.models import ReplayBatch
 from dalston_queue.models.api_token import Scope
-from dalston_queue.models.replay_order import OrderState
+from dalston_queue.models.replay_batch import OrderState
 
 router = Router(tags=["dead letters"])
 
 OrderId = Annotated[UUID, Path()]
 
 
-@router.get("/dlq/replays", auth=sees_all_projects(), response=answers({200: Page[ReplayOrderOut]}))
-def list_replay_orders(
+@router.get("/dlq/replays", auth=sees_all_projects(), response=answers({200: Page[ReplayBatchOut]}))
+def list_replay_batches(
     request: HttpRequest,
     state: Annotated[OrderState | None, Query()] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> dict[str, Any]:
     """Orders, newest first."""
-    orders = ReplayOrder.objects.defer("letter_ids")
-    return page(orders if state is None else orders.filter(state=state), replay_order_out, limit, cursor)
+    orders = ReplayBatch.objects.defer("letter_ids")
+    return page(orders if state is None else orders.filter(state=state), replay_batch_out, limit, cursor)
 
 
-@router.get("/dlq/replays/{order_id}", auth=sees_all_projects(), response=answers({200: ReplayOrderOut}, 404))
-def read_replay_order(request: HttpRequest, order_id: OrderId) -> ReplayOrderOut:
+@router.get("/dlq/replays/{order_id}", auth=sees_all_projects(), response=answers({200: ReplayBatchOut}, 404))
+def read_replay_batch(request: HttpRequest, order_id: OrderId) -> ReplayBatchOut:
     """One order, and how far it got."""
-    order = ReplayOrder.objects.defer("letter_ids").filter(pk=order_id).first()
+    order = ReplayBatch.objects.defer("letter_ids").filter(pk=order_id).first()
     if order is None:
         raise not_found(f"replay order {order_id}")
-    return replay_order_out(order)
+    return replay_batch_out(order)
 
 
 @router.delete("/dlq/replays/{order_id}", auth=needs(Scope.OPERATE), response=answers({200: WithdrawnOut}, 404, 409))
-def withdraw_replay_order(request: HttpRequest, order_id: OrderId, reason: Reason = "") -> WithdrawnOut:
+def withdraw_replay_batch(request: HttpRequest, order_id: OrderId, reason: Reason = "") -> WithdrawnOut:
     """Undo an order that waits, or stop the rest of one that runs; the answer says which."""
     done = stop(order_id, reason=reason, **principal_of(request).signature())
     if done.order is None:
         raise not_found(f"replay order {order_id}")
     if done.what is Withdrawal.UNDONE:
-        return WithdrawnOut(outcome="undone", order=replay_order_out(done.order))
+        return WithdrawnOut(outcome="undone", order=replay_batch_out(done.order))
     if done.what is Withdrawal.STOPPED:
-        return WithdrawnOut(outcome="stopped", order=replay_order_out(done.order))
+        return WithdrawnOut(outcome="stopped", order=replay_batch_out(done.order))
     by = f" by {done.order.ended_by}" if done.order.ended_by else ""
     raise ApiProblem(409, Code.STATE_CONFLICT, f"Too late: the order is {done.order.state}{by}.")

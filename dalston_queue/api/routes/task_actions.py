@@ -1,4 +1,4 @@
-"""/tasks/{id}/hand-back and /tasks/{id}/dead-letter: what an operator does to one task that is in a stream."""
+"""/tasks/{id}/requeue and /tasks/{id}/dead-letter: what an operator does to one task that is in a stream."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from dalston_queue.api.schemas.base import BodyIn
 from dalston_queue.api.schemas.problem_out import answers
 from dalston_queue.api.schemas.reason import MOST, ReasonInBody
 from dalston_queue.audit.record import audited
-from dalston_queue.broker.operations.requeue import Reclaimed
-from dalston_queue.jobs.operator.dead_letter import Aside, set_aside
-from dalston_queue.jobs.operator.requeue import hand_back_task
+from dalston_queue.broker.operations.requeue import Requeued
+from dalston_queue.jobs.operator.dead_letter import Aside
+from dalston_queue.jobs.operator.dead_letter import dead_letter as dead_letter_task
+from dalston_queue.jobs.operator.requeue import requeue_task
 from dalston_queue.models.api_token import Scope
 
 router = Router(tags=["tasks"])
 
 
-class HandBackIn(BodyIn):
+class RequeueIn(BodyIn):
     reason: ReasonInBody = ""
     entry_id: str = Field("", max_length=64, description="The delivery that you saw; then no later one is taken.")
 
@@ -43,27 +44,27 @@ class TaskActionOut(Schema):
 
 
 @router.post(
-    "/tasks/{task_id}/hand-back", auth=needs(Scope.OPERATE), response=answers({200: TaskActionOut}, 400, 404, 409)
+    "/tasks/{task_id}/requeue", auth=needs(Scope.OPERATE), response=answers({200: TaskActionOut}, 400, 404, 409)
 )
-def hand_back(
-    request: HttpRequest, task_id: Annotated[UUID, Path()], body: Annotated[HandBackIn, Body()]
+def requeue(
+    request: HttpRequest, task_id: Annotated[UUID, Path()], body: Annotated[RequeueIn, Body()]
 ) -> TaskActionOut:
     """Take a running task from its engine: it is next in line, and nothing is charged. The engine stops it within a
     second, and a result of it no longer counts."""
     principal = principal_of(request)
     was = visible_task(principal, task_id)
     before = {"status": was.status, "engine": was.assigned_worker_id}
-    with audited("task.hand_back", str(task_id), reason=body.reason, before=before, **principal.signature()) as row:
-        done = hand_back_task(task_id, actor=principal.name, why=body.reason, entry_id=body.entry_id)
+    with audited("task.requeue", str(task_id), reason=body.reason, before=before, **principal.signature()) as row:
+        done = requeue_task(task_id, actor=principal.name, why=body.reason, entry_id=body.entry_id)
         row.after = {"outcome": done.outcome, "status": done.status}
     if not done.found:
         raise not_found(f"task {task_id}")
-    if done.outcome is Reclaimed.CHANGED:
+    if done.outcome is Requeued.CHANGED:
         raise ApiProblem(409, Code.STATE_CONFLICT, "Another engine has the task by now; nothing was changed.")
-    if done.outcome is Reclaimed.ABSENT:
+    if done.outcome is Requeued.ABSENT:
         detail = f"The task is at no engine: it is {done.status}, or has just ended."
         raise ApiProblem(409, Code.STATE_CONFLICT, detail)
-    return TaskActionOut(task_id=task_id, status="queued", changed=done.outcome is Reclaimed.RETURNED)
+    return TaskActionOut(task_id=task_id, status="queued", changed=done.outcome is Requeued.RETURNED)
 
 
 @router.post(
@@ -76,7 +77,7 @@ def dead_letter(
     principal = principal_of(request)
     before = {"status": visible_task(principal, task_id).status}
     with audited("task.dead_letter", str(task_id), reason=body.reason, before=before, **principal.signature()) as row:
-        done = set_aside(task_id, timezone.now(), actor=principal.name, why=body.reason, attempt=body.attempt)
+        done = dead_letter_task(task_id, timezone.now(), actor=principal.name, why=body.reason, attempt=body.attempt)
         row.after = {"outcome": done.outcome, "status": done.status}
     if not done.found:
         raise not_found(f"task {task_id}")

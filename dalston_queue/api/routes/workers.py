@@ -157,7 +157,7 @@ def report_result(request: HttpRequest, worker_id: WorkerId, said: Annotated[Res
 def deregister_worker(request: HttpRequest, worker_id: WorkerId) -> LeaveOut:
     """Leave in good order: what the worker still has goes to the front of the line, and does not count as a loss."""
     with _worker(request, worker_id) as worker:
-        return LeaveOut(handed_back=holds_out(worker.leave()))
+        return LeaveOut(requeued=holds_out(worker.leave()))
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What every list of the API shares: pages by cursor, newest first, bounded in length and in time.
 
-A cursor is the last id of a page (jobs/queries/search.py): no page is lost or doubled while new rows come in, and page one
-thousand costs as much as page one.
+A cursor is the last id of a page (jobs/queries/search.py): no page is lost or doubled while new rows come in, and
+page one thousand costs as much as page one.
 """
 
 from __future__ import annotations

@@ -10,11 +10,11 @@ from ninja import Schema
 from pydantic import Field
 
 from dalston_queue.broker.protocol.types import Priority
-from dalston_queue.models import ReplayOrder
-from dalston_queue.models.replay_order import OrderState
+from dalston_queue.models import ReplayBatch
+from dalston_queue.models.replay_batch import OrderState
 
 
-class ReplayOrderOut(Schema):
+class ReplayBatchOut(Schema):
     order_id: UUID
     state: OrderState
     actor: str = Field(description="Who gave it.")
@@ -39,14 +39,14 @@ class ReplayOrderOut(Schema):
 
 class WithdrawnOut(Schema):
     outcome: Literal["undone", "stopped"] = Field(description="undone: nothing of it has happened.")
-    order: ReplayOrderOut
+    order: ReplayBatchOut
 
 
 _TEXTS = ("priority", "error", "ended_by")  # empty: none
 
 
-def replay_order_out(order: ReplayOrder) -> ReplayOrderOut:
-    names = [name for name in ReplayOrderOut.model_fields if name not in {"order_id", *_TEXTS}]
+def replay_batch_out(order: ReplayBatch) -> ReplayBatchOut:
+    names = [name for name in ReplayBatchOut.model_fields if name not in {"order_id", *_TEXTS}]
     same: dict[str, Any] = {name: getattr(order, name) for name in names}
     same |= {name: getattr(order, name) or None for name in _TEXTS}
-    return ReplayOrderOut(order_id=order.id, **same)
+    return ReplayBatchOut(order_id=order.id, **same)

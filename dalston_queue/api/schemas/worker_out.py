@@ -74,7 +74,7 @@ class ResultOut(Schema):
 
 
 class LeaveOut(Schema):
-    handed_back: list[HoldOut] = Field(description="What it still had: first in line for others now, and not counted.")
+    requeued: list[HoldOut] = Field(description="What it still had: first in line for others now, and not counted.")
 
 
 def holds_out(holds: list[Hold]) -> list[HoldOut]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import redis
 from redis import exceptions
 
-from dalston_queue.broker.errors import BrokerError, Denied, Misconfigured, Spoiled, Unavailable
+from dalston_queue.broker.errors import BrokerError, Denied, Misconfigured, Unavailable, WrongKeyType
 
 # Passing troubles: redis-py names these by class …
 PASSING = (
@@ -40,7 +40,9 @@ def translate(error: Exception, where: str) -> BrokerError | None:
             f"{where} is out of memory: {text} It accepts no new work until it is drained or given more memory"
         )
     if is_spoiled(error):
-        return Spoiled(f"{where} holds another type in the place of one of our keys: {text} Look for it and delete it")
+        return WrongKeyType(
+            f"{where} holds another type in the place of one of our keys: {text} Look for it and delete it"
+        )
     if isinstance(error, PASSING) or any(text.startswith(code) or f" {code}" in text for code in PASSING_CODES):
         return Unavailable(f"{where} does not answer: {text}")
     return None

@@ -116,11 +116,11 @@ class Shard:
         engine or node stops no other. Each is said once."""
         found: list[Any] = []
         for call, reply in zip(calls, self.calls(calls), strict=True):
-            spoiled = is_spoiled(reply)
-            if spoiled and call.key not in self._spoiled:
+            wrong_type = is_spoiled(reply)
+            if wrong_type and call.key not in self._spoiled:
                 log.warning("%s, or a key beside it, has another type than ours, and is passed over", call.key)
-            (self._spoiled.add if spoiled else self._spoiled.discard)(call.key)
-            found.append(None if spoiled else self.checked(reply))
+            (self._spoiled.add if wrong_type else self._spoiled.discard)(call.key)
+            found.append(None if wrong_type else self.checked(reply))
         return found
 
     def checked(self, reply: Any) -> Any:

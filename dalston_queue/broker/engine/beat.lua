@@ -49,7 +49,7 @@ if ARGV[4] == '1' then
             if entry then f, reason = parse_entry(entry[2], max_bytes) end
             if f and not unpack_record(redis.call('HGET', keys.tasks, f.t)) then reason = NO_RECORD end
             if reason then
-              bury(keys, stream, id, entry[2], me, now, reason)
+              dead_letter(keys, stream, id, entry[2], me, now, reason)
             else
               redis.call('XACK', stream, GROUP, id)
               redis.call('XDEL', stream, id)

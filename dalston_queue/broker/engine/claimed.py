@@ -95,6 +95,6 @@ class Claimed:
         """Settle now, without claiming. LOST: someone else owns it, the result does not count."""
         return self._consumer.exchange([(self, outcome)], free=0).settled[0]
 
-    def hand_back(self) -> bool:
+    def release(self) -> bool:
         """Put it back to the front of the line, uncounted. False: it wasn't ours any more."""
-        return self.task_id in self._consumer.hand_back([self])
+        return self.task_id in self._consumer.release([self])

@@ -17,7 +17,7 @@ from dalston_queue.broker.engine.given import Given, Settlement
 from dalston_queue.broker.engine.session import Answer, Limits, Session
 from dalston_queue.broker.engine.stale import DEFAULT_RULES, StaleClaim, StaleRules
 from dalston_queue.broker.engine.waker import Looked, Waker, give_back, unused
-from dalston_queue.broker.errors import Fenced, Invalid, Spoiled, Unavailable
+from dalston_queue.broker.errors import Fenced, Invalid, Unavailable, WrongKeyType
 from dalston_queue.broker.protocol.messages import ErrorInfo, Malformed, Outcome, encode_error, encode_outcome
 from dalston_queue.broker.protocol.names import check_name
 from dalston_queue.broker.protocol.types import Cause, Settled, Tier
@@ -38,7 +38,7 @@ class Exchanged(msgspec.Struct):
 
     claimed: list[Claimed]
     settled: list[Settled]  # in the order of the settlements given
-    buried: list[Malformed]  # unreadable entries met on the way; already in the event stream, for the log
+    dead_lettered: list[Malformed]  # unreadable entries met on the way; already in the event stream, for the log
 
 
 class Beat(msgspec.Struct):
@@ -133,7 +133,7 @@ class Consumer:
         self, settlements: Sequence[tuple[Claimed, Outcome]], free: int | None, looks: list[Looked] | None
     ) -> Exchanged:
         held, answered, sessions = self._held, self._answered, self._sessions
-        buried: list[Malformed] = []
+        dead_lettered: list[Malformed] = []
         leaving: set[Place] = set()
         prepared: dict[Session, list[Settlement]] = {}
         for claimed, outcome in settlements:
@@ -153,7 +153,7 @@ class Consumer:
             new = len(self._fresh) - told
             try:
                 answer = session.exchange(prepared.get(session, ()), room - new, not keeping and not new)
-            except Spoiled as error:
+            except WrongKeyType as error:
                 if session in prepared:
                     raise
                 self._go_on_without(session, error)
@@ -161,8 +161,8 @@ class Consumer:
             if looks is not None:
                 looks.append(Looked(session, room - new, answer.given))
             answered.update(answer.settled)
-            self._receive(session, answer, buried)
-        result = Exchanged(self._fresh, self._ended(settlements), buried)
+            self._receive(session, answer, dead_lettered)
+        result = Exchanged(self._fresh, self._ended(settlements), dead_lettered)
         self._fresh, self._answered = [], {}
         self._backoff.reset()
         return result
@@ -182,11 +182,13 @@ class Consumer:
             self._held.pop(claimed.place, None)
         return codes
 
-    def _bury(self, session: Session, stream: str, entry_id: str, reason: str, buried: list[Malformed]) -> None:
-        why = session.bury(stream, entry_id, reason)
+    def _dead_letter(
+        self, session: Session, stream: str, entry_id: str, reason: str, dead_lettered: list[Malformed]
+    ) -> None:
+        why = session.dead_letter(stream, entry_id, reason)
         if why:
-            log.warning("%s buried entry %s of %s: %s", self.engine_id, entry_id, stream, why)
-            buried.append(Malformed(reason=why, raw={}, queue=session.queue, stream=stream, entry_id=entry_id))
+            log.warning("%s dead_lettered entry %s of %s: %s", self.engine_id, entry_id, stream, why)
+            dead_lettered.append(Malformed(reason=why, raw={}, queue=session.queue, stream=stream, entry_id=entry_id))
 
     def claim(self, n: int | None = None) -> list[Claimed]:
         """Only claim."""
@@ -226,10 +228,10 @@ class Consumer:
         return None
 
     def _claim_next(self, session: Session, timeout: float, command: bytes, room: int) -> list[Claimed] | None:
-        buried: list[Malformed] = []
+        dead_lettered: list[Malformed] = []
         try:
             answer = session.claimed_later(self._waker.wait_then(session, timeout, command))
-            self._receive(session, answer, buried)
+            self._receive(session, answer, dead_lettered)
         except Fenced:
             self._drop_all()
             raise
@@ -284,7 +286,7 @@ class Consumer:
             said = [(c.task_id, c.attempt, c.stream, c.entry_id, _json(progress.get(c.task_id))) for c in mine]
             try:
                 codes, again = session.beat(said, look)
-            except Spoiled as error:
+            except WrongKeyType as error:
                 self._go_on_without(session, error)
                 continue
             for claimed, code in zip(mine, codes, strict=True):
@@ -298,7 +300,7 @@ class Consumer:
             self._take(session, again, [])
         return cancelled
 
-    def hand_back(self, claimed: Sequence[Claimed] | None = None) -> list[str]:
+    def release(self, claimed: Sequence[Claimed] | None = None) -> list[str]:
         """Give back (default: everything held), uncounted, to the front of the line. Returns the task ids given."""
         with self._lock:
             giving = list(self._held.values()) if claimed is None else list(claimed)
@@ -309,7 +311,7 @@ class Consumer:
                 if not mine:
                     continue
                 for c, ok in zip(
-                    mine, session.hand_back([(c.task_id, c.attempt, c.stream) for c in mine], body), strict=True
+                    mine, session.release([(c.task_id, c.attempt, c.stream) for c in mine], body), strict=True
                 ):
                     self._held.pop(c.place, None)
                     c.lost = True
@@ -320,7 +322,7 @@ class Consumer:
     def recover(self) -> int:
         """The engine's own stale claim: take back what owners judged dead hold in our queues, so that the next claim
         gets it. At start and when idle. Returns how many entries moved."""
-        return self._stale.take_back()
+        return self._stale.reclaim()
 
     def close(self) -> None:
         """Hand back what is held, end the sessions, leave the groups. Idempotent."""
@@ -332,7 +334,7 @@ class Consumer:
                     # a claim that went along with a sleep may have run: the first call comes after the end of its
                     # connection, so what the second one finds is all there will be
                     self._beat(list(self._held.values()), {}, look=True)
-                self.hand_back()
+                self.release()
             except Fenced:
                 self._drop_all()
             for session in self._sessions:
@@ -345,18 +347,18 @@ class Consumer:
         in_turn = [session for sessions in self._by_queue for session in sessions]
         return sorted(in_turn, key=lambda session: session.is_answered)
 
-    def _receive(self, session: Session, answer: Answer, buried: list[Malformed]) -> None:
-        self._take(session, answer.given, buried)
+    def _receive(self, session: Session, answer: Answer, dead_lettered: list[Malformed]) -> None:
+        self._take(session, answer.given, dead_lettered)
         for stream, entry_id in answer.unreadable:
-            self._bury(session, stream, entry_id, "", buried)
+            self._dead_letter(session, stream, entry_id, "", dead_lettered)
 
-    def _take(self, session: Session, given: Sequence[Given], buried: list[Malformed]) -> None:
+    def _take(self, session: Session, given: Sequence[Given], dead_lettered: list[Malformed]) -> None:
         """Hold what was given; the caller is told of it with this call's answer, or the next one's."""
         held, fresh, queue = self._held, self._fresh, session.queue
         for item in given:
             message = item.message(queue)
             if isinstance(message, str):
-                self._bury(session, item.stream, item.entry.decode(), message, buried)
+                self._dead_letter(session, item.stream, item.entry.decode(), message, dead_lettered)
                 continue
             claimed = Claimed(self, session, item, message)
             place = claimed.place
@@ -367,7 +369,7 @@ class Consumer:
             held[place] = claimed
             fresh.append(claimed)
 
-    def _go_on_without(self, session: Session, error: Spoiled) -> None:
+    def _go_on_without(self, session: Session, error: WrongKeyType) -> None:
         """What a foreign hand did to one queue must not keep this engine from the others, if it has any."""
         if len(self._sessions) == 1:
             raise error

@@ -20,5 +20,5 @@ if why == '' then
     why = NO_RECORD
   end
 end
-bury(keys, KEYS[7], ARGV[3], entry[2], ARGV[2], now_ms(), why)
+dead_letter(keys, KEYS[7], ARGV[3], entry[2], ARGV[2], now_ms(), why)
 return {'ok', why}

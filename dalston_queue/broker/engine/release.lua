@@ -26,14 +26,14 @@ for i = 5 + lane_count, #ARGV, 3 do
     local tier = (own == 4 or r[DELIVERIES] >= SUSPECT_FROM) and 4 or 0
     if not is_open(KEYS[first_stream + lane * 5 + tier]) then tier = own end
     r[SEQ] = r[SEQ] + 1
-    requeue(keys, task, r, stream, KEYS[first_stream + lane * 5 + tier], KEYS[8 + lane], entry[2])
+    move_entry(keys, task, r, stream, KEYS[first_stream + lane * 5 + tier], KEYS[8 + lane], entry[2])
     mark(KEYS[7], ARGV[5 + lane], tier + 1)
-    write_event(keys.events, 'task.handed_back', task, r[JOB], r, me, now, TIER_NAMES[tier + 1], ARGV[4])
+    write_event(keys.events, 'task.released', task, r[JOB], r, me, now, TIER_NAMES[tier + 1], ARGV[4])
     given = given + 1
     codes[#codes + 1] = 'ok'
   else
     codes[#codes + 1] = 'lost'
   end
 end
-if given > 0 then redis.call('HINCRBY', keys.counters, 'handed_back', given) end
+if given > 0 then redis.call('HINCRBY', keys.counters, 'released', given) end
 return {'OK', codes}

@@ -128,7 +128,7 @@ class RemoteWorker:
         """Hand back what it has, uncounted, to the front of the line, and forget it. Returns what went back."""
         given: list[Hold] = []
         for session in self._sessions:
-            given += self._hand_back(session, None)
+            given += self._release(session, None)
             session.close()
         self._broker.registry.forget([self.engine.engine_id])
         return given
@@ -200,13 +200,13 @@ class RemoteWorker:
             looks.append(Looked(session, left, answer.given))
             taken += [task for task in (self._task(session, each) for each in answer.given) if task]
             for stream, entry_id in answer.unreadable:
-                session.bury(stream, entry_id)
+                session.dead_letter(stream, entry_id)
         return taken, looks
 
-    def hand_back(self, tasks: Sequence[RemoteTask]) -> None:
+    def release(self, tasks: Sequence[RemoteTask]) -> None:
         """What was claimed and can't be given to it: uncounted, to the front of the line."""
         for session in self._sessions:
-            self._hand_back(session, {task.hold for task in tasks})
+            self._release(session, {task.hold for task in tasks})
 
     def settle(self, hold: Hold, outcome: Outcome) -> Settled:
         """LOST: it is not its own at this attempt (any more). Raises Invalid for `cancelled` without a request."""
@@ -260,14 +260,14 @@ class RemoteWorker:
 
     # inside
 
-    def _hand_back(self, session: Session, only: Collection[Hold] | None) -> list[Hold]:
+    def _release(self, session: Session, only: Collection[Hold] | None) -> list[Hold]:
         _, mine = session.beat((), look=True)
         tasks = [(task.hold, each.stream) for each in mine if (task := self._task(session, each))]
         held = [(hold, stream) for hold, stream in tasks if only is None or hold in only]
         if not held:
             return []
         body = encode_error(ErrorInfo(message=f"{self.engine.engine_id} gave it back", cause=Cause.DRAINED))
-        codes = session.hand_back([(*hold, stream) for hold, stream in held], body)
+        codes = session.release([(*hold, stream) for hold, stream in held], body)
         return [hold for (hold, _), ok in zip(held, codes, strict=True) if ok]
 
     def _in_turn(self) -> list[Session]:
@@ -288,7 +288,7 @@ class RemoteWorker:
             log.warning(
                 "%s buries entry %s of %s: %s", self.engine.engine_id, given.entry.decode(), given.stream, message
             )
-            session.bury(given.stream, given.entry.decode(), message)
+            session.dead_letter(given.stream, given.entry.decode(), message)
             return None
         return RemoteTask(message, given.deadline_ms, given.tier is Tier.SUSPECT)
 

@@ -38,7 +38,7 @@ class Answer(msgspec.Struct):
 
     settled: dict[Given, Settled] = {}
     given: list[Given] = []
-    unreadable: list[tuple[str, str]] = []  # stream, entry id: pending for us until buried
+    unreadable: list[tuple[str, str]] = []  # stream, entry id: pending for us until dead_lettered
 
 
 class _Unanswered(msgspec.Struct):
@@ -279,7 +279,7 @@ class Session:
             self._follow()
         return codes, given
 
-    def hand_back(self, held: Sequence[tuple[str, int, str]], body: bytes) -> list[bool]:
+    def release(self, held: Sequence[tuple[str, int, str]], body: bytes) -> list[bool]:
         keys, queue = self.shard.keys, self.queue
         names = [self._key, *keys.task_keys(queue), keys.lanes(queue), *self.wake_keys, *self._streams]
         arguments: list[Argument] = [self._fence, self._engine_id, len(self._readable), body]
@@ -291,7 +291,7 @@ class Session:
             raise self._fenced()
         return [code == b"ok" for code in reply[1]]
 
-    def bury(self, stream: str, entry_id: str, reason: str = "") -> str:
+    def dead_letter(self, stream: str, entry_id: str, reason: str = "") -> str:
         """Out of the stream, raw, to the dead letters. Returns why; "" when it was not ours any more."""
         keys, queue = self.shard.keys, self.queue
         safe = reason.translate({ord(c): "'" for c in '"\\'} | dict.fromkeys(range(32), " "))

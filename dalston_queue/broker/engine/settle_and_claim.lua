@@ -14,8 +14,8 @@
 -- Returns {'FENCED'} before anything else when the session is gone; {'SEQUENCE', last} for a call out of order; {'AGAIN',
 --       lanes version, codes, places} for a repeated call; else {'OK', lanes version, codes, now, event backlog or -1,
 --       unreadable, claims …}.
---       codes: a letter per settlement, 1 settled, 0 refused; unreadable: 0, or index, entry id, …, to be buried with
---       bury; claims: index of a stream in KEYS, followed by a claim for each entry of it: lines of task, record, head and
+--       codes: a letter per settlement, 1 settled, 0 refused; unreadable: 0, or index, entry id, …, to be dead_lettered with
+--       dead_letter; claims: index of a stream in KEYS, followed by a claim for each entry of it: lines of task, record, head and
 --       JSON; places: entry ids with spaces between, to be fetched with beat.
 -- Repeatable: a call with the last sequence number gets the stored answer.
 -- The hot path: straight code that compares and copies bytes which append and the client prepared, because in Lua

@@ -37,13 +37,13 @@ class StaleClaim:
         self._rules = rules
         self._seen: dict[tuple[str, str], tuple[tuple[int, ...], float]] = {}  # (queue, owner): counter, since when
 
-    def take_back(self, now: float | None = None) -> int:
+    def reclaim(self, now: float | None = None) -> int:
         """How many entries moved. `now` is monotonic seconds."""
         now = time.monotonic() if now is None else now
         moved = 0
         for queue in self._queues:
             for engine, cause in self._broker.registry.dead(queue).items():
-                moved += self._take_back(engine, queue, cause, VERDICT)
+                moved += self._reclaim(engine, queue, cause, VERDICT)
         if self._broker.lease(Role.ORCHESTRATOR, self._engine_id).leader() is None:
             moved += self._without_a_judge(now)
         return moved
@@ -59,12 +59,12 @@ class StaleClaim:
                 if seen != counters:
                     self._seen[queue, owner] = (counters, now)
                 elif now - since >= self._rules.threshold_ms / 1000:
-                    moved += self._take_back(owner, queue, Cause.NODE_LOST, counters)
+                    moved += self._reclaim(owner, queue, Cause.NODE_LOST, counters)
         return moved
 
-    def _take_back(self, owner: str, queue: str, cause: Cause, judged: tuple[int, ...] | str) -> int:
+    def _reclaim(self, owner: str, queue: str, cause: Cause, judged: tuple[int, ...] | str) -> int:
         rules = self._rules
-        taken = self._broker.take_back(
+        taken = self._broker.reclaim(
             owner,
             [queue],
             cause,

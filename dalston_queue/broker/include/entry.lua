@@ -29,13 +29,13 @@ local function printable(task) return (string.gsub(task, '[^!-~]', '?')) end
 local function write_burial(events, task, r, engine, now, reason, fields)
   -- its job only where the task can hear of it: without one, only the raw fields are kept
   local job = printable(task) == task and r[JOB] or ''
-  local head = event_head('task.buried', printable(task), job, r, engine, now, '')
+  local head = event_head('task.dead_lettered', printable(task), job, r, engine, now, '')
   redis.call('XADD', events, '*', 'h', head, 'm', '{"error":{"message":"' .. reason .. '","cause":"rejected"}}',
     'raw', cmsgpack.pack(fields))
 end
 
 -- takes an unreadable entry out of the stream. Its record, if it has one, becomes the tombstone that the event clears.
-local function bury(keys, stream, id, fields, engine, now, reason)
+local function dead_letter(keys, stream, id, fields, engine, now, reason)
   local task = ''
   for i = 1, #fields, 2 do
     if fields[i] == 't' and #fields[i + 1] <= 200 then task = fields[i + 1] end
@@ -57,5 +57,5 @@ local function bury(keys, stream, id, fields, engine, now, reason)
   write_burial(keys.events, task, r, engine, now, reason, fields)
   redis.call('XACK', stream, GROUP, id)
   redis.call('XDEL', stream, id)
-  redis.call('HINCRBY', keys.counters, 'buried', 1)
+  redis.call('HINCRBY', keys.counters, 'dead_lettered', 1)
 end

@@ -22,7 +22,7 @@ local function mark(lanes, lane, tier, marks)
 end
 
 -- Moves a pending entry back in line: same attempt, new entry. The caller has checked the record.
-local function requeue(keys, task, r, from, to, wake_key, fields)
+local function move_entry(keys, task, r, from, to, wake_key, fields)
   ensure_group(to)
   local id = redis.call('XADD', to, '*', unpack(fields))
   redis.call('XACK', from, GROUP, r[ENTRY])

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Moves the beat counters that take_back rechecks, of all engines of a node that serve one queue.
+-- Moves the beat counters that reclaim rechecks, of all engines of a node that serve one queue.
 -- KEYS  1 beats
 -- ARGV  engine ids
 -- Returns nothing. Repeatable: once more is one more beat.

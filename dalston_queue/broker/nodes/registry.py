@@ -155,7 +155,7 @@ class Registry:
         self._home.calls(calls)
 
     def _send(self, calls: list[Call], engines: Sequence[EngineBeat], node_id: str) -> None:
-        """One pipeline per shard: what is said of each engine, and the counters that take_back rechecks."""
+        """One pipeline per shard: what is said of each engine, and the counters that reclaim rechecks."""
         by_shard: dict[Shard, list[Call]] = {self._home: calls}
         serving: dict[tuple[Shard, str], list[str]] = {}
         for engine in engines:

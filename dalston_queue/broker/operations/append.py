@@ -9,7 +9,7 @@ from dalston_queue.broker.ageing.policy import promoted_after_ms
 from dalston_queue.broker.connection.faults import is_spoiled
 from dalston_queue.broker.connection.shard import Argument, Call, Shard, command, script
 from dalston_queue.broker.connection.topology import Topology
-from dalston_queue.broker.errors import Invalid, Spoiled, TooManyLanes
+from dalston_queue.broker.errors import Invalid, TooManyLanes, WrongKeyType
 from dalston_queue.broker.operations.cancel import cancel, read_records
 from dalston_queue.broker.operations.lanes import retire_empty
 from dalston_queue.broker.protocol.keys import JOBS, MAX_LANES, join_capabilities
@@ -121,7 +121,7 @@ def _append_to(shard: Shard, lanes: list[_Lane], answers: list[Appended | None])
     for (lane, start, stop), first in zip(batches, replies, strict=True):
         if is_spoiled(first):
             tier = shard.keys.stream(lane.queue, lane.capabilities, lane.tier)
-            raise Spoiled(
+            raise WrongKeyType(
                 f"nothing can be put in line in {tier}: a foreign hand has put another type in its place, or in that "
                 "of a key beside it. Look for it with TYPE and delete it"
             )

@@ -49,7 +49,7 @@ for _, h in ipairs(held) do
   local r = f and unpack_record(redis.call('HGET', keys.tasks, f.t))
   if f and not r then reason = NO_RECORD end
   if reason then
-    bury(keys, stream, id, entry[2], engine, now, reason)
+    dead_letter(keys, stream, id, entry[2], engine, now, reason)
   elseif not r or r[ENTRY] ~= id or r[STREAM] ~= stream then
     -- a ghost or a copy; the reconciler rebuilds a task that has no entry
     redis.call('XACK', stream, GROUP, id)
@@ -81,7 +81,7 @@ for _, h in ipairs(held) do
         or (engine_lost and r[LOSSES] >= SUSPECT_FROM)
       local tier = suspect and 4 or 0
       if not is_open(KEYS[first_stream + lane * 5 + tier]) then tier = (index - first_stream) % 5 end
-      requeue(keys, f.t, r, stream, KEYS[first_stream + lane * 5 + tier], KEYS[10 + lane], entry[2])
+      move_entry(keys, f.t, r, stream, KEYS[first_stream + lane * 5 + tier], KEYS[10 + lane], entry[2])
       mark(KEYS[9], ARGV[12 + lane], tier + 1)
       write_event(keys.events, 'task.recovered', f.t, f.j, r, engine, now, TIER_NAMES[tier + 1], ARGV[10])
       recovered[#recovered + 1] = f.t

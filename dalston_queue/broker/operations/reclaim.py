@@ -10,7 +10,7 @@ import msgspec
 
 from dalston_queue.broker.connection.shard import Argument, Shard, command
 from dalston_queue.broker.connection.topology import Topology
-from dalston_queue.broker.errors import Spoiled
+from dalston_queue.broker.errors import WrongKeyType
 from dalston_queue.broker.operations.cancel import follow
 from dalston_queue.broker.operations.lanes import lane_field, read_lanes, streams
 from dalston_queue.broker.protocol.keys import WORK_GROUP
@@ -18,7 +18,7 @@ from dalston_queue.broker.protocol.messages import MAX_ENTRY_BYTES, ErrorInfo, e
 from dalston_queue.broker.protocol.types import Cause
 
 
-class TakenBack(msgspec.Struct, frozen=True, kw_only=True):
+class Reclaimed(msgspec.Struct, frozen=True, kw_only=True):
     """What one take-back did. Each task also got its event (task.recovered or task.exhausted)."""
 
     alive: bool = False  # the beat counter moved since it was judged: nothing was touched
@@ -40,7 +40,7 @@ class Expired(StrEnum):
 VERDICT = "verdict"  # in place of a counter: take back only from an engine that is judged dead
 
 
-class TakeBack(msgspec.Struct, frozen=True, kw_only=True):
+class Reclaim(msgspec.Struct, frozen=True, kw_only=True):
     """The request, the same for each queue and shard."""
 
     engine_id: str
@@ -72,27 +72,27 @@ def places(topology: Topology, queues: Iterable[str], judged: Judged | None) -> 
     return found
 
 
-def take_back(places: Sequence[Place], request: TakeBack) -> TakenBack:
+def reclaim(places: Sequence[Place], request: Reclaim) -> Reclaimed:
     # an engine may hold one task in each of several queues: none of them ran alone
     alone = request.named is None and (
         len(places) == 1 or sum(_held(place, request.engine_id) for place in places) == 1
     )
-    total = TakenBack()
-    spoiled: Spoiled | None = None
+    total = Reclaimed()
+    wrong_type: WrongKeyType | None = None
     for place in places:
         try:
-            part = _take_back(place, request, alone)
-        except Spoiled as error:  # of one queue: what it holds in others must not wait for it
-            spoiled = error
+            part = _reclaim(place, request, alone)
+        except WrongKeyType as error:  # of one queue: what it holds in others must not wait for it
+            wrong_type = error
             continue
-        total = TakenBack(
+        total = Reclaimed(
             alive=total.alive or part.alive,
             recovered=total.recovered + part.recovered,
             exhausted=total.exhausted + part.exhausted,
             lost=total.lost + part.lost,
         )
-    if spoiled:
-        raise spoiled
+    if wrong_type:
+        raise wrong_type
     return total
 
 
@@ -100,14 +100,14 @@ def _held(place: Place, engine_id: str) -> int:
     shard, queue, _ = place
     try:
         keys = streams(shard, queue)
-    except Spoiled:
+    except WrongKeyType:
         return 2  # nobody knows, so nobody ran alone
     asked = [command("XPENDING", key, WORK_GROUP, "-", "+", 2, engine_id) for key in keys]
     replies = shard.calls(asked)  # an error: no such group, so nobody holds anything there
     return sum(len(reply) for reply in replies if isinstance(reply, list))
 
 
-def _take_back(place: Place, request: TakeBack, alone: bool) -> TakenBack:
+def _reclaim(place: Place, request: Reclaim, alone: bool) -> Reclaimed:
     shard, queue, judged = place
     keys, engine = shard.keys, request.engine_id
     while True:
@@ -137,10 +137,10 @@ def _take_back(place: Place, request: TakeBack, alone: bool) -> TakenBack:
         ]
         status, *parts = shard.run("reclaim", names, arguments)
         if status == b"ALIVE":
-            return TakenBack(alive=True)
+            return Reclaimed(alive=True)
         if status == b"OK":
             recovered, exhausted, lost = (tuple(item.decode() for item in part) for part in parts)
-            return TakenBack(recovered=recovered, exhausted=exhausted, lost=lost)
+            return Reclaimed(recovered=recovered, exhausted=exhausted, lost=lost)
 
 
 def expire(shard: Shard, queue: str, task_id: str, attempt: int, error: ErrorInfo, judged_ms: int | None) -> Expired:

@@ -20,8 +20,8 @@ if not entry then return {'absent'} end -- a ghost: the reconciler rebuilds it
 local suspect = KEYS[6] == KEYS[8] or r[DELIVERIES] >= SUSPECT_FROM
 local engine = r[OWNER]
 r[SEQ] = r[SEQ] + 1
-requeue(keys, task, r, KEYS[6], KEYS[suspect and 8 or 7], KEYS[9], entry[2])
-write_event(keys.events, 'task.handed_back', task, r[JOB], r, engine, now_ms(), TIER_NAMES[suspect and 5 or 1], ARGV[4])
+move_entry(keys, task, r, KEYS[6], KEYS[suspect and 8 or 7], KEYS[9], entry[2])
+write_event(keys.events, 'task.released', task, r[JOB], r, engine, now_ms(), TIER_NAMES[suspect and 5 or 1], ARGV[4])
 mark(KEYS[10], ARGV[5], suspect and 5 or 1)
-redis.call('HINCRBY', keys.counters, 'handed_back', 1)
+redis.call('HINCRBY', keys.counters, 'released', 1)
 return {'returned'}

@@ -11,14 +11,14 @@ from dalston_queue.broker.protocol.messages import ErrorInfo, encode_error
 from dalston_queue.broker.protocol.types import Tier
 
 
-class Reclaimed(StrEnum):
-    RETURNED = "returned"  # taken from its owner, in line again, task.handed_back written
+class Requeued(StrEnum):
+    RETURNED = "returned"  # taken from its owner, in line again, task.released written
     WAITING = "waiting"  # it is in line: nobody had it, or somebody else was faster
     CHANGED = "changed"  # another engine has it by now
     ABSENT = "absent"  # Redis has no such attempt, or it has ended
 
 
-def reclaim(shard: Shard, queue: str, task_id: str, attempt: int, entry_id: str, error: ErrorInfo) -> Reclaimed:
+def requeue(shard: Shard, queue: str, task_id: str, attempt: int, entry_id: str, error: ErrorInfo) -> Requeued:
     arguments: list[Argument] = [task_id, attempt, entry_id, encode_error(error)]
     keys = shard.keys
     record = read_records(shard, queue, [task_id]).get(task_id)
@@ -26,12 +26,12 @@ def reclaim(shard: Shard, queue: str, task_id: str, attempt: int, entry_id: str,
     while True:
         lane = _lane(shard, queue, stream)
         if lane is None:
-            return Reclaimed.ABSENT
+            return Requeued.ABSENT
         front = [keys.stream(queue, lane, tier) for tier in (Tier.RECOVERED, Tier.SUSPECT)]
         names = [*keys.task_keys(queue), stream, *front, keys.wake(queue, lane), keys.lanes(queue)]
         answer, *elsewhere = shard.run("requeue", names, [*arguments, lane_field(lane)])
         if answer != b"elsewhere":
-            return Reclaimed(answer.decode())
+            return Requeued(answer.decode())
         stream = elsewhere[0].decode()  # it moved between the look and the script: look again
 
 

@@ -81,7 +81,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     tier: Tier | None = None
     result: Any = None
     error: ErrorInfo | None = None
-    raw: dict[str, bytes] | None = None  # task.buried only: the fields of the unreadable entry
+    raw: dict[str, bytes] | None = None  # task.dead_lettered only: the fields of the unreadable entry
     stream: str = ""
     entry_id: str = ""
     shard: int = 0
@@ -298,8 +298,9 @@ def _unreadable(kind: EventKind, body: bytes, error: Exception) -> ErrorInfo:
 
 
 def _raw_fields(packed: bytes) -> dict[str, bytes]:
-    """The fields of a buried entry. cmsgpack writes Lua strings as text, whatever bytes they are, so no decoder that
-    checks UTF-8 can be used on them: only the framing is decoded, then the header of each string is cut off."""
+    """The fields of a dead_lettered entry. cmsgpack writes Lua strings as text, whatever bytes they are, so no
+    decoder that checks UTF-8 can be used on them: only the framing is decoded, then the header of each string
+    is cut off."""
     items = [_string_bytes(bytes(item)) for item in _raw_decoder.decode(packed)]
     return {name.decode(errors="backslashreplace"): value for name, value in zip(items[::2], items[1::2], strict=False)}
 

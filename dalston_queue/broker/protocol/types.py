@@ -19,7 +19,7 @@ class Priority(StrEnum):
 class Tier(StrEnum):
     """Where an entry stands in line; engines claim strictly in this order."""
 
-    RECOVERED = "recovered"  # came back from an engine; take_back and hand_back put it here
+    RECOVERED = "recovered"  # came back from an engine; reclaim and release put it here
     HIGH = "high"
     MEDIUM = "medium"
     LOW = "low"
@@ -56,11 +56,11 @@ class EventKind(StrEnum):
     TASK_COMPLETED = "task.completed"  # its owner settled it; ends the attempt
     TASK_FAILED = "task.failed"  # its owner settled it, or the scanner or supervisor expired it; ends the attempt
     TASK_CANCELLED = "task.cancelled"  # its owner stopped it on request; ends the attempt
-    TASK_RECOVERED = "task.recovered"  # take_back put it in line again, same attempt
-    TASK_EXHAUSTED = "task.exhausted"  # take_back found its delivery budget used up; ends the attempt
-    TASK_HANDED_BACK = "task.handed_back"  # an engine won't run it and gave it back, uncounted, same attempt
+    TASK_RECOVERED = "task.recovered"  # reclaim put it in line again, same attempt
+    TASK_EXHAUSTED = "task.exhausted"  # reclaim found its delivery budget used up; ends the attempt
+    TASK_HANDED_BACK = "task.released"  # an engine won't run it and gave it back, uncounted, same attempt
     TASK_PROMOTED = "task.promoted"  # ageing moved it to a higher tier, same attempt
-    TASK_BURIED = "task.buried"  # its entry can't be read; carries the raw fields; ends the attempt
+    TASK_DEAD_LETTERED = "task.dead_lettered"  # its entry can't be read; carries the raw fields; ends the attempt
 
     @property
     def ends_attempt(self) -> bool:
@@ -73,7 +73,7 @@ _ENDS_ATTEMPT = frozenset(
         EventKind.TASK_FAILED,
         EventKind.TASK_CANCELLED,
         EventKind.TASK_EXHAUSTED,
-        EventKind.TASK_BURIED,
+        EventKind.TASK_DEAD_LETTERED,
     }
 )
 
@@ -82,7 +82,7 @@ class RecordState(StrEnum):
     """State of a task's record in Redis."""
 
     WAITING = "w"  # in a lane, undelivered; claim, cancel or promote moves it on
-    RUNNING = "r"  # owned by an engine; settle, hand_back, take_back or expire moves it on
+    RUNNING = "r"  # owned by an engine; settle, release, reclaim or expire moves it on
     SETTLED = "s"  # tombstone; acknowledging the event deletes it
 
 

@@ -15,7 +15,7 @@ ENDS = (
     "expired",
     "exhausted",
     "removed",
-    "buried",
+    "dead_lettered",
 )  # counters of what left for good
 
 
@@ -64,7 +64,7 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     oldest_age_ms: int | None
     events_backlog: int
     paused: bool
-    counters: dict[str, int]  # appended, completed, failed, cancelled, recovered, exhausted, refused, buried …
+    counters: dict[str, int]  # appended, completed, failed, cancelled, recovered, exhausted, refused, dead_lettered …
 
     @property
     def ran(self) -> int:

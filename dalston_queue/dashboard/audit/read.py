@@ -26,7 +26,7 @@ _PAGES = {
     "engine": "node",
     "stage": "stream",
 }
-_OF_ORDERS = {"dead_letter.replay_order"}
+_OF_ORDERS = {"dead_letter.replay_batch"}
 """Their target is the order, which has no page of its own."""
 
 

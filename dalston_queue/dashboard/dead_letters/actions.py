@@ -18,12 +18,12 @@ from dalston_queue.dashboard.parts.reason import reason_of
 from dalston_queue.dashboard.parts.words import count
 from dalston_queue.dashboard.security.roles import operator_required
 from dalston_queue.jobs.errors import NothingToReplay
-from dalston_queue.jobs.operator import replay_batches as replay_orders
+from dalston_queue.jobs.operator import replay_batches
 from dalston_queue.jobs.operator.replay import discard as discard_letters
 from dalston_queue.jobs.operator.replay_batches import Withdrawal, Withdrawn, order_replay
-from dalston_queue.models import DeadLetter, ReplayOrder
+from dalston_queue.models import DeadLetter, ReplayBatch
 from dalston_queue.models.dead_letter import OPEN
-from dalston_queue.models.replay_order import LIVE
+from dalston_queue.models.replay_batch import LIVE
 
 MOST = 500
 UNDO_S = 10
@@ -86,7 +86,7 @@ def discard(request: HttpRequest) -> HttpResponse:
 @require_POST
 @operator_required
 def withdraw(request: HttpRequest, order_id: UUID, verb: str) -> HttpResponse:
-    act = {"undo": replay_orders.undo, "stop": replay_orders.stop}.get(verb)
+    act = {"undo": replay_batches.undo, "stop": replay_batches.stop}.get(verb)
     done = act(order_id, **person(request), reason=reason_of(request)) if act else None
     if done is None or done.order is None:
         raise Http404(f"there is no replay order {order_id}")
@@ -94,7 +94,7 @@ def withdraw(request: HttpRequest, order_id: UUID, verb: str) -> HttpResponse:
     return _back(request, withdrawn_words(done, done.order), bad=not won)
 
 
-def withdrawn_words(done: Withdrawn, order: ReplayOrder) -> str:
+def withdrawn_words(done: Withdrawn, order: ReplayBatch) -> str:
     match done.what:
         case Withdrawal.UNDONE:
             return f"Undone. Nothing of it had happened to {count(order.matched, 'dead letter')}."
@@ -122,17 +122,17 @@ def _still_open(wanted: list[UUID]) -> list[UUID]:
     return [letter for letter in wanted if letter in known]
 
 
-def _not_ordered(wanted: list[UUID]) -> tuple[list[UUID], ReplayOrder | None]:
+def _not_ordered(wanted: list[UUID]) -> tuple[list[UUID], ReplayBatch | None]:
     """Those that no waiting or running order names, and the newest order that names one."""
     taken: set[UUID] = set()
     newest = None
-    for order in ReplayOrder.objects.filter(state__in=LIVE, letter_ids__overlap=wanted).order_by("created_at"):
+    for order in ReplayBatch.objects.filter(state__in=LIVE, letter_ids__overlap=wanted).order_by("created_at"):
         taken |= set(order.letter_ids)
         newest = order
     return [letter for letter in wanted if letter not in taken], newest
 
 
-def _say_faster(request: HttpRequest, order: ReplayOrder, ordered: int) -> None:
+def _say_faster(request: HttpRequest, order: ReplayBatch, ordered: int) -> None:
     who = "You were" if order.actor == person(request)["actor"] else f"{order.actor} was"
     messages.warning(request, f"{who} faster: the replay of {count(ordered, 'dead letter')} is ordered already.")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
-from dalston_queue.models import ReplayOrder
-from dalston_queue.models.replay_order import LIVE
+from dalston_queue.models import ReplayBatch
+from dalston_queue.models.replay_batch import LIVE
 
 NEWEST = 20
 LIVE_LOOKED = 200
@@ -17,13 +17,13 @@ _known: dict[tuple[UUID, frozenset[UUID]], bool] = {}
 
 def orders_of(letters: Collection[UUID]) -> list[str]:
     """The ids of orders that name one of these, among the newest."""
-    newest = list(ReplayOrder.objects.order_by("-id").values_list("id", flat=True)[:NEWEST])
+    newest = list(ReplayBatch.objects.order_by("-id").values_list("id", flat=True)[:NEWEST])
     return [str(order) for order in _naming(newest, letters)]
 
 
-def live_order_of(letter: UUID) -> ReplayOrder | None:
+def live_order_of(letter: UUID) -> ReplayBatch | None:
     """The one that is about to take it back."""
-    rows = ReplayOrder.objects.filter(state__in=LIVE).order_by("next_at")
+    rows = ReplayBatch.objects.filter(state__in=LIVE).order_by("next_at")
     named = _naming(list(rows.values_list("id", flat=True)[:LIVE_LOOKED]), [letter])
     return rows.defer("letter_ids", "filter").filter(id__in=named).first() if named else None
 
@@ -36,7 +36,7 @@ def _naming(orders: list[UUID], letters: Collection[UUID]) -> list[UUID]:
     found = {order: _known.get((order, wanted)) for order in orders}
     fresh = [order for order, names in found.items() if names is None]
     if fresh:
-        rows = ReplayOrder.objects.filter(id__in=fresh, letter_ids__overlap=list(wanted))
+        rows = ReplayBatch.objects.filter(id__in=fresh, letter_ids__overlap=list(wanted))
         naming = set(rows.values_list("id", flat=True))
         found |= {order: order in naming for order in fresh}
         if len(_known) > MOST_KNOWN:

@@ -12,8 +12,8 @@ from django.utils import timezone
 from dalston_queue.dashboard.dead_letters.query import GroupLine, LetterLine, Place, groups_of, letters_of
 from dalston_queue.dashboard.parts.query import BadQuery, moment, word
 from dalston_queue.jobs.operator.replay import Filter
-from dalston_queue.models import ReplayOrder
-from dalston_queue.models.replay_order import LIVE
+from dalston_queue.models import ReplayBatch
+from dalston_queue.models.replay_batch import LIVE
 
 RECENT = timedelta(minutes=5)
 """How long an order that is over stays on the page: long enough to read what came of it."""
@@ -86,13 +86,13 @@ def nothing() -> LettersView:
 def read_orders(now: datetime) -> tuple[OrderLine, ...]:
     """Those that wait or go on, and those that ended a moment ago; newest first."""
     # The letters of an order may be many, and nobody reads them here.
-    rows = ReplayOrder.objects.defer("letter_ids", "filter")
+    rows = ReplayBatch.objects.defer("letter_ids", "filter")
     live = list(rows.filter(state__in=LIVE).order_by("next_at")[:ORDERS])
     over = [row for row in rows.order_by("-id")[:ORDERS] if row.finished_at and now - row.finished_at < RECENT]
     return tuple(order_line(row) for row in sorted({*live, *over}, key=lambda row: row.id, reverse=True))
 
 
-def order_line(row: ReplayOrder) -> OrderLine:
+def order_line(row: ReplayBatch) -> OrderLine:
     changes = ["new parameters"] if row.parameters is not None else []
     changes += [f"{row.priority} priority"] if row.priority else []
     return OrderLine(

@@ -14,7 +14,7 @@ from dalston_queue.dashboard.dead_letters.read import LettersView, OrderLine, no
 from dalston_queue.dashboard.live.board import Fragment, Row
 from dalston_queue.dashboard.live.html import pulse, render, table
 from dalston_queue.dashboard.parts.query import BadQuery, address
-from dalston_queue.models.replay_order import LIVE
+from dalston_queue.models.replay_batch import LIVE
 
 ORDER_TONES = {"waiting": "wait", "running": "busy", "done": "ok", "stopped": "bad"}
 

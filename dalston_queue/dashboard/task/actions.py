@@ -18,13 +18,13 @@ from django.views.decorators.http import require_POST
 from dalston_queue.accounts.roles import Person, person
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.errors import BrokerError
-from dalston_queue.broker.operations.requeue import Reclaimed
+from dalston_queue.broker.operations.requeue import Requeued
 from dalston_queue.dashboard.parts.back import back_to_page
 from dalston_queue.dashboard.parts.reason import reason_of
 from dalston_queue.dashboard.security.roles import operator_required
 from dalston_queue.jobs.operator.cancel import cancel_task, words_of
-from dalston_queue.jobs.operator.dead_letter import Aside, set_aside
-from dalston_queue.jobs.operator.requeue import hand_back_task
+from dalston_queue.jobs.operator.dead_letter import Aside, dead_letter
+from dalston_queue.jobs.operator.requeue import requeue_task
 from dalston_queue.models import OperatorAction, Task
 
 Done = tuple[bool, str]
@@ -65,23 +65,23 @@ def _cancel(request: HttpRequest, task: Task, reason: str, row: OperatorAction) 
     return True, "Cancelling, but it has just ended." if done.was_running else "Cancelled before it ran."
 
 
-def _hand_back(request: HttpRequest, task: Task, reason: str, row: OperatorAction) -> Done:
+def _requeue(request: HttpRequest, task: Task, reason: str, row: OperatorAction) -> Done:
     entry_id = request.POST.get("entry", "")[:64]
-    done = hand_back_task(task.id, actor=_name(request), why=reason, entry_id=entry_id)
+    done = requeue_task(task.id, actor=_name(request), why=reason, entry_id=entry_id)
     row.after = {"outcome": done.outcome, "status": done.status}
     said = {
-        Reclaimed.RETURNED: "Handed back: it is next in line, and nothing was charged.",
-        Reclaimed.WAITING: "Nothing was changed: it is in line already. Somebody else was faster.",
-        Reclaimed.CHANGED: "Nothing was changed: another engine has it by now.",
-        Reclaimed.ABSENT: f"Nothing was changed: no engine has it. It is {_words(done.status)}, or has just ended.",
+        Requeued.RETURNED: "Handed back: it is next in line, and nothing was charged.",
+        Requeued.WAITING: "Nothing was changed: it is in line already. Somebody else was faster.",
+        Requeued.CHANGED: "Nothing was changed: another engine has it by now.",
+        Requeued.ABSENT: f"Nothing was changed: no engine has it. It is {_words(done.status)}, or has just ended.",
     }
-    return done.outcome is Reclaimed.RETURNED, said[done.outcome]
+    return done.outcome is Requeued.RETURNED, said[done.outcome]
 
 
 def _dead_letter(request: HttpRequest, task: Task, reason: str, row: OperatorAction) -> Done:
     seen = request.POST.get("attempt", "")
     attempt = int(seen) if seen.isdecimal() and len(seen) < 10 else None
-    done = set_aside(task.id, timezone.now(), actor=_name(request), why=reason, attempt=attempt)
+    done = dead_letter(task.id, timezone.now(), actor=_name(request), why=reason, attempt=attempt)
     row.after = {"outcome": done.outcome, "status": done.status}
     said = {
         Aside.ENDED: "Set aside: it is a dead letter now." if done.status == "dead_letter" else "Set aside: it failed.",
@@ -95,7 +95,7 @@ def _dead_letter(request: HttpRequest, task: Task, reason: str, row: OperatorAct
 
 ACTS: dict[str, tuple[str, Act]] = {
     "cancel": ("task.cancel", _cancel),
-    "hand-back": ("task.hand_back", _hand_back),
+    "requeue": ("task.requeue", _requeue),
     "dead-letter": ("task.dead_letter", _dead_letter),
 }
 

@@ -44,17 +44,19 @@ def end_tasks(endings: Sequence[Ending]) -> list[Moved]:
         row[0]: row[1:]
         for row in Task.objects.filter(id__in=wanted).values_list("id", "required", "queue", "task_type")
     }
-    changes: dict[str, list[Change]] = {"bury": [], "fail": []}
+    changes: dict[str, list[Change]] = {"dead_letter": [], "fail": []}
     for ending in endings:
         if ending.task_id in facts:
-            changes["bury" if facts[ending.task_id][0] else "fail"].append(_change(ending))
-    buried = move_tasks("bury", changes["bury"])
+            changes["dead_letter" if facts[ending.task_id][0] else "fail"].append(_change(ending))
+    dead_lettered = move_tasks("dead_letter", changes["dead_letter"])
     by_task = {ending.task_id: ending for ending in endings}
-    DeadLetter.objects.bulk_create(_letter(by_task[moved.task_id], *facts[moved.task_id][1:]) for moved in buried)
-    return buried + move_tasks("fail", changes["fail"])
+    DeadLetter.objects.bulk_create(
+        _letter(by_task[moved.task_id], *facts[moved.task_id][1:]) for moved in dead_lettered
+    )
+    return dead_lettered + move_tasks("fail", changes["fail"])
 
 
-def bury_unreadable(queue: str, entry: str, reason: str, raw: Mapping[str, bytes], now: datetime) -> None:
+def dead_letter_unreadable(queue: str, entry: str, reason: str, raw: Mapping[str, bytes], now: datetime) -> None:
     """Keep bytes that nobody can read, and that name no task, for an operator to look at.
 
     `entry` names the place in Redis they came from. The letter's id is made from it, so that a batch which is handled

@@ -16,7 +16,7 @@ import structlog
 from django.db import connection, transaction
 
 from dalston_queue import crash_points
-from dalston_queue.broker.errors import Denied, Invalid, Spoiled
+from dalston_queue.broker.errors import Denied, Invalid, WrongKeyType
 from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.broker.protocol.types import Appended, Cause, Priority
 from dalston_queue.jobs.lifecycle.advance import advance
@@ -91,7 +91,7 @@ def _dispatch(found: list[tuple[UUID, UUID]], now: datetime, *, skip_locked: boo
     refused: list[Ending] = []
     for message, outcome in zip(messages, outcomes, strict=True):
         change = Change(task_id=UUID(message.task_id), attempt=message.attempt, at=now)
-        if isinstance(outcome, Spoiled):
+        if isinstance(outcome, WrongKeyType):
             continue  # it waits, READY
         if isinstance(outcome, Invalid):
             refused.append(
@@ -158,7 +158,7 @@ def _message(row: tuple[Any, ...], inputs: dict[str, Any], now: datetime) -> Tas
     )
 
 
-def _append(messages: list[TaskMessage]) -> list[Appended | Invalid | Spoiled]:
+def _append(messages: list[TaskMessage]) -> list[Appended | Invalid | WrongKeyType]:
     """Append all in one go; if the broker finds one of them impossible, one by one, to learn which. What a foreign hand
     did to one lane must not keep the tasks of others."""
     if not messages:
@@ -166,16 +166,16 @@ def _append(messages: list[TaskMessage]) -> list[Appended | Invalid | Spoiled]:
     broker = get_broker()
     try:
         return list(broker.append(messages))
-    except Spoiled as error:
+    except WrongKeyType as error:
         log.error("tasks of a lane wait in postgres", error=str(error))
     except Invalid:
         pass
     return [_append_one(message) for message in messages]
 
 
-def _append_one(message: TaskMessage) -> Appended | Invalid | Spoiled:
+def _append_one(message: TaskMessage) -> Appended | Invalid | WrongKeyType:
     try:
         [outcome] = get_broker().append([message])
         return outcome
-    except (Invalid, Spoiled) as error:
+    except (Invalid, WrongKeyType) as error:
         return error

@@ -1,4 +1,4 @@
-"""Draws docs/lifecycle.md from the transition tables: `python -m dalston_queue.jobs.lifecycle.drawing > docs/lifecycle.md`.
+"""Draws docs/lifecycle.md from the transition tables: `python -m dalston_queue.jobs.lifecycle.drawing`.
 
 A test compares the page with what this draws, so the page can't be wrong.
 """
@@ -13,9 +13,9 @@ from dalston_queue.jobs.lifecycle.states import JOB_TRANSITIONS, TASK_TRANSITION
 
 _INTRO = """# The life of a job and of a task
 
-Drawn from `dalston_queue/jobs/lifecycle/states.py` by `python -m dalston_queue.jobs.lifecycle.drawing`; a test compares. Only
-`dalston_queue/jobs/lifecycle/status.py` writes a status, and only along these arrows. Each move of a task writes an audit row
-(`TaskEvent`) in the same statement.
+Drawn from `dalston_queue/jobs/lifecycle/states.py` by `python -m dalston_queue.jobs.lifecycle.drawing`; a test
+compares. Only `dalston_queue/jobs/lifecycle/status.py` writes a status, and only along these arrows. Each
+move of a task writes an audit row (`TaskEvent`) in the same statement.
 """
 
 

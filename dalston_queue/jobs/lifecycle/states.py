@@ -83,7 +83,10 @@ TASK_TRANSITIONS: dict[str, Transition] = {
         _task("rebuild", "ready queued running", TaskStatus.READY, "reconciler: its entry is lost; a new attempt"),
         _task("fail", _AT_ENGINE, TaskStatus.FAILED, "retry policy: budgets used up, and it is optional"),
         _task(
-            "bury", _AT_ENGINE, TaskStatus.DEAD_LETTER, "retry policy: rejected or budgets used up, and it is required"
+            "dead_letter",
+            _AT_ENGINE,
+            TaskStatus.DEAD_LETTER,
+            "retry policy: rejected or budgets used up, and it is required",
         ),
         _task("cancel", _LIVE, TaskStatus.CANCELLED, "cancel: not at an engine, or its engine confirmed"),
         _task("skip", "pending scheduled ready", TaskStatus.SKIPPED, "orchestrator: its job ends before it could run"),

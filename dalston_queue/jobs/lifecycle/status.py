@@ -99,7 +99,7 @@ _WRITES: dict[str, str] = {
     " timeout_seconds = coalesce(v.timeout_seconds, t.timeout_seconds), effective_priority = t.priority",
     "rebuild": _NEXT_ATTEMPT,
     "fail": f"{_SEEN}, {_ERROR}, finished_at = v.at",
-    "bury": f"{_SEEN}, {_ERROR}, finished_at = v.at",
+    "dead_letter": f"{_SEEN}, {_ERROR}, finished_at = v.at",
     "cancel": f"{_SEEN}, {_ERROR}, finished_at = v.at",
     "skip": f"{_ERROR}, finished_at = v.at",
     "replay": f"{_NEXT_ATTEMPT}, {_FRESH}, {_CLEAR},"

@@ -21,7 +21,7 @@ from dalston_queue.jobs.lifecycle.status import lock_jobs
 from dalston_queue.models import Task
 from dalston_queue.redis import get_broker
 
-ERROR_TYPE = "SetAside"
+ERROR_TYPE = "DeadLettered"
 
 
 class Aside(StrEnum):
@@ -33,7 +33,7 @@ class Aside(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class DeadLettered:
     """What a request to set a task aside came to."""
 
     found: bool
@@ -41,17 +41,17 @@ class SetAside:
     status: str  # of the task, now
 
 
-def set_aside(task_id: UUID, now: datetime, *, actor: str, why: str, attempt: int | None = None) -> SetAside:
+def dead_letter(task_id: UUID, now: datetime, *, actor: str, why: str, attempt: int | None = None) -> DeadLettered:
     """`attempt`: the one that the operator saw. If the task is at a later one by now, it is left alone."""
     task = Task.objects.filter(id=task_id).only("job_id").first()
     if task is None:
-        return SetAside(found=False, outcome=Aside.OVER, status="")
+        return DeadLettered(found=False, outcome=Aside.OVER, status="")
     with transaction.atomic():
         lock_jobs([task.job_id])
         task.refresh_from_db(fields=["status", "attempt", "queue", "required"])
         outcome = _refused(task, attempt) or _end(task, now, f"set aside by {actor}: {why}")
     task.refresh_from_db(fields=["status"])
-    return SetAside(found=True, outcome=outcome, status=task.status)
+    return DeadLettered(found=True, outcome=outcome, status=task.status)
 
 
 def _refused(task: Task, attempt: int | None) -> Aside | None:

@@ -33,8 +33,8 @@ from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.jobs.errors import InvalidJob, JobsError, NothingToReplay
 from dalston_queue.jobs.operator.replay import BATCH, NARROWER, Changes, Filter, Outcome, matching, replay_batch
 from dalston_queue.jobs.queries.search import bounded
-from dalston_queue.models import ApiToken, DeadLetter, ReplayOrder
-from dalston_queue.models.replay_order import LIVE, OrderState
+from dalston_queue.models import ApiToken, DeadLetter, ReplayBatch
+from dalston_queue.models.replay_batch import LIVE, OrderState
 
 log = structlog.get_logger(__name__)
 
@@ -59,7 +59,7 @@ class Withdrawal(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
     what: Withdrawal
-    order: ReplayOrder | None
+    order: ReplayBatch | None
 
 
 def order_replay(
@@ -74,7 +74,7 @@ def order_replay(
     rate_per_minute: int | None = None,
     undo_seconds: float = 10,
     limit: int = MAX_LETTERS,
-) -> ReplayOrder:
+) -> ReplayBatch:
     """Order the replay of all that match now, the oldest first, or of these letters.
 
     If an open order names them all, with the same changes and rate, it is returned, and says `already_open`.
@@ -93,7 +93,7 @@ def order_replay(
     if not letters:
         raise NothingToReplay("there is no such dead letter: nothing was ordered")
     starts_at = now + timedelta(seconds=undo_seconds)
-    order = ReplayOrder(
+    order = ReplayBatch(
         user_id=user.pk if user else None,
         token=token,
         actor=actor[:200],
@@ -112,12 +112,12 @@ def order_replay(
 
 
 @transaction.atomic
-def _place(order: ReplayOrder, signature: Mapping[str, Any]) -> ReplayOrder:
+def _place(order: ReplayBatch, signature: Mapping[str, Any]) -> ReplayBatch:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ORDERING])  # else two at once don't see each other
-    named: dict[UUID, ReplayOrder] = {}
+    named: dict[UUID, ReplayBatch] = {}
     like_it = {"priority": order.priority, "rate_per_minute": order.rate_per_minute}
-    for other in ReplayOrder.objects.filter(state__in=LIVE, **like_it):
+    for other in ReplayBatch.objects.filter(state__in=LIVE, **like_it):
         if other.parameters == order.parameters:
             named |= dict.fromkeys(other.letter_ids, other)
     fresh = [letter for letter in order.letter_ids if letter not in named]
@@ -129,7 +129,7 @@ def _place(order: ReplayOrder, signature: Mapping[str, Any]) -> ReplayOrder:
     order.matched = len(order.letter_ids)
     shown = [str(letter) for letter in order.letter_ids[:100]]
     before = {"filter": order.filter, "matched": order.matched, "ids": shown}
-    with audited("dead_letter.replay_order", str(order.id), reason=order.reason, before=before, **signature) as row:
+    with audited("dead_letter.replay_batch", str(order.id), reason=order.reason, before=before, **signature) as row:
         order.save(force_insert=True)
         row.after = {"starts_at": order.starts_at.isoformat(), "rate_per_minute": order.rate_per_minute}
     return order
@@ -154,15 +154,15 @@ def stop(
 
 
 def _withdraw(order_id: UUID, verb: str, source: OrderState, *, actor: str, reason: str, **who: Any) -> Withdrawn:
-    order = ReplayOrder.objects.filter(id=order_id).defer("letter_ids").first()
+    order = ReplayBatch.objects.filter(id=order_id).defer("letter_ids").first()
     if order is None:
         return Withdrawn(Withdrawal.GONE, None)
     if order.state != source:
         return _too_late(order)
     target = OrderState.UNDONE if source is OrderState.WAITING else OrderState.STOPPED
-    with audited(f"replay_order.{verb}", str(order_id), actor=actor, reason=reason, **who) as row:
+    with audited(f"replay_batch.{verb}", str(order_id), actor=actor, reason=reason, **who) as row:
         # The compare-and-set. It waits for a batch that is being carried out, and then sees what that batch made of it.
-        won = ReplayOrder.objects.filter(id=order_id, state=source).update(
+        won = ReplayBatch.objects.filter(id=order_id, state=source).update(
             state=target, finished_at=timezone.now(), ended_by=actor[:200]
         )
         order.refresh_from_db(fields=["state", "handled", "replayed", "already", "refused", "ended_by", "finished_at"])
@@ -170,7 +170,7 @@ def _withdraw(order_id: UUID, verb: str, source: OrderState, *, actor: str, reas
     return Withdrawn(Withdrawal(target), order) if won else _too_late(order)
 
 
-def _too_late(order: ReplayOrder) -> Withdrawn:
+def _too_late(order: ReplayBatch) -> Withdrawn:
     return Withdrawn(Withdrawal.RUNNING if order.state == OrderState.RUNNING else Withdrawal.OVER, order)
 
 
@@ -186,7 +186,7 @@ def carry_out(now: datetime) -> bool:
 
 
 DUE = """
-    SELECT id FROM dalston_replay_order
+    SELECT id FROM dalston_replay_batch
     WHERE state IN ('waiting', 'running') AND next_at <= %s ORDER BY next_at LIMIT 20"""
 
 
@@ -196,14 +196,14 @@ def _carry_out(order_id: UUID, now: datetime) -> bool:
     except (DataError, IntegrityError, JobsError) as error:
         # The fault of this order, today and at every repetition: it must not hold up the others.
         log.error("a replay order can't be carried out", order=str(order_id), error=str(error))
-        failed = ReplayOrder.objects.filter(id=order_id, state__in=LIVE)
+        failed = ReplayBatch.objects.filter(id=order_id, state__in=LIVE)
         failed.update(state=OrderState.STOPPED, finished_at=now, error=str(error))
         return False
 
 
 @transaction.atomic
 def _batch(order_id: UUID, now: datetime) -> bool:
-    rows = ReplayOrder.objects.defer("letter_ids").select_for_update(skip_locked=True)
+    rows = ReplayBatch.objects.defer("letter_ids").select_for_update(skip_locked=True)
     order = rows.filter(id=order_id, state__in=LIVE, next_at__lte=now).first()
     if order is None:
         return False  # another orchestrator has it, or it was undone a moment ago
@@ -222,13 +222,13 @@ def _batch(order_id: UUID, now: datetime) -> bool:
     order.state = OrderState.DONE if over else OrderState.RUNNING
     order.finished_at = now if over else None
     order.save(update_fields=_PROGRESS)
-    crash_points.point("replay_order.batch")
+    crash_points.point("replay_batch.batch")
     return not over and order.rate_per_minute is None
 
 
 def _letters(order_id: UUID, start: int, count: int) -> list[UUID]:
     """The next ones. An order may have a hundred thousand, and a batch has no use for the others."""
-    rows = ReplayOrder.objects.filter(id=order_id)
+    rows = ReplayBatch.objects.filter(id=order_id)
     found: list[UUID] = rows.values_list(f"letter_ids__{start}_{start + count}", flat=True)[0]
     return found
 
@@ -240,7 +240,7 @@ def _asked_for(order_id: UUID, letters: Collection[UUID]) -> list[UUID]:
 
 
 _ASKED_FOR = """
-    SELECT letter FROM dalston_replay_order, unnest(letter_ids) AS letter WHERE id = %s AND letter = ANY(%s)"""
+    SELECT letter FROM dalston_replay_batch, unnest(letter_ids) AS letter WHERE id = %s AND letter = ANY(%s)"""
 _PROGRESS = ["handled", "replayed", "already", "refused", "state", "next_at", "started_at", "finished_at"]
 
 

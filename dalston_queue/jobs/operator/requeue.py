@@ -1,13 +1,13 @@
 """Takes a running task from its engine because an operator wants it run elsewhere: it is next in line, uncharged.
 
-No status is written here: the script writes `task.handed_back`, and the orchestrator applies it like any other event.
+No status is written here: the script writes `task.requeued`, and the orchestrator applies it like any other event.
 Racing a completion, the script that comes first wins; the other finds the task gone.
 """
 
 from dataclasses import dataclass
 from uuid import UUID
 
-from dalston_queue.broker.operations.requeue import Reclaimed
+from dalston_queue.broker.operations.requeue import Requeued
 from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause
 from dalston_queue.jobs.lifecycle.states import TASK_OVER
@@ -16,21 +16,21 @@ from dalston_queue.redis import get_broker
 
 
 @dataclass(frozen=True, slots=True)
-class HandBack:
+class Requeue:
     """What a request to hand back came to."""
 
     found: bool  # there is such a task
-    outcome: Reclaimed
+    outcome: Requeued
     status: str  # of the task when it was asked
 
 
-def hand_back_task(task_id: UUID, *, actor: str, why: str, entry_id: str = "") -> HandBack:
+def requeue_task(task_id: UUID, *, actor: str, why: str, entry_id: str = "") -> Requeue:
     """`entry_id`: the delivery that the operator saw. If the task is with another engine by now, it stays there."""
     task = Task.objects.filter(id=task_id).only("queue", "attempt", "status").first()
     if task is None:
-        return HandBack(found=False, outcome=Reclaimed.ABSENT, status="")
+        return Requeue(found=False, outcome=Requeued.ABSENT, status="")
     if task.status in TASK_OVER:
-        return HandBack(found=True, outcome=Reclaimed.ABSENT, status=task.status)
+        return Requeue(found=True, outcome=Requeued.ABSENT, status=task.status)
     error = ErrorInfo(message=f"taken from its engine by {actor}{f': {why}' if why else ''}", cause=Cause.DRAINED)
-    outcome = get_broker().reclaim(task.queue, str(task_id), task.attempt, error, entry_id=entry_id)
-    return HandBack(found=True, outcome=outcome, status=task.status)
+    outcome = get_broker().requeue(task.queue, str(task_id), task.attempt, error, entry_id=entry_id)
+    return Requeue(found=True, outcome=outcome, status=task.status)

@@ -62,7 +62,7 @@ _ENDS = {
     "recover": RunOutcome.RECOVERED,
     "rebuild": RunOutcome.REBUILT,
     "fail": RunOutcome.FAILED,
-    "bury": RunOutcome.DEAD_LETTER,
+    "dead_letter": RunOutcome.DEAD_LETTER,
     "cancel": RunOutcome.CANCELLED,
 }
 _NEXT_ATTEMPT = {"retry", "rebuild"}

@@ -127,7 +127,7 @@ def _tasks_and_jobs(work: _Work) -> Part:
         ("GET", "/tasks/{task_id}"): tasks,
         ("GET", "/tasks/{task_id}/why"): tasks,
         ("DELETE", "/tasks/{task_id}"): _ids("task_id", [*waiting[:FEW], running[0]]),
-        ("POST", "/tasks/{task_id}/hand-back"): [{**each, "entry_id": ""} for each in _ids("task_id", running[2:])],
+        ("POST", "/tasks/{task_id}/requeue"): [{**each, "entry_id": ""} for each in _ids("task_id", running[2:])],
         ("POST", "/tasks/{task_id}/dead-letter"): [
             {**each, "attempt": 1} for each in _ids("task_id", [*waiting[FEW:], running[1]])
         ],

@@ -3,11 +3,11 @@
 from django.contrib import admin
 
 from dalston_queue.admin.base import ReadOnly, TableAdmin
-from dalston_queue.models import ReplayOrder
+from dalston_queue.models import ReplayBatch
 
 
-@admin.register(ReplayOrder)
-class ReplayOrderAdmin(ReadOnly, TableAdmin):
+@admin.register(ReplayBatch)
+class ReplayBatchAdmin(ReadOnly, TableAdmin):
     list_display = ["id", "actor", "state", "matched", "replayed", "already", "refused", "created_at", "finished_at"]
     list_filter = ["state", "created_at"]
     search_fields = ["actor__startswith", "reason"]

@@ -24,7 +24,7 @@ LIVE = ("waiting", "running")
 OVER = ("done", "undone", "stopped")
 
 
-class ReplayOrder(models.Model):
+class ReplayBatch(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # Who: as in the audit trail. `actor` keeps the name when the row it came from is gone.
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True)
@@ -57,16 +57,16 @@ class ReplayOrder(models.Model):
     """Not stored: who has just asked for it got one that was there."""
 
     class Meta:
-        db_table = "dalston_replay_order"
+        db_table = "dalston_replay_batch"
         indexes = [
             # Orchestrator, each second: WHERE state IN ('waiting', 'running') AND next_at <= %s ORDER BY next_at
-            models.Index(fields=["next_at"], name="replay_order_due", condition=models.Q(state__in=LIVE)),
+            models.Index(fields=["next_at"], name="replay_batch_due", condition=models.Q(state__in=LIVE)),
         ]
         constraints = [
-            one_of("state", [*LIVE, *OVER], "replay_order_state_known"),
-            one_of("priority", ["", *(priority.value for priority in Priority)], "replay_order_priority_known"),
-            models.CheckConstraint(condition=models.Q(rate_per_minute__gt=0), name="replay_order_rate"),
-            over_has_time(OVER, "replay_order_over_has_time", "state"),
+            one_of("state", [*LIVE, *OVER], "replay_batch_state_known"),
+            one_of("priority", ["", *(priority.value for priority in Priority)], "replay_batch_priority_known"),
+            models.CheckConstraint(condition=models.Q(rate_per_minute__gt=0), name="replay_batch_rate"),
+            over_has_time(OVER, "replay_batch_over_has_time", "state"),
         ]
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name="ReplayOrder",
+            name="ReplayBatch",
             fields=[
                 (
                     "id",
@@ -95,48 +95,48 @@ class Migration(migrations.Migration):
                 ("finished_at", models.DateTimeField(blank=True, null=True)),
             ],
             options={
-                "db_table": "dalston_replay_order",
+                "db_table": "dalston_replay_batch",
             },
         ),
         migrations.AddField(
-            model_name="replayorder",
+            model_name="replaybatch",
             name="token",
             field=models.ForeignKey(
                 blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, to="dalston_queue.apitoken"
             ),
         ),
         migrations.AddField(
-            model_name="replayorder",
+            model_name="replaybatch",
             name="user",
             field=models.ForeignKey(
                 blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL
             ),
         ),
         migrations.AddIndex(
-            model_name="replayorder",
+            model_name="replaybatch",
             index=models.Index(
-                condition=models.Q(("state__in", ("waiting", "running"))), fields=["next_at"], name="replay_order_due"
+                condition=models.Q(("state__in", ("waiting", "running"))), fields=["next_at"], name="replay_batch_due"
             ),
         ),
         migrations.AddConstraint(
-            model_name="replayorder",
+            model_name="replaybatch",
             constraint=models.CheckConstraint(
                 condition=models.Q(("state__in", ["done", "running", "stopped", "undone", "waiting"])),
-                name="replay_order_state_known",
+                name="replay_batch_state_known",
             ),
         ),
         migrations.AddConstraint(
-            model_name="replayorder",
+            model_name="replaybatch",
             constraint=models.CheckConstraint(
-                condition=models.Q(("priority__in", ["", "high", "low", "medium"])), name="replay_order_priority_known"
+                condition=models.Q(("priority__in", ["", "high", "low", "medium"])), name="replay_batch_priority_known"
             ),
         ),
         migrations.AddConstraint(
-            model_name="replayorder",
-            constraint=models.CheckConstraint(condition=models.Q(("rate_per_minute__gt", 0)), name="replay_order_rate"),
+            model_name="replaybatch",
+            constraint=models.CheckConstraint(condition=models.Q(("rate_per_minute__gt", 0)), name="replay_batch_rate"),
         ),
         migrations.AddConstraint(
-            model_name="replayorder",
+            model_name="replaybatch",
             constraint=models.CheckConstraint(
                 condition=models.Q(
                     models.Q(("state__in", ["done", "stopped", "undone"]), ("finished_at__isnull", False)),
@@ -146,7 +146,7 @@ class Migration(migrations.Migration):
                     ),
                     _connector="OR",
                 ),
-                name="replay_order_over_has_time",
+                name="replay_batch_over_has_time",
             ),
         ),
     ]

@@ -16,7 +16,7 @@ from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.jobs.errors import InvalidJob
 from dalston_queue.jobs.operator.replay import Filter
 from dalston_queue.jobs.operator.replay_batches import Withdrawal, allowance, carry_out, order_replay, stop, undo
-from dalston_queue.models import DeadLetter, Job, OperatorAction, ReplayOrder, Task
+from dalston_queue.models import DeadLetter, Job, OperatorAction, ReplayBatch, Task
 from tests.jobs import make
 from tests.jobs.make import NOW
 from tests.orchestrator.processes import Orchestrators
@@ -30,7 +30,7 @@ def dead(*jobs: Job) -> list[UUID]:
     """Every task that is ready becomes a dead letter; returns the letters."""
     make.claim(*jobs)
     tasks = list(Task.objects.filter(job__in=jobs, status="ready").order_by("id"))
-    make.move("bury", tasks, cause="error", message="boom")
+    make.move("dead_letter", tasks, cause="error", message="boom")
     Job.objects.filter(id__in=[job.id for job in jobs]).update(status="failed", finished_at=timezone.now())
     fields: dict[str, Any] = {"queue": "echo", "task_type": "echo", "cause": "error", "error": "boom"}
     letters = [DeadLetter(task=task, fingerprint="f", created_at=timezone.now(), **fields) for task in tasks]
@@ -90,11 +90,11 @@ class TestAnOrder:
         assert (more.letter_ids, more.matched, more.already_open) == ([late], 1, False)
         undo(first.id, actor="ada")
         assert order_replay(Filter(), actor="bob").matched == 2, "what was undone is free again"
-        assert OperatorAction.objects.filter(action="dead_letter.replay_order").count() == 4
+        assert OperatorAction.objects.filter(action="dead_letter.replay_batch").count() == 4
 
     def test_that_two_give_in_the_same_moment_is_one_order(self) -> None:
         dead_singles(2)
-        together, got = Barrier(4), list[ReplayOrder]()
+        together, got = Barrier(4), list[ReplayBatch]()
 
         def press() -> None:
             together.wait(10)
@@ -106,7 +106,7 @@ class TestAnOrder:
             one.start()
         for one in pressing:
             one.join()
-        assert len({order.id for order in got}) == ReplayOrder.objects.count() == 1
+        assert len({order.id for order in got}) == ReplayBatch.objects.count() == 1
         assert [order.already_open for order in got].count(False) == 1
 
     def test_goes_on_in_batches_and_counts_every_letter_once(self) -> None:
@@ -141,7 +141,7 @@ class TestAnOrder:
             "c": ("ready", {}, "medium"),  # taken back with its job, as it was
         }
         carry_out(timezone.now() + timedelta(seconds=80))
-        order = ReplayOrder.objects.get()
+        order = ReplayBatch.objects.get()
         assert (order.state, order.replayed, order.already) == ("done", 1, 1)
 
     def test_that_can_never_be_carried_out_stops_and_holds_nobody_up(self) -> None:
@@ -149,7 +149,7 @@ class TestAnOrder:
         first, second = DeadLetter.objects.order_by("id").values_list("id", flat=True)
         bad = order_replay([first], actor="ada", undo_seconds=0)
         good = order_replay([second], actor="ada", undo_seconds=0)
-        ReplayOrder.objects.filter(id=bad.id).update(parameters={"n": "x" * 300_000})
+        ReplayBatch.objects.filter(id=bad.id).update(parameters={"n": "x" * 300_000})
         carry_out(timezone.now())
         bad.refresh_from_db()
         good.refresh_from_db()
@@ -168,8 +168,8 @@ class TestUndo:
         assert (order.state, order.ended_by, open_letters()) == ("undone", "bob", 1)
         actions = OperatorAction.objects.order_by("id").values_list("actor", "action", "target", "reason")
         assert list(actions) == [
-            ("ada", "dead_letter.replay_order", str(order.id), ""),
-            ("bob", "replay_order.undo", str(order.id), "wrong filter"),
+            ("ada", "dead_letter.replay_batch", str(order.id), ""),
+            ("bob", "replay_batch.undo", str(order.id), "wrong filter"),
         ]
 
     def test_of_two_operators_one_wins_and_the_other_is_told(self) -> None:
@@ -249,11 +249,11 @@ def test_an_orchestrator_killed_in_the_middle_of_a_batch_leaves_it_to_the_next(
     orchestrators = Orchestrators(spawn, process_env, database_url)
     dead_singles(5)
     order = order_replay(Filter(), actor="ada", rate_per_minute=6000, undo_seconds=0)
-    assert orchestrators.start(ready=False, DALSTON_FAULT="replay_order.batch").wait() == -9
+    assert orchestrators.start(ready=False, DALSTON_FAULT="replay_batch.batch").wait() == -9
     order.refresh_from_db()
     assert (order.state, order.handled, open_letters()) == ("waiting", 0, 5)
     orchestrators.start()
-    wait_until(lambda: ReplayOrder.objects.get().state == "done", what="the order is done")
+    wait_until(lambda: ReplayBatch.objects.get().state == "done", what="the order is done")
     order.refresh_from_db()
     assert (order.replayed, order.refused, open_letters()) == (5, 0, 0)
     assert Task.objects.filter(attempt=2).count() == 5

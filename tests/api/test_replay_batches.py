@@ -11,9 +11,9 @@ import pytest
 from django.utils import timezone
 
 from dalston_queue.jobs.operator.replay_batches import carry_out
-from dalston_queue.models import OperatorAction, ReplayOrder, Task
+from dalston_queue.models import OperatorAction, ReplayBatch, Task
 from tests.api.conftest import Api
-from tests.api.test_dlq import bury
+from tests.api.test_dlq import dead_letter
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def operator(token_for: Callable[..., str]) -> Api:
 
 
 def test_an_order_is_given_followed_and_undone(api: Api, operator: Api) -> None:
-    bury(api)
+    dead_letter(api)
     body = {"filter": {"queue": "echo"}, "undo_seconds": 10, "priority": "high", "reason": "back"}
     given = operator.post("/dlq:replay", body)
     assert given.status_code == 202, given.content
@@ -48,7 +48,7 @@ def test_an_order_is_given_followed_and_undone(api: Api, operator: Api) -> None:
 
 def test_a_running_order_is_stopped(api: Api, operator: Api) -> None:
     for _ in range(3):
-        bury(api)
+        dead_letter(api)
     order = operator.post("/dlq:replay", {"filter": {}, "rate_per_minute": 60}).json()
     carry_out(timezone.now())
     stopped = operator.call("DELETE", f"/dlq/replays/{order['order_id']}").json()
@@ -58,26 +58,26 @@ def test_a_running_order_is_stopped(api: Api, operator: Api) -> None:
 
 
 def test_a_dry_run_orders_nothing(api: Api, operator: Api) -> None:
-    bury(api)
+    dead_letter(api)
     answer = operator.post("/dlq:replay", {"filter": {}, "rate_per_minute": 1, "dry_run": True})
     assert (answer.status_code, answer.json()["matched"]) == (200, 1)
-    assert not ReplayOrder.objects.exists()
+    assert not ReplayBatch.objects.exists()
 
 
 def test_an_order_leaves_out_what_does_not_exist_and_none_is_made_for_nothing(api: Api, operator: Api) -> None:
-    letter, unknown = bury(api), str(uuid4())
+    letter, unknown = dead_letter(api), str(uuid4())
     for nothing in ({"ids": [unknown]}, {"filter": {"queue": "nosuch"}}):
         answer = operator.post("/dlq:replay", {**nothing, "undo_seconds": 10})
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
-    assert not ReplayOrder.objects.exists() and not OperatorAction.objects.exists()
+    assert not ReplayBatch.objects.exists() and not OperatorAction.objects.exists()
     order = operator.post("/dlq:replay", {"ids": [unknown, letter], "undo_seconds": 10, "limit": 1}).json()
     assert order["matched"] == 1
-    assert [str(each) for each in ReplayOrder.objects.get().letter_ids] == [letter]
+    assert [str(each) for each in ReplayBatch.objects.get().letter_ids] == [letter]
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
 def test_new_parameters_and_priority_are_checked(api: Api, operator: Api, many: bool) -> None:
-    letter = bury(api)
+    letter = dead_letter(api)
     path = "/dlq:replay" if many else f"/dlq/{letter}/replay"
     which = {"ids": [letter]} if many else {}
     refused: list[tuple[dict[str, Any], int]] = [
