@@ -1,17 +1,18 @@
-"""The supervisor of a GPU node: starts engines, knows why each one ended, gives their work back. Needs Redis only.
+"""The supervisor of a GPU node: starts engines, records why each one ended, reclaims their tasks. It needs Redis only.
 
-apps, boot, lock, places, broker      the Django app; puts a supervisor together, one per node
-supervisor, inbox, happenings         its one loop, what that waits for, and what other threads tell it
-config, reload, environment           node.yaml, its changes, and what an engine finds in its environment
-fleet, slot, children, rolling        the engines: their places and processes, and every act on them
-policy/                               what is decided, pure
-exits, cgroup, blackbox, why          why an engine ended or is as it is, with evidence
-notices, probes, usage                what engines say of themselves, what is checked, what they use
-gpu/                                  GPUs through a probe process
-link                                  the line to Redis: beats, give-backs, commands
-orders, undertakings, intent          commands: obeyed once, watched until done, kept over restarts
-relay, pipes                          the engines' output, taken by a process of its own so that no engine waits
-logs, intake, rotation, logreader, follow   made into logs, rotated, read again, sent to whoever asks
-statefile, orphans, linux             what a killed supervisor leaves, and how it is found and ended
-spot, http, checkup                   the cloud's notice to leave; the node's own port; what works on this node
+apps, management/   the Django app and its commands: runsupervisor, doctor, why
+cli                 command-line arguments that those commands share, and the broker from the settings
+boot                builds a supervisor: the node's lock, clean-up, logs, socket, Redis, main loop
+supervisor          the main loop: wait, handle events, reap, let the policy decide, act, report
+inbox, events       what the main loop waits for, and the events that other threads post to it
+config              node.yaml and the engine.yaml files: read, validated, watched for changes
+process/            engine processes: slots, start and stop, exits, orphans, health checks
+policy/             decisions about engines and GPUs as pure functions
+gpu/                GPUs through a probe process: inventory, memory, health
+logs/               engine output on its way to rotated log files, and back to readers
+commands/           commands from the API: handled once, tracked until done, kept over restarts
+redis_link          the thread that speaks to Redis: heartbeats, reclaims, commands, overdue tasks
+spot                the cloud's notice that this machine will be taken away
+http                /healthz and /metrics of the node
+doctor              what works on this node and what is degraded
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,22 +13,20 @@ from dalston_queue.broker import Broker
 from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause
 
-from . import orphans
-from .config import NodePlan
-from .environment import Surroundings, environment_of_helpers
-from .fleet import Fleet
+from .config import NodePlan, Watch
 from .gpu.gpus import Gpus
 from .gpu.monitor import GpuMonitor
 from .http import NodeServer
 from .inbox import Inbox
-from .link import GiveBack, Link
-from .linux import become_subreaper, raise_file_limit
-from .lock import NodeLock
-from .logs import Logs
-from .notices import NoticeSocket
-from .reload import Watch
+from .logs.store import Logs
+from .process import orphans
+from .process.environment import Surroundings, environment_of_helpers
+from .process.fleet import Fleet
+from .process.linux import become_subreaper, raise_file_limit
+from .process.notices import NoticeSocket
+from .process.statefile import EngineRecord, StateFile
+from .redis_link import GiveBack, Link
 from .spot import SpotWatch
-from .statefile import EngineRecord, StateFile
 from .supervisor import Supervisor
 
 log = structlog.get_logger("supervisor")
@@ -102,3 +102,27 @@ def _after_a_kill(record: EngineRecord) -> GiveBack:
     message = f"engine {record.engine_id} ended together with its supervisor"
     error = ErrorInfo(message=message, type="SupervisorLost", cause=Cause.NODE_LOST)
     return GiveBack(record.engine_id, record.queues, Cause.NODE_LOST, error)
+
+
+class AlreadyRunningError(Exception):
+    """Another supervisor holds this node's state dir."""
+
+
+class NodeLock:
+    def __init__(self, path: Path, node: str) -> None:
+        self.path = path
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(self.fd, 200).decode("utf-8", "replace").strip()
+            os.close(self.fd)
+            raise AlreadyRunningError(
+                f"{holder or 'another supervisor'} already runs here and holds {path}: "
+                "stop it first, or give this one another --state-dir and --node-id"
+            ) from None
+        os.ftruncate(self.fd, 0)
+        os.write(self.fd, f"node {node}, pid {os.getpid()}".encode())
+
+    def release(self) -> None:
+        os.close(self.fd)

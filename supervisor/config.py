@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from dalston_queue.broker.protocol.names import default_node_name
 from engines.sdk.manifest import Manifest, ManifestError, convert, read_manifest, read_yaml
 
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")  # an engine id is read from its end: dots are fine
+RELOAD_POLL_S = 2.0
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_REPLICAS)]
 
 
@@ -91,3 +93,38 @@ def _manifest_files(folders: list[Path]) -> list[Path]:
         own = folder / "engine.yaml"
         found += [own] if own.is_file() else sorted(folder.glob("*/engine.yaml"))
     return found
+
+
+class Watch:
+    """Looks at names, sizes and times every two seconds: no dependency, and editors may rename files."""
+
+    def __init__(self, read: Callable[[], NodePlan], plan: NodePlan) -> None:
+        self._read = read
+        self._plan = plan
+        self._next_at = 0.0
+        self._seen = self._look()
+
+    def read(self) -> NodePlan:
+        """Raises ManifestError. Whatever it says, it is about the files as they are now."""
+        self._seen = self._look()
+        self._plan = self._read()
+        self._seen = self._look()  # it may lead to other folders
+        return self._plan
+
+    def changed(self, now: float) -> bool:
+        if now < self._next_at:
+            return False
+        self._next_at = now + RELOAD_POLL_S
+        return self._look() != self._seen
+
+    def _look(self) -> tuple[tuple[str, int, int], ...]:
+        found: list[tuple[str, int, int]] = []
+        for place in self._plan.places():
+            files = [place] if place.is_file() else [place / "engine.yaml", *place.glob("*/engine.yaml")]
+            for file in files:
+                try:
+                    status = file.stat()
+                except OSError:
+                    continue
+                found.append((str(file), status.st_mtime_ns, status.st_size))
+        return tuple(sorted(found))

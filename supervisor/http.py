@@ -13,7 +13,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from dalston_queue.broker.nodes.reports import GpuSaid
 from dalston_queue.broker.protocol.types import EngineState
 
-from .link import Link
+from .redis_link import Link
 
 GPU_GAUGES = {
     "DCGM_FI_DEV_GPU_UTIL": ("utilisation", "GPU utilisation in percent"),

@@ -10,7 +10,7 @@ from collections import deque
 from types import FrameType
 from typing import Any
 
-from .happenings import Happening
+from .events import Happening
 
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 

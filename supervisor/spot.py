@@ -18,7 +18,7 @@ from typing import Any
 
 import structlog
 
-from .happenings import SpotNotice
+from .events import SpotNotice
 
 log = structlog.get_logger("supervisor.spot")
 

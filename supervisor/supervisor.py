@@ -18,28 +18,27 @@ from dalston_queue.broker.protocol.types import EngineState, NodeState
 from engines.sdk.manifest import ManifestError
 from engines.sdk.notify import notify
 
-from . import children
-from .config import NodePlan
-from .environment import Surroundings, environment_of_helpers
-from .fleet import Fleet
-from .follow import Followers
+from .commands.handlers import Orders
+from .commands.intent import IntentFile
+from .commands.pending import Undertakings
+from .commands.rolling import Rolling
+from .config import NodePlan, Watch
+from .events import Commanded, GivenBack, Happening, Overdue, Probed, SpotNotice
 from .gpu.gpus import Gpus
 from .gpu.monitor import NAME as GPU_PROBE
 from .gpu.reading import Reading
-from .happenings import Commanded, GivenBack, Happening, Overdue, Probed, SpotNotice
 from .inbox import Inbox
-from .intent import IntentFile
-from .link import Link, Report
-from .notices import NoticeSocket
-from .orders import Orders
-from .pipes import NAME as LOG_RELAY
+from .logs.follow import Followers
+from .logs.pipes import NAME as LOG_RELAY
 from .policy import lifecycle, node_health
 from .policy.draining import Leaving, drain_said
-from .probes import Probes
-from .reload import Watch
-from .rolling import Rolling
-from .undertakings import Undertakings
-from .usage import Usage
+from .process import children
+from .process.environment import Surroundings, environment_of_helpers
+from .process.fleet import Fleet
+from .process.notices import NoticeSocket
+from .process.probes import Probes
+from .process.usage import Usage
+from .redis_link import Link, Report
 
 log = structlog.get_logger("supervisor")
 

@@ -11,8 +11,8 @@ from collections import deque
 
 import msgspec
 
-from ..children import Child, leash, send
-from ..linux import start_time
+from ..process.children import Child, leash, send
+from ..process.linux import start_time
 from .reading import Reading
 
 NAME = "gpu-probe"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from dalston_queue.broker.protocol.types import EngineState
 from engines.sdk.manifest import Manifest
 
-from ..exits import Exit, ExitKind
+from ..process.exits import Exit, ExitKind
 from .ladder import Climb, Rung, hang_ladder, stop_ladder
 from .restart import History
 

@@ -28,7 +28,7 @@ from dalston_queue.models import DeadLetter, Duty, Leadership, Project, Task
 from dalston_queue.orchestrator.samples import take_samples
 from engines.sdk.manifest import Manifest
 from supervisor.policy.lifecycle import Life
-from supervisor.slot import Slot
+from supervisor.process.slot import Slot
 from tests.broker.servers import nodes
 from tests.jobs import make
 from tests.orchestrator.support import engine

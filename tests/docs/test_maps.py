@@ -34,6 +34,11 @@ USUAL = {"values", "query", "fragments", "views", "consumer", "consumers", "acts
         "dalston_site/up",
         "engines/sdk",
         "supervisor",
+        "supervisor/commands",
+        "supervisor/gpu",
+        "supervisor/logs",
+        "supervisor/policy",
+        "supervisor/process",
     ],
 )
 def test_the_map_of_a_package_has_every_file(package: str) -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from supervisor.cgroup import MemoryEvents, OomLedger
+from supervisor.process.cgroup import MemoryEvents, OomLedger
 
 
 def test_version_2(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from dalston_queue.broker.protocol.types import EngineState
+from supervisor.cli import add_place_arguments
+from supervisor.commands.handlers import COMMANDS
 from supervisor.config import NodeConfig, read_plan
 from supervisor.http import GPU_GAUGES
-from supervisor.orders import COMMANDS
-from supervisor.places import add_place_arguments
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

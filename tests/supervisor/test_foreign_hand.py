@@ -7,8 +7,8 @@ from dalston_queue.broker.nodes.commands import Command
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState, RecordState
-from supervisor.happenings import Commanded, Happening
-from supervisor.link import GiveBack, Link, Report
+from supervisor.events import Commanded, Happening
+from supervisor.redis_link import GiveBack, Link, Report
 from tests.broker.conftest import clean, message
 from tests.support import wait_until
 

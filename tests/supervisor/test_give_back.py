@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dalston_queue.broker.protocol.types import EngineState, EventKind
-from supervisor.notices import NoticeSocket
+from supervisor.process.notices import NoticeSocket
 from tests.supervisor.node import Node, alive, kill
 from tests.support import keeps_time
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from supervisor import relay
-from supervisor.logs import Logs
-from supervisor.rotation import RotatingLog
+from supervisor.logs import relay
+from supervisor.logs.rotation import RotatingLog
+from supervisor.logs.store import Logs
 from tests.e2e.conftest import command_of
 from tests.supervisor.node import Node
 from tests.support import PATIENCE_S, wait_until
@@ -88,8 +88,8 @@ print("end", file=sys.stderr)
 """
 LEFT = """
 import os, pathlib, subprocess, sys
-from supervisor import relay
-from supervisor.logs import Logs
+from supervisor.logs import relay
+from supervisor.logs.store import Logs
 output = Logs(pathlib.Path(sys.argv[1]), 1 << 20, 1).open("demo.0", "a")
 subprocess.Popen([sys.executable, "-c", sys.argv[2]], stdin=subprocess.PIPE, stdout=output)
 os._exit(0)

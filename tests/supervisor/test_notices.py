@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engines.sdk.notify import notify
-from supervisor.notices import NoticeSocket
+from supervisor.process.notices import NoticeSocket
 from tests.support import wait_until
 
 

@@ -3,7 +3,7 @@
 import signal
 
 from dalston_queue.broker.protocol.types import EngineState, EventKind
-from supervisor import orphans
+from supervisor.process import orphans
 from tests.supervisor.node import Node, alive, kill
 from tests.support import wait_until
 

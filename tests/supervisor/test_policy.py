@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from dalston_queue.broker.nodes.reports import TaskSaid
 from dalston_queue.broker.protocol.types import EngineState
 from engines.sdk.manifest import Manifest
-from supervisor.exits import Exit, ExitKind, classify
 from supervisor.policy import lifecycle, node_health
 from supervisor.policy.draining import Leaving, drain_said
 from supervisor.policy.lifecycle import Life
 from supervisor.policy.restart import History
+from supervisor.process.exits import Exit, ExitKind, classify
 
 MANIFEST = Manifest(id="demo", stage="echo", command=("x",), ready_timeout=10.0, watchdog=5.0)
 CRASH = Exit(ExitKind.SIGNAL, None, 9, "signal 9")
@@ -63,7 +63,7 @@ def test_a_hung_engine_gets_term_cont_abrt_and_kill() -> None:
     assert names == [signal.SIGTERM, signal.SIGCONT, signal.SIGABRT, signal.SIGKILL]
 
 
-def test_an_engine_that_is_stopped_may_finish_before_it_must_requeue() -> None:
+def test_an_engine_that_is_stopped_may_finish_before_it_must_release() -> None:
     life = lifecycle.stopping(ready(0.0), "drain", 30.0, 0.0)
     sent = signals_until(life, 60.0)
     assert sent[0] == (0.0, signal.SIGTERM)
@@ -80,13 +80,13 @@ def test_asking_twice_to_stop_gives_no_more_time_but_a_shorter_notice_gives_less
     assert (15.0, signal.SIGTERM) in signals_until(sooner, 60.0)
 
 
-def test_a_shorter_notice_does_not_repeat_the_first_term_which_would_mean_requeue_now() -> None:
+def test_a_shorter_notice_does_not_repeat_the_first_term_which_would_mean_release_now() -> None:
     life, _ = lifecycle.climbed(lifecycle.stopping(ready(0.0), "drain", 30.0, 0.0), 0.0)
     life = lifecycle.stopping(life, "spot", 5.0, 10.0)
     assert signals_until(life, 60.0)[0] == (15.0, signal.SIGTERM)
 
 
-def test_without_grace_the_word_to_requeue_is_said_again_apart_from_the_first_and_before_abrt() -> None:
+def test_without_grace_the_second_term_is_sent_again_apart_from_the_first_and_before_abrt() -> None:
     sent = signals_until(lifecycle.stopping(ready(0.0), "spot", 0.0, 0.0), 10.0)
     aborted = next(at for at, number in sent if number is signal.SIGABRT)
     terms = [at for at, number in sent if number is signal.SIGTERM]

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from dalston_queue.broker.protocol.types import EngineState, EventKind, NodeState
-from supervisor.happenings import SpotNotice
+from supervisor.events import SpotNotice
 from supervisor.spot import SpotWatch
 from tests.supervisor.node import Node
 from tests.support import wait_until

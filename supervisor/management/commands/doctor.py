@@ -9,9 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from dalston_queue.broker.protocol.names import default_node_name
-from supervisor.broker import make_broker
-from supervisor.checkup import Grade, examine
-from supervisor.places import add_place_arguments, plan_reader, state_dir_of
+from supervisor.cli import add_place_arguments, make_broker, plan_reader, state_dir_of
+from supervisor.doctor import Grade, examine
 
 
 class Command(BaseCommand):

@@ -10,10 +10,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from engines.sdk.manifest import ManifestError
 from supervisor import boot
-from supervisor.broker import make_broker
-from supervisor.lock import AlreadyRunningError
-from supervisor.places import add_place_arguments, plan_reader, state_dir_of
-from supervisor.reload import Watch
+from supervisor.boot import AlreadyRunningError
+from supervisor.cli import add_place_arguments, make_broker, plan_reader, state_dir_of
+from supervisor.config import Watch
 
 FOR_ENGINES = (
     "DALSTON_HEARTBEAT_S",

@@ -14,10 +14,10 @@ import structlog
 
 from dalston_queue.broker.protocol.types import EngineState
 
+from ..events import Probed
 from . import children
 from .children import Child
 from .fleet import Fleet
-from .happenings import Probed
 from .linux import start_time
 from .slot import Slot
 

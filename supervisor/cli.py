@@ -10,6 +10,8 @@ from typing import Any
 
 from django.conf import settings
 
+from dalston_queue.broker import Broker, connect
+
 from .config import NodePlan, read_plan
 
 
@@ -31,3 +33,12 @@ def state_dir_of(chosen: Path | None, node: str) -> Path:
         return chosen
     base = Path("/var/lib/dalston") if os.geteuid() == 0 else Path.home() / ".local" / "state" / "dalston"
     return base / node
+
+
+def make_broker() -> Broker:
+    return connect(
+        settings.REDIS_URL,
+        prefix=settings.DALSTON_REDIS_PREFIX,
+        cluster=settings.DALSTON_REDIS_CLUSTER,
+        shards=settings.DALSTON_REDIS_URLS,
+    )

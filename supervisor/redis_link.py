@@ -25,10 +25,10 @@ from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause, NodeState
 from dalston_queue.broker.views.pending import PendingEntry, PendingOrder
 
-from .happenings import Commanded, GivenBack, Happening, Overdue
-from .logreader import Line
+from .events import Commanded, GivenBack, Happening, Overdue
+from .logs.reader import Line
 
-log = structlog.get_logger("supervisor.link")
+log = structlog.get_logger("supervisor.redis_link")
 
 LOOK_EVERY = 1.0  # for overdue tasks and commands; as often as it beats, if that is oftener
 RETRY_EVERY = 0.5

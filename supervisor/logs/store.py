@@ -10,10 +10,10 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from .children import Child
+from ..process.children import Child
 from .intake import Intake
-from .logreader import Line, Span, last_lines
 from .pipes import Pipes, Relay
+from .reader import Line, Span, last_lines
 from .rotation import RotatingLog
 
 PACE = 0.05  # between two looks; lines come in batches, and a spammer gets no more of our time than this allows

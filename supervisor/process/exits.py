@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ..gpu.reading import Reading
+
 CONFIG_EXIT = 78  # EX_CONFIG of sysexits.h
+
+MAX_LINE_LENGTH = 500  # characters of a log line in the evidence
+STACK_MARKS = ("Fatal Python error", "Current thread", "Thread 0x", "  File ")
 
 _CUDA_OOM = re.compile(
     r"CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|CUBLAS_STATUS_ALLOC_FAILED"
@@ -73,3 +79,27 @@ def _name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return "real-time"
+
+
+def evidence(ended: Exit, tail: list[str], samples: Iterable[Reading], gpus: tuple[str, ...]) -> dict[str, object]:
+    """Exit code or signal, the last log lines, the stack dump in them, and the GPU's figures of the last minute."""
+    lines = [line[:MAX_LINE_LENGTH] for line in tail]
+    return {
+        "kind": str(ended.kind),
+        "exit_code": ended.code,
+        "signal": ended.signal,
+        "text": ended.text,
+        "log": lines,
+        "stack": [line for line in lines if any(mark in line for mark in STACK_MARKS)],
+        "gpu": [
+            {
+                "uuid": device.uuid,
+                "used_mib": device.used_mib,
+                "utilisation": device.utilisation,
+                "°C": device.temperature,
+            }
+            for reading in samples
+            for device in reading.devices
+            if device.uuid in gpus
+        ],
+    }

@@ -12,8 +12,8 @@ from dalston_queue.broker.protocol.types import EngineState
 from .rolling import FAILED
 
 if TYPE_CHECKING:
-    from .slot import Slot
-    from .supervisor import Supervisor
+    from ..process.slot import Slot
+    from ..supervisor import Supervisor
 
 ON_THE_WAY = (EngineState.STARTING, EngineState.LOADING, EngineState.DRAINING)
 

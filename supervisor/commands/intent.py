@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from .statefile import write_whole
-from .undertakings import Undertaking
+from ..process.statefile import write_whole
+from .pending import Undertaking
 
 FORGOTTEN_AFTER_S = 60.0
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import structlog
 
-from .children import Child, send
-from .linux import start_time
+from ..process.children import Child, send
+from ..process.linux import start_time
 
 log = structlog.get_logger("supervisor.logs")
 

@@ -16,17 +16,16 @@ from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause, EngineState
 from engines.sdk.manifest import Manifest
 
+from ..gpu.gpus import Gpus, Tenant
+from ..logs.store import Logs
+from ..policy import lifecycle
+from ..redis_link import GiveBack, Link
 from . import children, orphans
-from .blackbox import evidence
 from .cgroup import MemoryEvents, OomLedger
 from .children import Child
 from .environment import Surroundings, environment
-from .exits import ExitKind, classify
-from .gpu.gpus import Gpus, Tenant
-from .link import GiveBack, Link
-from .logs import Logs
+from .exits import ExitKind, classify, evidence
 from .notices import Notice
-from .policy import lifecycle
 from .slot import Slot
 from .statefile import Process, StateFile
 

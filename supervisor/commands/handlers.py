@@ -11,12 +11,12 @@ import structlog
 from dalston_queue.broker.nodes.commands import LOG_COMMANDS, MAX_REPLICAS, Command, CommandState, Order, Reply
 from dalston_queue.broker.nodes.logs import MOST_LINES, engine_place
 
-from .link import LogLines
-from .logreader import Span, lines_of, stamp_of
-from .undertakings import Undertaking
+from ..logs.reader import Span, lines_of, stamp_of
+from ..redis_link import LogLines
+from .pending import Undertaking
 
 if TYPE_CHECKING:
-    from .supervisor import Supervisor
+    from ..supervisor import Supervisor
 
 log = structlog.get_logger("supervisor.orders")
 

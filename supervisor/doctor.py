@@ -18,10 +18,10 @@ from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import BrokerError
 from engines.sdk.manifest import ManifestError
 
-from .cgroup import MemoryEvents
 from .config import NodePlan
 from .gpu.reading import Reading
-from .linux import become_subreaper
+from .process.cgroup import MemoryEvents
+from .process.linux import become_subreaper
 
 SLOW_REDIS_S = 0.05
 SKEW_S = 2.0

@@ -14,10 +14,10 @@ from dalston_queue.broker.nodes.reports import ExitSaid, TaskSaid
 from dalston_queue.broker.protocol.types import EngineState
 from engines.sdk.manifest import Manifest
 
+from ..policy import lifecycle
+from ..policy.lifecycle import Life, reconsidered
 from .children import Child
 from .exits import Exit
-from .policy import lifecycle
-from .policy.lifecycle import Life, reconsidered
 from .statefile import EngineRecord, Process
 
 EXITS_KEPT = 5

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .fleet import Fleet
-from .link import Link, LogLines
+from ..process.fleet import Fleet
+from ..redis_link import Link, LogLines
 
 EVERY = 0.5
 

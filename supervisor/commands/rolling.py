@@ -8,7 +8,7 @@ import structlog
 
 from dalston_queue.broker.protocol.types import EngineState
 
-from .fleet import Fleet
+from ..process.fleet import Fleet
 
 log = structlog.get_logger("supervisor.rolling")
 
