@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from dalston_queue.broker import Claimed
+from dalston_queue.broker import Delivery
 
 QUICK = 0.001  # seconds: a task that took less was quick
 TRUSTED_AFTER = 64  # quick tasks in a row, each a success: who has a long one among 64 never claims ahead
@@ -22,7 +22,7 @@ class Ahead:
     def __init__(self, capacity: int, *, enabled: bool) -> None:
         self.most = AT_ONCE if enabled else capacity
         self._capacity = capacity
-        self.waiting: deque[Claimed] = deque()  # between turns only while every worker has a task
+        self.waiting: deque[Delivery] = deque()  # between turns only while every worker has a task
         self.until = 0.0  # by the monotonic clock: when nothing of the last batch may wait here any more
         self._in_a_row = 0
 
@@ -35,19 +35,19 @@ class Ahead:
         """How many tasks an engine with empty hands may claim."""
         return self.most if self._in_a_row >= TRUSTED_AFTER else self._capacity
 
-    def keep(self, claimed: Claimed, now: float) -> None:
+    def keep(self, claimed: Delivery, now: float) -> None:
         if not self.waiting:
             self.until = now + PATIENCE
         self.waiting.append(claimed)
 
-    def drop(self, claimed: Claimed) -> bool:
+    def drop(self, claimed: Delivery) -> bool:
         """Whether it was waiting here; it isn't any more."""
         if claimed not in self.waiting:
             return False
         self.waiting.remove(claimed)
         return True
 
-    def give_up(self) -> list[Claimed]:
+    def give_up(self) -> list[Delivery]:
         given_up = list(self.waiting)
         self.waiting.clear()
         return given_up

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dalston_queue.broker import Claimed
+from dalston_queue.broker import Delivery
 
 from .outcomes import Outcome
 from .task import Task
@@ -19,7 +19,7 @@ class Finished:
 @dataclass(slots=True)
 class Woken:
     found: bool  # look for work
-    claimed: list[Claimed] | None  # what came with the wake-up; None: nobody asked
+    claimed: list[Delivery] | None  # what came with the wake-up; None: nobody asked
 
 
 class Stop:

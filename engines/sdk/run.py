@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dalston_queue.broker import Claimed
+from dalston_queue.broker import Delivery
 from dalston_queue.broker.protocol import messages
 
 from .outcomes import Outcome
@@ -17,7 +17,7 @@ from .task import Task
 
 @dataclass(slots=True, eq=False)
 class Run:
-    claimed: Claimed
+    claimed: Delivery
     task: Task
     started: float  # by the monotonic clock, as the next
     ends_at: float | None
@@ -26,7 +26,7 @@ class Run:
     late: bool = False  # its deadline passed: whatever it returns, it timed out
 
     @classmethod
-    def of(cls, claimed: Claimed, limit: float | None, artifacts: Path, on_progress: Callable[[Task], None]) -> Run:
+    def of(cls, claimed: Delivery, limit: float | None, artifacts: Path, on_progress: Callable[[Task], None]) -> Run:
         """Its clock runs from here. `limit`: the longest that the manifest lets a task run."""
         message = claimed.message
         timeout = message.timeout_ms / 1000

@@ -16,7 +16,7 @@ import time
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from dalston_queue.broker import Broker, Claimed, Consumer
+from dalston_queue.broker import Broker, Consumer, Delivery
 from dalston_queue.broker.errors import Fenced, Unavailable
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol import messages
@@ -73,8 +73,8 @@ class Runner:
         self.told = TaskReport(enabled=identity.supervised)
         self.breaker = identity.breaker(enabled=manifest.breaker)
         self.runs: dict[int, Run] = {}
-        self.unsettled: list[tuple[Claimed, messages.Outcome]] = []
-        self.unwanted: list[Claimed] = []  # claimed, and not to be run here
+        self.unsettled: list[tuple[Delivery, messages.Outcome]] = []
+        self.unwanted: list[Delivery] = []  # claimed, and not to be run here
         self.dirty: dict[str, Task] = {}  # progress to report
         self.announced = False
         self.hungry = True
@@ -185,7 +185,7 @@ class Runner:
             case Broken(error):
                 raise RuntimeError("a worker's turn went wrong") from error  # not itself: it may be SystemExit(0)
 
-    def _woken_with(self, claimed: list[Claimed], now: float) -> None:
+    def _woken_with(self, claimed: list[Delivery], now: float) -> None:
         # after a broken call a beat may have told us of it before: it may be in hand, or done by now
         held = self.consumer.held
         claimed = [each for each in claimed if each in held and not self._knows(each)]
@@ -286,7 +286,7 @@ class Runner:
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
-    def _start(self, claimed: Claimed) -> None:
+    def _start(self, claimed: Delivery) -> None:
         """Once, however often we are told of it; now, or when its turn comes."""
         if self._knows(claimed):
             return
@@ -295,7 +295,7 @@ class Runner:
         else:
             self.ahead.keep(claimed, time.monotonic())
 
-    def _knows(self, claimed: Claimed) -> bool:
+    def _knows(self, claimed: Delivery) -> bool:
         """It runs, waits here, has ended or goes back."""
         return (
             any(run.claimed is claimed for run in self.runs.values())
@@ -312,7 +312,7 @@ class Runner:
         while self.ahead.waiting and len(self.runs) < self.manifest.capacity:
             self._begin(self.ahead.waiting.popleft())
 
-    def _begin(self, claimed: Claimed) -> None:
+    def _begin(self, claimed: Delivery) -> None:
         run = Run.of(claimed, self.manifest.timeout, self.identity.artifacts, self._progressed)
         self.runs[id(run.task)] = run
         self.workers.start(run.task)
@@ -339,7 +339,7 @@ class Runner:
         self.dirty[task.id] = task  # called by workers; a dict assignment is atomic
         self.told.changed()
 
-    def _cancel(self, claimed: Claimed, *, lost: bool) -> None:
+    def _cancel(self, claimed: Delivery, *, lost: bool) -> None:
         if self.ahead.drop(claimed) and not lost:
             self.unsettled.append((claimed, messages.Cancelled()))
         for run in self.runs.values():

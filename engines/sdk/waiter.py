@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from dalston_queue.broker import Claimed, Consumer
+from dalston_queue.broker import Consumer, Delivery
 from dalston_queue.broker.errors import Fenced
 
 log = logging.getLogger("engine")
@@ -17,7 +17,7 @@ class Waiter:
     """Armed by the runner when it has free slots; says once whether work may be there, then rests until armed again.
     For an engine that holds nothing the sleep brings the work along."""
 
-    def __init__(self, consumer: Consumer, woken: Callable[[bool, list[Claimed] | None], None]) -> None:
+    def __init__(self, consumer: Consumer, woken: Callable[[bool, list[Delivery] | None], None]) -> None:
         """woken: whether to look for work, and what was claimed already; None: nobody asked."""
         self._consumer = consumer
         self._woken = woken
@@ -45,7 +45,7 @@ class Waiter:
             self._armed.clear()
             self._woken(found, claimed)
 
-    def _wait(self) -> tuple[bool, list[Claimed] | None]:
+    def _wait(self) -> tuple[bool, list[Delivery] | None]:
         """An engine without a waiter would be deaf: whatever goes wrong here is told, and tried again."""
         try:
             claimed = self._consumer.claim_next(1.0, self._free)

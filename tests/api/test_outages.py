@@ -23,7 +23,7 @@ from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as open_socket
 from websockets.typing import Origin
 
-from dalston_queue.broker import Claimed, connect
+from dalston_queue.broker import Delivery, connect
 from dalston_queue.broker.protocol.messages import Completed, Outcome
 from dalston_queue.models import Task
 from dalston_queue.redis import HASTE_S
@@ -195,7 +195,7 @@ def test_a_key_that_was_used_while_redis_was_away_is_the_same_task_when_it_is_ba
     key = {"Idempotency-Key": "k"}
     ran: list[str] = []
 
-    def answer(claimed: Claimed) -> Outcome:
+    def answer(claimed: Delivery) -> Outcome:
         ran.append(claimed.message.task_id)
         return Completed(None)
 

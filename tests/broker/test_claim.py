@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dalston_queue.broker import Broker, Claimed, EventReader
+from dalston_queue.broker import Broker, Delivery, EventReader
 from dalston_queue.broker.protocol.messages import Completed, ErrorInfo, TaskMessage
 from dalston_queue.broker.protocol.types import EventKind, Priority, Tier
 from tests.broker.conftest import MakeEngine, events_of, message
@@ -87,7 +87,7 @@ def test_an_idle_engine_claims_the_first_task_of_a_new_lane_within_a_second(brok
     consumer = engine(capabilities=["a", "b", "c", "d"])
     assert consumer.claim() == []
 
-    def first_claim() -> tuple[list[Claimed], float]:
+    def first_claim() -> tuple[list[Delivery], float]:
         claimed = wait_until(lambda: consumer.claim_next(20.0), what="the task of the new lane")
         return claimed, time.monotonic()
 

@@ -13,7 +13,7 @@ import redis
 
 from dalston_queue.broker import Broker, Consumer, EventReader, connect
 from dalston_queue.broker.connection.shard import Shard
-from dalston_queue.broker.engine.claimed import Claimed
+from dalston_queue.broker.engine.delivery import Delivery
 from dalston_queue.broker.errors import Denied, Fenced, Misconfigured, Unavailable
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.keys import Keys
@@ -184,15 +184,15 @@ def test_a_server_turned_replica_is_survived(node: Node) -> None:
     broker.close()
 
 
-Idle = Callable[[Consumer], "list[Claimed] | None"]
+Idle = Callable[[Consumer], "list[Delivery] | None"]
 
 
-def waiting(consumer: Consumer) -> list[Claimed] | None:
+def waiting(consumer: Consumer) -> list[Delivery] | None:
     consumer.wait(0.02)
     return None
 
 
-def claiming(consumer: Consumer) -> list[Claimed] | None:
+def claiming(consumer: Consumer) -> list[Delivery] | None:
     return consumer.claim_next(0.02)
 
 

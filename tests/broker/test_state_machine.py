@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dalston_queue.broker import Consumer, EventReader, connect
 from dalston_queue.broker.connection.scripts import load
-from dalston_queue.broker.engine.claimed import Claimed
+from dalston_queue.broker.engine.delivery import Delivery
 from dalston_queue.broker.errors import Fenced, Unavailable
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.operations.reclaim import Reclaimed
@@ -42,7 +42,7 @@ OUTCOMES: dict[str, Outcome] = {
     "cancelled": Cancelled(),
 }
 PROMOTED = {Tier.LOW: (Tier.MEDIUM, 10), Tier.MEDIUM: (Tier.HIGH, 20)}  # to, after minutes
-Settling = tuple[Claimed, str]  # what ended and how, a name of OUTCOMES
+Settling = tuple[Delivery, str]  # what ended and how, a name of OUTCOMES
 
 an_engine = st.sampled_from(ENGINES)
 a_task = st.sampled_from(TASKS)
@@ -382,12 +382,12 @@ class BrokerMachine(RuleBasedStateMachine):
     def owned(self, name: str) -> list[str]:
         return [task for task, t in self.tasks.items() if t.state == "running" and t.owner == name]
 
-    def is_owner(self, name: str, claimed: Claimed) -> bool:
+    def is_owner(self, name: str, claimed: Delivery) -> bool:
         t = self.tasks[claimed.task_id]
         mine = t.state == "running" and t.owner == name
         return mine and (t.attempt, t.entry) == (claimed.attempt, claimed.entry_id)
 
-    def took(self, name: str, claimed: Claimed) -> None:
+    def took(self, name: str, claimed: Delivery) -> None:
         t = self.tasks[claimed.task_id]
         assert (t.attempt, t.deliveries, t.losses) == (claimed.attempt, claimed.deliveries, claimed.losses)
         if t.state == "waiting":

@@ -3,7 +3,7 @@
 import pytest
 
 from dalston_queue.broker import Broker, EventReader
-from dalston_queue.broker.engine.claimed import Claimed
+from dalston_queue.broker.engine.delivery import Delivery
 from dalston_queue.broker.errors import Fenced
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.operations.reclaim import VERDICT
@@ -163,7 +163,7 @@ def test_a_suspect_that_nobody_charged_stays_one_however_it_comes_back(broker: B
         broker.reclaim(f"company{n}", ["echo"], **BUDGETS)
     broker.remove("echo", "b")
 
-    def claimed_again(name: str) -> Claimed:
+    def claimed_again(name: str) -> Delivery:
         (claimed,) = engine(name).claim()
         assert (claimed.task_id, claimed.tier, claimed.deliveries) == ("a", Tier.SUSPECT, 0)
         return claimed

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from dalston_queue.broker import Claimed, Consumer
+from dalston_queue.broker import Consumer, Delivery
 from dalston_queue.broker.protocol.messages import Completed
 from dalston_queue.broker.protocol.types import Cause
 from dalston_queue.models import OperatorAction, StagePause, Task
@@ -35,7 +35,7 @@ def steps(live_web: Web) -> Steps:
 
 
 @pytest.fixture
-def held(steps: Steps) -> Iterator[tuple[Task, Consumer, Claimed]]:
+def held(steps: Steps) -> Iterator[tuple[Task, Consumer, Delivery]]:
     """A task that an engine holds."""
     task = make.single("echo", timeout_seconds=600)
     steps.poll()
@@ -46,7 +46,7 @@ def held(steps: Steps) -> Iterator[tuple[Task, Consumer, Claimed]]:
 
 
 def test_the_row_of_a_lost_engine_moves_to_the_next_without_a_reload(
-    page: Page, steps: Steps, held: tuple[Task, Consumer, Claimed]
+    page: Page, steps: Steps, held: tuple[Task, Consumer, Delivery]
 ) -> None:
     task, _, _ = held
     page.goto("/streams/echo/")
@@ -68,7 +68,7 @@ def test_the_row_of_a_lost_engine_moves_to_the_next_without_a_reload(
 
 
 def test_two_operators_press_and_one_wins(
-    open_page: OpenPage, steps: Steps, held: tuple[Task, Consumer, Claimed], axe: Axe
+    open_page: OpenPage, steps: Steps, held: tuple[Task, Consumer, Delivery], axe: Axe
 ) -> None:
     task, _, _ = held
     first, second = open_page("operator"), open_page("admin")
@@ -94,7 +94,7 @@ def test_two_operators_press_and_one_wins(
 
 
 def test_a_task_that_ends_while_one_looks_takes_its_buttons_along(
-    page: Page, steps: Steps, held: tuple[Task, Consumer, Claimed]
+    page: Page, steps: Steps, held: tuple[Task, Consumer, Delivery]
 ) -> None:
     task, _, claimed = held
     page.goto(f"/streams/echo/?task={task.id}#act")
@@ -124,7 +124,7 @@ def test_the_brake_is_pulled_with_a_reason_and_released(page: Page, steps: Steps
 
 
 def test_a_viewer_has_no_buttons_live_or_not(
-    viewer_page: Page, steps: Steps, held: tuple[Task, Consumer, Claimed]
+    viewer_page: Page, steps: Steps, held: tuple[Task, Consumer, Delivery]
 ) -> None:
     task, _, _ = held
     viewer_page.goto(f"/streams/echo/?task={task.id}")
@@ -138,7 +138,7 @@ def test_a_viewer_has_no_buttons_live_or_not(
 
 
 def test_the_keyboard_goes_through_the_rows_and_stays_where_it_was(
-    page: Page, steps: Steps, held: tuple[Task, Consumer, Claimed]
+    page: Page, steps: Steps, held: tuple[Task, Consumer, Delivery]
 ) -> None:
     task, _, claimed = held
     page.goto("/streams/echo/")

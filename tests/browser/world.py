@@ -10,7 +10,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from dalston_queue.audit.record import audited
-from dalston_queue.broker import Broker, Claimed
+from dalston_queue.broker import Broker, Delivery
 from dalston_queue.broker.nodes.commands import Command, CommandState, Reply
 from dalston_queue.broker.nodes.registry import EngineBeat, NodeInfo
 from dalston_queue.broker.protocol.messages import Completed, ErrorInfo, Failed, Outcome
@@ -72,7 +72,7 @@ def make_world(broker: Broker) -> World:
     return World(str(job.job_id), task_id, str(letters[-1].pk))
 
 
-def _outcome(task: Claimed) -> Outcome:
+def _outcome(task: Delivery) -> Outcome:
     if task.message.queue == "broken":
         error = ErrorInfo(message="no audio track in the file", type="ValueError", cause=Cause.ERROR, traceback="at 3")
         return Failed(error)

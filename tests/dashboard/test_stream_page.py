@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from dalston_queue.accounts.roles import Role, give_role
-from dalston_queue.broker import Broker, Claimed, Consumer
+from dalston_queue.broker import Broker, Consumer, Delivery
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.dashboard.overview import latest as latest_module
 from dalston_queue.dashboard.overview.latest import Latest
@@ -53,7 +53,7 @@ def operator(db: None) -> Client:
 
 
 @pytest.fixture
-def running(broker: Broker, steps: Steps) -> Iterator[tuple[Task, Claimed, Consumer]]:
+def running(broker: Broker, steps: Steps) -> Iterator[tuple[Task, Delivery, Consumer]]:
     task = make.single("echo", timeout_seconds=600)
     steps.poll()
     with engine(broker, name="gpu-01.demo.0.boot") as consumer:
@@ -73,7 +73,7 @@ def act(client: Client, task: Task, name: str, **form: object) -> str:
     return said(client, client.post(f"/tasks/{task.id}/act/{name}/", {"reason": "it hangs", **form}))
 
 
-def test_what_is_held_and_who_is_next(viewer: Client, running: tuple[Task, Claimed, Consumer], steps: Steps) -> None:
+def test_what_is_held_and_who_is_next(viewer: Client, running: tuple[Task, Delivery, Consumer], steps: Steps) -> None:
     task, _, consumer = running
     consumer.beat({str(task.id): {"fraction": 0.4, "message": "minute 3 of 8"}})
     waits = make.single("echo", priority="high")
@@ -96,7 +96,7 @@ def test_what_is_held_and_who_is_next(viewer: Client, running: tuple[Task, Claim
     assert "1 waiting, and no ready engine serves it." in page
 
 
-def test_a_viewer_sees_no_button_and_is_refused(viewer: Client, running: tuple[Task, Claimed, Consumer]) -> None:
+def test_a_viewer_sees_no_button_and_is_refused(viewer: Client, running: tuple[Task, Delivery, Consumer]) -> None:
     task, _, _ = running
     page = viewer.get(f"/streams/echo/?task={task.id}").content.decode()
     assert "Act…" not in page
@@ -108,7 +108,7 @@ def test_a_viewer_sees_no_button_and_is_refused(viewer: Client, running: tuple[T
 
 
 def test_the_operator_gets_the_form_with_what_was_seen(
-    operator: Client, running: tuple[Task, Claimed, Consumer]
+    operator: Client, running: tuple[Task, Delivery, Consumer]
 ) -> None:
     task, claimed, _ = running
     page = operator.get(f"/streams/echo/?owner=gpu-01.demo.0.boot&task={task.id}").content.decode()
@@ -118,7 +118,7 @@ def test_the_operator_gets_the_form_with_what_was_seen(
 
 
 def test_requeue_counts_once_and_the_second_is_told(
-    operator: Client, running: tuple[Task, Claimed, Consumer], steps: Steps, broker: Broker
+    operator: Client, running: tuple[Task, Delivery, Consumer], steps: Steps, broker: Broker
 ) -> None:
     task, claimed, _ = running
     other = logged_in("omar")
@@ -135,7 +135,7 @@ def test_requeue_counts_once_and_the_second_is_told(
 
 
 def test_a_dead_letter_and_a_cancel_say_what_became_of_them(
-    operator: Client, running: tuple[Task, Claimed, Consumer], steps: Steps
+    operator: Client, running: tuple[Task, Delivery, Consumer], steps: Steps
 ) -> None:
     task, _, _ = running
     assert act(operator, task, "dead-letter", attempt="1").startswith("Taken from its engine")
@@ -154,7 +154,7 @@ def test_a_dead_letter_and_a_cancel_say_what_became_of_them(
 
 
 def test_the_pages_of_the_task_and_its_job_lead_to_the_same_buttons(
-    operator: Client, viewer: Client, running: tuple[Task, Claimed, Consumer], steps: Steps
+    operator: Client, viewer: Client, running: tuple[Task, Delivery, Consumer], steps: Steps
 ) -> None:
     task, claimed, _ = running
     here = f"/tasks/{task.id}/"
@@ -173,14 +173,14 @@ def test_the_pages_of_the_task_and_its_job_lead_to_the_same_buttons(
     assert "It is in no stream any more: it is dead letter." in operator.get(f"{here}?act=1").content.decode()
 
 
-def test_without_a_reason_nothing_happens(operator: Client, running: tuple[Task, Claimed, Consumer]) -> None:
+def test_without_a_reason_nothing_happens(operator: Client, running: tuple[Task, Delivery, Consumer]) -> None:
     task, _, _ = running
     assert act(operator, task, "cancel", reason="  ") == "Nothing was changed: say why."
     assert not OperatorAction.objects.exists()
     assert operator.post(f"/tasks/{task.id}/act/explode/", {"reason": "x"}).status_code == 404
 
 
-def test_an_act_does_not_lead_away_from_here(operator: Client, running: tuple[Task, Claimed, Consumer]) -> None:
+def test_an_act_does_not_lead_away_from_here(operator: Client, running: tuple[Task, Delivery, Consumer]) -> None:
     task, _, _ = running
     for elsewhere in ("https://evil.example/", "//evil.example/", "abc", "dashboard:overview"):
         form = {"reason": "", "next": elsewhere}

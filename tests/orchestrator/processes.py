@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from dalston_queue.broker import Broker, Claimed, Consumer
+from dalston_queue.broker import Broker, Consumer, Delivery
 from dalston_queue.broker.errors import BrokerError, Fenced
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.messages import Outcome
@@ -43,7 +43,7 @@ class Orchestrators:
 
 @contextmanager
 def working_engine(
-    broker: Broker, *queues: str, name: str = "lone.demo.0.boot", answer: Callable[[Claimed], Outcome] = echo
+    broker: Broker, *queues: str, name: str = "lone.demo.0.boot", answer: Callable[[Delivery], Outcome] = echo
 ) -> Iterator[None]:
     """An engine that runs alone: claims, settles and beats in a thread until the block ends."""
     stop = threading.Event()

@@ -7,7 +7,7 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
-from dalston_queue.broker import Broker, Claimed, Consumer, EventReader
+from dalston_queue.broker import Broker, Consumer, Delivery, EventReader
 from dalston_queue.broker.protocol.messages import Completed, Event, Malformed, Outcome
 from dalston_queue.orchestrator import polling
 from dalston_queue.orchestrator.batch import handle
@@ -25,7 +25,7 @@ def engine(broker: Broker, *queues: str, name: str = "node.demo.0.boot", capacit
         consumer.close()
 
 
-def echo(claimed: Claimed) -> Outcome:
+def echo(claimed: Delivery) -> Outcome:
     return Completed({"parameters": claimed.message.parameters, "inputs": claimed.message.inputs})
 
 
@@ -54,14 +54,14 @@ class Steps:
         return total
 
 
-def work(consumer: Consumer, answer: Callable[[Claimed], Outcome] = echo) -> list[Any]:
+def work(consumer: Consumer, answer: Callable[[Delivery], Outcome] = echo) -> list[Any]:
     """Let an engine claim what it may and settle it at once; returns the messages it got."""
     claimed = consumer.claim()
     consumer.exchange([(task, answer(task)) for task in claimed], free=0)
     return [task.message for task in claimed]
 
 
-def run_to_the_end(steps: Steps, consumer: Consumer, answer: Callable[[Claimed], Outcome] = echo) -> int:
+def run_to_the_end(steps: Steps, consumer: Consumer, answer: Callable[[Delivery], Outcome] = echo) -> int:
     """Poll, work and apply events until nothing moves; returns how many attempts ran."""
     ran = 0
     while True:

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from dalston_queue.broker import Broker, Claimed
+from dalston_queue.broker import Broker, Delivery
 from dalston_queue.broker.protocol.messages import Completed, ErrorInfo, Failed, Outcome
 from dalston_queue.broker.protocol.types import Cause
 from dalston_queue.jobs.submit.spec import StageSpec
@@ -35,7 +35,7 @@ def test_a_diamond_runs_in_order_and_results_reach_the_children(broker: Broker, 
     job = make.dag(a="", b="a", c="a", d="b c")
     order: list[str] = []
 
-    def answer(claimed: Claimed) -> Outcome:
+    def answer(claimed: Delivery) -> Outcome:
         order.append(claimed.message.stage)
         return Completed({"from": claimed.message.stage, "inputs": sorted(claimed.message.inputs)})
 
@@ -50,7 +50,7 @@ def test_a_diamond_runs_in_order_and_results_reach_the_children(broker: Broker, 
 def test_a_failed_task_is_tried_again_after_its_wait_and_then_dead(broker: Broker, steps: Steps) -> None:
     task = make.single(max_retries=1)
 
-    def fail(claimed: Claimed) -> Outcome:
+    def fail(claimed: Delivery) -> Outcome:
         # With full jitter the wait alone may be next to nothing, and the retry be over before we look.
         return Failed(ErrorInfo(message="no such file", type="OSError", evidence={"log": ["line"]}, retry_after_s=3600))
 
@@ -86,7 +86,7 @@ def test_a_rejected_task_is_dead_at_once(broker: Broker, steps: Steps) -> None:
 def test_a_stage_may_ask_for_more_stages(broker: Broker, steps: Steps) -> None:
     job = make.job_of(StageSpec(stage="split", queue="echo"))
 
-    def answer(claimed: Claimed) -> Outcome:
+    def answer(claimed: Delivery) -> Outcome:
         if claimed.message.stage != "split":
             return echo(claimed)
         channels = [{"stage": f"echo_ch{n}", "after": ["split"], "parameters": {"channel": n}} for n in range(2)]

@@ -8,7 +8,7 @@ import pytest
 from django.db import connections, transaction
 from django.utils import timezone
 
-from dalston_queue.broker import Broker, Claimed
+from dalston_queue.broker import Broker, Delivery
 from dalston_queue.broker.protocol.messages import Completed, ErrorInfo, Failed, Outcome
 from dalston_queue.broker.protocol.types import Cause, Priority
 from dalston_queue.jobs.operator.replay import Filter, Replayed, discard, matching, replay
@@ -19,7 +19,7 @@ from tests.orchestrator.support import Steps, echo, engine, run_to_the_end, some
 from tests.support import wait_until
 
 
-def reject(claimed: Claimed) -> Outcome:
+def reject(claimed: Delivery) -> Outcome:
     return Failed(ErrorInfo(message=f"bad {claimed.message.stage}", type="ValueError", cause=Cause.REJECTED))
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Self
 
-from dalston_queue.broker import Broker, Claimed, Consumer
+from dalston_queue.broker import Broker, Consumer, Delivery
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.messages import Completed, ErrorInfo, Failed, Outcome
 from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState
@@ -78,20 +78,20 @@ class Played:
             engine_id=self.consumer.engine_id, state=EngineState.READY, queues=(self.queue,), capacity=2, info=info
         )
 
-    def _outcome(self, task: Claimed, now: float) -> Outcome | None:
+    def _outcome(self, task: Delivery, now: float) -> Outcome | None:
         if task.message.parameters.get("broken"):
             return Failed(ErrorInfo(message=OOM, type="OutOfMemoryError", cause=Cause.GPU_OOM, traceback=TRACEBACK))
         if now - self.began.get(task.task_id, now) < LASTS_S[self.queue]:
             return None
         return Completed({"minutes": 30, "language": "en"})
 
-    def _age(self, task: Claimed) -> float:
+    def _age(self, task: Delivery) -> float:
         return time.monotonic() - self.began.get(task.task_id, time.monotonic())
 
-    def _share(self, task: Claimed) -> float:
+    def _share(self, task: Delivery) -> float:
         return min(0.99, 0.1 + self._age(task) / LASTS_S[self.queue])
 
-    def _progress(self, task: Claimed) -> dict[str, Any]:
+    def _progress(self, task: Delivery) -> dict[str, Any]:
         share = self._share(task)
         return {"fraction": round(share, 2), "message": f"minute {round(30 * share)} of 30"}
 

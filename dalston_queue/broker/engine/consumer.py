@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dalston_queue.broker.connection.backoff import Backoff
-from dalston_queue.broker.engine.claimed import Claimed, Place
+from dalston_queue.broker.engine.delivery import Delivery, Place
 from dalston_queue.broker.engine.given import Given, Settlement
 from dalston_queue.broker.engine.session import Answer, Limits, Session
 from dalston_queue.broker.engine.stale import DEFAULT_RULES, StaleClaim, StaleRules
@@ -36,7 +36,7 @@ _SUSPECT, _LOST = Tier.SUSPECT, Settled.LOST  # looking a member of an enum up i
 class Exchanged(msgspec.Struct):
     """What one exchange brought."""
 
-    claimed: list[Claimed]
+    claimed: list[Delivery]
     settled: list[Settled]  # in the order of the settlements given
     dead_lettered: list[Malformed]  # unreadable entries met on the way; already in the event stream, for the log
 
@@ -44,9 +44,9 @@ class Exchanged(msgspec.Struct):
 class Beat(msgspec.Struct):
     """What changed since the last beat."""
 
-    cancelled: list[Claimed]  # still ours: stop them and settle Cancelled()
-    lost: list[Claimed]  # taken back: stop them, don't settle
-    given_again: list[Claimed]  # ours, but not held (a reply got lost): run them
+    cancelled: list[Delivery]  # still ours: stop them and settle Cancelled()
+    lost: list[Delivery]  # taken back: stop them, don't settle
+    given_again: list[Delivery]  # ours, but not held (a reply got lost): run them
 
 
 class Consumer:
@@ -86,11 +86,11 @@ class Consumer:
         ]
         self._by_queue = deque(by_queue)
         self._sessions = [session for sessions in by_queue for session in sessions]
-        self._held: dict[Place | None, Claimed] = {}
+        self._held: dict[Place | None, Delivery] = {}
         self._suspect: Place | None = None  # the place of the last suspect claimed
         # what one queue answered in a call that then failed at another queue: told with the next call
-        self._fresh: list[Claimed] = []
-        self._gone: list[Claimed] = []
+        self._fresh: list[Delivery] = []
+        self._gone: list[Delivery] = []
         self._answered: dict[Given, Settled] = {}
         self._lock = threading.RLock()
         self._waker = Waker()
@@ -98,7 +98,7 @@ class Consumer:
         self._stale = StaleClaim(broker, engine_id, queues, stale)
 
     @property
-    def held(self) -> list[Claimed]:
+    def held(self) -> list[Delivery]:
         """What was claimed and is neither settled, handed back nor lost."""
         with self._lock:
             return list(self._held.values())
@@ -110,7 +110,7 @@ class Consumer:
             for session in self._sessions:
                 session.open()
 
-    def exchange(self, settlements: Sequence[tuple[Claimed, Outcome]] = (), free: int | None = None) -> Exchanged:
+    def exchange(self, settlements: Sequence[tuple[Delivery, Outcome]] = (), free: int | None = None) -> Exchanged:
         """Settle these and claim up to `free` (at most, and by default, the capacity that is left), in one round trip
         per queue."""
         with self._lock:
@@ -130,7 +130,7 @@ class Consumer:
             return result
 
     def _exchange(
-        self, settlements: Sequence[tuple[Claimed, Outcome]], free: int | None, looks: list[Looked] | None
+        self, settlements: Sequence[tuple[Delivery, Outcome]], free: int | None, looks: list[Looked] | None
     ) -> Exchanged:
         held, answered, sessions = self._held, self._answered, self._sessions
         dead_lettered: list[Malformed] = []
@@ -167,7 +167,7 @@ class Consumer:
         self._backoff.reset()
         return result
 
-    def _ended(self, settlements: Sequence[tuple[Claimed, Outcome]]) -> list[Settled]:
+    def _ended(self, settlements: Sequence[tuple[Delivery, Outcome]]) -> list[Settled]:
         """The answer to each. Of two results for one task the first counts."""
         codes: list[Settled] = []
         told: set[Place] = set()
@@ -190,7 +190,7 @@ class Consumer:
             log.warning("%s dead_lettered entry %s of %s: %s", self.engine_id, entry_id, stream, why)
             dead_lettered.append(Malformed(reason=why, raw={}, queue=session.queue, stream=stream, entry_id=entry_id))
 
-    def claim(self, n: int | None = None) -> list[Claimed]:
+    def claim(self, n: int | None = None) -> list[Delivery]:
         """Only claim."""
         return self.exchange((), n).claimed
 
@@ -208,7 +208,7 @@ class Consumer:
             self._back_off(error, timeout)
         return False
 
-    def claim_next(self, timeout: float = 1.0, free: int | None = None) -> list[Claimed] | None:
+    def claim_next(self, timeout: float = 1.0, free: int | None = None) -> list[Delivery] | None:
         """Sleep until something is there and claim it: the claim goes along with the sleep, so that it runs the moment
         that a task comes. [] after the timeout. None: look for yourself, with exchange() (an engine of several queues,
         or one that holds tasks, only sleeps here). Holds up other calls meanwhile; raises Fenced, but like wait() it
@@ -227,7 +227,7 @@ class Consumer:
         self.wait(timeout)
         return None
 
-    def _claim_next(self, session: Session, timeout: float, command: bytes, room: int) -> list[Claimed] | None:
+    def _claim_next(self, session: Session, timeout: float, command: bytes, room: int) -> list[Delivery] | None:
         dead_lettered: list[Malformed] = []
         try:
             answer = session.claimed_later(self._waker.wait_then(session, timeout, command))
@@ -264,8 +264,8 @@ class Consumer:
             self._gone, self._fresh = [], []
             return result
 
-    def renew(self, claimed: Claimed, progress: Any = None) -> bool:
-        """One task's share of a beat; Claimed.renew and Claimed.progress call it."""
+    def renew(self, claimed: Delivery, progress: Any = None) -> bool:
+        """One task's share of a beat; Delivery.renew and Delivery.progress call it."""
         with self._lock:
             if claimed.place not in self._held:
                 return False
@@ -276,7 +276,7 @@ class Consumer:
                 return False
             return not (claimed.cancel_requested or claimed.lost)
 
-    def _beat(self, held: list[Claimed], progress: dict[str, Any], look: bool) -> list[Claimed]:
+    def _beat(self, held: list[Delivery], progress: dict[str, Any], look: bool) -> list[Delivery]:
         """Returns those whose cancel is requested; notes what is lost and what is given again."""
         cancelled = []
         for session in self._sessions:
@@ -300,7 +300,7 @@ class Consumer:
             self._take(session, again, [])
         return cancelled
 
-    def release(self, claimed: Sequence[Claimed] | None = None) -> list[str]:
+    def release(self, claimed: Sequence[Delivery] | None = None) -> list[str]:
         """Give back (default: everything held), uncounted, to the front of the line. Returns the task ids given."""
         with self._lock:
             giving = list(self._held.values()) if claimed is None else list(claimed)
@@ -360,7 +360,7 @@ class Consumer:
             if isinstance(message, str):
                 self._dead_letter(session, item.stream, item.entry.decode(), message, dead_lettered)
                 continue
-            claimed = Claimed(self, session, item, message)
+            claimed = Delivery(self, session, item, message)
             place = claimed.place
             if place in held:
                 continue  # a beat gave it again before the lost call was repeated: it runs already

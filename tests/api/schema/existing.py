@@ -15,7 +15,7 @@ from uuid import UUID
 import httpx
 from django.utils import timezone
 
-from dalston_queue.broker import Broker, Claimed, Consumer
+from dalston_queue.broker import Broker, Consumer, Delivery
 from dalston_queue.broker.nodes.commands import CommandState, Reply
 from dalston_queue.broker.nodes.registry import EngineBeat, NodeInfo
 from dalston_queue.broker.protocol.messages import ErrorInfo, Failed, Outcome
@@ -101,7 +101,7 @@ class _Work:
         self.steps.drain()
 
 
-def _refuse(_: Claimed) -> Outcome:
+def _refuse(_: Delivery) -> Outcome:
     error = ErrorInfo(message="no such file", type="FileNotFoundError", cause=Cause.REJECTED, traceback="line 1")
     return Failed(error)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Place = tuple[int, str, bytes]  # shard, stream, entry id
 
 
-class Claimed:
+class Delivery:
     """Safe to use from the thread that runs the task; calls are serialised by its consumer."""
 
     __slots__ = (
@@ -40,7 +40,7 @@ class Claimed:
         self.lost = False  # taken back: stop the work, its result will be refused
 
     def __repr__(self) -> str:
-        return f"<Claimed {self.message.queue} {self.task_id} attempt {self.attempt} from {self.tier}>"
+        return f"<Delivery {self.message.queue} {self.task_id} attempt {self.attempt} from {self.tier}>"
 
     @property
     def tier(self) -> Tier:
