@@ -1,26 +1,43 @@
-"""The dashboard's addresses."""
+"""The URLs of the dashboard: pages, and the WebSockets that keep them up to date."""
 
+from channels.security.websocket import WebsocketDenier
 from django.contrib.auth.views import LogoutView
 from django.urls import path, re_path
 
-from dalston_queue.broker.protocol.names import NAME, NODE_ID, WORKER_ID
+from dalston_queue.broker.protocol.names import ENGINE_ID, NAME, NODE_ID, WORKER_ID
 from dalston_queue.dashboard.audit import views as audit_views
+from dalston_queue.dashboard.audit.read import FIELDS as AUDIT_FIELDS
+from dalston_queue.dashboard.audit.render import audit_fragments
 from dalston_queue.dashboard.dead_letters import actions as letters_acts
 from dalston_queue.dashboard.dead_letters import replay as letters_replay
 from dalston_queue.dashboard.dead_letters import views as letters_views
+from dalston_queue.dashboard.dead_letters.one_render import letter_fragments
+from dalston_queue.dashboard.dead_letters.read import FIELDS as LETTER_FIELDS
+from dalston_queue.dashboard.dead_letters.read import PAGE_FIELDS
+from dalston_queue.dashboard.dead_letters.render import letters_fragments
 from dalston_queue.dashboard.job import views as job_views
 from dalston_queue.dashboard.job import webhooks as job_webhooks
+from dalston_queue.dashboard.job.render import job_fragments
 from dalston_queue.dashboard.jobs import views as jobs_views
+from dalston_queue.dashboard.jobs.read import FIELDS as JOBS_FIELDS
+from dalston_queue.dashboard.jobs.render import jobs_fragments
+from dalston_queue.dashboard.live.consumer import live, live_feed
 from dalston_queue.dashboard.nodes import commands as nodes_commands
 from dalston_queue.dashboard.nodes import views as nodes_views
 from dalston_queue.dashboard.nodes import workers as nodes_workers
+from dalston_queue.dashboard.nodes.logs import LogFeed
+from dalston_queue.dashboard.nodes.render import fleet_fragments, node_fragments
 from dalston_queue.dashboard.overview import views as overview_views
+from dalston_queue.dashboard.overview.render import current_fragments
 from dalston_queue.dashboard.security.favicon import favicon
 from dalston_queue.dashboard.security.healthz import healthz
 from dalston_queue.dashboard.security.login import ThrottledLogin
 from dalston_queue.dashboard.stream import views as stream_views
+from dalston_queue.dashboard.stream.query import FIELDS as STREAM_FIELDS
+from dalston_queue.dashboard.stream.render import stream_fragments
 from dalston_queue.dashboard.task import actions as task_acts
 from dalston_queue.dashboard.task import views as task_views
+from dalston_queue.dashboard.task.render import task_fragments
 
 app_name = "dashboard"
 QUEUE = rf"(?P<queue>{NAME.pattern})"
@@ -55,4 +72,20 @@ urlpatterns = [
     path("logout/", LogoutView.as_view(), name="logout"),
     path("healthz", healthz, name="healthz"),
     path("favicon.ico", favicon, name="favicon"),
+]
+
+websocket_urlpatterns = [
+    live("ws/overview/", current_fragments),
+    live("ws/audit/", audit_fragments, AUDIT_FIELDS),
+    live(rf"^ws/streams/{QUEUE}/$", stream_fragments, STREAM_FIELDS, by_role=True),
+    live("ws/nodes/", fleet_fragments),
+    live(rf"^ws/nodes/{NODE}/$", node_fragments, ("worker",), by_role=True),
+    live_feed(rf"^ws/nodes/{NODE}/logs/(?P<slot>{ENGINE_ID})/$", LogFeed),
+    live("ws/dead-letters/", letters_fragments, (*LETTER_FIELDS, *PAGE_FIELDS), by_role=True),
+    live("ws/dead-letters/<uuid:letter_id>/", letter_fragments, by_role=True),
+    live("ws/jobs/", jobs_fragments, JOBS_FIELDS),
+    live("ws/jobs/<uuid:job_id>/", job_fragments, by_role=True),
+    live("ws/tasks/<uuid:task_id>/", task_fragments, by_role=True),
+    # Without it, an unknown address is a traceback in the log and a 500.
+    re_path(r"", WebsocketDenier.as_asgi()),
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dalston_queue.dashboard.live.board import Board, Fragment, Row
+from dalston_queue.dashboard.live.board import Board
+from dalston_queue.dashboard.live.fragments import Fragment, Row
 
 
 def table(**rows: str) -> Fragment:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import pytest
 from asgiref.testing import ApplicationCommunicator
 from channels.auth import AuthMiddlewareStack
+from channels.exceptions import StopConsumer
 from channels.routing import URLRouter
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
@@ -17,14 +18,8 @@ from django.test import Client
 
 from dalston_queue.accounts.roles import Role, give_role
 from dalston_queue.broker import Broker
-from dalston_queue.dashboard.audit.consumer import AuditConsumer
-from dalston_queue.dashboard.dead_letters.consumers import LettersConsumer
-from dalston_queue.dashboard.jobs.consumer import JobsConsumer
 from dalston_queue.dashboard.live import consumer
-from dalston_queue.dashboard.live.consumer import LiveConsumer
-from dalston_queue.dashboard.live.hub import Hub
-from dalston_queue.dashboard.routing import websocket_urlpatterns
-from dalston_queue.dashboard.stream.consumer import StreamConsumer
+from dalston_queue.dashboard.urls import websocket_urlpatterns
 from tests.support import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.keeps_keys]
@@ -97,16 +92,24 @@ def test_the_end_of_the_session_is_the_end_of_the_socket(operator: User) -> None
     assert ending(operator, Session.objects.all().delete) == consumer.SIGNED_OUT
 
 
-@pytest.mark.parametrize("page", [LettersConsumer, AuditConsumer, StreamConsumer, JobsConsumer])
-def test_a_name_that_a_page_does_not_know_makes_no_hub_of_its_own(page: type[LiveConsumer]) -> None:
-    def hub(query: bytes) -> Hub:
-        consumer = page()
-        consumer.scope = {"query_string": query, "url_route": {"kwargs": {"queue": "echo"}}}
-        return consumer.hub()
+@pytest.mark.parametrize("page", ["dead-letters", "audit", "streams/echo", "jobs"])
+def test_a_name_that_a_page_does_not_know_makes_no_poll_of_its_own(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: list[Hashable] = []
 
-    async def hubs() -> tuple[Hub, Hub, Hub]:
-        return hub(b"since=2026-11-16&task=x"), hub(b"x=1&since=2026-11-16&task=x"), hub(b"")
+    async def keep_key(self: consumer.LiveConsumer) -> None:
+        keys.append(self.key())
+        raise StopConsumer
 
-    known, with_more, other = asyncio.run(hubs())
-    assert known is with_more
-    assert known is not other
+    monkeypatch.setattr(consumer.LiveConsumer, "connect", keep_key)
+
+    async def ask(query: bytes) -> None:
+        scope = {"type": "websocket", "path": f"/ws/{page}/", "query_string": query, "headers": []}
+        socket: Any = ApplicationCommunicator(URLRouter(websocket_urlpatterns), scope)  # type: ignore[no-untyped-call]
+        await socket.send_input({"type": "websocket.connect"})
+        await socket.wait(timeout=PATIENCE_S)
+
+    for query in (b"since=2026-11-16&task=x", b"x=1&since=2026-11-16&task=x", b""):
+        asyncio.run(ask(query))
+    known, with_more, other = keys
+    assert known == with_more
+    assert known != other

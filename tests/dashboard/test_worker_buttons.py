@@ -95,7 +95,7 @@ def test_a_viewer_sees_no_button_and_is_refused(viewer: Client, broker: Broker, 
 
 
 def test_the_socket_gives_buttons_to_operators_only(worker: RemoteWorker) -> None:
-    seen = {operates: "".join(each.html for each in node_fragments("http", "", operates)) for operates in (True, False)}
+    seen = {operates: "".join(each.html for each in node_fragments("http", {}, operates)) for operates in (True, False)}
     assert "Drain…" in seen[True]
     assert "Drain…" not in seen[False]
 

@@ -8,8 +8,7 @@ from functools import lru_cache
 from django.utils import timezone
 
 from dalston_queue.dashboard.audit.read import ActLine, AuditView, read_audit
-from dalston_queue.dashboard.live.board import Fragment, Row
-from dalston_queue.dashboard.live.html import pulse, render, table
+from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
 from dalston_queue.dashboard.parts.query import BadQuery, address
 
 

@@ -18,7 +18,7 @@ from dalston_queue.audit.export import as_csv, as_json_lines
 from dalston_queue.audit.trail import pages
 from dalston_queue.dashboard.audit.read import AuditView, offered, read_audit, wanted_by
 from dalston_queue.dashboard.audit.render import fragments_of
-from dalston_queue.dashboard.live.pieces import pieces
+from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.parts.query import BadQuery, address, flat
 
 _KINDS = {"csv": (as_csv, "text/csv; charset=utf-8"), "jsonl": (as_json_lines, "application/jsonl; charset=utf-8")}
@@ -35,7 +35,7 @@ def audit(request: HttpRequest) -> HttpResponse:
         view, problem = AuditView(timezone.now(), (), None), str(error)
     actors, kinds = offered()
     context = {
-        **pieces(fragments_of(view, query)),
+        **by_name(fragments_of(view, query)),
         "query": query,
         "problem": problem,
         "actors": actors,

@@ -8,9 +8,8 @@ from dalston_queue.dashboard.audit.render import act_row
 from dalston_queue.dashboard.dead_letters.one_read import LetterView, read_letter
 from dalston_queue.dashboard.dead_letters.render import orders_fragment
 from dalston_queue.dashboard.job.render import event_row
-from dalston_queue.dashboard.live.board import Fragment
-from dalston_queue.dashboard.live.html import pulse, render, table
-from dalston_queue.dashboard.live.hub import Gone
+from dalston_queue.dashboard.live.fragments import Fragment, pulse, render, table
+from dalston_queue.polling import Gone
 
 
 def letter_fragments(letter_id: UUID, may_operate: bool) -> list[Fragment]:

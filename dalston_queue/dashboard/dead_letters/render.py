@@ -11,8 +11,7 @@ from functools import lru_cache
 
 from dalston_queue.dashboard.dead_letters.query import COUNTED, GROUPS, GroupLine, LetterLine
 from dalston_queue.dashboard.dead_letters.read import LettersView, OrderLine, nothing, read_letters
-from dalston_queue.dashboard.live.board import Fragment, Row
-from dalston_queue.dashboard.live.html import pulse, render, table
+from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
 from dalston_queue.dashboard.parts.query import BadQuery, address
 from dalston_queue.models.replay_batch import LIVE
 

@@ -17,7 +17,7 @@ from dalston_queue.dashboard.dead_letters import render as letters_fragments
 from dalston_queue.dashboard.dead_letters.one_read import read_content, read_letter
 from dalston_queue.dashboard.dead_letters.query import LOOKED, is_search
 from dalston_queue.dashboard.dead_letters.read import filter_by, is_list, nothing, read_letters
-from dalston_queue.dashboard.live.pieces import pieces
+from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.parts.query import BadQuery, address, flat
 
 
@@ -32,7 +32,7 @@ def letters(request: HttpRequest) -> HttpResponse:
     except BadQuery as error:
         view, problem = nothing(), str(error)
     context = {
-        **pieces(letters_fragments.fragments_of(view, query, may_operate(request.user))),
+        **by_name(letters_fragments.fragments_of(view, query, may_operate(request.user))),
         "query": query,
         "problem": problem,
         "causes": [cause.value for cause in Cause],
@@ -54,5 +54,5 @@ def letter(request: HttpRequest, letter_id: UUID) -> HttpResponse:
     if view is None:
         raise Http404(f"there is no dead letter {letter_id}")
     shown = letter_fragments.fragments_of(view, may_operate(request.user))
-    context = {**pieces(shown), "view": view, "content": read_content(letter_id)}
+    context = {**by_name(shown), "view": view, "content": read_content(letter_id)}
     return render(request, "dashboard/letter.html", context)

@@ -9,12 +9,11 @@ from dalston_queue.dashboard.audit.render import act_row
 from dalston_queue.dashboard.job import dag, gantt
 from dalston_queue.dashboard.job.read import SHOWN_RUNS, EventLine, JobView, TaskLine, read_job
 from dalston_queue.dashboard.job.webhooks import webhook_row
-from dalston_queue.dashboard.live.board import Fragment, Row
-from dalston_queue.dashboard.live.html import pulse, render, table
-from dalston_queue.dashboard.live.hub import Gone
+from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
 from dalston_queue.dashboard.parts.runs import outcome_words
 from dalston_queue.dashboard.parts.words import TASK_TONES, words_for
 from dalston_queue.jobs.lifecycle.states import TaskStatus
+from dalston_queue.polling import Gone
 
 
 def job_fragments(job_id: UUID, may_operate: bool) -> list[Fragment]:

@@ -16,7 +16,7 @@ from dalston_queue.accounts.roles import may_operate, person
 from dalston_queue.audit.record import audited
 from dalston_queue.dashboard.job.read import read_job
 from dalston_queue.dashboard.job.render import fragments_of
-from dalston_queue.dashboard.live.pieces import pieces
+from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.parts.reason import reason_of
 from dalston_queue.dashboard.security.roles import operator_required
 from dalston_queue.jobs.operator.cancel import Cancellation, cancel_job, words_of
@@ -31,7 +31,7 @@ def job(request: HttpRequest, job_id: UUID) -> HttpResponse:
     if view is None:
         raise Http404(f"there is no job {job_id}")
     return render(
-        request, "dashboard/job.html", {**pieces(fragments_of(view, may_operate(request.user))), "view": view}
+        request, "dashboard/job.html", {**by_name(fragments_of(view, may_operate(request.user))), "view": view}
     )
 
 

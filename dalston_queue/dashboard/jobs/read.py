@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -100,6 +101,12 @@ class JobsReader:
         took = time.monotonic() - started
         self._search_again_at = 0.0 if wanted.is_cheap else started + REST * took
         return JobsView(timezone.now(), tuple(_row(row) for row in found), older, problem)
+
+
+@lru_cache(maxsize=256)
+def reader_of(query: tuple[tuple[str, str], ...]) -> JobsReader:
+    """The one of this address, from tick to tick: it knows when to search again."""
+    return JobsReader(dict(query))
 
 
 def offered_tokens() -> list[str]:

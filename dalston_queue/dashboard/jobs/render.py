@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from dalston_queue.dashboard.jobs.read import JobRow, JobsView
-from dalston_queue.dashboard.live.board import Fragment, Row
-from dalston_queue.dashboard.live.html import pulse, render, table
+from dalston_queue.dashboard.jobs.read import JobRow, JobsView, reader_of
+from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
 from dalston_queue.dashboard.parts.query import address
 from dalston_queue.dashboard.parts.words import TASK_TONES, words_for
+
+
+def jobs_fragments(query: Mapping[str, str]) -> list[Fragment]:
+    return fragments_of(reader_of(tuple(query.items()))(), query)
 
 
 def fragments_of(view: JobsView, query: Mapping[str, str]) -> list[Fragment]:

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 
 from dalston_queue.dashboard.jobs.read import FIELDS, JobsReader, offered_tokens
 from dalston_queue.dashboard.jobs.render import fragments_of
-from dalston_queue.dashboard.live.pieces import pieces
+from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.parts.query import address, flat
 from dalston_queue.jobs.lifecycle.states import JobStatus
 
@@ -25,7 +25,7 @@ def jobs(request: HttpRequest) -> HttpResponse:
     if list(query) == ["id"] and len(view.rows) == 1:
         return redirect("dashboard:job", job_id=view.rows[0].id)
     context = {
-        **pieces(fragments_of(view, query)),
+        **by_name(fragments_of(view, query)),
         "query": query,
         "statuses": list(JobStatus),
         "tokens": offered_tokens(),

@@ -1,7 +1,6 @@
-"""How open pages stay up to date.
+"""Live pages: how open pages stay up to date.
 
-hub                  one snapshot a second per web process, for all viewers of a page
-board                which pieces changed since a viewer last looked
-html, pieces         rendering them, and putting them into a page
-consumer             one viewer's WebSocket
+fragments            the named elements that a page is made of
+board                which of them changed since a viewer was last sent something
+consumer             the WebSocket of every page
 """

@@ -1,28 +1,20 @@
-"""Which pieces of the page changed since a viewer last looked.
+"""The board of a page: which of its fragments changed since a viewer was last sent something.
 
-Each tick gives a version number to every fragment and row that differs from the tick before. A viewer remembers the
+Each poll gives a version number to every fragment and row that differs from the poll before. A viewer remembers the
 last version it was sent; what it gets next is everything newer. So a viewer that is slow, or that comes back after a
 lost connection, catches up with one message, and nothing is kept per viewer but a number.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from dalston_queue.dashboard.live.fragments import Fragment
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    id: str
-    html: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fragment:
-    """An element with an id. If it has rows, its own tag never changes: only its rows do."""
-
-    id: str
-    html: str
-    rows: tuple[Row, ...] = ()
+_threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="dashboard")
 
 
 @dataclass(slots=True)
@@ -65,3 +57,26 @@ class Board:
         if new.rows and list(before) == list(rows):
             return _Shown(new, old.changed, rows)
         return _Shown(new, old.changed if old.fragment.html == new.html else self.version, rows)
+
+
+class LivePage:
+    """A page as polled (see polling.py): its fragments, rendered once per tick for all who have it open."""
+
+    tick_s = 0.8
+    """A change must be on the screen within a second: this leaves 0.2 s for reading, rendering and the network."""
+    threads = _threads
+
+    def __init__(self, fragments: Callable[[], list[Fragment]]) -> None:
+        self._fragments = fragments
+        self._board = Board()
+        self._lock = threading.Lock()
+
+    def poll(self) -> None:
+        fragments = self._fragments()
+        with self._lock:
+            self._board.update(fragments)
+
+    def since(self, seen: int) -> tuple[list[str], int]:
+        """The messages for a viewer that has seen this version, and the version that it has seen after them."""
+        with self._lock:
+            return self._board.since(seen), self._board.version

@@ -1,15 +1,14 @@
 """An engine's log, followed live: one follower per engine and web process, shared by all who read it.
 
-It lives while somebody reads; the node stops sending within a minute after the last one left.
+It is polled while a pane with it is open; the node stops sending within a minute after the last one was closed.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
+import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
-from weakref import WeakKeyDictionary
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import structlog
@@ -17,15 +16,13 @@ import structlog
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.nodes.logs import LogFollower, LogLine
 from dalston_queue.broker.protocol.moments import moment
-from dalston_queue.dashboard.live.hub import threads
 from dalston_queue.dashboard.nodes.read import shared
 from dalston_queue.redis import get_broker
 
 log = structlog.get_logger(__name__)
 
-TICK_S = 0.7
 KEPT = 500
-"""Lines for somebody who opens the pane later, or reads slowly."""
+"""Lines for a pane that is opened later, or read slowly."""
 LONGEST = 2000
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
@@ -35,69 +32,56 @@ _ESCAPES = re.compile(
 )
 
 
-class Said(msgspec.Struct, frozen=True):
-    """One message to the browser: new lines, and what is wrong, if anything."""
+class LogMessage(msgspec.Struct, frozen=True):
+    """One message to the browser: new lines, and what is wrong, if anything. JSON, not HTML: the page inserts the lines
+    as text, so that nothing in a log is ever markup."""
 
     lines: list[str]
     problem: str = ""
 
 
 class NoSuchEngine(LookupError):
-    """It may come: the reader is told, and asked again."""
+    """The engine may still come: the next poll asks again."""
 
 
-class LogHub:
-    def __init__(self, node_id: str, slot: str, forget: Callable[[], object]) -> None:
+class LogFeed:
+    """The log of one engine as polled (see polling.py), for all who read it."""
+
+    tick_s = 0.7
+    threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="engine-logs")
+
+    def __init__(self, node_id: str, slot: str) -> None:
         self._node_id, self._slot = node_id, slot
-        self._forget = forget
-        self._lines: deque[str] = deque(maxlen=KEPT)
-        self._count = 0  # lines ever
-        self._problem = ""
         self._follower: LogFollower | None = None
-        self._news = asyncio.Condition()
-        self._readers = 0
-        self._working: asyncio.Task[None] | None = None
+        self._lock = threading.Lock()
+        self._version = 0
+        self._lines: deque[tuple[int, str]] = deque(maxlen=KEPT)  # with the version that brought them
+        self._problem = ""
 
-    async def follow(self) -> AsyncGenerator[str, None]:
-        self._readers += 1
-        self._working = self._working or asyncio.create_task(self._run())
-        seen, problem = 0, ""
+    def poll(self) -> None:
         try:
-            while True:
-                async with self._news:
-                    while self._count == seen and self._problem == problem:
-                        await self._news.wait()
-                fresh = min(self._count - seen, len(self._lines))
-                seen, problem = self._count, self._problem
-                said = Said(list(self._lines)[len(self._lines) - fresh :], problem)
-                yield msgspec.json.encode(said).decode()
-        finally:
-            self._readers -= 1
-            if self._readers == 0:
-                self._working.cancel()
-                self._forget()
+            lines, problem = self._read(), ""
+        except NoSuchEngine as error:
+            lines, problem = [], str(error)
+        except BrokerError as error:
+            log.warning("dashboard.log_unavailable", node=self._node_id, slot=self._slot, error=str(error))
+            lines, problem = [], "Redis does not answer"
+        except Exception:
+            # Without this the pane would stand still and still say that it follows.
+            log.exception("dashboard.log_failed", node=self._node_id, slot=self._slot)
+            lines, problem = [], "The log could not be read; trying again"
+        if lines or problem != self._problem:
+            with self._lock:
+                self._version += 1
+                self._lines.extend((self._version, shown(line)) for line in lines)
+                self._problem = problem
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                lines, problem = await loop.run_in_executor(threads, self._read), ""
-            except NoSuchEngine as error:
-                lines, problem = [], str(error)
-            except BrokerError as error:
-                log.warning("dashboard.log_unavailable", node=self._node_id, slot=self._slot, error=str(error))
-                lines, problem = [], "Redis does not answer"
-            except Exception:
-                # Without this the pane would stand still and still say that it follows.
-                log.exception("dashboard.log_failed", node=self._node_id, slot=self._slot)
-                lines, problem = [], "The log could not be read; trying again"
-            if lines or problem != self._problem:
-                async with self._news:
-                    self._lines.extend(shown(line) for line in lines)
-                    self._count += len(lines)
-                    self._problem = problem
-                    self._news.notify_all()
-            await asyncio.sleep(TICK_S)
+    def since(self, seen: int) -> tuple[list[str], int]:
+        with self._lock:
+            if self._version == seen:
+                return [], seen
+            message = LogMessage([text for version, text in self._lines if version > seen], self._problem)
+            return [msgspec.json.encode(message).decode()], self._version
 
     def _read(self) -> list[LogLine]:
         if self._follower is None:
@@ -108,24 +92,13 @@ class LogHub:
 
 
 def _exists(node_id: str, slot: str) -> bool:
-    """Asking would leave a command behind for a node that nobody has."""
+    """Asking would leave a command behind for a node that does not exist."""
     nodes = shared.get().nodes or ()
     return any(node.id == node_id and slot in {engine.slot for engine in node.engines} for node in nodes)
 
 
 def shown(line: LogLine) -> str:
-    """As it may stand on a page: with its time, and without anything that a terminal would obey."""
+    """A line as a page shows it: with its time, and without anything that a terminal would obey."""
     text = _ESCAPES.sub("", line.text)[:LONGEST]
     at = moment(line.at_ms).strftime("%H:%M:%S ") if line.at_ms else ""
     return at + text
-
-
-_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str], LogHub]] = WeakKeyDictionary()
-
-
-def log_hub_of(node_id: str, slot: str) -> LogHub:
-    hubs = _hubs.setdefault(asyncio.get_running_loop(), {})
-    key = (node_id, slot)
-    if key not in hubs:
-        hubs[key] = LogHub(node_id, slot, lambda: hubs.pop(key))
-    return hubs[key]

@@ -12,10 +12,10 @@ from django.utils.safestring import SafeString
 from dalston_queue.broker.nodes.commands import CommandState, CommandStatus
 from dalston_queue.broker.protocol.moments import moment_if
 from dalston_queue.broker.protocol.types import EngineState, NodeState
-from dalston_queue.dashboard.live.board import Fragment, Row
-from dalston_queue.dashboard.live.html import pulse, render, table
+from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
 from dalston_queue.dashboard.nodes.cards import EngineCard, ExitCard, GpuCard, NodeCard
 from dalston_queue.dashboard.nodes.read import Fleet, LostTask, NodeView, read_node, shared
+from dalston_queue.dashboard.nodes.workers import worker_of
 from dalston_queue.dashboard.parts.charts import sparkline
 from dalston_queue.dashboard.parts.history import History, series
 from dalston_queue.dashboard.parts.words import MACHINE_TONES, SICK, TASK_TONES, count
@@ -106,10 +106,10 @@ def _fleet_gpu(gpu: GpuCard) -> Row:
 # --- one node ---------------------------------------------------------------------------------------------------------
 
 
-def node_fragments(node_id: str, worker_id: str = "", operates: bool = False) -> list[Fragment]:
-    """Of a node that was forgotten while somebody looked at it, that it is gone."""
+def node_fragments(node_id: str, query: Mapping[str, str], may_operate: bool) -> list[Fragment]:
+    """A node that was forgotten while its page was open is shown as gone."""
     view = read_node(node_id) or NodeView(timezone.now(), node_id, None, True, None, (), ())
-    return fragments_of(view, worker_id, operates)
+    return fragments_of(view, worker_of(query), may_operate)
 
 
 def fragments_of(view: NodeView, worker_id: str = "", operates: bool = False) -> list[Fragment]:

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from dalston_queue.accounts.roles import may_operate
 from dalston_queue.broker.nodes.commands import Order
-from dalston_queue.dashboard.live.pieces import pieces
+from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.nodes.read import read_node
 from dalston_queue.dashboard.nodes.render import fleet_fragments, fragments_of
 from dalston_queue.dashboard.nodes.workers import worker_of
@@ -22,7 +22,7 @@ from dalston_queue.dashboard.nodes.workers import worker_of
 @never_cache
 @login_required
 def nodes(request: HttpRequest) -> HttpResponse:
-    return render(request, "dashboard/nodes.html", pieces(fleet_fragments()))
+    return render(request, "dashboard/nodes.html", by_name(fleet_fragments()))
 
 
 @require_safe
@@ -33,7 +33,7 @@ def node(request: HttpRequest, node_id: str) -> HttpResponse:
     if view is None:
         raise Http404(f"there is no node {node_id}")
     context = {
-        **pieces(fragments_of(view, worker_id, may_operate(request.user))),
+        **by_name(fragments_of(view, worker_id, may_operate(request.user))),
         "view": view,
         "card": view.card,
         "worker_id": worker_id,

@@ -9,8 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from dalston_queue.broker.protocol.types import EngineState, Role
-from dalston_queue.dashboard.live.board import Fragment, Row
-from dalston_queue.dashboard.live.html import pulse, render, table
+from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
 from dalston_queue.dashboard.overview.from_postgres import COUNTED
 from dalston_queue.dashboard.overview.health_line import is_late, judge
 from dalston_queue.dashboard.overview.latest import latest

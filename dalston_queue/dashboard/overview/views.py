@@ -8,7 +8,7 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from dalston_queue.dashboard.live.pieces import pieces
+from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.overview.render import current_fragments
 
 
@@ -16,5 +16,5 @@ from dalston_queue.dashboard.overview.render import current_fragments
 @never_cache
 @login_required
 def overview(request: HttpRequest) -> HttpResponse:
-    context = {**pieces(current_fragments()), "api_url": request.build_absolute_uri("/api/v1")}
+    context = {**by_name(current_fragments()), "api_url": request.build_absolute_uri("/api/v1")}
     return render(request, "dashboard/overview.html", context)

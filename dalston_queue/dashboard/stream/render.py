@@ -8,8 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from dalston_queue.broker.views.pending import PendingOrder
-from dalston_queue.dashboard.live.board import Fragment, Row
-from dalston_queue.dashboard.live.html import pulse, render, table
+from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
 from dalston_queue.dashboard.overview.health_line import Finding, Tone, of_stream
 from dalston_queue.dashboard.overview.latest import latest
 from dalston_queue.dashboard.parts.query import BadQuery, address
@@ -17,12 +16,12 @@ from dalston_queue.dashboard.stream.query import StreamQuery, stream_query
 from dalston_queue.dashboard.stream.read import SHOWN, HeldLine, LineLine, StreamView, read_stream
 
 
-def stream_fragments(queue: str, query: Mapping[str, str], operates: bool) -> list[Fragment]:
+def stream_fragments(queue: str, query: Mapping[str, str], may_operate: bool) -> list[Fragment]:
     try:
         wanted = stream_query(query)
     except BadQuery:  # the page says what is wrong with it; the socket shows the stream without a filter
         wanted, query = StreamQuery(), {}
-    return fragments_of(read_stream(queue, wanted), wanted, query, operates)
+    return fragments_of(read_stream(queue, wanted), wanted, query, may_operate)
 
 
 def fragments_of(view: StreamView, wanted: StreamQuery, query: Mapping[str, str], operates: bool) -> list[Fragment]:

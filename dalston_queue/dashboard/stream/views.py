@@ -14,7 +14,7 @@ from dalston_queue.accounts.roles import may_operate, person
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.protocol.types import Tier
 from dalston_queue.broker.views.stream_page import LanePlace
-from dalston_queue.dashboard.live.pieces import pieces
+from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.overview.latest import latest
 from dalston_queue.dashboard.overview.read import Overview
 from dalston_queue.dashboard.parts.query import BadQuery, address, flat
@@ -51,7 +51,7 @@ def stream(request: HttpRequest, queue: str) -> HttpResponse:
         wanted, problem = StreamQuery(), str(error)
     view = read_stream(queue, wanted)
     context = {
-        **pieces(fragments_of(view, wanted, {} if problem else query, may_operate(request.user))),
+        **by_name(fragments_of(view, wanted, {} if problem else query, may_operate(request.user))),
         "view": view,
         "query": query,
         "problem": problem,

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from dalston_queue.dashboard.live.board import Fragment
-from dalston_queue.dashboard.live.html import pulse, render
-from dalston_queue.dashboard.live.hub import Gone
+from dalston_queue.dashboard.live.fragments import Fragment, pulse, render
 from dalston_queue.dashboard.parts.words import TASK_TONES
 from dalston_queue.dashboard.task.read import TaskView, read_task
+from dalston_queue.polling import Gone
 
 
-def task_fragments(task_id: UUID, operates: bool) -> list[Fragment]:
+def task_fragments(task_id: UUID, may_operate: bool) -> list[Fragment]:
     """Raises Gone if there is no such task: it was removed with the old history."""
     view = read_task(task_id)
     if view is None:
         raise Gone(f"there is no task {task_id}")
-    return fragments_of(view, operates)
+    return fragments_of(view, may_operate)
 
 
 def fragments_of(view: TaskView, operates: bool) -> list[Fragment]:

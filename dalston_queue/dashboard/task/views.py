@@ -11,7 +11,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from dalston_queue.accounts.roles import may_operate
-from dalston_queue.dashboard.live.pieces import pieces
+from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.task.read import read_task, run_lines
 from dalston_queue.dashboard.task.render import fragments_of
 from dalston_queue.dashboard.task.run_log import box_of, read_log
@@ -24,7 +24,7 @@ def task(request: HttpRequest, task_id: UUID) -> HttpResponse:
     view = read_task(task_id)
     if view is None:
         raise Http404(f"there is no task {task_id}")
-    shown = pieces(fragments_of(view, may_operate(request.user)))
+    shown = by_name(fragments_of(view, may_operate(request.user)))
     return render(request, "dashboard/task.html", {**shown, "view": view, "acts": "act" in request.GET})
 
 

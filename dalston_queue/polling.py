@@ -1,0 +1,141 @@
+"""Shared polling: one poll per tick, key and process, however many subscribe to it.
+
+    subscriber -> updates(key, make) or subscribed(key, make, notify) -> a tick: Source.poll() -> wakes all subscribers
+
+A source is made for the first subscriber of its key and dropped with the last one. It keeps what it read, and each
+subscriber takes from it what it has not seen yet: a slow one wakes less often, and nothing piles up for it.
+
+Polls run on threads, so that neither an event loop nor a request waits for Postgres or Redis. An event loop on a thread
+of its own times them: subscribers may be coroutines of any loop (WebSockets, server-sent events) or plain threads (long
+polls).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import Any, Protocol, TypeVar
+
+import structlog
+from django.db import InterfaceError, OperationalError, connections
+
+log = structlog.get_logger(__name__)
+
+MIN_PAUSE_S = 0.05
+
+
+class Gone(LookupError):
+    """What is polled was deleted and will not come back."""
+
+
+class Source(Protocol):
+    """What is polled. `tick_s` and `threads` say how often and where."""
+
+    tick_s: float
+    threads: ThreadPoolExecutor
+
+    def poll(self) -> None:
+        """Reads, and keeps what subscribers ask for. Raises Gone; any other error means: try again at the next tick."""
+
+
+S = TypeVar("S", bound=Source)
+
+
+class _Poller:
+    def __init__(self, key: Hashable, source: Source) -> None:
+        self.key = key
+        self.source = source
+        self.subscribers: dict[object, Callable[[], object]] = {}
+        self.has_polled = False
+        self.is_gone = False
+        self.running: Future[None] = asyncio.run_coroutine_threadsafe(self._run(), _loop())
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self.is_gone:
+            started = loop.time()
+            try:
+                await loop.run_in_executor(self.source.threads, self._poll)
+            except Gone as error:
+                log.info("polling.gone", key=self.key, error=str(error))
+                self.is_gone = True
+                self._wake()
+            # Subscribers notice the silence; the next tick tries again.
+            except (OperationalError, InterfaceError) as error:
+                log.warning("polling.database_unavailable", key=self.key, error=str(error))
+            except Exception:
+                log.exception("polling.failed", key=self.key)
+            else:
+                self.has_polled = True
+                self._wake()
+            # All pollers of a tick wake together: what they share is read once, and is fresh for each.
+            due = (started // self.source.tick_s + 1) * self.source.tick_s
+            await asyncio.sleep(max(MIN_PAUSE_S, due - loop.time()))
+
+    def _poll(self) -> None:
+        try:
+            self.source.poll()
+        finally:
+            connections.close_all()  # back to the pool: no connection is held between two ticks
+
+    def _wake(self) -> None:
+        with _lock:
+            waiting = list(self.subscribers.values())
+        for notify in waiting:
+            with suppress(RuntimeError):  # the subscriber's event loop is closed
+                notify()
+
+
+_pollers: dict[Hashable, _Poller] = {}
+_lock = threading.Lock()
+
+
+@contextmanager
+def subscribed(key: Hashable, make: Callable[[], S], notify: Callable[[], object]) -> Iterator[S]:
+    """The source of this key, polled while the block lasts. `notify` is called after each poll, on another thread."""
+    with _subscription(key, make, notify) as poller:
+        yield poller.source
+
+
+async def updates(key: Hashable, make: Callable[[], S]) -> AsyncGenerator[S]:
+    """The source of this key, after each poll; a slow subscriber skips polls. Ends when the source is gone."""
+    loop, polled = asyncio.get_running_loop(), asyncio.Event()
+    with _subscription(key, make, lambda: loop.call_soon_threadsafe(polled.set)) as poller:
+        if poller.has_polled or poller.is_gone:
+            polled.set()
+        while True:
+            await polled.wait()
+            polled.clear()
+            if poller.is_gone:
+                return
+            yield poller.source
+
+
+@contextmanager
+def _subscription(key: Hashable, make: Callable[[], Any], notify: Callable[[], object]) -> Iterator[Any]:
+    subscriber = object()
+    with _lock:
+        poller = _pollers.get(key)
+        if poller is None:
+            poller = _pollers[key] = _Poller(key, make())
+        poller.subscribers[subscriber] = notify
+    try:
+        yield poller
+    finally:
+        with _lock:
+            del poller.subscribers[subscriber]
+            if not poller.subscribers:
+                poller.running.cancel()
+                del _pollers[key]
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """Times the polls of this process."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="polling", daemon=True).start()
+    return loop

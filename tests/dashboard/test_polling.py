@@ -1,0 +1,90 @@
+"""Shared polling: one source per key, polled while it has subscribers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.db import OperationalError
+
+from dalston_queue.polling import Gone, subscribed, updates
+from tests.support import PATIENCE_S, wait_until
+
+
+class Counter:
+    tick_s = 0.01
+    threads = ThreadPoolExecutor(max_workers=1)
+
+    def __init__(self, answers: Iterator[Exception | None] | None = None) -> None:
+        self.polls = 0
+        self.answers = answers or iter(())
+
+    def poll(self) -> None:
+        self.polls += 1
+        if error := next(self.answers, None):
+            raise error
+
+
+def test_subscribers_of_a_key_share_one_source_and_another_key_has_its_own() -> None:
+    with (
+        subscribed("a", Counter, int) as one,
+        subscribed("a", Counter, int) as two,
+        subscribed("b", Counter, int) as other,
+    ):
+        assert one is two
+        assert one is not other
+    with subscribed("a", Counter, int) as later:
+        assert later is not one
+
+
+def test_a_source_is_polled_until_its_last_subscriber_leaves() -> None:
+    with subscribed("a", Counter, int) as source:
+        with subscribed("a", Counter, int):
+            wait_until(lambda: source.polls > 1)
+        seen = source.polls
+        wait_until(lambda: source.polls > seen + 1)
+    source.threads.submit(int).result(PATIENCE_S)  # a poll that was under way has ended
+    seen = source.polls
+    assert not threading.Event().wait(10 * source.tick_s)
+    assert source.polls <= seen + 1
+
+
+def test_every_subscriber_hears_of_every_poll() -> None:
+    one, two = threading.Event(), threading.Event()
+    with subscribed("a", Counter, one.set), subscribed("a", Counter, two.set):
+        assert one.wait(PATIENCE_S)
+        assert two.wait(PATIENCE_S)
+
+
+def test_a_coroutine_gets_the_source_after_each_poll_and_at_once_if_it_has_been_polled() -> None:
+    async def follow() -> list[int]:
+        polls = updates("a", Counter)
+        seen = [(await anext(polls)).polls, (await anext(polls)).polls]
+        late = updates("a", Counter)
+        seen.append((await anext(late)).polls)
+        await late.aclose()
+        await polls.aclose()
+        return seen
+
+    first, second, third = asyncio.run(follow())
+    assert 0 < first < second <= third
+
+
+@pytest.mark.parametrize("error", [OperationalError("away"), ValueError("a bug")])
+def test_a_poll_that_fails_is_tried_again(error: Exception) -> None:
+    async def follow() -> int:
+        async for source in updates("a", lambda: Counter(iter((error, error, None)))):
+            return source.polls
+        return 0
+
+    assert asyncio.run(follow()) == 3
+
+
+def test_a_source_that_is_gone_ends_its_subscriptions() -> None:
+    async def follow() -> list[int]:
+        return [source.polls async for source in updates("a", lambda: Counter(iter((None, Gone("deleted")))))]
+
+    assert asyncio.run(follow()) in ([1], [])
