@@ -112,8 +112,8 @@ def _redis_errors() -> Iterator[CheckMessage]:
     if "+sentinel" in side or (settings.DALSTON_REDIS_CLUSTER and side == settings.REDIS_URL):
         yield _error(
             "E104",
-            "Housekeeping and the live pages can use neither a Redis Cluster nor Sentinels.",
-            "Set DALSTON_SIDE_REDIS_URL to a plain Redis server; what they keep there may be lost at any time.",
+            "Housekeeping (huey) can use neither a Redis Cluster nor Sentinels.",
+            "Set DALSTON_SIDE_REDIS_URL to a plain Redis server; what it keeps there may be lost at any time.",
         )
 
 

@@ -150,13 +150,6 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
 ]
-CHANNEL_LAYERS = {
-    "default": {
-        # Pub/sub, not lists: a message that nobody reads leaves no key behind.
-        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        "CONFIG": {"hosts": [DALSTON_SIDE_REDIS_URL], "prefix": f"{DALSTON_REDIS_PREFIX}:channels"},
-    }
-}
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",

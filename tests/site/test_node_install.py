@@ -13,7 +13,6 @@ ABSENT = {
     "psycopg_pool",
     "ninja",
     "channels",
-    "channels_redis",
     "huey",
     "uvicorn",
     "whitenoise",
