@@ -35,8 +35,9 @@ DALSTON_DB_POOL_SIZE = whole(
 if DALSTON_DB_POOL_SIZE and "OPTIONS" in DATABASES["default"]:
     # After 5 s of failures the next who needs a connection starts anew; else the pool would pause longer each time.
     _POOL = {"min_size": 1, "max_size": DALSTON_DB_POOL_SIZE, "timeout": 5, "reconnect_timeout": 5}
-    DATABASES["default"]["OPTIONS"] = {"connect_timeout": 2, **DATABASES["default"]["OPTIONS"], "pool": _POOL}
-    DATABASES["default"]["ENGINE"] = "dalston_site.impatient"
+    _TIMEOUTS = {"connect_timeout": 2, "tcp_user_timeout": 5000}
+    DATABASES["default"]["OPTIONS"] = {**_TIMEOUTS, **DATABASES["default"]["OPTIONS"], "pool": _POOL}
+    DATABASES["default"]["ENGINE"] = "dalston_site.postgres"
 DALSTON_IDLE_TRANSACTION_S = number(
     "DALSTON_IDLE_TRANSACTION_S", "E105", 30.0, "Postgres ends a transaction that does nothing for this long: a stopped process must not hold its locks.", low=1
 )  # fmt: skip

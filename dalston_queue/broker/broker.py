@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dalston_queue.broker.ageing.promote import promote
-from dalston_queue.broker.connection.haste import Haste
 from dalston_queue.broker.connection.health import check_server, round_trip
 from dalston_queue.broker.connection.topology import Topology
 from dalston_queue.broker.connection.urls import SOCKET_TIMEOUT_S, routes
@@ -251,11 +250,6 @@ def connect(
     """Make a Broker. url: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port,host:port/service/db, with
     user and password for ACL. cluster: the url names any node of a Redis Cluster. shards: `DALSTON_REDIS_URLS`,
     comma or newline separated "queue/priority=url" with * as wildcard, first match wins, the url itself serves the
-    rest. timeout_s: how long a server may take to answer. before_each: for a process that answers people, called before
-    each call that may wait; such a broker does not ask a server again that has just been found to hang. Connects
-    lazily."""
-
-    def haste() -> Haste | None:
-        return Haste(before_each) if before_each else None
-
-    return Broker(Topology(routes(url, Keys(prefix, cluster), shards, timeout_s, haste)))
+    rest. timeout_s: how long a server may take to answer. before_each: for a web process, called before
+    each call that may wait; such a broker has a circuit breaker per shard. Connects lazily."""
+    return Broker(Topology(routes(url, Keys(prefix, cluster), shards, timeout_s, before_each)))

@@ -30,7 +30,7 @@ USUAL = {"values", "query", "fragments", "views", "consumer", "consumers", "acts
         "dalston_queue/jobs",
         "dalston_queue/orchestrator",
         "dalston_site/embedded",
-        "dalston_site/impatient",
+        "dalston_site/postgres",
         "dalston_site/up",
         "engines/sdk",
         "supervisor",

@@ -8,12 +8,11 @@ import time
 
 import structlog
 
-from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.types import TIERS, Priority, Tier
 from dalston_queue.broker.views.snapshot import Snapshot, rates
 from dalston_queue.jobs.queries.pace import seconds_for
-from dalston_queue.redis import hasty
+from dalston_queue.redis import get_broker
 
 log = structlog.get_logger(__name__)
 
@@ -60,7 +59,7 @@ class QueueDepths:
         if time.monotonic() - self._read_at < FRESH_S or not self._lock.acquire(blocking=False):
             return  # fresh, or somebody else is reading: what we have is good enough
         try:
-            self._before, self._now = self._now, hasty().ask(Broker.snapshot)
+            self._before, self._now = self._now, get_broker().snapshot()
         except BrokerError as error:
             log.warning("api.depth_unknown", error=str(error))
             self._before, self._now = None, None

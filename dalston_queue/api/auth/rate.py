@@ -12,7 +12,7 @@ from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.operations.rate import Limit
 from dalston_queue.models import ApiToken
 from dalston_queue.models.api_token import RatePreset
-from dalston_queue.redis import hasty
+from dalston_queue.redis import get_broker
 
 log = structlog.get_logger(__name__)
 
@@ -22,7 +22,7 @@ def check_rate(token: ApiToken) -> None:
         return
     limits = [Limit(settings.DALSTON_RATE_LIMITED_PER_MINUTE, 60), Limit(settings.DALSTON_RATE_LIMITED_PER_HOUR, 3600)]
     try:
-        wait = hasty().ask(lambda broker: broker.take_rate(str(token.pk), limits))
+        wait = get_broker().take_rate(str(token.pk), limits)
     except BrokerError as error:
         # Submissions are accepted while Redis is down; counting them is not worth refusing them.
         log.warning("api.rate_not_counted", error=str(error))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import msgspec
@@ -18,16 +18,17 @@ from redis.cluster import RedisCluster
 from redis.connection import ConnectionInterface, ConnectionPool
 from redis.exceptions import MovedError, NoScriptError
 
+from dalston_queue.broker.connection.breaker import Breaker
 from dalston_queue.broker.connection.faults import is_spoiled, translated
-from dalston_queue.broker.connection.haste import Haste
 from dalston_queue.broker.connection.scripts import Script, load
 from dalston_queue.broker.connection.wire import packed
+from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.protocol.keys import Keys
 from dalston_queue.broker.protocol.names import NAME
 
 log = logging.getLogger(__name__)
 Argument = str | bytes | int | float
-_PATIENT = nullcontext()
+_UNGUARDED = nullcontext()
 Client = redis.Redis | RedisCluster
 
 
@@ -61,15 +62,22 @@ def milliseconds(time: tuple[bytes, bytes]) -> int:
 
 class Shard:
     def __init__(
-        self, index: int, name: str, keys: Keys, make_client: Callable[[], Client], haste: Haste | None = None
+        self,
+        index: int,
+        name: str,
+        keys: Keys,
+        make_client: Callable[[], Client],
+        before_each: Callable[[], None] | None = None,
     ) -> None:
+        """before_each: what a web process lets go of before a call that may wait; None: a process without breaker."""
         self.index = index
         self.name = name  # the URL without its password: for messages and logs
         self.keys = keys
         self._make_client = make_client
         self._client: Client | None = None
         self._lock = threading.Lock()
-        self._haste = haste
+        self._before_each = before_each
+        self._breaker = Breaker()
         self._foreign: set[str] = set()  # said once each
         self._spoiled: set[str] = set()  # the same
 
@@ -157,7 +165,20 @@ class Shard:
 
     def asking(self) -> AbstractContextManager[None]:
         """Around a call on a connection of the pool."""
-        return self._haste.asking(self.name) if self._haste else _PATIENT
+        return self._guarded(self._before_each) if self._before_each else _UNGUARDED
+
+    @contextmanager
+    def _guarded(self, before: Callable[[], None]) -> Iterator[None]:
+        if not self._breaker.allows():
+            raise Unavailable(f"{self.name} did not answer a moment ago, and was not asked again")
+        before()
+        try:
+            yield
+        except Unavailable as error:
+            if isinstance(error.__cause__, redis.TimeoutError):
+                self._breaker.open()
+            raise
+        self._breaker.close()
 
     def pool(self, key: str) -> ConnectionPool:
         """The connections to the server that serves this key."""

@@ -15,7 +15,6 @@ from redis.cluster import RedisCluster
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from dalston_queue.broker.connection.haste import Haste
 from dalston_queue.broker.connection.shard import Client, Shard
 from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.protocol.keys import Keys
@@ -40,12 +39,12 @@ def routes(
     keys: Keys,
     shards: str,
     timeout_s: float = SOCKET_TIMEOUT_S,
-    make_haste: Callable[[], Haste | None] = lambda: None,
+    before_each: Callable[[], None] | None = None,
 ) -> tuple[Route, ...]:
     """The map, in order; the last route is the home shard and matches everything."""
 
     def shard(index: int, url: str) -> Shard:
-        return Shard(index, _safe(url), keys, _client_maker(url, keys.cluster, timeout_s), make_haste())
+        return Shard(index, _safe(url), keys, _client_maker(url, keys.cluster, timeout_s), before_each)
 
     made: dict[str, Shard] = {url: shard(0, url)}
     mapped: list[Route] = []

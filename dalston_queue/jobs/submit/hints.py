@@ -13,7 +13,7 @@ from uuid import UUID
 import structlog
 
 from dalston_queue.broker.errors import BrokerError
-from dalston_queue.redis import answers_people, hasty
+from dalston_queue.redis import answers_people, get_broker
 
 log = structlog.get_logger(__name__)
 
@@ -68,7 +68,7 @@ class Sender:
 
 def _publish(job_ids: Sequence[UUID]) -> None:
     try:
-        hasty().ask(lambda broker: broker.publish_jobs_created(str(job_id) for job_id in job_ids))
+        get_broker().publish_jobs_created(str(job_id) for job_id in job_ids)
     except BrokerError as error:
         log.warning(
             "the hint job.created was not sent; the jobs will be found by polling", jobs=len(job_ids), error=str(error)
