@@ -1,5 +1,5 @@
 -- The audit chain. What is written in dalston_operator_action is hashed into dalston_audit_entry by the transaction that
--- writes it, whatever code that is. Run by migration 0008.
+-- writes it, whatever code that is. Run by the initial migration.
 
 CREATE FUNCTION dalston_audit_append(act bigint, kind text, facts jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -63,23 +63,14 @@ BEGIN
         USING ERRCODE = 'restrict_violation';
 END $$;
 
--- Rows from before the chain: those with an outcome were finished, nobody noted when; the start is the nearest to it.
-UPDATE dalston_operator_action SET finished_at = at WHERE after IS NOT NULL;
-DO $$
-DECLARE
-    act dalston_operator_action;
-BEGIN
-    FOR act IN SELECT * FROM dalston_operator_action ORDER BY id LOOP
-        PERFORM dalston_audit_begun(act);
-        IF act.finished_at IS NOT NULL THEN
-            PERFORM dalston_audit_finished(act);
-        END IF;
-    END LOOP;
-END $$;
-
 CREATE TRIGGER audit_chain AFTER INSERT OR UPDATE ON dalston_operator_action
     FOR EACH ROW EXECUTE FUNCTION dalston_audit_chain();
 CREATE TRIGGER audit_keep BEFORE UPDATE OR DELETE ON dalston_operator_action
     FOR EACH ROW EXECUTE FUNCTION dalston_audit_keep();
 CREATE TRIGGER audit_keep BEFORE UPDATE OR DELETE ON dalston_audit_entry
     FOR EACH ROW EXECUTE FUNCTION dalston_audit_keep();
+-- TRUNCATE fires no trigger of rows.
+CREATE TRIGGER audit_keep_all BEFORE TRUNCATE ON dalston_operator_action
+    FOR EACH STATEMENT EXECUTE FUNCTION dalston_audit_keep();
+CREATE TRIGGER audit_keep_all BEFORE TRUNCATE ON dalston_audit_entry
+    FOR EACH STATEMENT EXECUTE FUNCTION dalston_audit_keep();

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from io import StringIO
 from itertools import pairwise
 
@@ -195,23 +194,6 @@ def test_writers_at_the_same_moment_make_one_chain() -> None:
         writer.join()
     assert verify().problem == ""
     assert verify().head.entries == 40
-
-
-def test_rows_from_before_the_chain_are_chained_by_the_migration() -> None:
-    migration = import_module("dalston_queue.migrations.0008_audit_chain")
-    for number in range(3):
-        act(f"job {number}")
-    with by_force():
-        AuditEntry.objects.all().delete()
-        OperatorAction.objects.filter(pk=ids()[1]).update(after=None)
-        OperatorAction.objects.update(finished_at=None)
-    with connection.cursor() as cursor:
-        for undo in (*import_module("dalston_queue.migrations.0017_audit_not_truncated").UNKEEP, migration.UNCHAIN):
-            cursor.execute(undo)
-        cursor.execute(migration.CHAIN)
-    assert verify().problem == ""
-    assert verify().head.entries == 5
-    assert verify().unfinished == (ids()[1],)
 
 
 def test_the_hourly_duty_fails_when_the_trail_was_changed() -> None:
