@@ -15,6 +15,7 @@ from dalston_queue.broker.protocol.names import NAME
 
 T = TypeVar("T")
 
+MAX_PREFETCH = 100  # as many as other queues hold by default; all of them are reclaimed when the process dies
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
@@ -48,6 +49,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: str = "0"
     capabilities: tuple[str, ...] = ()
     capacity: Annotated[int, msgspec.Meta(ge=1, le=MAX_CAPACITY)] = 1
+    prefetch: Annotated[int, msgspec.Meta(ge=0, le=MAX_PREFETCH)] = 1  # tasks claimed beyond capacity
     gpu: Gpu | None = None
     env: dict[str, str] = {}
     timeout: Seconds | None = None  # the longest that one task may run here; a task's own timeout may be shorter

@@ -18,6 +18,7 @@ def write(folder: Path, text: str) -> Path:
 def test_a_small_manifest_has_the_documented_defaults(tmp_path: Path) -> None:
     manifest = read_manifest(write(tmp_path, GOOD))
     assert (manifest.queues, manifest.capacity, manifest.gpu, manifest.watchdog) == (("echo",), 1, None, None)
+    assert manifest.prefetch == 1
     assert manifest.folder == str(tmp_path)
 
 
@@ -31,6 +32,8 @@ def test_a_folder_stands_for_its_engine_yaml(tmp_path: Path) -> None:
     [
         (GOOD + "capacity: many\n", "capacity", "expected `int`, got `str`"),
         (GOOD + "capacity: 0\n", "capacity", ">= 1"),
+        (GOOD + "prefetch: -1\n", "prefetch", ">= 0"),
+        (GOOD + "prefetch: 101\n", "prefetch", "<= 100"),
         (GOOD + "gpu: {vram: 3}\n", "gpu.vram", "unknown field"),
         (GOOD + "colour: red\n", "colour", "unknown field"),
         (GOOD + "watchdog: -1\n", "watchdog", "> 0"),
