@@ -122,7 +122,7 @@ if DALSTON_SERVER_INSTALL:
 
     INSTALLED_APPS += [
         "dalston_queue",
-        "dalston_queue.admin_config.DalstonAdminConfig",
+        "dalston_queue.admin_site.DalstonAdminConfig",
         "django.contrib.auth",
         "django.contrib.contenttypes",
         "django.contrib.sessions",
@@ -168,7 +168,7 @@ TEMPLATES = [
 ]
 AUTHENTICATION_BACKENDS = [
     "django.contrib.auth.backends.ModelBackend",
-    "dalston_queue.accounts.role_permissions.RolePermissions",
+    "dalston_queue.accounts.roles.RolePermissions",
 ]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},

@@ -1,6 +1,6 @@
-"""Who may do what on the pages: three groups, made by a migration, and nothing else decides.
+"""Roles on the pages and in the admin: three groups, made by the migration, and nothing else decides.
 
-viewer    looks at everything; also everybody who is in no group
+viewer    sees everything; also everyone who is in no group
 operator  acts on work: cancel, replay, pause, drain; recurring jobs in the admin
 admin     also manages users, projects and tokens; a superuser is one
 
@@ -10,8 +10,9 @@ Django's staff flag means nothing here: two truths about one person would differ
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TypedDict
+from typing import Any, TypedDict
 
+from django.contrib.auth.backends import BaseBackend
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, User
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
@@ -70,3 +71,24 @@ def give_role(user: User, role: Role) -> None:
     user.groups.remove(*Group.objects.filter(name__in=_RANKS).exclude(name=role))
     user.groups.add(Group.objects.get_or_create(name=role)[0])
     vars(user).pop(_SEEN, None)
+
+
+_QUEUE = "dalston_queue"
+_OPERATORS_EDIT = "schedule"
+"""Recurring jobs are work; projects, tokens and users say who may do work."""
+
+
+class RolePermissions(BaseBackend):
+    """Lets nobody in: Django's own backend knows the passwords."""
+
+    def has_perm(self, user_obj: AbstractBaseUser | AnonymousUser, perm: str, obj: Any = None) -> bool:  # noqa: ARG002  # Django's
+        role = role_of(user_obj)
+        if role is Role.OPERATOR:
+            app, _, what = perm.partition(".")
+            verb, _, noun = what.partition("_")
+            return app == _QUEUE and (verb == "view" or noun == _OPERATORS_EDIT)
+        return role is Role.ADMIN
+
+    def has_module_perms(self, user_obj: AbstractBaseUser | AnonymousUser, app_label: str) -> bool:
+        role = role_of(user_obj)
+        return role is Role.ADMIN or (role is Role.OPERATOR and app_label == _QUEUE)

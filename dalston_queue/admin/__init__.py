@@ -1,17 +1,23 @@
-"""Django's admin for our tables, one noun per file. What the lifecycle owns is shown and never edited here."""
+"""Django's admin for our tables. Rows that the lifecycle owns are shown and never edited here.
 
-from dalston_queue.admin.api_token import ApiTokenAdmin
-from dalston_queue.admin.dead_letter import DeadLetterAdmin
-from dalston_queue.admin.duty import DutyAdmin, LeadershipAdmin
-from dalston_queue.admin.job import JobAdmin
-from dalston_queue.admin.nodes import EngineAdmin, NodeAdmin
-from dalston_queue.admin.operator_action import OperatorActionAdmin
-from dalston_queue.admin.project import ProjectAdmin
-from dalston_queue.admin.replay_batch import ReplayBatchAdmin
-from dalston_queue.admin.schedule import ScheduleAdmin
-from dalston_queue.admin.task import TaskAdmin
+base         read-only rows, bounded lists, changes on record
+work         jobs, tasks, dead letters, replay batches, schedules, webhook deliveries
+operations   the audit trail, duties, leaders, nodes, engines
+api_token    projects and their tokens
+user         users and their roles
+"""
+
+from dalston_queue.admin.api_token import ApiTokenAdmin, ProjectAdmin
+from dalston_queue.admin.operations import DutyAdmin, EngineAdmin, LeadershipAdmin, NodeAdmin, OperatorActionAdmin
 from dalston_queue.admin.user import UserAdmin
-from dalston_queue.admin.webhook_delivery import WebhookDeliveryAdmin
+from dalston_queue.admin.work import (
+    DeadLetterAdmin,
+    JobAdmin,
+    ReplayBatchAdmin,
+    ScheduleAdmin,
+    TaskAdmin,
+    WebhookDeliveryAdmin,
+)
 
 __all__ = [
     "ApiTokenAdmin",

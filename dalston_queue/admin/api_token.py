@@ -1,4 +1,7 @@
-"""API tokens: made here and shown once, revoked here, never edited. The digest is not shown either."""
+"""Admin pages of projects and their API tokens.
+
+A token is made here and shown once, revoked here, never edited. Its digest is not shown either.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from dalston_queue.accounts import tokens
-from dalston_queue.admin.base import TableAdmin
-from dalston_queue.models import ApiToken
+from dalston_queue.admin.base import AuditedAdmin, TableAdmin
+from dalston_queue.models import ApiToken, Project
 from dalston_queue.models.api_token import Scope
 
 
@@ -87,3 +90,10 @@ class ApiTokenAdmin(TableAdmin):
 def _signature(request: HttpRequest) -> dict[str, Any]:
     """Who it was, for the audit trail."""
     return {"actor": f"user {request.user}", "user": request.user}
+
+
+@admin.register(Project)
+class ProjectAdmin(AuditedAdmin):
+    list_display = ["name", "created_at"]
+    search_fields = ["name"]
+    ordering = ["name"]

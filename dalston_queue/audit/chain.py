@@ -18,7 +18,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from dalston_queue.models import AuditEntry, OperatorAction
-from dalston_queue.models.audit_entry import START, Fact, hash_of
+from dalston_queue.models.audit import START, Fact, hash_of
 
 CHUNK = 1_000
 

@@ -3,7 +3,7 @@
 import dalston_queue.broker.protocol.types
 import dalston_queue.ids
 import dalston_queue.jobs.lifecycle.states
-import dalston_queue.models.webhook_delivery
+import dalston_queue.models.webhook
 import django.contrib.postgres.fields
 import django.db.models.deletion
 import uuid
@@ -588,7 +588,7 @@ class Migration(migrations.Migration):
             model_name="webhookdelivery",
             constraint=models.CheckConstraint(
                 condition=models.Q(
-                    ("state__in", [dalston_queue.models.webhook_delivery.DeliveryState["DELIVERED"], dalston_queue.models.webhook_delivery.DeliveryState["GAVE_UP"], dalston_queue.models.webhook_delivery.DeliveryState["PENDING"]])
+                    ("state__in", [dalston_queue.models.webhook.DeliveryState["DELIVERED"], dalston_queue.models.webhook.DeliveryState["GAVE_UP"], dalston_queue.models.webhook.DeliveryState["PENDING"]])
                 ),
                 name="webhook_state_known",
             ),

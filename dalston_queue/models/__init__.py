@@ -1,25 +1,34 @@
-"""The tables, one noun per file."""
+"""The tables of the queue.
+
+project         who owns jobs and tokens
+api_token       what lets a client in, with its scopes
+login_attempt   failed logins, counted by the throttle
+job             jobs, and the idempotency keys of their requests
+task            tasks, and every move of each
+dead_letter     tasks without another attempt, waiting for an operator
+replay_batch    replays of dead letters that go slowly or can be undone
+schedule        recurring jobs
+stage_pause     paused queues
+webhook         calls to callback URLs, and the secrets that sign them
+node            nodes and engines as last seen
+audit           what operators did, with its hash chain
+housekeeping    duties, leaders, samples
+fields          choices and check constraints made of enums
+"""
 
 from dalston_queue.models.api_token import ApiToken, Scope
-from dalston_queue.models.audit_entry import AuditEntry
+from dalston_queue.models.audit import AuditEntry, OperatorAction
 from dalston_queue.models.dead_letter import DeadLetter
-from dalston_queue.models.duty import Duty
-from dalston_queue.models.engine import Engine
-from dalston_queue.models.idempotency_key import IdempotencyKey
-from dalston_queue.models.job import Job
-from dalston_queue.models.leadership import Leadership
+from dalston_queue.models.housekeeping import Duty, Leadership, Sample
+from dalston_queue.models.job import IdempotencyKey, Job
 from dalston_queue.models.login_attempt import LoginAttempt
-from dalston_queue.models.node import Node
-from dalston_queue.models.operator_action import OperatorAction
+from dalston_queue.models.node import Engine, Node
 from dalston_queue.models.project import Project
 from dalston_queue.models.replay_batch import ReplayBatch
-from dalston_queue.models.sample import Sample
 from dalston_queue.models.schedule import Schedule
 from dalston_queue.models.stage_pause import StagePause
-from dalston_queue.models.task import Task
-from dalston_queue.models.task_event import TaskEvent
-from dalston_queue.models.webhook_delivery import WebhookDelivery
-from dalston_queue.models.webhook_secret import WebhookSecret
+from dalston_queue.models.task import Task, TaskEvent
+from dalston_queue.models.webhook import WebhookDelivery, WebhookSecret
 
 __all__ = [
     "ApiToken",

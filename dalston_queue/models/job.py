@@ -1,4 +1,7 @@
-"""A job: one or more tasks that succeed or fail together. A single task is a job of one."""
+"""A job: one or more tasks that succeed or fail together; and the idempotency key that a client gave with it.
+
+A single task is a job of one. The keys live in Postgres, so they survive the loss of Redis.
+"""
 
 from django.db import models
 
@@ -54,3 +57,23 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} {self.id}"
+
+
+class IdempotencyKey(models.Model):
+    """A client's promise that two requests are the same one."""
+
+    id = models.BigAutoField(primary_key=True)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, db_index=False)  # unique(project, key)
+    key = models.CharField(max_length=200)
+    body_digest = models.CharField(max_length=64, help_text="SHA-256 of what was asked for")
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="idempotency_keys")
+    created_at = models.DateTimeField()
+    # Expiry: WHERE expires_at < %s
+    expires_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        db_table = "dalston_idempotency_key"
+        constraints = [models.UniqueConstraint(fields=["project", "key"], name="one_job_per_key")]
+
+    def __str__(self) -> str:
+        return self.key

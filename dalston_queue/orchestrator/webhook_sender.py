@@ -32,7 +32,7 @@ from dalston_queue.jobs.webhooks.message import Message, TaskRef, encode, header
 from dalston_queue.jobs.webhooks.sending import Delivered, NotDelivered, send
 from dalston_queue.jobs.webhooks.target import read_target
 from dalston_queue.models import Task, WebhookDelivery
-from dalston_queue.models.webhook_delivery import DeliveryState
+from dalston_queue.models.webhook import DeliveryState
 from dalston_queue.orchestrator import counters
 from dalston_queue.orchestrator.database import drop_broken_connection
 from dalston_queue.orchestrator.report import Report, record_run

@@ -18,7 +18,7 @@ from django.utils import timezone
 from dalston_queue.audit.chain import Head, head, verify
 from dalston_queue.audit.record import audited
 from dalston_queue.models import ApiToken, AuditEntry, OperatorAction, Project
-from dalston_queue.models.audit_entry import START
+from dalston_queue.models.audit import START
 from dalston_queue.orchestrator.audit_duty import AuditBroken, check_audit
 
 pytestmark = pytest.mark.django_db

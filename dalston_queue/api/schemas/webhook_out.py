@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from dalston_queue.jobs.lifecycle.states import JobStatus
 from dalston_queue.models import Job, WebhookDelivery
-from dalston_queue.models.webhook_delivery import DeliveryState
+from dalston_queue.models.webhook import DeliveryState
 
 MOST = 20
 

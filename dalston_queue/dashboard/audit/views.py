@@ -14,8 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from dalston_queue.audit.chain import head
-from dalston_queue.audit.export import as_csv, as_json_lines
-from dalston_queue.audit.trail import pages
+from dalston_queue.audit.trail import as_csv, as_json_lines, pages
 from dalston_queue.dashboard.audit.read import AuditView, offered, read_audit, wanted_by
 from dalston_queue.dashboard.audit.render import fragments_of
 from dalston_queue.dashboard.live.fragments import by_name

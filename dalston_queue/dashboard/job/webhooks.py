@@ -21,7 +21,7 @@ from dalston_queue.dashboard.parts.words import TASK_TONES
 from dalston_queue.dashboard.security.roles import operator_required
 from dalston_queue.jobs.webhooks.deliveries import send_again
 from dalston_queue.models import WebhookDelivery
-from dalston_queue.models.webhook_delivery import DeliveryState
+from dalston_queue.models.webhook import DeliveryState
 
 SHOWN = 10
 _TONES: dict[str, str] = {DeliveryState.PENDING: "wait", DeliveryState.DELIVERED: "ok", DeliveryState.GAVE_UP: "bad"}

@@ -11,7 +11,7 @@ from django.conf import settings
 from dalston_queue.jobs.errors import InvalidCallback
 from dalston_queue.jobs.webhooks.target import Network, read_target
 from dalston_queue.models import Project, WebhookDelivery, WebhookSecret
-from dalston_queue.models.webhook_delivery import DeliveryState
+from dalston_queue.models.webhook import DeliveryState
 
 
 def allowed_networks() -> Sequence[Network]:

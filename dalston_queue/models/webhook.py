@@ -1,6 +1,12 @@
-"""One call to a job's callback URL: due, delivered or given up. Made by the statement that ends the job."""
+"""Webhook deliveries, and the secret that signs those of a project.
 
+A delivery is one call to a job's callback URL: due, delivered or given up. The statement that ends the job makes it.
+"""
+
+import secrets
+from datetime import datetime
 from enum import StrEnum
+from typing import Self
 from uuid import uuid4
 
 from django.db import models
@@ -8,6 +14,7 @@ from django.db import models
 from dalston_queue.jobs.lifecycle.states import JOB_OVER, JobStatus
 from dalston_queue.models.fields import choices, one_of
 from dalston_queue.models.job import Job
+from dalston_queue.models.project import Project
 
 
 class DeliveryState(StrEnum):
@@ -60,3 +67,26 @@ class WebhookDelivery(models.Model):
 
     def __str__(self) -> str:
         return f"{self.url} {self.id}"
+
+
+PREFIX = "whsec_"
+
+
+class WebhookSecret(models.Model):
+    """Shown once, when it is made. Kept in plain text, because signing needs it."""
+
+    project = models.OneToOneField(Project, on_delete=models.CASCADE, primary_key=True, related_name="webhook_secret")
+    text = models.CharField(max_length=80, editable=False)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "dalston_webhook_secret"
+
+    def __str__(self) -> str:
+        return f"webhook secret of {self.project}"
+
+    @classmethod
+    def issue(cls, project: Project, now: datetime) -> Self:
+        """A new one; the one before is void from now on."""
+        text = PREFIX + secrets.token_urlsafe(32)
+        return cls.objects.update_or_create(project=project, defaults={"text": text, "created_at": now})[0]

@@ -1,0 +1,62 @@
+"""What housekeeping writes down: the last run of each duty, the term of each leader, samples of each minute."""
+
+from django.db import models
+
+
+class Duty(models.Model):
+    """The last run of a recurring duty. A duty that stopped running is seen by its age."""
+
+    name = models.CharField(primary_key=True, max_length=40)
+    every_s = models.FloatField(help_text="how often it should run; one that is older than twice this is late")
+    last_run_at = models.DateTimeField()
+    duration_ms = models.PositiveIntegerField()
+    repaired = models.PositiveIntegerField(help_text="what the last run put right or cleaned up")
+    total_repaired = models.BigIntegerField(default=0)
+    report = models.JSONField(default=dict, help_text="what the last run found, by kind")
+    last_error = models.TextField(blank=True, default="", help_text="empty if the last run went well")
+    failures = models.PositiveIntegerField(default=0, help_text="failed runs in a row")
+    holder = models.CharField(max_length=200, help_text="the process that ran it")
+
+    class Meta:
+        db_table = "dalston_duty"
+        verbose_name_plural = "duties"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Leadership(models.Model):
+    """The term of each leading role. Redis holds the lease; the number that only grows comes from here."""
+
+    role = models.CharField(primary_key=True, max_length=20)
+    term = models.BigIntegerField()
+    holder = models.CharField(max_length=200, help_text="who last took the lease")
+    since = models.DateTimeField()
+
+    class Meta:
+        db_table = "dalston_leadership"
+
+    def __str__(self) -> str:
+        return f"{self.role}: term {self.term}, {self.holder}"
+
+
+class Sample(models.Model):
+    """A few numbers of one thing at one minute: what the sparklines are drawn from. Kept for a day."""
+
+    id = models.BigAutoField(primary_key=True)
+    kind = models.CharField(max_length=20, help_text="`queue`, `lane`, `letters`, `gpu`")
+    name = models.CharField(max_length=300, help_text="which one of its kind")
+    at = models.DateTimeField(help_text="a whole minute")
+    numbers = models.JSONField(help_text="by name; one that was not known is left out")
+
+    class Meta:
+        db_table = "dalston_sample"
+        constraints = [
+            # A minute is sampled once, whoever leads. Its index also serves the page, WHERE kind = %s AND at > %s.
+            models.UniqueConstraint(fields=["kind", "at", "name"], name="one_sample_a_minute")
+        ]
+        # Trimming: WHERE at < %s
+        indexes = [models.Index(fields=["at"], name="sample_by_age")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} {self.at:%H:%M}"
