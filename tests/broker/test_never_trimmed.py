@@ -14,7 +14,7 @@ MINUTE_MS = 60_000
 ERROR = ErrorInfo(message="test")
 CAPPED = {
     "add_capped.lua": "log lines of a node",
-    "dispatch.py": "hints that jobs were created, which are polled as well",
+    "append.py": "hints that jobs were created, which are polled as well",
 }
 
 

@@ -26,7 +26,7 @@ REFUSING = (exceptions.AuthenticationError, exceptions.AuthorizationError, excep
 REFUSING_CODES = ("NOPERM", "NOAUTH", "WRONGPASS", "ACL failure")
 
 
-def is_spoiled(reply: object) -> bool:
+def is_wrong_type(reply: object) -> bool:
     return isinstance(reply, redis.ResponseError) and str(reply).startswith("WRONGTYPE")
 
 
@@ -39,7 +39,7 @@ def translate(error: Exception, where: str) -> BrokerError | None:
         return Denied(
             f"{where} is out of memory: {text} It accepts no new work until it is drained or given more memory"
         )
-    if is_spoiled(error):
+    if is_wrong_type(error):
         return WrongKeyType(
             f"{where} holds another type in the place of one of our keys: {text} Look for it and delete it"
         )

@@ -19,12 +19,12 @@ from redis.connection import ConnectionInterface, ConnectionPool
 from redis.exceptions import MovedError, NoScriptError
 
 from dalston_queue.broker.connection.breaker import Breaker
-from dalston_queue.broker.connection.faults import is_spoiled, translated
+from dalston_queue.broker.connection.faults import is_wrong_type, translated
 from dalston_queue.broker.connection.scripts import Script, load
 from dalston_queue.broker.connection.wire import packed
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.protocol.keys import Keys
-from dalston_queue.broker.protocol.names import NAME
+from dalston_queue.broker.protocol.validate import is_queue_name, names
 
 log = logging.getLogger(__name__)
 Argument = str | bytes | int | float
@@ -78,8 +78,8 @@ class Shard:
         self._lock = threading.Lock()
         self._before_each = before_each
         self._breaker = Breaker()
-        self._foreign: set[str] = set()  # said once each
-        self._spoiled: set[str] = set()  # the same
+        self._strange: set[str] = set()  # members of `stages` that are no names; logged once each
+        self._wrong_type: set[str] = set()  # keys; logged once each
 
     @property
     def client(self) -> Client:
@@ -120,14 +120,14 @@ class Shard:
         return [self.checked(reply) for reply in self.calls(calls)]
 
     def sound(self, calls: Sequence[Call]) -> list[Any]:
-        """Like all(), but None where a foreign hand put another type in the place of a key: what it did to one queue,
-        engine or node stops no other. Each is said once."""
+        """Like all(), but None where a key has another type than ours: one queue, engine or node stops no other. It is
+        logged once."""
         found: list[Any] = []
         for call, reply in zip(calls, self.calls(calls), strict=True):
-            wrong_type = is_spoiled(reply)
-            if wrong_type and call.key not in self._spoiled:
+            wrong_type = is_wrong_type(reply)
+            if wrong_type and call.key not in self._wrong_type:
                 log.warning("%s, or a key beside it, has another type than ours, and is passed over", call.key)
-            (self._spoiled.add if wrong_type else self._spoiled.discard)(call.key)
+            (self._wrong_type.add if wrong_type else self._wrong_type.discard)(call.key)
             found.append(None if wrong_type else self.checked(reply))
         return found
 
@@ -140,19 +140,19 @@ class Shard:
 
     def names(self, key: str) -> list[str]:
         """The members of a set, in order."""
-        return _names(self.command("SMEMBERS", key))
+        return names(self.command("SMEMBERS", key))
 
     def queues(self) -> list[str]:
         """The queues that exist here, in order."""
         return self.names_of_queues(self.command("SMEMBERS", self.keys.stages()))
 
     def names_of_queues(self, members: Iterable[bytes]) -> list[str]:
-        """The members of `stages`, in order. What a foreign hand put among them is passed over."""
-        names = _names(members)
-        if foreign := {name for name in names if not NAME.fullmatch(name)} - self._foreign:
-            self._foreign |= foreign
-            log.warning("%s holds what is no name of a queue: %s", self.keys.stages(), ", ".join(sorted(foreign)))
-        return [name for name in names if name not in self._foreign]
+        """The members of `stages`, in order. Other names are logged once each, and left out."""
+        found = names(members)
+        if strange := {name for name in found if not is_queue_name(name)} - self._strange:
+            self._strange |= strange
+            log.warning("%s holds what is no name of a queue: %s", self.keys.stages(), ", ".join(sorted(strange)))
+        return [name for name in found if name not in self._strange]
 
     def calls(self, calls: Sequence[Call]) -> list[Any]:
         """Run many in one round trip per server; an error of a single one is its answer."""
@@ -238,10 +238,6 @@ class Shard:
             pool.release(connection)
         if any(isinstance(reply, (MovedError, redis.ReadOnlyError)) for reply in replies):
             self.moved()
-
-
-def _names(members: Iterable[bytes]) -> list[str]:
-    return sorted(name.decode(errors="backslashreplace") for name in members)
 
 
 def _read(connection: ConnectionInterface) -> Any:

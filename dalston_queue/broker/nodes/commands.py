@@ -19,6 +19,7 @@ import msgspec
 from dalston_queue.broker.connection.shard import Argument, Call, Shard, pairs
 from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.protocol.names import COMMAND_ID
+from dalston_queue.broker.protocol.validate import document, text, timed
 
 COMMANDS_KEPT = 1000
 QUESTIONS_KEPT = 200
@@ -102,7 +103,7 @@ class NodeChannel:
         asks = command.name in LOG_COMMANDS
         stream, kept = (self._questions, QUESTIONS_KEPT) if asks else (self._commands, COMMANDS_KEPT)
         arguments: list[Argument] = [command_id, kept, KEPT_S, msgspec.json.encode(wanted)]
-        sent = _command(self._shard.run("send_command", [stream, self._replies], arguments))
+        sent = document(self._shard.run("send_command", [stream, self._replies], arguments), Command)
         if sent is None or (sent.name, sent.arguments) != (command.name, command.arguments):
             raise Invalid(f"command id {command_id!r} was given to another command: {sent.name if sent else 'unread'}")
         return command_id
@@ -121,7 +122,7 @@ class NodeChannel:
     def recent(self, count: int = 20) -> list[CommandStatus]:
         """What this node was told lately, the newest first; questions for logs are left out."""
         rows = self._shard.command("XREVRANGE", self._commands, "+", "-", "COUNT", count)
-        read = (_command(dict(pairs(fields)).get(b"m", b"")) for _, fields in rows)
+        read = (document(dict(pairs(fields)).get(b"m", b""), Command) for _, fields in rows)
         ids = [command.command_id for command in read if command]
         return [status for status in self._statuses(ids) if status is not None]
 
@@ -138,7 +139,7 @@ class NodeChannel:
         for stream, entries in reply or []:
             asks = stream.decode() == self._questions
             for entry_id, fields in entries:
-                command = _command(dict(pairs(fields)).get(b"m", b""))
+                command = document(dict(pairs(fields)).get(b"m", b""), Command)
                 if command is not None:
                     place = entry_id.decode()
                     at_ms = int(place.partition("-")[0])
@@ -161,23 +162,16 @@ class NodeChannel:
 _ANSWERS = (CommandState.TAKEN, CommandState.DONE, CommandState.FAILED)
 
 
-def _command(raw: bytes) -> Command | None:
-    try:
-        return msgspec.json.decode(raw, type=Command)
-    except msgspec.MsgspecError:
-        return None
-
-
 def _status(values: list[bytes | None]) -> CommandStatus | None:
     """From the fields of one command: the command itself, then what was answered."""
-    sent, *answers = (_timed(value) for value in values)
-    command = _command(sent[1].encode()) if sent else None
+    sent, *answers = (timed(value) for value in values)
+    command = document(sent[1], Command) if sent else None
     if sent is None or command is None:
         return None
     state, message, ended_at = CommandState.REQUESTED, "", None
     for name, answer in zip(_ANSWERS, answers, strict=True):
         if answer is not None:
-            state, message = name, answer[1]
+            state, message = name, text(answer[1])
             ended_at = None if name is CommandState.TAKEN else answer[0]
     taken = answers[0]
     return CommandStatus(
@@ -191,8 +185,3 @@ def _status(values: list[bytes | None]) -> CommandStatus | None:
         taken_at_ms=taken[0] if taken else ended_at,
         ended_at_ms=ended_at,
     )
-
-
-def _timed(value: bytes | None) -> tuple[int, str] | None:
-    at, found, text = (value or b"").partition(b" ")
-    return (int(at), text.decode(errors="replace")) if found and at.isdigit() else None

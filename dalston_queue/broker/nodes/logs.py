@@ -7,7 +7,6 @@ grow, so that tail and follow fit together without a gap or a double.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import secrets
 import time
@@ -18,6 +17,7 @@ import msgspec
 
 from dalston_queue.broker.connection.shard import Argument, Call, Shard, pairs
 from dalston_queue.broker.nodes.commands import Command, CommandStatus, NodeChannel
+from dalston_queue.broker.protocol.validate import document, text
 
 BATCHES_KEPT = 200
 KEPT_S = 600
@@ -126,14 +126,14 @@ class NodeLogs:
         found = []
         for entry_id, raw in reply[0][1] if reply else []:
             fields = dict(pairs(raw))
-            with contextlib.suppress(msgspec.MsgspecError):
-                lines = msgspec.json.decode(fields.get(b"m", b""), type=list[tuple[int, str]])
+            lines = document(fields.get(b"m", b""), list[tuple[int, str]])
+            if lines is not None:
                 found.append(
                     LogBatch(
                         entry_id=entry_id.decode(),
-                        slot=fields.get(b"e", b"").decode(errors="replace"),
-                        request_id=fields.get(b"r", b"").decode(errors="replace"),
-                        lines=[_line(position, text) for position, text in lines],
+                        slot=text(fields.get(b"e", b"")),
+                        request_id=text(fields.get(b"r", b"")),
+                        lines=[_line(*line) for line in lines],
                     )
                 )
         return found

@@ -7,10 +7,9 @@ makes it void: a lapsed engine that beats again is back.
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,10 +18,8 @@ from dalston_queue.broker.connection.shard import Argument, Call, Shard, command
 from dalston_queue.broker.connection.topology import Topology
 from dalston_queue.broker.nodes.reports import EngineSaid, NodeSaid, read_said
 from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState
+from dalston_queue.broker.protocol.validate import Fields, by_engine, number, readable, verdict
 
-log = logging.getLogger(__name__)
-Fields = dict[bytes, bytes]
-_CAUSES = {cause.encode(): cause for cause in Cause}
 Info = TypeVar("Info")
 KEPT_MS = 24 * 3600 * 1000  # an engine or node that does not beat for a day is forgotten
 DRAIN = "drain"  # in an engine's entry: why an operator wants it to drain; only workers over HTTP are told so
@@ -108,10 +105,10 @@ class Registry:
             replies = shard.sound([command("HGETALL", shard.keys.beats(queue)) for queue in queues])
             for queue, reply in zip(queues, replies, strict=True):
                 shards = self._topology.shards_of(queue)
-                for engine, counter in _by_name(reply or ()).items():
+                for engine, counter in by_engine(pairs(reply or ())).items():
                     mine = counters.setdefault(engine, {}).setdefault(queue, [0] * len(shards))
-                    if shard in shards and counter.isdigit():  # else a foreign hand's: its next beat repairs it
-                        mine[shards.index(shard)] = int(counter)
+                    if shard in shards:
+                        mine[shards.index(shard)] = number(counter) or 0  # else its next beat repairs it
         return {
             engine: Pulse(engine, {queue: tuple(each) for queue, each in by_queue.items()})
             for engine, by_queue in counters.items()
@@ -132,11 +129,12 @@ class Registry:
         found: dict[str, Cause] = {}
         for shard in self._topology.shards_of(queue):
             keys = [shard.keys.verdicts(queue), shard.keys.beats(queue)]
-            verdicts, beats = (_by_name(reply) for reply in shard.all([command("HGETALL", key) for key in keys]))
-            for engine, verdict in verdicts.items():
-                counter, _, cause = verdict.partition(b":")
-                if beats.get(engine) == counter and cause in _CAUSES:
-                    found[engine] = _CAUSES[cause]
+            replies = shard.all([command("HGETALL", key) for key in keys])
+            verdicts, beats = (by_engine(pairs(reply)) for reply in replies)
+            for engine, raw in verdicts.items():
+                judged = verdict(raw)
+                if judged and beats.get(engine) == judged[0]:
+                    found[engine] = judged[1]
         return found
 
     def forget(
@@ -184,25 +182,15 @@ class Registry:
             if b"beat" not in fields or b"at" not in fields:
                 gone.append(name)
                 continue
-            try:
-                found.append(read(name, fields))
-            except (KeyError, ValueError, msgspec.MsgspecError) as error:  # a foreign hand: the next beat repairs it
-                log.warning("%s can't be read, and is passed over: %s", key(name), error)
+            info = readable(key(name), partial(read, name), fields)
+            if info is not None:
+                found.append(info)
         if gone:
             self._home.command("SREM", index, *gone)
         return found
 
     def _mark_dead(self, key: str) -> None:
         self._home.run("put_field", [key], ["dead", 1, 1])
-
-
-def _by_name(reply: Sequence[bytes]) -> dict[str, bytes]:
-    """A hash of engines. What a foreign hand put there under no name of an engine is passed over."""
-    found: dict[str, bytes] = {}
-    for name, value in pairs(reply):
-        with contextlib.suppress(UnicodeDecodeError):
-            found[name.decode()] = value
-    return found
 
 
 def _node(node_id: str, fields: Fields) -> NodeInfo:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from dalston_queue.broker.ageing.policy import promoted_after_ms
-from dalston_queue.broker.connection.faults import is_spoiled
+from dalston_queue.broker.connection.faults import is_wrong_type
 from dalston_queue.broker.connection.shard import Argument, Call, Shard, command, script
 from dalston_queue.broker.connection.topology import Topology
 from dalston_queue.broker.errors import Invalid, TooManyLanes, WrongKeyType
@@ -119,7 +119,7 @@ def _append_to(shard: Shard, lanes: list[_Lane], answers: list[Appended | None])
     answered, *replies = shard.calls([named, *(lane.call(start, stop) for lane, start, stop in batches)])
     shard.checked(answered)
     for (lane, start, stop), first in zip(batches, replies, strict=True):
-        if is_spoiled(first):
+        if is_wrong_type(first):
             tier = shard.keys.stream(lane.queue, lane.capabilities, lane.tier)
             raise WrongKeyType(
                 f"nothing can be put in line in {tier}: a foreign hand has put another type in its place, or in that "

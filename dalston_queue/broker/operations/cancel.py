@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dalston_queue.broker.connection.shard import Argument, Shard, pairs
-from dalston_queue.broker.protocol.record import Record, decode_record
+from dalston_queue.broker.protocol.record import Record
 from dalston_queue.broker.protocol.types import Removed
+from dalston_queue.broker.protocol.validate import records
 
 
 def read_records(shard: Shard, queue: str, task_ids: Sequence[str]) -> dict[str, Record]:
     if not task_ids:
         return {}
     raw = shard.command("HMGET", shard.keys.tasks(queue), *task_ids)
-    decoded = {task: decode_record(value) for task, value in zip(task_ids, raw, strict=True) if value}
-    return {task: record for task, record in decoded.items() if record}
+    return records(zip((task.encode() for task in task_ids), raw, strict=True))
 
 
 def scan_records(shard: Shard, queue: str, page: int) -> Iterator[dict[str, Record]]:
@@ -22,9 +22,7 @@ def scan_records(shard: Shard, queue: str, page: int) -> Iterator[dict[str, Reco
     cursor = b"0"
     while True:
         cursor, flat = shard.command("HSCAN", shard.keys.tasks(queue), cursor, "COUNT", page)
-        # ids are ASCII; another name is a foreign hand's
-        decoded = {task.decode(): decode_record(raw) for task, raw in pairs(flat) if task.isascii()}
-        yield {task: record for task, record in decoded.items() if record}
+        yield records(pairs(flat))
         if cursor == b"0":
             return
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import msgspec
 
 from dalston_queue.broker.connection.shard import Shard, command, pairs
-from dalston_queue.broker.protocol.names import NAME
 from dalston_queue.broker.protocol.types import TIERS
+from dalston_queue.broker.protocol.validate import capability_sets, text
 
 PAUSED = "#paused"
 VERSION = "#v"
-_LANE = re.compile(rb"@(%b(\+%b)*)?" % (NAME.pattern.encode(), NAME.pattern.encode()))
 
 
 class Lanes(msgspec.Struct, frozen=True):
@@ -34,15 +32,10 @@ def lane_field(capabilities: str) -> str:
     return f"@{capabilities}"
 
 
-def lanes_among(fields: Iterable[bytes]) -> tuple[str, ...]:
-    """The capability sets among the fields of `lanes:S`, in order. What a foreign hand put there is passed over."""
-    return tuple(sorted(name[1:].decode() for name in fields if _LANE.fullmatch(name)))
-
-
 def read_lanes(shard: Shard, queue: str) -> Lanes:
     names: list[bytes] = shard.command("HGETALL", shard.keys.lanes(queue))
     fields = dict(pairs(names))
-    return Lanes(fields.get(VERSION.encode()), lanes_among(fields))
+    return Lanes(fields.get(VERSION.encode()), capability_sets(fields))
 
 
 def set_paused(shard: Shard, queue: str, paused: bool) -> None:
@@ -99,6 +92,6 @@ def delete_queue(shard: Shard, queue: str) -> None:
         keys.lanes(queue),
         *(keys.wake(queue, lane) for lane in lanes),
         *(keys.stream(queue, lane, tier) for lane in lanes for tier in TIERS),
-        *(keys.session(queue, engine.decode(errors="replace")) for engine in engines),
+        *(keys.session(queue, text(engine)) for engine in engines),
     ]
     shard.calls([*(command("UNLINK", key) for key in doomed), command("SREM", keys.stages(), queue)])

@@ -9,6 +9,7 @@ import msgspec
 
 from dalston_queue.broker.connection.shard import Shard
 from dalston_queue.broker.protocol.record import Record, decode_record
+from dalston_queue.broker.protocol.validate import text
 
 
 class PendingOrder(StrEnum):
@@ -57,7 +58,7 @@ def pending_page(
         for task, score, raw in rows:
             record = decode_record(raw) if raw else None
             if record is not None:
-                found.append((float(score), entry_of(shard, queue, task.decode(errors="replace"), record, now)))
+                found.append((float(score), entry_of(shard, queue, text(task), record, now)))
     if len(shards) > 1:
         found = sorted(found, key=lambda item: item[0])[offset : offset + limit]
     return PendingPage(entries=[entry for _, entry in found], total=total, at_ms=now)

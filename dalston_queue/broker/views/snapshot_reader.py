@@ -13,7 +13,8 @@ import msgspec
 
 from dalston_queue.broker.connection.shard import Call, Shard, command, milliseconds, pairs, script
 from dalston_queue.broker.connection.topology import Topology
-from dalston_queue.broker.operations.lanes import PAUSED, lanes_among
+from dalston_queue.broker.operations.lanes import PAUSED
+from dalston_queue.broker.protocol import validate
 from dalston_queue.broker.protocol.keys import JOBS
 from dalston_queue.broker.protocol.types import TIERS, Tier
 from dalston_queue.broker.views.snapshot import LOOKED_AT, LaneStats, QueueStats, Snapshot
@@ -104,11 +105,11 @@ def _parts(
 
 def _part(shard: Shard, queue: str, asked: tuple[str, ...], reply: list[Any]) -> _Part:
     now, backlog, counters, fields, running, streams = reply
-    there = lanes_among(fields)
+    there = validate.capability_sets(fields)
     places = [(lane, tier) for lane in asked for tier in TIERS]
     return _Part(
         backlog=backlog,
-        counters={n.decode(): int(v) for n, v in pairs(counters) if v.isdigit()},  # else a foreign hand's
+        counters=validate.counters(pairs(counters)),
         paused=PAUSED.encode() in fields,
         running=running,
         capabilities=there,

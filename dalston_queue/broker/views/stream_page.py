@@ -11,6 +11,7 @@ from dalston_queue.broker.connection.shard import Shard, script
 from dalston_queue.broker.operations.lanes import read_lanes
 from dalston_queue.broker.protocol.record import decode_record
 from dalston_queue.broker.protocol.types import TIERS, Tier
+from dalston_queue.broker.protocol.validate import number, text
 from dalston_queue.broker.views.pending import PendingEntry, entry_of
 
 
@@ -60,7 +61,7 @@ def held_page(
             for _, task, raw in rows:
                 record = decode_record(raw)
                 if record is not None:
-                    found.append(entry_of(shard, queue, task.decode(errors="replace"), record, now))
+                    found.append(entry_of(shard, queue, text(task), record, now))
     return found[:limit]
 
 
@@ -73,12 +74,8 @@ def _waiting(place: LanePlace, entry: bytes, task: bytes, job: bytes, attempt: b
     return WaitingEntry(
         place=place,
         entry_id=entry.decode(),
-        task_id=task.decode(errors="replace"),
-        job_id=job.decode(errors="replace"),
-        attempt=_whole(attempt),
-        enqueued_at_ms=_whole(enqueued) or int(entry.split(b"-")[0]),
+        task_id=text(task),
+        job_id=text(job),
+        attempt=number(attempt) or 0,
+        enqueued_at_ms=number(enqueued) or int(entry.split(b"-")[0]),
     )
-
-
-def _whole(text: bytes) -> int:
-    return int(text) if text.isdigit() else 0

@@ -1,0 +1,94 @@
+"""Validation of what comes out of Redis: raw replies in, typed values out.
+
+Any program may write to our keys. What is not ours is left out here, so that callers trust what they get. Two modules
+beside this one do the same for their own format: record.py for the records of tasks, messages.py for entries and events
+(which are dead-lettered, not left out). A key of another type raises WrongKeyType (connection/faults.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import msgspec
+
+from dalston_queue.broker.protocol.names import NAME
+from dalston_queue.broker.protocol.record import Record, decode_record
+from dalston_queue.broker.protocol.types import Cause
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+Fields = dict[bytes, bytes]
+Pairs = Iterable[tuple[bytes, bytes]]
+
+_LANE = re.compile(rb"@(%b(\+%b)*)?" % (NAME.pattern.encode(), NAME.pattern.encode()))
+_CAUSES = {cause.encode(): cause for cause in Cause}
+
+
+def text(raw: bytes) -> str:
+    return raw.decode(errors="replace")
+
+
+def number(raw: bytes) -> int | None:
+    """None for what is not digits only."""
+    return int(raw) if raw.isdigit() else None
+
+
+def document(raw: bytes, kind: type[T]) -> T | None:
+    """JSON of this type."""
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def readable(key: str, read: Callable[[Fields], T], fields: Fields) -> T | None:
+    """A hash as `read` makes it. One that it can't read is logged: the next heartbeat repairs it."""
+    try:
+        return read(fields)
+    except (KeyError, ValueError, msgspec.MsgspecError, RecursionError) as error:
+        log.warning("%s can't be read, and is passed over: %s", key, error)
+        return None
+
+
+def names(members: Iterable[bytes]) -> list[str]:
+    """The members of a set, in order."""
+    return sorted(name.decode(errors="backslashreplace") for name in members)
+
+
+def is_queue_name(name: str) -> bool:
+    return NAME.fullmatch(name) is not None
+
+
+def capability_sets(fields: Iterable[bytes]) -> tuple[str, ...]:
+    """The lanes among the fields of `lanes:S`, in order."""
+    return tuple(sorted(name[1:].decode() for name in fields if _LANE.fullmatch(name)))
+
+
+def records(found: Iterable[tuple[bytes, bytes | None]]) -> dict[str, Record]:
+    """Fields of `tasks:S` by task. Task ids are ASCII."""
+    decoded = {task.decode(): decode_record(raw) for task, raw in found if raw and task.isascii()}
+    return {task: record for task, record in decoded.items() if record}
+
+
+def by_engine(found: Pairs) -> dict[str, bytes]:
+    """A hash whose fields are engine ids."""
+    return {name.decode(): value for name, value in found if name.isascii()}
+
+
+def counters(found: Pairs) -> dict[str, int]:
+    return {text(name): int(value) for name, value in found if value.isdigit()}
+
+
+def verdict(raw: bytes) -> tuple[bytes, Cause] | None:
+    """The beat counter that an engine was judged at, and what it died of."""
+    counter, _, cause = raw.partition(b":")
+    return (counter, _CAUSES[cause]) if cause in _CAUSES else None
+
+
+def timed(raw: bytes | None) -> tuple[int, bytes] | None:
+    """Milliseconds and a text, as the scripts of commands write them."""
+    at, found, said = (raw or b"").partition(b" ")
+    return (int(at), said) if found and at.isdigit() else None
