@@ -15,8 +15,7 @@ from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from django.core.management.base import BaseCommand, SystemCheckError
 
-from dalston_queue.dashboard.security.origin import SameOrigin
-from dalston_queue.dashboard.security.unavailable import UnavailableSocket
+from dalston_queue.dashboard.security.sockets import SameOrigin, UnavailableSocket
 from dalston_queue.dashboard.urls import websocket_urlpatterns
 from dalston_queue.redis import answer_people
 from dalston_site.handler import OneStepHandler

@@ -11,10 +11,9 @@ from dalston_queue.dashboard.audit.render import audit_fragments
 from dalston_queue.dashboard.dead_letters import actions as letters_acts
 from dalston_queue.dashboard.dead_letters import replay as letters_replay
 from dalston_queue.dashboard.dead_letters import views as letters_views
-from dalston_queue.dashboard.dead_letters.one_render import letter_fragments
 from dalston_queue.dashboard.dead_letters.read import FIELDS as LETTER_FIELDS
 from dalston_queue.dashboard.dead_letters.read import PAGE_FIELDS
-from dalston_queue.dashboard.dead_letters.render import letters_fragments
+from dalston_queue.dashboard.dead_letters.render import letter_fragments, letters_fragments
 from dalston_queue.dashboard.job import views as job_views
 from dalston_queue.dashboard.job import webhooks as job_webhooks
 from dalston_queue.dashboard.job.render import job_fragments
@@ -22,19 +21,17 @@ from dalston_queue.dashboard.jobs import views as jobs_views
 from dalston_queue.dashboard.jobs.read import FIELDS as JOBS_FIELDS
 from dalston_queue.dashboard.jobs.render import jobs_fragments
 from dalston_queue.dashboard.live.consumer import live, live_feed
-from dalston_queue.dashboard.nodes import commands as nodes_commands
+from dalston_queue.dashboard.nodes import actions as nodes_commands
+from dalston_queue.dashboard.nodes import actions as nodes_workers
 from dalston_queue.dashboard.nodes import views as nodes_views
-from dalston_queue.dashboard.nodes import workers as nodes_workers
 from dalston_queue.dashboard.nodes.logs import LogFeed
 from dalston_queue.dashboard.nodes.render import fleet_fragments, node_fragments
 from dalston_queue.dashboard.overview import views as overview_views
 from dalston_queue.dashboard.overview.render import current_fragments
-from dalston_queue.dashboard.security.favicon import favicon
-from dalston_queue.dashboard.security.healthz import healthz
-from dalston_queue.dashboard.security.login import ThrottledLogin
-from dalston_queue.dashboard.stream import views as stream_views
-from dalston_queue.dashboard.stream.query import FIELDS as STREAM_FIELDS
-from dalston_queue.dashboard.stream.render import stream_fragments
+from dalston_queue.dashboard.queue import views as stream_views
+from dalston_queue.dashboard.queue.query import FIELDS as STREAM_FIELDS
+from dalston_queue.dashboard.queue.render import stream_fragments
+from dalston_queue.dashboard.security.views import ThrottledLogin, favicon, healthz
 from dalston_queue.dashboard.task import actions as task_acts
 from dalston_queue.dashboard.task import views as task_views
 from dalston_queue.dashboard.task.render import task_fragments

@@ -18,8 +18,7 @@ from websockets.typing import Origin
 
 from dalston_queue.audit.record import audited
 from dalston_queue.audit.trail import PAGE
-from dalston_queue.dashboard.audit.diff import Changed, changes
-from dalston_queue.dashboard.audit.read import SHOWN
+from dalston_queue.dashboard.audit.read import SHOWN, Changed, changes
 from dalston_queue.models import AuditEntry, OperatorAction
 from tests.dashboard.test_socket import until
 from tests.web import Web

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dalston_queue.dashboard.live.board import Board
-from dalston_queue.dashboard.live.fragments import Fragment, Row
+from dalston_queue.dashboard.live.fragments import Board, Fragment, Row
 
 
 def table(**rows: str) -> Fragment:

@@ -7,8 +7,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from dalston_queue.dashboard.parts.charts import sparkline, words
-from dalston_queue.dashboard.parts.history import MINUTES, History, series
+from dalston_queue.dashboard.parts.charts import MINUTES, History, series, sparkline, words
 from dalston_queue.models import Sample
 
 

@@ -11,8 +11,8 @@ from msgspec import structs
 
 from dalston_queue.broker.protocol.types import Tier
 from dalston_queue.broker.views.snapshot import LaneStats, QueueStats, Snapshot
-from dalston_queue.dashboard.overview.health_line import Tone, judge
-from dalston_queue.dashboard.overview.read import (
+from dalston_queue.dashboard.overview.health import Tone, judge
+from dalston_queue.dashboard.overview.values import (
     DutyLine,
     EngineLine,
     InPostgres,

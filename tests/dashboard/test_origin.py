@@ -3,7 +3,7 @@
 import pytest
 from pytest_django import Settings
 
-from dalston_queue.dashboard.security.origin import allowed
+from dalston_queue.dashboard.security.sockets import allowed
 
 
 @pytest.fixture(autouse=True)

@@ -19,9 +19,9 @@ from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.broker.protocol.types import EngineState, NodeState, Priority, Tier
 from dalston_queue.dashboard.overview.from_redis import read
-from dalston_queue.dashboard.overview.latest import latest
+from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.overview.render import lane_row
-from dalston_queue.dashboard.parts.history import History
+from dalston_queue.dashboard.parts.charts import History
 from dalston_queue.jobs.submit.spec import single_task
 from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import DeadLetter, Duty, Leadership, Project, Task

@@ -12,8 +12,8 @@ from django.test import Client
 from dalston_queue.accounts.roles import Role, give_role
 from dalston_queue.broker import Broker, Consumer, Delivery
 from dalston_queue.broker.errors import Unavailable
-from dalston_queue.dashboard.overview import latest as latest_module
-from dalston_queue.dashboard.overview.latest import Latest
+from dalston_queue.dashboard.overview import read as latest_module
+from dalston_queue.dashboard.overview.read import Latest
 from dalston_queue.models import OperatorAction, StagePause, Task
 from tests.jobs import make
 from tests.orchestrator.support import Steps, engine

@@ -10,8 +10,8 @@ from django.test import Client
 
 from dalston_queue.broker import Broker, Consumer
 from dalston_queue.broker.protocol.messages import TaskMessage
-from dalston_queue.dashboard.overview.latest import latest
-from dalston_queue.dashboard.stream.render import stream_fragments
+from dalston_queue.dashboard.overview.read import latest
+from dalston_queue.dashboard.queue.render import stream_fragments
 from dalston_queue.ids import uuid7
 
 pytestmark = [pytest.mark.django_db, pytest.mark.keeps_keys]

@@ -1,1 +1,6 @@
-"""The audit trail: a page of it, what each act changed, and its two files."""
+"""The page of the audit trail.
+
+read          the actions that match the query string, and what each changed
+render        their rows; job/ and dead_letters/ show the same
+views         the page, and its exports as CSV and JSON lines
+"""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.utils import timezone
 
 from dalston_queue.audit.trail import Wanted, actions
-from dalston_queue.dashboard.audit.diff import Changed, changes
-from dalston_queue.dashboard.parts.places import place
-from dalston_queue.dashboard.parts.query import moment, number, word
+from dalston_queue.dashboard.parts.request import moment, number, page_url, word
 from dalston_queue.models import OperatorAction
 
 SHOWN = 50
@@ -96,4 +96,43 @@ def offered() -> tuple[list[str], list[str]]:
 
 def _link(action: str, target: str) -> str:
     page = "" if action in _OF_ORDERS else _PAGES.get(action.partition(".")[0], "")
-    return place(page, target) if page else ""
+    return page_url(page, target) if page else ""
+
+
+MAX_CHANGES = 60
+MAX_CHARACTERS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    place: str
+    was: str | None = None  # None: it was not there, or nobody noted it
+    now: str | None = None
+
+    @property
+    def same(self) -> bool:
+        return self.was == self.now
+
+
+def changes(before: Any, after: Any) -> tuple[Changed, ...]:
+    """Line by line; what only one side has stands alone on it. The rest of a long one is summed up."""
+    was, now = dict(_leaves(before)), dict(_leaves(after))
+    lines = [Changed(place or "value", was.get(place), now.get(place)) for place in dict.fromkeys([*was, *now])]
+    if len(lines) <= MAX_CHANGES:
+        return tuple(lines)
+    return (*lines[:MAX_CHANGES], Changed(f"… and {len(lines) - MAX_CHANGES} more, all in the export"))
+
+
+def _leaves(value: Any, place: str = "") -> list[tuple[str, str]]:
+    if value is None and not place:
+        return []
+    if isinstance(value, dict) and value:
+        return [leaf for name, inner in value.items() for leaf in _leaves(inner, f"{place}.{name}" if place else name)]
+    return [(place, _words(value))]
+
+
+def _words(value: Any) -> str:
+    if value is None or value in ("", [], {}):
+        return "none" if value is None else "empty"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}… ({len(text)} characters)"

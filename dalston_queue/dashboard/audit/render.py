@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from dalston_queue.dashboard.audit.read import ActLine, AuditView, read_audit
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
-from dalston_queue.dashboard.parts.query import BadQuery, address
+from dalston_queue.dashboard.parts.request import BadQuery, address
 
 
 def audit_fragments(query: Mapping[str, str]) -> list[Fragment]:

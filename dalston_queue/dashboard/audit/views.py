@@ -18,7 +18,7 @@ from dalston_queue.audit.trail import as_csv, as_json_lines, pages
 from dalston_queue.dashboard.audit.read import AuditView, offered, read_audit, wanted_by
 from dalston_queue.dashboard.audit.render import fragments_of
 from dalston_queue.dashboard.live.fragments import by_name
-from dalston_queue.dashboard.parts.query import BadQuery, address, flat
+from dalston_queue.dashboard.parts.request import BadQuery, address, flat
 
 _KINDS = {"csv": (as_csv, "text/csv; charset=utf-8"), "jsonl": (as_json_lines, "application/jsonl; charset=utf-8")}
 

@@ -1,7 +1,10 @@
-"""Dead letters: all of them in groups, the letters of a group, and one.
+"""The pages of dead letters: groups, the dead letters of a group, and one.
 
-letter_values, letter_fragments   the page of one
-query                how open ones are found at a cost that doesn't grow with their number
-acts, replay         replay, discard, undo; replay with changes
-orders               which replay orders name a letter, asked once
+query         finds open dead letters at a cost that does not grow with their number
+read          groups or dead letters, and the replay batches in progress
+read_one      the page of one
+render        both pages
+views         both pages
+actions       replay, discard, undo
+replay        replay with changes: a form, a dry run, the replay batch
 """

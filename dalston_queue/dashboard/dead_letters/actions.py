@@ -13,8 +13,7 @@ from django.views.decorators.http import require_POST
 
 from dalston_queue.accounts.roles import person
 from dalston_queue.audit.record import audited
-from dalston_queue.dashboard.parts.back import back_to_page
-from dalston_queue.dashboard.parts.reason import reason_of
+from dalston_queue.dashboard.parts.request import back_to_page, reason_of
 from dalston_queue.dashboard.parts.words import count
 from dalston_queue.dashboard.security.roles import operator_required
 from dalston_queue.jobs.errors import NothingToReplay

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from uuid import UUID
 
+from dalston_queue.dashboard.audit.render import act_row
 from dalston_queue.dashboard.dead_letters.query import COUNTED, GROUPS, GroupLine, LetterLine
 from dalston_queue.dashboard.dead_letters.read import LettersView, OrderLine, nothing, read_letters
+from dalston_queue.dashboard.dead_letters.read_one import LetterView, read_letter
+from dalston_queue.dashboard.job.render import event_row
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
-from dalston_queue.dashboard.parts.query import BadQuery, address
+from dalston_queue.dashboard.parts.request import BadQuery, address
 from dalston_queue.models.replay_batch import LIVE
+from dalston_queue.polling import Gone
 
 ORDER_TONES = {"waiting": "wait", "running": "busy", "done": "ok", "stopped": "bad"}
 
@@ -68,3 +73,21 @@ def _group(group: GroupLine, within: tuple[tuple[str, str], ...]) -> Row:
 def _letter(letter: LetterLine, may_operate: bool) -> Row:
     row_id = f"letter-{letter.id}"
     return Row(row_id, render("letter_row", row_id=row_id, letter=letter, may_operate=may_operate))
+
+
+def letter_fragments(letter_id: UUID, may_operate: bool) -> list[Fragment]:
+    """Raises Gone if there is no such letter: it was kept for as long as letters are."""
+    view = read_letter(letter_id)
+    if view is None:
+        raise Gone(f"there is no dead letter {letter_id}")
+    return letter_fragments_of(view, may_operate)
+
+
+def letter_fragments_of(view: LetterView, may_operate: bool) -> list[Fragment]:
+    return [
+        pulse(view.at),
+        Fragment("letter", render("letter", letter=view)),
+        orders_fragment((view.order,) if view.order else (), may_operate),
+        *([table("events", [event_row(event) for event in view.events])] if view.task_id else []),
+        table("trail", [act_row(act) for act in view.acts]),
+    ]

@@ -22,12 +22,11 @@ from django.views.decorators.http import require_http_methods
 from dalston_queue.accounts.roles import person
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.dashboard.dead_letters.actions import UNDO_S
-from dalston_queue.dashboard.dead_letters.one_read import own_parameters
 from dalston_queue.dashboard.dead_letters.read import FIELDS, filter_by
+from dalston_queue.dashboard.dead_letters.read_one import own_parameters
 from dalston_queue.dashboard.parts import words
 from dalston_queue.dashboard.parts.black_box import pretty
-from dalston_queue.dashboard.parts.query import BadQuery, address, flat, number, uuid
-from dalston_queue.dashboard.parts.reason import LONGEST, cleaned
+from dalston_queue.dashboard.parts.request import MAX_REASON, BadQuery, address, cleaned, flat, number, uuid
 from dalston_queue.dashboard.security.roles import operator_required
 from dalston_queue.jobs.errors import InvalidJob, NothingToReplay, SearchTooWide, sentence
 from dalston_queue.jobs.operator.replay import NARROWER, Changes, Filter, matching
@@ -170,7 +169,7 @@ def _context(query: Mapping[str, str], given: Mapping[str, str]) -> dict[str, An
         "here": address(query),
         "back": back if one is None else reverse("dashboard:dead-letter", args=[one]),
         "priorities": [priority.value for priority in Priority],
-        "longest_reason": LONGEST,
+        "longest_reason": MAX_REASON,
         "most_rate": MAX_RATE,
         "most_undo": int(MAX_UNDO_S),
     }

@@ -12,13 +12,12 @@ from django.views.decorators.http import require_safe
 
 from dalston_queue.accounts.roles import may_operate
 from dalston_queue.broker.protocol.types import Cause
-from dalston_queue.dashboard.dead_letters import one_render as letter_fragments
-from dalston_queue.dashboard.dead_letters import render as letters_fragments
-from dalston_queue.dashboard.dead_letters.one_read import read_content, read_letter
 from dalston_queue.dashboard.dead_letters.query import LOOKED, is_search
 from dalston_queue.dashboard.dead_letters.read import filter_by, is_list, nothing, read_letters
+from dalston_queue.dashboard.dead_letters.read_one import read_content, read_letter
+from dalston_queue.dashboard.dead_letters.render import fragments_of, letter_fragments_of
 from dalston_queue.dashboard.live.fragments import by_name
-from dalston_queue.dashboard.parts.query import BadQuery, address, flat
+from dalston_queue.dashboard.parts.request import BadQuery, address, flat
 
 
 @require_safe
@@ -32,7 +31,7 @@ def letters(request: HttpRequest) -> HttpResponse:
     except BadQuery as error:
         view, problem = nothing(), str(error)
     context = {
-        **by_name(letters_fragments.fragments_of(view, query, may_operate(request.user))),
+        **by_name(fragments_of(view, query, may_operate(request.user))),
         "query": query,
         "problem": problem,
         "causes": [cause.value for cause in Cause],
@@ -53,6 +52,6 @@ def letter(request: HttpRequest, letter_id: UUID) -> HttpResponse:
     view = read_letter(letter_id)
     if view is None:
         raise Http404(f"there is no dead letter {letter_id}")
-    shown = letter_fragments.fragments_of(view, may_operate(request.user))
+    shown = letter_fragments_of(view, may_operate(request.user))
     context = {**by_name(shown), "view": view, "content": read_content(letter_id)}
     return render(request, "dashboard/letter.html", context)

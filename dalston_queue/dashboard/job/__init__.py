@@ -1,6 +1,8 @@
-"""One job.
+"""The page of one job.
 
-dag, gantt           its pictures: what waits for what, and who ran what when
-why                  why each of its tasks does not run, for all of them at once
-webhooks             how its webhooks stand, and sending one again
+read          the job, its tasks, its history
+why           why each of its tasks does not run, for all of them at once
+dag, gantt    its pictures: which stage waits for which, and which engine ran what when
+render, views the page; cancel
+webhooks      its webhooks, and sending one again
 """

@@ -13,8 +13,7 @@ from datetime import datetime, timedelta
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from dalston_queue.dashboard.parts.runs import outcome_tone, outcome_words
-from dalston_queue.dashboard.parts.words import duration
+from dalston_queue.dashboard.parts.words import duration, outcome_tone, outcome_words
 from dalston_queue.jobs.queries.timeline import Run
 
 ROW, BAR, HEAD = 38, 14, 22

@@ -16,11 +16,11 @@ from django.utils import timezone
 
 from dalston_queue.audit.trail import about
 from dalston_queue.dashboard.audit.read import ActLine, line_of
-from dalston_queue.dashboard.dead_letters.batches import orders_of
+from dalston_queue.dashboard.dead_letters.read import orders_of
 from dalston_queue.dashboard.job.webhooks import WebhookLine, webhooks_of
 from dalston_queue.dashboard.job.why import why_each
 from dalston_queue.dashboard.parts.black_box import pretty
-from dalston_queue.dashboard.parts.progress import progress_of
+from dalston_queue.dashboard.parts.words import progress_of
 from dalston_queue.jobs.lifecycle.states import JOB_OVER, TASK_OVER, TaskStatus
 from dalston_queue.jobs.queries.timeline import Run, runs_of
 from dalston_queue.models import DeadLetter, Job, Task, TaskEvent

@@ -10,8 +10,7 @@ from dalston_queue.dashboard.job import dag, gantt
 from dalston_queue.dashboard.job.read import SHOWN_RUNS, EventLine, JobView, TaskLine, read_job
 from dalston_queue.dashboard.job.webhooks import webhook_row
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
-from dalston_queue.dashboard.parts.runs import outcome_words
-from dalston_queue.dashboard.parts.words import TASK_TONES, words_for
+from dalston_queue.dashboard.parts.words import TASK_TONES, outcome_words, words_for
 from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.polling import Gone
 

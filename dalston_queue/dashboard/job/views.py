@@ -17,7 +17,7 @@ from dalston_queue.audit.record import audited
 from dalston_queue.dashboard.job.read import read_job
 from dalston_queue.dashboard.job.render import fragments_of
 from dalston_queue.dashboard.live.fragments import by_name
-from dalston_queue.dashboard.parts.reason import reason_of
+from dalston_queue.dashboard.parts.request import reason_of
 from dalston_queue.dashboard.security.roles import operator_required
 from dalston_queue.jobs.operator.cancel import Cancellation, cancel_job, words_of
 from dalston_queue.models import Job

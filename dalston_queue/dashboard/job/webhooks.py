@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST
 from dalston_queue.accounts.roles import person
 from dalston_queue.audit.record import audited
 from dalston_queue.dashboard.live.fragments import Row, render
-from dalston_queue.dashboard.parts.reason import reason_of
+from dalston_queue.dashboard.parts.request import reason_of
 from dalston_queue.dashboard.parts.words import TASK_TONES
 from dalston_queue.dashboard.security.roles import operator_required
 from dalston_queue.jobs.webhooks.deliveries import send_again

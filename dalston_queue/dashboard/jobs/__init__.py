@@ -1,1 +1,5 @@
-"""The page of jobs: a search whose fields are its address."""
+"""The page of jobs.
+
+read          a page of the jobs that match; expensive searches rest between ticks
+render, views the page: a search whose fields are its query string
+"""

@@ -16,7 +16,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from dalston_queue.dashboard.parts.query import BadQuery, moment, uuid, word
+from dalston_queue.dashboard.parts.request import BadQuery, moment, uuid, word
 from dalston_queue.jobs.errors import InvalidSearch, SearchTooWide, sentence
 from dalston_queue.jobs.lifecycle.states import JobStatus
 from dalston_queue.jobs.queries.search import JobSearch, find_jobs, page_of

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from dalston_queue.dashboard.jobs.read import JobRow, JobsView, reader_of
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
-from dalston_queue.dashboard.parts.query import address
+from dalston_queue.dashboard.parts.request import address
 from dalston_queue.dashboard.parts.words import TASK_TONES, words_for
 
 

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from dalston_queue.dashboard.jobs.read import FIELDS, JobsReader, offered_tokens
 from dalston_queue.dashboard.jobs.render import fragments_of
 from dalston_queue.dashboard.live.fragments import by_name
-from dalston_queue.dashboard.parts.query import address, flat
+from dalston_queue.dashboard.parts.request import address, flat
 from dalston_queue.jobs.lifecycle.states import JobStatus
 
 

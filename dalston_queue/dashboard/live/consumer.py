@@ -22,9 +22,8 @@ from django.db import DatabaseError
 from django.urls import URLPattern, path, re_path
 
 from dalston_queue.accounts.roles import may_operate
-from dalston_queue.dashboard.live.board import LivePage
-from dalston_queue.dashboard.live.fragments import Fragment
-from dalston_queue.dashboard.parts.query import asked
+from dalston_queue.dashboard.live.fragments import Fragment, LivePage
+from dalston_queue.dashboard.parts.request import asked
 from dalston_queue.polling import Source, updates
 
 log = structlog.get_logger(__name__)

@@ -1,6 +1,8 @@
-"""Nodes, engines, workers and GPUs: all of them, and one node.
+"""The pages of nodes: all nodes with their engines, workers and GPUs, and one node.
 
-cards                beats as plain values
-order, commands      the buttons: a form read, and the command sent once and audited
-logs                 an engine's log, followed by all who read it
+cards         heartbeats as plain values
+read          the registry; of one node its commands, and the tasks it has or lost
+render, views both pages
+actions       commands to nodes and to workers over HTTP: a form read, sent once, audited
+logs          an engine's log, followed by all who read it
 """

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -15,6 +16,7 @@ from django.utils import timezone
 from dalston_queue.broker.broker import Broker
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.nodes.commands import CommandStatus
+from dalston_queue.broker.protocol.names import WORKER_ID
 from dalston_queue.broker.protocol.record import Record
 from dalston_queue.broker.protocol.types import EngineState
 from dalston_queue.dashboard.nodes.cards import EngineCard, NodeCard, TaskCard, cards
@@ -84,6 +86,12 @@ def _nodes(broker: Broker) -> tuple[NodeCard, ...] | None:
 
 
 shared = _Shared()
+
+
+def worker_of(query: Mapping[str, str]) -> str:
+    """The worker that a page's address names; empty if it names none."""
+    worker_id = query.get("worker", "")
+    return worker_id if re.fullmatch(WORKER_ID, worker_id) else ""
 
 
 def read_node(node_id: str) -> NodeView | None:

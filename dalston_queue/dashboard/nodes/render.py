@@ -14,10 +14,8 @@ from dalston_queue.broker.protocol.moments import moment_if
 from dalston_queue.broker.protocol.types import EngineState, NodeState
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
 from dalston_queue.dashboard.nodes.cards import EngineCard, ExitCard, GpuCard, NodeCard
-from dalston_queue.dashboard.nodes.read import Fleet, LostTask, NodeView, read_node, shared
-from dalston_queue.dashboard.nodes.workers import worker_of
-from dalston_queue.dashboard.parts.charts import sparkline
-from dalston_queue.dashboard.parts.history import History, series
+from dalston_queue.dashboard.nodes.read import Fleet, LostTask, NodeView, read_node, shared, worker_of
+from dalston_queue.dashboard.parts.charts import History, series, sparkline
 from dalston_queue.dashboard.parts.words import MACHINE_TONES, SICK, TASK_TONES, count
 
 EXITS_SHOWN = 20

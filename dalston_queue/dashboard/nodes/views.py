@@ -13,9 +13,8 @@ from django.views.decorators.http import require_safe
 from dalston_queue.accounts.roles import may_operate
 from dalston_queue.broker.nodes.commands import Order
 from dalston_queue.dashboard.live.fragments import by_name
-from dalston_queue.dashboard.nodes.read import read_node
+from dalston_queue.dashboard.nodes.read import read_node, worker_of
 from dalston_queue.dashboard.nodes.render import fleet_fragments, fragments_of
-from dalston_queue.dashboard.nodes.workers import worker_of
 
 
 @require_safe

@@ -1,6 +1,8 @@
-"""All at a glance.
+"""The overview: all at a glance.
 
-values, from_postgres, from_redis, running_now   what is true now, and how it is read
-latest               the newest of it in this process, shared by pages and sockets
-health_line          the same in words: is it healthy, what is stuck
+values        what it shows, as plain values
+from_postgres, from_redis   how they are read
+read          the latest overview of this process, shared by pages and sockets
+health        the same in sentences: what is wrong, what is stuck
+render, views the page
 """

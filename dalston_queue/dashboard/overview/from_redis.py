@@ -7,7 +7,7 @@ from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
 from dalston_queue.broker.protocol.moments import moment_if
 from dalston_queue.broker.protocol.types import EngineState, Role, Tier
 from dalston_queue.broker.views.snapshot import LaneStats, QueueStats, Rates, Snapshot, rates
-from dalston_queue.dashboard.overview.read import EngineLine, InRedis, Lane, NodeLine, Pace
+from dalston_queue.dashboard.overview.values import EngineLine, InRedis, Lane, NodeLine, Pace
 
 _LOOKING = "dashboard"
 """A lease is asked for by a token; this one only ever looks who holds it."""

@@ -1,142 +1,92 @@
-"""What the overview shows, as plain values: read once per tick from Postgres and Redis, the same for every viewer.
-
-A part that cannot be read is None, and the page says "not known". It is never shown as zero.
-Values hold times, not ages: an age would differ with each tick, and every row would count as changed.
-"""
+"""The newest overview of this process. Pages and the hub share it, so that ten reloads cost one reading."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+import threading
+import time
+from collections import deque
+from dataclasses import replace
 
+import structlog
+from django.db import DatabaseError
+from django.utils import timezone
+
+from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.views.snapshot import Snapshot
-from dalston_queue.dashboard.parts.history import Numbers
+from dalston_queue.dashboard.overview import from_postgres, from_redis
+from dalston_queue.dashboard.overview.from_postgres import with_progress
+from dalston_queue.dashboard.overview.values import InPostgres, InRedis, Overview, Past
+from dalston_queue.dashboard.parts.charts import History
+from dalston_queue.redis import get_broker
+
+log = structlog.get_logger(__name__)
+
+FRESH_S = 0.25
+"""What a page has just read may be this old when a socket sends it: it adds to the tick."""
+WINDOW_S, LEAST_S = 15.0, 4.0
+"""Paces are measured over the last 15 s, and not known before there are 4."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Tasks per second over the last seconds, rounded: a digit nobody reads would resend the row."""
+class Latest:
+    def __init__(self, fresh_s: float = FRESH_S) -> None:
+        self.fresh_s = fresh_s
+        self._lock = threading.Lock()
+        self._read_at = 0.0
+        self._overview: Overview | None = None
+        self._past: deque[tuple[float, Snapshot]] = deque()
+        self._lanes, self._letters = History("lane"), History("letters")
 
-    comes: float
-    goes: float
+    def get(self) -> Overview:
+        """One thread reads; others that come meanwhile wait for it and take the same."""
+        with self._lock:
+            if self._overview is None or time.monotonic() - self._read_at > self.fresh_s:
+                self._overview = self._read()
+                self._read_at = time.monotonic()
+                self._remember(self._overview.redis)
+            return self._overview
 
+    def _read(self) -> Overview:
+        redis, postgres = _redis(self._before()), _postgres()
+        if redis is not None and postgres is not None:
+            postgres = replace(postgres, tasks=with_progress(postgres.tasks, get_broker()))
+        past = Past() if postgres is None else self._samples()
+        return Overview(at=timezone.now(), redis=redis, postgres=postgres, past=past)
 
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """One stream of one queue; `waiting` is None when Redis' own numbers contradict each other."""
+    def _samples(self) -> Past:
+        try:
+            return Past(lanes=self._lanes.get(), letters=self._letters.get().get("all", []))
+        except DatabaseError as error:
+            log.warning("overview.samples_unavailable", error=str(error))
+            return Past()
 
-    queue: str
-    capabilities: str
-    tier: str
-    waiting: int | None
-    running: int
-    oldest_at: datetime | None
-    engines: int
-    paused: bool
-    pace: Pace | None  # None: not watched for long enough to know
-    sample: str  # its name in the whole deployment; what its minute samples are called
+    def _before(self) -> Snapshot | None:
+        """The oldest snapshot of the window; nothing right after a start, or after nobody looked for a while."""
+        now = time.monotonic()
+        while self._past and now - self._past[0][0] > WINDOW_S:
+            self._past.popleft()
+        return self._past[0][1] if self._past and now - self._past[0][0] >= LEAST_S else None
 
-
-@dataclass(frozen=True, slots=True)
-class RecentTask:
-    id: str
-    job_id: str
-    task_type: str
-    queue: str
-    status: str
-    priority: str
-    attempt: int
-    engine: str
-    error: str
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    percent: int | None = None  # how far it is, if its engine says so
-    message: str = ""
-
-    @property
-    def touched_at(self) -> datetime:
-        return self.finished_at or self.started_at or self.created_at
-
-
-@dataclass(frozen=True, slots=True)
-class EngineLine:
-    id: str
-    node_id: str
-    state: str
-    queues: tuple[str, ...]
-    capabilities: tuple[str, ...]
-    capacity: int
-    note: str
-    is_full: bool = False  # as many tasks in hand as it takes, of whichever queue; or one that runs alone
-    is_empty: bool = True  # no task in hand: only then it takes a suspect
+    def _remember(self, redis: InRedis | None) -> None:
+        if redis is None:
+            self._past.clear()
+        else:
+            self._past.append((self._read_at, redis.snapshot))
 
 
-@dataclass(frozen=True, slots=True)
-class NodeLine:
-    id: str
-    state: str
-    engines: tuple[EngineLine, ...]
-    note: str = ""  # why it drains or is cordoned, and what is wrong with its files
-    labels: tuple[str, ...] = ()
+def _redis(before: Snapshot | None) -> InRedis | None:
+    try:
+        return from_redis.read(get_broker(), before)
+    except BrokerError as error:
+        log.warning("overview.redis_unavailable", error=str(error))
+        return None
 
 
-@dataclass(frozen=True, slots=True)
-class DutyLine:
-    """A recurring duty of the housekeeping process and its last run."""
-
-    name: str
-    every_s: float
-    last_run_at: datetime
-    error: str
-    took_ms: int = 0
-    repaired: int = 0  # by the last run
+def _postgres() -> InPostgres | None:
+    try:
+        return from_postgres.read()
+    except DatabaseError as error:
+        log.warning("overview.postgres_unavailable", error=str(error))
+        return None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderLine:
-    """Who took a role's lease last. Whether it is held now, only Redis knows."""
-
-    role: str
-    holder: str
-    term: int
-    since: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class InRedis:
-    """What only Redis knows."""
-
-    snapshot: Snapshot
-    lanes: tuple[Lane, ...]
-    nodes: tuple[NodeLine, ...]
-    is_led: bool  # an orchestrator holds the lease
-    paces: dict[str, Pace]  # by queue; empty while not known
-
-
-@dataclass(frozen=True, slots=True)
-class InPostgres:
-    """What only Postgres knows."""
-
-    tasks: tuple[RecentTask, ...]
-    dead_letters: int
-    duties: tuple[DutyLine, ...]
-    leaders: tuple[LeaderLine, ...] = ()
-    letters_made: int = 0  # in the last hour, counted as far as the open ones
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """The last hour in minute samples, oldest first; None for a minute that has none."""
-
-    lanes: Mapping[str, Sequence[Numbers | None]] = field(default_factory=dict)  # by Lane.sample
-    letters: Sequence[Numbers | None] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    at: datetime
-    redis: InRedis | None
-    postgres: InPostgres | None
-    past: Past = field(default_factory=Past)
+latest = Latest()

@@ -11,11 +11,10 @@ from typing import Any
 from dalston_queue.broker.protocol.types import EngineState, Role
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
 from dalston_queue.dashboard.overview.from_postgres import COUNTED
-from dalston_queue.dashboard.overview.health_line import is_late, judge
-from dalston_queue.dashboard.overview.latest import latest
-from dalston_queue.dashboard.overview.read import DutyLine, Lane, NodeLine, Overview, RecentTask
-from dalston_queue.dashboard.parts.charts import sparkline
-from dalston_queue.dashboard.parts.history import series
+from dalston_queue.dashboard.overview.health import is_late, judge
+from dalston_queue.dashboard.overview.read import latest
+from dalston_queue.dashboard.overview.values import DutyLine, Lane, NodeLine, Overview, RecentTask
+from dalston_queue.dashboard.parts.charts import series, sparkline
 from dalston_queue.dashboard.parts.words import MACHINE_TONES, TASK_TONES, duration, words_for
 from dalston_queue.durations import in_words
 from dalston_queue.jobs.queries.pace import seconds_for

@@ -1,11 +1,16 @@
-"""Words and tones that several pages share."""
+"""Words and tones that several pages share: counts, durations, states, progress, outcomes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
+from dalston_queue.broker.broker import Broker
 from dalston_queue.broker.protocol.types import EngineState, NodeState
 from dalston_queue.jobs.lifecycle.states import TaskStatus
+from dalston_queue.jobs.queries.progress import Reported, reported_by
+from dalston_queue.jobs.queries.timeline import Run, RunOutcome
+from dalston_queue.models import Task
 
 SICK: dict[str, str] = {
     EngineState.CRASHLOOP: "bad",
@@ -61,3 +66,37 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest:02} s"
     return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def progress_of(tasks: Iterable[Task], broker: Broker) -> dict[str, str]:
+    """By task id. Nothing if Redis does not answer."""
+    return {str(task_id): progress_words(reported) for task_id, reported in (reported_by(tasks, broker) or {}).items()}
+
+
+def progress_words(reported: Reported) -> str:
+    share = "" if reported.fraction is None else f"{100 * reported.fraction:.0f} %"
+    return f"{share} {reported.message}".strip()
+
+
+_TONES = {
+    RunOutcome.COMPLETED: "ok",
+    RunOutcome.RETRIED: "wait",
+    RunOutcome.RECOVERED: "wait",
+    RunOutcome.REBUILT: "wait",
+    RunOutcome.FAILED: "bad",
+    RunOutcome.DEAD_LETTER: "bad",
+    RunOutcome.CANCELLED: "",
+}
+
+
+def outcome_tone(run: Run) -> str:
+    return "busy" if run.outcome is None else _TONES[run.outcome]
+
+
+def outcome_words(run: Run) -> str:
+    if run.outcome is None:
+        return "runs"
+    spent = words_for(run.started_at, run.finished_at)
+    took = f" after {spent}" if spent else ""
+    said = f": {run.message[:200]}" if run.message else ""
+    return f"{run.outcome.replace('_', ' ')}{took}{said}"

@@ -1,6 +1,7 @@
-"""Who gets in, and what a browser may do with a page.
+"""Who gets in, and what a browser may do.
 
-login, roles         the throttled login form; what templates may show by role, and what a view refuses
-origin, csp          WebSockets only from our own pages; the Content-Security-Policy
-healthz, unavailable, favicon   /healthz, the page that says that Postgres doesn't answer, and the icon
+roles         operators only: for views and templates
+middleware    Content-Security-Policy; a page of its own while Postgres does not answer
+sockets       WebSockets: from our own origin only
+views         the login form, throttled; /healthz and /favicon.ico, which need no login
 """

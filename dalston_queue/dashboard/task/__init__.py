@@ -1,6 +1,6 @@
-"""One task: what it was given, gave and logged, and what an operator does to it.
+"""The page of one task.
 
-acting               what an operator is about to act on, here or on the page of its stream
-acts                 cancel, hand back, dead-letter
-run_log              what its engine logged meanwhile, or what is left of that
+read          parameters, results, deliveries; and the task as an operator would act on it now
+render, views the page, and the log of each delivery
+actions       cancel, requeue, dead-letter
 """

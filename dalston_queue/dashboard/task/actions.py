@@ -19,8 +19,7 @@ from dalston_queue.accounts.roles import Person, person
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.operations.requeue import Requeued
-from dalston_queue.dashboard.parts.back import back_to_page
-from dalston_queue.dashboard.parts.reason import reason_of
+from dalston_queue.dashboard.parts.request import back_to_page, reason_of
 from dalston_queue.dashboard.security.roles import operator_required
 from dalston_queue.jobs.operator.cancel import cancel_task, words_of
 from dalston_queue.jobs.operator.dead_letter import Aside, dead_letter

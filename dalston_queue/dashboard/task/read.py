@@ -13,10 +13,9 @@ from django.utils import timezone
 from dalston_queue.broker.broker import Broker
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.nodes.logs import engine_place
+from dalston_queue.broker.protocol.types import RecordState
 from dalston_queue.dashboard.parts.black_box import pretty
-from dalston_queue.dashboard.parts.progress import progress_of
-from dalston_queue.dashboard.parts.runs import outcome_tone, outcome_words
-from dalston_queue.dashboard.task.acting import Acting, acting_on
+from dalston_queue.dashboard.parts.words import outcome_tone, outcome_words, progress_of
 from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.jobs.queries.timeline import Run, runs_of
 from dalston_queue.jobs.queries.why import explain, facts_about
@@ -120,3 +119,44 @@ def _no_result(task: Task) -> str:
 
 def _text(value: Any) -> str:
     return "" if value is None or value == {} else pretty(value)
+
+
+ACTED_ON = ("queue", "task_type", "stage", "job__name", "status", "required", "attempt")
+"""What is read of it."""
+_STATES = {RecordState.RUNNING: "running", RecordState.WAITING: "waiting"}
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    task_id: str
+    job_id: str
+    task_type: str
+    job: str
+    status: str  # in Postgres, in words
+    state: str  # `running`, `waiting`, or `gone` when it is in no stream
+    required: bool
+    attempt: int
+    owner: str
+    entry_id: str
+
+    @property
+    def is_live(self) -> bool:
+        return self.state != "gone"
+
+
+def acting_on(task: Task, broker: Broker) -> Acting:
+    """Raises BrokerError."""
+    task_id = str(task.id)
+    record = broker.records(task.queue, [task_id]).get(task_id)
+    return Acting(
+        task_id=task_id,
+        job_id=str(task.job_id),
+        task_type=task.task_type,
+        job=task.job.name,
+        status=task.status.replace("_", " "),
+        state=_STATES.get(record.state, "gone") if record and record.attempt == task.attempt else "gone",
+        required=task.required,
+        attempt=task.attempt,
+        owner=record.owner if record else "",
+        entry_id=record.entry_id if record else "",
+    )

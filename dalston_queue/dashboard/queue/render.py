@@ -9,11 +9,11 @@ from functools import lru_cache
 
 from dalston_queue.broker.views.pending import PendingOrder
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
-from dalston_queue.dashboard.overview.health_line import Finding, Tone, of_stream
-from dalston_queue.dashboard.overview.latest import latest
-from dalston_queue.dashboard.parts.query import BadQuery, address
-from dalston_queue.dashboard.stream.query import StreamQuery, stream_query
-from dalston_queue.dashboard.stream.read import SHOWN, HeldLine, LineLine, StreamView, read_stream
+from dalston_queue.dashboard.overview.health import Finding, Tone, of_stream
+from dalston_queue.dashboard.overview.read import latest
+from dalston_queue.dashboard.parts.request import BadQuery, address
+from dalston_queue.dashboard.queue.query import StreamQuery, stream_query
+from dalston_queue.dashboard.queue.read import SHOWN, HeldLine, LineLine, StreamView, read_stream
 
 
 def stream_fragments(queue: str, query: Mapping[str, str], may_operate: bool) -> list[Fragment]:

@@ -15,14 +15,13 @@ from dalston_queue.audit.record import audited
 from dalston_queue.broker.protocol.types import Tier
 from dalston_queue.broker.views.stream_page import LanePlace
 from dalston_queue.dashboard.live.fragments import by_name
-from dalston_queue.dashboard.overview.latest import latest
-from dalston_queue.dashboard.overview.read import Overview
-from dalston_queue.dashboard.parts.query import BadQuery, address, flat
-from dalston_queue.dashboard.parts.reason import reason_of
+from dalston_queue.dashboard.overview.read import latest
+from dalston_queue.dashboard.overview.values import Overview
+from dalston_queue.dashboard.parts.request import BadQuery, address, flat, reason_of
+from dalston_queue.dashboard.queue.query import FIELDS, StreamQuery, lane_word, stream_query
+from dalston_queue.dashboard.queue.read import StreamView, read_stream
+from dalston_queue.dashboard.queue.render import fragments_of
 from dalston_queue.dashboard.security.roles import operator_required
-from dalston_queue.dashboard.stream.query import FIELDS, StreamQuery, lane_word, stream_query
-from dalston_queue.dashboard.stream.read import StreamView, read_stream
-from dalston_queue.dashboard.stream.render import fragments_of
 from dalston_queue.jobs.operator.pause import Braked, NoSuchQueue, check_queue, pause, resume
 
 

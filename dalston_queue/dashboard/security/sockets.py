@@ -1,4 +1,4 @@
-"""Lets a WebSocket in only from our own pages: the origin's scheme, host and port must be those of the request.
+"""WebSockets from our own pages only: the origin's scheme, host and port must be those of the request.
 
 Cookies know no port, and a browser sends them with every WebSocket, so another service on the same host could read the
 dashboard with a visitor's login. Channels' own check compares host names only.
@@ -10,11 +10,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+import structlog
 from channels.security.websocket import WebsocketDenier
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 from django.http.request import split_domain_port, validate_host
 from django.utils.http import is_same_domain
 
+log = structlog.get_logger(__name__)
+
+TRY_AGAIN_LATER = 1013
+"""A close code of WebSockets."""
 Scope = Mapping[str, Any]
 Application = Callable[[Scope, Any, Any], Awaitable[Any]]
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
@@ -64,3 +70,17 @@ def _matches(origin: SplitResult, pattern: str) -> bool:
     if trusted is None or (trusted.scheme, _port(trusted)) != (origin.scheme, _port(origin)):
         return False
     return is_same_domain(origin.hostname or "", trusted.hostname or "")
+
+
+class UnavailableSocket:
+    """Around WebSockets, whose login is looked up in Postgres. A page whose socket is refused tries again by itself."""
+
+    def __init__(self, application: Callable[..., Awaitable[Any]]) -> None:
+        self.application = application
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
+        try:
+            await self.application(scope, receive, send)
+        except (OperationalError, InterfaceError) as error:
+            log.warning("sockets.database_unavailable", path=scope["path"], error=str(error))
+            await send({"type": "websocket.close", "code": TRY_AGAIN_LATER})

@@ -1,18 +1,25 @@
-"""The login form, the only one: the admin sends here as well. Throttled, and it says when to try again."""
+"""Pages that need no login: the login form itself (the admin uses it, too), throttled; /healthz and /favicon.ico."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import structlog
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView
-from django.http import HttpRequest, HttpResponse
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect
+from django.templatetags.static import static
 from django.utils import timezone
+from django.views.decorators.http import require_safe
 
 from dalston_queue.accounts import login_throttle
+from dalston_queue.broker.errors import BrokerError
+from dalston_queue.redis import probe
 
 log = structlog.get_logger(__name__)
 
@@ -47,3 +54,36 @@ class ThrottledLogin(LoginView):
 def words(wait: timedelta) -> str:
     seconds = math.ceil(wait.total_seconds())
     return f"{seconds} s" if seconds < 90 else f"{math.ceil(seconds / 60)} min"
+
+
+@require_safe
+def favicon(request: HttpRequest) -> HttpResponse:
+    """For pages that name no icon of their own: the admin, and bare API answers."""
+    return redirect(static("dalston/icon.svg"))
+
+
+@require_safe
+def healthz(request: HttpRequest) -> JsonResponse:
+    """200 if everything answers, 503 if not. Says no more than that: it needs no login."""
+    parts = {"postgres": _answers(_ask_postgres), "redis": _answers(_ask_redis)}
+    healthy = all(parts.values())
+    words = {name: "ok" if up else "no answer" for name, up in parts.items()}
+    document = {"status": "ok" if healthy else "unavailable", **words}
+    return JsonResponse(document, status=200 if healthy else 503, headers={"Cache-Control": "no-store"})
+
+
+def _answers(ask: Callable[[], object]) -> bool:
+    try:
+        ask()
+    except (DatabaseError, BrokerError):
+        return False
+    return True
+
+
+def _ask_postgres() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+
+
+def _ask_redis() -> None:
+    probe().ping()  # each time anew: it says how it is now

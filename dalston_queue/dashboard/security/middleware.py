@@ -1,9 +1,8 @@
-"""Says so when Postgres does not answer, instead of "something went wrong". The API says it in its own way."""
+"""Middleware of the pages: the Content-Security-Policy header, and a page of its own while Postgres does not answer."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import structlog
 from django.db import InterfaceError, OperationalError
@@ -12,8 +11,28 @@ from django.template.loader import render_to_string
 
 log = structlog.get_logger(__name__)
 
-TRY_AGAIN_LATER = 1013
-"""A close code of WebSockets."""
+_SOURCES = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "img-src": "'self' data:",  # the icons inside Swagger's and the admin's style sheets
+    "font-src": "'self'",
+    "connect-src": "'self'",
+    "form-action": "'self'",
+    "base-uri": "'none'",
+    "frame-ancestors": "'none'",
+}
+POLICY = "; ".join(f"{kind} {sources}" for kind, sources in _SOURCES.items())
+
+
+class ContentSecurityPolicyMiddleware:
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        response.headers.setdefault("Content-Security-Policy", POLICY)
+        return response
 
 
 class UnavailableMiddleware:
@@ -29,17 +48,3 @@ class UnavailableMiddleware:
         log.warning("pages.database_unavailable", path=request.path, error=str(exception))
         # Without the request: its context processors would ask Postgres who is logged in.
         return HttpResponse(render_to_string("503.html"), status=503, headers={"Retry-After": "5"})
-
-
-class UnavailableSocket:
-    """Around WebSockets, whose login is looked up in Postgres. A page whose socket is refused tries again by itself."""
-
-    def __init__(self, application: Callable[..., Awaitable[Any]]) -> None:
-        self.application = application
-
-    async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
-        try:
-            await self.application(scope, receive, send)
-        except (OperationalError, InterfaceError) as error:
-            log.warning("sockets.database_unavailable", path=scope["path"], error=str(error))
-            await send({"type": "websocket.close", "code": TRY_AGAIN_LATER})

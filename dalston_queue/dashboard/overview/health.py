@@ -15,7 +15,7 @@ from dalston_queue.broker.protocol.types import EngineState, NodeState, Tier
 from dalston_queue.broker.views.snapshot import LaneStats, QueueStats
 from dalston_queue.dashboard.overview.from_postgres import COUNTED
 from dalston_queue.dashboard.overview.from_redis import can_take
-from dalston_queue.dashboard.overview.read import (
+from dalston_queue.dashboard.overview.values import (
     DutyLine,
     EngineLine,
     InPostgres,
@@ -25,8 +25,8 @@ from dalston_queue.dashboard.overview.read import (
     Pace,
     Past,
 )
-from dalston_queue.dashboard.parts.history import Numbers, series
-from dalston_queue.dashboard.parts.places import place
+from dalston_queue.dashboard.parts.charts import Numbers, series
+from dalston_queue.dashboard.parts.request import page_url
 from dalston_queue.dashboard.parts.words import SICK, count
 from dalston_queue.durations import in_words
 from dalston_queue.jobs.queries.pace import seconds_for
@@ -61,7 +61,7 @@ GROWTH_MIN = 10
 
 
 def duties_place() -> str:
-    return f"{place('overview')}#duties-title"
+    return f"{page_url('overview')}#duties-title"
 
 
 def judge(overview: Overview) -> Health:
@@ -110,7 +110,7 @@ def _of_redis(redis: InRedis, past: Past) -> Iterator[Finding]:
         yield from _of_node(node)
     if not _ready(redis):
         text = "No engine is ready: nothing can run. Start manage.py runsupervisor on a node."
-        yield Finding(Tone.BAD, text, place("nodes"))
+        yield Finding(Tone.BAD, text, page_url("nodes"))
 
 
 def of_stream(overview: Overview, queue: str) -> Finding:
@@ -128,7 +128,7 @@ def of_stream(overview: Overview, queue: str) -> Finding:
 
 
 def _of_queue(redis: InRedis, past: Past, queue: QueueStats) -> Iterator[Finding]:
-    name, waiting, there = queue.queue, queue.waiting, place("stream", queue.queue)
+    name, waiting, there = queue.queue, queue.waiting, page_url("stream", queue.queue)
     engines, pace, full = _engines_of(redis, name), redis.paces.get(name), _are_full(redis, queue)
     stands = queue.running == 0 and pace is not None and pace.goes == 0
     if any(not lane.consistent for lane in queue.lanes):
@@ -183,11 +183,11 @@ def _of_lanes(redis: InRedis) -> Iterator[Finding]:
             stuck[lane.queue, lane.capabilities] += lane.waiting
     for (queue, needed), waiting in stuck.items():
         text = f"{queue}: {waiting} waiting for {needed.replace('+', ' and ')}, and no ready engine has that."
-        yield Finding(Tone.BAD, text, place("stream", queue))
+        yield Finding(Tone.BAD, text, page_url("stream", queue))
 
 
 def _of_node(node: NodeLine) -> Iterator[Finding]:
-    there = place("node", node.id)
+    there = page_url("node", node.id)
     if node.state == NodeState.DEAD:
         yield Finding(Tone.BAD, f"Node {node.id} is dead: its tasks went back in line.", there)
         return
@@ -220,7 +220,9 @@ def _of_postgres(postgres: InPostgres, past: Past, now: datetime) -> Iterator[Fi
             yield Finding(Tone.WARN, f"The {duty.name} failed: {duty.error[:200]}", duties_place())
     letters = postgres.dead_letters
     if letters:
-        yield Finding(Tone.WARN, f"{_letters(letters)} for a decision{_growth(past.letters)}.", place("dead-letters"))
+        yield Finding(
+            Tone.WARN, f"{_letters(letters)} for a decision{_growth(past.letters)}.", page_url("dead-letters")
+        )
 
 
 def is_late(duty: DutyLine, now: datetime) -> bool:

@@ -19,10 +19,10 @@ from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.moments import moment
 from dalston_queue.broker.views.pending import PendingEntry, PendingOrder
 from dalston_queue.broker.views.stream_page import LanePlace, WaitingEntry
-from dalston_queue.dashboard.overview.latest import latest
-from dalston_queue.dashboard.overview.read import Lane, Overview
-from dalston_queue.dashboard.stream.query import StreamQuery, lane_word
-from dalston_queue.dashboard.task.acting import ACTED_ON, Acting, acting_on
+from dalston_queue.dashboard.overview.read import latest
+from dalston_queue.dashboard.overview.values import Lane, Overview
+from dalston_queue.dashboard.queue.query import StreamQuery, lane_word
+from dalston_queue.dashboard.task.read import ACTED_ON, Acting, acting_on
 from dalston_queue.ids import is_uuid
 from dalston_queue.jobs.queries.progress import reported
 from dalston_queue.models import StagePause, Task

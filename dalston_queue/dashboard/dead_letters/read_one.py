@@ -11,8 +11,7 @@ from django.utils import timezone
 
 from dalston_queue.audit.trail import about
 from dalston_queue.dashboard.audit.read import ActLine, line_of
-from dalston_queue.dashboard.dead_letters.batches import live_order_of, orders_of
-from dalston_queue.dashboard.dead_letters.read import OrderLine, order_line
+from dalston_queue.dashboard.dead_letters.read import OrderLine, live_order_of, order_line, orders_of
 from dalston_queue.dashboard.job.read import EventLine, events_of
 from dalston_queue.dashboard.parts.black_box import BlackBox, RawField, black_box, pretty, raw_fields
 from dalston_queue.models import DeadLetter, Task, TaskEvent

@@ -10,7 +10,7 @@ from dalston_queue.broker.protocol.names import NAME
 from dalston_queue.broker.protocol.types import Tier
 from dalston_queue.broker.views.pending import PendingOrder
 from dalston_queue.broker.views.stream_page import LanePlace
-from dalston_queue.dashboard.parts.query import BadQuery, number, uuid, word
+from dalston_queue.dashboard.parts.request import BadQuery, number, uuid, word
 
 FIELDS = ("order", "owner", "lane", "start", "after", "line", "task")
 """What a link keeps. `start` counts from the top of the sorted set; `after` and `line` are entry ids, of the entries

@@ -1,4 +1,4 @@
-"""What a page's address asks for: words and times from its query string, checked. The socket gets the same string."""
+"""Requests: query strings (the socket gets the same as its page) and forms, checked; URLs of our own pages."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django.http import QueryDict
+from django.http import HttpRequest, HttpResponseRedirect, QueryDict
+from django.urls import NoReverseMatch, reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 
-LONGEST = 200
+MAX_CHARACTERS = 200
 
 
 class BadQuery(ValueError):
@@ -19,8 +21,8 @@ class BadQuery(ValueError):
 def word(query: Mapping[str, str], name: str) -> str | None:
     """None if it is not given; Postgres holds no U+0000, so nothing can match it."""
     text = query.get(name, "").strip()
-    if "\x00" in text or len(text) > LONGEST:
-        raise BadQuery(f"{name} is at most {LONGEST} characters of text.")
+    if "\x00" in text or len(text) > MAX_CHARACTERS:
+        raise BadQuery(f"{name} is at most {MAX_CHARACTERS} characters of text.")
     return text or None
 
 
@@ -60,7 +62,7 @@ def flat(query: QueryDict | str) -> dict[str, str]:
 
 
 def asked(query_string: bytes, fields: Iterable[str]) -> dict[str, str]:
-    """Of a socket's address only what its page knows: any other name would make a hub of its own, with its reading."""
+    """Of a socket's address only what its page knows: any other name would make a poll of its own."""
     given = flat(query_string.decode("latin-1"))
     return {name: given[name] for name in fields if given.get(name)}
 
@@ -69,3 +71,32 @@ def address(query: Mapping[str, str], **changed: object) -> str:
     """`?…` with these fields changed; one that is None or empty goes."""
     merged = {**query, **{name: "" if value is None else str(value) for name, value in changed.items()}}
     return "?" + urlencode({name: value for name, value in merged.items() if value})
+
+
+MAX_REASON = 500
+
+
+def reason_of(request: HttpRequest) -> str:
+    """Empty if none was given."""
+    return cleaned(request.POST.get("reason", ""))
+
+
+def cleaned(text: str) -> str:
+    """Postgres holds no U+0000."""
+    return text.replace("\x00", "").strip()[:MAX_REASON]
+
+
+def back_to_page(request: HttpRequest, below: str, otherwise: str) -> HttpResponseRedirect:
+    """`next` of the form is followed if it is a path of ours `below` this one: it may be anything, even a view's name,
+    which Django's `redirect` would take for one."""
+    wanted = request.POST.get("next", "")
+    safe = wanted.startswith(below) and url_has_allowed_host_and_scheme(wanted, allowed_hosts=None)
+    return HttpResponseRedirect(wanted if safe else otherwise)
+
+
+def page_url(page: str, *names: str) -> str:
+    """Empty if that has no page: an engine may give any text as its node, an act's target may be "3 dead letters"."""
+    try:
+        return reverse(f"dashboard:{page}", args=names)
+    except NoReverseMatch:
+        return ""

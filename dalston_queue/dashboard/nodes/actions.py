@@ -1,0 +1,194 @@
+"""Commands to nodes and to workers over HTTP: a form is read, the command is sent once and audited.
+
+A node answers commands, and its page shows what becomes of them. A worker over HTTP has no node: it hears in its own
+calls that it should drain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils import timezone
+from django.views.decorators.http import require_POST
+
+from dalston_queue.accounts.roles import person
+from dalston_queue.audit.record import audited
+from dalston_queue.broker.engine.remote import NODE, RemoteWorker
+from dalston_queue.broker.errors import BrokerError, Invalid
+from dalston_queue.broker.nodes.commands import MAX_REPLICAS, Command, Order
+from dalston_queue.broker.protocol.names import COMMAND_ID
+from dalston_queue.broker.protocol.types import NodeState
+from dalston_queue.dashboard.nodes.cards import NodeCard, cards
+from dalston_queue.dashboard.parts.request import cleaned, reason_of
+from dalston_queue.dashboard.security.roles import operator_required
+from dalston_queue.jobs.operator.forget_node import forget_node
+from dalston_queue.redis import get_broker
+
+
+@require_POST
+@operator_required
+def command_node(request: HttpRequest, node_id: str) -> HttpResponse:
+    try:
+        node = _find(node_id)
+        if not node.supervised:
+            messages.error(request, f"Nothing was requested: nobody on {node_id} would answer.")
+        elif isinstance(order := read_order(request.POST.dict(), node), str):
+            messages.error(request, order)
+        else:
+            messages.info(request, _send(request, node_id, order))
+    except Invalid as error:
+        messages.error(request, f"Nothing was requested: {error}.")
+    except BrokerError:
+        messages.error(request, "Nothing was requested: Redis does not answer.")
+    return redirect("dashboard:node", node_id=node_id)
+
+
+@require_POST
+@operator_required
+def forget(request: HttpRequest, node_id: str) -> HttpResponse:
+    """One that beats again is back by itself."""
+    reason = reason_of(request)
+    try:
+        node = _find(node_id)
+        if node.state != NodeState.DEAD:
+            messages.error(request, f"Nothing was changed: {node_id} is {node.state or 'alone'}, not dead.")
+        elif not reason:
+            messages.error(request, "Nothing was changed: say why the node is forgotten.")
+        else:
+            with audited("node.forget", node_id, reason=reason, **person(request)) as row:
+                outcome = forget_node(get_broker(), node_id)
+                row.after = {"forgotten": outcome.done, "engines": list(outcome.engines)}
+            word = "is forgotten. Should it beat again, it is back" if outcome.done else "is back, or left meanwhile"
+            messages.info(request, f"{node_id} {word}.")
+            return redirect("dashboard:nodes")
+    except BrokerError:
+        messages.error(request, "Nothing was changed: Redis does not answer.")
+    return redirect("dashboard:node", node_id=node_id)
+
+
+def _send(request: HttpRequest, node_id: str, order: NodeOrder) -> str:
+    channel, who = get_broker().node(node_id), person(request)
+    words = order.name.replace("_", " ")
+    if channel.status(order.command_id) is not None:
+        return f"That {words} was requested already: see below what became of it."
+    with audited(f"node.{order.name}", node_id, reason=order.reason, before=order.arguments, **who) as row:
+        command = Command(name=order.name, arguments=order.arguments, actor=who["actor"], command_id=order.command_id)
+        row.after = {"command_id": channel.send(command)}
+    return f"Requested: {words}. Below it shows when the node takes it, and how it ends."
+
+
+def _find(node_id: str) -> NodeCard:
+    """Fresh from the registry: an order must not be judged by a page that is a moment old."""
+    registry = get_broker().registry
+    found = cards(registry.nodes(), registry.engines(), timezone.now())
+    node = next((node for node in found if node.id == node_id), None)
+    if node is None:
+        raise Http404(f"there is no node {node_id}")
+    return node
+
+
+_DESTROYS = {Order.DRAIN, Order.CORDON, Order.RESTART, Order.ROLLING_RESTART}
+"""Work is handed back or kept away: somebody will ask why."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOrder:
+    name: str
+    arguments: dict[str, Any]
+    reason: str
+    command_id: str
+
+
+def read_order(form: Mapping[str, str], node: NodeCard) -> NodeOrder | str:
+    """A string says what is wrong with it."""
+    name, command_id = form.get("order", ""), form.get("command_id", "")
+    if name not in set(Order) or not re.fullmatch(COMMAND_ID, command_id):
+        return "That is no command for a node. Reload the page and try again."
+    reason = cleaned(form.get("reason", ""))
+    arguments: dict[str, Any] = {"reason": reason} if reason else {}
+    wrong = _read_target(name, form, node, arguments)
+    if wrong:
+        return wrong
+    if not reason and (name in _DESTROYS or _shrinks(name, arguments, node)):
+        return f"Nothing was requested: say why you {name.replace('_', ' ')}, it takes work away."
+    return NodeOrder(name, arguments, reason, command_id)
+
+
+def _read_target(name: str, form: Mapping[str, str], node: NodeCard, arguments: dict[str, Any]) -> str:
+    if name in {"restart", "rolling_restart", "scale"}:
+        engine = form.get("engine", "")
+        if name == "rolling_restart":
+            engine = _kind_of(engine, node)
+        slots = {each.slot for each in node.engines if each.kind}
+        if engine not in node.kinds and not (name == "restart" and engine in slots):
+            return f"Nothing was requested: there is no engine {engine!r} on {node.id}."
+        arguments["engine"] = engine
+    if name == "scale":
+        count = form.get("replicas", "")
+        if not (count.isascii() and count.isdigit()) or len(count) > 9 or int(count) > MAX_REPLICAS:
+            return f"Nothing was requested: processes must be a number from 0 to {MAX_REPLICAS}."
+        arguments["replicas"] = int(count)
+    if name == "release_gpu":
+        arguments["gpu"] = form.get("gpu", "")
+        if arguments["gpu"] not in {gpu.uuid for gpu in node.gpus}:
+            return f"Nothing was requested: {node.id} has no such GPU."
+    return ""
+
+
+def _kind_of(engine: str, node: NodeCard) -> str:
+    """A rolling restart is of all processes of an engine: a single one names its kind."""
+    return next((each.kind for each in node.engines if each.slot == engine and each.kind), engine)
+
+
+def _shrinks(name: str, arguments: dict[str, Any], node: NodeCard) -> bool:
+    return name == "scale" and arguments["replicas"] < node.kinds[arguments["engine"]]
+
+
+Said = tuple[bool, str]
+"""Whether something was changed, and what is said of it."""
+
+
+@require_POST
+@operator_required
+def order_worker(request: HttpRequest, worker_id: str, verb: str) -> HttpResponse:
+    try:
+        worker = RemoteWorker.find(get_broker(), worker_id)
+        if worker is None:
+            changed, said = False, f"Nothing was changed: {worker_id} has left."
+        else:
+            changed, said = (_drain if verb == "drain" else _resume)(request, worker)
+    except BrokerError:
+        changed, said = False, "Nothing was changed: Redis does not answer."
+    (messages.success if changed else messages.error)(request, said)
+    return redirect("dashboard:node", node_id=NODE)
+
+
+def _drain(request: HttpRequest, worker: RemoteWorker) -> Said:
+    worker_id, reason, who = worker.engine.engine_id, reason_of(request), person(request)
+    if worker.is_dead:
+        return False, f"Nothing was changed: {worker_id} was taken for dead."
+    if not reason:
+        return False, "Nothing was changed: say why the worker should drain."
+    if worker.should_drain:
+        return False, f"Somebody had told {worker_id} to drain already."
+    with audited("worker.drain", worker_id, reason=reason, **who) as row:
+        row.after = {"should_drain": worker.drain(who["actor"], reason)}
+    if not worker.should_drain:
+        return False, f"Nothing was changed: {worker_id} has left."
+    return True, f"{worker_id} gets nothing more, and hears with its next call that it should finish and leave."
+
+
+def _resume(request: HttpRequest, worker: RemoteWorker) -> Said:
+    worker_id = worker.engine.engine_id
+    if not worker.should_drain:
+        return False, f"Nothing was changed: nobody wants {worker_id} to drain (any more)."
+    with audited("worker.resume", worker_id, reason=reason_of(request), **person(request)) as row:
+        worker.undrain()
+        row.after = {"should_drain": False}
+    return True, f"{worker_id} is given work again, if it has not left."

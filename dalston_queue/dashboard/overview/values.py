@@ -1,0 +1,142 @@
+"""What the overview shows, as plain values: read once per tick from Postgres and Redis, the same for every viewer.
+
+A part that cannot be read is None, and the page says "not known". It is never shown as zero.
+Values hold times, not ages: an age would differ with each tick, and every row would count as changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from dalston_queue.broker.views.snapshot import Snapshot
+from dalston_queue.dashboard.parts.charts import Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Tasks per second over the last seconds, rounded: a digit nobody reads would resend the row."""
+
+    comes: float
+    goes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One stream of one queue; `waiting` is None when Redis' own numbers contradict each other."""
+
+    queue: str
+    capabilities: str
+    tier: str
+    waiting: int | None
+    running: int
+    oldest_at: datetime | None
+    engines: int
+    paused: bool
+    pace: Pace | None  # None: not watched for long enough to know
+    sample: str  # its name in the whole deployment; what its minute samples are called
+
+
+@dataclass(frozen=True, slots=True)
+class RecentTask:
+    id: str
+    job_id: str
+    task_type: str
+    queue: str
+    status: str
+    priority: str
+    attempt: int
+    engine: str
+    error: str
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    percent: int | None = None  # how far it is, if its engine says so
+    message: str = ""
+
+    @property
+    def touched_at(self) -> datetime:
+        return self.finished_at or self.started_at or self.created_at
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLine:
+    id: str
+    node_id: str
+    state: str
+    queues: tuple[str, ...]
+    capabilities: tuple[str, ...]
+    capacity: int
+    note: str
+    is_full: bool = False  # as many tasks in hand as it takes, of whichever queue; or one that runs alone
+    is_empty: bool = True  # no task in hand: only then it takes a suspect
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    id: str
+    state: str
+    engines: tuple[EngineLine, ...]
+    note: str = ""  # why it drains or is cordoned, and what is wrong with its files
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DutyLine:
+    """A recurring duty of the housekeeping process and its last run."""
+
+    name: str
+    every_s: float
+    last_run_at: datetime
+    error: str
+    took_ms: int = 0
+    repaired: int = 0  # by the last run
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderLine:
+    """Who took a role's lease last. Whether it is held now, only Redis knows."""
+
+    role: str
+    holder: str
+    term: int
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class InRedis:
+    """What only Redis knows."""
+
+    snapshot: Snapshot
+    lanes: tuple[Lane, ...]
+    nodes: tuple[NodeLine, ...]
+    is_led: bool  # an orchestrator holds the lease
+    paces: dict[str, Pace]  # by queue; empty while not known
+
+
+@dataclass(frozen=True, slots=True)
+class InPostgres:
+    """What only Postgres knows."""
+
+    tasks: tuple[RecentTask, ...]
+    dead_letters: int
+    duties: tuple[DutyLine, ...]
+    leaders: tuple[LeaderLine, ...] = ()
+    letters_made: int = 0  # in the last hour, counted as far as the open ones
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The last hour in minute samples, oldest first; None for a minute that has none."""
+
+    lanes: Mapping[str, Sequence[Numbers | None]] = field(default_factory=dict)  # by Lane.sample
+    letters: Sequence[Numbers | None] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    at: datetime
+    redis: InRedis | None
+    postgres: InPostgres | None
+    past: Past = field(default_factory=Past)
