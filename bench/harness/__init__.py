@@ -1,1 +1,11 @@
-"""What every benchmark needs: a private server, the peers' environment and processes, figures and tables."""
+"""What the benchmarks share.
+
+run.py           command line of a benchmark; one run with its sections
+figures.py       rounds, ratios of rounds beside each other, targets, tables
+servers.py       private Valkey and Postgres of a run
+processes.py     processes of the peers and their environment `.venv.bench`; CPU time, cores
+web.py           one uvicorn process, and the requests sent to it
+fleet.py         real supervisors with engines made for the run; light_engine.py is the smallest of these
+full_queue.py    a full queue in Redis (by fill.lua) and its rows in Postgres, for the dashboard
+viewers.py       WebSockets on the dashboard's pages, in a process of their own
+"""

@@ -1,18 +1,24 @@
-"""Figures of repeated rounds, and the tables and verdicts made of them."""
+"""Figures of repeated rounds: best, median, ratios, and the tables and targets made of them."""
 
 import statistics
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 
 @dataclass
 class Rounds:
-    """What several short rounds measured. Other work on the machine only slows one down, so the best counts."""
+    """What several short rounds measured, by the number of the round. Other work on the machine only slows a round
+    down, so the best is what the machine can do."""
 
-    values: list[float] = field(default_factory=list)
+    by_number: dict[int, float] = field(default_factory=dict)
     smaller_is_better: bool = False
 
-    def add(self, value: float) -> None:
-        self.values.append(value)
+    def add(self, value: float, number: int | None = None) -> None:
+        self.by_number[len(self.by_number) if number is None else number] = value
+
+    @property
+    def values(self) -> list[float]:
+        return list(self.by_number.values())
 
     @property
     def best(self) -> float:
@@ -25,6 +31,33 @@ class Rounds:
     @property
     def spread(self) -> str:
         return f"{min(self.values):,.4g} … {max(self.values):,.4g}"
+
+
+def turns(compared: Sequence[str], others: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
+    """Who runs when, with the number of the round. Those whose ratio decides a target run in every round, one right
+    after the other: from one minute to the next the machine may be twice as fast. The others run in every third."""
+    for number in range(rounds):
+        yield from ((number, name) for name in (*compared, *(others if number % 3 == 0 else ())))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One measurement in terms of another: the median of the ratios of the rounds that both have."""
+
+    of_rounds: list[float]
+
+    @classmethod
+    def between(cls, ours: Rounds, theirs: Rounds) -> "Ratio | None":
+        both = sorted(ours.by_number.keys() & theirs.by_number.keys())
+        return cls([ours.by_number[number] / theirs.by_number[number] for number in both]) if both else None
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.of_rounds)
+
+    def __str__(self) -> str:
+        count, least, most = len(self.of_rounds), min(self.of_rounds), max(self.of_rounds)
+        return f"median of {count} rounds beside each other, {least:.2f} to {most:.2f}"
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -53,14 +86,10 @@ class Section:
 
     def show(self) -> None:
         print(f"\n{self.title}")
-        widths = [max(len(row[i]) for row in [self.head, *self.rows]) for i in range(len(self.head))]
-        for row in (self.head, *self.rows):
-            cells = [
-                row[0].ljust(widths[0]),
-                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-            ]
-            print("  " + "  ".join(cells))
-        for target in self.targets:
-            print(f"  {target}")
-        for note in self.notes:
-            print(f"  {note}")
+        table = [self.head, *self.rows]
+        widths = [max(len(row[column]) for row in table) for column in range(len(self.head))]
+        for row in table:
+            cells = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+            print("  " + "  ".join([row[0].ljust(widths[0]), *cells]))
+        for line in (*self.targets, *self.notes):
+            print(f"  {line}")

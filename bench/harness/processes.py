@@ -1,34 +1,69 @@
-"""Processes of a peer: started in its environment, read, and never left behind."""
+"""Processes of the peers and their environment `.venv.bench`: installed on first use, started, read, always killed."""
 
 import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from bench.harness.environment import ROOT, python_of
+import psutil
+
+from bench.peers import prefetch_of
+from bench.peers.bullmq import NPM_PACKAGES, npm_install
 from dalston_site.embedded.guarded import guarded
 
-PATIENCE_S = 30.0
+ROOT = Path(__file__).resolve().parent.parent.parent
+FOLDER = ROOT / ".venv.bench"
+LOCK = ROOT / "bench" / "requirements.lock"
+REPORT_TIMEOUT_S = 30.0
 
 
 class PeerError(Exception):
     """A peer's process gave no report. The message carries the end of what it wrote."""
 
 
+@cache
+def peer_python() -> str:
+    """Python of `.venv.bench`, which is made anew when the lock or BullMQ's version changes."""
+    python, stamp = FOLDER / "bin" / "python", FOLDER / "installed"
+    wanted = " ".join(NPM_PACKAGES) + "\n" + LOCK.read_text()
+    if not stamp.exists() or stamp.read_text() != wanted:
+        print(f"Installing the peers of {LOCK.relative_to(ROOT)} and BullMQ into {FOLDER.name}, for the bench only.")
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(FOLDER)], check=True)
+        install = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+        # The lock names everything. An older pip would look for psycopg[pool] itself, and take a newer psycopg.
+        subprocess.run([*install, "--no-deps", "--require-hashes", "-r", str(LOCK)], check=True)
+        npm_install(FOLDER)
+        stamp.write_text(wanted)
+    return str(python)
+
+
+def python_of(peer: str) -> str:
+    """Dalston runs in the product's own environment, every other peer in the bench's."""
+    return sys.executable if peer.startswith("dalston") else peer_python()
+
+
 @contextmanager
-def started(peer: str, url: str, *arguments: object, probe: str = "") -> Iterator[subprocess.Popen[str]]:
-    """`bench.peers.run` for this peer; killed at the end, whatever happens."""
-    argv = [python_of(peer), "-m", "bench.peers.run", peer, *(str(argument) for argument in arguments)]
+def started(
+    peer: str, *action: object, redis_url: str = "", probe: str = "", quiet: bool = False, **environment: str
+) -> Iterator[subprocess.Popen[str]]:
+    """`python -m bench.peers` for this peer; killed at the end, whatever happens. `quiet`: nothing reads its errors, so
+    they must not fill a pipe."""
+    argv = [python_of(peer), "-m", "bench.peers", peer, *(str(word) for word in action)]
+    # In the environment, because every user of the machine can read a command line.
+    environment |= {"BENCH_REDIS_URL": redis_url, "BENCH_PROBE": probe, "BENCH_PREFETCH": prefetch_of(peer)}
     process = subprocess.Popen(
         guarded(argv, dies_with=signal.SIGKILL),
         cwd=ROOT,
-        # In the environment, because everybody on the machine can read a command line.
-        env={**os.environ, "BENCH_REDIS_URL": url, "BENCH_PROBE": probe, "PYTHONWARNINGS": "ignore"},
+        env={**os.environ, "PYTHONWARNINGS": "ignore", **environment},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.DEVNULL if quiet else subprocess.PIPE,
         text=True,
     )
     try:
@@ -38,7 +73,7 @@ def started(peer: str, url: str, *arguments: object, probe: str = "") -> Iterato
         process.communicate()
 
 
-def report(peer: str, process: subprocess.Popen[str], timeout: float = PATIENCE_S) -> dict[str, Any]:
+def report(peer: str, process: subprocess.Popen[str], timeout: float = REPORT_TIMEOUT_S) -> dict[str, Any]:
     """The last JSON line of its output, once it has ended."""
     try:
         output, errors = process.communicate(timeout=timeout)
@@ -50,6 +85,38 @@ def report(peer: str, process: subprocess.Popen[str], timeout: float = PATIENCE_
     raise PeerError(f"{peer} ended with {process.returncode} and no report:\n{errors[-2000:]}")
 
 
-def run(peer: str, url: str, *arguments: object, probe: str = "") -> dict[str, Any]:
-    with started(peer, url, *arguments, probe=probe) as process:
-        return report(peer, process)
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Of these processes and all their descendants, also of those that have ended and been waited for."""
+    total = 0.0
+    for pid in pids:
+        root = psutil.Process(pid)
+        for process in (root, *root.children(recursive=True)):
+            try:
+                times = process.cpu_times()
+            except psutil.NoSuchProcess:
+                continue
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+@contextmanager
+def apart(server: int) -> Iterator[None]:
+    """The server on the first core, this process and what it starts on the others, as if on another machine. Left to
+    the kernel, both are on one core or on two from run to run, and a round trip takes 30 or 100 us. Does nothing on a
+    machine of one core, or that can't."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    if len(cores) < 2:
+        yield
+        return
+    _pin(server, cores[:1])
+    os.sched_setaffinity(0, cores[1:])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+        _pin(server, cores)
+
+
+def _pin(pid: int, cores: list[int]) -> None:
+    for thread in psutil.Process(pid).threads():
+        os.sched_setaffinity(thread.id, cores)

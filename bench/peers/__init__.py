@@ -1,9 +1,13 @@
-"""One file per queue that is measured, all with the interface of `Peer`, each run in a process of its own.
+"""The queues that are measured: one file each, run in a process of its own by `python -m bench.peers` (__main__.py).
 
-Adding a peer is adding a file here and its name to NAMES, its package to bench/requirements.in and the lock, and when
-it brings a killed worker's task back to bench/sections/survival.py; if it is faster than all others, how fast to
-bench/sections/throughput.py. The task of every peer calls `probe.ran(sent_ns)` and does nothing else. The docstring of
-a peer's file says how it is configured: for little overhead; the end of a run quotes its first paragraph.
+A file has `sender` and `work` for `./dev bench broker`, or `prepare`, `submit` and `serve` for `./dev bench pipeline`:
+the interfaces of `Peer` and `Pipeline`. NAME_prefetch_N is the file NAME with N tasks claimed beyond those that run.
+The task of every peer calls `probe.ran(sent_ns)` (probe.py) and does nothing else. The docstring says how the peer is
+configured: for little overhead, and so that a killed worker's task is kept wherever the peer can do that. A run quotes
+its first paragraph, or the one that begins with "In the pipeline".
+
+To add a peer: a file here, its name below, its package in bench/requirements.in and the lock, in subjects/survival.py
+when a killed worker's task comes back, and in subjects/throughput.py how fast it is if it is faster than most.
 """
 
 import ast
@@ -11,9 +15,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+OURS = ("dalston", "dalston_engine", "dalston_engine_prefetch_8")
+"""Dalston itself, in the product's own environment: the bare broker, and the whole engine as one deploys it."""
+
+PYTHON_PEERS = ("celery", "rq", "dramatiq", "dramatiq_prefetch_100", "arq", "taskiq", "saq", "streaq", "huey")
+PEERS = (*PYTHON_PEERS, "bullmq")
+"""The other queues, in the order of the tables."""
+
+LOSES_TASKS = {"huey"}
+"""A killed worker's task is gone: it has left Redis when it runs."""
+
+ONE_AT_A_TIME = {"rq", "dramatiq_prefetch_100", "dalston_engine_prefetch_8"}
+"""RQ runs one task at a time in a process; the other two are variants for one thread."""
+
 
 class Peer(Protocol):
-    def sender(self, url: str) -> Callable[[int], None]:
+    """Optional: `fill(url, count)` and `send(url, count, ready)`, in the place of calls of the sender."""
+
+    def sender(self, url: str) -> Callable[[int], object]:
         """Connect, and return a function that enqueues one task with that argument."""
 
     def work(self, url: str, capacity: int, recovery_s: int | None) -> None:
@@ -21,22 +40,31 @@ class Peer(Protocol):
         come back, as near as the peer lets one say it; None means the peer's own default."""
 
 
-NAMES = ("celery", "rq", "dramatiq", "dramatiq_ahead", "arq", "taskiq", "saq", "streaq", "huey")
-"""The other queues, in the order of the tables."""
+class Pipeline(Protocol):
+    """With the servers in DATABASE_URL and REDIS_URL."""
 
-OURS = ("dalston", "dalston_sdk")
-"""Dalston itself, in the product's own environment: the bare broker, and the engine SDK on top of it."""
+    def prepare(self) -> None:
+        """Make the tables."""
 
-NINTH = {"dramatiq_ahead"}
-"""Beside the eight queues: one of them told to hold many tasks for its one thread, in a form of our own making. See
-bench/sections/contest.py for who is measured by it."""
+    def submit(self, count: int) -> None:
+        """Submit so many no-op tasks, as fast as one client can: in batches where there is an API for it."""
 
-NOT_CONCURRENT = {"rq"}
-"""One process runs one task at a time: more is more processes."""
+    def serve(self) -> None:
+        """Be the worker, until killed. With several processes, start the others and be the last."""
 
 
-def settings_of(name: str) -> str:
-    """Read, not imported: the peer's package is in another environment."""
-    source = (Path(__file__).parent / f"{name}.py").read_text()
-    documentation = ast.get_docstring(ast.parse(source)) or name
-    return " ".join(documentation.partition("\n\n")[0].split())
+def module_of(name: str) -> str:
+    return name.partition("_prefetch_")[0]
+
+
+def prefetch_of(name: str) -> str:
+    """As text; empty: the peer's own default."""
+    return name.partition("_prefetch_")[2]
+
+
+def settings_of(name: str, start: str = "") -> str:
+    """How a peer is configured, by its docstring. Read, not imported: its package is in another environment."""
+    source = (Path(__file__).parent / f"{module_of(name)}.py").read_text()
+    paragraphs = (ast.get_docstring(ast.parse(source)) or "").split("\n\n")
+    found = next(text for text in paragraphs if text.startswith(start))
+    return " ".join(found.removeprefix(start).split())

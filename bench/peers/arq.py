@@ -20,7 +20,7 @@ async def _pool(url: str) -> ArqRedis:
     return await create_pool(RedisSettings.from_dsn(url))
 
 
-def sender(url: str) -> Callable[[int], None]:
+def sender(url: str) -> Callable[[int], object]:
     loop = uvloop.new_event_loop()
     pool = loop.run_until_complete(_pool(url))
 

@@ -1,16 +1,20 @@
-"""Dramatiq: Retries as the only middleware, as many threads as tasks at a time, prefetch as by default
-(two per thread; one thread then mostly waits for its reader, see dramatiq_ahead).
+"""Dramatiq: Retries as the only middleware, as many threads as tasks at a time. By default it holds two tasks per
+thread, and its one thread then mostly waits for its reader; with prefetch 100 it never does.
 """
 
 import logging
+import os
 import time
 from collections.abc import Callable
+
+from bench.peers import probe
+
+if prefetch := os.environ.get("BENCH_PREFETCH"):
+    os.environ["dramatiq_queue_prefetch"] = prefetch  # noqa: SIM112 - its name; read when dramatiq is imported
 
 import dramatiq
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.worker import Worker
-
-from bench.peers import probe
 
 
 def _broker(url: str, recovery_s: int | None = None) -> "tuple[RedisBroker, dramatiq.Actor[..., None]]":
@@ -25,9 +29,9 @@ def _broker(url: str, recovery_s: int | None = None) -> "tuple[RedisBroker, dram
     return broker, noop
 
 
-def sender(url: str) -> Callable[[int], None]:
+def sender(url: str) -> Callable[[int], object]:
     _, noop = _broker(url)
-    send: Callable[[int], None] = noop.send
+    send: Callable[[int], object] = noop.send
     return send
 
 

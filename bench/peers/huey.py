@@ -19,7 +19,7 @@ def _huey(url: str) -> tuple[RedisHuey, TaskWrapper]:
     return huey, noop
 
 
-def sender(url: str) -> Callable[[int], None]:
+def sender(url: str) -> Callable[[int], object]:
     send: Callable[[int], None]
     _, send = _huey(url)
     return send

@@ -14,9 +14,9 @@ def noop(sent_ns: int) -> None:
     probe.ran(sent_ns)
 
 
-def sender(url: str) -> Callable[[int], None]:
+def sender(url: str) -> Callable[[int], object]:
     queue = Queue("bench", connection=redis.Redis.from_url(url))
-    # From `python -m bench.peers.run` this module keeps its name, so the worker finds `bench.peers.rq.noop`.
+    # From `python -m bench.peers` this module keeps its name, so the worker finds `bench.peers.rq.noop`.
     return lambda sent_ns: queue.enqueue(noop, sent_ns, result_ttl=500, retry=Retry(max=3))
 
 

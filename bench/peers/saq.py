@@ -15,7 +15,7 @@ async def noop(_context: Any, *, sent_ns: int) -> None:
     probe.ran(sent_ns)
 
 
-def sender(url: str) -> Callable[[int], None]:
+def sender(url: str) -> Callable[[int], object]:
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     queue = Queue.from_url(url, name="bench")

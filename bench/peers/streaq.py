@@ -25,7 +25,7 @@ def _worker(url: str, capacity: int = 1, recovery_s: int | None = None) -> "tupl
     return worker, noop
 
 
-def sender(url: str) -> Callable[[int], None]:
+def sender(url: str) -> Callable[[int], object]:
     loop = uvloop.new_event_loop()
     worker, noop = _worker(url)
     loop.run_until_complete(worker.__aenter__())

@@ -30,7 +30,7 @@ def _broker(
     return broker, noop
 
 
-def sender(url: str) -> Callable[[int], None]:
+def sender(url: str) -> Callable[[int], object]:
     loop = uvloop.new_event_loop()
     broker, noop = _broker(url)
     loop.run_until_complete(broker.startup())

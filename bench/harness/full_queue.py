@@ -1,0 +1,213 @@
+"""A full queue within seconds, for the dashboard: entries by a script inside Valkey, engines by their nodes' beats,
+rows by Postgres itself from a series of numbers. Needs Django to be set up.
+"""
+
+import random
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from django.db import connection, models
+from django.utils import timezone
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.connection import scripts
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol.messages import TaskMessage, encode_task
+from dalston_queue.broker.protocol.types import EngineState, NodeState, Tier
+from dalston_queue.models import DeadLetter, Job, Project, Task
+
+QUEUES = ("transcribe", "diarize", "align", "translate", "summarise", "redact", "embed", "deliver")
+TIERS = (Tier.MEDIUM, Tier.HIGH, Tier.LOW)
+PER_NODE = 8
+BATCH = 5_000
+GIB = 1024
+
+
+@dataclass(frozen=True)
+class Size:
+    waiting: int
+    pending: int
+    engines: int
+    viewers: int
+    history: int  # jobs that are over
+    dead_letters: int
+
+    @property
+    def nodes(self) -> int:
+        return -(-self.engines // PER_NODE)
+
+
+FULL = Size(waiting=1_000_000, pending=100_000, engines=200, viewers=50, history=50_000, dead_letters=5_000)
+SMALL = Size(waiting=2_000, pending=400, engines=16, viewers=6, history=500, dead_letters=100)
+
+
+def task_id(number: int) -> str:
+    return f"01920000-0000-7000-8000-{number:012x}"
+
+
+def job_id(number: int) -> str:
+    return f"01910000-0000-7000-8000-{number:012x}"
+
+
+def engine_id(number: int) -> str:
+    return f"node-{number // PER_NODE:02}.{QUEUES[number % len(QUEUES)]}.{number % PER_NODE}.boot{number:04}"
+
+
+def fill_redis(broker: Broker, size: Size) -> None:
+    """Pending entries first, numbered from 0, so that an engine reads exactly its own; then the waiting ones."""
+    [shard] = broker.topology.shards
+    records = scripts.BROKER / "include" / "record.lua"
+    source = records.read_text() + (Path(__file__).parent / "fill.lua").read_text()
+    script = shard.client.register_script(source)
+    keys, number = shard.keys, 0
+    for queue in QUEUES:
+        shard.client.sadd(keys.stages(), queue)
+        shard.client.hset(keys.lanes(queue), mapping={"@": 1, "#v": 1})
+    for engine in range(size.engines):
+        share = size.pending // size.engines
+        queue = QUEUES[engine % len(QUEUES)]
+        _add(script, keys, queue, Tier.MEDIUM, number, share, engine_id(engine))
+        number += share
+    lanes = [(queue, tier) for queue in QUEUES for tier in TIERS]
+    for position, (queue, tier) in enumerate(lanes):
+        share = size.waiting // len(lanes) + (position < size.waiting % len(lanes))
+        for begin in range(0, share, BATCH):
+            count = min(BATCH, share - begin)
+            _add(script, keys, queue, tier, number, count, "")
+            number += count
+
+
+def _add(script: Any, keys: Any, queue: str, tier: Tier, first: int, count: int, owner: str) -> None:
+    message = TaskMessage(
+        task_id="x", job_id="x", queue=queue, task_type=queue, attempt=1, parameters={"file": "a.wav"}
+    )
+    body = encode_task(message)[-1]
+    names = [keys.stream(queue, "", tier), keys.tasks(queue), keys.running(queue), keys.deadlines(queue)]
+    script(keys=names, args=[first, count, owner, int(time.time() * 1000), body])
+
+
+def beat(broker: Broker, node: int, size: Size, why: str = "") -> None:
+    """As a supervisor beats: each time with other figures."""
+    numbers = range(node * PER_NODE, min((node + 1) * PER_NODE, size.engines))
+    name = f"node-{node:02}"
+    devices = [
+        {"uuid": f"GPU-{number}", "index": number % PER_NODE, "name": "NVIDIA L4", "total_mib": 24 * GIB,
+         "used_mib": 11 * GIB + random.randrange(GIB), "utilisation": random.randrange(60, 100),
+         "temperature": random.randrange(60, 75), "power_w": random.randrange(55, 72)}
+        for number in numbers
+    ]  # fmt: skip
+    info = {"pid": 1, "why": why, "labels": {"zone": "b"}, "gpus": {"devices": devices}}
+    broker.registry.beat_node(name, NodeState.ACTIVE, [_engine(number, size) for number in numbers], info)
+
+
+def _engine(number: int, size: Size) -> EngineBeat:
+    queue, share = QUEUES[number % len(QUEUES)], size.pending // size.engines
+    tasks = [
+        {"task_id": task_id(number * share + each), "queue": queue, "attempt": 1, "fraction": random.random()}
+        for each in range(min(share, 32))
+    ]
+    info = {"slot": f"{queue}.{number % PER_NODE}", "engine": queue, "version": "1.0", "pid": 1000 + number,
+            "tasks": tasks, "running": share, "exits": number % 3, "cpu_percent": random.random() * 100,
+            "memory_mib": 3_000 + random.random()}  # fmt: skip
+    return EngineBeat(engine_id=engine_id(number), state=EngineState.READY, queues=(queue,), capacity=512, info=info)
+
+
+def fill(broker: Broker, size: Size) -> None:
+    fill_postgres(size)
+    fill_redis(broker, size)
+    for node in range(size.nodes):
+        beat(broker, node, size)
+
+
+_TAIL = "lpad(to_hex(n), 12, '0')"
+_TASK, _JOB = (f"('{head}-0000-7000-8000-' || {_TAIL})::uuid" for head in ("01920000", "01910000"))
+
+
+def fill_postgres(size: Size) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET session_replication_role = replica")  # no check of each row's job: they are all there
+        indexes = _indexes(cursor)
+        for name in indexes:
+            cursor.execute(f'DROP INDEX "{name}"')
+        _insert_all(size)
+        for definition in indexes.values():  # sorted once, that takes a fraction of a million insertions
+            cursor.execute(definition)
+        cursor.execute("SET session_replication_role = origin")
+        cursor.execute("ANALYZE")
+
+
+def _indexes(cursor: Any) -> dict[str, str]:
+    """Of the large tables, those that no constraint needs: how to make them again, by name."""
+    cursor.execute(
+        """
+        SELECT indexname, indexdef FROM pg_indexes
+        WHERE tablename IN ('dalston_job', 'dalston_task')
+          AND indexname NOT IN (SELECT conname FROM pg_constraint)"""
+    )
+    return dict(cursor.fetchall())
+
+
+def _insert_all(size: Size) -> None:
+    """Numbers as in Redis: pending from 0, then what waits, then what is over, and of these the dead letters."""
+    now = timezone.now()
+    project = Project.objects.create(name="bench")
+    total = size.pending + size.waiting
+    job = Job(project=project, name="call.wav", trace_id="bench", created_at=now)
+    states = {"running": (0, size.pending), "queued": (size.pending, total), "completed": (total, total + size.history)}
+    for status, (first, end) in states.items():
+        job.status = "completed" if status == "completed" else "running"
+        job.finished_at = now if status == "completed" else None
+        _insert(job, first, end, id=_JOB)
+        _insert(_task(status, now), first, end, id=_TASK, job_id=_JOB, **_queues(status, size))
+    dead_letter = DeadLetter(queue="transcribe", task_type="transcribe", cause="error", attempt=4, created_at=now)
+    words = {"fingerprint": "lpad((n % 40)::text, 16, '0')", "error": "'CUDA error ' || n % 40"}
+    _insert(dead_letter, total, total + size.dead_letters, id=_TASK, task_id=_TASK, **words)
+
+
+def _task(status: str, now: datetime) -> Task:
+    task = Task(stage="transcribe", queue="transcribe", task_type="transcribe", timeout_seconds=600, max_retries=3)
+    task.parameters = {"file": "s3://calls/2026/11/16/a.wav", "language": "en"}
+    task.status, task.created_at, task.enqueued_at = status, now, now
+    task.started_at = None if status == "queued" else now
+    task.finished_at = now if status == "completed" else None
+    return task
+
+
+def _queues(status: str, size: Size) -> dict[str, str]:
+    """In which queue and with which engine the script in Redis put each number."""
+    if status == "running":
+        share = size.pending // size.engines
+        engines = ", ".join(f"'{engine_id(number)}'" for number in range(size.engines))
+        queues = ", ".join(f"'{queue}'" for queue in QUEUES)
+        engine = f"least(n / {share}, {size.engines - 1})"
+        queue = f"(ARRAY[{queues}])[1 + {engine} % {len(QUEUES)}]"
+        return {"assigned_worker_id": f"(ARRAY[{engines}])[1 + {engine}]", "queue": queue, "task_type": queue}
+    share = max(1, size.waiting // (len(QUEUES) * len(TIERS)))
+    queues = ", ".join(f"'{queue}'" for queue in QUEUES)
+    queue = f"(ARRAY[{queues}])[1 + least((n - {size.pending}) / {share * len(TIERS)}, {len(QUEUES) - 1})]"
+    return {"queue": queue, "task_type": queue}
+
+
+def _insert(row: models.Model, first: int, end: int, **expressions: str) -> None:
+    """The row so many times; `expressions` of n stand for columns that differ."""
+    meta = type(row)._meta  # noqa: SLF001 - Django's documented way to its fields
+    columns: list[str] = []
+    values: list[str] = []
+    given: list[Any] = []
+    for field in meta.concrete_fields:
+        if field.primary_key and field.attname not in expressions:
+            continue
+        assert field.column, "a concrete field has one"
+        columns.append(connection.ops.quote_name(field.column))
+        if field.attname in expressions:
+            values.append(expressions[field.attname].replace("%", "%%"))
+        else:
+            values.append(f"%s::{field.db_type(connection)}")
+            given.append(field.get_db_prep_save(getattr(row, field.attname), connection))
+    names, made = ", ".join(columns), ", ".join(values)
+    with connection.cursor() as cursor:
+        sql = f"INSERT INTO {meta.db_table} ({names}) SELECT {made} FROM generate_series(%s, %s) AS n"
+        cursor.execute(sql, [*given, first, end - 1])
