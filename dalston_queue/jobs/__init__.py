@@ -2,7 +2,7 @@
 
 states, lifecycle, drawing            every legal move as data, the only writer of status, and the picture of both
 spec, rows, submit                    what a client asks for, on its way into the tables
-keys, token_version, hints            what that depends on: its idempotency key, its token's row; and who is told of it
+idempotency, hints                    the key that a submission takes; the hint to the orchestrators
 dag, pipelines, expand                the shape of a job: checked, named in code, grown by a stage's result
 dispatch, advance                     READY tasks into their streams; what follows from a task that moved
 retry, dead_letters, fingerprint      what a failed attempt means, and the end of a task that gets no other

@@ -1,7 +1,5 @@
 """What can be wrong with a request about jobs. All are the caller's to mend; none is worth a blind retry.
 
-TokenChanged stands apart: nothing is wrong with the request, but its token must be read anew before it is accepted.
-
 JobsError
 ├── InvalidJob            the request can't become a job: a bad name, a cycle, a value Postgres can't hold
 │   └── InvalidCallback   its callback URL is none that may be called
@@ -44,7 +42,3 @@ class NothingToReplay(JobsError):
 
 class SearchTooWide(JobsError):
     pass
-
-
-class TokenChanged(Exception):
-    """Nothing was stored: the token's row may be another than the one that was known."""

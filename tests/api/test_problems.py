@@ -10,7 +10,7 @@ from django.test import Client
 
 from dalston_queue.api import api as routes
 from dalston_queue.api.errors.problems import TITLES, Code
-from dalston_queue.api.requests import submitting
+from dalston_queue.api.routes import tasks
 from dalston_queue.models import Task
 from tests.api.conftest import Api
 
@@ -44,7 +44,7 @@ def test_a_500_hides_everything_but_the_trace_id(api: Api, monkeypatch: pytest.M
     def burst(*_: object, **__: object) -> None:
         raise RuntimeError("the password is hunter2")
 
-    monkeypatch.setattr(submitting, "submit", burst)
+    monkeypatch.setattr(tasks, "submit", burst)
     answer = api.post("/tasks", {"task_type": "echo"})
     assert (answer.status_code, answer.json()["code"]) == (500, "internal")
     assert b"hunter2" not in answer.content
@@ -56,7 +56,7 @@ def test_a_database_that_does_not_answer_is_503_with_retry_after(api: Api, monke
     def refuse(*_: object, **__: object) -> None:
         raise OperationalError("connection refused")
 
-    monkeypatch.setattr(submitting, "submit", refuse)
+    monkeypatch.setattr(tasks, "submit", refuse)
     answer = api.post("/tasks", {"task_type": "echo"})
     assert (answer.status_code, answer.json()["code"]) == (503, "database_unavailable")
     assert answer["Retry-After"] == "5"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -26,14 +25,10 @@ class Principal:
     scopes: frozenset[str]
     token: ApiToken | None = None
     user: AbstractBaseUser | None = None
-    version: str | None = None  # of a token that was not read for this request (api/auth/known_tokens.py)
-    read: Callable[[], Principal] | None = field(default=None, repr=False)  # reads it; raises ApiProblem
 
     @classmethod
-    def of_token(
-        cls, token: ApiToken, version: str | None = None, read: Callable[[], Principal] | None = None
-    ) -> Principal:
-        return cls(scopes=frozenset(token.scopes), token=token, version=version, read=read)
+    def of_token(cls, token: ApiToken) -> Principal:
+        return cls(scopes=frozenset(token.scopes), token=token)
 
     @classmethod
     def of_user(cls, user: AbstractBaseUser) -> Principal:
@@ -74,12 +69,3 @@ def principal_of(request: HttpRequest) -> Principal:
     if not isinstance(auth, Principal):
         raise TypeError("A route ran without authentication.")
     return auth
-
-
-def confirmed(request: HttpRequest) -> Principal:
-    """The same, from a token that was read for this request. Raises ApiProblem if it does not hold any more."""
-    principal = principal_of(request)
-    if principal.read is not None:
-        principal = principal.read()
-        request.auth = principal  # type: ignore[attr-defined]
-    return principal

@@ -13,7 +13,6 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from dalston_queue.api.auth.bearer import CHALLENGE
-from dalston_queue.api.auth.principal import Principal, confirmed
 from dalston_queue.api.errors.problems import ApiProblem, Code, respond
 from dalston_queue.api.requests import body
 from dalston_queue.broker.errors import BrokerError, Invalid
@@ -120,20 +119,4 @@ _HANDLERS: dict[type[Exception], Callable[..., HttpResponse]] = {
 
 def install(api: NinjaAPI) -> None:
     for kind, handler in _HANDLERS.items():
-        api.add_exception_handler(kind, handler if handler is _no_database else _after_confirming(handler))
-
-
-def _after_confirming(handler: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """A token that was only known (known_tokens.py) is read before it gets any error but its own."""
-
-    def handle(request: HttpRequest, exc: Exception) -> HttpResponse:
-        if isinstance(getattr(request, "auth", None), Principal):
-            try:
-                confirmed(request)
-            except ApiProblem as refused:
-                return respond(request, refused)
-            except (OperationalError, InterfaceError) as error:
-                return _no_database(request, error)
-        return handler(request, exc)
-
-    return handle
+        api.add_exception_handler(kind, handler)

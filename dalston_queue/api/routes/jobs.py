@@ -14,7 +14,6 @@ from dalston_queue.api.auth.principal import Principal, principal_of
 from dalston_queue.api.errors.problems import ApiProblem, Code, not_found
 from dalston_queue.api.requests import body
 from dalston_queue.api.requests.cancelling import CancelledJobOut, cancel
-from dalston_queue.api.requests.submitting import accept
 from dalston_queue.api.requests.trace import trace_id_of
 from dalston_queue.api.schemas.base import Instant
 from dalston_queue.api.schemas.job_in import BatchIn, JobIn
@@ -29,7 +28,7 @@ from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
 from dalston_queue.jobs.lifecycle.states import JobStatus
 from dalston_queue.jobs.operator.cancel import cancel_job
 from dalston_queue.jobs.queries.search import JobSearch, find_jobs
-from dalston_queue.jobs.submit.submit import Request, Submission, submit_many
+from dalston_queue.jobs.submit.submit import Request, Submission, submit, submit_many
 from dalston_queue.models import Job
 from dalston_queue.models.api_token import Scope
 
@@ -38,7 +37,7 @@ router = Router(tags=["jobs"])
 
 @router.post(
     "/jobs",
-    auth=needs(Scope.SUBMIT, may_be_known=True),
+    auth=needs(Scope.SUBMIT),
     response=answers({200: JobOut, 201: JobOut}, 400, 409, 413),
 )
 def submit_job(
@@ -50,10 +49,12 @@ def submit_job(
 ) -> Status[JobOut]:
     """Submit a job: a known pipeline, or stages that name the stages they wait for."""
     spec = job.spec(trace_id_of(request))
-    submission = accept(request, spec, one_key(job.idempotency_key, idempotency_key))
+    principal, key = principal_of(request), one_key(job.idempotency_key, idempotency_key)
+    check_depth(spec, principal)
+    submission = submit(spec, project=principal.project(), token=principal.token, idempotency_key=key)
     waiting.jobs.wait(submission.job_id, wait)
     response["Location"] = f"/api/v1/jobs/{submission.job_id}"
-    stored = visible_job(principal_of(request), submission.job_id)
+    stored = visible_job(principal, submission.job_id)
     return Status(201 if submission.created else 200, job_with_tasks(stored))
 
 

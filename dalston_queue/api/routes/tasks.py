@@ -10,27 +10,26 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from ninja import Body, Header, Path, Query, Router, Status
 
+from dalston_queue.api.auth.backpressure import check_depth
 from dalston_queue.api.auth.bearer import needs
 from dalston_queue.api.auth.depths import depths
-from dalston_queue.api.auth.principal import Principal, confirmed, principal_of
-from dalston_queue.api.auth.row_reader import RowReader
+from dalston_queue.api.auth.principal import Principal, principal_of
 from dalston_queue.api.errors.problems import not_found
 from dalston_queue.api.requests import body
 from dalston_queue.api.requests.cancelling import CancelledTaskOut, cancel
-from dalston_queue.api.requests.submitting import accept
 from dalston_queue.api.requests.trace import trace_id_of
 from dalston_queue.api.schemas.base import Instant
 from dalston_queue.api.schemas.listing import Cursor, Limit, Page, Payload, Text, page
 from dalston_queue.api.schemas.problem_out import answers
 from dalston_queue.api.schemas.reason import Reason
 from dalston_queue.api.schemas.task_in import Key, TaskIn, one_key
-from dalston_queue.api.schemas.task_out import TaskOut, new_task_out, task_out
+from dalston_queue.api.schemas.task_out import TaskOut, stored_task, task_out
 from dalston_queue.api.subscriptions import long_poll as waiting
 from dalston_queue.api.subscriptions.long_poll import Wait
 from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.jobs.operator.cancel import cancel_task
 from dalston_queue.jobs.queries.search import created_between, with_parameter
-from dalston_queue.jobs.submit.token_version import UNCHANGED
+from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import Job, Task
 from dalston_queue.models.api_token import Scope
 
@@ -41,7 +40,7 @@ WAITING = {TaskStatus.PENDING, TaskStatus.READY, TaskStatus.QUEUED}
 
 @router.post(
     "/tasks",
-    auth=needs(Scope.SUBMIT, may_be_known=True),
+    auth=needs(Scope.SUBMIT),
     response=answers({200: TaskOut, 201: TaskOut}, 400, 409, 413),
 )
 def submit_task(
@@ -57,14 +56,17 @@ def submit_task(
     """
     body.check_size(task.parameters)
     spec = task.spec(trace_id_of(request))
-    submission = accept(request, spec, one_key(task.idempotency_key, idempotency_key))
+    principal, key = principal_of(request), one_key(task.idempotency_key, idempotency_key)
+    check_depth(spec, principal)
+    submission = submit(spec, project=principal.project(), token=principal.token, idempotency_key=key)
     [task_id] = submission.task_ids
     response["Location"] = f"/api/v1/tasks/{task_id}"
     if submission.at is not None and not wait:
-        out = new_task_out(submission.tasks[0], submission.at, trace_id_of(request), task.parameters)
+        stored = stored_task(submission.tasks[0], submission.at, task.parameters)
+        out = task_out(stored, job=Job(trace_id=trace_id_of(request)))
     else:
         waiting.tasks.wait(task_id, wait)
-        out = task_out(visible_task(principal_of(request), task_id))
+        out = task_out(visible_task(principal, task_id))
     if out.status in WAITING and (out.scheduled_at is None or out.scheduled_at <= timezone.now()):
         out.queue_position = depths.position(out.queue, out.effective_priority)
     return Status(201 if submission.created else 200, out)
@@ -98,7 +100,7 @@ def list_tasks(
     return page(principal_of(request).visible(rows, "job__project_id"), task_out, limit, cursor)
 
 
-@router.get("/tasks/{task_id}", auth=needs(Scope.READ, may_be_known=True), response=answers({200: TaskOut}, 404))
+@router.get("/tasks/{task_id}", auth=needs(Scope.READ), response=answers({200: TaskOut}, 404))
 def read_task(
     request: HttpRequest,
     task_id: Annotated[UUID, Path()],
@@ -106,7 +108,7 @@ def read_task(
     wait: Wait = 0,
 ) -> TaskOut:
     """One task: its state, its result or its error."""
-    task = _task_if_known(principal_of(request), task_id) or visible_task(confirmed(request), task_id)
+    task = visible_task(principal_of(request), task_id)
     if wait and task.finished_at is None:
         waiting.tasks.wait(task_id, wait)
         task = visible_task(principal_of(request), task_id)
@@ -124,36 +126,18 @@ def cancel_one_task(request: HttpRequest, task_id: Annotated[UUID, Path()], reas
     return CancelledTaskOut(task_id=task_id, status=done.status, was_running=done.was_running, engine_told=done.told)
 
 
-_tasks = RowReader(Task, "t")
-# The most frequent question of all.
-_READ = f"""
-    SELECT {_tasks.columns}, j.trace_id
+# The most frequent question of all: raw() takes a third of the time that the ORM takes to build the same statement.
+_READ = """
+    SELECT t.*, j.trace_id
     FROM dalston_task t JOIN dalston_job j ON j.id = t.job_id
-    WHERE t.id = %(task)s AND (%(project)s::uuid IS NULL OR j.project_id = %(project)s)"""  # noqa: S608
-_READ_IF_KNOWN = f"{_READ} AND EXISTS ({UNCHANGED})"
+    WHERE t.id = %(task)s AND (%(project)s::uuid IS NULL OR j.project_id = %(project)s)"""
 
 
 def visible_task(principal: Principal, task_id: UUID) -> Task:
-    task = _found(_tasks.first(_READ, {"task": task_id, "project": principal.only_project}))
-    if task is None:
-        raise not_found(f"task {task_id}")
-    return task
-
-
-def _task_if_known(principal: Principal, task_id: UUID) -> Task | None:
-    """None if there is no such task, if the token's row has changed, or if it was read anyway."""
-    if principal.token is None or principal.version is None:
-        return None
-    known = {"token": principal.token.pk, "version": principal.version}
-    return _found(_tasks.first(_READ_IF_KNOWN, {"task": task_id, "project": principal.only_project, **known}))
-
-
-def _found(row: tuple[Task, tuple[Any, ...]] | None) -> Task | None:
-    if row is None:
-        return None
-    task, (trace_id,) = row
-    task.job = Job(id=task.job_id, trace_id=trace_id)
-    return task
+    for task in Task.objects.raw(_READ, {"task": task_id, "project": principal.only_project}):
+        task.job = Job(id=task.job_id, trace_id=task.trace_id)  # type: ignore[attr-defined]
+        return task
+    raise not_found(f"task {task_id}")
 
 
 def _rows() -> QuerySet[Task]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from pydantic import BaseModel, Field
 
 from dalston_queue.broker.protocol.types import Priority
@@ -97,35 +98,10 @@ def task_out(task: Task, history: Iterable[TaskEvent] | None = None, job: Job | 
     )
 
 
-def new_task_out(task: NewTask, at: datetime, trace_id: str, parameters: dict[str, Any]) -> TaskOut:
-    """A task that was stored a moment ago and waits: what reading its row would show."""
-    return TaskOut(
-        task_id=task.id,
-        job_id=task.job_id,
-        task_type=task.task_type,
-        stage=task.stage,
-        queue=task.queue,
-        status=TaskStatus.PENDING,
-        priority=Priority(task.priority),
-        effective_priority=Priority(task.priority),
-        required_capabilities=list(task.required_capabilities),
-        parameters=parameters,
-        timeout_seconds=task.timeout_seconds,
-        max_retries=task.max_retries,
-        retry_count=0,
-        attempt=1,
-        deliveries=0,
-        assigned_worker_id=None,
-        created_at=at,
-        scheduled_at=task.scheduled_at,
-        started_at=None,
-        completed_at=None,
-        result=None,
-        error=None,
-        trace_id=trace_id,
-        queue_position=None,
-        history=None,
-    )
+def stored_task(task: NewTask, at: datetime, parameters: dict[str, Any]) -> Task:
+    """The row of a task that was stored a moment ago, without a query."""
+    fields = {**msgspec.structs.asdict(task), "parameters": parameters, "created_at": at}
+    return Task(**fields, effective_priority=task.priority)
 
 
 def _event_out(event: TaskEvent) -> EventOut:

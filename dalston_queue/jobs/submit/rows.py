@@ -14,7 +14,6 @@ import msgspec
 from django.db import connection
 
 from dalston_queue.jobs.submit.idempotency import TAKE, TAKE_CONFLICT, NewKey
-from dalston_queue.jobs.submit.token_version import UNCHANGED
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,14 +106,12 @@ _MANY_JOBS = f"WITH jobs AS ({_many(_JOB, 'jobs', _JOB_TYPES)}) {_MANY_TASKS}"
 
 
 @cache
-def _one_job(*, of_one: bool, known: bool, taken: bool) -> str:
-    """A chain, of which each step is made from the row that the step before gave, if it did: the token's row is
-    unchanged, the key is taken, the job is stored, and its tasks are."""
+def _one_job(*, of_one: bool, taken: bool) -> str:
+    """A chain, each step made from the row that the step before returned: the key is taken, the job stored, its tasks
+    stored. A key that another request holds returns no row, so nothing is stored."""
     steps, source = [], ""
-    if known:
-        steps, source = [f"known AS ({UNCHANGED})"], "FROM known"
     if taken:
-        steps, source = [*steps, f"taken AS ({TAKE} {source} {TAKE_CONFLICT})"], "FROM taken"
+        steps, source = [f"taken AS ({TAKE} {TAKE_CONFLICT})"], "FROM taken"
     steps.append(f"made AS ({_one(_JOB, 'job', _JOB_TYPES)} {source} RETURNING 1)")
     if of_one:
         tasks = f"{_one(_TASK, 'task', _TASK_TYPES)} FROM made"
@@ -123,12 +120,10 @@ def _one_job(*, of_one: bool, known: bool, taken: bool) -> str:
     return f"WITH {', '.join(steps)} {tasks}"
 
 
-def insert_job(
-    job: NewJob, tasks: Collection[NewTask], now: datetime, *, key: NewKey | None = None, version: str | None = None
-) -> bool:
+def insert_job(job: NewJob, tasks: Collection[NewTask], now: datetime, *, key: NewKey | None = None) -> bool:
     """One job with its tasks, by one statement, which is a transaction by itself if there is none around it.
 
-    False: nothing was stored, because the key is taken or because the token's row is not of this version any more.
+    False: nothing was stored, because the key is taken.
     """
     arguments = {"now": now, **_values("job", job)}
     of_one = len(tasks) == 1
@@ -137,12 +132,10 @@ def insert_job(
             arguments |= _values("task", task)
     else:
         arguments["tasks"] = msgspec.json.encode(tasks).decode()
-    if version is not None:
-        arguments |= {"token": job.token_id, "version": version}
     if key is not None:
         arguments |= key.arguments()
     with connection.cursor() as cursor:
-        cursor.execute(_one_job(of_one=of_one, known=version is not None, taken=key is not None), arguments)
+        cursor.execute(_one_job(of_one=of_one, taken=key is not None), arguments)
         return bool(cursor.rowcount)
 
 

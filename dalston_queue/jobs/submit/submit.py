@@ -19,7 +19,7 @@ from django.utils import timezone
 from dalston_queue import crash_points
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.ids import uuid7
-from dalston_queue.jobs.errors import IdempotencyConflict, JobsError, TokenChanged
+from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
 from dalston_queue.jobs.lifecycle import dag
 from dalston_queue.jobs.submit import hints
 from dalston_queue.jobs.submit.idempotency import NewKey
@@ -45,7 +45,7 @@ class Submission:
     job_id: UUID
     task_ids: tuple[UUID, ...]  # in the order of the stages asked for
     created: bool
-    # As they were stored, and when, if they were made now: saves who wants to show them a look at the row.
+    # The rows and the time they were stored at, if they were stored now: showing them needs no query.
     tasks: tuple[NewTask, ...] = field(default=(), compare=False)
     at: datetime | None = field(default=None, compare=False)
 
@@ -56,19 +56,13 @@ def submit(
     project: Project,
     token: ApiToken | None = None,
     idempotency_key: str | None = None,
-    version: str | None = None,
 ) -> Submission:
-    """Accept one job by one statement, or raise JobsError.
-
-    With a `version` the token was not read for this request: TokenChanged says that its row must be read first.
-    """
+    """Accept one job by one statement, or raise JobsError."""
     now = timezone.now()
     job, tasks = _rows(spec, project, token, Callbacks(project))
     key = None if idempotency_key is None else _new_key(idempotency_key, spec, project, job.id, now)
-    while not insert_job(job, tasks, now, key=key, version=version):
-        if version is not None or key is None:
-            raise TokenChanged("the token's row was changed")
-        if earlier := key.earlier():
+    while not insert_job(job, tasks, now, key=key):
+        if key is not None and (earlier := key.earlier()):
             return Submission(earlier, _tasks_of(earlier, {}), created=False)
     transaction.on_commit(lambda: _hint([job.id]))
     return Submission(job.id, tuple(task.id for task in tasks), created=True, tasks=tuple(tasks), at=now)
