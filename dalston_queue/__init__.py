@@ -10,10 +10,10 @@ admin/             Django's admin; admin_site opens it by role
 accounts/          roles, tokens, throttled logins
 audit/             what operators did: written, read, exported, verified
 management/        commands
-redis, pooled      the broker of this process; waiting without a database connection
+redis, database    the broker of this process; database connections and their errors
 polling            one poll for all subscribers of a key
 metrics            the queue's numbers for Prometheus
-ids, durations     time-ordered ids; a time span in words
+ids                time-ordered ids
 tasks              what huey runs
 apps, crash_points the Django app, and a hook for tests that kill a process
 

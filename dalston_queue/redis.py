@@ -11,7 +11,7 @@ from django.conf import settings
 
 from dalston_queue.broker import Broker, connect
 from dalston_queue.broker.connection.urls import SOCKET_TIMEOUT_S
-from dalston_queue.pooled import give_connection_back
+from dalston_queue.database import give_connection_back
 
 WEB_TIMEOUT_S = 2.0
 

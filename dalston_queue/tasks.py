@@ -3,7 +3,7 @@
 from huey import crontab
 from huey.contrib.djhuey import db_periodic_task
 
-from dalston_queue.orchestrator.duties import run_due_duties
+from dalston_queue.orchestrator.duties.run import run_due_duties
 
 
 @db_periodic_task(crontab())  # type: ignore[untyped-decorator]  # huey has no types

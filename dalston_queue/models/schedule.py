@@ -1,7 +1,13 @@
-"""A recurring job: a cron expression in a time zone, and the job to make at each tick."""
+"""A recurring job: a cron expression in a time zone, and the job to make at each tick.
 
+Clock changes are handled as Debian's cron does.
+"""
+
+from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
+from cronsim import CronSim, CronSimError
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils import timezone
@@ -9,10 +15,22 @@ from django.utils import timezone
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.ids import uuid7
 from dalston_queue.jobs.errors import InvalidJob
-from dalston_queue.jobs.submit.cron import next_tick
 from dalston_queue.models.fields import choices, one_of
 from dalston_queue.models.job import Job
 from dalston_queue.models.project import Project
+
+
+def next_tick(cron: str, time_zone: str, after: datetime) -> datetime | None:
+    """The first tick after this time, or None if there is none within 50 years. Raises InvalidJob for bad input."""
+    try:
+        zone = ZoneInfo(time_zone)
+    except (KeyError, ValueError, OSError):
+        raise InvalidJob(f"there is no time zone {time_zone!r}") from None
+    try:
+        tick = next(CronSim(cron, after.astimezone(zone)), None)
+    except CronSimError as error:
+        raise InvalidJob(f"{cron!r} is no cron expression: {error}") from None
+    return None if tick is None else tick.astimezone(UTC)
 
 
 class Schedule(models.Model):

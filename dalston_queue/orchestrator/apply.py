@@ -5,7 +5,7 @@ transition. What arrives late, twice or in the wrong order finds no row to move,
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from random import SystemRandom
 from uuid import UUID
@@ -16,15 +16,18 @@ from django.db import connection, transaction
 from dalston_queue.broker.protocol.depth import MAX_DEPTH, too_deep
 from dalston_queue.broker.protocol.messages import ErrorInfo, Event
 from dalston_queue.broker.protocol.moments import moment
-from dalston_queue.broker.protocol.types import Cause, EventKind, Tier
+from dalston_queue.broker.protocol.types import Cause, EventKind, Priority, Tier
 from dalston_queue.jobs.errors import InvalidJob
+from dalston_queue.jobs.lifecycle import dag
 from dalston_queue.jobs.lifecycle.advance import Advanced, advance, release_stages
 from dalston_queue.jobs.lifecycle.dead_letters import Ending, end_tasks
-from dalston_queue.jobs.lifecycle.expand import added_tasks, wanted_stages
 from dalston_queue.jobs.lifecycle.retry import Attempt, Cancel, Exhausted, Retry, RetryPolicy
 from dalston_queue.jobs.lifecycle.status import Change, Moved, id_array, lock_jobs, move_jobs, move_tasks
 from dalston_queue.jobs.submit.nul import holds_nul
 from dalston_queue.jobs.submit.rows import NewTask, insert_tasks
+from dalston_queue.jobs.submit.spec import StageSpec, stage_from
+from dalston_queue.jobs.submit.submit import task_row
+from dalston_queue.models import Job, Task
 
 _encode = msgspec.json.Encoder().encode
 _jitter = SystemRandom().random
@@ -259,3 +262,29 @@ def _ending(event: Event, error: ErrorInfo, why: str) -> Ending:
         evidence=error.evidence,
         raw=event.raw,
     )
+
+
+# A result may ask for more stages: `{"$stages": [{"stage": "transcribe_ch1", "after": ["split"]}, …]}`.
+# They are made by the same code as those of a submission, in the transaction that completes the stage which asked. A
+# request that can't be met makes that stage a dead letter: its result can't be acted on.
+KEY = "$stages"
+
+
+def wanted_stages(result: object) -> Sequence[StageSpec]:
+    """The stages that a result asks for; none for an ordinary result. Raises InvalidJob."""
+    if not isinstance(result, Mapping) or KEY not in result:
+        return ()
+    wanted = result[KEY]
+    if not isinstance(wanted, list) or not wanted:
+        raise InvalidJob(f"{KEY} is a list of stages, with at least one")
+    return [stage_from(stage) for stage in wanted]
+
+
+def added_tasks(job_id: UUID, stages: Sequence[StageSpec]) -> list[NewTask]:
+    """The rows of these stages, ready to insert; none if the job is gone. The job is locked. Raises InvalidJob for what
+    doesn't fit the job as it is, or can't be stored. Advancing the job releases those that wait for nothing."""
+    priority = Job.objects.filter(id=job_id).values_list("priority", flat=True).first()
+    if priority is None:
+        return []
+    dag.check(stages, set(Task.objects.filter(job_id=job_id).values_list("stage", flat=True)))
+    return [task_row(stage, job_id, Priority(priority)) for stage in stages]

@@ -15,13 +15,13 @@ from django.db import Error, transaction
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.messages import Event, Malformed
 from dalston_queue.broker.protocol.types import Cause, EventKind
+from dalston_queue.database import passes
 from dalston_queue.jobs.lifecycle.advance import Advanced, advance
 from dalston_queue.jobs.lifecycle.dead_letters import Ending, dead_letter_unreadable, end_tasks
 from dalston_queue.jobs.lifecycle.status import lock_jobs
 from dalston_queue.models import DeadLetter
 from dalston_queue.orchestrator import counters
 from dalston_queue.orchestrator.apply import apply
-from dalston_queue.orchestrator.database import passes
 
 log = structlog.get_logger(__name__)
 _POISON = "UnstorableEvent"  # the type of a letter that stands for such an event

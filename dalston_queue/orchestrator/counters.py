@@ -11,5 +11,4 @@ LATENESS = Histogram(
     buckets=(0.1, 0.25, 0.5, 1, 2, 5, 15, 60, 300),
 )
 EVENTS = Counter("dalston_events_applied", "Events taken through a commit")
-WEBHOOKS = Counter("dalston_webhook_attempts", "Attempts to deliver a webhook: delivered, failed, gave_up", ["outcome"])
 POISON = Counter("dalston_events_poison", "Events that could not be applied and became dead letters")

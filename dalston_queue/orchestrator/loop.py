@@ -16,13 +16,13 @@ from dalston_queue import crash_points
 from dalston_queue.broker import EventReader
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.messages import Event, Malformed
+from dalston_queue.database import drop_broken_connection, passes
 from dalston_queue.jobs.lifecycle.advance import Advanced
 from dalston_queue.jobs.lifecycle.dispatch import dispatch
 from dalston_queue.jobs.lifecycle.stop import stop_tasks
 from dalston_queue.jobs.operator import pause
 from dalston_queue.orchestrator import polling
 from dalston_queue.orchestrator.batch import handle
-from dalston_queue.orchestrator.database import drop_broken_connection, passes
 from dalston_queue.orchestrator.scheduler import rest_s
 
 log = structlog.get_logger(__name__)

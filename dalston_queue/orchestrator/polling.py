@@ -13,8 +13,7 @@ from dalston_queue.jobs.lifecycle.advance import Advanced, claim_jobs
 from dalston_queue.jobs.lifecycle.dispatch import BATCH, dispatch, dispatch_oldest
 from dalston_queue.jobs.lifecycle.stop import stop_tasks, stopping_jobs
 from dalston_queue.jobs.operator.replay_batches import carry_out
-from dalston_queue.jobs.submit.recurring import submit_due
-from dalston_queue.orchestrator.scheduler import make_due_ready
+from dalston_queue.orchestrator.scheduler import make_due_ready, submit_due
 
 # Each second: jobs that nobody has claimed.
 PENDING = "SELECT id FROM dalston_job WHERE status = 'pending' ORDER BY id LIMIT %s"

@@ -15,9 +15,9 @@ from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import BrokerError, WrongKeyType
 from dalston_queue.broker.nodes.registry import Pulse
 from dalston_queue.broker.protocol.types import Cause
+from dalston_queue.orchestrator.duties.report import Report, record_run
 from dalston_queue.orchestrator.judge import Judge
 from dalston_queue.orchestrator.leadership import Leadership
-from dalston_queue.orchestrator.report import Report, record_run
 
 log = structlog.get_logger(__name__)
 RECORD_EVERY_S = 15.0

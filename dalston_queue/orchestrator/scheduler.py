@@ -1,16 +1,23 @@
-"""Makes scheduled tasks ready when their time has come: wanted start times and retries alike.
+"""The scheduler: makes tasks ready whose time has come, and the jobs of schedules whose tick has come.
 
-No leader is needed: each look takes a batch whose jobs nobody else has locked. If Redis is away the tasks become READY,
+No leader is needed: each poll takes a batch that no other process has locked. If Redis is away the tasks become READY,
 which dispatch finds again; if Postgres is away they stay due.
 """
 
 from datetime import datetime
 from uuid import UUID
 
+import structlog
 from django.conf import settings
 from django.db import connection, transaction
 
+from dalston_queue.broker.protocol.types import Priority
+from dalston_queue.jobs.errors import JobsError
 from dalston_queue.jobs.lifecycle.status import Change, Moved, lock_jobs, move_tasks
+from dalston_queue.jobs.submit.spec import JobSpec, stage_from
+from dalston_queue.jobs.submit.submit import submit
+from dalston_queue.models import Schedule
+from dalston_queue.models.schedule import next_tick
 from dalston_queue.orchestrator import counters
 
 # Each second.
@@ -60,3 +67,30 @@ def _batch(now: datetime, size: int) -> tuple[int, list[Moved]]:
     for move in moved:
         counters.LATENESS.observe((now - due_at[move.task_id]).total_seconds())
     return len(rows), moved
+
+
+log = structlog.get_logger(__name__)
+
+
+@transaction.atomic
+def submit_due(now: datetime, limit: int = 100) -> int:
+    """Make the jobs of every schedule whose tick has come; returns how many.
+
+    The tick is moved on in the transaction that makes the job, under the row's lock, so a tick gives at most one job,
+    however many orchestrators poll. Ticks missed while nothing ran give one job, not many.
+    """
+    due = Schedule.objects.select_for_update(skip_locked=True, of=("self",)).select_related("project")
+    made = 0
+    for schedule in due.filter(enabled=True, next_at__lte=now).order_by("next_at")[:limit]:
+        schedule.next_at = next_tick(schedule.cron, schedule.time_zone, now)
+        schedule.last_error = ""
+        try:
+            stages = tuple(stage_from(stage) for stage in schedule.stages)
+            spec = JobSpec(name=schedule.name, stages=stages, priority=Priority(schedule.priority))
+            schedule.last_job_id = submit(spec, project=schedule.project).job_id
+            made += 1
+        except JobsError as error:
+            schedule.last_error = str(error)
+            log.error("a recurring job could not be made", schedule=schedule.name, error=str(error))
+        schedule.save(update_fields=["next_at", "last_error", "last_job"])
+    return made

@@ -25,15 +25,14 @@ from dalston_queue.jobs.lifecycle.dead_letters import Ending, end_tasks
 from dalston_queue.jobs.lifecycle.status import lock_jobs
 from dalston_queue.jobs.operator.cancel import cancel_job
 from dalston_queue.jobs.operator.replay import replay
-from dalston_queue.jobs.webhooks import claims as webhook_claims
-from dalston_queue.jobs.webhooks.claims import claim
-from dalston_queue.jobs.webhooks.deliveries import send_again
+from dalston_queue.jobs.webhooks import deliveries as webhook_claims
+from dalston_queue.jobs.webhooks import sender as webhooks
+from dalston_queue.jobs.webhooks.deliveries import claim, send_again
 from dalston_queue.jobs.webhooks.lookups import Lookups
+from dalston_queue.jobs.webhooks.sender import WebhookSender
 from dalston_queue.jobs.webhooks.sending import send
 from dalston_queue.models import DeadLetter, Job, OperatorAction, Project, Task, WebhookDelivery, WebhookSecret
-from dalston_queue.orchestrator import counters, housekeeping
-from dalston_queue.orchestrator import webhook_sender as webhooks
-from dalston_queue.orchestrator.webhook_sender import Webhooks
+from dalston_queue.orchestrator.duties import housekeeping
 from tests.api.conftest import Api
 from tests.api.receiver import Received, Receiver, receiving
 from tests.jobs import make
@@ -87,13 +86,13 @@ def _advance(job: Job) -> None:
         advance([job.id], timezone.now())
 
 
-def send_all(sender: Webhooks | None = None) -> None:
+def send_all(sender: WebhookSender | None = None) -> None:
     """Until nothing is due, now or after a backoff."""
-    sender = sender or Webhooks("test")
+    sender = sender or WebhookSender(lambda _found: None)
 
     def nothing_left() -> bool:
-        sender.look()
-        return not sender._under_way and not WebhookDelivery.objects.filter(state="pending").exists()
+        sender.send_due()
+        return not sender._sending and not WebhookDelivery.objects.filter(state="pending").exists()
 
     wait_until(nothing_left, what="all are sent or given up")
 
@@ -145,9 +144,9 @@ def check_signature(got: Received) -> None:
 def test_a_failed_delivery_is_tried_again_with_the_same_id(api: Api, signed: Project, receiver: Receiver) -> None:
     receiver.codes = [500, 503]
     complete(submit(api, receiver.url))
-    before = {name: counters.WEBHOOKS.labels(name)._value.get() for name in ("failed", "delivered")}
+    before = {name: webhooks.ATTEMPTS.labels(name)._value.get() for name in ("failed", "delivered")}
     send_all()
-    after = {name: counters.WEBHOOKS.labels(name)._value.get() - count for name, count in before.items()}
+    after = {name: webhooks.ATTEMPTS.labels(name)._value.get() - count for name, count in before.items()}
     assert after == {"failed": 2, "delivered": 1}
     assert len(receiver.got) == 3
     assert len({each.headers["Dalston-Delivery"] for each in receiver.got}) == 1
@@ -380,20 +379,20 @@ def test_a_slow_receiver_does_not_hold_up_the_end(
     wait_until(lambda: len(receiver.got) == 1, what="it is being sent")
     started = time.monotonic()
     assert sender.stop() == 0
-    assert time.monotonic() - started < webhooks.FAREWELL_S + 10, "and not for the minute that a receiver has"
+    assert time.monotonic() - started < webhooks.STOP_TIMEOUT_S + 10, "and not for the minute that a receiver has"
 
 
 def test_a_late_sender_does_not_mark_what_was_asked_for_anew(api: Api, signed: Project, receiver: Receiver) -> None:
     complete(submit(api, receiver.url))
-    late = Webhooks("late")
-    late.look()
-    [(future, claimed)] = late._under_way.items()
+    late = WebhookSender(lambda _found: None)
+    late.send_due()
+    [(future, claimed)] = late._sending.items()
     future.result()
     later = timezone.now() + timedelta(hours=1)
     assert send_again(WebhookDelivery.objects.get(), later)
     again = claim(later)
     assert again is not None and again.attempts == claimed.attempts
-    late.look()
+    late.send_due()
     assert WebhookDelivery.objects.get().state == "pending", "it is for whoever sends it now to say"
 
 

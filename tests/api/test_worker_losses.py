@@ -11,7 +11,7 @@ from pytest_django import Settings
 from dalston_queue.api.requests import worker_results
 from dalston_queue.broker import Broker
 from dalston_queue.models import Task
-from dalston_queue.orchestrator.scanner import scan
+from dalston_queue.orchestrator.duties.scanner import scan
 from tests.api.conftest import Api
 from tests.jobs import make
 from tests.orchestrator.support import Steps

@@ -19,7 +19,7 @@ from dalston_queue.audit.chain import Head, head, verify
 from dalston_queue.audit.record import audited
 from dalston_queue.models import ApiToken, AuditEntry, OperatorAction, Project
 from dalston_queue.models.audit import START
-from dalston_queue.orchestrator.audit_duty import AuditBroken, check_audit
+from dalston_queue.orchestrator.duties.housekeeping import AuditBroken, check_audit
 
 pytestmark = pytest.mark.django_db
 

@@ -25,7 +25,7 @@ from dalston_queue.dashboard.parts.charts import History
 from dalston_queue.jobs.submit.spec import single_task
 from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import DeadLetter, Duty, Leadership, Project, Task
-from dalston_queue.orchestrator.samples import take_samples
+from dalston_queue.orchestrator.duties.samples import take_samples
 from engines.sdk.manifest import Manifest
 from supervisor.policy.lifecycle import Life
 from supervisor.process.slot import Slot

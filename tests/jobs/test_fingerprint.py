@@ -1,6 +1,6 @@
 """Errors that look alike share a fingerprint, others don't."""
 
-from dalston_queue.jobs.lifecycle.fingerprint import fingerprint
+from dalston_queue.jobs.lifecycle.dead_letters import fingerprint
 
 
 def of(message: str, cause: str = "error", kind: str = "ValueError") -> str:

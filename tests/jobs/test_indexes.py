@@ -9,7 +9,8 @@ from django.db import connection
 
 from dalston_queue.jobs.lifecycle import advance, dispatch, stop
 from dalston_queue.jobs.lifecycle import status as lifecycle
-from dalston_queue.orchestrator import housekeeping, polling, reconciler, scheduler
+from dalston_queue.orchestrator import polling, scheduler
+from dalston_queue.orchestrator.duties import housekeeping, reconciler
 from tests.jobs import make
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_hints")]

@@ -9,9 +9,9 @@ from django.db import connection
 from django.utils import timezone
 
 from dalston_queue.jobs.errors import InvalidJob
-from dalston_queue.jobs.submit.cron import next_tick
-from dalston_queue.jobs.submit.recurring import submit_due
 from dalston_queue.models import Job, Schedule
+from dalston_queue.models.schedule import next_tick
+from dalston_queue.orchestrator.scheduler import submit_due
 from tests.jobs import make
 
 

@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-from dalston_queue.jobs.lifecycle import drawing
 from dalston_queue.jobs.lifecycle.states import (
     JOB_OVER,
     JOB_TRANSITIONS,
@@ -13,6 +12,7 @@ from dalston_queue.jobs.lifecycle.states import (
     TaskStatus,
 )
 from dalston_queue.jobs.lifecycle.status import _JOB_WRITES, _WRITES
+from tests.tools import lifecycle_page as drawing
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -61,5 +61,5 @@ def test_nobody_but_the_lifecycle_writes_status() -> None:
 
 def test_the_page_in_docs_is_what_the_code_draws() -> None:
     assert (ROOT / "docs" / "lifecycle.md").read_text() == drawing.page(), (
-        "run: python -m dalston_queue.jobs.lifecycle.drawing > docs/lifecycle.md"
+        "run: python -m tests.tools.lifecycle_page > docs/lifecycle.md"
     )

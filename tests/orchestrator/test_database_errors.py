@@ -3,7 +3,7 @@
 import pytest
 from django.db import Error, connection, transaction
 
-from dalston_queue.orchestrator.database import passes
+from dalston_queue.database import passes
 
 pytestmark = pytest.mark.django_db
 

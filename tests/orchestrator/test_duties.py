@@ -11,10 +11,10 @@ from dalston_queue.broker.protocol.types import EngineState, NodeState, Role
 from dalston_queue.jobs.submit.spec import single_task
 from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import DeadLetter, Duty, Engine, IdempotencyKey, Job, Node, TaskEvent
-from dalston_queue.orchestrator import housekeeping
-from dalston_queue.orchestrator.duties import DUTIES, DutySpec, due, run_due_duties, run_duty
+from dalston_queue.orchestrator.duties import housekeeping
+from dalston_queue.orchestrator.duties.report import Report
+from dalston_queue.orchestrator.duties.run import DUTIES, DutySpec, due, run_due_duties, run_duty
 from dalston_queue.orchestrator.leadership import Leadership
-from dalston_queue.orchestrator.report import Report
 from tests.jobs import make
 from tests.orchestrator.support import Steps, engine, run_to_the_end
 from tests.support import wait_until

@@ -18,7 +18,7 @@ from dalston_queue.jobs.operator.cancel import cancel_job
 from dalston_queue.models import DeadLetter, Task, TaskEvent
 from dalston_queue.orchestrator.apply import HANDLERS, rounds
 from dalston_queue.orchestrator.batch import handle
-from dalston_queue.orchestrator.reconciler import reconcile
+from dalston_queue.orchestrator.duties.reconciler import reconcile
 from tests.jobs import make
 from tests.orchestrator.support import Steps, engine, run_to_the_end, work
 

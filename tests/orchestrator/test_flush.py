@@ -9,7 +9,7 @@ from dalston_queue.broker import Broker
 from dalston_queue.jobs.submit.spec import JobSpec, StageSpec
 from dalston_queue.jobs.submit.submit import Request, submit_many
 from dalston_queue.models import DeadLetter, Job, Task
-from dalston_queue.orchestrator.reconciler import reconcile
+from dalston_queue.orchestrator.duties.reconciler import reconcile
 from tests.jobs import make
 from tests.orchestrator.processes import Orchestrators, working_engine
 from tests.support import Spawned, wait_until

@@ -6,11 +6,11 @@ from dalston_queue.broker import Broker, Consumer
 from dalston_queue.broker.errors import WrongKeyType
 from dalston_queue.broker.protocol.types import Role, Tier
 from dalston_queue.models import Task
-from dalston_queue.orchestrator.housekeeping import promote_aged
+from dalston_queue.orchestrator.duties.housekeeping import promote_aged
+from dalston_queue.orchestrator.duties.reconciler import reconcile
+from dalston_queue.orchestrator.duties.scanner import scan
 from dalston_queue.orchestrator.leadership import Leadership
-from dalston_queue.orchestrator.reconciler import reconcile
 from dalston_queue.orchestrator.recovery import Recovery
-from dalston_queue.orchestrator.scanner import scan
 from tests.broker.conftest import message
 from tests.jobs import make
 from tests.orchestrator.support import Steps, engine, run_to_the_end

@@ -5,7 +5,7 @@ from huey.contrib.djhuey import HUEY
 from dalston_queue import tasks
 from dalston_queue.broker import Broker
 from dalston_queue.models import Duty
-from dalston_queue.orchestrator.duties import DUTIES
+from dalston_queue.orchestrator.duties.run import DUTIES
 from tests.orchestrator.support import Steps
 
 

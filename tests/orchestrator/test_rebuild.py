@@ -7,7 +7,7 @@ from django.db import connection
 
 from dalston_queue.broker import Broker
 from dalston_queue.models import Task
-from dalston_queue.orchestrator.reconciler import reconcile
+from dalston_queue.orchestrator.duties.reconciler import reconcile
 from tests.jobs import make
 
 COUNT = 100_000

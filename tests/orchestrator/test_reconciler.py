@@ -13,7 +13,7 @@ from dalston_queue.jobs.operator.cancel import cancel_job, cancel_task
 from dalston_queue.jobs.operator.replay import replay
 from dalston_queue.jobs.submit.spec import StageSpec
 from dalston_queue.models import DeadLetter, Job, Task
-from dalston_queue.orchestrator.reconciler import reconcile
+from dalston_queue.orchestrator.duties.reconciler import reconcile
 from tests.jobs import make
 from tests.orchestrator.support import Steps, engine, run_to_the_end
 

@@ -12,9 +12,9 @@ from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.messages import Completed
 from dalston_queue.broker.protocol.types import EngineState, NodeState, Role, Settled
 from dalston_queue.models import DeadLetter
+from dalston_queue.orchestrator.duties.scanner import scan
 from dalston_queue.orchestrator.leadership import Leadership
 from dalston_queue.orchestrator.recovery import Recovery
-from dalston_queue.orchestrator.scanner import scan
 from tests.jobs import make
 from tests.orchestrator.support import Steps, engine, run_to_the_end
 from tests.support import wait_until

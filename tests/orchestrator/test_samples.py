@@ -9,7 +9,7 @@ from dalston_queue.broker import Broker
 from dalston_queue.broker.nodes.registry import NodeInfo
 from dalston_queue.broker.protocol.types import NodeState
 from dalston_queue.models import DeadLetter, Sample
-from dalston_queue.orchestrator.samples import KEPT, take_samples
+from dalston_queue.orchestrator.duties.samples import KEPT, take_samples
 from tests.broker.conftest import message
 
 pytestmark = pytest.mark.django_db

@@ -17,7 +17,7 @@ from django.conf import settings
 from dalston_queue.api.errors.problems import ApiProblem, Code
 from dalston_queue.api.subscriptions.slots import Places
 from dalston_queue.broker.engine.remote import Hold, Look, RemoteTask, RemoteWorker
-from dalston_queue.pooled import give_connection_back
+from dalston_queue.database import give_connection_back
 
 LOOK_EVERY_S = 1.0
 POLLS = Places(settings.DALSTON_MAX_WAITING_POLLS)

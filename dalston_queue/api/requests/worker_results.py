@@ -17,8 +17,8 @@ from dalston_queue.broker.engine.remote import Hold
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol import messages
 from dalston_queue.broker.protocol.types import Cause, RecordState
+from dalston_queue.database import give_connection_back
 from dalston_queue.models import TaskEvent
-from dalston_queue.pooled import give_connection_back
 
 PATIENCE_S = 3.0
 LOOK_EVERY_S = 0.1

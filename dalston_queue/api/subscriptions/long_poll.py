@@ -18,9 +18,9 @@ from django.db.models import Manager
 from ninja import Query
 
 from dalston_queue.api.subscriptions.slots import WAITING
+from dalston_queue.database import give_connection_back
 from dalston_queue.jobs.lifecycle.states import JOB_OVER, TASK_OVER
 from dalston_queue.models import Job, Task
-from dalston_queue.pooled import give_connection_back
 
 log = structlog.get_logger(__name__)
 

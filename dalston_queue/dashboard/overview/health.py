@@ -28,8 +28,7 @@ from dalston_queue.dashboard.overview.values import (
 from dalston_queue.dashboard.parts.charts import Numbers, series
 from dalston_queue.dashboard.parts.request import page_url
 from dalston_queue.dashboard.parts.words import SICK, count
-from dalston_queue.durations import in_words
-from dalston_queue.jobs.queries.pace import seconds_for
+from dalston_queue.jobs.queries.pace import in_words, seconds_for
 
 
 class Tone(StrEnum):

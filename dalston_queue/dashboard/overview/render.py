@@ -16,8 +16,7 @@ from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.overview.values import DutyLine, Lane, NodeLine, Overview, RecentTask
 from dalston_queue.dashboard.parts.charts import series, sparkline
 from dalston_queue.dashboard.parts.words import MACHINE_TONES, TASK_TONES, duration, words_for
-from dalston_queue.durations import in_words
-from dalston_queue.jobs.queries.pace import seconds_for
+from dalston_queue.jobs.queries.pace import in_words, seconds_for
 
 
 def current_fragments() -> list[Fragment]:

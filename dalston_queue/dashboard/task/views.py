@@ -19,9 +19,9 @@ from dalston_queue.dashboard.nodes.logs import shown
 from dalston_queue.dashboard.parts.black_box import BlackBox, black_box
 from dalston_queue.dashboard.task.read import RunLine, read_task, run_lines
 from dalston_queue.dashboard.task.render import fragments_of
+from dalston_queue.database import give_connection_back
 from dalston_queue.jobs.queries.timeline import Run
 from dalston_queue.models import DeadLetter
-from dalston_queue.pooled import give_connection_back
 from dalston_queue.redis import get_broker
 
 

@@ -1,15 +1,16 @@
 """Ends tasks that get no further attempt: a required one becomes a dead letter, an optional one has just failed."""
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 from uuid import UUID, uuid5
 
 from dalston_queue.broker.protocol.types import Cause
-from dalston_queue.jobs.lifecycle.fingerprint import fingerprint
 from dalston_queue.jobs.lifecycle.status import Change, Moved, move_tasks
 from dalston_queue.jobs.submit.nul import without_nul
 from dalston_queue.models import DeadLetter, Task
@@ -123,3 +124,21 @@ def _letter(ending: Ending, queue: str, task_type: str) -> DeadLetter:
         raw=readable(ending.raw) if ending.raw is not None else None,
         created_at=ending.at,
     )
+
+
+# What differs between two occurrences of one error, longest patterns first.
+_VARIES = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"  # uuids
+    r"|0x[0-9a-f]+"  # addresses
+    r"|\b[0-9a-f]{12,}\b"  # digests
+    r"|(?:/[\w.@+-]+){2,}"  # paths
+    r"|'[^']*'|\"[^\"]*\""  # quoted values
+    r"|\d+(?:\.\d+)?",  # numbers
+    re.IGNORECASE,
+)
+
+
+def fingerprint(queue: str, cause: str, error_type: str, message: str) -> str:
+    first_line = message.strip().split("\n", 1)[0][:500]
+    same = "\x1f".join((queue, cause, error_type, _VARIES.sub("#", first_line)))
+    return sha256(same.encode()).hexdigest()[:16]

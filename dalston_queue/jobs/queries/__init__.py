@@ -1,1 +1,8 @@
-"""Queries."""
+"""Questions about jobs and tasks; nothing here writes.
+
+search     finds jobs and tasks: the same rules for the API and the page
+timeline   every delivery of a task, and how it ended
+progress   how far running tasks are, as their engines report it
+pace       estimates: tasks per second, time until a turn
+why        why a task does not run: one code, one sentence
+"""

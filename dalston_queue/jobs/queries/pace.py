@@ -50,3 +50,10 @@ def pace(now: Numbers, before: Sequence[Numbers]) -> float | None:
     ran = now["ran"] - busy[-1]["ran"]
     # a counter that went back was lost with its Redis
     return 1000 * ran / elapsed_ms if elapsed_ms >= LEAST_MS and ran >= 0 else None
+
+
+def in_words(seconds: float) -> str:
+    """45 s, 12 min, 3 h."""
+    if seconds < 90:
+        return f"{round(seconds)} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{round(seconds / 3600)} h"

@@ -14,9 +14,8 @@ from dalston_queue.broker.nodes.registry import EngineInfo
 from dalston_queue.broker.protocol.record import Record
 from dalston_queue.broker.protocol.types import TIERS, EngineState, RecordState, Tier
 from dalston_queue.broker.views.snapshot import LaneStats, QueueStats
-from dalston_queue.durations import in_words
 from dalston_queue.jobs.lifecycle.states import TASK_OVER, TaskStatus
-from dalston_queue.jobs.queries.pace import paces, seconds_for
+from dalston_queue.jobs.queries.pace import in_words, paces, seconds_for
 from dalston_queue.models import StagePause, Task
 
 COUNTED = 1_000

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from dalston_queue.orchestrator.reconciler import reconcile
+from dalston_queue.orchestrator.duties.reconciler import reconcile
 
 
 class Command(BaseCommand):

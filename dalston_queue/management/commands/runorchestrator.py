@@ -3,22 +3,26 @@
 import signal
 import threading
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import FrameType
 from typing import Any
 
 import structlog
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
+from django.utils import timezone
 from prometheus_client import start_http_server
 
 from dalston_queue import metrics
 from dalston_queue.broker import EventReader
 from dalston_queue.broker.protocol.types import Role
+from dalston_queue.jobs.webhooks.sender import RECORD_INTERVAL_S, WebhookSender
+from dalston_queue.orchestrator.duties.report import Report, record_run
 from dalston_queue.orchestrator.leadership import Leadership, process_name
 from dalston_queue.orchestrator.loop import Orchestrator
 from dalston_queue.orchestrator.recovery import Recovery
-from dalston_queue.orchestrator.webhook_sender import Webhooks
 from dalston_queue.redis import get_broker
 from dalston_site import notify
 
@@ -51,7 +55,7 @@ class Command(BaseCommand):
         broker = get_broker()
         beside = [
             _Thread("recovery", Recovery(broker, Leadership(Role.ORCHESTRATOR, name)).run, stop),
-            _Thread("webhooks", Webhooks(name).run, stop),
+            _Thread("webhooks", WebhookSender(partial(_record_webhooks, name)).run, stop),
         ]
         for thread in beside:
             thread.start()
@@ -97,3 +101,8 @@ def _address(text: str) -> tuple[str, int]:
     if not port.isdecimal():
         raise ArgumentTypeError(f"{text!r} is not ADDRESS:PORT, for instance 127.0.0.1:9433")
     return address or "127.0.0.1", int(port)
+
+
+def _record_webhooks(holder: str, found: Mapping[str, int]) -> None:
+    report = Report(found=Counter(found))
+    record_run("webhook sender", timezone.now(), 0, report, every_s=RECORD_INTERVAL_S, holder=holder)

@@ -2,15 +2,17 @@
 
 from datetime import datetime, timedelta
 
+import structlog
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Count, Max, Min
 
+from dalston_queue.audit.chain import verify
 from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
 from dalston_queue.broker.protocol.moments import moment
 from dalston_queue.models import DeadLetter, Engine, IdempotencyKey, LoginAttempt, Node, ReplayBatch
 from dalston_queue.models.dead_letter import OPEN
-from dalston_queue.orchestrator.report import Report, for_each
+from dalston_queue.orchestrator.duties.report import Report, for_each
 from dalston_queue.redis import get_broker
 
 BATCH = 1000
@@ -136,3 +138,23 @@ def _engine(engine: EngineInfo, now: datetime) -> Engine:
         first_seen_at=now,
         last_seen_at=moment(engine.at_ms),
     )
+
+
+log = structlog.get_logger(__name__)
+
+CHECKED = 10_000
+
+
+class AuditBroken(Exception):
+    """The trail is not as it was written. The duty fails with it, and the overview says so."""
+
+
+def check_audit(_now: datetime) -> Report:
+    found = verify(last=CHECKED)
+    log.info("audit.head", head=str(found.head), unfinished=len(found.unfinished))
+    if found.problem:
+        raise AuditBroken(f"{found.problem}; `manage.py verify_audit` checks all of it")
+    report = Report()
+    report.note("links", found.head.entries, repaired=False)
+    report.note("unfinished acts", len(found.unfinished), repaired=False)
+    return report

@@ -10,7 +10,8 @@ a slow receiver would hold up its stop.
 
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
@@ -23,68 +24,69 @@ import structlog
 from django.conf import settings
 from django.db import Error, connection
 from django.utils import timezone
+from prometheus_client import Counter as Metric
 
 from dalston_queue import crash_points
+from dalston_queue.database import drop_broken_connection
 from dalston_queue.jobs.errors import InvalidCallback
-from dalston_queue.jobs.webhooks.claims import claim
-from dalston_queue.jobs.webhooks.deliveries import RetryAt, after_failure, allowed_networks
+from dalston_queue.jobs.webhooks.deliveries import RetryAt, after_failure, allowed_networks, claim
 from dalston_queue.jobs.webhooks.message import Message, TaskRef, encode, headers
 from dalston_queue.jobs.webhooks.sending import Delivered, NotDelivered, send
 from dalston_queue.jobs.webhooks.target import read_target
 from dalston_queue.models import Task, WebhookDelivery
 from dalston_queue.models.webhook import DeliveryState
-from dalston_queue.orchestrator import counters
-from dalston_queue.orchestrator.database import drop_broken_connection
-from dalston_queue.orchestrator.report import Report, record_run
 
 log = structlog.get_logger(__name__)
-SENDERS = 8
-LOOK_EVERY_S = 1.0
-RECORD_EVERY_S = 15.0
-FAREWELL_S = 2.0  # for what is under way when the process is told to stop
+MAX_SENDING = 8
+POLL_INTERVAL_S = 1.0
+RECORD_INTERVAL_S = 15.0
+STOP_TIMEOUT_S = 2.0  # for what is being sent when the process is asked to stop
+
+ATTEMPTS = Metric("dalston_webhook_attempts", "Attempts to deliver a webhook: delivered, failed, gave_up", ["outcome"])
 
 Outcome = Delivered | NotDelivered
 _jitter = SystemRandom().random
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class _Lease:
     delivery_id: UUID
     attempts: int
-    until: datetime | None  # its lease, by which this claim is told from every other
+    until: datetime | None  # by which this claim differs from every other
 
 
 @dataclass(slots=True)
-class Webhooks:
-    holder: str
-    _under_way: "dict[Future[Outcome], Claimed]" = field(default_factory=dict)
-    _report: Report = field(default_factory=Report)
+class WebhookSender:
+    record: Callable[[Mapping[str, int]], None]
+    """Gets what was delivered, failed and given up since the last time, a few times a minute."""
+    _sending: "dict[Future[Outcome], _Lease]" = field(default_factory=dict)
+    _counted: "Counter[str]" = field(default_factory=Counter)
     _recorded_at: float = float("-inf")
 
     def run(self, wait: Callable[[float], bool]) -> None:
         """Until `wait`, which sleeps for so many seconds, says that it is time to stop."""
         while True:
             try:
-                self.look()
+                self.send_due()
                 self._record()
             except Error as error:
                 log.warning("webhooks wait for postgres", error=str(error))
                 drop_broken_connection()
-                if wait(LOOK_EVERY_S):
+                if wait(POLL_INTERVAL_S):
                     break
-            if self._under_way:
-                wait_for(self._under_way, timeout=0.2, return_when="FIRST_COMPLETED")
-            if wait(0 if self._under_way else LOOK_EVERY_S):
+            if self._sending:
+                wait_for(self._sending, timeout=0.2, return_when="FIRST_COMPLETED")
+            if wait(0 if self._sending else POLL_INTERVAL_S):
                 break
         self._leave()
 
-    def look(self) -> None:
+    def send_due(self) -> None:
         """Mark what was sent, and send what is due."""
-        for future in [future for future in self._under_way if future.done()]:
-            self._mark(self._under_way[future], future.result(), timezone.now())
-            del self._under_way[future]
-        while len(self._under_way) < SENDERS and (delivery := claim(timezone.now())) is not None:
-            self._under_way[self._submit(delivery)] = _claimed(delivery)
+        for future in [future for future in self._sending if future.done()]:
+            self._mark(self._sending[future], future.result(), timezone.now())
+            del self._sending[future]
+        while len(self._sending) < MAX_SENDING and (delivery := claim(timezone.now())) is not None:
+            self._sending[self._submit(delivery)] = _lease(delivery)
 
     def _submit(self, delivery: WebhookDelivery) -> "Future[Outcome]":
         """Everything that needs Postgres happens here, in our thread; a sender has no connection to it."""
@@ -101,7 +103,7 @@ class Webhooks:
         signed = headers(message, body, secret.text, int(time.time()))
         return _start(partial(send, target, signed, body, timeout_s=timeout_s, allowed=allowed))
 
-    def _mark(self, claimed: Claimed, outcome: Outcome, now: datetime) -> None:
+    def _mark(self, lease: _Lease, outcome: Outcome, now: datetime) -> None:
         crash_points.point("webhook.sent")
         values: dict[str, object] = {"sending_until": None, "last_code": outcome.code}
         if isinstance(outcome, Delivered):
@@ -109,32 +111,32 @@ class Webhooks:
             came_to = "delivered"
         else:
             values["last_error"] = outcome.why
-            match after_failure(claimed.attempts, now, _jitter()):
+            match after_failure(lease.attempts, now, _jitter()):
                 case RetryAt(at):
                     values["next_at"] = at
                     came_to = "failed"
                 case _:
                     values["state"] = DeliveryState.GAVE_UP
                     came_to = "gave_up"
-                    log.warning("gave a webhook up", delivery=str(claimed.delivery_id), why=outcome.why)
-        self._report.note(came_to, repaired=False)
-        counters.WEBHOOKS.labels(came_to).inc()
+                    log.warning("gave a webhook up", delivery=str(lease.delivery_id), why=outcome.why)
+        self._counted[came_to] += 1
+        ATTEMPTS.labels(came_to).inc()
         # One that took longer than its lease is another's by now, or was asked for anew.
-        mine = WebhookDelivery.objects.filter(pk=claimed.delivery_id, sending_until=claimed.until, state="pending")
+        mine = WebhookDelivery.objects.filter(pk=lease.delivery_id, sending_until=lease.until, state="pending")
         mine.update(**values)
 
     def _record(self) -> None:
         clock = time.monotonic()
-        if clock - self._recorded_at > RECORD_EVERY_S:
-            record_run("webhook sender", timezone.now(), 0, self._report, every_s=RECORD_EVERY_S, holder=self.holder)
-            self._recorded_at, self._report = clock, Report()
+        if clock - self._recorded_at > RECORD_INTERVAL_S:
+            self.record(self._counted)
+            self._recorded_at, self._counted = clock, Counter()
 
     def _leave(self) -> None:
-        wait_for(self._under_way, timeout=FAREWELL_S)
+        wait_for(self._sending, timeout=STOP_TIMEOUT_S)
         try:
-            for future, claimed in self._under_way.items():
+            for future, lease in self._sending.items():
                 if future.done():
-                    self._mark(claimed, future.result(), timezone.now())
+                    self._mark(lease, future.result(), timezone.now())
         except Error as error:
             log.warning("what was sent last will be sent again: postgres does not answer", error=str(error))
         connection.close()
@@ -146,15 +148,15 @@ def _start(attempt: Callable[[], Outcome]) -> "Future[Outcome]":
     def work() -> None:
         try:
             future.set_result(attempt())
-        except BaseException as error:  # noqa: BLE001 (whoever asks for the result gets it)
+        except BaseException as error:  # noqa: BLE001 (the caller of result() gets it)
             future.set_exception(error)
 
     threading.Thread(target=work, name="webhook", daemon=True).start()
     return future
 
 
-def _claimed(delivery: WebhookDelivery) -> Claimed:
-    return Claimed(delivery.id, delivery.attempts, delivery.sending_until)
+def _lease(delivery: WebhookDelivery) -> _Lease:
+    return _Lease(delivery.id, delivery.attempts, delivery.sending_until)
 
 
 def message_of(delivery: WebhookDelivery) -> Message:

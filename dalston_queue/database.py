@@ -1,6 +1,8 @@
-"""Which database errors pass by themselves, and which are the fault of what was written."""
+"""Database connections and their errors: which pass by themselves, and waiting without a connection."""
 
-from django.db import Error, InterfaceError, OperationalError, close_old_connections
+from __future__ import annotations
+
+from django.db import Error, InterfaceError, OperationalError, close_old_connections, connection
 
 # SQLSTATE classes: connection lost, transaction rolled back (deadlock, serialization), out of resources, operator
 # intervention (shutdown, cancelled statement); and lock not available, transaction idle for too long, or too long.
@@ -20,3 +22,9 @@ def passes(error: Error) -> bool:
 def drop_broken_connection() -> None:
     """Before the next try: let go of a connection that is no longer usable."""
     close_old_connections()
+
+
+def give_connection_back() -> None:
+    """Back to the pool, before a wait; the next query takes one again. Inside a transaction it stays."""
+    if connection.connection is not None and not connection.in_atomic_block:
+        connection.close()

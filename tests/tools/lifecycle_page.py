@@ -1,4 +1,4 @@
-"""Draws docs/lifecycle.md from the transition tables: `python -m dalston_queue.jobs.lifecycle.drawing`.
+"""Draws docs/lifecycle.md from the transition tables: `python -m tests.tools.lifecycle_page`.
 
 A test compares the page with what this draws, so the page can't be wrong.
 """
@@ -13,7 +13,7 @@ from dalston_queue.jobs.lifecycle.states import JOB_TRANSITIONS, TASK_TRANSITION
 
 _INTRO = """# The life of a job and of a task
 
-Drawn from `dalston_queue/jobs/lifecycle/states.py` by `python -m dalston_queue.jobs.lifecycle.drawing`; a test
+Drawn from `dalston_queue/jobs/lifecycle/states.py` by `python -m tests.tools.lifecycle_page`; a test
 compares. Only `dalston_queue/jobs/lifecycle/status.py` writes a status, and only along these arrows. Each
 move of a task writes an audit row (`TaskEvent`) in the same statement.
 """

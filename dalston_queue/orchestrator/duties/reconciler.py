@@ -24,8 +24,8 @@ from dalston_queue.jobs.lifecycle.dispatch import append_again, dispatch, dispat
 from dalston_queue.jobs.lifecycle.states import JobStatus
 from dalston_queue.jobs.lifecycle.status import Change, Moved, id_array, lock_jobs, move_tasks
 from dalston_queue.jobs.operator import pause
-from dalston_queue.orchestrator.discrepancy import REBUILT, Discrepancy, compare, is_orphan
-from dalston_queue.orchestrator.report import Report, for_each
+from dalston_queue.orchestrator.duties.discrepancy import REBUILT, Discrepancy, compare, is_orphan
+from dalston_queue.orchestrator.duties.report import Report, for_each
 from dalston_queue.redis import get_broker
 
 PAGE = 1000

@@ -11,7 +11,7 @@ from dalston_queue.broker.views.snapshot import LaneStats
 from dalston_queue.jobs.queries.pace import numbers_of
 from dalston_queue.models import DeadLetter, Sample
 from dalston_queue.models.dead_letter import OPEN
-from dalston_queue.orchestrator.report import Report
+from dalston_queue.orchestrator.duties.report import Report
 from dalston_queue.redis import get_broker
 
 KEPT = timedelta(days=1)

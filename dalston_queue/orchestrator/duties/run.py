@@ -1,8 +1,8 @@
-"""The recurring duties of the housekeeping process, and the one way they are run.
+"""Runs the recurring duties that are due, in the housekeeping process that leads.
 
-One process leads at a time: it holds the role's lease while it runs the duties that are due, and gives it back. Each
-run is recorded, with what it repaired or the error it ended with. A duty that raises doesn't stop the others; it is
-due again at once, and its failures are counted where operators look.
+It holds the role's lease while it runs them, and releases it. Each run is recorded, with what it repaired or the error
+it ended with. A duty that raises doesn't stop the others; it is due again at once, and its failures are counted where
+operators see them.
 """
 
 import threading
@@ -17,13 +17,13 @@ from django.utils import timezone
 
 from dalston_queue.broker.protocol.types import Role
 from dalston_queue.models import Duty
-from dalston_queue.orchestrator import housekeeping
-from dalston_queue.orchestrator.audit_duty import check_audit
+from dalston_queue.orchestrator.duties import housekeeping
+from dalston_queue.orchestrator.duties.housekeeping import check_audit
+from dalston_queue.orchestrator.duties.reconciler import reconcile
+from dalston_queue.orchestrator.duties.report import Report, record_run
+from dalston_queue.orchestrator.duties.samples import take_samples
+from dalston_queue.orchestrator.duties.scanner import scan
 from dalston_queue.orchestrator.leadership import Leadership, process_name
-from dalston_queue.orchestrator.reconciler import reconcile
-from dalston_queue.orchestrator.report import Report, record_run
-from dalston_queue.orchestrator.samples import take_samples
-from dalston_queue.orchestrator.scanner import scan
 
 log = structlog.get_logger(__name__)
 
