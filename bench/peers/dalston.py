@@ -1,7 +1,7 @@
 """Dalston's bare broker: each settle checks session, owner and attempt and writes started and completed events. One
 thread, which runs what it claimed in turn and settles all of it with the next claim; nothing is prefetched.
 
-The same public API as the engine SDK uses: exchange, and claim_next when nothing came.
+The same public API as the engine SDK uses: exchange, and claim when nothing came.
 """
 
 import uuid
@@ -60,5 +60,4 @@ def run(consumer: Consumer) -> None:
         settled = [(task, done) for task in claimed]
         claimed = consumer.exchange(settled).claimed
         while not claimed:
-            woken = consumer.claim_next(1.0)
-            claimed = consumer.exchange().claimed if woken is None else woken
+            claimed = consumer.claim(timeout=1.0)

@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 
 from dalston_queue.broker import Consumer, Delivery
-from dalston_queue.broker.errors import Fenced
+from dalston_queue.broker.errors import Fenced, Unavailable
 
 log = logging.getLogger("engine")
 
 
 class Waiter:
     """Armed by the runner when it has free slots; says once whether work may be there, then rests until armed again.
-    For an engine that holds nothing the sleep brings the work along."""
+    What it was woken for it claims at once."""
 
     def __init__(self, consumer: Consumer, woken: Callable[[bool, list[Delivery] | None], None]) -> None:
         """woken: whether to look for work, and what was claimed already; None: nobody asked."""
@@ -48,9 +48,8 @@ class Waiter:
     def _wait(self) -> tuple[bool, list[Delivery] | None]:
         """An engine without a waiter would be deaf: whatever goes wrong here is told, and tried again."""
         try:
-            claimed = self._consumer.claim_next(1.0, self._free)
-            return claimed is None, claimed
-        except Fenced:
+            return False, self._consumer.claim(self._free, 1.0)
+        except (Fenced, Unavailable):
             return True, None  # the runner hears it with its own call
         except Exception:
             if not self._stopping:

@@ -88,7 +88,7 @@ def test_an_idle_engine_claims_the_first_task_of_a_new_lane_within_a_second(brok
     assert consumer.claim() == []
 
     def first_claim() -> tuple[list[Delivery], float]:
-        claimed = wait_until(lambda: consumer.claim_next(20.0), what="the task of the new lane")
+        claimed = wait_until(lambda: consumer.claim(timeout=20.0), what="the task of the new lane")
         return claimed, time.monotonic()
 
     def once() -> float:
@@ -147,7 +147,7 @@ def test_what_a_foreign_hand_left_in_the_place_of_a_lane_stops_nobody(broker: Br
     assert (stats.running, stats.counters["appended"], "foo" in stats.counters) == (1, 1, False)
     assert {lane.capabilities for lane in stats.lanes} == {""}
     assert consumer.exchange([(consumer.held[0], Completed())]).settled == ["ok"]
-    assert consumer.claim_next(0.1) == []
+    assert consumer.claim(timeout=0.1) == []
     home.command("DEL", home.keys.stream("echo", "", Tier.HIGH))
 
 

@@ -13,7 +13,6 @@ import redis
 
 from dalston_queue.broker import Broker, Consumer, EventReader, connect
 from dalston_queue.broker.connection.shard import Shard
-from dalston_queue.broker.engine.delivery import Delivery
 from dalston_queue.broker.errors import Denied, Fenced, Misconfigured, Unavailable
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.keys import Keys
@@ -184,26 +183,14 @@ def test_a_server_turned_replica_is_survived(node: Node) -> None:
     broker.close()
 
 
-Idle = Callable[[Consumer], "list[Delivery] | None"]
-
-
-def waiting(consumer: Consumer) -> list[Delivery] | None:
-    consumer.wait(0.02)
-    return None
-
-
-def claiming(consumer: Consumer) -> list[Delivery] | None:
-    return consumer.claim_next(0.02)
-
-
-def turn(consumer: Consumer, idle: Idle) -> list[str]:
-    """One turn of an idle engine: it sleeps, and looks for itself if the sleep did not."""
+def turn(consumer: Consumer) -> list[str]:
+    """One turn of an idle engine: it waits, then claims."""
     try:
-        found = idle(consumer)
+        consumer.wait(0.02)
     except Unavailable as error:
-        raise AssertionError("an idle engine's sleep never raises for a server that is away") from error
+        raise AssertionError("an idle engine's wait never raises for a server that is away") from error
     try:
-        return [c.task_id for c in (consumer.claim() if found is None else found)]
+        return [c.task_id for c in consumer.claim()]
     except Unavailable:
         return []
 
@@ -215,9 +202,8 @@ def backed_off(caplog: pytest.LogCaptureFixture, why: str) -> list[float]:
     return [cast("tuple[str, float, object]", record.args)[1] for record in said if why in record.getMessage()]
 
 
-@pytest.mark.parametrize("idle", [waiting, claiming])
 def test_an_idle_engine_survives_that_its_server_is_a_replica(
-    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, idle: Idle
+    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", PATIENCE_S
@@ -225,35 +211,34 @@ def test_an_idle_engine_survives_that_its_server_is_a_replica(
     broker = connect(node.url)
     consumer = Consumer(broker, "e", ["echo"])
     consumer.open()
-    assert turn(consumer, idle) == []
+    assert turn(consumer) == []
     with ThreadPoolExecutor(1) as sleeping:
-        woken = sleeping.submit(consumer.wait if idle is waiting else consumer.claim_next, PATIENCE_S)
+        woken = sleeping.submit(consumer.wait, PATIENCE_S)
         wait_until(lambda: node.client.info("clients")["blocked_clients"], what="the sleep")
         node.client.replicaof("127.0.0.1", 1)  # nobody there: read-only from now on
         assert not woken.result()
     assert len(backed_off(caplog, "UNBLOCKED")) == 1
     for _ in range(6):
-        assert not idle(consumer)
+        assert not consumer.wait(0.02)
     pauses = backed_off(caplog, "read only replica")
     assert len(pauses) >= 5 and pauses[-1] > 4 * pauses[0], pauses
     node.client.replicaof("NO", "ONE")
     broker.append([message("a")])
-    assert wait_until(lambda: turn(consumer, idle), what="the task") == ["a"]
+    assert wait_until(lambda: turn(consumer), what="the task") == ["a"]
     assert consumer.held[0].settle(Completed()) == "ok"
     broker.close()
 
 
-@pytest.mark.parametrize("idle", [waiting, claiming])
 def test_an_idle_engine_survives_that_its_server_is_loading(
-    filled_node: Node, caplog: pytest.LogCaptureFixture, idle: Idle
+    filled_node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = connect(filled_node.url)
     consumer = Consumer(broker, "e", ["echo"])
     consumer.open()
-    assert turn(consumer, idle) == []
+    assert turn(consumer) == []
     broker.append([message("a")])
     restart_loading(filled_node)
-    assert wait_until(lambda: turn(consumer, idle), what="the task") == ["a"]
+    assert wait_until(lambda: turn(consumer), what="the task") == ["a"]
     pauses = backed_off(caplog, "for Redis")
     assert len(backed_off(caplog, "loading")) > 3 and pauses[-1] > 3 * pauses[0], pauses
     assert consumer.held[0].settle(Completed()) == "ok"
@@ -343,7 +328,7 @@ def test_a_sleep_may_be_longer_than_the_socket_timeout(
     assert consumer.claim() == []
     sleeps: list[Callable[[], object]] = [
         lambda: consumer.wait(1.0),
-        lambda: consumer.claim_next(1.0),
+        lambda: consumer.claim(timeout=1.0),
         lambda: reader.read(block_ms=1000),
     ]
     for sleep in sleeps:
@@ -352,7 +337,7 @@ def test_a_sleep_may_be_longer_than_the_socket_timeout(
         assert time.monotonic() - start > 0.7, "it slept on"
     assert caplog.records == [], "and did not back off"
     broker.append([message("a")])
-    assert [c.task_id for c in consumer.claim_next(1.0) or ()] == ["a"]
+    assert [c.task_id for c in consumer.claim(timeout=1.0)] == ["a"]
     assert [e.task_id for e in reader.read() if isinstance(e, Event)] == ["a"]
     consumer.close()
     reader.close()

@@ -155,7 +155,7 @@ def test_a_key_of_another_type_is_said_clearly_or_does_no_harm(broker: Broker) -
         lambda: broker.append([message(f"b{tier}", queue="bad", priority=tier) for tier in Priority]),
         lambda: broker.promote("bad"),
         consumer.claim,
-        lambda: consumer.claim_next(0.01),
+        lambda: consumer.claim(timeout=0.01),
         consumer.beat,
         lambda: broker.pending("bad"),
         lambda: broker.registry.dead("bad"),

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from redis.connection import Connection
 
 from dalston_queue.broker import Broker, Consumer, EventReader, connect
 from dalston_queue.broker.ageing.migrate import Move, depart, forget, reserve
 from dalston_queue.broker.connection.scripts import files, load
-from dalston_queue.broker.connection.wire import Wire
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.nodes.commands import Command, CommandState, Reply
 from dalston_queue.broker.nodes.registry import EngineBeat
@@ -395,12 +395,11 @@ def test_a_call_that_is_interrupted_counts_as_one_whose_reply_got_lost(
     made = consumer(broker)
     claimed = made.claim()
 
-    def interrupted(wire: Wire, command: bytes) -> None:
-        wire.send(command)
+    def interrupted(_: Connection) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Wire, "ask", interrupted)
+        patch.setattr(Connection, "read_response", interrupted)
         with pytest.raises(KeyboardInterrupt):
             made.exchange([(claimed[0], Completed())])
     for following in ("t1", "t2", "t3", "t4"):

@@ -267,7 +267,7 @@ class BrokerMachine(RuleBasedStateMachine):
         taken = self.broker.reclaim(name, ["echo"], judged=pulse.counters, max_deliveries=1, max_losses=1)
         assert taken == Reclaimed(alive=True)
 
-    @rule(name=an_engine, call=st.sampled_from(["settle", "beat", "release", "claim_next"]))
+    @rule(name=an_engine, call=st.sampled_from(["settle", "beat", "release", "claim"]))
     @precondition(lambda self: any(engine.fenced for engine in self.engines.values()))
     def haunt(self, name: str, call: str) -> None:
         """Whatever a zombie asks, it is told that it is one."""
@@ -275,17 +275,17 @@ class BrokerMachine(RuleBasedStateMachine):
         consumer, held = engine.consumer, engine.consumer.held
         if not engine.fenced or (call == "release" and not held):
             return
-        if call == "claim_next" and (held or engine.unanswered is not None):
+        if call == "claim" and len(held) >= CAPACITY:
             return  # it only sleeps
         calls: dict[str, Callable[[], object]] = {
             "settle": lambda: consumer.exchange([(claimed, Completed()) for claimed in held], free=1),
             "beat": consumer.beat,
             "release": consumer.release,
-            "claim_next": lambda: consumer.claim_next(0.001),
+            "claim": lambda: consumer.claim(timeout=0.001),
         }
         with pytest.raises(Fenced):
             calls[call]()
-        if call in ("settle", "claim_next"):
+        if call in ("settle", "claim"):
             self.refused(engine, [(claimed, "completed") for claimed in held])
         engine.unanswered = None
 

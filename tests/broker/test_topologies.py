@@ -5,6 +5,7 @@ import ssl
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -263,8 +264,7 @@ def test_a_slot_that_moves_is_followed_by_a_live_engine(started: Nodes, tmp_path
     assert got.claimed[0].settle(Completed()) == "ok"
 
     def claimed() -> list[str]:
-        found = consumer.claim_next(1.0)
-        return [c.task_id for c in (tried(consumer.claim) or () if found is None else found)]
+        return [c.task_id for c in tried(lambda: consumer.claim(timeout=1.0)) or ()]
 
     with ThreadPoolExecutor(1) as sleeping:
         found = sleeping.submit(wait_until, claimed, what="the task at the next server")
@@ -328,7 +328,7 @@ def test_tls(redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert [e.task_id for e in told if e.kind is EventKind.TASK_COMPLETED] == ["t0", "t1", "t2"]
     assert told[-1].result is None and large in [e.result for e in told]
     with ThreadPoolExecutor(2) as sleeping:
-        for task, sleep in (("a", consumer.wait), ("b", consumer.claim_next)):
+        for task, sleep in (("a", consumer.wait), ("b", partial(consumer.claim, None))):
             assert consumer.claim() == [] and not sleep(0.01), "nothing is there"
             woken = sleeping.submit(sleep, PATIENCE_S)
             reading = sleeping.submit(reader.read, block_ms=1000 * PATIENCE_S)

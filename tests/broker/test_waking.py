@@ -129,8 +129,8 @@ def test_a_token_of_another_lane_than_that_of_the_claim_goes_back(broker: Broker
     home = broker.topology.home
     broker.append([message("plain"), message("gpu", required_capabilities=("gpu",), priority=Priority.HIGH)])
     consumer = engine(capabilities=["gpu"])
-    claimed = consumer.claim_next(1.0)
-    assert claimed and claimed[0].task_id == "gpu"
+    assert consumer.wait(1.0)
+    assert [c.task_id for c in consumer.claim()] == ["gpu"]
     assert home.command("LLEN", home.keys.wake("echo")) == 1
     assert engine().wait(1.0)
 
@@ -139,7 +139,7 @@ def test_a_token_that_was_used_does_not_go_back(broker: Broker, engine: MakeEngi
     home = broker.topology.home
     broker.append([message("a")])
     consumer = engine()
-    assert consumer.claim_next(1.0)
+    assert consumer.wait(1.0) and consumer.claim()
     assert consumer.claim(0) == []
     assert home.command("EXISTS", home.keys.wake("echo")) == 0
 

@@ -21,7 +21,6 @@ from redis.exceptions import MovedError, NoScriptError
 from dalston_queue.broker.connection.breaker import Breaker
 from dalston_queue.broker.connection.faults import is_wrong_type, translated
 from dalston_queue.broker.connection.scripts import Script, load
-from dalston_queue.broker.connection.wire import packed
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.protocol.keys import Keys
 from dalston_queue.broker.protocol.validate import is_queue_name, names
@@ -221,8 +220,8 @@ class Shard:
     def _pipeline(self, pool: ConnectionPool, calls: Sequence[Call], positions: list[int], replies: list[Any]) -> None:
         connection = pool.get_connection()
         try:
-            # packed here: redis-py's way costs more than the rest of a small call
-            connection.send_packed_command([b"".join([packed(*calls[p].arguments) for p in positions])])
+            packed = connection.pack_commands([calls[p].arguments for p in positions])
+            connection.send_packed_command([b"".join(packed)])  # redis-py would send every 6000 bytes by themselves
             for position in positions:
                 replies[position] = _read(connection)
             for position in positions:

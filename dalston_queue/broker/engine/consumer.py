@@ -190,9 +190,12 @@ class Consumer:
             log.warning("%s dead_lettered entry %s of %s: %s", self.engine_id, entry_id, stream, why)
             dead_lettered.append(Malformed(reason=why, raw={}, queue=session.queue, stream=stream, entry_id=entry_id))
 
-    def claim(self, n: int | None = None) -> list[Delivery]:
-        """Only claim."""
-        return self.exchange((), n).claimed
+    def claim(self, count: int | None = None, timeout: float = 0.0) -> list[Delivery]:
+        """Only claim, up to `count`. If nothing is there, wait for it up to `timeout` seconds."""
+        claimed = self.exchange((), count).claimed
+        if not claimed and timeout > 0 and self.wait(timeout):
+            claimed = self.exchange((), count).claimed
+        return claimed
 
     def wait(self, timeout: float = 1.0) -> bool:
         """Sleep until something may be there: True. Follows new lanes. Never raises on a lost connection: it backs
@@ -207,42 +210,6 @@ class Consumer:
         except Unavailable as error:
             self._back_off(error, timeout)
         return False
-
-    def claim_next(self, timeout: float = 1.0, free: int | None = None) -> list[Delivery] | None:
-        """Sleep until something is there and claim it: the claim goes along with the sleep, so that it runs the moment
-        that a task comes. [] after the timeout. None: look for yourself, with exchange() (an engine of several queues,
-        or one that holds tasks, only sleeps here). Holds up other calls meanwhile; raises Fenced, but like wait() it
-        backs off on a lost connection."""
-        try:
-            with self._lock:
-                session = self._sessions[0]
-                room = self.capacity if free is None else min(free, self.capacity)
-                simple = len(self._sessions) == 1 and not self._held and not self._fresh and room > 0
-                command = session.claim_later(room) if simple else None
-                if command is not None:
-                    return self._claim_next(session, min(timeout, LONGEST_SLEEP_S), command, room)
-        except Unavailable as error:
-            self._back_off(error, timeout)
-            return []
-        self.wait(timeout)
-        return None
-
-    def _claim_next(self, session: Session, timeout: float, command: bytes, room: int) -> list[Delivery] | None:
-        dead_lettered: list[Malformed] = []
-        try:
-            answer = session.claimed_later(self._waker.wait_then(session, timeout, command))
-            self._receive(session, answer, dead_lettered)
-        except Fenced:
-            self._drop_all()
-            raise
-        self._backoff.reset()
-        claimed, self._fresh = self._fresh, []
-        if not session.is_answered:
-            return None
-        tokens = self._waker.take_tokens()
-        if len(tokens) > 1 or (tokens and session.lane_count > 1):  # the only token of the only lane was for this look
-            give_back(unused(tokens, [Looked(session, room, answer.given)]))
-        return claimed
 
     def _back_off(self, error: Unavailable, most: float) -> None:
         pause = self._backoff.next()

@@ -12,14 +12,13 @@ import contextlib
 import secrets
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from dalston_queue.broker.connection.link import ANY, Link, Packed, PooledLink
-from dalston_queue.broker.connection.shard import Argument, Shard, pairs
-from dalston_queue.broker.connection.wire import encoded
+from dalston_queue.broker.connection.dedicated import Dedicated
+from dalston_queue.broker.connection.shard import Argument, Call, Shard, pairs, script
 from dalston_queue.broker.engine.given import Given, Settlement
 from dalston_queue.broker.errors import Fenced, Unavailable
 from dalston_queue.broker.operations.lanes import Lanes, lane_field, read_lanes
@@ -42,9 +41,9 @@ class Answer(msgspec.Struct):
 
 
 class _Unanswered(msgspec.Struct):
-    """A call that was sent: its bytes, what it settles, and the streams its answer will name by number."""
+    """A call that was sent, what it settles, and the streams its answer will name by number."""
 
-    packed: bytes
+    call: Call
     settlements: Sequence[Settlement]
     streams: Sequence[str]
     before: int  # keys before the first stream
@@ -64,7 +63,8 @@ class Session:
         self._capabilities = capabilities
         self._limits = limits
         self._key = shard.keys.session(queue, engine_id)
-        self._link = Link(shard, self._key)
+        self._connection = Dedicated(shard, self._key)
+        self._send: Callable[[Call], Any] = self._connection.call
         self._fence = ""
         self._number = 0
         self._unanswered: _Unanswered | None = None
@@ -92,14 +92,14 @@ class Session:
         if fence is None:
             raise self._fenced()
         self._fence, self._number, self._unanswered = fence.decode(), int(number), None
-        self._link = PooledLink(self.shard, self._key)
+        self._send = self.shard.call  # from the pool: one request needs no connection of its own
         self.refresh_lanes()
 
     def close(self) -> None:
         keys = self.shard.keys
         names = [self._key, keys.beats(self.queue), keys.verdicts(self.queue), *self._streams]
         self.shard.run("close_session", names, [self._fence, self._engine_id])
-        self._link.close()
+        self._connection.close()
 
     def refresh_lanes(self) -> None:
         self._use(read_lanes(self.shard, self.queue))
@@ -112,18 +112,13 @@ class Session:
     def wake_keys(self) -> list[str]:
         return [self.shard.keys.wake(self.queue, lane) for lane in self._readable]
 
-    @property
-    def lane_count(self) -> int:
-        """Those that this engine reads."""
-        return len(self._readable)
-
     # the hot path
 
     def exchange(self, settlements: Sequence[Settlement], free: int, alone: bool) -> Answer:
         answer = self._answer
         if self._unanswered is not None:
-            call = self._unanswered
-            self._read(call, self._link.call(self._exchange.script, call.packed), answer, repeated=True)
+            sent = self._unanswered
+            self._read(sent, self._send(sent.call), answer, repeated=True)
             free -= len(answer.given)
             settlements = [settlement for settlement in settlements if settlement[0] not in answer.settled]
             alone = alone and not answer.given
@@ -131,9 +126,9 @@ class Session:
             if len(settlements) > 1:
                 settlements = sorted(settlements, key=_stream_of)
             for _ in range(TRIES):
-                packed = self._pack(settlements, free, alone)
-                self._unanswered = call = _Unanswered(packed, settlements, self._streams, self._before)
-                self._read(call, self._link.call(self._exchange.script, packed), answer, repeated=False)
+                call = self._call(settlements, free, alone)
+                self._unanswered = sent = _Unanswered(call, settlements, self._streams, self._before)
+                self._read(sent, self._send(call), answer, repeated=False)
                 if not settlements or settlements[0][0] in answer.settled:
                     break  # else it only learnt the number: what ended must be told and answered
             else:
@@ -141,35 +136,9 @@ class Session:
         self._answer = Answer()
         return answer
 
-    def claim_later(self, free: int) -> bytes | None:
-        """The bytes of a claim for an engine that holds nothing, to be sent by the caller, who gives us the reply. None
-        while another call has no answer."""
-        if self._unanswered is not None:
-            return None
-        self._unanswered = _Unanswered(self._pack((), free, True), (), self._streams, self._before)
-        return self._unanswered.packed
-
-    def claimed_later(self, reply: Any) -> Answer:
-        """What came of it. If the reply is an error or got lost, the next exchange repeats the call."""
-        answer = Answer()
-        if self._unanswered is not None and isinstance(reply, list):
-            self._read(self._unanswered, reply, answer, repeated=False)
-        return answer
-
-    def _pack(self, settlements: Sequence[Settlement], free: int, alone: bool) -> bytes:
-        """The call. Settlements are in the order of their streams."""
+    def _call(self, settlements: Sequence[Settlement], free: int, alone: bool) -> Call:
+        """Settlements are in the order of their streams."""
         count = len(settlements)
-        if count == 1:  # the same by a form, for engines that run one task at a time
-            given, kind, body = settlements[0]
-            of_kind = kind.encode()
-            heads, kinds = given.told(of_kind), of_kind[5:]  # without "task."
-            only = self._indices.get(given.stream, b"1")
-            numbers = self._numbers(free, alone, 1, kinds, b"1" if given.deadline_ms else b"0", only, b"%b:1" % only)
-            task, start, entry = given.task, given.start, given.entry
-            return self._form_of_one % (
-                len(numbers), numbers, len(heads), heads, len(body), body,
-                len(task), task, len(start), start, len(entry), entry,
-            )  # fmt: skip
         if count:
             ended = [given for given, _, _ in settlements]
             of_kinds = [kind.encode() for _, kind, _ in settlements]
@@ -187,7 +156,8 @@ class Session:
         else:
             heads, bodies, kinds, only, streams, late, rest = b"", b"", b"-", b"0", b"", b"0", []
         numbers = self._numbers(free, alone, count, kinds, late, only, streams)
-        return self._exchange.with_arguments((numbers, heads, bodies, *self._lane_fields, *rest))
+        arguments: list[Argument] = [self._fence, self._engine_id, numbers, heads, bodies, *self._lane_fields, *rest]
+        return script("settle_and_claim", self._exchange_keys, arguments)
 
     def _numbers(
         self, free: int, alone: bool, count: int, kinds: bytes, late: bytes, only: bytes, streams: bytes
@@ -214,16 +184,16 @@ class Session:
             streams,
         )
 
-    def _read(self, call: _Unanswered, reply: Any, answer: Answer, repeated: bool) -> None:
+    def _read(self, sent: _Unanswered, reply: Any, answer: Answer, repeated: bool) -> None:
         status = reply[0]
         if status == b"OK":
             _, version, codes, now, backlog, unreadable, *claims = reply
             if backlog >= 0:
                 self._backlog = backlog
-            answer.given += self._givens(claims, call.streams, call.before, int(now))
+            answer.given += self._givens(claims, sent.streams, sent.before, int(now))
             if unreadable:
                 answer.unreadable += [
-                    (call.streams[i - call.before - 1], entry.decode()) for i, entry in pairs(unreadable)
+                    (sent.streams[i - sent.before - 1], entry.decode()) for i, entry in pairs(unreadable)
                 ]
         elif status == b"AGAIN" and not repeated:
             # we never sent this number: a process that took up the same session did, and its answer is not for us
@@ -245,7 +215,7 @@ class Session:
             raise self._fenced()
         self._number += 1
         self._unanswered = None
-        for (given, _, _), code in zip(call.settlements, codes, strict=True):
+        for (given, _, _), code in zip(sent.settlements, codes, strict=True):
             answer.settled[given] = _ACCEPTED if code == 49 else _LOST  # b"1"
         if version != self._version:
             self._follow()
@@ -265,12 +235,10 @@ class Session:
 
     def beat(self, held: Sequence[tuple[str, int, str, str, bytes]], look: bool) -> tuple[list[bytes], list[Given]]:
         """held: task, attempt, stream, entry, JSON progress. Returns an answer per task, and what to take up again."""
-        arguments: list[Argument] = [int(look)]
+        arguments: list[Argument] = [self._fence, self._engine_id, MAX_ENTRY_BYTES, int(look)]
         for task_id, attempt, stream, entry_id, progress in held:
             arguments += (task_id, attempt, self._position(stream, 7), entry_id, progress)
-        reply = self._link.call(
-            self._beat.script, self._beat.with_arguments([encoded(argument) for argument in arguments])
-        )
+        reply = self._send(script("beat", self._beat_keys, arguments))
         if reply[0] != b"OK":
             raise self._fenced()
         _, version, codes, again = reply
@@ -312,16 +280,10 @@ class Session:
         head = [self._key, *keys.task_keys(queue), keys.lanes(queue)]
         suspects = [keys.stream(queue, lane, Tier.SUSPECT) for lane in lanes.capabilities if lane not in self._readable]
         self._before = 8 + len(self._readable)
-        self._exchange = Packed(
-            "settle_and_claim",
-            [*head, keys.ageing(queue), *self.wake_keys, *self._streams, *suspects],
-            [self._fence, self._engine_id],
-        )
+        self._exchange_keys = [*head, keys.ageing(queue), *self.wake_keys, *self._streams, *suspects]
+        self._beat_keys = [*head, *self._streams]
         self._lane_fields = [lane_field(lane).encode() for lane in self._readable]
-        # numbers, head, body, lanes, task, start, entry: the order of those that _pack gives for many
-        self._form_of_one = self._exchange.form([ANY, ANY, ANY, *self._lane_fields, ANY, ANY, ANY])
         self._indices = {stream: b"%d" % self._position(stream, self._before) for stream in self._streams}
-        self._beat = Packed("beat", [*head, *self._streams], [self._fence, self._engine_id, MAX_ENTRY_BYTES])
 
     def _follow(self) -> None:
         """Lanes came or went. What the call brought must not be lost over it: the next answer tells us again."""

@@ -1,36 +1,33 @@
-"""Sleeping until work may be there: BLPOP on the wake keys of an engine's lanes.
+"""Waiting for work: BLPOP on the wake keys of an engine's lanes.
 
 With one server this is one blocking call. With several (shards, or queues in different slots of a cluster) each has its
-own connection with a BLPOP under way, and the first answer wakes. The others are then called off (CLIENT UNBLOCK)
-before the engine goes on: one that stayed under way would take the token of a later task to an engine that is busy by
-then, while idle ones sleep on.
+own connection with a BLPOP under way, and the first answer wakes. The others are closed before the engine goes on: one
+that stayed under way would take the token of a later task to an engine that is busy by then, while idle ones sleep on.
 
 A token that was taken and not used is given back: two servers may answer at once, and an engine that was woken for one
 lane may fill itself from another.
-
-An engine that holds nothing sends its claim behind the BLPOP: the server runs it in the moment of the wake-up, and one
-trip less lies between an append and the start.
 """
 
 from __future__ import annotations
 
 import contextlib
-import selectors
-import socket
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from redis.connection import ConnectionInterface
 
 from dalston_queue.broker.connection.faults import translated
-from dalston_queue.broker.connection.shard import Call, Shard, command
-from dalston_queue.broker.connection.wire import Wire, packed
+from dalston_queue.broker.connection.shard import Shard, command
 from dalston_queue.broker.engine.given import Given
 from dalston_queue.broker.engine.session import Session
 from dalston_queue.broker.errors import BrokerError, Unavailable
 
-CALL_OFF_EVERY_S = 0.002  # a BLPOP may reach its server after the command that calls it off
-CALL_OFF_S = 2.0  # longer than any sleep: then its server does not answer
+TURN_S = 0.005
+"""With several servers: how long one is listened to before the next. redis-py has no public way to listen to several at
+once, and a wake-up that is this late is not felt."""
+ANSWER_TIMEOUT_S = 5.0  # beyond the time that a server was asked to block for: then it hangs
 
 
 class Token(NamedTuple):
@@ -72,62 +69,40 @@ class _Sleeper:
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
         self.under_way = False
-        self._wire: Wire | None = None
-        self._key = ""
-        self._client_id = 0
+        self._connection: ConnectionInterface | None = None
+        self.answer_timeout_s = 0.0
 
-    def start(self, keys: Sequence[str], timeout: float, then: bytes = b"") -> None:
-        """`then` is a command that the server runs as soon as it wakes us."""
+    def start(self, keys: Sequence[str], timeout: float) -> None:
         if self.under_way:
             return
         with translated(self.shard.name):
-            if self._wire is None:
-                self._key = keys[0]
-                self._wire = Wire(self.shard.connection(self._key))
-                # the reply of a blocking command comes later than the usual socket timeout allows
-                self._wire.set_timeout(timeout + 5)
-                self._client_id = self._wire.ask(packed("CLIENT", "ID"))
-            self._wire.send(packed("BLPOP", *keys, timeout) + then)
-            self.under_way = True
+            if self._connection is None:
+                self._connection = self.shard.connection(keys[0])
+            self._connection.send_command("BLPOP", *keys, timeout)
+        self.answer_timeout_s = timeout + ANSWER_TIMEOUT_S
+        self.under_way = True
+
+    def has_answered(self, seconds: float) -> bool:
+        with translated(self.shard.name):
+            return self._connected().can_read(seconds)
 
     def finish(self) -> Token | None:
         """Waits for the reply; None: it timed out."""
-        reply = self._read()
+        with translated(self.shard.name):
+            reply = self._connected().read_response(timeout=self.answer_timeout_s)
         self.under_way = False
         return None if reply is None else Token(self.shard, reply[0].decode())
 
-    def finish_then(self) -> tuple[Token | None, Any]:
-        """Waits for the wake-up or its timeout, and then for the reply to the command that was sent behind it."""
-        taken = self.finish()
-        self.under_way = True
-        reply = self._connected().read()  # an error is the caller's to judge: that command can be repeated
-        self.under_way = False
-        return taken, reply
-
-    def call_off(self) -> Call:
-        """The command, for another connection to the same server."""
-        return Call(self._key, ("CLIENT", "UNBLOCK", self._client_id))
-
-    def socket(self) -> socket.socket:
-        return self._connected().socket
-
     def close(self) -> None:
-        if self._wire is not None:
-            self._wire.close()
-        self._wire = None
-        self.under_way = False
+        """Also from another thread: it ends a wait."""
+        connection, self._connection, self.under_way = self._connection, None, False
+        if connection is not None:
+            connection.disconnect()
 
-    def _read(self) -> Any:
-        with translated(self.shard.name):
-            reply = self._connected().read()
-            if isinstance(reply, Exception):
-                raise reply
-        return reply
-
-    def _connected(self) -> Wire:
-        if self._wire is None:
+    def _connected(self) -> ConnectionInterface:
+        if self._connection is None:
             raise Unavailable(f"{self.shard.name} does not answer: the connection was closed")
-        return self._wire
+        return self._connection
 
 
 class Waker:
@@ -142,31 +117,12 @@ class Waker:
         try:
             for sleeper, (_, keys) in zip(sleepers, groups.values(), strict=True):
                 sleeper.start(keys, timeout)
-            found = [sleepers[0].finish()] if len(sleepers) == 1 else _first(sleepers, timeout)
-            tokens = [token for token in found if token]
-            self._tokens += tokens
+            tokens = _first(sleepers)
         except BaseException:
             self.close()
             raise
-        if len(sleepers) > 1:
-            self._tokens += _call_off(sleepers)
+        self._tokens += tokens
         return bool(tokens)
-
-    def wait_then(self, session: Session, timeout: float, then: bytes) -> Any:
-        """Sleep, and have the server run `then`, a command of the session, at once when it wakes us or the time is
-        over. Returns its reply, or the error that is its reply. Raises Unavailable."""
-        ((name, (shard, keys)),) = _groups([session]).items()
-        sleeper = self._sleeper(name, shard)
-        try:
-            sleeper.start(keys, timeout, then)
-            with translated(shard.name):
-                token, reply = sleeper.finish_then()
-        except BaseException:
-            self.close()
-            raise
-        if token:
-            self._tokens.append(token)
-        return reply
 
     def take_tokens(self) -> list[Token]:
         """Those that woke us since they were last taken. Whoever takes them gives back what it can't use."""
@@ -201,39 +157,28 @@ def _groups(sessions: Sequence[Session]) -> dict[tuple[int, str], tuple[Shard, l
     return groups
 
 
-def _first(sleepers: Sequence[_Sleeper], timeout: float) -> list[Token | None]:
-    """Until one is woken, or none is asleep any more."""
-    end = time.monotonic() + timeout
-    while True:
-        asleep = [sleeper for sleeper in sleepers if sleeper.under_way]
-        found = _answers(asleep, max(0.0, end - time.monotonic()))
-        if any(found) or not found:
-            return found
-
-
-def _call_off(sleepers: Sequence[_Sleeper]) -> list[Token]:
-    """End the sleep of those that were not woken. Returns the tokens that they took in the last moment."""
+def _first(sleepers: Sequence[_Sleeper]) -> list[Token]:
+    """The tokens of those that answer first; [] when all have timed out. Closes those that sleep on."""
+    if len(sleepers) == 1:
+        token = sleepers[0].finish()
+        return [token] if token else []
+    asleep = list(sleepers)
     tokens: list[Token] = []
-    for shard in {sleeper.shard for sleeper in sleepers if sleeper.under_way}:
-        asleep = [sleeper for sleeper in sleepers if sleeper.shard is shard and sleeper.under_way]
-        end = time.monotonic() + CALL_OFF_S
-        try:
-            while asleep and time.monotonic() < end:
-                replies = shard.calls([sleeper.call_off() for sleeper in asleep])
-                # a server that forbids it lets its sleeper sleep on
-                asleep = [s for s, reply in zip(asleep, replies, strict=True) if not isinstance(reply, Exception)]
-                tokens += [token for token in _answers(asleep, CALL_OFF_EVERY_S) if token]
-                asleep = [sleeper for sleeper in asleep if sleeper.under_way]
-        except BrokerError:
-            pass  # it is away, and keeps us no longer: whoever asks it next hears of it
-        for sleeper in asleep:
+    end = time.monotonic() + max(sleeper.answer_timeout_s for sleeper in sleepers)
+    while asleep and not tokens:
+        if time.monotonic() > end:
+            raise Unavailable(f"{asleep[0].shard.name} does not answer: a wait was not ended in time")
+        tokens = _answers(asleep, TURN_S)
+        asleep = [sleeper for sleeper in asleep if sleeper.under_way]
+    # What is taken between these two moments is lost with its connection: it is only a hint, and idle engines look for
+    # themselves within the second.
+    tokens += _answers(asleep, 0)
+    for sleeper in asleep:
+        if sleeper.under_way:
             sleeper.close()
     return tokens
 
 
-def _answers(asleep: Sequence[_Sleeper], seconds: float) -> list[Token | None]:
-    """Of those that answer first; [] if none does in this time."""
-    with selectors.PollSelector() as sockets:  # not select(): a web process has more than 1024 files open
-        for sleeper in asleep:
-            sockets.register(sleeper.socket(), selectors.EVENT_READ, sleeper)
-        return [key.data.finish() for key, _ in sockets.select(seconds)] if asleep else []
+def _answers(asleep: Sequence[_Sleeper], seconds: float) -> list[Token]:
+    found = [sleeper.finish() for sleeper in asleep if sleeper.has_answered(seconds)]
+    return [token for token in found if token]

@@ -1,4 +1,4 @@
-"""An idle engine's claim goes along with its sleep, and is neither lost nor made twice when the sleep ends badly."""
+"""A claim that waits for work is neither lost nor made twice, however the wait ends."""
 
 import threading
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ import pytest
 
 from dalston_queue.broker import Broker, Consumer, connect
 from dalston_queue.broker.connection.scripts import load
-from dalston_queue.broker.errors import Fenced
+from dalston_queue.broker.errors import Fenced, Unavailable
 from dalston_queue.broker.protocol.messages import Completed
 from tests.broker.conftest import BUDGETS, MakeEngine, message
 from tests.broker.proxy import LossyProxy
@@ -29,26 +29,27 @@ def lossy(proxy: LossyProxy, prefix: str) -> Iterator[Broker]:
     made.close()
 
 
-def test_a_task_that_comes_during_the_sleep_is_claimed_in_the_same_moment(broker: Broker, engine: MakeEngine) -> None:
+def test_a_task_that_comes_during_the_wait_is_claimed(broker: Broker, engine: MakeEngine) -> None:
     consumer = engine(capacity=2)
-    assert consumer.claim() == [] and consumer.claim_next(0.01) == []
+    assert consumer.claim() == [] and consumer.claim(timeout=0.01) == []
     late = threading.Timer(0.05, lambda: broker.append([message("a"), message("b"), message("c")]))
     late.start()
-    claimed = consumer.claim_next(1.0)
-    assert claimed is not None and [c.task_id for c in claimed] == ["a", "b"] and consumer.held == claimed
+    claimed = consumer.claim(timeout=1.0)
+    assert [c.task_id for c in claimed] == ["a", "b"] and consumer.held == claimed
     late.join()
     got = consumer.exchange([(c, Completed()) for c in claimed])
     assert got.settled == ["ok", "ok"] and [c.task_id for c in got.claimed] == ["c"]
 
 
-def test_an_engine_that_holds_tasks_or_serves_two_queues_only_sleeps(broker: Broker, engine: MakeEngine) -> None:
-    broker.append([message("a"), message("b")])
-    busy = engine(capacity=2)
+def test_an_engine_that_holds_tasks_or_serves_two_queues_waits_as_well(broker: Broker, engine: MakeEngine) -> None:
+    busy, two = engine(capacity=2), engine(queues=("echo", "sleep"))
+    broker.append([message("a")])
     busy.claim(1)
-    assert busy.claim_next(1.0) is None, "look for yourself"
-    assert [c.task_id for c in busy.claim()] == ["b"]
-    broker.append([message("c")])
-    assert engine(queues=("echo", "sleep")).claim_next(1.0) is None
+    for consumer, task in ((busy, "b"), (two, "c")):
+        late = threading.Timer(0.05, broker.append, [[message(task)]])
+        late.start()
+        assert [c.task_id for c in consumer.claim(timeout=1.0)] == [task]
+        late.join()
 
 
 def test_a_claim_whose_reply_is_lost_is_repeated_not_doubled(broker: Broker, lossy: Broker, proxy: LossyProxy) -> None:
@@ -56,7 +57,8 @@ def test_a_claim_whose_reply_is_lost_is_repeated_not_doubled(broker: Broker, los
     consumer = Consumer(lossy, "e", ["echo"])
     consumer.open()
     proxy.lose(load("settle_and_claim").sha.encode())
-    assert consumer.claim_next(0.05) == [], "it backs off"
+    with pytest.raises(Unavailable):
+        consumer.claim(timeout=0.05)
     assert [c.task_id for c in consumer.exchange().claimed] == ["a"]
     assert broker.snapshot().queues[0].running == 1
     consumer.close()
@@ -67,7 +69,8 @@ def test_what_a_lost_claim_took_is_released_at_the_end(broker: Broker, lossy: Br
     consumer = Consumer(lossy, "e", ["echo"])
     consumer.open()
     proxy.lose(load("settle_and_claim").sha.encode())
-    assert consumer.claim_next(0.05) == []
+    with pytest.raises(Unavailable):
+        consumer.claim(timeout=0.05)
     consumer.close()
     stats = broker.snapshot().queues[0]
     assert (stats.waiting, stats.running, stats.counters["released"]) == (1, 0, 1)
@@ -77,7 +80,7 @@ def test_a_close_during_the_sleep_loses_nothing(broker: Broker, monkeypatch: pyt
     monkeypatch.setattr("dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", 3.0)
     consumer = Consumer(broker, "e", ["echo"])
     consumer.open()
-    sleeper = threading.Thread(target=lambda: consumer.claim_next(3.0))
+    sleeper = threading.Thread(target=lambda: consumer.claim(timeout=3.0))
     sleeper.start()
     home = broker.topology.home
     wait_until(lambda: home.client.info("clients")["blocked_clients"], what="the sleep")
@@ -93,14 +96,13 @@ def test_an_engine_that_was_taken_for_dead_is_told(broker: Broker, engine: MakeE
     broker.reclaim("e", ["echo"], **BUDGETS)
     broker.append([message("a")])
     with pytest.raises(Fenced):
-        consumer.claim_next(1.0)
+        consumer.claim(timeout=1.0)
     consumer.open()
-    assert [c.task_id for c in consumer.claim_next(1.0) or ()] == ["a"]
+    assert [c.task_id for c in consumer.claim(timeout=1.0)] == ["a"]
 
 
 def test_a_server_that_forgot_the_script_is_asked_again(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a")])
     consumer = engine("e")
     broker.topology.home.client.script_flush()
-    assert consumer.claim_next(1.0) is None
-    assert [c.task_id for c in consumer.claim()] == ["a"]
+    assert [c.task_id for c in consumer.claim(timeout=1.0)] == ["a"]
