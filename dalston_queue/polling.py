@@ -50,7 +50,7 @@ class _Poller:
         self.key = key
         self.source = source
         self.subscribers: dict[object, Callable[[], object]] = {}
-        self.has_polled = False
+        self.polls = 0
         self.is_gone = False
         self.running: Future[None] = asyncio.run_coroutine_threadsafe(self._run(), _loop())
 
@@ -70,7 +70,7 @@ class _Poller:
             except Exception:
                 log.exception("polling.failed", key=self.key)
             else:
-                self.has_polled = True
+                self.polls += 1
                 self._wake()
             # All pollers of a tick wake together: what they share is read once, and is fresh for each.
             due = (started // self.source.tick_s + 1) * self.source.tick_s
@@ -105,13 +105,13 @@ async def updates(key: Hashable, make: Callable[[], S]) -> AsyncGenerator[S]:
     """The source of this key, after each poll; a slow subscriber skips polls. Ends when the source is gone."""
     loop, polled = asyncio.get_running_loop(), asyncio.Event()
     with _subscription(key, make, lambda: loop.call_soon_threadsafe(polled.set)) as poller:
-        if poller.has_polled or poller.is_gone:
-            polled.set()
-        while True:
-            await polled.wait()
-            polled.clear()
-            if poller.is_gone:
-                return
+        seen = 0
+        while not poller.is_gone:
+            if poller.polls == seen:
+                await polled.wait()
+                polled.clear()
+                continue
+            seen = poller.polls
             yield poller.source
 
 

@@ -55,7 +55,7 @@ def test_the_row_of_a_lost_engine_moves_to_the_next_without_a_reload(
     row = page.locator(f"#held-{task.id}")
     expect(row).to_contain_text(ONE)
     get_broker().reclaim(ONE, ["echo"], Cause.ENGINE_LOST, **BUDGETS)
-    expect(page.locator("#line")).to_contain_text(str(task.id)[-8:])
+    expect(page.locator("#waiting")).to_contain_text(str(task.id)[-8:])
     expect(row).to_have_count(0)
     with engine(get_broker(), name=TWO) as second:
         second.claim()
@@ -132,7 +132,7 @@ def test_a_viewer_has_no_buttons_live_or_not(
     expect(viewer_page.locator(f"#held-{task.id}")).to_be_visible()
     late = make.single("echo")
     steps.poll()
-    expect(viewer_page.locator("#line")).to_contain_text(str(late.id)[-8:])
+    expect(viewer_page.locator("#waiting")).to_contain_text(str(late.id)[-8:])
     assert viewer_page.get_by_text("Act…").count() == 0, "nor in what the socket sent"
     assert viewer_page.get_by_role("button", name="Cancel").count() == 0
 
@@ -148,15 +148,15 @@ def test_the_keyboard_goes_through_the_rows_and_stays_where_it_was(
     second = make.single("echo")
     third = make.single("echo")
     steps.poll()
-    expect(page.locator("#line tr[id]")).to_have_count(2)
+    expect(page.locator("#waiting tr[id]")).to_have_count(2)
     expect(page.locator(f"#held-{task.id}-link")).to_be_focused()
     page.keyboard.press("j")
-    expect(page.locator("#line tr").first.locator("th a")).to_be_focused()
+    expect(page.locator("#waiting tr").first.locator("th a")).to_be_focused()
     page.keyboard.press("k")
     claimed.settle(Completed())
     expect(page.locator(f"#held-{task.id}")).to_have_count(0)
     page.keyboard.press("j")
-    expect(page.locator("#line tr").first.locator("th a")).to_be_focused()
+    expect(page.locator("#waiting tr").first.locator("th a")).to_be_focused()
     page.keyboard.press("/")
     expect(page.locator("input[name=owner]")).to_be_focused()
     page.keyboard.type("?j")

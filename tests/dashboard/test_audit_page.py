@@ -93,9 +93,9 @@ def test_the_address_filters_by_actor_action_target_and_time(viewer: Client) -> 
         rows = get(viewer, query).split("<tbody", 1)[1]
         assert "gpu-01" in rows, query
         assert JOB not in rows, query
-    assert "No act matches" in get(viewer, f"?since={(timezone.now() + timedelta(hours=1)):%Y-%m-%dT%H:%M}")
+    assert "No action matches" in get(viewer, f"?since={(timezone.now() + timedelta(hours=1)):%Y-%m-%dT%H:%M}")
     assert "gpu-01" in get(viewer, f"?since={(timezone.now() - timedelta(hours=1)):%Y-%m-%dT%H:%M}")
-    assert "No act matches" in get(viewer, "?until=2020-01-01")
+    assert "No action matches" in get(viewer, "?until=2020-01-01")
 
 
 @pytest.mark.parametrize("query", ["?since=yesterday", "?before=x", "?actor=%00", f"?target={'x' * 201}"])

@@ -89,7 +89,7 @@ def test_what_is_held_and_who_is_next(viewer: Client, running: tuple[Task, Deliv
         f"/jobs/{task.job_id}/",
     ):
         assert shown in row
-    line = re.search(r'<tbody id="line">.*?</tbody>', page, re.DOTALL).group()
+    line = re.search(r'<tbody id="waiting">.*?</tbody>', page, re.DOTALL).group()
     assert str(waits.id) in line
     assert ">high<" in line
     assert "1–1 of 1 held" in page
@@ -254,4 +254,4 @@ def test_pages_of_what_is_held_fit_together(viewer: Client, broker: Broker, step
         assert len(set(re.findall(r'<tr id="held-([^"]+)"', rest))) == 10
         mine = viewer.get(f"/streams/echo/?owner={consumer.engine_id}").content.decode()
         assert "60 held" in mine
-        assert b"No engine holds" in viewer.get("/streams/echo/?owner=nobody").content
+        assert b"No running task matches" in viewer.get("/streams/echo/?owner=nobody").content

@@ -11,6 +11,8 @@ from dalston_queue.dashboard.audit.read import ActLine, AuditView, read_audit
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
 from dalston_queue.dashboard.parts.request import BadQuery, address
 
+NO_ACTION = "No action matches. What an operator does, on a page, over the API or from a shell, appears here at once."
+
 
 def audit_fragments(query: Mapping[str, str]) -> list[Fragment]:
     try:
@@ -25,12 +27,17 @@ def fragments_of(view: AuditView, query: Mapping[str, str]) -> list[Fragment]:
     newest = address(query, before=None) if "before" in query else ""
     return [
         pulse(view.at),
-        table("acts", [act_row(act) for act in view.acts]),
-        Fragment("older", render("older", older=older, newest=newest)),
+        table("acts", [act_row(act) for act in view.acts], columns=4, empty=NO_ACTION),
+        Fragment("older", render("_older", older=older, newest=newest)),
     ]
+
+
+def trail_table(acts: tuple[ActLine, ...]) -> Fragment:
+    """For the pages of what operators acted on."""
+    return table("trail", [act_row(act) for act in acts], columns=4, empty="No operator action yet.")
 
 
 @lru_cache(maxsize=1024)
 def act_row(act: ActLine) -> Row:
     row_id = f"act-{act.id}"
-    return Row(row_id, render("act", row_id=row_id, act=act))
+    return Row(row_id, render("audit/_action", row_id=row_id, act=act))

@@ -43,7 +43,7 @@ def audit(request: HttpRequest) -> HttpResponse:
         "address": address(query, before=None),
         "socket_query": address(query),
     }
-    return render(request, "dashboard/audit.html", context, status=400 if problem else 200)
+    return render(request, "dashboard/audit/page.html", context, status=400 if problem else 200)
 
 
 @require_safe

@@ -71,10 +71,10 @@ def replay_many(request: HttpRequest) -> HttpResponse:
             return _order(request, plan)
     except (BadQuery, InvalidJob, NothingToReplay, SearchTooWide) as error:
         context = {**_context(query, given), "problem": f"{error}"}
-        return render(request, "dashboard/letters_replay.html", context, status=400)
+        return render(request, "dashboard/dead_letters/replay.html", context, status=400)
     checked = _checked(plan) if "check" in given else None
     context = {**_context(query, given), "count": found, "plan": plan, "checked": checked, "most": MAX_LETTERS}
-    return render(request, "dashboard/letters_replay.html", context)
+    return render(request, "dashboard/dead_letters/replay.html", context)
 
 
 def plan_of(query: Mapping[str, str], given: Mapping[str, str]) -> Plan:

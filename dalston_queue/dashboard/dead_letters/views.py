@@ -42,7 +42,7 @@ def letters(request: HttpRequest) -> HttpResponse:
         "groups_address": address(query, fingerprint=None, after=None, each=None),
         "each_address": address(query, each=1),
     }
-    return render(request, "dashboard/letters.html", context, status=400 if problem else 200)
+    return render(request, "dashboard/dead_letters/page.html", context, status=400 if problem else 200)
 
 
 @require_safe
@@ -54,4 +54,4 @@ def letter(request: HttpRequest, letter_id: UUID) -> HttpResponse:
         raise Http404(f"there is no dead letter {letter_id}")
     shown = letter_fragments_of(view, may_operate(request.user))
     context = {**by_name(shown), "view": view, "content": read_content(letter_id)}
-    return render(request, "dashboard/letter.html", context)
+    return render(request, "dashboard/dead_letters/one.html", context)

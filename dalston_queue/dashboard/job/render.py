@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from uuid import UUID
 
-from dalston_queue.dashboard.audit.render import act_row
+from dalston_queue.dashboard.audit.render import trail_table
 from dalston_queue.dashboard.job import dag, gantt
 from dalston_queue.dashboard.job.read import SHOWN_RUNS, EventLine, JobView, TaskLine, read_job
 from dalston_queue.dashboard.job.webhooks import webhook_row
@@ -27,21 +27,22 @@ def fragments_of(view: JobView, may_operate: bool) -> list[Fragment]:
     tone = TASK_TONES.get(view.status, "")
     return [
         pulse(view.at),
-        Fragment("job", render("job", job=view, tone=tone)),
-        Fragment("stops", render("stops", stops=view.stops)),
+        Fragment("job", render("job/_head", job=view, tone=tone)),
+        Fragment("stops", render("job/_stops", stops=view.stops)),
         Fragment("dag", f'<div id="dag">{_dag(view)}</div>'),
         Fragment("gantt", f'<div id="gantt">{_gantt(view)}</div>'),
-        table("stages", [_task(task, may_operate) for task in view.tasks]),
+        table("stages", [_task(task, may_operate) for task in view.tasks], columns=5, empty="This job has no task."),
         *_webhooks(view, may_operate),
-        table("trail", [act_row(act) for act in view.acts]),
-        table("events", [event_row(event) for event in view.events]),
+        trail_table(view.acts),
+        events_table(view.events),
     ]
 
 
 def _webhooks(view: JobView, may_operate: bool) -> list[Fragment]:
     if view.webhooks is None:
         return []
-    return [table("webhooks", [webhook_row(line, may_operate) for line in view.webhooks])]
+    rows = [webhook_row(line, may_operate) for line in view.webhooks]
+    return [table("webhooks", rows, columns=4, empty="None yet: it is sent when the job ends.")]
 
 
 def _dag(view: JobView) -> str:
@@ -71,11 +72,16 @@ def _task(task: TaskLine, may_operate: bool) -> Row:
     runs = [(run, outcome_words(run)) for run in task.runs[-SHOWN_RUNS:]] if len(task.runs) > 1 else []
     words = {"status": status, "tone": tone, "spent": spent, "runs": runs}
     may_act = may_operate and task.status in {TaskStatus.QUEUED, TaskStatus.RUNNING}
-    return Row(row_id, render("stage", row_id=row_id, task=task, may_act=may_act, **words))
+    return Row(row_id, render("job/_task", row_id=row_id, task=task, may_act=may_act, **words))
+
+
+def events_table(events: tuple[EventLine, ...]) -> Fragment:
+    empty = "No event yet: an orchestrator starts the job within a second."
+    return table("events", [_event(event) for event in events], columns=5, empty=empty)
 
 
 @lru_cache(maxsize=1024)
-def event_row(event: EventLine) -> Row:
+def _event(event: EventLine) -> Row:
     row_id = f"event-{event.id}"
     tone, status = TASK_TONES.get(event.to_status, ""), event.to_status.replace("_", " ")
-    return Row(row_id, render("event", row_id=row_id, event=event, tone=tone, status=status))
+    return Row(row_id, render("job/_event", row_id=row_id, event=event, tone=tone, status=status))

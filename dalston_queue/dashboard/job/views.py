@@ -31,7 +31,7 @@ def job(request: HttpRequest, job_id: UUID) -> HttpResponse:
     if view is None:
         raise Http404(f"there is no job {job_id}")
     return render(
-        request, "dashboard/job.html", {**by_name(fragments_of(view, may_operate(request.user))), "view": view}
+        request, "dashboard/job/page.html", {**by_name(fragments_of(view, may_operate(request.user))), "view": view}
     )
 
 

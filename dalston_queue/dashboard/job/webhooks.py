@@ -68,7 +68,7 @@ def webhook_row(line: WebhookLine, may_operate: bool) -> Row:
     row_id = f"webhook-{line.id}"
     tones = {"tone": _TONES.get(line.state, ""), "job_tone": TASK_TONES.get(line.job_status, "")}
     words = line.state.replace("_", " ")
-    return Row(row_id, render("webhook", row_id=row_id, line=line, state=words, may_operate=may_operate, **tones))
+    return Row(row_id, render("job/_webhook", row_id=row_id, line=line, state=words, may_operate=may_operate, **tones))
 
 
 @require_POST

@@ -31,4 +31,4 @@ def jobs(request: HttpRequest) -> HttpResponse:
         "tokens": offered_tokens(),
         "address": address(query),
     }
-    return render(request, "dashboard/jobs.html", context, status=400 if view.problem and not view.rows else 200)
+    return render(request, "dashboard/jobs/page.html", context, status=400 if view.problem and not view.rows else 200)

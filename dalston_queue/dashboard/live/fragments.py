@@ -35,16 +35,18 @@ class Fragment:
 
 def pulse(at: datetime) -> Fragment:
     """Says how fresh the page is. It differs in every tick, so it also tells the page that the connection lives."""
-    return Fragment("pulse", render("pulse", at=at, now_ms=int(at.timestamp() * 1000)))
+    return Fragment("pulse", render("_pulse", at=at, now_ms=int(at.timestamp() * 1000)))
 
 
-def table(name: str, rows: list[Row] | None) -> Fragment:
-    body = "".join(row.html for row in rows) if rows else render(f"{name}_empty", known=rows is not None)
+def table(name: str, rows: list[Row] | None, *, columns: int, empty: str, source: str = "Redis") -> Fragment:
+    """Rows of None are not known: `source` does not answer."""
+    text = empty if rows is not None else ""
+    body = "".join(row.html for row in rows or ()) or render("_empty", columns=columns, text=text, source=source)
     return Fragment(name, f'<tbody id="{name}">{body}</tbody>', tuple(rows or ()))
 
 
-def render(partial: str, **context: Any) -> str:
-    return render_to_string(f"dashboard/_{partial}.html", context).strip()
+def render(template: str, **context: Any) -> str:
+    return render_to_string(f"dashboard/{template}.html", context).strip()
 
 
 def by_name(fragments: list[Fragment]) -> dict[str, SafeString]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from dalston_queue.broker.nodes.commands import CommandState, CommandStatus
@@ -16,6 +17,7 @@ from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render,
 from dalston_queue.dashboard.nodes.cards import EngineCard, ExitCard, GpuCard, NodeCard
 from dalston_queue.dashboard.nodes.read import Fleet, LostTask, NodeView, read_node, shared, worker_of
 from dalston_queue.dashboard.parts.charts import History, series, sparkline
+from dalston_queue.dashboard.parts.request import page_url
 from dalston_queue.dashboard.parts.words import MACHINE_TONES, SICK, TASK_TONES, count
 
 EXITS_SHOWN = 20
@@ -28,6 +30,19 @@ COMMAND_TONES: dict[str, str] = {
     CommandState.FAILED: "bad",
 }
 
+NO_NODE = format_html(
+    "No node has joined. On a machine that should work, install the node part ({}), set {} and start {}: it starts"
+    " every engine that it finds and appears here within seconds. {} says what that machine lacks.",
+    *(
+        format_html('<code class="mono">{}</code>', code)
+        for code in ("pip install 'dalston[node]'", "REDIS_URL", "manage.py runsupervisor", "manage.py doctor")
+    ),
+)
+NO_ENGINE = "No engine here. A supervisor starts each one whose engine.yaml it finds."
+NO_COMMAND = "No command to this node within the last day."
+NO_EXIT = "No engine process has ended since the supervisor started."
+NO_LOST = "Its engines had no task in their last heartbeat."
+
 gpu_history = History("gpu")
 
 
@@ -35,7 +50,14 @@ gpu_history = History("gpu")
 class NodeFinding:
     tone: str
     text: str
-    node: str
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodesHealth:
+    tone: str
+    headline: str
+    findings: tuple[NodeFinding, ...] = ()
 
 
 # --- all nodes --------------------------------------------------------------------------------------------------------
@@ -44,12 +66,13 @@ class NodeFinding:
 def fleet_fragments() -> list[Fragment]:
     fleet = shared.get()
     rows = None if fleet.nodes is None else [row for node in fleet.nodes for row in _node_rows(node)]
-    return [pulse(fleet.at), Fragment("summary", _summary(fleet)), table("fleet", rows)]
+    summary = render("_health", id="summary", health=_summary(fleet))
+    return [pulse(fleet.at), Fragment("summary", summary), table("fleet", rows, columns=5, empty=NO_NODE)]
 
 
-def _summary(fleet: Fleet) -> str:
+def _summary(fleet: Fleet) -> NodesHealth:
     if fleet.nodes is None:
-        return render("fleet_summary", tone="bad", headline="Redis does not answer: who works is not known.")
+        return NodesHealth("bad", "Redis does not answer: the state of the nodes is not known.")
     findings = [finding for node in fleet.nodes for finding in _findings(node)]
     engines = [engine for node in fleet.nodes for engine in node.engines]
     ready = sum(engine.state == EngineState.READY for engine in engines)
@@ -57,24 +80,25 @@ def _summary(fleet: Fleet) -> str:
     of = f"{ready} of {count(len(engines), 'engine')} ready, {running} in hand" if engines else "no engines"
     headline = f"{count(len(fleet.nodes), 'node').capitalize()}, {of}."
     tone = "bad" if any(finding.tone == "bad" for finding in findings) else "warn" if findings else "ok"
-    return render("fleet_summary", tone=tone if engines else "warn", headline=headline, findings=findings)
+    return NodesHealth(tone if engines else "warn", headline, tuple(findings))
 
 
 def _findings(node: NodeCard) -> Iterator[NodeFinding]:
+    there = page_url("node", node.id)
     if node.state == NodeState.DEAD:
-        yield NodeFinding("bad", f"{node.id} is dead: what it had in hand went back in line.", node.id)
+        yield NodeFinding("bad", f"{node.id} is dead: its tasks went back to their queues.", there)
         return
     if node.state in {NodeState.DRAINING, NodeState.CORDONED, NodeState.UNHEALTHY}:
-        yield NodeFinding("warn", f"{node.id} is {node.state}{': ' if node.why else ''}{node.why}.", node.id)
+        yield NodeFinding("warn", f"{node.id} is {node.state}{': ' if node.why else ''}{node.why}.", there)
     for engine in node.engines:
         if engine.state in SICK:
             why = f": {engine.why}" if engine.why else ""
             text = f"{engine.slot} on {node.id or 'no node'} is {engine.state}{why}."
-            yield NodeFinding(SICK[engine.state], text, node.id)
+            yield NodeFinding(SICK[engine.state], text, there)
     for gpu in node.gpus:
         if gpu.standing != "healthy":
             how = "on probation" if gpu.standing == "probation" else gpu.standing
-            yield NodeFinding("warn", f"GPU {gpu.index} of {node.id} is {how}: {gpu.why}.", node.id)
+            yield NodeFinding("warn", f"GPU {gpu.index} of {node.id} is {how}: {gpu.why}.", there)
 
 
 def _node_rows(node: NodeCard) -> list[Row]:
@@ -85,20 +109,20 @@ def _node_rows(node: NodeCard) -> list[Row]:
 @lru_cache(maxsize=512)
 def _fleet_node(node: NodeCard) -> Row:
     row_id = f"node-{node.id or 'none'}"
-    return Row(row_id, render("fleet_node", row_id=row_id, node=node, tone=MACHINE_TONES.get(node.state, "")))
+    return Row(row_id, render("nodes/_fleet_node", row_id=row_id, node=node, tone=MACHINE_TONES.get(node.state, "")))
 
 
 @lru_cache(maxsize=2048)
 def _fleet_engine(engine: EngineCard) -> Row:
-    row_id = f"engine-{engine.id}"
-    return Row(row_id, render("fleet_engine", row_id=row_id, engine=engine, tone=MACHINE_TONES.get(engine.state, "")))
+    row_id, tone = f"engine-{engine.id}", MACHINE_TONES.get(engine.state, "")
+    return Row(row_id, render("nodes/_fleet_engine", row_id=row_id, engine=engine, tone=tone))
 
 
 @lru_cache(maxsize=1024)
 def _fleet_gpu(gpu: GpuCard) -> Row:
     row_id = f"gpu-{gpu.node_id}-{gpu.uuid}"
     tone = GPU_TONES.get(gpu.standing, "")
-    return Row(row_id, render("fleet_gpu", row_id=row_id, gpu=gpu, tone=tone, **_memory(gpu)))
+    return Row(row_id, render("nodes/_fleet_gpu", row_id=row_id, gpu=gpu, tone=tone, **_memory(gpu)))
 
 
 # --- one node ---------------------------------------------------------------------------------------------------------
@@ -115,28 +139,31 @@ def fragments_of(view: NodeView, worker_id: str = "", operates: bool = False) ->
     card = view.card
     engines = card.engines if card else ()
     state = (card.state or "alone") if card else "gone" if view.known else "not known"
-    head = render("node_head", view=view, node=card, state=state, tone=MACHINE_TONES.get(state, ""))
+    head = render("nodes/_head", view=view, node=card, state=state, tone=MACHINE_TONES.get(state, ""))
     exits = sorted((exit_ for engine in engines for exit_ in engine.exits), key=_when, reverse=True)[:EXITS_SHOWN]
     return [
         pulse(view.at),
         Fragment("node", head),
-        table("engines", [_engine(engine, operates) for engine in engines] if view.known else None),
+        _rows(view, "engines", [_engine(engine, operates) for engine in engines], 6, NO_ENGINE),
         Fragment("worker", _worker(view, worker_id)),
         _gpus(view),
         _logs(view.id, [engine.slot for engine in engines if engine.kind]),
-        table("commands", [_command(command) for command in view.commands] if view.known else None),
-        table("exits", [_exit(exit_) for exit_ in exits] if view.known else None),
-        table("lost", [_lost(task) for task in view.lost]),
+        _rows(view, "commands", [_command(command) for command in view.commands], 3, NO_COMMAND),
+        _rows(view, "exits", [_exit(exit_) for exit_ in exits], 3, NO_EXIT),
+        table("lost", [_lost(task) for task in view.lost], columns=4, empty=NO_LOST),
     ]
 
 
 def _gpus(view: NodeView) -> Fragment:
     card = view.card
-    if card is not None and card.gpus:
-        past = gpu_history.get()
-        return table("gpus", [_gpu(gpu, *_charts(gpu, past.get(f"{gpu.node_id} {gpu.uuid}"))) for gpu in card.gpus])
-    empty = render("gpus_empty", known=view.known, problem=card.gpu_problem if card else "")
-    return Fragment("gpus", f'<tbody id="gpus">{empty}</tbody>')
+    gpus = card.gpus if card else ()
+    past = gpu_history.get() if gpus else {}
+    rows = [_gpu(gpu, *_charts(gpu, past.get(f"{gpu.node_id} {gpu.uuid}"))) for gpu in gpus]
+    return _rows(view, "gpus", rows, 5, (card.gpu_problem if card else "") or "No GPU here.")
+
+
+def _rows(view: NodeView, name: str, rows: list[Row], columns: int, empty: str) -> Fragment:
+    return table(name, rows if view.known else None, columns=columns, empty=empty)
 
 
 def _charts(gpu: GpuCard, past: list[Mapping[str, float] | None] | None) -> tuple[SafeString, SafeString, SafeString]:
@@ -157,21 +184,21 @@ def _logs(node_id: str, slots: list[str]) -> Fragment:
 
 @lru_cache(maxsize=256)
 def _log(node_id: str, slot: str) -> Row:
-    return Row(f"log-{slot}", render("node_log", node=node_id, slot=slot))
+    return Row(f"log-{slot}", render("nodes/_log", node=node_id, slot=slot))
 
 
 @lru_cache(maxsize=512)
 def _engine(engine: EngineCard, operates: bool) -> Row:
     row_id, tone = f"engine-{engine.id}", MACHINE_TONES.get(engine.state, "")
     act = "" if not operates or not engine.takes_orders else "Resume" if engine.told_to_drain else "Drain"
-    return Row(row_id, render("node_engine", row_id=row_id, engine=engine, tone=tone, act=act))
+    return Row(row_id, render("nodes/_engine", row_id=row_id, engine=engine, tone=tone, act=act))
 
 
 def _worker(view: NodeView, worker_id: str) -> str:
     engines = view.card.engines if view.card else ()
     worker = next((engine for engine in engines if engine.id == worker_id and engine.takes_orders), None)
     state = "not known" if not view.known else "gone" if not worker else "told" if worker.told_to_drain else "working"
-    return render("worker", worker=worker, worker_id=worker_id, state=state)
+    return render("nodes/_worker", worker=worker, worker_id=worker_id, state=state)
 
 
 @lru_cache(maxsize=256)
@@ -179,13 +206,13 @@ def _gpu(gpu: GpuCard, memory: SafeString, utilisation: SafeString, temperature:
     row_id = f"gpu-{gpu.uuid}"
     charts = {"memory": memory, "utilisation": utilisation, "temperature": temperature}
     tone = GPU_TONES.get(gpu.standing, "")
-    return Row(row_id, render("node_gpu", row_id=row_id, gpu=gpu, tone=tone, **_memory(gpu), **charts))
+    return Row(row_id, render("nodes/_gpu", row_id=row_id, gpu=gpu, tone=tone, **_memory(gpu), **charts))
 
 
 @lru_cache(maxsize=512)
 def _exit(exit_: ExitCard) -> Row:
     row_id = f"exit-{exit_.engine_id}"
-    return Row(row_id, render("node_exit", row_id=row_id, exit=exit_, tone=EXIT_TONES.get(exit_.kind, "bad")))
+    return Row(row_id, render("nodes/_exit", row_id=row_id, exit=exit_, tone=EXIT_TONES.get(exit_.kind, "bad")))
 
 
 def _command(command: CommandStatus) -> Row:
@@ -198,7 +225,7 @@ def _command(command: CommandStatus) -> Row:
     return Row(
         row_id,
         render(
-            "node_command",
+            "nodes/_command",
             row_id=row_id,
             command=command,
             words=words if replicas is None else f"{words} to {replicas}",
@@ -213,7 +240,7 @@ def _command(command: CommandStatus) -> Row:
 def _lost(task: LostTask) -> Row:
     row_id = f"lost-{task.id}"
     status, tone = task.status.replace("_", " "), TASK_TONES.get(task.status, "")
-    return Row(row_id, render("node_lost", row_id=row_id, task=task, status=status, tone=tone))
+    return Row(row_id, render("nodes/_lost", row_id=row_id, task=task, status=status, tone=tone))
 
 
 def _when(exit_: ExitCard) -> float:

@@ -21,7 +21,7 @@ from dalston_queue.dashboard.nodes.render import fleet_fragments, fragments_of
 @never_cache
 @login_required
 def nodes(request: HttpRequest) -> HttpResponse:
-    return render(request, "dashboard/nodes.html", by_name(fleet_fragments()))
+    return render(request, "dashboard/nodes/page.html", by_name(fleet_fragments()))
 
 
 @require_safe
@@ -39,4 +39,4 @@ def node(request: HttpRequest, node_id: str) -> HttpResponse:
         # A form sent twice is one command: its id was given with the page.
         "command_ids": {order: f"page.{order}.{secrets.token_hex(8)}" for order in Order},
     }
-    return render(request, "dashboard/node.html", context)
+    return render(request, "dashboard/nodes/node.html", context)

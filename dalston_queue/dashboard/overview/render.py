@@ -13,7 +13,7 @@ from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render,
 from dalston_queue.dashboard.overview.from_postgres import COUNTED
 from dalston_queue.dashboard.overview.health import is_late, judge
 from dalston_queue.dashboard.overview.read import latest
-from dalston_queue.dashboard.overview.values import DutyLine, Lane, NodeLine, Overview, RecentTask
+from dalston_queue.dashboard.overview.values import DutyLine, InPostgres, Lane, NodeLine, Overview, RecentTask
 from dalston_queue.dashboard.parts.charts import series, sparkline
 from dalston_queue.dashboard.parts.words import MACHINE_TONES, TASK_TONES, duration, words_for
 from dalston_queue.jobs.queries.pace import in_words, seconds_for
@@ -27,14 +27,33 @@ def fragments(overview: Overview) -> list[Fragment]:
     redis, postgres = overview.redis, overview.postgres
     return [
         pulse(overview.at),
-        Fragment("health", render("health", health=judge(overview))),
-        table("lanes", None if redis is None else [lane_row(lane, _waited(overview, lane)) for lane in redis.lanes]),
-        table("tasks", None if postgres is None else [_task(task) for task in postgres.tasks]),
-        Fragment("nodes", render("nodes", nodes=None if redis is None else [_node(node) for node in redis.nodes])),
+        Fragment("health", render("_health", id="health", health=judge(overview))),
+        _lanes(overview),
+        _tasks(postgres),
+        Fragment("nodes", render("overview/_nodes", nodes=redis and [_node(node) for node in redis.nodes])),
         Fragment("letters", _letters(overview)),
-        Fragment("leaders", render("leaders", leaders=_leaders(overview))),
-        table("duties", None if postgres is None else [_duty(duty, overview.at) for duty in postgres.duties]),
+        Fragment("leaders", render("overview/_leaders", leaders=_leaders(overview))),
+        _duties(overview),
     ]
+
+
+def _lanes(overview: Overview) -> Fragment:
+    redis = overview.redis
+    lanes = None if redis is None else [lane_row(lane, _waited(overview, lane)) for lane in redis.lanes]
+    empty = "No queue yet. A queue is created by the first task that is sent to it, or the first engine that serves it."
+    return table("lanes", lanes, columns=9, empty=empty)
+
+
+def _tasks(postgres: InPostgres | None) -> Fragment:
+    rows = None if postgres is None else [_task(task) for task in postgres.tasks]
+    empty = "No task yet. The command above submits the first one."
+    return table("tasks", rows, columns=6, empty=empty, source="Postgres")
+
+
+def _duties(overview: Overview) -> Fragment:
+    postgres, empty = overview.postgres, "No duty has run yet. `manage.py run_huey` runs them."
+    rows = None if postgres is None else [_duty(duty, overview.at) for duty in postgres.duties]
+    return table("duties", rows, columns=6, empty=empty, source="Postgres")
 
 
 @lru_cache(maxsize=512)
@@ -44,7 +63,7 @@ def _task(task: RecentTask) -> Row:
     return Row(
         row_id,
         render(
-            "task",
+            "overview/_task",
             row_id=row_id,
             task=task,
             status=status,
@@ -60,7 +79,7 @@ def lane_row(lane: Lane, waited: tuple[float | None, ...]) -> Row:
     return Row(
         row_id,
         render(
-            "lane",
+            "overview/_lane",
             row_id=row_id,
             lane=lane,
             clear=_clear(lane),
@@ -115,7 +134,7 @@ def _node(node: NodeLine) -> NodeChip:
 
 def _letters(overview: Overview) -> str:
     return render(
-        "letters_growth",
+        "overview/_dead_letters",
         open=None if overview.postgres is None else overview.postgres.dead_letters,
         counted=COUNTED,
         made=None if overview.postgres is None else overview.postgres.letters_made,
@@ -143,4 +162,4 @@ def _duty_row(duty: DutyLine, state: str) -> Row:
     row_id = f"duty-{duty.name.replace(' ', '-')}"
     tone = "ok" if state == "ok" else "bad"
     words = {"every": in_words(duty.every_s), "took": duration(duty.took_ms / 1000)}
-    return Row(row_id, render("duty", row_id=row_id, duty=duty, state=state, tone=tone, **words))
+    return Row(row_id, render("overview/_duty", row_id=row_id, duty=duty, state=state, tone=tone, **words))

@@ -17,4 +17,4 @@ from dalston_queue.dashboard.overview.render import current_fragments
 @login_required
 def overview(request: HttpRequest) -> HttpResponse:
     context = {**by_name(current_fragments()), "api_url": request.build_absolute_uri("/api/v1")}
-    return render(request, "dashboard/overview.html", context)
+    return render(request, "dashboard/overview/page.html", context)

@@ -27,14 +27,16 @@ def stream_fragments(queue: str, query: Mapping[str, str], may_operate: bool) ->
 def fragments_of(view: StreamView, wanted: StreamQuery, query: Mapping[str, str], operates: bool) -> list[Fragment]:
     plain = {name: value for name, value in query.items() if name != "task"}
     here = address(plain, task=None)
+    running = [_held(line, here, operates) for line in view.held]
+    waiting = [_line(line, here, operates) for line in view.line]
     return [
         pulse(view.at),
-        Fragment("stream", render("stream", view=view, finding=_finding(view))),
-        table("held", [_held(line, here, operates) for line in view.held] if view.known else None),
-        table("line", [_line(line, here, operates) for line in view.line] if view.known else None),
-        Fragment("held-pages", render("held_pages", **_pages(view, wanted, plain))),
-        Fragment("line-pages", render("line_pages", **_line_pages(view, wanted, plain))),
-        Fragment("acting", render("acting", acting=view.acting)),
+        Fragment("stream", render("queue/_head", view=view, finding=_finding(view))),
+        table("running", running if view.known else None, columns=9, empty="No running task matches the filter."),
+        table("waiting", waiting if view.known else None, columns=5, empty="No task waits."),
+        Fragment("held-pages", render("queue/_running_pages", **_pages(view, wanted, plain))),
+        Fragment("line-pages", render("queue/_waiting_pages", **_line_pages(view, wanted, plain))),
+        Fragment("acting", render("task/_target", acting=view.acting)),
     ]
 
 
@@ -47,15 +49,15 @@ def _finding(view: StreamView) -> Finding:
 
 @lru_cache(maxsize=2048)
 def _held(line: HeldLine, here: str, operates: bool) -> Row:
-    row_id = f"held-{line.task_id}"
-    return Row(row_id, render("held", row_id=row_id, line=line, act=_act(here, line.task_id) if operates else ""))
+    row_id, act = f"held-{line.task_id}", _act(here, line.task_id) if operates else ""
+    return Row(row_id, render("queue/_running", row_id=row_id, line=line, act=act))
 
 
 @lru_cache(maxsize=1024)
 def _line(line: LineLine, here: str, operates: bool) -> Row:
     row_id = f"line-{line.entry_id}"
     act = _act(here, line.task_id) if operates and line.task_id else ""
-    return Row(row_id, render("line", row_id=row_id, line=line, act=act))
+    return Row(row_id, render("queue/_waiting", row_id=row_id, line=line, act=act))
 
 
 def _act(here: str, task_id: str) -> str:

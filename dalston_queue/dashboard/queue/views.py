@@ -60,7 +60,7 @@ def stream(request: HttpRequest, queue: str) -> HttpResponse:
         "queues": _queues(latest.get()),
     }
     status = 400 if problem else 404 if view.known and not view.exists else 200
-    return render(request, "dashboard/stream.html", context, status=status)
+    return render(request, "dashboard/queue/page.html", context, status=status)
 
 
 @require_POST

@@ -24,11 +24,11 @@ def task_fragments(task_id: UUID, may_operate: bool) -> list[Fragment]:
 def fragments_of(view: TaskView, operates: bool) -> list[Fragment]:
     status, tone = view.task.status.replace("_", " "), TASK_TONES.get(view.task.status, "")
     may_act = operates and view.acting is not None and view.acting.is_live
-    head = render("task_head", view=view, task=view.task, status=status, tone=tone, may_act=may_act)
+    head = render("task/_head", view=view, task=view.task, status=status, tone=tone, may_act=may_act)
     return [
         pulse(view.at),
         Fragment("task", head),
-        Fragment("acting", render("acting", acting=view.acting)),
-        Fragment("runs", render("task_runs", task=view.task, runs=view.runs[::-1])),
-        Fragment("contents", render("task_contents", contents=view.contents)),
+        Fragment("acting", render("task/_target", acting=view.acting)),
+        Fragment("runs", render("task/_runs", task=view.task, runs=view.runs[::-1])),
+        Fragment("contents", render("task/_contents", contents=view.contents)),
     ]

@@ -33,7 +33,7 @@ def task(request: HttpRequest, task_id: UUID) -> HttpResponse:
     if view is None:
         raise Http404(f"there is no task {task_id}")
     shown = by_name(fragments_of(view, may_operate(request.user)))
-    return render(request, "dashboard/task.html", {**shown, "view": view, "acts": "act" in request.GET})
+    return render(request, "dashboard/task/page.html", {**shown, "view": view, "acts": "act" in request.GET})
 
 
 @require_safe
@@ -47,9 +47,9 @@ def run_log(request: HttpRequest, task_id: UUID, number: int) -> HttpResponse:
     line = lines[number - 1]
     log, problem = read_log(line)
     box = None if log else box_of(task_id, line.run)
-    template = "_run_log" if "HX-Request" in request.headers else "run_log"
+    template = "_log" if "HX-Request" in request.headers else "log"
     context = {"line": line, "log": log, "problem": problem, "box": box, "task_id": task_id}
-    return render(request, f"dashboard/{template}.html", context)
+    return render(request, f"dashboard/task/{template}.html", context)
 
 
 LINES = 500
