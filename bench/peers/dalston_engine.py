@@ -5,6 +5,8 @@ In the pipeline: `manage.py runorchestrator` and one engine of capacity 32 throu
 in batches of 200; every change of status with its row of history.
 """
 
+import json
+import logging
 import os
 import signal
 import subprocess
@@ -14,12 +16,8 @@ from typing import Any
 
 from bench.peers import probe
 from bench.peers.dalston import QUEUE, fill, sender
-from dalston_queue.broker import connect
 from dalston_site.embedded.guarded import guarded
 from engines.sdk import Engine, Task
-from engines.sdk.identity import identify
-from engines.sdk.manifest import Manifest
-from engines.sdk.runner import Runner
 
 __all__ = ["fill", "prepare", "sender", "serve", "submit", "work"]
 
@@ -37,11 +35,15 @@ class Numbered(Engine):
 
 
 def work(url: str, capacity: int, recovery_s: int | None) -> None:  # noqa: ARG001 - the supervisor's part
-    prefetch = os.environ.get("BENCH_PREFETCH")
-    known = "prefetch" in Manifest.__struct_fields__
-    fields: dict[str, Any] = {"prefetch": int(prefetch)} if prefetch and known else {}
-    manifest = Manifest(id="noop", command=("python",), stage=QUEUE, capacity=capacity, **fields)
-    Runner(Noop(), manifest, connect(url), identify("noop")).run()
+    spec = {"id": "noop", "command": ["python"], "stage": QUEUE, "capacity": capacity}
+    if prefetch := os.environ.get("BENCH_PREFETCH"):
+        spec["prefetch"] = int(prefetch)
+    # A file in memory: the probe ends the process without a chance to remove one.
+    manifest = os.memfd_create("engine.yaml")
+    os.write(manifest, json.dumps(spec).encode())
+    os.environ |= {"REDIS_URL": url, "DALSTON_ENGINE_MANIFEST": f"/proc/self/fd/{manifest}"}
+    logging.disable(logging.WARNING)
+    Noop().serve()
 
 
 def prepare() -> None:
