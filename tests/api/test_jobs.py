@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from dalston_queue.api.schemas.job_out import RESULTS_BYTES
+from dalston_queue.api.schemas.jobs import RESULTS_BYTES
 from dalston_queue.broker import Broker
 from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.models import Job, OperatorAction, Project, Task, TaskEvent

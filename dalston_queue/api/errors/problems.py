@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from ninja import Schema
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -116,3 +117,25 @@ def respond(request: HttpRequest, problem: ApiProblem) -> HttpResponse:
     if problem.errors:
         document["errors"] = problem.errors
     return HttpResponse(json.dumps(document), status=problem.status, content_type=MEDIA_TYPE, headers=problem.headers)
+
+
+class FieldError(Schema):
+    field: str
+    message: str
+    kind: str
+
+
+class ProblemOut(Schema):
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: Code
+    instance: str
+    trace_id: str | None
+    errors: list[FieldError] | None = None
+
+
+def answers(success: dict[int, Any], *refusals: int) -> dict[int, Any]:
+    """The documented answers of a route: its own, and problem documents."""
+    return {**success, **dict.fromkeys([401, 403, *refusals, 422, 429, 503], ProblemOut)}

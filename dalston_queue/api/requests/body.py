@@ -41,7 +41,7 @@ class StrictJson(Parser):
         except RecursionError:
             raise _too_deep() from None
         if is_batch(request) and isinstance(data, dict) and isinstance(data.get("jobs"), list):
-            check({**data, "jobs": None})  # what is wrong with a job is said of that job alone (api/schemas/job_in.py)
+            check({**data, "jobs": None})  # what is wrong with a job is said of that job alone (api/schemas/jobs.py)
         else:
             check(data)
         return cast(DictStrAny, data)

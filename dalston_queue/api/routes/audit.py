@@ -10,9 +10,8 @@ from ninja import Query, Router, Schema
 from pydantic import Field
 
 from dalston_queue.api.auth.bearer import sees_all_projects
-from dalston_queue.api.schemas.base import Instant
-from dalston_queue.api.schemas.listing import Limit, Text
-from dalston_queue.api.schemas.problem_out import answers
+from dalston_queue.api.errors.problems import answers
+from dalston_queue.api.schemas.base import Instant, Limit, Text
 from dalston_queue.audit.trail import Wanted, actions
 from dalston_queue.models import OperatorAction
 

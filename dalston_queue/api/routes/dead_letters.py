@@ -12,22 +12,24 @@ from ninja import Body, Path, Query, Router, Status
 
 from dalston_queue.api.auth.bearer import needs
 from dalston_queue.api.auth.principal import Principal, principal_of
-from dalston_queue.api.errors.problems import ApiProblem, Code, not_found
+from dalston_queue.api.errors.problems import ApiProblem, Code, answers, not_found
 from dalston_queue.api.requests.body import check_size
-from dalston_queue.api.schemas.dead_letter_in import MAX_REPLAY, ReplayIn, ReplayManyIn, WantedIn
-from dalston_queue.api.schemas.dead_letter_out import (
+from dalston_queue.api.schemas.base import Cursor, Limit, Page, Reason, page
+from dalston_queue.api.schemas.dead_letters import (
+    MAX_REPLAY,
     DeadLetterOut,
     DiscardOut,
     GroupOut,
+    ReplayBatchOut,
     ReplayedOut,
+    ReplayIn,
+    ReplayManyIn,
     ReplayManyOut,
+    WantedIn,
     dead_letter_out,
+    replay_batch_out,
     replayed_out,
 )
-from dalston_queue.api.schemas.listing import Cursor, Limit, Page, page
-from dalston_queue.api.schemas.problem_out import answers
-from dalston_queue.api.schemas.reason import Reason
-from dalston_queue.api.schemas.replay_batch_out import ReplayBatchOut, replay_batch_out
 from dalston_queue.audit.record import audited
 from dalston_queue.jobs.errors import NothingToReplay, sentence
 from dalston_queue.jobs.operator.replay import NARROWER, Filter, Outcome, Replayed, discard, matching, replay

@@ -10,9 +10,8 @@ from ninja import Header, Path, Router
 
 from dalston_queue.api.auth.bearer import needs
 from dalston_queue.api.auth.principal import principal_of
-from dalston_queue.api.errors.problems import ApiProblem, Code
+from dalston_queue.api.errors.problems import ApiProblem, Code, answers
 from dalston_queue.api.routes.jobs import visible_job
-from dalston_queue.api.schemas.problem_out import answers
 from dalston_queue.api.subscriptions.changes import Place
 from dalston_queue.api.subscriptions.poller import reader
 from dalston_queue.api.subscriptions.stream import STREAMS_FULL, follow

@@ -11,17 +11,13 @@ from ninja import Body, Header, Path, Query, Router, Status
 from dalston_queue.api.auth.backpressure import check_depth
 from dalston_queue.api.auth.bearer import needs
 from dalston_queue.api.auth.principal import Principal, principal_of
-from dalston_queue.api.errors.problems import ApiProblem, Code, not_found
+from dalston_queue.api.errors.problems import ApiProblem, Code, answers, not_found
 from dalston_queue.api.requests import body
 from dalston_queue.api.requests.cancelling import CancelledJobOut, cancel
 from dalston_queue.api.requests.trace import trace_id_of
-from dalston_queue.api.schemas.base import Instant
-from dalston_queue.api.schemas.job_in import BatchIn, JobIn
-from dalston_queue.api.schemas.job_out import BatchItem, BatchOut, JobOut, job_out, job_with_tasks
-from dalston_queue.api.schemas.listing import Cursor, Limit, Page, Payload, Text, page
-from dalston_queue.api.schemas.problem_out import answers
-from dalston_queue.api.schemas.reason import Reason
-from dalston_queue.api.schemas.task_in import Key, one_key
+from dalston_queue.api.schemas.base import Cursor, Instant, Limit, Page, Payload, Reason, Text, page
+from dalston_queue.api.schemas.jobs import BatchIn, BatchItem, BatchOut, JobIn, JobOut, job_out, job_with_tasks
+from dalston_queue.api.schemas.tasks import Key, one_key
 from dalston_queue.api.subscriptions import long_poll as waiting
 from dalston_queue.api.subscriptions.long_poll import Wait
 from dalston_queue.jobs.errors import IdempotencyConflict, JobsError

@@ -10,10 +10,10 @@ from ninja import Body, Path, Query, Router
 
 from dalston_queue.api.auth.bearer import needs, sees_all_projects
 from dalston_queue.api.auth.principal import principal_of
-from dalston_queue.api.errors.problems import ApiProblem, Code, not_found
-from dalston_queue.api.schemas.base import Instant
-from dalston_queue.api.schemas.command_in import CommandIn
-from dalston_queue.api.schemas.node_out import (
+from dalston_queue.api.errors.problems import ApiProblem, Code, answers, not_found
+from dalston_queue.api.schemas.base import Instant, Reason
+from dalston_queue.api.schemas.nodes import (
+    CommandIn,
     CommandOut,
     ForgottenOut,
     LogsOut,
@@ -22,8 +22,6 @@ from dalston_queue.api.schemas.node_out import (
     logs_out,
     node_out,
 )
-from dalston_queue.api.schemas.problem_out import answers
-from dalston_queue.api.schemas.reason import Reason
 from dalston_queue.api.subscriptions.slots import WAITING
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.errors import Invalid

@@ -11,8 +11,8 @@ from django.utils import timezone
 from ninja import Router
 
 from dalston_queue.api.auth.bearer import needs
-from dalston_queue.api.schemas.problem_out import answers
-from dalston_queue.api.schemas.queue_out import Depth, Depths, Stats, Throughput, Workers, lane_out, seconds
+from dalston_queue.api.errors.problems import answers
+from dalston_queue.api.schemas.queues import Depth, Depths, Stats, Throughput, Workers, lane_out, seconds
 from dalston_queue.broker.nodes.registry import EngineInfo
 from dalston_queue.broker.protocol.types import EngineState, Tier
 from dalston_queue.broker.views.snapshot import LaneStats, Snapshot

@@ -10,11 +10,9 @@ from ninja import Path, Query, Router
 
 from dalston_queue.api.auth.bearer import needs, sees_all_projects
 from dalston_queue.api.auth.principal import principal_of
-from dalston_queue.api.errors.problems import ApiProblem, Code, not_found
-from dalston_queue.api.schemas.listing import Cursor, Limit, Page, page
-from dalston_queue.api.schemas.problem_out import answers
-from dalston_queue.api.schemas.reason import Reason
-from dalston_queue.api.schemas.replay_batch_out import ReplayBatchOut, WithdrawnOut, replay_batch_out
+from dalston_queue.api.errors.problems import ApiProblem, Code, answers, not_found
+from dalston_queue.api.schemas.base import Cursor, Limit, Page, Reason, page
+from dalston_queue.api.schemas.dead_letters import ReplayBatchOut, WithdrawnOut, replay_batch_out
 from dalston_queue.jobs.operator.replay_batches import Withdrawal, stop
 from dalston_queue.models import ReplayBatch
 from dalston_queue.models.api_token import Scope

@@ -10,10 +10,17 @@ from ninja import Body, Path, Query, Router
 
 from dalston_queue.api.auth.bearer import needs, sees_all_projects
 from dalston_queue.api.auth.principal import principal_of
-from dalston_queue.api.errors.problems import ApiProblem, Code, not_found
-from dalston_queue.api.schemas.pause_in import PauseIn, ResumeIn
-from dalston_queue.api.schemas.problem_out import answers
-from dalston_queue.api.schemas.queue_out import PauseOut, PendingOut, PendingPageOut, StreamOut, seconds, stream_out
+from dalston_queue.api.errors.problems import ApiProblem, Code, answers, not_found
+from dalston_queue.api.schemas.queues import (
+    PauseIn,
+    PauseOut,
+    PendingOut,
+    PendingPageOut,
+    ResumeIn,
+    StreamOut,
+    seconds,
+    stream_out,
+)
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.protocol.names import NAME
 from dalston_queue.broker.views.pending import PendingEntry, PendingOrder

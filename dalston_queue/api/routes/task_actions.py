@@ -12,11 +12,9 @@ from pydantic import Field
 
 from dalston_queue.api.auth.bearer import needs
 from dalston_queue.api.auth.principal import principal_of
-from dalston_queue.api.errors.problems import ApiProblem, Code, not_found
+from dalston_queue.api.errors.problems import ApiProblem, Code, answers, not_found
 from dalston_queue.api.routes.tasks import visible_task
-from dalston_queue.api.schemas.base import BodyIn
-from dalston_queue.api.schemas.problem_out import answers
-from dalston_queue.api.schemas.reason import MOST, ReasonInBody
+from dalston_queue.api.schemas.base import MAX_REASON, BodyIn, ReasonInBody
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.operations.requeue import Requeued
 from dalston_queue.jobs.operator.dead_letter import Aside
@@ -33,7 +31,7 @@ class RequeueIn(BodyIn):
 
 
 class DeadLetterIn(BodyIn):
-    reason: str = Field(min_length=1, max_length=MOST, description="Why; it becomes the letter's error.")
+    reason: str = Field(min_length=1, max_length=MAX_REASON, description="Why; it becomes the letter's error.")
     attempt: int | None = Field(None, ge=1, description="The attempt that you saw; then no later one is ended.")
 
 

@@ -14,16 +14,12 @@ from dalston_queue.api.auth.backpressure import check_depth
 from dalston_queue.api.auth.bearer import needs
 from dalston_queue.api.auth.depths import depths
 from dalston_queue.api.auth.principal import Principal, principal_of
-from dalston_queue.api.errors.problems import not_found
+from dalston_queue.api.errors.problems import answers, not_found
 from dalston_queue.api.requests import body
 from dalston_queue.api.requests.cancelling import CancelledTaskOut, cancel
 from dalston_queue.api.requests.trace import trace_id_of
-from dalston_queue.api.schemas.base import Instant
-from dalston_queue.api.schemas.listing import Cursor, Limit, Page, Payload, Text, page
-from dalston_queue.api.schemas.problem_out import answers
-from dalston_queue.api.schemas.reason import Reason
-from dalston_queue.api.schemas.task_in import Key, TaskIn, one_key
-from dalston_queue.api.schemas.task_out import TaskOut, stored_task, task_out
+from dalston_queue.api.schemas.base import Cursor, Instant, Limit, Page, Payload, Reason, Text, page
+from dalston_queue.api.schemas.tasks import Key, TaskIn, TaskOut, one_key, stored_task, task_out
 from dalston_queue.api.subscriptions import long_poll as waiting
 from dalston_queue.api.subscriptions.long_poll import Wait
 from dalston_queue.jobs.lifecycle.states import TaskStatus

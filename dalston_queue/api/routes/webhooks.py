@@ -11,10 +11,9 @@ from ninja import Path, Router
 
 from dalston_queue.api.auth.bearer import needs
 from dalston_queue.api.auth.principal import principal_of
-from dalston_queue.api.errors.problems import ApiProblem, Code, not_found
-from dalston_queue.api.schemas.problem_out import answers
-from dalston_queue.api.schemas.reason import Reason
-from dalston_queue.api.schemas.webhook_out import WebhookOut, webhook_out
+from dalston_queue.api.errors.problems import ApiProblem, Code, answers, not_found
+from dalston_queue.api.schemas.base import Reason
+from dalston_queue.api.schemas.jobs import WebhookOut, webhook_out
 from dalston_queue.audit.record import audited
 from dalston_queue.jobs.webhooks.deliveries import send_again
 from dalston_queue.models import WebhookDelivery

@@ -13,8 +13,8 @@ from pydantic import Field
 
 from dalston_queue.api.auth.bearer import needs
 from dalston_queue.api.auth.principal import principal_of
+from dalston_queue.api.errors.problems import answers
 from dalston_queue.api.routes.tasks import visible_task
-from dalston_queue.api.schemas.problem_out import answers
 from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.jobs.queries.why import WhyCode, explain, facts_about
 from dalston_queue.models.api_token import Scope

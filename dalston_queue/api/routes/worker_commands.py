@@ -10,11 +10,9 @@ from pydantic import Field
 
 from dalston_queue.api.auth.bearer import needs
 from dalston_queue.api.auth.principal import principal_of
-from dalston_queue.api.errors.problems import ApiProblem, Code, not_found
-from dalston_queue.api.schemas.base import BodyIn
-from dalston_queue.api.schemas.problem_out import answers
-from dalston_queue.api.schemas.reason import ReasonInBody
-from dalston_queue.api.schemas.worker_in import WorkerId
+from dalston_queue.api.errors.problems import ApiProblem, Code, answers, not_found
+from dalston_queue.api.schemas.base import BodyIn, ReasonInBody
+from dalston_queue.api.schemas.workers import WorkerId
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.engine.remote import RemoteWorker
 from dalston_queue.models.api_token import Scope

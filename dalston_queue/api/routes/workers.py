@@ -20,29 +20,26 @@ from ninja import Body, Router, Status
 
 from dalston_queue.api.auth.bearer import check_still_valid, needs
 from dalston_queue.api.auth.principal import Principal, principal_of
-from dalston_queue.api.errors.problems import ApiProblem, Code
+from dalston_queue.api.errors.problems import ApiProblem, Code, answers
 from dalston_queue.api.requests import body
 from dalston_queue.api.requests.worker_polling import poll
 from dalston_queue.api.requests.worker_results import accepted_before
-from dalston_queue.api.schemas.problem_out import answers
-from dalston_queue.api.schemas.worker_in import (
+from dalston_queue.api.schemas.workers import (
     MAX_WAIT_S,
     HeartbeatIn,
+    HeartbeatOut,
     HoldIn,
+    LeaveOut,
     PollIn,
+    PollOut,
     ProgressIn,
     RegisterIn,
-    ResultIn,
-    Wait,
-    WorkerId,
-)
-from dalston_queue.api.schemas.worker_out import (
-    HeartbeatOut,
-    LeaveOut,
-    PollOut,
     RegisterOut,
+    ResultIn,
     ResultOut,
     TaskStateOut,
+    Wait,
+    WorkerId,
     holds_out,
     task_out,
 )

@@ -1,19 +1,36 @@
-"""What every request body has in common: a JSON object without unknown fields, whose numbers are numbers.
+"""What the schemas share: strict request bodies, times and ids, reasons, and pages of a list by cursor.
 
-By itself pydantic also takes `false` for 0, "3" for 3 and 0.5 for a time in 1970. The OpenAPI page promises otherwise,
-and a client that mixes up two fields should hear of it.
+A request body is a JSON object without unknown fields, whose numbers are numbers. By itself pydantic also takes `false`
+for 0, "3" for 3 and 0.5 for a time in 1970. The OpenAPI page promises otherwise, and a client that mixes up two fields
+should hear of it.
+
+A cursor is the last id of a page (jobs/queries/search.py): no page is lost or doubled while new rows come in, and
+page one thousand costs as much as page one.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Generic, TypeVar, get_args
 from uuid import UUID
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Strict, model_validator
+from django.db.models import Model, QuerySet
+from ninja import Query
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    model_validator,
+)
 
-from dalston_queue.broker.protocol.types import Priority as AnyPriority
+from dalston_queue.broker.protocol.types import Priority
+from dalston_queue.jobs.queries.search import page_of
 
 
 class BodyIn(BaseModel):
@@ -58,7 +75,7 @@ Instant = Annotated[AwareDatetime, BeforeValidator(_is_text), AfterValidator(_in
 """RFC 3339; in queries, too."""
 # In JSON these are strings; strict would want Python's own objects.
 Id = Annotated[UUID, Strict(False)]
-Priority = Annotated[AnyPriority, Strict(False)]
+PriorityIn = Annotated[Priority, Strict(False)]
 
 
 def either(*ways: dict[str, Any]) -> dict[str, Any]:
@@ -67,3 +84,33 @@ def either(*ways: dict[str, Any]) -> dict[str, Any]:
 
 
 ABSENT: dict[str, Any] = {"type": "null"}
+
+
+MAX_REASON = 500
+
+Reason = Annotated[str, Query(max_length=MAX_REASON, description="Why; kept in the audit trail.")]
+ReasonInBody = Annotated[str, Field(max_length=MAX_REASON, description="Why; kept in the audit trail.")]
+
+
+MAX_LIMIT = 200
+
+Row = TypeVar("Row", bound=Model)
+Out = TypeVar("Out", bound=BaseModel)
+
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most.")]
+Cursor = Annotated[UUID | None, Query(description="`next_cursor` of the page before.")]
+Payload = Annotated[
+    str | None,
+    Query(pattern=r"^[^:\x00]+:[^\x00]*$", max_length=300, description="A field of the parameters: `user.id:42`."),
+]
+Text = Annotated[str | None, Query(min_length=1, max_length=200)]
+
+
+class Page(BaseModel, Generic[Out]):
+    items: list[Out]
+    next_cursor: UUID | None = Field(description="Null on the last page.")
+
+
+def page(rows: QuerySet[Row], show: Callable[[Row], Out], limit: int, cursor: UUID | None) -> dict[str, Any]:
+    found, after = page_of(rows, limit, cursor)
+    return {"items": [show(row) for row in found], "next_cursor": after}

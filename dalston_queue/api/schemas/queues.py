@@ -1,11 +1,20 @@
-"""The numbers of queues as the API shows them: /queue/stats by priority, and every lane exactly."""
+"""Queues in the API: the bodies of pause and resume, and the numbers of every queue and lane."""
 
 from __future__ import annotations
 
 from ninja import Schema
 from pydantic import Field
 
+from dalston_queue.api.schemas.base import BodyIn, ReasonInBody
 from dalston_queue.broker.views.snapshot import LaneStats, QueueStats
+
+
+class ResumeIn(BodyIn):
+    reason: ReasonInBody = ""
+
+
+class PauseIn(ResumeIn):
+    new: bool = Field(False, description="Also one that nobody has used yet: its first task will wait.")
 
 
 class Depth(Schema):

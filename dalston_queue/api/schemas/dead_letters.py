@@ -1,0 +1,174 @@
+"""Dead letters and replay batches in the API: the bodies of replays and filters, and both as they are shown."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal, Self
+from uuid import UUID
+
+from ninja import Schema
+from pydantic import ConfigDict, Field, model_validator
+
+from dalston_queue.api.schemas.base import ABSENT, BodyIn, Id, Instant, PriorityIn, ReasonInBody, either
+from dalston_queue.broker.protocol.types import Priority
+from dalston_queue.jobs.operator.replay import Filter, Outcome, Replayed
+from dalston_queue.jobs.operator.replay_batches import MAX_LETTERS, MAX_RATE, MAX_UNDO_S
+from dalston_queue.models import DeadLetter, ReplayBatch
+from dalston_queue.models.replay_batch import OrderState
+
+MAX_REPLAY = 1_000
+
+
+class WantedIn(BodyIn):
+    """Open dead letters that match everything given."""
+
+    queue: str | None = Field(None, max_length=64)
+    cause: str | None = Field(None, max_length=20)
+    fingerprint: str | None = Field(None, max_length=16)
+    task_type: str | None = Field(None, max_length=64)
+    error: str | None = Field(None, max_length=200, description="Words of the error.")
+    created_after: Instant | None = None
+    created_before: Instant | None = None
+
+    def filter(self, project_id: UUID | None) -> Filter:
+        return Filter(
+            queue=self.queue,
+            cause=self.cause,
+            fingerprint=self.fingerprint,
+            task_type=self.task_type,
+            error_contains=self.error,
+            project_id=project_id,
+            created_after=self.created_after,
+            created_before=self.created_before,
+        )
+
+
+class ReplayIn(BodyIn):
+    parameters: dict[str, Any] | None = Field(None, description="Instead of the task's own.")
+    priority: PriorityIn | None = None
+    reason: ReasonInBody = ""
+
+
+class ReplayManyIn(ReplayIn):
+    model_config = ConfigDict(
+        json_schema_extra=either(
+            {"ids": {"type": "array"}, "filter": ABSENT}, {"filter": {"type": "object"}, "ids": ABSENT}
+        )
+    )
+
+    ids: list[Id] | None = Field(None, min_length=1, max_length=MAX_REPLAY)
+    filter: WantedIn | None = None
+    dry_run: bool = Field(False, description="Only say how many of them are open.")
+    limit: int = Field(
+        MAX_LETTERS,
+        ge=1,
+        le=MAX_LETTERS,
+        description=f"At most so many: of `ids` the first, of the filter's the oldest. Without an order {MAX_REPLAY} "
+        "at a time.",
+    )
+    rate_per_minute: int | None = Field(None, ge=1, le=MAX_RATE, description="Makes it an order: so many a minute.")
+    undo_seconds: float | None = Field(
+        None, ge=0, le=MAX_UNDO_S, description="Makes it an order: until then it waits and can be undone."
+    )
+
+    @property
+    def is_order(self) -> bool:
+        return self.rate_per_minute is not None or self.undo_seconds is not None
+
+    @model_validator(mode="after")
+    def _is_one_or_the_other(self) -> Self:
+        if (self.ids is None) == (self.filter is None):
+            raise ValueError("either ids or filter is needed, and not both")
+        return self
+
+
+class DeadLetterOut(Schema):
+    dead_letter_id: UUID
+    task_id: UUID | None = Field(description="Null for bytes that nobody could read.")
+    queue: str
+    task_type: str
+    cause: str
+    error: str
+    error_type: str
+    fingerprint: str = Field(description="Equal for errors that look alike.")
+    attempt: int
+    deliveries: int
+    evidence: Any = Field(None, description="What the supervisor saw: exit code, signal, last log lines.")
+    created_at: datetime
+    replayed_at: datetime | None
+    discarded_at: datetime | None
+
+
+class GroupOut(Schema):
+    fingerprint: str
+    count: int
+    queue: str
+    cause: str
+    error: str = Field(description="Of one of them.")
+    first_at: datetime
+    last_at: datetime
+
+
+class ReplayedOut(Schema):
+    dead_letter_id: UUID
+    outcome: Outcome
+    task_id: UUID | None
+    attempt: int | None = Field(description="The attempt that the replay made.")
+
+
+class ReplayManyOut(Schema):
+    matched: int = Field(description="Open ones of these; of a dry run at most as many as one call takes back.")
+    replayed: int
+    items: list[ReplayedOut]
+
+
+class DiscardOut(Schema):
+    dead_letter_id: UUID
+    discarded: bool = Field(description="False: it was closed before.")
+
+
+def dead_letter_out(letter: DeadLetter) -> DeadLetterOut:
+    same = {name: getattr(letter, name) for name in DeadLetterOut.model_fields if name != "dead_letter_id"}
+    return DeadLetterOut(dead_letter_id=letter.id, **same)
+
+
+def replayed_out(done: Replayed) -> ReplayedOut:
+    return ReplayedOut(dead_letter_id=done.letter_id, outcome=done.outcome, task_id=done.task_id, attempt=done.attempt)
+
+
+class ReplayBatchOut(Schema):
+    order_id: UUID
+    state: OrderState
+    actor: str = Field(description="Who gave it.")
+    reason: str
+    filter: dict[str, Any] | None = Field(description="What was asked for; null if the letters were named.")
+    parameters: dict[str, Any] | None
+    priority: Priority | None
+    rate_per_minute: int | None
+    matched: int = Field(description="Letters it is about; what arrived after it was given is not among them.")
+    handled: int = Field(description="Letters that have had their turn: replayed, already and refused together.")
+    replayed: int
+    already: int = Field(description="Replayed before their turn: all letters of a job are taken back together.")
+    refused: int
+    error: str | None = Field(description="Why it was stopped, if no operator did.")
+    ended_by: str | None = Field(description="Who undid or stopped it.")
+    created_at: datetime
+    starts_at: datetime = Field(description="Until then it waits and can be undone.")
+    started_at: datetime | None
+    finished_at: datetime | None
+    already_open: bool = Field(description="You ordered what this open order does already; no second one was made.")
+
+
+class WithdrawnOut(Schema):
+    outcome: Literal["undone", "stopped"] = Field(description="undone: nothing of it has happened.")
+    order: ReplayBatchOut
+
+
+_TEXTS = ("priority", "error", "ended_by")  # empty: none
+
+
+def replay_batch_out(order: ReplayBatch) -> ReplayBatchOut:
+    names = [name for name in ReplayBatchOut.model_fields if name not in {"order_id", *_TEXTS}]
+    same: dict[str, Any] = {name: getattr(order, name) for name in names}
+    same |= {name: getattr(order, name) or None for name in _TEXTS}
+    return ReplayBatchOut(order_id=order.id, **same)

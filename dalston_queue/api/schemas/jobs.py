@@ -1,0 +1,323 @@
+"""Jobs in the API: the bodies of POST /jobs and POST /jobs:batch, a job as it is shown, and its webhook deliveries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Self
+from uuid import UUID
+
+from django.db.models import Func, IntegerField, TextField
+from django.db.models.functions import Cast
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
+
+from dalston_queue.api.errors.problems import ApiProblem, Code
+from dalston_queue.api.requests.body import check, check_size
+from dalston_queue.api.schemas.base import ABSENT, BodyIn, Instant, PriorityIn, either
+from dalston_queue.api.schemas.tasks import CallbackUrl, Key, Name, StageName, TaskOut, check_time, task_out
+from dalston_queue.broker.protocol.types import Priority
+from dalston_queue.jobs.lifecycle.dag import MAX_STAGES
+from dalston_queue.jobs.lifecycle.states import TASK_OVER, JobStatus, TaskStatus
+from dalston_queue.jobs.queries.progress import NOTHING, Reported, reported_by
+from dalston_queue.jobs.queries.timeline import RunOutcome, runs_of
+from dalston_queue.jobs.submit.pipelines import stages_of
+from dalston_queue.jobs.submit.spec import JobSpec, StageSpec
+from dalston_queue.models import Job, Task, TaskEvent, WebhookDelivery
+from dalston_queue.models.webhook import DeliveryState
+from dalston_queue.redis import get_broker
+
+MAX_DELIVERIES = 20
+
+
+class WebhookOut(BaseModel):
+    delivery_id: UUID = Field(description="The same in every attempt; the receiver gets it as `Dalston-Delivery`.")
+    url: str
+    status: JobStatus = Field(description="What the job came to.")
+    state: DeliveryState = Field(description="pending, delivered, or gave_up after the last attempt.")
+    attempts: int
+    next_at: datetime | None = Field(description="When it is sent next, while it is pending.")
+    last_code: int | None = Field(description="The receiver's last HTTP status.")
+    last_error: str | None
+    delivered_at: datetime | None
+
+
+def webhook_out(row: WebhookDelivery) -> WebhookOut:
+    state = DeliveryState(row.state)
+    return WebhookOut(
+        delivery_id=row.id,
+        url=row.url,
+        status=JobStatus(row.status),
+        state=state,
+        attempts=row.attempts,
+        next_at=row.next_at if state is DeliveryState.PENDING else None,
+        last_code=row.last_code,
+        last_error=row.last_error or None,
+        delivered_at=row.delivered_at,
+    )
+
+
+def deliveries_of(job: Job) -> list[WebhookOut]:
+    """One for each time that the job ended: a replayed job ends again."""
+    return [webhook_out(row) for row in job.webhooks.order_by("-finished_at")[:MAX_DELIVERIES]]
+
+
+MAX_BATCH = 1_000
+NAMED = 3
+"""So many problems of one job of a batch are told."""
+Title = Annotated[str, StringConstraints(min_length=1, max_length=120)]
+
+
+class StageIn(BodyIn):
+    stage: StageName = Field(description="Its unique name in the job: `transcribe_ch0`.")
+    queue: Name | None = Field(None, description="Default: the stage without a `_chN` ending.")
+    task_type: StageName | None = Field(None, description="Default: the queue.")
+    after: list[StageName] = Field(
+        default_factory=list, max_length=MAX_STAGES, description="Stages that must be over first."
+    )
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    required: bool = Field(True, description="If not, its failure does not fail the job.")
+    required_capabilities: list[Name] = Field(default_factory=list, max_length=16)
+    priority: PriorityIn | None = Field(None, description="Default: the job's.")
+    timeout_seconds: int | None = Field(None, ge=1, le=7 * 86_400)
+    max_retries: int | None = Field(None, ge=0, le=100)
+    weight: float = Field(1.0, gt=0, le=1e6, description="Its share of the job's progress.")
+    scheduled_at: Instant | None = None
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        check_time(self.scheduled_at)
+        return self
+
+    def spec(self) -> StageSpec:
+        check_size(self.parameters)
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        fields["after"], fields["required_capabilities"] = tuple(self.after), tuple(self.required_capabilities)
+        return StageSpec(**fields)
+
+
+class JobIn(BodyIn):
+    model_config = ConfigDict(
+        json_schema_extra={
+            **either(
+                {"pipeline": ABSENT, "stages": {"type": "array", "minItems": 1}, "name": {"type": "string"}},
+                {"pipeline": {"type": "string"}, "stages": {"type": "array", "maxItems": 0}},
+            ),
+            "examples": [{"name": "two-steps", "stages": [{"stage": "echo"}, {"stage": "sleep", "after": ["echo"]}]}],
+        },
+    )
+
+    name: Title | None = Field(None, description="Default: the pipeline's name.")
+    pipeline: Title | None = Field(None, description="A pipeline that this installation knows.")
+    stages: list[StageIn] = Field(default_factory=list, max_length=MAX_STAGES)
+    parameters: dict[str, Any] = Field(default_factory=dict, description="Of the whole job; a pipeline reads them.")
+    priority: PriorityIn = Priority.MEDIUM
+    callback_url: CallbackUrl = None
+    idempotency_key: Key | None = None
+
+    @model_validator(mode="after")
+    def _is_one_or_the_other(self) -> Self:
+        if (self.pipeline is None) == (not self.stages):
+            raise ValueError("either pipeline or stages is needed, and not both")
+        if self.pipeline is None and self.name is None:
+            raise ValueError("a job of stages needs a name")
+        return self
+
+    def spec(self, trace_id: str) -> JobSpec:
+        check_size(self.parameters)
+        stages = (
+            tuple(stage.spec() for stage in self.stages)
+            if self.pipeline is None
+            else stages_of(self.pipeline, self.parameters)
+        )
+        return JobSpec(
+            name=self.name or self.pipeline or "",
+            stages=stages,
+            parameters=self.parameters,
+            priority=self.priority,
+            trace_id=trace_id,
+            callback_url=self.callback_url,
+        )
+
+
+def _or_its_problem(job: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """One job that is not valid must not take the others of its batch with it."""
+    try:
+        check(job)
+        return validate(job)
+    except ApiProblem as problem:
+        return problem
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        said = [f"{'.'.join(map(str, each['loc'])) or 'job'}: {each['msg']}" for each in found[:NAMED]]
+        more = f" ({len(found) - NAMED} more)" if len(found) > NAMED else ""
+        return ApiProblem(422, Code.INVALID, "; ".join(said) + more)
+
+
+def _judged_alone(schema: dict[str, Any]) -> None:
+    """What is no job does not make the request invalid."""
+    jobs = schema["properties"]["jobs"]
+    other = {"title": "Anything else", "description": "Refused for itself, in its item of the answer."}
+    jobs["items"] = {"anyOf": [jobs["items"], other]}
+
+
+class BatchIn(BodyIn):
+    model_config = ConfigDict(json_schema_extra=_judged_alone)
+
+    jobs: list[Annotated[JobIn, WrapValidator(_or_its_problem)]] = Field(min_length=1, max_length=MAX_BATCH)
+
+    def each(self) -> list[JobIn | ApiProblem]:
+        """In order: a job, or why it is none."""
+        return [*self.jobs]
+
+
+MOVES_READ = 5_000
+"""For the timeline: 200 stages with two dozen moves each. The oldest of more are left out."""
+RESULTS_BYTES = 1024 * 1024
+"""Of all results together. 200 tasks may have 256 KiB each, and this answer is made for whoever looks at the job."""
+
+
+class RunOut(BaseModel):
+    """One delivery of a task to an engine."""
+
+    attempt: int
+    engine_id: str
+    started_at: datetime | None = Field(description="Null if it was over before its start was recorded.")
+    finished_at: datetime | None
+    outcome: RunOutcome | None = Field(description="Null while it runs.")
+    cause: str
+    message: str
+
+
+class JobTaskOut(TaskOut):
+    """A task with what only its job shows: its place in the DAG and its part of the timeline."""
+
+    after: list[str] = Field(description="Stages that must be over first.")
+    required: bool
+    weight: float = Field(description="Its share of the job's progress.")
+    progress: float | None = Field(description="From 0 to 1; null while it runs and its engine says nothing.")
+    progress_message: str
+    progress_known: bool = Field(
+        description="False: it runs, and Redis, which alone knows how far it is, does not answer."
+    )
+    runs: list[RunOut] = Field(
+        description="Every delivery to an engine, oldest first. From the newest 5 000 moves of the job's tasks."
+    )
+    result_left_out: bool = Field(
+        description="It has a result, which is not here: results of 1 MiB are, the first stages' first. Read the task."
+    )
+
+
+class JobOut(BaseModel):
+    job_id: UUID
+    name: str
+    project: str
+    status: JobStatus
+    priority: Priority
+    parameters: dict[str, Any]
+    progress: float = Field(description="From 0 to 1, by the weights of the stages that are over.")
+    error: str | None
+    created_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None = Field(description="When it was over, well or not.")
+    trace_id: str
+    callback_url: str | None
+    webhooks: list[WebhookOut] | None = Field(
+        None, description="Only when one job is read: the deliveries to its callback URL, newest first."
+    )
+    tasks: list[JobTaskOut] | None = Field(None, description="Only when one job is read, in the order of its stages.")
+
+
+class BatchItem(BaseModel):
+    """One job of a batch: accepted, found again under its key, or refused."""
+
+    job_id: UUID | None = None
+    task_ids: list[UUID] = Field(default_factory=list)
+    created: bool = False
+    code: Code | None = None
+    detail: str | None = None
+
+
+class BatchOut(BaseModel):
+    accepted: int
+    refused: int
+    items: list[BatchItem] = Field(description="In the order of the request.")
+
+
+def job_with_tasks(job: Job) -> JobOut:
+    """The job with its timeline: three statements, and one look at Redis for each queue in which something runs."""
+    size = Func(Cast("result", TextField()), function="octet_length", output_field=IntegerField())
+    tasks = list(job.tasks.defer("result").annotate(result_bytes=size).order_by("id"))
+    left_out = _read_results(tasks)
+    moves: defaultdict[UUID, list[TaskEvent]] = defaultdict(list)
+    for move in reversed(TaskEvent.objects.filter(task__job_id=job.id).order_by("-id")[:MOVES_READ]):
+        moves[move.task_id].append(move)
+    reported = reported_by([task for task in tasks if task.status == TaskStatus.RUNNING], get_broker())
+    shown = [_task(job, task, moves[task.id], reported, left_out=task.id in left_out) for task in tasks]
+    return job_out(job, shown, deliveries_of(job) if job.callback_url else [])
+
+
+def job_out(job: Job, tasks: list[JobTaskOut] | None = None, webhooks: list[WebhookOut] | None = None) -> JobOut:
+    return JobOut(
+        job_id=job.id,
+        name=job.name,
+        project=job.project.name,
+        status=JobStatus(job.status),
+        priority=Priority(job.priority),
+        parameters=job.parameters,
+        progress=job.progress,
+        error=job.error or None,
+        created_at=job.created_at,
+        started_at=job.started_at,
+        completed_at=job.finished_at,
+        trace_id=job.trace_id,
+        callback_url=job.callback_url or None,
+        webhooks=webhooks,
+        tasks=tasks,
+    )
+
+
+def _read_results(tasks: Sequence[Task]) -> set[UUID]:
+    """Give the tasks their results, as many as there is room for. Returns those that have one and did not get it."""
+    sizes = {task.id: task.result_bytes for task in tasks if task.result_bytes is not None}  # type: ignore[attr-defined]
+    room, wanted = RESULTS_BYTES, list[UUID]()
+    for task_id, size in sizes.items():
+        if size <= room:
+            room -= size
+            wanted.append(task_id)
+    found = dict(Task.objects.filter(id__in=wanted).values_list("id", "result")) if wanted else {}
+    for task in tasks:
+        task.result = found.get(task.id)
+    return sizes.keys() - found.keys()
+
+
+def _task(
+    job: Job, task: Task, moves: list[TaskEvent], reported: dict[UUID, Reported] | None, *, left_out: bool
+) -> JobTaskOut:
+    said = (reported or {}).get(task.id, NOTHING)
+    return JobTaskOut(
+        **dict(task_out(task, job=job)),
+        after=task.after,
+        required=task.required,
+        weight=task.weight,
+        progress=_share(task, said),
+        progress_message=said.message,
+        progress_known=reported is not None or task.status != TaskStatus.RUNNING,
+        runs=[RunOut.model_validate(run, from_attributes=True) for run in runs_of(moves)],
+        result_left_out=left_out,
+    )
+
+
+def _share(task: Task, reported: Reported) -> float | None:
+    if task.status == TaskStatus.RUNNING:
+        return reported.fraction
+    return 1.0 if task.status in TASK_OVER else 0.0
