@@ -10,7 +10,7 @@ from functools import lru_cache
 from django.conf import settings
 
 from dalston_queue.broker import Broker, connect
-from dalston_queue.broker.connection.urls import SOCKET_TIMEOUT_S
+from dalston_queue.broker.connection.topology import SOCKET_TIMEOUT_S
 from dalston_queue.database import give_connection_back
 
 WEB_TIMEOUT_S = 2.0

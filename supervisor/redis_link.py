@@ -23,7 +23,7 @@ from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.operations.reclaim import Expired
 from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause, NodeState
-from dalston_queue.broker.views.pending import PendingEntry, PendingOrder
+from dalston_queue.broker.views.pages import PendingEntry, PendingOrder
 
 from .events import Commanded, GivenBack, Happening, Overdue
 from .logs.reader import Line

@@ -71,7 +71,7 @@ def _dead_letter(word: str) -> None:
 
 def _progress(broker: Broker, word: str) -> None:
     """Of the entry that is first on the page. Its progress is the last field of its record."""
-    [shard] = broker.topology.shards
+    [shard] = broker.shards
     key, task = shard.keys.tasks(QUEUES[0]), task_id(0)
     progress = msgspec.json.encode({"fraction": random.random(), "message": word})
     record = shard.client.hget(key, task)

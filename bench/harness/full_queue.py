@@ -58,7 +58,7 @@ def engine_id(number: int) -> str:
 
 def fill_redis(broker: Broker, size: Size) -> None:
     """Pending entries first, numbered from 0, so that an engine reads exactly its own; then the waiting ones."""
-    [shard] = broker.topology.shards
+    [shard] = broker.shards
     records = scripts.BROKER / "include" / "record.lua"
     source = records.read_text() + (Path(__file__).parent / "fill.lua").read_text()
     script = shard.client.register_script(source)

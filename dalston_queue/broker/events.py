@@ -27,7 +27,7 @@ class EventReader:
     after an error, and taken over by another reader after a death: apply events by (attempt, seq)."""
 
     def __init__(self, broker: Broker, consumer_name: str) -> None:
-        self._topology = broker.topology
+        self._topology = broker
         self._name = consumer_name
         self._streams: list[_Stream] = []
         self._refreshed = 0.0
@@ -184,8 +184,8 @@ def clear_tombstones(topology: Topology, queue: str, ended: Iterable[tuple[str, 
             shard.run("ack_events", [shard.keys.events(queue), shard.keys.tasks(queue)], part)
 
 
-def forget_idle_readers(topology: Topology, idle_ms: int) -> int:
-    """Remove readers that have not asked for so long and hold nothing: orchestrators that were killed. One that comes
+def forget_idle_readers(topology: Topology, idle_ms: int = 3_600_000) -> int:
+    """Remove readers that have not asked for an hour and hold nothing: orchestrators that were killed. One that comes
     back is made anew by its next read. Returns how many were removed, counted per stream."""
     forgotten = 0
     for shard in topology.shards:

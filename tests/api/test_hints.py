@@ -19,7 +19,7 @@ def test_every_job_of_a_busy_moment_is_told(web: Web, token_for: Callable[..., s
         answers = list(pool.map(lambda _: client.post("/api/v1/tasks", json={"task_type": "echo"}), range(40)))
     stored = {answer.json()["job_id"] for answer in answers}
     broker = connect(os.environ["REDIS_URL"], prefix=web.prefix)
-    home = broker.topology.home
+    home = broker.home
 
     def told() -> str:
         return str(home.command("XRANGE", home.keys.events("_jobs"), "-", "+"))

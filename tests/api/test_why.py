@@ -169,7 +169,7 @@ def test_all_are_busy_and_when_its_turn_comes(api: Api, task: Task, broker: Brok
     nowhere."""
     put_in_line(broker, task)
     beat(broker, running=1)
-    home = broker.topology.home
+    home = broker.home
     home.command("HSET", home.keys.counters("echo"), "completed", 20, "failed", 5, "removed", 190)
     snapshot = broker.snapshot(["echo"])
 

@@ -50,7 +50,7 @@ def order(operator: httpx.Client, worker: Worker, verb: str, reason: str = "") -
 
 def last_poll(broker: Broker, worker: Worker) -> Any:
     """Its number, in the worker's entry among the engines."""
-    home = broker.topology.home
+    home = broker.home
     return home.command("HGET", home.keys.engine(worker.facts["worker_id"]), "poll")
 
 
@@ -119,5 +119,5 @@ def test_a_worker_that_has_left_cannot_be_told_anything(
     assert refused(order(operator, worker, "drain")) == (404, "not_found")
     nobody = operator.post("/api/v1/workers/http.nosuch.0123456789abcdef/resume", json={})
     assert refused(nobody) == (404, "not_found")
-    home = web_broker.topology.home
+    home = web_broker.home
     assert home.command("EXISTS", home.keys.engine(worker.facts["worker_id"])) == 0, "the order left nothing behind"

@@ -35,7 +35,7 @@ def test_a_poll_whose_client_has_gone_claims_nothing(web: Web, shared: Broker, t
         doomed, other = (
             client.post(f"{WORKERS}/register", json={"stages": ["gone"]}).json()["worker_id"] for _ in range(2)
         )
-        home, before = shared.topology.home, _sleepers(shared)
+        home, before = shared.home, _sleepers(shared)
         with socket.create_connection(("127.0.0.1", web.port)) as line:
             body = json.dumps({"held": []}).encode()
             head = [
@@ -81,7 +81,7 @@ def test_a_token_that_is_revoked_while_its_poll_waits_is_given_nothing(
 
 
 def _sleepers(broker: Broker) -> int:
-    clients: bytes = broker.topology.home.command("CLIENT", "LIST")
+    clients: bytes = broker.home.command("CLIENT", "LIST")
     return clients.count(b"cmd=blpop")
 
 

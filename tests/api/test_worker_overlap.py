@@ -111,7 +111,7 @@ def test_a_queue_on_two_servers_is_served_from_both(redis_url: str, prefix: str)
 def test_a_poll_that_is_woken_in_vain_is_a_heartbeat_all_the_same(broker: Broker) -> None:
     """Other workers are faster each time."""
     worker = register(broker, "echo")()
-    home, over = broker.topology.home, threading.Event()
+    home, over = broker.home, threading.Event()
 
     def wake() -> None:
         while not over.wait(0.01):
@@ -133,7 +133,7 @@ def test_a_poll_after_the_farewell_leaves_no_entry(broker: Broker) -> None:
     late = resumed()
     resumed().leave()
     late.take_turn()
-    home = broker.topology.home
+    home = broker.home
     assert not late.has_turn() and not home.command("EXISTS", home.keys.engine(late.engine.engine_id))
 
 
@@ -182,7 +182,7 @@ def test_a_draining_worker_that_polls_is_draining_still(broker: Broker, token_fo
 def test_a_token_that_a_worker_was_woken_by_and_did_not_use_goes_back(broker: Broker) -> None:
     """Woken for one queue it may fill itself from the other; and one that is full takes no token at all."""
     worker = register(broker, "echo", "sleep", capacity=1)()
-    home = broker.topology.home
+    home = broker.home
 
     def tokens(queue: str) -> int:
         return int(home.command("LLEN", home.keys.wake(queue)))
@@ -204,7 +204,7 @@ def test_a_token_that_a_worker_was_woken_by_and_did_not_use_goes_back(broker: Br
 
 def test_a_worker_whose_look_fails_gives_its_token_back(broker: Broker) -> None:
     worker = register(broker, "echo")()
-    home = broker.topology.home
+    home = broker.home
     append(broker, "echo")
     assert worker.wait(1.0)
     home.command("DEL", home.keys.session("echo", worker.engine.engine_id))
@@ -220,7 +220,7 @@ def test_a_worker_whose_entry_is_unreadable_is_told_to_register_again(broker: Br
     resumed = register(broker, "echo")
     worker = resumed()
     worker.take_turn()
-    home = broker.topology.home
+    home = broker.home
     key = home.keys.engine(worker.engine.engine_id)
     home.command("HSET", key, "poll", "junk")
     assert not worker.has_turn()

@@ -28,7 +28,7 @@ def clean(broker: Broker) -> None:
         broker.reset_queue(queue)
     registry = broker.registry
     registry.forget([e.engine_id for e in registry.engines()], [n.node_id for n in registry.nodes()])
-    home = broker.topology.home
+    home = broker.home
     for key in (home.keys.events(JOBS), *(home.keys.leader(role) for role in Role)):
         home.command("DEL", key)
     broker.close()

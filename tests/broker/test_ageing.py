@@ -10,7 +10,7 @@ MINUTE = 60_000
 
 
 def tiers(broker: Broker) -> dict[str, Tier]:
-    home = broker.topology.home
+    home = broker.home
     return {
         task: tier
         for lane in broker.lanes("echo")
@@ -20,7 +20,7 @@ def tiers(broker: Broker) -> dict[str, Tier]:
 
 
 def entries(broker: Broker, stream: str) -> list[str]:
-    rows = broker.topology.home.command("XRANGE", stream, "-", "+")
+    rows = broker.home.command("XRANGE", stream, "-", "+")
     return [dict(zip(fields[::2], fields[1::2], strict=True))[b"t"].decode() for _, fields in rows]
 
 
@@ -31,7 +31,7 @@ def test_the_policy() -> None:
 
 
 def test_low_counts_as_medium_after_10_minutes_and_as_high_after_20(broker: Broker, reader: EventReader) -> None:
-    now = broker.topology.home.now_ms()
+    now = broker.home.now_ms()
     broker.append(
         [message("a", priority=Priority.LOW), message("b", priority=Priority.LOW, required_capabilities=("x",))]
     )
@@ -43,20 +43,20 @@ def test_low_counts_as_medium_after_10_minutes_and_as_high_after_20(broker: Brok
     assert tiers(broker) == {"a": Tier.HIGH, "b": Tier.HIGH}
     told = events_of(reader)
     assert [e.kind for e in told] == [EventKind.TASK_PROMOTED] * 4 and told[-1].tier is Tier.HIGH
-    home = broker.topology.home
+    home = broker.home
     assert home.command("EXISTS", home.keys.ageing("echo")) == 0
 
 
 def test_one_that_is_older_than_its_place_in_line_is_found(broker: Broker) -> None:
     """A promoted or rebuilt entry stands behind younger ones; the front of the lane doesn't tell its age."""
-    now = broker.topology.home.now_ms()
+    now = broker.home.now_ms()
     broker.append([message(f"young{n}") for n in range(5)])
     broker.append([message("old", enqueued_at_ms=now - 25 * MINUTE)])
     assert [e.task_id for e in broker.promote("echo", now_ms=now)] == ["old"]
 
 
 def test_a_claimed_or_cancelled_task_is_not_promoted(broker: Broker, engine: MakeEngine) -> None:
-    now = broker.topology.home.now_ms()
+    now = broker.home.now_ms()
     old = now - 60 * MINUTE
     broker.append([message(name, priority=Priority.LOW, enqueued_at_ms=old) for name in ("runs", "removed", "waits")])
     consumer = engine()
@@ -65,11 +65,11 @@ def test_a_claimed_or_cancelled_task_is_not_promoted(broker: Broker, engine: Mak
     assert [e.task_id for e in broker.promote("echo", now_ms=now)] == ["waits"]
     consumer.exchange([(consumer.held[0], Completed())])
     assert consumer.held[0].task_id == "waits"
-    assert broker.topology.home.command("EXISTS", broker.topology.home.keys.ageing("echo")) == 0
+    assert broker.home.command("EXISTS", broker.home.keys.ageing("echo")) == 0
 
 
 def test_enqueued_at_is_kept_and_batches_are_bounded(broker: Broker, engine: MakeEngine) -> None:
-    since = broker.topology.home.now_ms() - 15 * MINUTE
+    since = broker.home.now_ms() - 15 * MINUTE
     broker.append([message(f"t{n}", priority=Priority.LOW, enqueued_at_ms=since) for n in range(250)])
     sizes = []
     while batch := broker.promote("echo", batch=100):
@@ -80,7 +80,7 @@ def test_enqueued_at_is_kept_and_batches_are_bounded(broker: Broker, engine: Mak
 
 def test_under_endless_high_load_every_task_starts_within_30_minutes(broker: Broker, engine: MakeEngine) -> None:
     """Simulated time: one engine takes 10 tasks a minute, and as many high ones arrive. Others would never start."""
-    start = broker.topology.home.now_ms()
+    start = broker.home.now_ms()
     consumer = engine(capacity=10)
     waited: dict[str, float] = {}
     arrived: dict[str, int] = {}

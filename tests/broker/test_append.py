@@ -64,7 +64,7 @@ def test_an_older_attempt_is_refused(broker: Broker) -> None:
 def test_a_record_whose_entry_is_gone_gets_a_new_entry(broker: Broker, engine: MakeEngine) -> None:
     """A stream that was deleted by hand, or lost in a failover, while the records stayed."""
     broker.append([message("a"), message("b", priority=Priority.HIGH)])
-    home = broker.topology.home
+    home = broker.home
     home.command("DEL", home.keys.stream("echo"))
     assert broker.append([message("a"), message("b")]) == [Appended.ADDED, Appended.DUPLICATE]
     assert [c.task_id for c in engine(capacity=5).claim()] == ["b", "a"]
@@ -73,7 +73,7 @@ def test_a_record_whose_entry_is_gone_gets_a_new_entry(broker: Broker, engine: M
 def test_a_running_record_whose_stream_is_gone_is_put_in_line_again(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a", timeout_ms=60_000)])
     (claimed,) = engine().claim()
-    home = broker.topology.home
+    home = broker.home
     home.command("DEL", home.keys.stream("echo"))
     assert claimed.settle(Completed()) == "lost"
     assert broker.append([message("a")]) == [Appended.ADDED]

@@ -13,7 +13,7 @@ def test_a_beat_renews_without_counting_a_delivery(broker: Broker, engine: MakeE
     consumer = engine("e")
     (claimed,) = consumer.claim()
     before = broker.records("echo", ["a"])["a"].renewed_at_ms
-    home = broker.topology.home
+    home = broker.home
 
     def renewed() -> bool:
         consumer.beat()
@@ -73,7 +73,7 @@ def test_a_ghost_does_not_stay_with_a_live_owner(broker: Broker, engine: MakeEng
     broker.append([message("a")])
     consumer = engine()
     (claimed,) = consumer.claim()
-    broker.topology.home.command("XDEL", claimed.stream, claimed.entry_id)
+    broker.home.command("XDEL", claimed.stream, claimed.entry_id)
     consumer.open()
     assert consumer.beat().given_again == []
     stats = broker.snapshot().queues[0]

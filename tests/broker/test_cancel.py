@@ -44,7 +44,7 @@ def test_removal_finds_a_task_that_moves_meanwhile(broker: Broker, engine: MakeE
     """Between the look at the record and the script the task may move; the script says where to."""
     broker.append([message("a")])
     engine("e").claim()
-    home = broker.topology.home
+    home = broker.home
     keys = home.keys
     broker.reclaim("e", ["echo"], **BUDGETS)
     names = [keys.tasks("echo"), keys.ageing("echo"), keys.counters("echo"), keys.stream("echo")]

@@ -33,8 +33,8 @@ class Pair:
         self.consumer = Consumer(self.broker, "e", ["echo"], capacity=4)
         self.consumer.open()
         self.reader = EventReader(self.broker, "o")
-        self.later = self.broker.topology.home.now_ms() + LATER
-        for shard in self.broker.topology.shards:
+        self.later = self.broker.home.now_ms() + LATER
+        for shard in self.broker.shards:
             for path in files().values():
                 shard.client.script_load(load(path.stem).source)
 
@@ -200,7 +200,7 @@ def test_a_task_that_is_carried_while_somebody_looks_for_it_is_found(
         """The real calls, with a whole pass of ageing behind one of them."""
         nonlocal trips
         replies = asked(shard, calls)
-        if shard in looking.topology.shards:
+        if shard in looking.shards:
             trips += 1
             if trips == moment:
                 pair.promote()
@@ -218,7 +218,7 @@ def test_a_task_that_is_carried_while_somebody_looks_for_it_is_found(
 
 def test_two_passes_at_once_move_it_once(pair: Pair) -> None:
     """A pass that slept since step 1 or 2 goes on after another has done everything, and the task has run."""
-    home, other = pair.broker.topology.shards
+    home, other = pair.broker.shards
     pair.broker.append([message("a", priority=Priority.LOW)])
     waiting = list(carrying._waiting(other, "echo", "", Tier.LOW, ["a"]))
     moves = carrying.reserve(home, "echo", "", Tier.MEDIUM, waiting)

@@ -95,7 +95,7 @@ def test_an_idle_engine_claims_the_first_task_of_a_new_lane_within_a_second(brok
         lane = next(lanes)
         with ThreadPoolExecutor(1) as sleeping:
             found = sleeping.submit(first_claim)
-            wait_until(lambda: broker.topology.home.client.info("clients")["blocked_clients"], what="the sleep")
+            wait_until(lambda: broker.home.client.info("clients")["blocked_clients"], what="the sleep")
             start = time.monotonic()
             broker.append([message(lane, required_capabilities=(lane,))])
             claimed, at = found.result()
@@ -136,7 +136,7 @@ def test_a_refused_settlement_makes_no_room_for_another_suspect(broker: Broker, 
 
 
 def test_what_a_foreign_hand_left_in_the_place_of_a_lane_stops_nobody(broker: Broker, engine: MakeEngine) -> None:
-    home = broker.topology.home
+    home = broker.home
     broker.append([message("a")])
     home.command("SET", home.keys.stream("echo", "", Tier.HIGH), "no stream")
     home.command("HSET", home.keys.counters("echo"), "foo", "bar")
@@ -210,7 +210,7 @@ def test_an_engine_serves_several_queues_in_turn(broker: Broker, engine: MakeEng
 
 def test_one_append_wakes_one_of_a_hundred_idle_engines(broker: Broker) -> None:
     """XREAD BLOCK would wake all of them."""
-    home = broker.topology.home
+    home = broker.home
     key = home.keys.wake("echo")
     sleepers = [home.connection(key) for _ in range(100)]
     for sleeper in sleepers:
@@ -225,7 +225,7 @@ def test_one_append_wakes_one_of_a_hundred_idle_engines(broker: Broker) -> None:
 
 def test_tokens_of_tasks_that_busy_engines_took_are_dropped(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message(f"t{n}") for n in range(300)])
-    home = broker.topology.home
+    home = broker.home
     assert home.command("LLEN", home.keys.wake("echo")) == 128, "capped"
     consumer = engine(capacity=256)
     consumer.exchange([(c, Completed()) for c in consumer.claim()])

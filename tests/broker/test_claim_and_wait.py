@@ -24,7 +24,7 @@ def proxy(redis_url: str) -> Iterator[LossyProxy]:
 @pytest.fixture
 def lossy(proxy: LossyProxy, prefix: str) -> Iterator[Broker]:
     made = connect(proxy.url, prefix=prefix)
-    made.topology.home.client.script_load(load("settle_and_claim").source)
+    made.home.client.script_load(load("settle_and_claim").source)
     yield made
     made.close()
 
@@ -82,7 +82,7 @@ def test_a_close_during_the_sleep_loses_nothing(broker: Broker, monkeypatch: pyt
     consumer.open()
     sleeper = threading.Thread(target=lambda: consumer.claim(timeout=3.0))
     sleeper.start()
-    home = broker.topology.home
+    home = broker.home
     wait_until(lambda: home.client.info("clients")["blocked_clients"], what="the sleep")
     consumer.close()
     sleeper.join()
@@ -104,5 +104,5 @@ def test_an_engine_that_was_taken_for_dead_is_told(broker: Broker, engine: MakeE
 def test_a_server_that_forgot_the_script_is_asked_again(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a")])
     consumer = engine("e")
-    broker.topology.home.client.script_flush()
+    broker.home.client.script_flush()
     assert [c.task_id for c in consumer.claim(timeout=1.0)] == ["a"]

@@ -53,7 +53,7 @@ def test_the_history_shows_orders_and_no_questions_the_newest_first(broker: Brok
 
 def test_questions_for_logs_push_no_command_out(broker: Broker) -> None:
     """A drain waits for a node that is away; meanwhile somebody watches its logs."""
-    node, home = broker.node("n1"), broker.topology.home
+    node, home = broker.node("n1"), broker.home
     drain = node.send(Command(name="drain"))
     for _ in range(QUESTIONS_KEPT + 1):
         last = node.send(Command(name="follow_logs"))
@@ -67,7 +67,7 @@ def test_questions_for_logs_push_no_command_out(broker: Broker) -> None:
 
 
 def test_old_commands_go_and_take_their_answers_along(broker: Broker) -> None:
-    node, home = broker.node("n1"), broker.topology.home
+    node, home = broker.node("n1"), broker.home
     first = node.send(Command(name="drain"))
     node.reply(Reply(command_id=first, state=CommandState.DONE))
     for _ in range(COMMANDS_KEPT):
@@ -87,7 +87,7 @@ def test_a_supervisor_that_waits_gets_it_at_once(broker: Broker) -> None:
 
 
 def test_rubbish_in_the_channel_is_skipped(broker: Broker) -> None:
-    home, node = broker.topology.home, broker.node("n1")
+    home, node = broker.home, broker.node("n1")
     for fields in (("x", "y"), ("m", b"\xff"), ("m", "[]")):
         home.command("XADD", home.keys.commands("n1"), "*", *fields)
     home.command("HSET", home.keys.replies("n1"), "1-1", "nonsense", "2-2", b"12 \xff")

@@ -159,7 +159,7 @@ def test_flushall_fences_the_engine_and_the_next_open_goes_on(node: Node) -> Non
 def test_a_lost_group_or_stream_is_made_anew(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a"), message("b")])
     consumer = engine(capacity=2)
-    home = broker.topology.home
+    home = broker.home
     stream = home.keys.stream("echo")
     home.client.xgroup_destroy(stream, "engines")
     assert [c.task_id for c in consumer.claim(1)] == ["a"], "the group is created at 0: what came before counts"

@@ -72,11 +72,11 @@ def test_an_entry_with_several_reports_goes_when_all_are_acknowledged(
     engine(capacity=3).claim()
     batch = reader.read(block_ms=0)
     assert len(batch) == 3 and len({e.entry_id for e in batch}) == 1
-    key = broker.topology.home.keys.events("echo")
+    key = broker.home.keys.events("echo")
     reader.ack(batch[:2])
-    assert broker.topology.home.command("XLEN", key) == 1
+    assert broker.home.command("XLEN", key) == 1
     assert reader.ack(batch[2:]) == 1
-    assert broker.topology.home.command("XLEN", key) == 0
+    assert broker.home.command("XLEN", key) == 0
 
 
 def test_a_stream_that_is_deleted_just_before_taking_over_does_not_stop_the_reader(broker: Broker) -> None:
@@ -84,7 +84,7 @@ def test_a_stream_that_is_deleted_just_before_taking_over_does_not_stop_the_read
     broker.publish_jobs_created(["j1"])
     reader = EventReader(broker, "one")
     reader.ack(reader.read(block_ms=0))
-    home = broker.topology.home
+    home = broker.home
     home.command("DEL", home.keys.events(JOBS))
     assert reader.take_over(idle_ms=0) == []
     broker.publish_jobs_created(["j2"])
@@ -99,7 +99,7 @@ def test_a_deleted_event_stream_is_made_anew(broker: Broker, engine: MakeEngine,
     consumer = engine()
     consumer.claim()
     events_of(reader)
-    home = broker.topology.home
+    home = broker.home
     home.command("DEL", home.keys.events("echo"))
     assert reader.read(block_ms=0) == []
     consumer.exchange([(consumer.held[0], Completed())])

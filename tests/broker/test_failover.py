@@ -15,7 +15,7 @@ def consumer(broker: Broker, capacity: int = 1) -> Consumer:
 
 
 def set_back(broker: Broker, number: int) -> None:
-    home = broker.topology.home
+    home = broker.home
     home.command("HSET", home.keys.session("echo", "e"), "n", number)
 
 
@@ -50,7 +50,7 @@ def test_a_session_that_others_use_all_the_time_is_unavailable_not_broken(broker
     broker.append([message("a")])
     made = consumer(broker)
     (claimed,) = made.claim()
-    home = broker.topology.home
+    home = broker.home
     # a double has no next number there: each call finds its own taken
     home.command("HSET", home.keys.session("echo", "e"), "n", 2**60)
     with pytest.raises(Unavailable, match="out of order"):

@@ -20,7 +20,7 @@ def beat(broker: Broker, *engines: str) -> None:
 
 def test_a_beat_counter_that_is_no_number_is_repaired_by_the_next_beat_and_hides_nobody(broker: Broker) -> None:
     beat(broker, "e1", "e2")
-    home = broker.topology.home
+    home = broker.home
     home.command("HSET", home.keys.beats("echo"), "e1", "junk", b"\xff", "1")
     home.command("HSET", home.keys.engine("e1"), "beat", "junk")
     assert {name: pulse.counters for name, pulse in broker.registry.pulses().items()} == {
@@ -38,7 +38,7 @@ def test_an_engine_whose_beat_counter_is_no_number_can_be_opened_judged_and_take
     broker: Broker, engine: MakeEngine
 ) -> None:
     broker.append([message("a")])
-    home = broker.topology.home
+    home = broker.home
     home.command("HSET", home.keys.beats("echo"), "e1", "junk")
     engine("e1").claim()
     home.command("HSET", home.keys.beats("echo"), "e1", "junk")
@@ -52,7 +52,7 @@ def test_a_verdict_that_is_none_condemns_nobody(broker: Broker, engine: MakeEngi
     consumer, other = engine("e1"), engine("e2")
     pulses = broker.registry.pulses()
     broker.registry.condemn(pulses["e1"], Cause.NODE_LOST)
-    home = broker.topology.home
+    home = broker.home
     (counter,) = pulses["e2"].counters["echo"]
     home.command("HSET", home.keys.verdicts("echo"), "e2", f"{counter}:nonsense", b"\xff", "1:node_lost")
     home.command("HSET", home.keys.beats("echo"), b"\xff", "1")
@@ -61,7 +61,7 @@ def test_a_verdict_that_is_none_condemns_nobody(broker: Broker, engine: MakeEngi
 
 
 def test_ids_that_nobody_can_have_stop_neither_ageing_nor_a_look(broker: Broker, engine: MakeEngine) -> None:
-    home = broker.topology.home
+    home = broker.home
     broker.append([message("a", enqueued_at_ms=1000)])
     home.command("ZADD", home.keys.ageing("echo"), 1, b"\xff", 2, "nobody")
     record = home.command("HGET", home.keys.tasks("echo"), "a")
@@ -92,7 +92,7 @@ SPOILED = [
 @contextlib.contextmanager
 def spoiling(broker: Broker, kind: str) -> Iterator[None]:
     """A key of the queue `bad` is a string. The queue had two tasks; `echo` has one."""
-    home = broker.topology.home
+    home = broker.home
     broker.append([message("b1", queue="bad"), message("b2", queue="bad", enqueued_at_ms=1000), message("e1")])
     key = getattr(home.keys, kind)("bad") if kind in SPOILED else home.keys.stream("bad", "", Tier(kind))
     home.command("DEL", key)
@@ -172,7 +172,7 @@ def test_a_key_of_another_type_is_said_clearly_or_does_no_harm(broker: Broker) -
 def test_work_whose_new_place_is_spoiled_stays_in_line_where_it_was(
     broker: Broker, engine: MakeEngine, reader: EventReader, how: str
 ) -> None:
-    home = broker.topology.home
+    home = broker.home
     places = [home.keys.stream("echo", "", tier) for tier in (Tier.RECOVERED, Tier.HIGH)]
     for place in places:
         home.command("SET", place, "foreign")
@@ -195,11 +195,11 @@ def test_work_whose_new_place_is_spoiled_stays_in_line_where_it_was(
 
 
 def test_a_lane_that_is_spoiled_is_named_and_the_other_lanes_of_the_batch_are_filled(broker: Broker) -> None:
-    home = broker.topology.home
+    home = broker.home
     high = home.keys.stream("echo", "", Tier.HIGH)
     home.command("SET", high, "foreign")
     batch = [message("a", priority=Priority.HIGH), message("b"), message("c", queue="other")]
-    with pytest.raises(WrongKeyType, match=f"nothing can be put in line in {high}"):
+    with pytest.raises(WrongKeyType, match=f"nothing can be appended to {high}"):
         broker.append(batch)
     assert broker.append(batch[1:]) == ["duplicate", "duplicate"]
     home.command("DEL", high)

@@ -41,6 +41,6 @@ def test_a_consumer_is_forgotten_only_when_nothing_is_pending_for_it(broker: Bro
     """XGROUP DELCONSUMER destroys what is pending."""
     broker.append([message("a")])
     (claimed,) = engine("busy").claim()
-    home = broker.topology.home
+    home = broker.home
     assert home.run("forget_consumer", [claimed.stream], ["engines", "busy"]) == 1
     assert broker.snapshot().queues[0].lanes[2].pending == 1

@@ -36,7 +36,7 @@ def lossy(proxy: LossyProxy, prefix: str) -> Iterator[Broker]:
     """A broker behind the proxy. The scripts are loaded: it is their own reply that gets lost, not a NOSCRIPT."""
     made = connect(proxy.url, prefix=prefix)
     for path in files().values():
-        made.topology.home.client.script_load(load(path.stem).source)
+        made.home.client.script_load(load(path.stem).source)
     yield made
     made.close()
 
@@ -125,7 +125,7 @@ def _cancel(b: Broker) -> Any:
 
 def _promote(b: Broker) -> Any:
     b.append([message("a", priority=Priority.LOW, enqueued_at_ms=1_000), message("b", priority=Priority.LOW)])
-    now = b.topology.home.now_ms() + 11 * 60_000
+    now = b.home.now_ms() + 11 * 60_000
 
     def once(moved: Any) -> bool:
         stats = b.snapshot().queues[0]
@@ -136,7 +136,7 @@ def _promote(b: Broker) -> Any:
 
 def _reserve(b: Broker) -> Any:
     """What comes from another shard; the records of it are made up here, because one server has one shard."""
-    home, record = b.topology.home, Record(attempt=1, seq=0, state=RecordState.WAITING, job_id="j")
+    home, record = b.home, Record(attempt=1, seq=0, state=RecordState.WAITING, job_id="j")
     waiting = [("a", record, b"1\tj\t1\t1000\t0", b'{"task_type":"echo"}')]
 
     def once(moves: Any) -> bool:
@@ -147,7 +147,7 @@ def _reserve(b: Broker) -> Any:
 
 def _depart(b: Broker) -> Any:
     b.append([message("a", priority=Priority.LOW)])
-    home, move = b.topology.home, Move("a", 1, 0, "1-1")
+    home, move = b.home, Move("a", 1, 0, "1-1")
 
     def once(notes: Any) -> bool:
         ids = [entry.decode() for entry, _ in home.command("XRANGE", home.keys.moving("echo"), "-", "+")]
@@ -159,17 +159,17 @@ def _depart(b: Broker) -> Any:
 def _forget_move(b: Broker) -> Any:
     call, _ = _depart(b)
     (note,) = call()
-    home = b.topology.home
+    home = b.home
     return lambda: forget(home, "echo", [("a", note)]), lambda _: b.records("echo", ["a"]) == {}
 
 
 def _dead_letter(b: Broker) -> Any:
     made = consumer(b)
-    keys = b.topology.home.keys
+    keys = b.home.keys
     names = [keys.tasks("echo"), keys.lanes("echo"), keys.wake("echo"), keys.ageing("echo"), keys.counters("echo")]
     names += [keys.running("echo"), keys.deadlines("echo"), keys.stream("echo")]
-    b.topology.home.run("append", names, ["", 32, 0, 3, 0, "bad", "job", 1, 0, 0, 0, 0, 0, b"not json"])
-    b.topology.home.command("SADD", keys.stages(), "echo")
+    b.home.run("append", names, ["", 32, 0, 3, 0, "bad", "job", 1, 0, 0, 0, 0, 0, b"not json"])
+    b.home.command("SADD", keys.stages(), "echo")
 
     def call() -> Any:
         found = made.exchange()
@@ -197,7 +197,7 @@ def _forget(b: Broker) -> Any:
     b.publish_jobs_created(["j"])
     reader = EventReader(b, "o")
     reader.ack(reader.read(block_ms=0))
-    home = b.topology.home
+    home = b.home
     key = home.keys.events("_jobs")
     return reader.close, lambda _: home.client.xinfo_groups(key)[0]["consumers"] == 0
 
@@ -222,12 +222,12 @@ def _release_lease(b: Broker) -> Any:
 def _retire(b: Broker) -> Any:
     b.append([message("a", required_capabilities=("gpu",))])
     b.remove("echo", "a")
-    return lambda: retire_empty(b.topology.home, "echo"), lambda _: b.lanes("echo") == []
+    return lambda: retire_empty(b.home, "echo"), lambda _: b.lanes("echo") == []
 
 
 def _ghosts(b: Broker) -> Any:
     (claimed,) = running(b).held
-    b.topology.home.command("XDEL", claimed.stream, claimed.entry_id)
+    b.home.command("XDEL", claimed.stream, claimed.entry_id)
     return lambda: b.acknowledge_ghosts("echo"), lambda _: b.snapshot().queues[0].lanes[2].consistent
 
 
@@ -285,7 +285,7 @@ def _rate(b: Broker) -> Any:
 
     def once(wait: Any) -> bool:
         spent = b.take_rate("caller", limits) > 0
-        b.topology.home.command("DEL", b.topology.home.keys.rate("caller"))
+        b.home.command("DEL", b.home.keys.rate("caller"))
         return wait == 0 and spent
 
     return lambda: b.take_rate("caller", limits), once
@@ -379,7 +379,7 @@ def test_a_spoiled_record_among_what_is_given_again_is_dead_lettered_alone(
     proxy.lose(load("settle_and_claim").sha.encode())
     with pytest.raises(Unavailable):
         made.claim()
-    home = broker.topology.home
+    home = broker.home
     fields = home.command("HGET", home.keys.tasks("echo"), "a").split(b"\t")
     home.command("HSET", home.keys.tasks("echo"), "a", b"\t".join([*fields[:5], b"x\ny", *fields[6:]]))
     assert [c.task_id for c in made.claim()] == ["b"]

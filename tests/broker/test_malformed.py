@@ -17,7 +17,7 @@ GOOD = {"t": "bad", "h": "1\tjob\t1\t0\t0", "m": '{"task_type":"echo"}'}  # h: v
 
 def add_raw(broker: Broker, fields: dict[str, Any]) -> str:
     """A foreign XADD into the work stream."""
-    home = broker.topology.home
+    home = broker.home
     flat = [part for pair in fields.items() for part in pair]
     return str(home.command("XADD", home.keys.stream("echo"), "*", *flat).decode())
 
@@ -74,7 +74,7 @@ UNREADABLE: list[tuple[dict[str, Any], str, str]] = [
 
 def add_with_record(broker: Broker, fields: dict[str, Any]) -> None:
     """As a dispatcher of another version would: the entry, and the record of the task that it is about."""
-    home = broker.topology.home
+    home = broker.home
     task, stream = fields.get("t", GOOD["t"]), home.keys.stream("echo")
     line = f"w\t{add_raw(broker, fields)}\t{stream}\t0\t0\tjob\t1\t1\t0\t0"
     home.command("HSET", home.keys.tasks("echo"), task, line)
@@ -153,7 +153,7 @@ def check_burial(
 def test_an_entry_without_a_record_is_dead_lettered_also_when_the_answer_to_its_claim_got_lost(
     broker: Broker, engine: MakeEngine, reader: EventReader, dies: bool
 ) -> None:
-    home = broker.topology.home
+    home = broker.home
     consumer = engine("e1")
     add_raw(broker, GOOD)
     stream = home.keys.stream("echo")
@@ -192,7 +192,7 @@ def test_an_entry_of_ours_whose_json_cannot_be_read_is_dead_lettered_with_its_ta
 
 
 def append_body(broker: Broker, body: bytes) -> None:
-    home = broker.topology.home
+    home = broker.home
     keys = home.keys
     names = [keys.tasks("echo"), keys.lanes("echo"), keys.wake("echo"), keys.ageing("echo"), keys.counters("echo")]
     names += [keys.running("echo"), keys.deadlines("echo"), keys.stream("echo")]
@@ -268,7 +268,7 @@ def test_a_stream_full_of_rubbish_does_not_hold_the_server(
 
 def test_a_malformed_event_is_given_raw_and_can_be_acknowledged(broker: Broker, reader: EventReader) -> None:
     broker.append([message("a")])
-    home = broker.topology.home
+    home = broker.home
     key = home.keys.events("echo")
     bad: list[list[Any]] = [
         ["x", "y"],
@@ -305,7 +305,7 @@ def test_an_end_whose_body_cannot_be_read_is_a_failure_of_its_task(
     broker: Broker, reader: EventReader, body: bytes
 ) -> None:
     broker.append([message("a")])
-    home = broker.topology.home
+    home = broker.home
     heads = "task.completed\ta\tj\t3\t7\t0\t0\te\t5\t\ntask.started\tb\tj\t1\t1\t0\t0\te\t5\t"
     home.command("XADD", home.keys.events("echo"), "*", "h", heads, "m", body)
     failed, started = events_of(reader)
@@ -320,14 +320,14 @@ def test_a_foreign_member_among_the_queues_is_passed_over_and_said_once(
     broker: Broker, reader: EventReader, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.append([message("a")])
-    home = broker.topology.home
+    home = broker.home
     home.command("SADD", home.keys.stages(), b"\xff", "Not A Queue", "x" * 42)
     home.command("SADD", home.keys.engines(), b"\xff")
     assert broker.queues() == ["echo"]
     assert [stats.queue for stats in broker.snapshot().queues] == ["echo"]
     assert reader.read(block_ms=0) == []
     assert broker.registry.engines() == []
-    forget_idle_readers(broker.topology, 0)
+    forget_idle_readers(broker, 0)
     [said] = [record.getMessage() for record in caplog.records]
     assert said.endswith(f"holds what is no name of a queue: Not A Queue, \\xff, {'x' * 42}")
     home.command("SREM", home.keys.stages(), b"\xff", "Not A Queue", "x" * 42)
@@ -347,7 +347,7 @@ def test_an_entry_whose_record_was_spoiled_is_dead_lettered_alone(
 ) -> None:
     """Those that were claimed with it are run and settled."""
     broker.append([message("a"), message("b")])
-    home = broker.topology.home
+    home = broker.home
     raw = home.command("HGET", home.keys.tasks("echo"), "a")
     home.command("HSET", home.keys.tasks("echo"), "a", b"\t".join(spoil(raw.split(b"\t"))))
     consumer = engine(capacity=2)
@@ -358,7 +358,7 @@ def test_an_entry_whose_record_was_spoiled_is_dead_lettered_alone(
 
 
 def test_a_foreign_value_in_the_records_is_no_record(broker: Broker, engine: MakeEngine) -> None:
-    home = broker.topology.home
+    home = broker.home
     for raw in (b"", b"\xc1", b"\x01", b"text", b"\x93\x01\x02\xa1?"):
         home.command("HSET", home.keys.tasks("echo"), "a", raw)
         assert broker.records("echo", ["a"]) == {}

@@ -52,7 +52,7 @@ def live(home_url: str, low_url: str) -> None:
     broker.logs("n").write("demo.0", [(1, "a line")])
     broker.publish_jobs_created(["j"])
     assert set(broker.append([message(f"{p}{n}", priority=p) for p in Priority for n in range(8)])) == {"added"}
-    now = broker.topology.home.now_ms()
+    now = broker.home.now_ms()
     moved = [event.tier for minutes in (15, 25) for event in broker.promote("echo", now_ms=now + minutes * MINUTE_MS)]
     assert len(moved) == 24, "the low ones climb twice"
     assert broker.remove("echo", "low7") == "removed"
@@ -61,7 +61,7 @@ def live(home_url: str, low_url: str) -> None:
     assert broker.expire("echo", first.task_id, 1, ERROR) == "expired"
     assert broker.requeue("echo", third.task_id, 1, ERROR) == "returned"
     assert len(consumer.beat().lost) == 3
-    shard = broker.topology.home
+    shard = broker.home
     shard.command("XADD", shard.keys.stream("echo"), "*", "rub", "bish")
     for cause in (Cause.ENGINE_LOST, Cause.NODE_LOST):
         assert broker.reclaim("e", ["echo"], cause, **BUDGETS).moved == len(consumer.held)

@@ -78,7 +78,7 @@ def test_all_who_watch_an_engine_share_one_request(broker: Broker) -> None:
 
 
 def test_the_stream_is_capped_and_goes_by_itself_and_rubbish_in_it_is_skipped(broker: Broker) -> None:
-    home, logs = broker.topology.home, broker.logs("n1")
+    home, logs = broker.home, broker.logs("n1")
     for fields in (("x", "y"), ("m", b"\xff"), ("m", "[1]")):
         home.command("XADD", home.keys.logs("n1"), "*", *fields)
     assert logs.read("0") == []

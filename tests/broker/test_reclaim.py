@@ -5,7 +5,7 @@ import pytest
 from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.protocol.messages import Completed, ErrorInfo
 from dalston_queue.broker.protocol.types import Cause, EventKind, Settled, Tier
-from dalston_queue.broker.views.pending import PendingOrder
+from dalston_queue.broker.views.pages import PendingOrder
 from tests.broker.conftest import MakeEngine, events_of, message
 
 ERROR = ErrorInfo(message="ada wants it elsewhere", cause=Cause.DRAINED)

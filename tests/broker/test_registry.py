@@ -26,7 +26,7 @@ def test_a_node_beats_for_all_its_engines_in_one_round_trip(broker: Broker, coun
 def test_what_can_not_be_read_hides_nobody_else(broker: Broker) -> None:
     broker.registry.beat_node("n1", NodeState.ACTIVE, [beat("e1"), beat("e2")])
     broker.registry.beat_node("n2", NodeState.ACTIVE, [])
-    home = broker.topology.home
+    home = broker.home
     home.command("HSET", home.keys.engine("e1"), "said", "junk")
     home.command("HSET", home.keys.node("n2"), "state", "asleep")
     assert [engine.engine_id for engine in broker.registry.engines()] == ["e2"]
@@ -50,7 +50,7 @@ def test_a_lapsed_engine_that_beats_again_is_back(broker: Broker) -> None:
 
 def test_a_beat_after_the_registry_was_flushed_registers_again(broker: Broker) -> None:
     broker.registry.beat_engine(beat("e1"))
-    home = broker.topology.home
+    home = broker.home
     for key in (home.keys.engine("e1"), home.keys.engines(), home.keys.beats("echo")):
         home.command("DEL", key)
     assert broker.registry.engines() == []
@@ -66,7 +66,7 @@ def test_an_engine_that_died_before_its_first_beat_can_be_judged(broker: Broker,
 
 def test_an_index_entry_without_its_hash_is_dropped(broker: Broker) -> None:
     broker.registry.beat_node("n1", NodeState.ACTIVE, [beat("e1")])
-    home = broker.topology.home
+    home = broker.home
     assert 0 < home.command("PTTL", home.keys.engine("e1")) <= 24 * 3600 * 1000
     home.command("DEL", home.keys.engine("e1"))
     assert broker.registry.engines() == []

@@ -49,7 +49,7 @@ def test_an_entry_claimed_away_by_a_foreign_hand_is_not_settled(
     """XACK takes no consumer: without the owner check it would remove the new owner's entry."""
     broker.append([message("a")])
     (claimed,) = engine("first").claim()
-    home = broker.topology.home
+    home = broker.home
     home.command("XCLAIM", claimed.stream, "engines", "other", 0, claimed.entry_id)
     assert claimed.settle(Completed()) is Settled.LOST
     assert broker.snapshot().queues[0].lanes[2].pending == 1
@@ -64,7 +64,7 @@ def test_a_batch_in_any_order_settles_what_is_owned_and_nothing_else(
     broker.append(low)
     consumer = engine("first", capacity=10)
     by_id = {claimed.task_id: claimed for claimed in consumer.claim()}
-    home = broker.topology.home
+    home = broker.home
     for taken in ("m2", "l0"):
         home.command("XCLAIM", by_id[taken].stream, "engines", "other", 0, by_id[taken].entry_id)
     order = ["m5", "l3", "m0", "m2", "l0", "m4", "l1", "m1", "m0"]  # m3 and l2 go on, m0 is told twice
@@ -101,7 +101,7 @@ def test_names_and_results_with_a_percent_sign_are_settled(broker: Broker, engin
 def test_what_is_owned_is_settled_however_much_else_is_pending(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("first")])
     consumer = engine("busy", capacity=2)
-    home, stream = broker.topology.home, broker.topology.home.keys.stream("echo")
+    home, stream = broker.home, broker.home.keys.stream("echo")
     consumer.exchange([(consumer.claim()[0], Completed())])
     for _ in range(600):
         home.command("XADD", stream, "*", "foreign", "entry")
@@ -114,7 +114,7 @@ def test_what_is_owned_is_settled_however_much_else_is_pending(broker: Broker, e
 def test_nothing_remains_of_a_settled_and_acknowledged_task(
     broker: Broker, engine: MakeEngine, reader: EventReader
 ) -> None:
-    home = broker.topology.home
+    home = broker.home
     broker.append([message(f"t{n}", timeout_ms=1000, required_capabilities=("gpu",)) for n in range(20)])
     consumer = engine(capabilities=["gpu"], capacity=7)
     while claimed := consumer.claim():

@@ -5,7 +5,7 @@ from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.operations.lanes import retire_empty
 from dalston_queue.broker.protocol.messages import Completed
 from dalston_queue.broker.protocol.types import EngineState, Priority, Tier
-from dalston_queue.broker.views.pending import PendingEntry, PendingOrder
+from dalston_queue.broker.views.pages import PendingEntry, PendingOrder
 from dalston_queue.broker.views.snapshot import Snapshot, rates
 from tests.broker.conftest import Counted, MakeEngine, message
 from tests.support import wait_until
@@ -50,7 +50,7 @@ def test_a_snapshot_is_one_round_trip_and_sees_at_once_what_is_new(broker: Broke
 
     broker.reset_queue("sleep")
     broker.remove("echo", "f")
-    assert retire_empty(broker.topology.home, "echo") == ["fast"]
+    assert retire_empty(broker.home, "echo") == ["fast"]
     assert round_trips(lambda: seen.append(viewer.snapshot())) == 1
     assert shape(seen[-1]) == {"echo": {"": 2, "gpu": 1}, "new": {"": 1}, "unused": {"": 1}}
 
@@ -70,7 +70,7 @@ def test_lag_is_exact_where_redis_says_null(broker: Broker, engine: MakeEngine) 
     broker.append([message(f"t{n}") for n in range(10)])
     engine(capacity=2).claim()
     broker.remove("echo", "t5")
-    home = broker.topology.home
+    home = broker.home
     (group,) = home.client.xinfo_groups(home.keys.stream("echo"))
     assert group["lag"] is None
     assert broker.snapshot().queues[0].waiting == 7
@@ -79,7 +79,7 @@ def test_lag_is_exact_where_redis_says_null(broker: Broker, engine: MakeEngine) 
 def test_the_oldest_waiting_age_counts_from_the_first_enqueueing_and_leaves_out_what_runs(
     broker: Broker, engine: MakeEngine
 ) -> None:
-    now = broker.topology.home.now_ms()
+    now = broker.home.now_ms()
     broker.append([message("old", enqueued_at_ms=now - 90_000), message("newer", enqueued_at_ms=now - 30_000)])
     age = broker.snapshot().queues[0].oldest_age_ms
     assert age is not None and 90_000 <= age < 95_000
@@ -93,7 +93,7 @@ def test_the_oldest_waiting_age_counts_from_the_first_enqueueing_and_leaves_out_
 
 def test_one_that_stands_behind_younger_ones_is_the_oldest_of_its_lane(broker: Broker, engine: MakeEngine) -> None:
     """A promoted or rebuilt entry is at the end of its lane; the front doesn't tell its age."""
-    now = broker.topology.home.now_ms()
+    now = broker.home.now_ms()
     broker.append([message("runs", enqueued_at_ms=now - 19 * MINUTE)])
     broker.append([message("risen", priority=Priority.LOW, enqueued_at_ms=now - 11 * MINUTE)])
     broker.append([message("young"), message("gpu", required_capabilities=("gpu",))])
@@ -119,7 +119,7 @@ def test_ghosts_are_called_inconsistent_and_can_be_acknowledged(broker: Broker, 
     """MAXLEN or XDEL by a foreign hand leaves ghosts in the PEL."""
     broker.append([message(f"t{n}") for n in range(6)])
     engine(capacity=4).claim()
-    home = broker.topology.home
+    home = broker.home
     home.command("XTRIM", home.keys.stream("echo"), "MAXLEN", 0)
     lane = broker.snapshot().queues[0].lanes[2]
     assert (lane.lag, lane.consistent) == (-4, False)
@@ -135,7 +135,7 @@ def test_rates_come_from_two_snapshots(broker: Broker, engine: MakeEngine) -> No
     broker.append([message(f"t{n}") for n in range(8)])
     consumer = engine(capacity=4)
     consumer.exchange([(c, Completed()) for c in consumer.claim()], free=0)
-    wait_until(lambda: broker.topology.home.now_ms() > first.at_ms, what="the clock to move")
+    wait_until(lambda: broker.home.now_ms() > first.at_ms, what="the clock to move")
     second = broker.snapshot()
     seconds = (second.at_ms - first.at_ms) / 1000
     found = rates(first, second)
@@ -151,7 +151,7 @@ def test_a_page_of_what_runs_by_idle_time_and_by_deadline(broker: Broker, engine
     consumer = engine("e", capacity=7)
     claimed = {c.task_id: c for c in consumer.claim()}
     start = broker.records("echo", ["t0"])["t0"].renewed_at_ms
-    wait_until(lambda: broker.topology.home.now_ms() > start, what="the clock to move")
+    wait_until(lambda: broker.home.now_ms() > start, what="the clock to move")
     claimed["t0"].renew()
     page = broker.pending("echo", limit=100)
     assert page.total == 7 and page.entries[-1].task_id == "t0", "renewed last, so idle for the shortest time"

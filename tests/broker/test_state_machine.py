@@ -26,7 +26,7 @@ from dalston_queue.broker.operations.reclaim import Reclaimed
 from dalston_queue.broker.protocol.messages import Cancelled, Completed, ErrorInfo, Event, Failed, Outcome
 from dalston_queue.broker.protocol.record import Record
 from dalston_queue.broker.protocol.types import Cause, EngineState, Priority, RecordState, Removed, Settled, Tier
-from dalston_queue.broker.views.pending import PendingOrder
+from dalston_queue.broker.views.pages import PendingOrder
 from tests.broker.conftest import clean, message
 from tests.broker.proxy import LossyProxy
 
@@ -84,7 +84,7 @@ class BrokerMachine(RuleBasedStateMachine):
         self.proxy = LossyProxy(url)
         self.broker = connect(self.proxy.url, prefix=prefix)
         self.seen = connect(url, prefix=prefix)  # what is really there
-        self.home = self.seen.topology.home
+        self.home = self.seen.home
         for name in LOST:
             self.home.client.script_load(load(name).source)  # so that it is its own reply that gets lost
         self.tasks: dict[str, Task] = {}

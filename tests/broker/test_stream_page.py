@@ -6,7 +6,7 @@ import pytest
 
 from dalston_queue.broker import Broker, Keys
 from dalston_queue.broker.protocol.types import Priority, Tier
-from dalston_queue.broker.views.stream_page import LanePlace
+from dalston_queue.broker.views.pages import LanePlace
 from tests.broker.conftest import MakeEngine, message
 
 
@@ -45,7 +45,7 @@ def test_what_is_held_by_one_engine_or_of_one_lane(broker: Broker, engine: MakeE
 def test_foreign_bytes_and_ghosts_do_not_stop_a_page(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a"), message("b")])
     (claimed,) = engine("e").claim()
-    home = broker.topology.home
+    home = broker.home
     home.command("XADD", claimed.stream, "*", "t", b"\xff" * 300, "x", "y")
     home.command("XDEL", claimed.stream, claimed.entry_id)
     assert broker.held("echo", place=LanePlace()) == []

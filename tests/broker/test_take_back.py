@@ -203,7 +203,7 @@ def test_the_dead_engine_leaves_no_consumer_and_no_session(broker: Broker, engin
     broker.reclaim("dead", ["echo"], **BUDGETS)
     stats = broker.snapshot().queues[0]
     assert all(lane.consumers == 0 and lane.pending == 0 for lane in stats.lanes)
-    home = broker.topology.home
+    home = broker.home
     assert home.command("EXISTS", home.keys.session("echo", "dead")) == 0
     assert broker.registry.pulses() == {}
 
@@ -211,7 +211,7 @@ def test_the_dead_engine_leaves_no_consumer_and_no_session(broker: Broker, engin
 def test_a_ghost_of_a_dead_engine_is_acknowledged_and_can_be_rebuilt(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a")])
     (claimed,) = engine("dead").claim()
-    home = broker.topology.home
+    home = broker.home
     home.command("XDEL", claimed.stream, claimed.entry_id)
     assert broker.snapshot().queues[0].lanes[2].consistent is False
     taken = broker.reclaim("dead", ["echo"], **BUDGETS)

@@ -18,7 +18,7 @@ from dalston_queue.broker.nodes.commands import Command, CommandState, Reply
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.messages import Completed, Event
 from dalston_queue.broker.protocol.types import Cause, EngineState, EventKind, NodeState, Priority, Role, Tier
-from dalston_queue.broker.views.pending import PendingOrder
+from dalston_queue.broker.views.pages import PendingOrder
 from dalston_queue.broker.views.snapshot import rates
 from tests.broker.conftest import BUDGETS, clean, events_of, message
 from tests.broker.proxy import LossyProxy
@@ -140,12 +140,12 @@ def test_each_shard_has_rates_of_its_own(started: Nodes, tmp_path: Path) -> None
     broker.append([message("before"), message("there", priority=Priority.LOW)])
     first = broker.snapshot()
     broker.append([message(f"t{n}") for n in range(10)])
-    wait_until(lambda: broker.topology.home.now_ms() > first.at_ms, what="the clock to move")
+    wait_until(lambda: broker.home.now_ms() > first.at_ms, what="the clock to move")
     second = broker.snapshot()
     seconds = (second.at_ms - first.at_ms) / 1000
     found = rates(first, second)
     medium = {lane.shard: lane for lane in second.queues[0].lanes if lane.tier is Tier.MEDIUM}
-    home, low = (shard.index for shard in (broker.topology.home, broker.topology.shard_for("echo", Priority.LOW)))
+    home, low = (shard.index for shard in (broker.home, broker.shard_for("echo", Priority.LOW)))
     assert medium[home].stream == medium[low].stream, "the same name in both"
     assert round(found[medium[home].name].in_per_s * seconds) == 10
     assert found[medium[low].name].in_per_s == 0
@@ -156,7 +156,7 @@ def test_ageing_moves_a_task_to_the_shard_of_its_new_tier(started: Nodes, tmp_pa
     for name in ("home", "low"):
         started.start(tmp_path / name)
     broker = connect(started[0].url, shards=f"*/low={started[1].url}")
-    now = broker.topology.home.now_ms()
+    now = broker.home.now_ms()
     broker.append([message("a", priority=Priority.LOW, parameters={"x": 1}, deliveries=1)])
     (moved,) = broker.promote("echo", now_ms=now + 11 * 60_000)
     assert (moved.task_id, moved.tier) == ("a", "medium")
@@ -332,9 +332,7 @@ def test_tls(redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.Mo
             assert consumer.claim() == [] and not sleep(0.01), "nothing is there"
             woken = sleeping.submit(sleep, PATIENCE_S)
             reading = sleeping.submit(reader.read, block_ms=1000 * PATIENCE_S)
-            wait_until(
-                lambda: trusting.topology.home.client.info("clients")["blocked_clients"] == 2, what="both asleep"
-            )
+            wait_until(lambda: trusting.home.client.info("clients")["blocked_clients"] == 2, what="both asleep")
             trusting.append([message(task)])
             assert woken.result()
             assert [c.task_id for c in consumer.held or consumer.claim()] == [task]

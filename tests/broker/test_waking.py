@@ -116,7 +116,7 @@ def test_an_engine_that_may_not_call_its_sleep_off_is_woken_as_well(started: Nod
 
 def test_a_token_of_another_queue_than_that_of_the_claim_goes_back(broker: Broker, engine: MakeEngine) -> None:
     consumer = engine(queues=("sleep", "echo"))
-    home = broker.topology.home
+    home = broker.home
     broker.append([message("a", queue="sleep")])
     assert consumer.wait(1.0)
     broker.append([message("b", queue="echo")])
@@ -126,7 +126,7 @@ def test_a_token_of_another_queue_than_that_of_the_claim_goes_back(broker: Broke
 
 
 def test_a_token_of_another_lane_than_that_of_the_claim_goes_back(broker: Broker, engine: MakeEngine) -> None:
-    home = broker.topology.home
+    home = broker.home
     broker.append([message("plain"), message("gpu", required_capabilities=("gpu",), priority=Priority.HIGH)])
     consumer = engine(capabilities=["gpu"])
     assert consumer.wait(1.0)
@@ -136,7 +136,7 @@ def test_a_token_of_another_lane_than_that_of_the_claim_goes_back(broker: Broker
 
 
 def test_a_token_that_was_used_does_not_go_back(broker: Broker, engine: MakeEngine) -> None:
-    home = broker.topology.home
+    home = broker.home
     broker.append([message("a")])
     consumer = engine()
     assert consumer.wait(1.0) and consumer.claim()

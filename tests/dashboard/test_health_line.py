@@ -68,7 +68,7 @@ def queue(waiting: int = 0, running: int = 0, paused: bool = False, lanes: Seque
 def overview(
     *queues: QueueStats, engines: tuple[EngineLine, ...] = (engine(),), node: str = "active", pace: Pace | None = None
 ) -> Overview:
-    snapshot = Snapshot(at_ms=0, queues=list(queues), jobs_backlog=0)
+    snapshot = Snapshot(at_ms=0, queues=list(queues))
     nodes = (NodeLine("n", node, engines),)
     return Overview(NOW, InRedis(snapshot, (), nodes, True, {"echo": pace} if pace else {}), InPostgres((), 0, DUTIES))
 

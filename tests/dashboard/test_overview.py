@@ -71,7 +71,7 @@ def test_it_shows_lanes_tasks_nodes_and_engines(viewer: Client, broker: Broker) 
     text = page(viewer)
 
     assert f'id="task-{made.task_ids[0]}"' in text
-    assert f'id="lane-0-{broker.topology.home.keys.stream("echo")}"' in text
+    assert f'id="lane-0-{broker.home.keys.stream("echo")}"' in text
     assert 'id="node-gpu-01"' in text
     assert "1 of 1 engine ready" in text
     assert "1 waiting, nothing running, 1 engine ready." in text
@@ -87,7 +87,7 @@ def test_a_lane_has_the_pace_of_its_own_shard(tmp_path: Path) -> None:
         broker.append([task("here"), task("there", Priority.LOW)])
         before = broker.snapshot()
         broker.append([task(f"t{n}") for n in range(10)])
-        wait_until(lambda: broker.topology.home.now_ms() > before.at_ms, what="the clock to move")
+        wait_until(lambda: broker.home.now_ms() > before.at_ms, what="the clock to move")
         medium = [lane for lane in read(broker, before).lanes if lane.tier == Tier.MEDIUM]
         comes = {lane.waiting: lane.pace.comes > 0 for lane in medium if lane.pace}
         assert comes == {11: True, 0: False}

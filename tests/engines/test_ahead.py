@@ -238,7 +238,7 @@ def test_a_broken_connection_costs_none_of_those_in_hand(
     bench = Bench(connect(valkey_server().url), tmp_path)
     trusted(bench, held)
     ids = give(bench, held, [HOLD, TINY, TINY])
-    [shard] = bench.broker.topology.shards_of(QUEUE)
+    [shard] = bench.broker.shards_of(QUEUE)
     assert shard.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") > 0
     with contextlib.suppress(Unavailable):
         bench.events(EventKind.TASK_COMPLETED)  # the connection of the test's own reader is among them

@@ -257,7 +257,7 @@ def test_an_event_that_names_no_job_is_kept_by_itself() -> None:
 def test_an_unreadable_event_in_the_stream_is_kept_raw_and_consumption_goes_on(broker: Broker, steps: Steps) -> None:
     task = make.single()
     steps.poll()
-    shard = broker.topology.home
+    shard = broker.home
     shard.command("XADD", shard.keys.events("echo"), "*", "m", b"\xff\xfe", "k", "nonsense")
     with engine(broker) as consumer:
         run_to_the_end(steps, consumer)
@@ -297,7 +297,7 @@ def test_an_unreadable_entry_without_a_record_is_kept_raw_and_its_task_runs_all_
 ) -> None:
     task = make.single()
     steps.poll()
-    shard = broker.topology.home
+    shard = broker.home
     [[entry_id, fields]] = shard.command("XRANGE", shard.keys.stream("echo"), "-", "+")
     body = fields.index(b"m")
     fields[body + 1] = b"not json"
@@ -322,7 +322,7 @@ def test_a_task_whose_own_entry_cannot_be_read_is_a_dead_letter_with_the_raw_fie
     """Kept without its task, it was put in line again as a new attempt, and could be read no better, for ever."""
     task, good = make.single(), make.single()
     steps.poll()
-    shard = broker.topology.home
+    shard = broker.home
     stream, tasks = shard.keys.stream("echo"), shard.keys.tasks("echo")
     record = broker.records("echo", [str(task.id)])[str(task.id)]
     [[entry_id, fields]] = shard.command("XRANGE", stream, record.entry_id, record.entry_id)

@@ -17,7 +17,7 @@ from tests.orchestrator.support import Steps, engine, run_to_the_end
 
 
 def test_a_task_of_a_spoiled_lane_waits_and_the_others_of_its_batch_run(broker: Broker, steps: Steps) -> None:
-    home = broker.topology.home
+    home = broker.home
     bad, good = make.single("bad"), make.single("echo")
     home.command("SET", home.keys.stream("bad"), "foreign")
     with engine(broker, "bad", "echo") as consumer:
@@ -32,7 +32,7 @@ def test_a_spoiled_queue_keeps_the_duties_from_no_other_queue(broker: Broker, st
     task, waiting = make.single("echo"), message("old", queue="echo", enqueued_at_ms=1000)
     make.single("bad")
     steps.poll()
-    home = broker.topology.home
+    home = broker.home
     dead = Consumer(broker, "node.demo.0.boot", ["bad", "echo"], capacity=2)
     dead.open()
     assert len(dead.claim()) == 2

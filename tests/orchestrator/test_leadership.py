@@ -59,7 +59,7 @@ def test_a_leader_whose_lease_was_forgotten_learns_it_and_takes_a_new_term(broke
     leader, other = Leadership(Role.ORCHESTRATOR, "leader"), Leadership(Role.ORCHESTRATOR, "other")
     leader.keep()
     broker.lease(Role.ORCHESTRATOR, "leader").release()
-    broker.topology.home.command("DEL", broker.topology.home.keys.leader(Role.ORCHESTRATOR))
+    broker.home.command("DEL", broker.home.keys.leader(Role.ORCHESTRATOR))
     assert other.keep()
     assert not leader.keep()
     other.resign()

@@ -84,7 +84,7 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(broker: Broker, steps:
 def test_a_deleted_stream_gets_its_entries_back(broker: Broker, steps: Steps) -> None:
     task = make.single()
     steps.poll()
-    shard = broker.topology.home
+    shard = broker.home
     shard.command("DEL", shard.keys.stream("echo"))
     assert reconcile().found == {"records without entry": 1}
     with engine(broker) as consumer:
@@ -121,7 +121,7 @@ def test_an_event_that_was_lost_with_its_stream_leads_to_a_new_attempt(broker: B
         run = consumer.claim()
         steps.drain()
         consumer.exchange([(run[0], Completed(1))], free=0)
-        shard = broker.topology.home
+        shard = broker.home
         shard.command("DEL", shard.keys.events("echo"))
         assert reconcile().found == {"settled, but its event is gone": 1}
         run_to_the_end(steps, consumer)
@@ -150,7 +150,7 @@ def test_a_task_whose_event_is_lost_each_time_becomes_a_dead_letter(broker: Brok
 
 
 def lose_the_event(broker: Broker, steps: Steps, consumer: Consumer, *, times: int) -> None:
-    shard = broker.topology.home
+    shard = broker.home
     for _ in range(times):
         [claimed] = consumer.claim()
         steps.drain()

@@ -14,7 +14,7 @@ from tests.support import wait_until
 
 
 def test_a_spoiled_queue_stops_neither_beats_nor_commands_nor_the_work_of_others(broker: Broker) -> None:
-    keys, command = broker.topology.home.keys, broker.topology.home.command
+    keys, command = broker.home.keys, broker.home.command
     dead = [Consumer(broker, f"dead-{n}", ["bad", "echo"]) for n in (1, 2)]
     for n, consumer in enumerate(dead):
         consumer.open()

@@ -23,7 +23,7 @@ from dalston_queue.api.schemas.queues import (
 )
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.protocol.names import NAME
-from dalston_queue.broker.views.pending import PendingEntry, PendingOrder
+from dalston_queue.broker.views.pages import PendingEntry, PendingOrder
 from dalston_queue.jobs.operator.pause import NoSuchQueue, check_queue, pause, resume
 from dalston_queue.models.api_token import Scope
 from dalston_queue.redis import get_broker

@@ -24,8 +24,8 @@ from dalston_queue.broker.ageing.policy import PROMOTIONS, promoted_after_ms
 from dalston_queue.broker.connection.shard import Argument, Shard, command, pairs, script
 from dalston_queue.broker.connection.topology import Topology
 from dalston_queue.broker.errors import Denied
-from dalston_queue.broker.operations.cancel import read_records
 from dalston_queue.broker.operations.lanes import lane_field, retire_empty
+from dalston_queue.broker.operations.records import read_records
 from dalston_queue.broker.protocol.keys import MAX_LANES
 from dalston_queue.broker.protocol.messages import Event
 from dalston_queue.broker.protocol.record import Record

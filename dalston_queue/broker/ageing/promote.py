@@ -1,5 +1,5 @@
-"""Ageing: who has waited long enough counts as the next higher priority. promotion.py decides; a script moves, or
-carrying.py if the new tier lives in another shard.
+"""Ageing: who has waited long enough counts as the next higher priority. policy.py decides; a script moves, or
+migrate.py if the new tier lives in another shard.
 
 The front of a lane shows who waits longest there, because a lane is in the order of arrival. Entries that are older
 than their place shows (promoted before, rebuilt) stand in the sorted set `ageing:S` by the time they are due.
@@ -17,8 +17,10 @@ from dalston_queue.broker.protocol.record import decode_record
 from dalston_queue.broker.protocol.types import Priority, RecordState, Tier
 
 
-def promote(topology: Topology, queue: str, now_ms: int | None, batch: int) -> list[Event]:
-    """One batch per shard, after what an earlier pass left half-done."""
+def promote(topology: Topology, queue: str, *, now_ms: int | None = None, batch: int = 100) -> list[Event]:
+    """One batch of ageing per shard, after what an earlier pass left half-done; the events (task.promoted, with the new
+    tier) are also in the event stream. Call again while it returns a full batch. now_ms only for tests; the default is
+    the server's clock."""
     moved = resume(topology, queue, batch)
     for shard in topology.shards_of(queue):
         moved += _promote(topology, shard, queue, shard.now_ms() if now_ms is None else now_ms, batch)

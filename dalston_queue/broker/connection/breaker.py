@@ -1,4 +1,4 @@
-"""Circuit breaker of one server: after a call that got no answer, nobody else waits for it.
+"""Circuit breaker of one server, and the backoff between tries.
 
 A server that is down refuses at once and costs nothing, so that is not remembered. One that hangs keeps each caller for
 the whole timeout. The first caller to notice opens the breaker; while it is open, one caller at a time tries again.
@@ -7,6 +7,7 @@ the whole timeout. The first caller to notice opens the breaker; while it is ope
 from __future__ import annotations
 
 import math
+import random
 import threading
 import time
 
@@ -36,3 +37,20 @@ class Breaker:
 
     def close(self) -> None:
         self.is_open = False
+
+
+class Backoff:
+    """Doubles from first to cap, with jitter so that a hundred engines don't come back in the same moment."""
+
+    def __init__(self, first: float = 0.05, cap: float = 2.0) -> None:
+        self._first = first
+        self._cap = cap
+        self._current = first
+
+    def next(self) -> float:
+        pause = self._current * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
+        self._current = min(self._current * 2, self._cap)
+        return pause
+
+    def reset(self) -> None:
+        self._current = self._first

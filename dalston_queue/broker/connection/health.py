@@ -1,21 +1,31 @@
-"""Is a server there, and is it configured so that it can't lose our work?"""
+"""Health of the servers: whether they answer, and whether their configuration can lose our work."""
 
 from __future__ import annotations
 
 import time
 
 from dalston_queue.broker.connection.shard import Call, Shard
+from dalston_queue.broker.connection.topology import Topology
 
 
-def round_trip(shard: Shard) -> float:
-    """Seconds of one PING; raises Unavailable."""
+def ping(topology: Topology) -> float:
+    """Round trip to every shard, the slowest in seconds; raises Unavailable naming the shard."""
+    return max(_round_trip(shard) for shard in topology.shards)
+
+
+def check(topology: Topology) -> list[str]:
+    """What is wrong with the servers' configuration, one sentence each: eviction policy, version, role, memory,
+    persistence."""
+    return [finding for shard in topology.shards for finding in _check(shard)]
+
+
+def _round_trip(shard: Shard) -> float:
     start = time.monotonic()
     shard.call(Call(shard.keys.stages(), ("PING",)))
     return time.monotonic() - start
 
 
-def check_server(shard: Shard) -> list[str]:
-    """One sentence per finding; empty when all is well."""
+def _check(shard: Shard) -> list[str]:
     facts: dict[str, str] = {}
     info: bytes = shard.call(Call(shard.keys.stages(), ("INFO", "server", "memory", "persistence", "replication")))
     for line in info.decode().splitlines():

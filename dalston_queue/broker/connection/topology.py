@@ -1,11 +1,41 @@
-"""Which shard holds what. A task lives in exactly one; registry, leases, commands and job hints live in the home
-shard."""
+"""The shards of a deployment, made from their URLs, and which of them holds what.
+
+A task lives in exactly one shard, by its queue and priority (`DALSTON_REDIS_URLS`). Registry, leases, commands and job
+hints live in the home shard. A URL names one server, a Sentinel set or a cluster.
+"""
 
 from __future__ import annotations
 
-from dalston_queue.broker.connection.shard import Shard
-from dalston_queue.broker.connection.urls import Route
+import re
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import msgspec
+import redis
+from redis.backoff import NoBackoff
+from redis.cluster import RedisCluster
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+from dalston_queue.broker.connection.shard import Client, Shard
+from dalston_queue.broker.errors import Invalid
+from dalston_queue.broker.protocol.keys import Keys
 from dalston_queue.broker.protocol.types import Priority
+
+SOCKET_TIMEOUT_S = 5.0
+
+
+class Route(msgspec.Struct, frozen=True):
+    """Tasks whose queue and priority match these patterns live in this shard."""
+
+    queue: str
+    priority: str
+    shard: Shard
+
+    def matches(self, queue: str, priority: Priority) -> bool:
+        return fnmatchcase(queue, self.queue) and fnmatchcase(priority, self.priority)
 
 
 class Topology:
@@ -24,3 +54,84 @@ class Topology:
         if len(self.shards) == 1:
             return self.shards
         return tuple(dict.fromkeys(self.shard_for(queue, priority) for priority in Priority))
+
+
+def routes(
+    url: str,
+    keys: Keys,
+    shards: str,
+    timeout_s: float = SOCKET_TIMEOUT_S,
+    before_each: Callable[[], None] | None = None,
+) -> tuple[Route, ...]:
+    """The map, in order; the last route is the home shard and matches everything."""
+
+    def shard(index: int, url: str) -> Shard:
+        return Shard(index, _safe(url), keys, _client_maker(url, keys.cluster, timeout_s), before_each)
+
+    made: dict[str, Shard] = {url: shard(0, url)}
+    mapped: list[Route] = []
+    for item in re.split(r"[,\s]+(?=[^,\s]*/[^,\s=]*=)", shards.strip(", \n")):
+        if not item:
+            continue
+        pattern, _, target = item.partition("=")
+        queue, _, priority = pattern.strip().partition("/")
+        target = target.strip()
+        if not queue or not priority or "://" not in target:
+            raise Invalid(
+                f"DALSTON_REDIS_URLS: {_safe(item)!r} is not of the form queue/priority=url, e.g. */high=redis://host:6379/0"
+            )
+        if not any(fnmatchcase(name, priority) for name in Priority):
+            raise Invalid(f"DALSTON_REDIS_URLS: no priority matches {priority!r}; use high, medium, low or *")
+        if target not in made:
+            made[target] = shard(len(made), target)
+        mapped.append(Route(queue, priority, made[target]))
+    return (*mapped, Route("*", "*", made[url]))
+
+
+def _client_maker(url: str, cluster: bool, timeout_s: float) -> Callable[[], Client]:
+    scheme = urlsplit(url).scheme
+    options: dict[str, Any] = {
+        # the second run of a script whose reply got lost is our decision, never the client's
+        "retry": Retry(NoBackoff(), 0),
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s,
+        "protocol": 2,
+    }
+    if scheme in ("redis+sentinel", "rediss+sentinel"):
+        return lambda: _sentinel_client(url, options)
+    if not url:
+        raise Invalid("REDIS_URL is empty; set it to redis://[:password@]host:port/0")
+    if scheme not in ("redis", "rediss", "unix"):
+        raise Invalid(f"{_safe(url)!r}: use redis://, rediss://, unix:// or redis+sentinel://")
+    if cluster:
+        return lambda: RedisCluster.from_url(url, **options)
+    return lambda: redis.Redis.from_url(url, **options)
+
+
+def _sentinel_client(url: str, options: dict[str, Any]) -> redis.Redis:
+    """redis+sentinel://[user:password@]host:port,host:port/service[/db][?sentinel_username=..&sentinel_password=..]"""
+    parts = urlsplit(url)
+    credentials, _, hosts = parts.netloc.rpartition("@")
+    user, _, password = credentials.partition(":")
+    service, _, db = parts.path.strip("/").partition("/")
+    if not hosts or not service:
+        raise Invalid(
+            f"{_safe(url)!r}: a Sentinel URL needs hosts and a service, redis+sentinel://host:26379,host2:26379/mymaster/0"
+        )
+    query = dict(parse_qsl(parts.query))
+    sentinel_options = {**options}
+    for name in ("username", "password"):
+        if f"sentinel_{name}" in query:
+            sentinel_options[name] = query.pop(f"sentinel_{name}")
+    addresses = [(host.rpartition(":")[0] or host, int(host.rpartition(":")[2] or 26379)) for host in hosts.split(",")]
+    sentinel = Sentinel(addresses, sentinel_kwargs=sentinel_options, **options)
+    login = {"username": unquote(user) or None, "password": unquote(password) or None} if credentials else {}
+    client: redis.Redis = sentinel.master_for(
+        service, db=int(db or 0), ssl=parts.scheme == "rediss+sentinel", **login, **query, **options
+    )
+    return client
+
+
+def _safe(url: str) -> str:
+    """Without credentials: these go into messages and logs."""
+    return re.sub(r"//[^@/]*@", "//", url).partition("?")[0]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dalston_queue.broker.connection.backoff import Backoff
+from dalston_queue.broker.connection.breaker import Backoff
 from dalston_queue.broker.engine.delivery import Delivery, Place
 from dalston_queue.broker.engine.given import Given, Settlement
 from dalston_queue.broker.engine.session import Answer, Limits, Session
@@ -78,10 +78,7 @@ class Consumer:
         self.engine_id = engine_id
         self.capacity = capacity
         by_queue = [
-            [
-                Session(shard, check_name("queue", queue), engine_id, able, limits)
-                for shard in broker.topology.shards_of(queue)
-            ]
+            [Session(shard, check_name("queue", queue), engine_id, able, limits) for shard in broker.shards_of(queue)]
             for queue in queues
         ]
         self._by_queue = deque(by_queue)

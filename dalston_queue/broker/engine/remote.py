@@ -26,7 +26,7 @@ from dalston_queue.broker.engine.session import Limits, Session
 from dalston_queue.broker.engine.waker import Looked, Waker, give_back, unused
 from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.nodes.registry import DRAIN, EngineBeat
-from dalston_queue.broker.operations.cancel import read_records
+from dalston_queue.broker.operations.records import read_records
 from dalston_queue.broker.protocol.messages import ErrorInfo, Outcome, TaskMessage, encode_error, encode_outcome
 from dalston_queue.broker.protocol.record import Record
 from dalston_queue.broker.protocol.types import Cause, EngineState, EventKind, RecordState, Settled, Tier
@@ -80,7 +80,7 @@ class RemoteWorker:
         self._broker = broker
         able, limits = frozenset(engine.capabilities), Limits()
         self._by_queue = [
-            [Session(shard, queue, engine.engine_id, able, limits) for shard in broker.topology.shards_of(queue)]
+            [Session(shard, queue, engine.engine_id, able, limits) for shard in broker.shards_of(queue)]
             for queue in engine.queues
         ]
         self._sessions = [session for sessions in self._by_queue for session in sessions]
@@ -103,7 +103,7 @@ class RemoteWorker:
     @classmethod
     def find(cls, broker: Broker, worker_id: str) -> RemoteWorker | None:
         """One that has registered; dead or alive. None also if its entry can't be read: then it registers again."""
-        home = broker.topology.home
+        home = broker.home
         fields = dict(pairs(home.command("HGETALL", home.keys.engine(worker_id))))
         if fields.get(b"node") != NODE.encode():
             return None
@@ -136,14 +136,14 @@ class RemoteWorker:
     def drain(self, actor: str, reason: str) -> bool:
         """An operator's wish, until it leaves or `undrain`. A poll that claims in this moment may still bring a task.
         False: it has left."""
-        home = self._broker.topology.home
+        home = self._broker.home
         why = f"{actor} wants it to drain{f': {reason}' if reason else ''}"
         # only if it is there: one that has left meanwhile must not come back as an entry that nobody forgets
         self.should_drain = bool(home.run("put_field", [home.keys.engine(self.engine.engine_id)], [DRAIN, why, 1]))
         return self.should_drain
 
     def undrain(self) -> None:
-        home = self._broker.topology.home
+        home = self._broker.home
         home.command("HDEL", home.keys.engine(self.engine.engine_id), DRAIN)
         self.should_drain = False
 
@@ -227,14 +227,14 @@ class RemoteWorker:
 
     def take_turn(self) -> None:
         """Of overlapping polls the last one counts: the others were given up by the worker, or are a mistake."""
-        home = self._broker.topology.home
+        home = self._broker.home
         self._turn = secrets.randbits(48)
         # only if it is there: one that has left meanwhile must not come back as an entry that nobody forgets
         home.run("put_field", [home.keys.engine(self.engine.engine_id)], ["poll", self._turn, 1])
 
     def has_turn(self) -> bool:
         """Learns on the way whether it should drain by now."""
-        home = self._broker.topology.home
+        home = self._broker.home
         turn, drain = home.command("HMGET", home.keys.engine(self.engine.engine_id), "poll", DRAIN)
         self.should_drain = drain is not None
         return bool(turn == b"%d" % self._turn)

@@ -14,7 +14,7 @@ import msgspec
 
 from dalston_queue.broker.operations.reclaim import VERDICT
 from dalston_queue.broker.protocol.types import Cause, Role
-from dalston_queue.broker.views.pending import PendingOrder
+from dalston_queue.broker.views.pages import PendingOrder
 
 if TYPE_CHECKING:
     from dalston_queue.broker.broker import Broker

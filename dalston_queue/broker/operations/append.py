@@ -1,4 +1,4 @@
-"""Putting attempts in line, and the hint that jobs were created."""
+"""Append: puts attempts of tasks into their streams, and the hint that jobs were created into its own."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from dalston_queue.broker.connection.faults import is_wrong_type
 from dalston_queue.broker.connection.shard import Argument, Call, Shard, command, script
 from dalston_queue.broker.connection.topology import Topology
 from dalston_queue.broker.errors import Invalid, TooManyLanes, WrongKeyType
-from dalston_queue.broker.operations.cancel import cancel, read_records
+from dalston_queue.broker.operations.cancel import cancel
 from dalston_queue.broker.operations.lanes import retire_empty
+from dalston_queue.broker.operations.records import read_records
 from dalston_queue.broker.protocol.keys import JOBS, MAX_LANES, join_capabilities
 from dalston_queue.broker.protocol.messages import Event, TaskMessage, encode_head, encode_task
 from dalston_queue.broker.protocol.names import check_name
@@ -54,6 +55,10 @@ class _Lane:
 
 
 def append(topology: Topology, messages: Sequence[TaskMessage]) -> list[Appended]:
+    """Append attempts, in one pipeline; the answers in order. Repeatable: by task and attempt, and by the entry's
+    existence (a record whose entry is gone gets a new one). A live entry of an older attempt is removed first. Raises
+    Denied when Redis is out of memory, Invalid for a bad message (nothing appended), TooManyLanes or WrongKeyType when
+    a lane can't be used: what goes to other lanes may be appended then, and can be repeated."""
     for message in messages:
         if not _ID.fullmatch(message.task_id) or not _ID.fullmatch(message.job_id) or message.attempt < 1:
             raise Invalid(
@@ -62,7 +67,7 @@ def append(topology: Topology, messages: Sequence[TaskMessage]) -> list[Appended
             )
         check_name("queue", message.queue)
     answers: list[Appended | None] = [None] * len(messages)
-    while None in answers:  # else ageing carried some away between the look and the script
+    while None in answers:  # else ageing migrated some between the read and the script
         _append(topology, messages, answers)
     return [answer for answer in answers if answer is not None]
 
@@ -93,7 +98,7 @@ def _append(topology: Topology, messages: Sequence[TaskMessage], answers: list[A
 
 
 def _known(topology: Topology, messages: Sequence[TaskMessage]) -> dict[str, tuple[Record, Shard]]:
-    """Where tasks are, in queues of several shards. Ageing may have carried one elsewhere than its priority says, and
+    """Where tasks are, in queues of several shards. Ageing may have migrated one elsewhere than its priority says, and
     Postgres not have heard of it yet: there it is a duplicate, here it would be a second entry."""
     found: dict[str, tuple[Record, Shard]] = {}
     by_queue: dict[str, list[str]] = {}
@@ -101,7 +106,7 @@ def _known(topology: Topology, messages: Sequence[TaskMessage]) -> dict[str, tup
         by_queue.setdefault(message.queue, []).append(message.task_id)
     for queue, tasks in by_queue.items():
         shards = topology.shards_of(queue)
-        # from the lowest priority up, as ageing carries tasks: one on its way is not missed
+        # from the lowest priority up, as ageing migrates tasks: one on its way is not missed
         for shard in reversed(shards if len(shards) > 1 else ()):
             for task, record in read_records(shard, queue, tasks).items():
                 if task not in found or record > found[task][0]:
@@ -122,8 +127,8 @@ def _append_to(shard: Shard, lanes: list[_Lane], answers: list[Appended | None])
         if is_wrong_type(first):
             tier = shard.keys.stream(lane.queue, lane.capabilities, lane.tier)
             raise WrongKeyType(
-                f"nothing can be put in line in {tier}: a foreign hand has put another type in its place, or in that "
-                "of a key beside it. Look for it with TYPE and delete it"
+                f"nothing can be appended to {tier}: its key, or one beside it, has another type than ours. "
+                "Look for it with TYPE and delete it"
             )
         again = first == b"LANES" and retire_empty(shard, lane.queue)
         reply = shard.call(lane.call(start, stop)) if again else first
@@ -146,7 +151,9 @@ def _decided(shard: Shard, lane: _Lane, position: int, answer: bytes) -> Appende
     return Appended(answer.decode())
 
 
-def publish_jobs_created(shard: Shard, job_ids: Iterable[str]) -> None:
-    key = shard.keys.events(JOBS)
+def publish_jobs_created(topology: Topology, job_ids: Iterable[str]) -> None:
+    """A hint for the orchestrators (capped; pending jobs are polled as well)."""
+    home = topology.home
+    key = home.keys.events(JOBS)
     heads = (encode_head(Event(kind=EventKind.JOB_CREATED, job_id=job)) for job in job_ids)
-    shard.all([command("XADD", key, "MAXLEN", "~", JOB_HINTS, "*", "h", head) for head in heads])
+    home.all([command("XADD", key, "MAXLEN", "~", JOB_HINTS, "*", "h", head) for head in heads])

@@ -1,47 +1,36 @@
-"""Finding a task by its record: reading records, removing and cancelling in O(1)."""
+"""Cancellation: removes a waiting task in O(1), asks the engine of a running one to stop."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
-from dalston_queue.broker.connection.shard import Argument, Shard, pairs
-from dalston_queue.broker.protocol.record import Record
+from dalston_queue.broker.connection.shard import Argument, Shard
+from dalston_queue.broker.connection.topology import Topology
+from dalston_queue.broker.operations.records import follow
 from dalston_queue.broker.protocol.types import Removed
-from dalston_queue.broker.protocol.validate import records
+
+_BY_WEIGHT = (Removed.FLAGGED, Removed.RUNNING, Removed.SETTLED, Removed.REMOVED, Removed.ABSENT)
 
 
-def read_records(shard: Shard, queue: str, task_ids: Sequence[str]) -> dict[str, Record]:
-    if not task_ids:
-        return {}
-    raw = shard.command("HMGET", shard.keys.tasks(queue), *task_ids)
-    return records(zip((task.encode() for task in task_ids), raw, strict=True))
+def remove(topology: Topology, queue: str, task_id: str, attempt: int | None = None) -> Removed:
+    """Remove a waiting task. A running one is left alone."""
+    return _cancel(topology, queue, task_id, attempt, flag=False)
 
 
-def scan_records(shard: Shard, queue: str, page: int) -> Iterator[dict[str, Record]]:
-    """Every record, about `page` at a time. One that is there all along comes at least once, others may or may not."""
-    cursor = b"0"
-    while True:
-        cursor, flat = shard.command("HSCAN", shard.keys.tasks(queue), cursor, "COUNT", page)
-        yield records(pairs(flat))
-        if cursor == b"0":
-            return
+def request_cancel(topology: Topology, queue: str, task_id: str, attempt: int | None = None) -> Removed:
+    """Remove a waiting task; ask the engine of a running one to stop (it settles Cancelled)."""
+    return _cancel(topology, queue, task_id, attempt, flag=True)
 
 
 def cancel(shard: Shard, queue: str, task_id: str, attempt: int | None, flag: bool) -> Removed:
+    """In one shard. flag: ask the engine of a running task to stop."""
     keys = shard.keys
     names = [keys.tasks(queue), keys.ageing(queue), keys.counters(queue)]
     arguments: list[Argument] = [task_id, "" if attempt is None else attempt, int(flag)]
     return Removed(follow(shard, "cancel", queue, task_id, names, arguments).decode())
 
 
-def follow(
-    shard: Shard, name: str, queue: str, task_id: str, keys: Sequence[str], arguments: Sequence[Argument]
-) -> bytes:
-    """Run a script that must know the task's stream. It may move between the look and the script; then look again."""
-    record = read_records(shard, queue, [task_id]).get(task_id)
-    stream = record.stream if record and record.stream else shard.keys.stream(queue)
-    while True:
-        answer = shard.run(name, [*keys, stream], arguments)
-        if answer[0] != b"elsewhere":
-            return bytes(answer[0])
-        stream = answer[1].decode()
+def _cancel(topology: Topology, queue: str, task_id: str, attempt: int | None, flag: bool) -> Removed:
+    # From the lowest priority up, as ageing migrates tasks: one on its way is not missed. Two shards may know it then,
+    # and where it runs or has ended says more than a reservation or a note that was removed.
+    shards = reversed(topology.shards_of(queue))
+    answers = {cancel(shard, queue, task_id, attempt, flag) for shard in shards}
+    return next(answer for answer in _BY_WEIGHT if answer in answers)

@@ -1,4 +1,4 @@
-"""The lanes of a queue: which capability sets exist, pausing, retiring, and the ghosts in their groups."""
+"""Queues and their lanes: which exist, pausing, retiring, deleting, and the ghosts in their groups."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from dalston_queue.broker.connection.shard import Shard, command, pairs
+from dalston_queue.broker.connection.topology import Topology
 from dalston_queue.broker.protocol.types import TIERS
 from dalston_queue.broker.protocol.validate import capability_sets, text
 
@@ -32,20 +33,46 @@ def lane_field(capabilities: str) -> str:
     return f"@{capabilities}"
 
 
+def queues(topology: Topology) -> list[str]:
+    """Queues that exist, without a scan."""
+    return sorted({name for shard in topology.shards for name in shard.queues()})
+
+
+def lanes(topology: Topology, queue: str) -> list[str]:
+    """Capability sets that have a lane in this queue ("" is the plain one)."""
+    return sorted({lane for shard in topology.shards_of(queue) for lane in read_lanes(shard, queue).capabilities})
+
+
+def pause(topology: Topology, queue: str) -> None:
+    """Engines claim nothing from this queue until resume()."""
+    for shard in topology.shards_of(queue):
+        shard.run("put_field", [shard.keys.lanes(queue)], [PAUSED, 1, 0])
+
+
+def resume(topology: Topology, queue: str) -> None:
+    for shard in topology.shards_of(queue):
+        shard.command("HDEL", shard.keys.lanes(queue), PAUSED)
+        sets = read_lanes(shard, queue).capabilities
+        shard.calls([command("RPUSH", shard.keys.wake(queue, lane), 1) for lane in sets])
+
+
+def reset_queue(topology: Topology, queue: str) -> None:
+    """Delete every key of this queue. For tests and for an operator who has removed a stage."""
+    for shard in topology.shards_of(queue):
+        _delete(shard, queue)
+
+
+def acknowledge_ghosts(topology: Topology, queue: str) -> int:
+    """Acknowledge pending entries whose payload is gone (XDEL by another program, a trim). Append finds that their
+    tasks have no entry, and adds one. For a queue with a stream that holds fewer entries than are pending: walks all
+    its PELs once, in pages. Returns how many."""
+    return sum(_acknowledge_ghosts(shard, queue) for shard in topology.shards_of(queue))
+
+
 def read_lanes(shard: Shard, queue: str) -> Lanes:
     names: list[bytes] = shard.command("HGETALL", shard.keys.lanes(queue))
     fields = dict(pairs(names))
     return Lanes(fields.get(VERSION.encode()), capability_sets(fields))
-
-
-def set_paused(shard: Shard, queue: str, paused: bool) -> None:
-    key = shard.keys.lanes(queue)
-    if paused:
-        shard.run("put_field", [key], [PAUSED, 1, 0])
-    else:
-        shard.command("HDEL", key, PAUSED)
-        lanes = read_lanes(shard, queue).capabilities
-        shard.calls([command("RPUSH", shard.keys.wake(queue, lane), 1) for lane in lanes])
 
 
 def retire_empty(shard: Shard, queue: str) -> list[str]:
@@ -64,8 +91,7 @@ def streams(shard: Shard, queue: str) -> list[str]:
     return [key for lane in read_lanes(shard, queue).capabilities for key in shard.keys.lane(queue, lane)]
 
 
-def acknowledge_ghosts(shard: Shard, queue: str, page: int = 500) -> int:
-    """Only for a queue with a stream that holds fewer entries than are pending: walks all its PELs once, in pages."""
+def _acknowledge_ghosts(shard: Shard, queue: str, page: int = 500) -> int:
     found = 0
     for stream in streams(shard, queue):
         after: str | bytes = "-"
@@ -75,9 +101,9 @@ def acknowledge_ghosts(shard: Shard, queue: str, page: int = 500) -> int:
     return found
 
 
-def delete_queue(shard: Shard, queue: str) -> None:
+def _delete(shard: Shard, queue: str) -> None:
     keys = shard.keys
-    lanes = read_lanes(shard, queue).capabilities
+    sets = read_lanes(shard, queue).capabilities
     engines: list[bytes] = shard.command("HKEYS", keys.beats(queue))
     doomed = [
         keys.tasks(queue),
@@ -90,8 +116,8 @@ def delete_queue(shard: Shard, queue: str) -> None:
         keys.events(queue),
         keys.counters(queue),
         keys.lanes(queue),
-        *(keys.wake(queue, lane) for lane in lanes),
-        *(keys.stream(queue, lane, tier) for lane in lanes for tier in TIERS),
+        *(keys.wake(queue, lane) for lane in sets),
+        *(keys.stream(queue, lane, tier) for lane in sets for tier in TIERS),
         *(keys.session(queue, text(engine)) for engine in engines),
     ]
     shard.calls([*(command("UNLINK", key) for key in doomed), command("SREM", keys.stages(), queue)])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dalston_queue.broker.connection.shard import Shard
+from dalston_queue.broker.connection.topology import Topology
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -15,9 +15,11 @@ class Limit(msgspec.Struct, frozen=True):
     window_s: int
 
 
-def take(shard: Shard, caller: str, limits: Sequence[Limit]) -> float:
-    """Count one request of this caller. Returns 0, or the seconds after which it may try again."""
+def take_rate(topology: Topology, caller: str, limits: Sequence[Limit]) -> float:
+    """Count one request of this caller. Returns 0, or the seconds after which it may try again (then not
+    counted)."""
     ordered = sorted(limits, key=lambda limit: limit.window_s)
     arguments = [value for limit in ordered for value in (limit.count, limit.window_s * 1000)]
-    wait_ms = shard.run("take_token", [shard.keys.rate(caller)], [secrets.token_hex(8), *arguments])
+    home = topology.home
+    wait_ms = home.run("take_token", [home.keys.rate(caller)], [secrets.token_hex(8), *arguments])
     return int(wait_ms) / 1000

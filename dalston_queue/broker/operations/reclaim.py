@@ -1,8 +1,8 @@
-"""Taking work back from engines that are gone, and single tasks from engines that overdo them."""
+"""Reclaim: takes the tasks of a dead engine back to their queues. Expire: ends one task that overran its time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -11,18 +11,18 @@ import msgspec
 from dalston_queue.broker.connection.shard import Argument, Shard, command
 from dalston_queue.broker.connection.topology import Topology
 from dalston_queue.broker.errors import WrongKeyType
-from dalston_queue.broker.operations.cancel import follow
 from dalston_queue.broker.operations.lanes import lane_field, read_lanes, streams
+from dalston_queue.broker.operations.records import follow
 from dalston_queue.broker.protocol.keys import WORK_GROUP
 from dalston_queue.broker.protocol.messages import MAX_ENTRY_BYTES, ErrorInfo, encode_error
 from dalston_queue.broker.protocol.types import Cause
 
 
 class Reclaimed(msgspec.Struct, frozen=True, kw_only=True):
-    """What one take-back did. Each task also got its event (task.recovered or task.exhausted)."""
+    """What one reclaim did. Each task also got its event (task.recovered or task.exhausted)."""
 
     alive: bool = False  # the beat counter moved since it was judged: nothing was touched
-    recovered: tuple[str, ...] = ()  # task ids, in line again
+    recovered: tuple[str, ...] = ()  # task ids, waiting again
     exhausted: tuple[str, ...] = ()  # task ids whose delivery budget is used up
     lost: tuple[str, ...] = ()  # entry ids whose payload is gone; the reconciler rebuilds them
 
@@ -37,7 +37,7 @@ class Expired(StrEnum):
     ABSENT = "absent"  # not running at this attempt any more
 
 
-VERDICT = "verdict"  # in place of a counter: take back only from an engine that is judged dead
+VERDICT = "verdict"  # in place of a counter: reclaim only from an engine that is judged dead
 
 
 class Reclaim(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,28 +62,42 @@ class Place(NamedTuple):
     judged: int | str
 
 
-def places(topology: Topology, queues: Iterable[str], judged: Judged | None) -> list[Place]:
-    found = []
-    for queue in queues:
-        said = "" if judged is None else judged.get(queue, ())
-        for position, shard in enumerate(topology.shards_of(queue)):
-            counter = said if isinstance(said, str) else said[position] if position < len(said) else 0
-            found.append(Place(shard, queue, counter))
-    return found
+def reclaim(
+    topology: Topology,
+    engine_id: str,
+    queues: Iterable[str],
+    cause: Cause = Cause.ENGINE_LOST,
+    *,
+    judged: Judged | None = None,
+    named: str | None = None,
+    error: ErrorInfo | None = None,
+    max_deliveries: int,
+    max_losses: int,
+) -> Reclaimed:
+    """Put everything this engine holds back in its queues and end its sessions.
 
-
-def reclaim(places: Sequence[Place], request: Reclaim) -> Reclaimed:
-    # an engine may hold one task in each of several queues: none of them ran alone
-    alone = request.named is None and (
-        len(places) == 1 or sum(_held(place, request.engine_id) for place in places) == 1
+    judged: the pulse's counters the verdict was made at, rechecked in the script; None: the caller saw it die
+    (waitpid). cause ENGINE_LOST charges deliveries of the named task, or of the only one it ran, and losses of all
+    when it ran several and none is named; NODE_LOST charges losses of all. A task that reaches max_deliveries or
+    max_losses is exhausted. error: message and evidence (exit code, log lines) that go into the events."""
+    request = Reclaim(
+        engine_id=engine_id,
+        cause=cause,
+        named=named,
+        error=error or ErrorInfo(message=f"{engine_id} was lost", cause=cause),
+        max_deliveries=max_deliveries,
+        max_losses=max_losses,
     )
+    places = _places(topology, queues, judged)
+    # an engine may hold one task in each of several queues: none of them ran alone
+    alone = named is None and (len(places) == 1 or sum(_held(place, engine_id) for place in places) == 1)
     total = Reclaimed()
     wrong_type: WrongKeyType | None = None
     for place in places:
         try:
             part = _reclaim(place, request, alone)
-        except WrongKeyType as error:  # of one queue: what it holds in others must not wait for it
-            wrong_type = error
+        except WrongKeyType as failure:  # of one queue: what it holds in others must not wait for it
+            wrong_type = failure
             continue
         total = Reclaimed(
             alive=total.alive or part.alive,
@@ -96,14 +110,38 @@ def reclaim(places: Sequence[Place], request: Reclaim) -> Reclaimed:
     return total
 
 
+def expire(
+    topology: Topology, queue: str, task_id: str, attempt: int, error: ErrorInfo, *, judged_ms: int | None = None
+) -> Expired:
+    """Take a running task from its owner and report it failed (deadline passed: error.cause TIMEOUT). The supervisor
+    calls it before it kills, the scanner 30 s later or after the absolute timeout. judged_ms: the renewed_at_ms that
+    was judged too old, rechecked in the script."""
+    arguments: list[Argument] = [task_id, attempt, "" if judged_ms is None else judged_ms, encode_error(error)]
+    for shard in topology.shards_of(queue):
+        answer = follow(shard, "expire", queue, task_id, shard.keys.task_keys(queue), arguments)
+        if answer != b"absent":
+            return Expired(answer.decode())
+    return Expired.ABSENT
+
+
+def _places(topology: Topology, queues: Iterable[str], judged: Judged | None) -> list[Place]:
+    found = []
+    for queue in queues:
+        seen = "" if judged is None else judged.get(queue, ())
+        for position, shard in enumerate(topology.shards_of(queue)):
+            counter = seen if isinstance(seen, str) else seen[position] if position < len(seen) else 0
+            found.append(Place(shard, queue, counter))
+    return found
+
+
 def _held(place: Place, engine_id: str) -> int:
     shard, queue, _ = place
     try:
         keys = streams(shard, queue)
     except WrongKeyType:
-        return 2  # nobody knows, so nobody ran alone
+        return 2  # unknown, so no task ran alone
     asked = [command("XPENDING", key, WORK_GROUP, "-", "+", 2, engine_id) for key in keys]
-    replies = shard.calls(asked)  # an error: no such group, so nobody holds anything there
+    replies = shard.calls(asked)  # an error: no such group, so nothing is held there
     return sum(len(reply) for reply in replies if isinstance(reply, list))
 
 
@@ -141,8 +179,3 @@ def _reclaim(place: Place, request: Reclaim, alone: bool) -> Reclaimed:
         if status == b"OK":
             recovered, exhausted, lost = (tuple(item.decode() for item in part) for part in parts)
             return Reclaimed(recovered=recovered, exhausted=exhausted, lost=lost)
-
-
-def expire(shard: Shard, queue: str, task_id: str, attempt: int, error: ErrorInfo, judged_ms: int | None) -> Expired:
-    arguments: list[Argument] = [task_id, attempt, "" if judged_ms is None else judged_ms, encode_error(error)]
-    return Expired(follow(shard, "expire", queue, task_id, shard.keys.task_keys(queue), arguments).decode())

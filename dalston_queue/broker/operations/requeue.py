@@ -1,24 +1,37 @@
-"""Taking one task from its engine and putting it back in line, because an operator wants so: nobody is charged."""
+"""Requeue: an operator takes one task from its engine, back to its queue. No delivery is charged."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 from dalston_queue.broker.connection.shard import Argument, Shard
-from dalston_queue.broker.operations.cancel import read_records
+from dalston_queue.broker.connection.topology import Topology
 from dalston_queue.broker.operations.lanes import lane_field, read_lanes
+from dalston_queue.broker.operations.records import read_records
 from dalston_queue.broker.protocol.messages import ErrorInfo, encode_error
 from dalston_queue.broker.protocol.types import Tier
 
 
 class Requeued(StrEnum):
-    RETURNED = "returned"  # taken from its owner, in line again, task.released written
-    WAITING = "waiting"  # it is in line: nobody had it, or somebody else was faster
+    RETURNED = "returned"  # taken from its owner, waiting again, task.released written
+    WAITING = "waiting"  # no engine had it, or another requeue came first
     CHANGED = "changed"  # another engine has it by now
     ABSENT = "absent"  # Redis has no such attempt, or it has ended
 
 
-def requeue(shard: Shard, queue: str, task_id: str, attempt: int, entry_id: str, error: ErrorInfo) -> Requeued:
+def requeue(
+    topology: Topology, queue: str, task_id: str, attempt: int, error: ErrorInfo, *, entry_id: str = ""
+) -> Requeued:
+    """Take a running task from its engine, uncounted. entry_id: the delivery that was seen; if another engine has it by
+    now, it is left alone."""
+    for shard in topology.shards_of(queue):
+        answer = _requeue(shard, queue, task_id, attempt, entry_id, error)
+        if answer is not Requeued.ABSENT:
+            return answer
+    return Requeued.ABSENT
+
+
+def _requeue(shard: Shard, queue: str, task_id: str, attempt: int, entry_id: str, error: ErrorInfo) -> Requeued:
     arguments: list[Argument] = [task_id, attempt, entry_id, encode_error(error)]
     keys = shard.keys
     record = read_records(shard, queue, [task_id]).get(task_id)
@@ -32,7 +45,7 @@ def requeue(shard: Shard, queue: str, task_id: str, attempt: int, entry_id: str,
         answer, *elsewhere = shard.run("requeue", names, [*arguments, lane_field(lane)])
         if answer != b"elsewhere":
             return Requeued(answer.decode())
-        stream = elsewhere[0].decode()  # it moved between the look and the script: look again
+        stream = elsewhere[0].decode()  # it moved between the read and the script
 
 
 def _lane(shard: Shard, queue: str, stream: str) -> str | None:

@@ -75,7 +75,6 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int  # by the clock of the home shard's server
     queues: list[QueueStats]
-    jobs_backlog: int
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):

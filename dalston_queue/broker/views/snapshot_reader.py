@@ -15,7 +15,6 @@ from dalston_queue.broker.connection.shard import Call, Shard, command, millisec
 from dalston_queue.broker.connection.topology import Topology
 from dalston_queue.broker.operations.lanes import PAUSED
 from dalston_queue.broker.protocol import validate
-from dalston_queue.broker.protocol.keys import JOBS
 from dalston_queue.broker.protocol.types import TIERS, Tier
 from dalston_queue.broker.views.snapshot import LOOKED_AT, LaneStats, QueueStats, Snapshot
 
@@ -35,16 +34,16 @@ class SnapshotReader:
     def snapshot(self, wanted: Sequence[str] | None) -> Snapshot:
         by_queue: dict[str, list[_Part]] = {}
         home = self._topology.home
-        jobs = at_ms = 0
+        at_ms = 0
         for shard in self._topology.shards:
-            more = [command("XLEN", home.keys.events(JOBS)), home.clock] if shard is home else []
+            more = [home.clock] if shard is home else []
             parts, replies = self._read(shard, wanted, more)
             for queue, part in parts.items():
                 by_queue.setdefault(queue, []).append(part)
             if shard is home:
-                jobs, at_ms = replies[0] or 0, milliseconds(replies[1])
+                at_ms = milliseconds(replies[0])
         queues = [_merged(queue, parts) for queue, parts in sorted(by_queue.items())]
-        return Snapshot(at_ms=at_ms, queues=queues, jobs_backlog=jobs)
+        return Snapshot(at_ms=at_ms, queues=queues)
 
     def _read(
         self, shard: Shard, wanted: Sequence[str] | None, more: Sequence[Call]

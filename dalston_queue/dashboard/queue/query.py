@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from dalston_queue.broker.protocol.names import NAME
 from dalston_queue.broker.protocol.types import Tier
-from dalston_queue.broker.views.pending import PendingOrder
-from dalston_queue.broker.views.stream_page import LanePlace
+from dalston_queue.broker.views.pages import LanePlace, PendingOrder
 from dalston_queue.dashboard.parts.request import BadQuery, number, uuid, word
 
 FIELDS = ("order", "owner", "lane", "start", "after", "line", "task")

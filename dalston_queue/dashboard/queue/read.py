@@ -17,8 +17,7 @@ from django.utils import timezone
 
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.moments import moment
-from dalston_queue.broker.views.pending import PendingEntry, PendingOrder
-from dalston_queue.broker.views.stream_page import LanePlace, WaitingEntry
+from dalston_queue.broker.views.pages import LanePlace, PendingEntry, PendingOrder, WaitingEntry
 from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.overview.values import Lane, Overview
 from dalston_queue.dashboard.queue.query import StreamQuery, lane_word
@@ -205,7 +204,7 @@ def _line_line(entry: WaitingEntry, named: Named) -> LineLine:
 
 
 def _lane_of(stream: str) -> str:
-    return lane_word(LanePlace(*get_broker().topology.home.keys.place_of(stream)))
+    return lane_word(LanePlace(*get_broker().home.keys.place_of(stream)))
 
 
 def _names(task_ids: Iterable[str]) -> dict[str, Named]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from dalston_queue.broker.views.pending import PendingOrder
+from dalston_queue.broker.views.pages import PendingOrder
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
 from dalston_queue.dashboard.overview.health import Finding, Tone, of_stream
 from dalston_queue.dashboard.overview.read import latest

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST, require_safe
 from dalston_queue.accounts.roles import may_operate, person
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.protocol.types import Tier
-from dalston_queue.broker.views.stream_page import LanePlace
+from dalston_queue.broker.views.pages import LanePlace
 from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.overview.values import Overview

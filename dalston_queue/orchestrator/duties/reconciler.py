@@ -135,7 +135,7 @@ class _Run:
             return
         ready, ended = self._repair_locked(queue, rows, seen)
         crash_points.point("reconciler.rebuilt")
-        clear_tombstones(self.broker.topology, queue, [(str(moved.task_id), moved.attempt) for moved in ended])
+        clear_tombstones(self.broker, queue, [(str(moved.task_id), moved.attempt) for moved in ended])
         dispatch(ready, timezone.now())
 
     @transaction.atomic

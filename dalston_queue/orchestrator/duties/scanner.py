@@ -13,7 +13,7 @@ from dalston_queue.broker import Broker
 from dalston_queue.broker.operations.reclaim import VERDICT, Expired
 from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause
-from dalston_queue.broker.views.pending import PendingEntry, PendingOrder
+from dalston_queue.broker.views.pages import PendingEntry, PendingOrder
 from dalston_queue.orchestrator.duties.report import Report, for_each
 from dalston_queue.redis import get_broker
 
