@@ -1,1 +1,5 @@
-"""The engine SDK (`engines.sdk`) and the demo engine. No Django here: engines run where only Redis is."""
+"""Engines. No Django here: they run where only Redis is.
+
+sdk    what an engine is built on
+demo   an engine for trying things out
+"""

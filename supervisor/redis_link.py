@@ -33,7 +33,9 @@ log = structlog.get_logger("supervisor.redis_link")
 LOOK_EVERY = 1.0  # for overdue tasks and commands; as often as it beats, if that is oftener
 RETRY_EVERY = 0.5
 ASKED_S = 10.0
-OVERDUE_MS = 1500  # past its deadline: a task that heeds its cancellation has stopped by then, and its engine may live
+OVERDUE_MS = 2500
+"""Past its deadline in Redis, which counts from the claim: a prefetched task may have started a second later (see
+docs/adr/0024-prefetch.md), and one that heeds its cancellation has stopped by then, so that its engine may live."""
 MAIN_LOOP_DEAD_AFTER = 30.0
 
 

@@ -1,14 +1,17 @@
 """The engine SDK: turns a function into an engine that Dalston can feed, watch and stop. No Django.
 
-engine, task, outcomes, testing       what an author uses: docs/write-an-engine.md
-manifest, identity                    engine.yaml; who this process is, from its environment
-serve, __main__                       the life of an engine process, under a supervisor or alone
-runner, happenings                    its loop: claims, has run, settles; and what it hears of meanwhile
-run, workers, waiter                  a task that runs, the threads that run them, and the one that sleeps at Redis
-settlement, text                      an author's outcome as the broker takes it
-notify, report, watchdog              what the supervisor is told
-breaker                               no work for an engine that only fails
-ahead                                 more than one task per call for an engine whose tasks are quick
+engine, task, outcomes   what an author uses: docs/write-an-engine.md
+testing                  runs one task without Redis, for an author's own tests
+manifest                 engine.yaml
+identity                 which process this is and where its Redis is, from its environment
+serve, __main__          the life of an engine process, under a supervisor or alone
+runner                   its loop, in one thread: claims, has tasks started, settles, beats
+events                   what other threads and signals put into the runner's inbox
+slots                    the tasks it holds: running, and prefetched
+workers                  the threads: workers that run tasks, a waiter that sleeps at Redis
+settlement               an author's outcome as the broker takes it
+breaker                  no work for an engine that only fails
+notify, report           sd_notify; what the supervisor is told of tasks, progress and health
 """
 
 from .engine import Engine, engine

@@ -9,9 +9,8 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from .outcomes import Cancelled, Done, Failed, Outcome, Reject, Retry, TaskCancelled
+from .outcomes import Cancelled, Done, Failed, Outcome, Reject, Retry, TaskCancelled, text
 from .task import Task
-from .text import text
 
 RunFunction = Callable[[Task], Any]
 

@@ -64,6 +64,11 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def queues(self) -> tuple[str, ...]:
         return self.stages or (self.stage,)
 
+    @property
+    def holds(self) -> int:
+        """The most tasks that one process holds, running and prefetched."""
+        return min(self.capacity + self.prefetch, MAX_CAPACITY)
+
 
 def read_manifest(path: str | Path) -> Manifest:
     """The manifest in this file (or in this folder's engine.yaml). Raises ManifestError, never anything else."""

@@ -1,9 +1,13 @@
-"""What a run of a task can come to, as values. An engine returns one of these; a plain result means `Done(result)`."""
+"""Outcomes of a task, as values: an engine returns one of these; a plain result means `Done(result)`. Their text."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+
+MESSAGE_BYTES = 8 * 1024
+TRACEBACK_BYTES = 32 * 1024
+_NOTE_BYTES = 64  # room for the words that say how much is missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +57,18 @@ class TaskCancelled(Exception):
 
 class BrokenConfigError(Exception):
     """Raise it in `load` when starting again can't help (a model that doesn't exist ...): the process exits with 78."""
+
+
+def text(value: object, limit: int = MESSAGE_BYTES) -> str:
+    """What an author gives for text, as text that can be sent: no surrogates, at most `limit` bytes. Never raises.
+
+    Of one that is too long both ends are kept: what it is about, and what came last."""
+    try:
+        encoded = str.encode(str(value), "utf-8", "backslashreplace")
+    except BaseException:  # noqa: BLE001 (an author's own __str__, which may even exit)
+        return f"a {type(value).__name__} that can't be shown as text"
+    if len(encoded) <= limit:
+        return encoded.decode()
+    half = (limit - _NOTE_BYTES) // 2
+    start, end = (part.decode(errors="ignore") for part in (encoded[:half], encoded[-half:]))
+    return f"{start}\n[… {len(encoded) - 2 * half} bytes cut …]\n{end}"

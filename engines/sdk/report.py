@@ -1,22 +1,36 @@
-"""Tells the supervisor which tasks are in hand and how far they are: when that changed, and at most once per second."""
+"""Reports of an engine: running tasks, watchdog and health for its supervisor; its heartbeat when it runs alone."""
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable, Iterable
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.nodes.reports import TaskSaid
+from dalston_queue.broker.protocol.types import EngineState
 
+from .breaker import Breaker
+from .identity import Identity
+from .manifest import Manifest
 from .notify import notify
 from .task import Task
 
+log = logging.getLogger("engine")
+
 EVERY = 1.0
-MOST_TASKS = 32  # a datagram is small, and so is a page
+MAX_TASKS = 32  # a datagram is small, and so is a page
+RUNNER_TIMEOUT_S = 30.0  # of a runner without tasks: longer than any call to Redis takes
 
 
 class TaskReport:
+    """The running tasks and how far they are: sent when that changed, and at most once per second."""
+
     def __init__(self, *, enabled: bool, send: Callable[..., bool] = notify) -> None:
         self.enabled = enabled
         self._send = send
@@ -24,23 +38,23 @@ class TaskReport:
         self._next_at = 0.0
 
     def changed(self) -> None:
-        """From any thread: a task came, went or moved on."""
+        """From any thread: a task started, ended or made progress."""
         self._changed = self.enabled
 
     def next_moment(self) -> float:
         return self._next_at if self._changed else math.inf
 
-    def tell(self, running: Iterable[Task], now: float) -> None:
+    def send(self, running: Iterable[Task], now: float) -> None:
         if not self._changed or now < self._next_at:
             return
         self._changed, self._next_at = False, now + EVERY
         tasks = list(running)
-        said = msgspec.json.encode(in_hand(tasks)).decode()
-        words = (f"X_DALSTON_RUNNING={len(tasks)}", f"X_DALSTON_TASKS={said}")
-        self._changed = not self._send(*words, patience=0.0) or self._changed  # no waiting: the next look tries again
+        encoded = msgspec.json.encode(reported(tasks)).decode()
+        words = (f"X_DALSTON_RUNNING={len(tasks)}", f"X_DALSTON_TASKS={encoded}")
+        self._changed = not self._send(*words, patience=0.0) or self._changed  # no waiting: the next round tries again
 
 
-def in_hand(tasks: Iterable[Task]) -> list[TaskSaid]:
+def reported(tasks: Iterable[Task]) -> list[TaskSaid]:
     return [
         TaskSaid(
             task_id=task.id,
@@ -51,5 +65,62 @@ def in_hand(tasks: Iterable[Task]) -> list[TaskSaid]:
             fraction=round(task.fraction, 4),
             message=task.message[:200],
         )
-        for task in list(tasks)[:MOST_TASKS]
+        for task in list(tasks)[:MAX_TASKS]
     ]
+
+
+class Watchdog:
+    """Sends WATCHDOG=1 only while the work makes progress: a thread that beats while CUDA hangs would prove nothing.
+
+    It has a thread of its own all the same, because the runner's may wait for Redis, which is no hang. It observes the
+    tasks' own progress; code that holds the interpreter's lock for ever silences this thread, too.
+
+    `interval`: the longest silence the supervisor, or systemd (WATCHDOG_USEC), accepts; None: there is no watcher."""
+
+    def __init__(self, interval: float | None, send: Callable[..., bool] = notify) -> None:
+        usec = os.environ.get("WATCHDOG_USEC")
+        self.interval = interval or (int(usec) / 1e6 if usec else None)
+        self.runner_at = time.monotonic()  # when the runner last came by
+        self._send = send
+        self._last = 0.0
+
+    def start(self, running: Callable[[], Iterable[Task]]) -> None:
+        if self.interval is not None:
+            threading.Thread(target=self._run, args=(running, self.interval / 4), name="watchdog", daemon=True).start()
+
+    def _run(self, running: Callable[[], Iterable[Task]], period: float) -> None:
+        while True:
+            self.tick(list(running()), time.monotonic())
+            time.sleep(min(period, 5.0))
+
+    def tick(self, running: Iterable[Task], now: float) -> None:
+        """The silence that the watcher sees is that of the task which is silent for longest."""
+        idle = now if now - self.runner_at < RUNNER_TIMEOUT_S else self.runner_at
+        progress = min((task.progress_at for task in running), default=idle)
+        if progress > self._last:
+            self._last = now
+            self._send("WATCHDOG=1")
+
+
+def notify_ready() -> bool:
+    """Whether READY has arrived: without it the engine would count as loading, and be ended for it."""
+    return notify("READY=1", "STATUS=ready", "X_DALSTON_SDK=1") or "NOTIFY_SOCKET" not in os.environ
+
+
+def notify_health(breaker: Breaker) -> None:
+    state = "unhealthy" if breaker.is_open else "healthy"
+    text = f"{breaker.in_a_row} tasks failed in a row: no work for {breaker.open_s:.0f} s, then one trial"
+    log.warning("circuit breaker: %s", text if breaker.is_open else "closed again")
+    notify(f"X_DALSTON_HEALTH={state}", f"STATUS={text if breaker.is_open else 'ready'}")
+
+
+def heartbeat(identity: Identity, manifest: Manifest, state: EngineState, running: Sequence[Task]) -> EngineBeat:
+    """Of an engine that runs alone."""
+    return EngineBeat(
+        engine_id=identity.engine_id,
+        state=state,
+        queues=manifest.queues,
+        capabilities=manifest.capabilities,
+        capacity=manifest.capacity,
+        info={"version": manifest.version, "running": len(running), "tasks": reported(running), "alone": True},
+    )

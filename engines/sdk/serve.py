@@ -29,7 +29,7 @@ CONFIG_EXIT = 78
 
 def serve(engine: Engine) -> int:
     """Runs until SIGTERM and gives the exit code: 78 if the configuration is broken, so that nobody starts it again."""
-    from .happenings import Pause, Resume, Stop
+    from .events import Pause, Resume, Stop
     from .runner import Runner
 
     faulthandler.enable()  # ABRT, the last step but one of a stop, writes every thread's stack
@@ -65,10 +65,10 @@ def serve(engine: Engine) -> int:
 
         signal.signal(number, enqueue)
     code = runner.run()
-    if runner.runs:
-        # A thread that still works on a task that we gave back must not delay, or crash, the interpreter's end.
+    if running := runner.slots.running:
+        # A thread that still works on a task that we released must not delay, or crash, the interpreter's end.
         with contextlib.suppress(OSError):
-            log.warning("leaving with %d tasks that did not stop; where their threads are:", len(runner.runs))
+            log.warning("leaving with %d tasks that did not stop; where their threads are:", len(running))
             faulthandler.dump_traceback()
             sys.stdout.flush()
             sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""What an engine author sees of a task: its input, its time left, whether it was cancelled, and where to put files."""
+"""Task: what an engine author sees of a delivery: input, time left, cancellation, and where to put files."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .outcomes import TaskCancelled
-from .text import text
+from dalston_queue.broker import Delivery
+
+from .outcomes import TaskCancelled, text
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Task:
-    """One run of one task. `parameters` are the submitter's, `inputs` the parents' results by stage."""
+    """One delivery of a task. `parameters` are the submitter's, `inputs` the parents' results by stage."""
 
     id: str
     job_id: str
@@ -27,7 +28,8 @@ class Task:
     deliveries: int
     parameters: Mapping[str, Any]
     inputs: Mapping[str, Any]
-    deadline: float | None = None  # seconds of the wall clock, as time.time()
+    timeout: float = 0.0  # seconds from its start; 0: none
+    deadline: float | None = None  # seconds of the wall clock, as time.time(); set when it starts
     trace_id: str = ""
     artifacts_root: Path = Path("artifacts")
     on_progress: Callable[[Task], None] = lambda _: None
@@ -36,6 +38,41 @@ class Task:
     progress_at: float = field(default_factory=time.monotonic)
     started_at: float = field(default_factory=time.time)
     cancel_event: threading.Event = field(default_factory=threading.Event)
+    # the runner's own
+    delivery: Delivery = None  # type: ignore[assignment] # None only in an author's tests, which have no runner
+    ends_at: float | None = None  # its deadline by the monotonic clock
+    lost: bool = False  # given to another engine: its outcome is dropped
+    late: bool = False  # its deadline passed: whatever it returns, it timed out
+
+    @classmethod
+    def of(cls, delivery: Delivery, limit: float | None, artifacts: Path, on_progress: Callable[[Task], None]) -> Task:
+        """`limit`: the longest that the manifest lets a task run."""
+        message = delivery.message
+        timeout = message.timeout_ms / 1000
+        if limit:
+            timeout = min(timeout, limit) if timeout else limit
+        return cls(
+            id=message.task_id,
+            job_id=message.job_id,
+            queue=message.queue,
+            stage=message.stage or message.queue,
+            task_type=message.task_type,
+            attempt=message.attempt,
+            deliveries=delivery.deliveries,
+            parameters=message.parameters or {},
+            inputs=message.inputs or {},
+            timeout=timeout,
+            trace_id=message.trace_id,
+            artifacts_root=artifacts,
+            on_progress=on_progress,
+            delivery=delivery,
+        )
+
+    def begin(self) -> None:
+        """Starts its clocks: the time that it waited for a slot doesn't count."""
+        self.started_at, self.progress_at = time.time(), time.monotonic()
+        if self.timeout:
+            self.deadline, self.ends_at = self.started_at + self.timeout, self.progress_at + self.timeout
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Says how far the task is (0 to 1). It is also the sign of life that the watchdog waits for.
@@ -50,7 +87,7 @@ class Task:
 
     @property
     def cancelled(self) -> bool:
-        """True once somebody asked to stop it, or it was given to another engine: return soon, nothing will count."""
+        """True once its cancel was requested, or another engine has it: return soon, the result won't count."""
         return self.cancel_event.is_set()
 
     def check(self) -> None:
@@ -69,7 +106,7 @@ class Task:
 
     @property
     def artifacts(self) -> Path:
-        """A folder of this run alone: attempt and delivery are in its path, so a late zombie never writes into it."""
+        """A folder of this delivery alone: attempt and delivery are in its path, so a zombie never writes into it."""
         path = self.artifacts_root / self.job_id / self.id / f"{self.attempt}-{self.deliveries}"
         path.mkdir(parents=True, exist_ok=True)
         return path

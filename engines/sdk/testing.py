@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tempfile
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import msgspec
 
 from .engine import Engine
 from .outcomes import Outcome
+from .slots import Slots
 from .task import Task
 from .workers import make_workers
 
@@ -56,14 +56,16 @@ def run_task(
         deliveries=0,
         parameters=_through_json(parameters or {}),
         inputs=_through_json(inputs or {}),
-        deadline=None if timeout is None else time.time() + timeout,
+        timeout=timeout or 0.0,
         artifacts_root=artifacts or Path(tempfile.mkdtemp(prefix="dalston-artifacts-")),
         on_progress=lambda task: progress.append((task.fraction, task.message)),
     )
     outcomes: SimpleQueue[Outcome] = SimpleQueue()
-    workers = make_workers(engine, 1, lambda _, outcome: outcomes.put(outcome))
+    slots = Slots(1)
+    workers = make_workers(engine, slots, lambda _, outcome: outcomes.put(outcome))
     workers.call(engine.load)
-    workers.start(task)
+    slots.put(task)
+    workers.start()
     if cancel_after is not None:
         threading.Timer(cancel_after, workers.cancel, [task]).start()
     outcome = outcomes.get()

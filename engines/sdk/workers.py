@@ -1,5 +1,7 @@
-"""Where tasks run: `capacity` threads for a sync engine, one event loop for an async one.
+"""The threads of an engine: workers that run tasks, and a waiter that sleeps at Redis until work may be there.
 
+A sync engine has `capacity` worker threads, an async one an event loop in one thread. Workers take tasks from the slots
+and report how they ended; neither they nor the waiter claim, settle or decide anything: that is the runner's.
 All of them are daemon threads: a hung one holds up no exit.
 """
 
@@ -7,20 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Protocol
 
+from dalston_queue.broker import Consumer
+
 from .engine import Engine, attempt, attempt_async, is_async
-from .outcomes import Outcome
+from .outcomes import Done, Outcome
+from .slots import Slots
 from .task import Task
 
-Finished = Callable[[Task, Outcome], None]
+log = logging.getLogger("engine")
+Report = Callable[[Task, Outcome], None]
 
 
 class Workers(Protocol):
-    def start(self, task: Task) -> None: ...
+    def start(self) -> None:
+        """Has free workers start what is in the slots' buffer."""
 
     def cancel(self, task: Task) -> None: ...
 
@@ -28,20 +37,20 @@ class Workers(Protocol):
         """Runs `load` or `close` where the tasks run, and waits for it."""
 
 
-def make_workers(engine: Engine, capacity: int, finished: Finished) -> Workers:
-    return LoopWorkers(engine, finished) if is_async(engine) else ThreadWorkers(engine, capacity, finished)
+def make_workers(engine: Engine, slots: Slots, report: Report) -> Workers:
+    return LoopWorkers(engine, slots, report) if is_async(engine) else ThreadWorkers(engine, slots, report)
 
 
 class ThreadWorkers:
-    def __init__(self, engine: Engine, capacity: int, finished: Finished) -> None:
-        self._engine = engine
-        self._finished = finished
-        self._inbox: SimpleQueue[Task] = SimpleQueue()
-        for number in range(capacity):
+    def __init__(self, engine: Engine, slots: Slots, report: Report) -> None:
+        self._engine, self._slots, self._report = engine, slots, report
+        self._permits: SimpleQueue[None] = SimpleQueue()  # one too many costs a worker a look into the buffer
+        for number in range(slots.capacity):
             threading.Thread(target=self._work, name=f"task-{number}", daemon=True).start()
 
-    def start(self, task: Task) -> None:
-        self._inbox.put(task)
+    def start(self) -> None:
+        for _ in range(self._slots.startable):
+            self._permits.put(None)
 
     def cancel(self, task: Task) -> None:
         task.cancel_event.set()
@@ -52,22 +61,27 @@ class ThreadWorkers:
 
     def _work(self) -> None:
         while True:
-            task = self._inbox.get()
-            self._finished(task, attempt(self._engine, task))
+            self._permits.get()
+            task = self._slots.start_next()
+            while task is not None:
+                outcome = attempt(self._engine, task)
+                # The next one first: the runner, woken by the report, must see when that one has to end.
+                ended, task = task, self._slots.finish(task, succeeded=isinstance(outcome, Done))
+                self._report(ended, outcome)
 
 
 class LoopWorkers:
     """One loop for load, all tasks and close: what `load` opened belongs to it."""
 
-    def __init__(self, engine: Engine, finished: Finished) -> None:
-        self._engine = engine
-        self._finished = finished
-        self._running: dict[int, asyncio.Task[None]] = {}
+    def __init__(self, engine: Engine, slots: Slots, report: Report) -> None:
+        self._engine, self._slots, self._report = engine, slots, report
+        self._running: dict[Task, asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="tasks", daemon=True).start()
 
-    def start(self, task: Task) -> None:
-        self._loop.call_soon_threadsafe(self._begin, task)
+    def start(self) -> None:
+        if self._slots.startable:
+            self._loop.call_soon_threadsafe(self._start)
 
     def cancel(self, task: Task) -> None:
         task.cancel_event.set()
@@ -80,19 +94,59 @@ class LoopWorkers:
 
         return asyncio.run_coroutine_threadsafe(called(), self._loop).result()
 
-    def _begin(self, task: Task) -> None:
-        self._running[id(task)] = self._loop.create_task(self._run(task))
+    def _start(self) -> None:
+        while (task := self._slots.start_next()) is not None:
+            self._running[task] = self._loop.create_task(self._run(task))
 
     def _cancel(self, task: Task) -> None:
-        if running := self._running.get(id(task)):
+        if running := self._running.get(task):
             running.cancel()
 
     async def _run(self, task: Task) -> None:
         try:
             outcome = await attempt_async(self._engine, task)
         finally:
-            self._running.pop(id(task), None)
-        self._finished(task, outcome)
+            self._running.pop(task, None)
+        following = self._slots.finish(task, succeeded=isinstance(outcome, Done))
+        if following is not None:
+            self._running[following] = self._loop.create_task(self._run(following))
+        self._report(task, outcome)
+
+
+class Waiter:
+    """Armed by the runner when it has free slots; wakes it once, then rests until it is armed again."""
+
+    def __init__(self, consumer: Consumer, wake: Callable[[], None]) -> None:
+        self._consumer = consumer
+        self._wake = wake
+        self._armed = threading.Event()
+        self._stopping = False
+        threading.Thread(target=self._run, name="waiter", daemon=True).start()
+
+    def arm(self) -> None:
+        self._armed.set()
+
+    def stop(self) -> None:
+        """Its consumer is about to be closed."""
+        self._stopping = True
+
+    @property
+    def armed(self) -> bool:
+        return self._armed.is_set()
+
+    def _run(self) -> None:
+        while True:
+            self._armed.wait()
+            try:
+                self._consumer.wait(1.0)
+            except (
+                Exception
+            ):  # an engine without its waiter would be deaf: whatever it is, it is logged and tried again
+                if not self._stopping:
+                    log.exception("waiting for work failed")
+                time.sleep(1.0)
+            self._armed.clear()
+            self._wake()
 
 
 async def _await(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import json
 
-from engines.sdk.report import MOST_TASKS, TaskReport
+from engines.sdk.report import MAX_TASKS, TaskReport
 from engines.sdk.task import Task
 
 
@@ -24,10 +24,10 @@ class Socket:
 def test_a_change_is_told_once_and_nothing_without_one() -> None:
     socket = Socket()
     report = TaskReport(enabled=True, send=socket.send)
-    report.tell([], 1.0)
+    report.send([], 1.0)
     report.changed()
-    report.tell([task(1)], 1.0)
-    report.tell([task(1)], 5.0)
+    report.send([task(1)], 1.0)
+    report.send([task(1)], 5.0)
     [(count, tasks)] = socket.said
     assert count == "X_DALSTON_RUNNING=1"
     [said] = json.loads(tasks.removeprefix("X_DALSTON_TASKS="))
@@ -39,16 +39,16 @@ def test_many_changes_are_told_once_per_second_and_what_did_not_arrive_again() -
     report = TaskReport(enabled=True, send=socket.send)
     for at in (1.0, 1.2, 1.9, 2.1):
         report.changed()
-        report.tell([], at)
+        report.send([], at)
     assert len(socket.said) == 2
     socket.works = False
     report.changed()
-    report.tell([], 4.0)
+    report.send([], 4.0)
     assert report.next_moment() == 5.0
     socket.works = True
-    report.tell([], 5.0)
+    report.send([], 5.0)
     assert len(socket.said) == 4
-    report.tell([], 9.0)
+    report.send([], 9.0)
     assert len(socket.said) == 4
 
 
@@ -56,14 +56,14 @@ def test_a_datagram_holds_some_and_says_how_many_there_are() -> None:
     socket = Socket()
     report = TaskReport(enabled=True, send=socket.send)
     report.changed()
-    report.tell([task(number) for number in range(100)], 1.0)
+    report.send([task(number) for number in range(100)], 1.0)
     assert socket.said[0][0] == "X_DALSTON_RUNNING=100"
-    assert len(json.loads(socket.said[0][1].removeprefix("X_DALSTON_TASKS="))) == MOST_TASKS
+    assert len(json.loads(socket.said[0][1].removeprefix("X_DALSTON_TASKS="))) == MAX_TASKS
 
 
 def test_without_a_supervisor_nobody_is_told() -> None:
     socket = Socket()
     report = TaskReport(enabled=False, send=socket.send)
     report.changed()
-    report.tell([task(1)], 1.0)
+    report.send([task(1)], 1.0)
     assert socket.said == []

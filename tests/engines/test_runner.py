@@ -8,8 +8,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from dalston_queue.broker import Broker, Consumer
 from dalston_queue.broker.engine.stale import StaleRules
 from dalston_queue.broker.errors import Unavailable
@@ -225,21 +223,3 @@ def test_a_task_that_is_told_twice_runs_once(bench: Bench) -> None:
     later = bench.submit()
     bench.wait(EventKind.TASK_COMPLETED, later)
     assert runs == [task, later]
-
-
-def test_a_worker_whose_turn_goes_wrong_ends_the_engine_with_an_error(bench: Bench) -> None:
-    """Whatever it is: SystemExit(0) would look like a wish, and an engine without its worker would be deaf."""
-    runner = bench.make()
-    exchange = runner.consumer.exchange
-
-    def breaking(settlements: Any = (), free: int | None = None) -> Any:
-        if threading.current_thread().name.startswith("task-"):
-            raise SystemExit(0)
-        return exchange(settlements, free)
-
-    runner.consumer.exchange = breaking  # type: ignore[method-assign]
-    bench.submit()
-    with pytest.raises(RuntimeError, match="turn went wrong") as ended:
-        runner.run()
-    assert isinstance(ended.value.__cause__, SystemExit)
-    runner.consumer.close()

@@ -1,7 +1,7 @@
 """The watchdog's sign of life follows the progress of the slowest task."""
 
+from engines.sdk.report import Watchdog
 from engines.sdk.task import Task
-from engines.sdk.watchdog import Watchdog
 
 
 def task(progress_at: float) -> Task:

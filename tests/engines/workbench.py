@@ -11,7 +11,7 @@ from dalston_queue.broker.engine.stale import DEFAULT_RULES, StaleRules
 from dalston_queue.broker.protocol.messages import Event, TaskMessage
 from dalston_queue.broker.protocol.types import EventKind
 from engines.sdk import Engine, Manifest, Task
-from engines.sdk.happenings import Stop
+from engines.sdk.events import Stop
 from engines.sdk.identity import Identity
 from engines.sdk.runner import Runner
 from tests.support import PATIENCE_S, wait_until
@@ -62,7 +62,9 @@ class Bench:
         return Runner(engine or Sleeper(), manifest, self.broker, identity)
 
     def start(self, engine: Engine | None = None, stale: StaleRules = DEFAULT_RULES, **fields: Any) -> Runner:
-        runner = self.make(engine, stale, **fields)
+        return self.run(self.make(engine, stale, **fields))
+
+    def run(self, runner: Runner) -> Runner:
         thread = threading.Thread(target=runner.run, daemon=True)
         thread.start()
         self.runners.append((runner, thread))
