@@ -41,8 +41,8 @@ class Figures:
 def api(*, rounds: int, requests: int, connections: int, batches: int) -> Iterator[Section]:
     with (
         _servers() as (bare, dalston),
-        serving("bench.bare.asgi:application", bare, "/api/docs") as plain,
-        serving("bench.bare.asgi:one_step", bare, "/api/docs") as one_step,
+        serving("bench.bare:application", bare, "/api/docs", "--factory") as plain,
+        serving("bench.bare:one_step", bare, "/api/docs", "--factory") as one_step,
         serving("dalston_site.asgi:application", dalston, "/healthz") as web,
     ):
         yield _requests(plain, one_step, web, dalston["BENCH_TOKEN"], rounds, requests, connections)

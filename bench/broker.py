@@ -6,14 +6,12 @@ from bench.harness.processes import peer_python
 from bench.harness.run import Command, Run
 from bench.harness.servers import BenchServer, private_valkey
 from bench.peers import OURS, PEERS, settings_of
-from bench.subjects.depth import depth
+from bench.subjects.depth import depth, memory
 from bench.subjects.latency import latency
-from bench.subjects.memory import memory
 from bench.subjects.survival import survival
 from bench.subjects.throughput import throughput
-from bench.subjects.wakeups import wakeups
 
-SUBJECTS = ("survival", "throughput", "latency", "wakeups", "depth", "memory")
+SUBJECTS = ("survival", "throughput", "latency", "depth", "memory")
 
 
 def measure(server: BenchServer, options: argparse.Namespace, run: Run) -> None:
@@ -25,8 +23,6 @@ def measure(server: BenchServer, options: argparse.Namespace, run: Run) -> None:
         run.add(throughput(server, peers, rounds=rounds, seconds=0.2 if small else 0.8))
     if "latency" in options.only:
         run.add(latency(server, peers, rounds=rounds, samples=30 if small else 150))
-    if "wakeups" in options.only:
-        run.add(wakeups(server, engines=10 if small else 100, appends=10 if small else 50))
     if "depth" in options.only:
         run.add(depth(server, waiting=3_000 if small else 1_000_000, pending=500 if small else 100_000))
     if "memory" in options.only:

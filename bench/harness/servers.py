@@ -43,14 +43,6 @@ class BenchServer:
     def used_memory(self) -> int:
         return int(self.info("memory")["used_memory"])
 
-    def calls(self) -> dict[str, int]:
-        """How often each command was called since `reset_calls`."""
-        stats = self.info("commandstats")
-        return {name.removeprefix("cmdstat_"): int(values["calls"]) for name, values in stats.items()}
-
-    def reset_calls(self) -> None:
-        self.client.config_resetstat()
-
     def version(self) -> str:
         info = self.info("server")
         return str(info.get("valkey_version") or info["redis_version"])

@@ -3,7 +3,5 @@
 throughput.py   no-op tasks per second of one process, 1 and 32 at a time
 latency.py      from enqueue to start on an idle worker
 survival.py     a worker gets SIGKILL while a task runs
-wakeups.py      how many of many idle engines one append wakes
-depth.py        a claim and a snapshot of a very long queue
-memory.py       Redis bytes per waiting task, and what is left of them
+depth.py        a claim and a snapshot of a very long queue; Redis bytes per waiting task, and what is left of them
 """

@@ -24,7 +24,7 @@ def bench(name: str, *arguments: str, timeout: float = 150) -> str:
 def test_broker_bench_measures_every_section_and_writes_json(tmp_path: Path) -> None:
     output = bench("broker", *NO_PEERS, "--json", str(tmp_path / "figures.json"))
     figures = json.loads((tmp_path / "figures.json").read_text())
-    assert len(figures["sections"]) == 5
+    assert len(figures["sections"]) == 4
     for section in figures["sections"]:
         assert section["title"] in output
         assert section["rows"][0][1] not in ("", "-"), f"{section['title']}: nothing was measured: {section['notes']}"
