@@ -24,7 +24,7 @@ def drop_broken_connection() -> None:
     close_old_connections()
 
 
-def give_connection_back() -> None:
+def release_connection() -> None:
     """Back to the pool, before a wait; the next query takes one again. Inside a transaction it stays."""
     if connection.connection is not None and not connection.in_atomic_block:
         connection.close()

@@ -11,7 +11,7 @@ from django.conf import settings
 
 from dalston_queue.broker import Broker, connect
 from dalston_queue.broker.connection.topology import SOCKET_TIMEOUT_S
-from dalston_queue.database import give_connection_back
+from dalston_queue.database import release_connection
 
 WEB_TIMEOUT_S = 2.0
 
@@ -65,4 +65,4 @@ def _connected(
 def _before_each() -> None:
     """Requests that wait for Redis must not keep those that need Postgres out. Without a pool a new one costs more."""
     if settings.DALSTON_DB_POOL_SIZE:
-        give_connection_back()
+        release_connection()

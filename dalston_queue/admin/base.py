@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:
     AnyModelAdmin, AnyTabularInline, AnyPaginator = admin.ModelAdmin, admin.TabularInline, Paginator
 
-COUNTED = 5_000
+COUNT_LIMIT = 5_000
 
 
 class BoundedPaginator(AnyPaginator):
@@ -33,11 +33,11 @@ class BoundedPaginator(AnyPaginator):
     @cached_property
     def count(self) -> int:
         rows: Any = self.object_list
-        return int(rows.order_by()[:COUNTED].count())
+        return int(rows.order_by()[:COUNT_LIMIT].count())
 
 
 class ReadOnly:
-    """The lifecycle, the orchestrator or an engine writes these rows. Nobody edits them by hand."""
+    """The lifecycle, the orchestrator or an engine writes these rows. They are not edited by hand."""
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False

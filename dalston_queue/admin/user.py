@@ -1,4 +1,4 @@
-"""Users and their roles. An account is switched off, not deleted: the audit trail keeps pointing at somebody."""
+"""Users and their roles. An account is switched off, not deleted: the audit trail keeps pointing at it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class UserAdmin(DjangosUserAdmin):
         return False
 
     def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        """A password that somebody else sets goes by a page of its own, past `save_related`."""
+        """A password that an admin sets goes by a page of its own, past `save_related`."""
         match = request.resolver_match
         if match is not None and match.url_name == "auth_user_password_change":
             with audited("user.password", obj.get_username(), **person(request)) as row:

@@ -73,8 +73,8 @@ class ReplayBatchAdmin(ReadOnly, TableAdmin):
     list_display = ["id", "actor", "state", "matched", "replayed", "already", "refused", "created_at", "finished_at"]
     list_filter = ["state", "created_at"]
     search_fields = ["actor__startswith", "reason"]
-    search_help_text = "An order's id, the start of who made it, or words of the reason."
-    exclude = ["letter_ids"]  # up to 100 000
+    search_help_text = "A batch's id, the start of who made it, or words of the reason."
+    exclude = ["dead_letter_ids"]  # up to 100 000
     ordering = ["-id"]
 
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a request about jobs. All are the caller's to mend; none is worth a blind retry.
+"""Errors of requests about jobs. All are the caller's to mend; none is worth a blind retry.
 
 JobsError
 ├── InvalidJob            the request can't become a job: a bad name, a cycle, a value Postgres can't hold
@@ -11,7 +11,7 @@ JobsError
 
 
 class JobsError(Exception):
-    """A request about jobs that can't be carried out. The message is a sentence for the client, see `sentence`."""
+    """A request about jobs that can't be met. The message is a sentence for the client, see `sentence`."""
 
 
 def sentence(error: Exception) -> str:

@@ -63,7 +63,7 @@ class AuditEntry(models.Model):
 
     # Its place in the chain: counted without gaps, so that a missing link shows.
     id = models.BigIntegerField(primary_key=True)
-    # Which act it is about. The index is that of the constraint below.
+    # Which action it is about. The index is that of the constraint below.
     action = models.ForeignKey(
         OperatorAction, on_delete=models.DO_NOTHING, related_name="entries", db_constraint=False, db_index=False
     )

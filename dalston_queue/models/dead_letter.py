@@ -1,4 +1,4 @@
-"""A dead letter: a task whose budgets are used up, or bytes that nobody could read. Waits for an operator."""
+"""A dead letter: a task whose budgets are used up, or bytes that could not be read. Waits for an operator."""
 
 from django.db import models
 
@@ -41,7 +41,7 @@ class DeadLetter(models.Model):
             models.Index(fields=["created_at"], name="dead_letter_by_age"),
         ]
         constraints = [
-            # One open dead letter per task, so that a replay knows which one it takes back.
+            # One open dead letter per task, so that a replay knows which one it closes.
             models.UniqueConstraint(
                 fields=["task"],
                 name="one_open_dead_letter",

@@ -44,7 +44,7 @@ class Sample(models.Model):
     """A few numbers of one thing at one minute: what the sparklines are drawn from. Kept for a day."""
 
     id = models.BigAutoField(primary_key=True)
-    kind = models.CharField(max_length=20, help_text="`queue`, `lane`, `letters`, `gpu`")
+    kind = models.CharField(max_length=20, help_text="`queue`, `lane`, `dead_letters`, `gpu`")
     name = models.CharField(max_length=300, help_text="which one of its kind")
     at = models.DateTimeField(help_text="a whole minute")
     numbers = models.JSONField(help_text="by name; one that was not known is left out")
@@ -52,7 +52,7 @@ class Sample(models.Model):
     class Meta:
         db_table = "dalston_sample"
         constraints = [
-            # A minute is sampled once, whoever leads. Its index also serves the page, WHERE kind = %s AND at > %s.
+            # Each minute is sampled once. Its index also serves the page, WHERE kind = %s AND at > %s.
             models.UniqueConstraint(fields=["kind", "at", "name"], name="one_sample_a_minute")
         ]
         # Trimming: WHERE at < %s

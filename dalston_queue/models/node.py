@@ -10,7 +10,7 @@ from django.db import models
 class Node(models.Model):
     id = models.CharField(primary_key=True, max_length=100)
     state = models.CharField(max_length=20)
-    facts = models.JSONField(default=dict, help_text="what the supervisor said about itself: version, labels, GPUs")
+    facts = models.JSONField(default=dict, help_text="what the supervisor reports about itself: version, labels, GPUs")
     first_seen_at = models.DateTimeField()
     last_seen_at = models.DateTimeField()
 

@@ -1,4 +1,4 @@
-"""An order to take dead letters back: later, slowly, or both. Can be undone until its first letter is taken back."""
+"""Replay batches: dead letters to replay later, slowly, or both. Can be undone until the first one is replayed."""
 
 from enum import StrEnum
 
@@ -12,12 +12,12 @@ from dalston_queue.models.api_token import ApiToken
 from dalston_queue.models.fields import choices, one_of, over_has_time
 
 
-class OrderState(StrEnum):
+class BatchState(StrEnum):
     WAITING = "waiting"  # nothing of it has happened; an orchestrator starts it at `next_at`, an operator may undo it
-    RUNNING = "running"  # an orchestrator takes back the next letters at `next_at`; an operator may stop the rest
+    RUNNING = "running"  # an orchestrator replays the next dead letters at `next_at`; an operator may stop the rest
     DONE = "done"
     UNDONE = "undone"  # by an operator, before anything happened
-    STOPPED = "stopped"  # by an operator, or because of `error`; what was taken back stays so
+    STOPPED = "stopped"  # by an operator, or because of `error`; what was replayed stays so
 
 
 LIVE = ("waiting", "running")
@@ -31,16 +31,20 @@ class ReplayBatch(models.Model):
     token = models.ForeignKey(ApiToken, on_delete=models.SET_NULL, null=True, blank=True)
     actor = models.CharField(max_length=200)
     reason = models.TextField(blank=True, default="")
-    # What: the letters that matched when the order was made. Those that arrive later are none of its business.
-    filter = models.JSONField(null=True, blank=True, help_text="what was asked for; null if the letters were named")
-    letter_ids = ArrayField(models.UUIDField(), help_text="the letters, in the order in which they are taken back")
+    # What: the dead letters that matched when the batch was made, not those that arrive later.
+    filter = models.JSONField(
+        null=True, blank=True, help_text="what was asked for; null if the dead letters were named"
+    )
+    dead_letter_ids = ArrayField(
+        models.UUIDField(), help_text="the dead letters, in the order in which they are replayed"
+    )
     # How.
     parameters = models.JSONField(null=True, blank=True, help_text="instead of the tasks' own")
     priority = models.CharField(max_length=6, choices=choices(Priority), blank=True, default="", help_text="or none")
     rate_per_minute = models.PositiveIntegerField(null=True, blank=True, help_text="null: as fast as it goes")
     # How far.
-    state = models.CharField(max_length=7, choices=choices(OrderState), default=OrderState.WAITING.value)
-    matched = models.PositiveIntegerField(help_text="how many letters it is about")
+    state = models.CharField(max_length=7, choices=choices(BatchState), default=BatchState.WAITING.value)
+    matched = models.PositiveIntegerField(help_text="how many dead letters it is about")
     handled = models.PositiveIntegerField(default=0, help_text="how many of them have had their turn")
     replayed = models.PositiveIntegerField(default=0)
     already = models.PositiveIntegerField(default=0, help_text="replayed before their turn, with another of their job")
@@ -49,7 +53,9 @@ class ReplayBatch(models.Model):
     ended_by = models.CharField(max_length=200, blank=True, default="", help_text="who undid or stopped it")
     created_at = models.DateTimeField()
     starts_at = models.DateTimeField(help_text="until then it waits, to be undone")
-    next_at = models.DateTimeField(help_text="when its next letters are due; keeps the rate, whoever carries it out")
+    next_at = models.DateTimeField(
+        help_text="when its next dead letters are due; keeps the rate, whichever process runs it"
+    )
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 

@@ -49,20 +49,20 @@ class Task(models.Model):
     enqueued_at = models.DateTimeField(null=True, blank=True, help_text="first time in a stream; ageing counts from it")
     started_at = models.DateTimeField(null=True, blank=True)
     cancel_requested_at = models.DateTimeField(null=True, blank=True)
-    cancel_told_at = models.DateTimeField(null=True, blank=True, help_text="when its engine was told to stop")
+    cancel_sent_at = models.DateTimeField(null=True, blank=True, help_text="when its engine was asked to stop")
     finished_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         db_table = "dalston_task"
         indexes = [
-            # Release: children of a job that wait: WHERE job_id = ANY(%s) AND status = 'pending'
+            # Advance: children of a job that wait: WHERE job_id = ANY(%s) AND status = 'pending'
             models.Index(fields=["job"], name="task_pending", condition=models.Q(status="pending")),
             # Dispatch, each second: WHERE status = 'ready' ORDER BY id
             models.Index(fields=["id"], name="task_ready", condition=models.Q(status="ready")),
             # Scheduler, each second: WHERE status = 'scheduled' AND scheduled_at <= now() ORDER BY scheduled_at
             models.Index(fields=["scheduled_at"], name="task_scheduled", condition=models.Q(status="scheduled")),
             # Reconciler and stage views: WHERE queue = %s AND status IN ('queued', 'running') AND id > %s ORDER BY id;
-            # places in line: WHERE queue = %s AND status = 'queued' AND id < %s ORDER BY id
+            # queue positions: WHERE queue = %s AND status = 'queued' AND id < %s ORDER BY id
             models.Index(
                 fields=["queue", "id"], name="task_in_redis", condition=models.Q(status__in=["queued", "running"])
             ),

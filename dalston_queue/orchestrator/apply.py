@@ -19,7 +19,7 @@ from dalston_queue.broker.protocol.moments import moment
 from dalston_queue.broker.protocol.types import Cause, EventKind, Priority, Tier
 from dalston_queue.jobs.errors import InvalidJob
 from dalston_queue.jobs.lifecycle import dag
-from dalston_queue.jobs.lifecycle.advance import Advanced, advance, release_stages
+from dalston_queue.jobs.lifecycle.advance import Advanced, advance, make_stages_ready
 from dalston_queue.jobs.lifecycle.dead_letters import Ending, end_tasks
 from dalston_queue.jobs.lifecycle.retry import Attempt, Cancel, Exhausted, Retry, RetryPolicy
 from dalston_queue.jobs.lifecycle.status import Change, Moved, id_array, lock_jobs, move_jobs, move_tasks
@@ -49,7 +49,7 @@ def apply(events: Sequence[Event], now: datetime) -> Advanced:
             if kind is not EventKind.TASK_STARTED:
                 touched.update(move.job_id for move in moved)
     advanced = advance(touched, now)
-    advanced.ready += release_stages(claimed, now)
+    advanced.ready += make_stages_ready(claimed, now)
     return advanced
 
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 from dalston_queue.jobs.lifecycle.advance import Advanced, claim_jobs
 from dalston_queue.jobs.lifecycle.dispatch import BATCH, dispatch, dispatch_oldest
 from dalston_queue.jobs.lifecycle.stop import stop_tasks, stopping_jobs
-from dalston_queue.jobs.operator.replay_batches import carry_out
+from dalston_queue.jobs.operator.replay_batches import run_due_batches
 from dalston_queue.orchestrator.scheduler import make_due_ready, submit_due
 
 # Each second: jobs that nobody has claimed.
@@ -23,7 +23,7 @@ def look() -> bool:
     """True if there is more of what was found, and so reason to look again at once."""
     submit_due(timezone.now())
     more = claim_pending()
-    more = carry_out(timezone.now()) or more
+    more = run_due_batches(timezone.now()) or more
     dispatch(make_due_ready(timezone.now()), timezone.now())
     dispatched = dispatch_oldest(timezone.now())
     if jobs := stopping_jobs():

@@ -27,7 +27,7 @@ def test_the_owner_reads_it(api: Api, task_id: str) -> None:
 def test_history_is_there_on_request(api: Api, task_id: str) -> None:
     TaskEvent.objects.create(
         task_id=task_id,
-        transition="release",
+        transition="make_ready",
         from_status="pending",
         to_status="ready",
         attempt=1,
@@ -35,7 +35,7 @@ def test_history_is_there_on_request(api: Api, task_id: str) -> None:
         at="2030-01-01T00:00:00Z",
     )
     [event] = api.get(f"/tasks/{task_id}?include_history=true").json()["history"]
-    assert (event["transition"], event["to_status"]) == ("release", "ready")
+    assert (event["transition"], event["to_status"]) == ("make_ready", "ready")
 
 
 def test_another_project_sees_nothing_and_an_operator_sees_all(

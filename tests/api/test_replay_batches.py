@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from dalston_queue.jobs.operator.replay_batches import carry_out
+from dalston_queue.jobs.operator.replay_batches import run_due_batches
 from dalston_queue.models import OperatorAction, ReplayBatch, Task
 from tests.api.conftest import Api
 from tests.api.test_dlq import dead_letter
@@ -50,10 +50,10 @@ def test_a_running_order_is_stopped(api: Api, operator: Api) -> None:
     for _ in range(3):
         dead_letter(api)
     order = operator.post("/dlq:replay", {"filter": {}, "rate_per_minute": 60}).json()
-    carry_out(timezone.now())
+    run_due_batches(timezone.now())
     stopped = operator.call("DELETE", f"/dlq/replays/{order['order_id']}").json()
     assert (stopped["outcome"], stopped["order"]["replayed"]) == ("stopped", 1)
-    carry_out(timezone.now() + timedelta(minutes=1))
+    run_due_batches(timezone.now() + timedelta(minutes=1))
     assert Task.objects.filter(status="ready").count() == 1
 
 
@@ -72,7 +72,7 @@ def test_an_order_leaves_out_what_does_not_exist_and_none_is_made_for_nothing(ap
     assert not ReplayBatch.objects.exists() and not OperatorAction.objects.exists()
     order = operator.post("/dlq:replay", {"ids": [unknown, letter], "undo_seconds": 10, "limit": 1}).json()
     assert order["matched"] == 1
-    assert [str(each) for each in ReplayBatch.objects.get().letter_ids] == [letter]
+    assert [str(each) for each in ReplayBatch.objects.get().dead_letter_ids] == [letter]
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])

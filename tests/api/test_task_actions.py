@@ -52,7 +52,7 @@ def test_a_waiting_task_becomes_a_dead_letter_once(operator: Api, task: Task) ->
     assert (first.status_code, first.json()["status"], first.json()["changed"]) == (200, "dead_letter", True)
     again = operator.post(f"/tasks/{task.id}/dead-letter", {"reason": "broken file"})
     assert (again.status_code, again.json()["changed"]) == (200, False)
-    assert operator.get("/dlq").json()["items"][0]["error"] == "set aside by token test: broken file"
+    assert operator.get("/dlq").json()["items"][0]["error"] == "dead-lettered by token test: broken file"
     assert operator.post(f"/tasks/{task.id}/requeue").status_code == 409
 
 

@@ -324,7 +324,7 @@ def test_the_backlog_of_a_receiver_is_not_walked(api: Api, signed: Project, rece
         claimed = claim(now)
         assert claimed is not None and claimed.origin.endswith(":1111")
     with connection.cursor() as cursor:
-        asked: dict[str, Any] = {"now": now, "until": until, "most": 2, "first": webhook_claims.FIRST}
+        asked: dict[str, Any] = {"now": now, "until": until, "per_origin": 2, "first": webhook_claims.FIRST}
         cursor.execute("EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + webhook_claims.CLAIM, asked)
         [[[explained]]] = cursor.fetchall()
     sent = WebhookDelivery.objects.filter(sending_until=until).get()

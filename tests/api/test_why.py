@@ -132,7 +132,7 @@ def test_all_are_busy_and_which_number_it_has(api: Api, task: Task, broker: Brok
     answers = [asked(api, each) for each in (task, later)]
     assert [(answer["code"], answer["queue_position"]) for answer in answers] == [("all_busy", 3), ("all_busy", 4)]
     assert answers[0]["eta_seconds"] is None
-    assert "it is number 3 in line for 1 slot, and when its turn comes is not known yet" in answers[0]["why"]
+    assert "it is number 3 in the queue for 1 slot, and when its turn comes is not known yet" in answers[0]["why"]
 
 
 def test_what_no_such_engine_can_run_is_not_before_it(api: Api, broker: Broker) -> None:

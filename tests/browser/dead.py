@@ -7,7 +7,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from dalston_queue.jobs.operator.replay_batches import carry_out
+from dalston_queue.jobs.operator.replay_batches import run_due_batches
 from dalston_queue.models import DeadLetter, Job, Task
 from tests.jobs import make
 
@@ -23,4 +23,4 @@ def dead_letter(error: str = "no audio track in a.wav", fingerprint: str = "f1",
 
 def when_due() -> None:
     """What an orchestrator does when the time to undo is over."""
-    carry_out(timezone.now() + timedelta(hours=2))
+    run_due_batches(timezone.now() + timedelta(hours=2))

@@ -15,7 +15,7 @@ from dalston_queue.broker.nodes.commands import Command, CommandState, Reply
 from dalston_queue.broker.nodes.registry import EngineBeat, NodeInfo
 from dalston_queue.broker.protocol.messages import Completed, ErrorInfo, Failed, Outcome
 from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState
-from dalston_queue.jobs.operator.replay_batches import order_replay
+from dalston_queue.jobs.operator.replay_batches import create_replay_batch
 from dalston_queue.jobs.submit.spec import JobSpec, StageSpec, single_task
 from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import DeadLetter, Job, Project, Sample, WebhookDelivery
@@ -64,7 +64,7 @@ def make_world(broker: Broker) -> World:
         # Leaves its session open: what it holds stays in its hands.
         consumer.close = lambda: None  # type: ignore[method-assign]
     letters = list(DeadLetter.objects.order_by("id"))
-    order_replay([letters[0].pk], actor="user grace", reason="fixed", undo_seconds=600)
+    create_replay_batch([letters[0].pk], actor="user grace", reason="fixed", undo_seconds=600)
     _nodes(broker, task_id)
     _webhook(job.job_id)
     with audited("queue.pause", "transcribe", actor="user grace", reason="new model", before={"paused": False}) as row:

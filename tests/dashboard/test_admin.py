@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from dalston_queue.jobs.operator.replay_batches import order_replay
+from dalston_queue.jobs.operator.replay_batches import create_replay_batch
 from dalston_queue.jobs.submit.spec import single_task
 from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import (
@@ -57,7 +57,7 @@ def rows(db: None) -> dict[str, str]:
     made = submit(single_task("echo", parameters={"x": 1}), project=project, token=token)
     task = Task.objects.get(pk=made.task_ids[0])
     event = {"from_status": "pending", "to_status": "ready", "attempt": 1, "deliveries": 0, "at": now}
-    TaskEvent.objects.create(task=task, transition="release", **event)
+    TaskEvent.objects.create(task=task, transition="make_ready", **event)
     letter = DeadLetter.objects.create(task=task, queue="echo", cause="error", fingerprint="f", created_at=now)
     Node.objects.create(id="gpu-01", state="active", first_seen_at=now, last_seen_at=now)
     Engine.objects.create(id="gpu-01.demo.0.b", node_id="gpu-01", state="ready", first_seen_at=now, last_seen_at=now)
@@ -65,7 +65,7 @@ def rows(db: None) -> dict[str, str]:
     Duty.objects.create(name="scanner", every_s=60, last_run_at=now, duration_ms=1, repaired=0, holder="here")
     Leadership.objects.create(role="orchestrator", term=1, holder="here", since=now)
     schedule = Schedule.objects.create(project=project, name="nightly", cron="0 6 * * *", stages=[{"stage": "echo"}])
-    order = order_replay([letter.pk], actor="ada")
+    order = create_replay_batch([letter.pk], actor="ada")
     url = "https://example.com/hook"
     webhook = WebhookDelivery.objects.create(
         job=task.job, url=url, origin="https://example.com", status="failed", finished_at=now, next_at=now

@@ -47,7 +47,7 @@ def viewer(client: Client) -> Client:
 def test_it_shows_the_job_its_tasks_and_why_they_wait(viewer: Client, job: Job) -> None:
     task = Task.objects.get(stage="split")
     event = {"from_status": "pending", "to_status": "ready", "attempt": 1, "deliveries": 0, "at": timezone.now()}
-    TaskEvent.objects.create(task=task, transition="release", message="first step", **event)
+    TaskEvent.objects.create(task=task, transition="make_ready", message="first step", **event)
     text = viewer.get(f"/jobs/{job.pk}/").content.decode()
     assert 'id="stage-split"' in text
     assert "It waits for split to be over." in text
@@ -117,7 +117,7 @@ def test_every_waiting_task_says_why_for_the_same_number_of_queries(
     with django_assert_max_num_queries(14):
         text = viewer.get(f"/jobs/{made.job_id}/").content.decode()
     assert text.count("It waits for a") == 60
-    assert text.count("will be put in line within a second") == 60
+    assert text.count("will be queued within a second") == 60
     assert text.count('class="box ') == 120
 
 

@@ -20,7 +20,7 @@ from dalston_queue.dashboard.dead_letters.replay import diff
 from dalston_queue.dashboard.parts.black_box import black_box, hex_dump, raw_fields
 from dalston_queue.jobs.lifecycle.dead_letters import dead_letter_unreadable
 from dalston_queue.jobs.operator.replay import Filter
-from dalston_queue.jobs.operator.replay_batches import ORDERING, carry_out
+from dalston_queue.jobs.operator.replay_batches import CREATE_LOCK, run_due_batches
 from dalston_queue.models import DeadLetter, Job, OperatorAction, ReplayBatch, Task
 from tests.jobs import make
 from tests.support import wait_until
@@ -256,13 +256,13 @@ class TestReplay:
         assert f'id="undo-{order.pk}"' in text
         undone = operator.post(f"{PAGE}orders/{order.pk}/undo/", follow=True).content.decode()
         assert "Undone. Nothing of it had happened" in undone
-        assert not carry_out(timezone.now() + timedelta(minutes=1))
+        assert not run_due_batches(timezone.now() + timedelta(minutes=1))
         assert set(Task.objects.values_list("status", flat=True)) == {"dead_letter"}
 
     def test_after_the_window_it_happens_and_the_letter_says_so(self, operator: Client) -> None:
         letter = dead_letter()
         self.replay(operator, letter)
-        carry_out(timezone.now() + timedelta(minutes=1))
+        run_due_batches(timezone.now() + timedelta(minutes=1))
         letter.refresh_from_db()
         assert letter.replayed_attempt == 2
         text = text_of(operator, f"{PAGE}{letter.pk}/")
@@ -294,7 +294,7 @@ class TestReplay:
 
         pressing = [Thread(target=press, args=[client]) for client in (operator, bea)]
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ORDERING])
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [CREATE_LOCK])
             for one in pressing:
                 one.start()
             wait_until(lambda: _that_wait(cursor) == 2, what="neither sees the other's order")
@@ -315,7 +315,7 @@ class TestReplay:
         assert "1 dead letter had been replayed or discarded by somebody else before." in text
         assert "1 dead letter will be replayed in 10 s" in text
         assert "You were faster" in self.replay(operator, still), "pressed twice"
-        assert ReplayBatch.objects.get().letter_ids == [still.pk]
+        assert ReplayBatch.objects.get().dead_letter_ids == [still.pk]
 
     def test_an_id_may_be_written_in_any_way(self, operator: Client) -> None:
         letter = dead_letter()
@@ -352,7 +352,7 @@ class TestReplay:
         assert "<del>-   &quot;file&quot;: &quot;a.wav&quot;</del>" in checked
         assert "<ins>+   &quot;file&quot;: &quot;b.wav&quot;</ins>" in checked
         operator.post(path, {**form, "order": "1"})
-        carry_out(timezone.now())
+        run_due_batches(timezone.now())
         assert Task.objects.get().parameters == {"file": "b.wav"}
 
     @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_a_dead_letter_and_a_cancel_say_what_became_of_them(
     task.refresh_from_db()
     assert (task.status, task.error) == (
         "dead_letter",
-        "set aside by user olga: it hangs (it was rejected, so another attempt would end the same way)",
+        "dead-lettered by user olga: it hangs (it was rejected, so another attempt would end the same way)",
     )
     assert "dead letter already" in act(operator, task, "cancel")
     assert "dead letter already" in act(operator, task, "dead-letter", attempt="1")

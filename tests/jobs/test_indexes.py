@@ -67,7 +67,7 @@ def test_each_poll_uses_its_index_and_never_reads_the_whole_table() -> None:
         "task_ready": plan(dispatch.READY, 500),
         "task_stopping": plan(stop.STOPPING, 100),
         "task_scheduled": plan(scheduler.DUE, make.NOW, 100) + plan(scheduler.NEXT),
-        "task_pending": plan(advance._RELEASABLE, make.NOW, somebody),
+        "task_pending": plan(advance._UNBLOCKED, make.NOW, somebody),
         "one_task_per_stage": plan(advance._TALLY, somebody),
         "dalston_job_pkey": plan(lifecycle.LOCK_JOBS, somebody),
         "task_in_redis": plan(reconciler.IN_REDIS, "echo", UUID(int=0), 1000),

@@ -20,12 +20,12 @@ def trail(task: Task) -> list[tuple[str, str, str, int]]:
 
 def test_a_whole_life_is_written_down_move_by_move() -> None:
     task = make.single()
-    for name in ("release", "enqueue"):
+    for name in ("make_ready", "enqueue"):
         assert move(name, [task]) == [task.id]
     assert move("start", [task], seq=1, engine_id="n.e.0.b") == [task.id]
     assert move("complete", [task], seq=2, engine_id="n.e.0.b", result='{"a": 1}') == [task.id]
     assert trail(task) == [
-        ("release", "pending", "ready", 1),
+        ("make_ready", "pending", "ready", 1),
         ("enqueue", "ready", "queued", 1),
         ("start", "queued", "running", 1),
         ("complete", "running", "completed", 1),
@@ -42,7 +42,7 @@ def test_a_move_from_the_wrong_state_moves_nothing_and_leaves_no_trace() -> None
 
 def test_a_move_at_an_old_attempt_moves_nothing() -> None:
     task = make.single()
-    move("release", [task])
+    move("make_ready", [task])
     move("retry", [task], scheduled_at=NOW, charge=1)
     assert move("due", [task]) == []  # `task` still says attempt 1
     task.refresh_from_db()
@@ -52,7 +52,7 @@ def test_a_move_at_an_old_attempt_moves_nothing() -> None:
 
 def test_an_event_that_is_not_newer_than_the_last_one_moves_nothing() -> None:
     task = make.single()
-    move("release", [task])
+    move("make_ready", [task])
     assert move("start", [task], seq=3) == [task.id]
     assert move("start", [task], seq=3) == []
     assert move("recover", [task], seq=2) == []
@@ -60,7 +60,7 @@ def test_an_event_that_is_not_newer_than_the_last_one_moves_nothing() -> None:
 
 def test_completed_is_accepted_before_queued_was_committed() -> None:
     task = make.single()
-    move("release", [task])
+    move("make_ready", [task])
     assert move("complete", [task], seq=2, result="null") == [task.id]
     assert move("enqueue", [task]) == []
 
@@ -68,7 +68,7 @@ def test_completed_is_accepted_before_queued_was_committed() -> None:
 def test_a_retry_takes_the_task_back_to_its_own_priority_and_a_new_attempt() -> None:
     task = make.single(priority="low")
     Task.objects.filter(id=task.id).update(effective_priority="high", deliveries=2)
-    move("release", [task])
+    move("make_ready", [task])
     due = NOW + timedelta(seconds=7)
     move("retry", [task], scheduled_at=due, timeout_seconds=1350, charge=1, cause="timeout", message="too slow")
     task.refresh_from_db()
@@ -78,16 +78,16 @@ def test_a_retry_takes_the_task_back_to_its_own_priority_and_a_new_attempt() -> 
 
 def test_a_bulk_move_says_which_rows_moved() -> None:
     tasks = [make.single() for _ in range(5)]
-    move("release", tasks[:2])
-    assert set(move("release", tasks)) == {task.id for task in tasks[2:]}
-    assert TaskEvent.objects.filter(transition="release").count() == 5
+    move("make_ready", tasks[:2])
+    assert set(move("make_ready", tasks)) == {task.id for task in tasks[2:]}
+    assert TaskEvent.objects.filter(transition="make_ready").count() == 5
 
 
 @pytest.mark.django_db(transaction=True)
 def test_status_cannot_be_changed_outside_a_transaction() -> None:
     task = make.single()
     with pytest.raises(RuntimeError, match="inside a transaction"):
-        move_tasks("release", [Change(task_id=task.id, attempt=1, at=NOW)])
+        move_tasks("make_ready", [Change(task_id=task.id, attempt=1, at=NOW)])
     with pytest.raises(RuntimeError, match="inside a transaction"):
         lock_jobs([task.job_id])
 

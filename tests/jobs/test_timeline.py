@@ -29,12 +29,12 @@ def told(*moves: Moved) -> list[tuple[int, str, str | None]]:
 
 
 def test_a_task_that_only_waited_has_no_runs() -> None:
-    assert told(Moved("release"), Moved("enqueue"), Moved("recover"), Moved("rebuild", 2), Moved("cancel", 2)) == []
+    assert told(Moved("make_ready"), Moved("enqueue"), Moved("recover"), Moved("rebuild", 2), Moved("cancel", 2)) == []
 
 
 def test_each_delivery_is_a_run_with_its_engine_its_times_and_its_end() -> None:
     runs = runs_of([
-        Moved("release"),
+        Moved("make_ready"),
         Moved("enqueue"),
         Moved("start", 1, "a", at=after(1)),
         Moved("recover", 1, "a", "engine_lost", "killed", at=after(2)),

@@ -24,7 +24,7 @@ def test_a_single_task_runs_and_its_result_is_kept(broker: Broker, steps: Steps)
     assert (task.status, task.attempt, task.assigned_worker_id) == ("completed", 1, "node.demo.0.boot")
     assert task.result["parameters"] == {"text": "hello"}
     assert list(task.events.order_by("id").values_list("transition", flat=True)) == [
-        "release",
+        "make_ready",
         "enqueue",
         "start",
         "complete",

@@ -35,7 +35,7 @@ def test_a_waiting_entry_is_removed_and_the_job_is_over_at_once(broker: Broker, 
     job = make.dag(a="", b="a")
     steps.poll()
     outcome = cancel_job(job.id, now())
-    assert (outcome.status, outcome.was_running, outcome.told) == ("cancelled", False, False)
+    assert (outcome.status, outcome.was_running, outcome.sent) == ("cancelled", False, False)
     with engine(broker) as consumer:
         assert consumer.claim() == []
     steps.drain()
@@ -48,7 +48,7 @@ def test_a_running_task_is_told_and_the_job_ends_with_its_answer(broker: Broker,
         [claimed] = consumer.claim()
         steps.drain()
         outcome = cancel_job(job.id, now())
-        assert (outcome.status, outcome.was_running, outcome.told) == ("cancelling", True, True)
+        assert (outcome.status, outcome.was_running, outcome.sent) == ("cancelling", True, True)
         assert consumer.beat().cancelled == [claimed]
         claimed.settle(Cancelled())
         steps.drain()
@@ -59,9 +59,9 @@ def test_a_running_task_is_told_and_the_job_ends_with_its_answer(broker: Broker,
     assert job.cancel_requested_at is not None
     assert job.finished_at is not None
     assert task.cancel_requested_at is not None
-    assert task.cancel_told_at is not None
+    assert task.cancel_sent_at is not None
     assert task.finished_at is not None
-    assert task.cancel_requested_at <= task.cancel_told_at <= task.finished_at + timedelta(seconds=1)
+    assert task.cancel_requested_at <= task.cancel_sent_at <= task.finished_at + timedelta(seconds=1)
 
 
 def test_a_completion_that_comes_first_wins_and_the_job_is_cancelled_behind_it(broker: Broker, steps: Steps) -> None:
@@ -149,11 +149,11 @@ def test_a_task_that_its_engine_gave_back_instead_of_stopping_it_was_not_running
     with engine(broker) as consumer:
         consumer.claim()
         steps.drain()
-        assert cancel_job(job.id, now()).told
+        assert cancel_job(job.id, now()).sent
         consumer.release()
         steps.drain()
         outcome = cancel_task(Task.objects.get(job=job).id, now())
-    assert (outcome.status, outcome.was_running, outcome.told) == ("cancelled", False, False)
+    assert (outcome.status, outcome.was_running, outcome.sent) == ("cancelled", False, False)
     steps.drain()
 
 
@@ -203,7 +203,7 @@ def test_while_redis_is_away_the_cancel_is_kept_and_carried_out_later(
     steps.poll()
     address, settings.REDIS_URL = settings.REDIS_URL, "redis://127.0.0.1:1/0"
     outcome = cancel_job(job.id, now())
-    assert (outcome.status, outcome.told, outcome.reached) == ("cancelling", False, False)
+    assert (outcome.status, outcome.sent, outcome.reached) == ("cancelling", False, False)
     settings.REDIS_URL = address
     steps.poll()
     assert Job.objects.get(id=job.id).status == "cancelled"

@@ -77,7 +77,7 @@ def test_all_of_them_twice_in_one_batch_change_nothing_more() -> None:
     handle(life(task), timezone.now())
     task.refresh_from_db()
     assert list(task.events.order_by("id").values_list("transition", flat=True)) == [
-        "release", "start", "recover", "start", "complete",
+        "make_ready", "start", "recover", "start", "complete",
     ]  # fmt: skip
     assert (task.node_losses, legal(task)) == (1, True)
 
@@ -346,12 +346,12 @@ def test_the_same_events_handled_by_twenty_at_once_give_one_dag_and_one_release_
     jobs = [make.dag(a="", b="", c="a b") for _ in range(10)]
     created = [Event(kind=EventKind.JOB_CREATED, job_id=str(job.id), at_ms=1) for job in jobs]
     at_once(20, lambda: handle(created, timezone.now()))
-    assert TaskEvent.objects.filter(transition="release").count() == 20
+    assert TaskEvent.objects.filter(transition="make_ready").count() == 20
     parents = Task.objects.filter(job__in=jobs, stage__in=["a", "b"])
     completed = [event(task, EventKind.TASK_COMPLETED, 2, result=1) for task in parents]
     at_once(20, lambda: handle(completed, timezone.now()))
     assert TaskEvent.objects.filter(transition="complete").count() == 20
-    assert TaskEvent.objects.filter(transition="release", task__stage="c").count() == 10
+    assert TaskEvent.objects.filter(transition="make_ready", task__stage="c").count() == 10
     assert set(Task.objects.filter(stage="c").values_list("status", flat=True)) == {"ready"}
 
 

@@ -7,7 +7,7 @@ from django.utils import timezone
 from dalston_queue.broker import Broker
 from dalston_queue.broker.protocol.messages import Completed
 from dalston_queue.broker.protocol.types import Settled
-from dalston_queue.jobs.operator.dead_letter import Aside, dead_letter
+from dalston_queue.jobs.operator.dead_letter import DeadLetterOutcome, dead_letter
 from dalston_queue.jobs.operator.requeue import requeue_task
 from dalston_queue.jobs.submit.spec import StageSpec
 from dalston_queue.models import DeadLetter, Job, Task, TaskEvent
@@ -44,13 +44,13 @@ def test_a_waiting_task_that_is_set_aside_is_a_dead_letter_at_once(broker: Broke
     task = Task.objects.get(job=job, stage="a")
     steps.poll()
     done = dead_letter(task.id, timezone.now(), actor="ada", why="the file is broken")
-    assert (done.outcome, done.status) == (Aside.ENDED, "dead_letter")
+    assert (done.outcome, done.status) == (DeadLetterOutcome.ENDED, "dead_letter")
     letter = DeadLetter.objects.get(task=task)
-    assert (letter.cause, letter.error) == ("rejected", "set aside by ada: the file is broken")
+    assert (letter.cause, letter.error) == ("rejected", "dead-lettered by ada: the file is broken")
     assert make.statuses(job) == {"a": "dead_letter", "b": "skipped"}
     assert Job.objects.get(id=job.id).status == "failed"
     again = dead_letter(task.id, timezone.now(), actor="bea", why="the same")
-    assert (again.outcome, again.status) == (Aside.OVER, "dead_letter")
+    assert (again.outcome, again.status) == (DeadLetterOutcome.OVER, "dead_letter")
     assert DeadLetter.objects.count() == 1
     with engine(broker) as consumer:
         assert consumer.claim() == []
@@ -66,19 +66,19 @@ def test_a_running_task_is_taken_from_its_engine_and_its_result_refused(broker: 
         steps.drain()
         done = dead_letter(task.id, timezone.now(), actor="ada", why="poison", attempt=1)
         again = dead_letter(task.id, timezone.now(), actor="bea", why="poison", attempt=1)
-        assert (done.outcome, again.outcome) == (Aside.TAKEN, Aside.OVER)
+        assert (done.outcome, again.outcome) == (DeadLetterOutcome.TAKEN, DeadLetterOutcome.OVER)
         assert consumer.exchange([(claimed, Completed())], free=0).settled == [Settled.LOST]
         steps.drain()
     assert make.statuses(job) == {"a": "dead_letter"}
-    assert "set aside by ada: poison" in DeadLetter.objects.get(task=task).error
+    assert "dead-lettered by ada: poison" in DeadLetter.objects.get(task=task).error
 
 
 def test_what_is_not_in_line_and_what_moved_on_is_left_alone(broker: Broker, steps: Steps) -> None:
     job = make.dag(a="", b="a")
     steps.poll()
     first, second = (Task.objects.get(job=job, stage=stage) for stage in ("a", "b"))
-    assert dead_letter(second.id, timezone.now(), actor="ada", why="x").outcome is Aside.NOT_IN_LINE
-    assert dead_letter(first.id, timezone.now(), actor="ada", why="x", attempt=7).outcome is Aside.CHANGED
+    assert dead_letter(second.id, timezone.now(), actor="ada", why="x").outcome is DeadLetterOutcome.NOT_QUEUED
+    assert dead_letter(first.id, timezone.now(), actor="ada", why="x", attempt=7).outcome is DeadLetterOutcome.CHANGED
     assert not dead_letter(uuid4(), timezone.now(), actor="ada", why="x").found
     assert make.statuses(job) == {"a": "queued", "b": "pending"}
     steps.drain()

@@ -90,7 +90,7 @@ def test_a_pause_that_is_ordered_while_redis_is_away_reaches_engines_once_it_is_
         task = make.single()
         wait_until(lambda: Task.objects.get(id=task.id).status == "queued", what="the task is in line")
         redis.kill()
-        assert pause.pause("echo", timezone.now(), actor="operator") == pause.Braked(changed=True, told=False)
+        assert pause.pause("echo", timezone.now(), actor="operator") == pause.PauseResult(changed=True, reached=False)
         orchestrator.wait_for("redis does not answer")
         redis.start()
         wait_until(lambda: is_paused(get_broker()), what="the queue is paused")

@@ -43,7 +43,7 @@ def test_a_replayed_job_runs_to_its_end_with_what_was_skipped(broker: Broker, st
     letter.refresh_from_db()
     assert (letter.replayed_attempt, letter.attempt) == (2, 1)
     trail = Task.objects.get(job=job, stage="a").events.order_by("id").values_list("transition", flat=True)
-    assert list(trail) == ["release", "enqueue", "start", "dead_letter", "replay", "enqueue", "start", "complete"]
+    assert list(trail) == ["make_ready", "enqueue", "start", "dead_letter", "replay", "enqueue", "start", "complete"]
 
 
 def test_a_second_replay_of_the_same_letter_changes_nothing(broker: Broker, steps: Steps) -> None:

@@ -9,7 +9,7 @@ from dalston_queue.broker import Broker
 from dalston_queue.broker.nodes.registry import NodeInfo
 from dalston_queue.broker.protocol.types import NodeState
 from dalston_queue.models import DeadLetter, Sample
-from dalston_queue.orchestrator.duties.samples import KEPT, take_samples
+from dalston_queue.orchestrator.duties.samples import RETENTION, take_samples
 from tests.broker.conftest import message
 
 pytestmark = pytest.mark.django_db
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 def test_a_minute_is_sampled_once_and_a_day_is_kept(broker: Broker) -> None:
     now = timezone.now()
     minute = now.replace(second=0, microsecond=0)
-    Sample.objects.create(kind="lane", name="old", at=minute - KEPT - timedelta(minutes=1), numbers={})
+    Sample.objects.create(kind="lane", name="old", at=minute - RETENTION - timedelta(minutes=1), numbers={})
     DeadLetter.objects.create(
         queue="echo", cause="error", fingerprint="f", created_at=minute - timedelta(seconds=1), attempt=1
     )
@@ -31,7 +31,7 @@ def test_a_minute_is_sampled_once_and_a_day_is_kept(broker: Broker) -> None:
     read_at = queue.numbers.pop("at_ms")
     assert (queue.at, queue.name, queue.numbers) == (minute, "echo", {"waiting": 1, "ran": 0})
     assert abs(read_at - broker.snapshot().at_ms) < 60_000, "when the counters were read, not the minute's beginning"
-    letters = Sample.objects.get(kind="letters")
+    letters = Sample.objects.get(kind="dead_letters")
     assert letters.numbers == {"made": 1, "open": 1}
     broker.reset_queue("echo")
 

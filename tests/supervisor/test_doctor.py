@@ -127,7 +127,7 @@ def test_a_waiting_task_says_what_it_waits_for(broker: Broker) -> None:
     from dalston_queue.broker.protocol.messages import TaskMessage
 
     task = str(submit())
-    assert "It is ready and will be put in line within a second." in run("why", task)[1]  # Redis knows no such queue
+    assert "It is ready and will be queued within a second." in run("why", task)[1]  # Redis knows no such queue
     message = TaskMessage(
         task_id=task, job_id="j", queue="work", task_type="work", attempt=1, required_capabilities=("big",)
     )
@@ -149,7 +149,7 @@ def test_a_waiting_task_says_what_it_waits_for(broker: Broker) -> None:
 @pytest.mark.parametrize(
     ("fields", "code", "sentence"),
     [
-        ({"status": "queued"}, 0, "will be put in line within a second"),
+        ({"status": "queued"}, 0, "will be queued within a second"),
         ({"status": "running", "assigned_worker_id": "n.fix.0.b"}, 0, "n.fix.0.b does not beat any more"),
         ({"status": "completed"}, 0, "It is over: completed."),
         ({"status": "failed", "error": "bad audio", "error_cause": "rejected"}, 1, "(rejected): bad audio"),

@@ -167,5 +167,5 @@ class Scenery:
                            "removed": 3_990 - 60 * back}  # fmt: skip
                 rows.append(Sample(kind="lane", name=f"{lane.shard} {lane.stream}", at=at, numbers=numbers))
             numbers = {"made": int(back in {4, 17, 18, 40}), "open": max(1, 4 - back // 15)}
-            rows.append(Sample(kind="letters", name="all", at=at, numbers=numbers))
+            rows.append(Sample(kind="dead_letters", name="all", at=at, numbers=numbers))
         Sample.objects.bulk_create(rows, ignore_conflicts=True)

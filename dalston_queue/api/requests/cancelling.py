@@ -13,7 +13,7 @@ from pydantic import Field
 from dalston_queue.api.auth.principal import Principal
 from dalston_queue.api.errors.problems import ApiProblem, Code, not_found
 from dalston_queue.audit.record import audited
-from dalston_queue.jobs.operator.cancel import Cancellation, words_of
+from dalston_queue.jobs.operator.cancel import Cancellation, cancel_message
 
 
 class CancelledTaskOut(Schema):
@@ -50,8 +50,8 @@ def cancel(principal: Principal, noun: str, row_id: UUID, was: str, act: Cancel,
     """Safe to repeat: of what is cancelled already nothing runs and nobody is told. What ended otherwise is 409,
     also if it did so while it was asked to stop."""
     with audited(f"{noun}.cancel", str(row_id), reason=reason, before={"status": was}, **principal.signature()) as row:
-        outcome = act(row_id, timezone.now(), why=words_of(principal.name, reason))
-        row.after = {"status": outcome.status, "was_running": outcome.was_running, "engine_told": outcome.told}
+        outcome = act(row_id, timezone.now(), why=cancel_message(principal.name, reason))
+        row.after = {"status": outcome.status, "was_running": outcome.was_running, "engine_told": outcome.sent}
     if not outcome.found:
         raise not_found(f"{noun} {row_id}")
     if outcome.too_late:

@@ -17,7 +17,7 @@ from django.conf import settings
 from dalston_queue.api.errors.problems import ApiProblem, Code
 from dalston_queue.api.subscriptions.slots import Places
 from dalston_queue.broker.engine.remote import Hold, Look, RemoteTask, RemoteWorker
-from dalston_queue.database import give_connection_back
+from dalston_queue.database import release_connection
 
 LOOK_EVERY_S = 1.0
 POLLS = Places(settings.DALSTON_MAX_WAITING_POLLS)
@@ -52,7 +52,7 @@ def _poll(
 ) -> tuple[Look, list[RemoteTask]]:
     end = time.monotonic() + wait
     room = worker.engine.capacity if wanted is None else wanted
-    give_connection_back()  # Postgres is done with, while we speak to Redis and wait
+    release_connection()  # Postgres is done with, while we speak to Redis and wait
     worker.take_turn()
     look, claimed = _try(worker, named, room)
     if look.again or claimed or wait <= 0:

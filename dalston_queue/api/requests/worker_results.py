@@ -17,7 +17,7 @@ from dalston_queue.broker.engine.remote import Hold
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol import messages
 from dalston_queue.broker.protocol.types import Cause, RecordState
-from dalston_queue.database import give_connection_back
+from dalston_queue.database import release_connection
 from dalston_queue.models import TaskEvent
 
 PATIENCE_S = 3.0
@@ -37,7 +37,7 @@ def accepted_before(broker: Broker, worker: EngineBeat, hold: Hold, outcome: mes
         if time.monotonic() > end:
             detail = "The attempt has ended, and whether by this result is not stored yet. Send it again."
             raise ApiProblem(503, Code.RESULT_PENDING, detail, headers={"Retry-After": "1"})
-        give_connection_back()
+        release_connection()
         time.sleep(LOOK_EVERY_S)
 
 

@@ -33,7 +33,7 @@ from dalston_queue.api.schemas.dead_letters import (
 from dalston_queue.audit.record import audited
 from dalston_queue.jobs.errors import NothingToReplay, sentence
 from dalston_queue.jobs.operator.replay import NARROWER, Filter, Outcome, Replayed, discard, matching, replay
-from dalston_queue.jobs.operator.replay_batches import order_replay
+from dalston_queue.jobs.operator.replay_batches import create_replay_batch
 from dalston_queue.jobs.queries.search import bounded
 from dalston_queue.models import DeadLetter, ReplayBatch
 from dalston_queue.models.api_token import Scope
@@ -148,7 +148,7 @@ def discard_dead_letter(request: HttpRequest, dead_letter_id: LetterId, reason: 
 def _order(principal: Principal, wanted: Filter | None, body: ReplayManyIn) -> ReplayBatch:
     if body.parameters is not None:
         check_size(body.parameters)
-    return order_replay(
+    return create_replay_batch(
         body.ids or [] if wanted is None else wanted,
         reason=body.reason,
         parameters=body.parameters,
@@ -169,5 +169,5 @@ def _replay(principal: Principal, ids: list[UUID], body: ReplayIn) -> list[Repla
     before = {"ids": [str(letter) for letter in ids]}
     with audited("dead_letter.replay", target, reason=body.reason, before=before, **principal.signature()) as row:
         done = replay(ids, timezone.now(), parameters=body.parameters, priority=body.priority)
-        row.after = {str(each.letter_id): each.outcome for each in done}
+        row.after = {str(each.dead_letter_id): each.outcome for each in done}
     return done

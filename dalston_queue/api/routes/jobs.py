@@ -129,7 +129,7 @@ def cancel_one_job(request: HttpRequest, job_id: Annotated[UUID, Path()], reason
     principal = principal_of(request)
     job = visible_job(principal, job_id)
     done = cancel(principal, "job", job_id, job.status, cancel_job, reason=reason)
-    return CancelledJobOut(job_id=job_id, status=done.status, was_running=done.was_running, engine_told=done.told)
+    return CancelledJobOut(job_id=job_id, status=done.status, was_running=done.was_running, engine_told=done.sent)
 
 
 def visible_job(principal: Principal, job_id: UUID) -> Job:

@@ -27,7 +27,7 @@ from dalston_queue.audit.record import audited
 from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.nodes.commands import Command, CommandState, CommandStatus, NodeChannel
 from dalston_queue.broker.protocol.names import COMMAND_ID, ENGINE_ID, NODE_ID
-from dalston_queue.database import give_connection_back
+from dalston_queue.database import release_connection
 from dalston_queue.jobs.operator.forget_node import forget_node
 from dalston_queue.models.api_token import Scope
 from dalston_queue.redis import get_broker
@@ -121,7 +121,7 @@ def read_logs(
     if principal.only_project is not None:
         detail = f"An engine's log is about every project: it needs the scope `operate`, which {principal.name} lacks."
         raise ApiProblem(403, Code.SCOPE_MISSING, detail)
-    give_connection_back()
+    release_connection()
     tail = (
         get_broker()
         .logs(node_id)
@@ -135,7 +135,7 @@ def read_logs(
 
 
 def _wait(channel: NodeChannel, command_id: str, seconds: float) -> CommandStatus | None:
-    give_connection_back()
+    release_connection()
     with WAITING.one() as free:
         return channel.wait(command_id, seconds if free else 0)
 

@@ -16,7 +16,7 @@ from dalston_queue.api.schemas.dead_letters import ReplayBatchOut, WithdrawnOut,
 from dalston_queue.jobs.operator.replay_batches import Withdrawal, stop
 from dalston_queue.models import ReplayBatch
 from dalston_queue.models.api_token import Scope
-from dalston_queue.models.replay_batch import OrderState
+from dalston_queue.models.replay_batch import BatchState
 
 router = Router(tags=["dead letters"])
 
@@ -26,19 +26,19 @@ OrderId = Annotated[UUID, Path()]
 @router.get("/dlq/replays", auth=sees_all_projects(), response=answers({200: Page[ReplayBatchOut]}))
 def list_replay_batches(
     request: HttpRequest,
-    state: Annotated[OrderState | None, Query()] = None,
+    state: Annotated[BatchState | None, Query()] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> dict[str, Any]:
     """Orders, newest first."""
-    orders = ReplayBatch.objects.defer("letter_ids")
+    orders = ReplayBatch.objects.defer("dead_letter_ids")
     return page(orders if state is None else orders.filter(state=state), replay_batch_out, limit, cursor)
 
 
 @router.get("/dlq/replays/{order_id}", auth=sees_all_projects(), response=answers({200: ReplayBatchOut}, 404))
 def read_replay_batch(request: HttpRequest, order_id: OrderId) -> ReplayBatchOut:
     """One order, and how far it got."""
-    order = ReplayBatch.objects.defer("letter_ids").filter(pk=order_id).first()
+    order = ReplayBatch.objects.defer("dead_letter_ids").filter(pk=order_id).first()
     if order is None:
         raise not_found(f"replay order {order_id}")
     return replay_batch_out(order)
@@ -48,11 +48,11 @@ def read_replay_batch(request: HttpRequest, order_id: OrderId) -> ReplayBatchOut
 def withdraw_replay_batch(request: HttpRequest, order_id: OrderId, reason: Reason = "") -> WithdrawnOut:
     """Undo an order that waits, or stop the rest of one that runs; the answer says which."""
     done = stop(order_id, reason=reason, **principal_of(request).signature())
-    if done.order is None:
+    if done.batch is None:
         raise not_found(f"replay order {order_id}")
     if done.what is Withdrawal.UNDONE:
-        return WithdrawnOut(outcome="undone", order=replay_batch_out(done.order))
+        return WithdrawnOut(outcome="undone", order=replay_batch_out(done.batch))
     if done.what is Withdrawal.STOPPED:
-        return WithdrawnOut(outcome="stopped", order=replay_batch_out(done.order))
-    by = f" by {done.order.ended_by}" if done.order.ended_by else ""
-    raise ApiProblem(409, Code.STATE_CONFLICT, f"Too late: the order is {done.order.state}{by}.")
+        return WithdrawnOut(outcome="stopped", order=replay_batch_out(done.batch))
+    by = f" by {done.batch.ended_by}" if done.batch.ended_by else ""
+    raise ApiProblem(409, Code.STATE_CONFLICT, f"Too late: the order is {done.batch.state}{by}.")

@@ -63,8 +63,8 @@ def pause_stage(request: HttpRequest, stage: Stage, body: Annotated[PauseIn, Bod
         _check(stage, " To pause it before it has work, send `new`: true.")
     with audited("stage.pause", stage, reason=body.reason, **principal.signature()) as row:
         done = pause(stage, timezone.now(), actor=principal.name, reason=body.reason)
-        row.after = {"paused": True, "changed": done.changed, "engines_told": done.told}
-    return PauseOut(queue=stage, paused=True, changed=done.changed, engines_told=done.told)
+        row.after = {"paused": True, "changed": done.changed, "engines_told": done.reached}
+    return PauseOut(queue=stage, paused=True, changed=done.changed, engines_told=done.reached)
 
 
 @router.post("/streams/{stage}/resume", auth=needs(Scope.OPERATE), response=answers({200: PauseOut}, 400, 404))
@@ -74,8 +74,8 @@ def resume_stage(request: HttpRequest, stage: Stage, body: Annotated[ResumeIn, B
     _check(stage, to_resume=True)
     with audited("stage.resume", stage, reason=body.reason, **principal.signature()) as row:
         done = resume(stage)
-        row.after = {"paused": False, "changed": done.changed, "engines_told": done.told}
-    return PauseOut(queue=stage, paused=False, changed=done.changed, engines_told=done.told)
+        row.after = {"paused": False, "changed": done.changed, "engines_told": done.reached}
+    return PauseOut(queue=stage, paused=False, changed=done.changed, engines_told=done.reached)
 
 
 def _check(stage: str, hint: str = "", *, to_resume: bool = False) -> None:

@@ -17,7 +17,7 @@ from dalston_queue.api.routes.tasks import visible_task
 from dalston_queue.api.schemas.base import MAX_REASON, BodyIn, ReasonInBody
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.operations.requeue import Requeued
-from dalston_queue.jobs.operator.dead_letter import Aside
+from dalston_queue.jobs.operator.dead_letter import DeadLetterOutcome
 from dalston_queue.jobs.operator.dead_letter import dead_letter as dead_letter_task
 from dalston_queue.jobs.operator.requeue import requeue_task
 from dalston_queue.models.api_token import Scope
@@ -79,11 +79,11 @@ def dead_letter(
         row.after = {"outcome": done.outcome, "status": done.status}
     if not done.found:
         raise not_found(f"task {task_id}")
-    if done.outcome is Aside.CHANGED:
+    if done.outcome is DeadLetterOutcome.CHANGED:
         raise ApiProblem(409, Code.STATE_CONFLICT, "The task is at another attempt by now; nothing was changed.")
-    if done.outcome is Aside.NOT_IN_LINE:
+    if done.outcome is DeadLetterOutcome.NOT_QUEUED:
         detail = f"The task is {done.status}: it is not in a stream yet. Cancel it instead."
         raise ApiProblem(409, Code.STATE_CONFLICT, detail)
-    if done.outcome is Aside.OVER and done.status != "dead_letter":
+    if done.outcome is DeadLetterOutcome.OVER and done.status != "dead_letter":
         raise ApiProblem(409, Code.STATE_CONFLICT, f"The task is over, or about to be: it is {done.status}.")
-    return TaskActionOut(task_id=task_id, status=done.status, changed=done.outcome is not Aside.OVER)
+    return TaskActionOut(task_id=task_id, status=done.status, changed=done.outcome is not DeadLetterOutcome.OVER)

@@ -119,7 +119,7 @@ def cancel_one_task(request: HttpRequest, task_id: Annotated[UUID, Path()], reas
     principal = principal_of(request)
     task = visible_task(principal, task_id)
     done = cancel(principal, "task", task_id, task.status, cancel_task, reason=reason)
-    return CancelledTaskOut(task_id=task_id, status=done.status, was_running=done.was_running, engine_told=done.told)
+    return CancelledTaskOut(task_id=task_id, status=done.status, was_running=done.was_running, engine_told=done.sent)
 
 
 # The most frequent question of all: raw() takes a third of the time that the ORM takes to build the same statement.

@@ -12,9 +12,9 @@ from pydantic import ConfigDict, Field, model_validator
 from dalston_queue.api.schemas.base import ABSENT, BodyIn, Id, Instant, PriorityIn, ReasonInBody, either
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.jobs.operator.replay import Filter, Outcome, Replayed
-from dalston_queue.jobs.operator.replay_batches import MAX_LETTERS, MAX_RATE, MAX_UNDO_S
+from dalston_queue.jobs.operator.replay_batches import MAX_DEAD_LETTERS, MAX_RATE, MAX_UNDO_S
 from dalston_queue.models import DeadLetter, ReplayBatch
-from dalston_queue.models.replay_batch import OrderState
+from dalston_queue.models.replay_batch import BatchState
 
 MAX_REPLAY = 1_000
 
@@ -60,9 +60,9 @@ class ReplayManyIn(ReplayIn):
     filter: WantedIn | None = None
     dry_run: bool = Field(False, description="Only say how many of them are open.")
     limit: int = Field(
-        MAX_LETTERS,
+        MAX_DEAD_LETTERS,
         ge=1,
-        le=MAX_LETTERS,
+        le=MAX_DEAD_LETTERS,
         description=f"At most so many: of `ids` the first, of the filter's the oldest. Without an order {MAX_REPLAY} "
         "at a time.",
     )
@@ -133,12 +133,14 @@ def dead_letter_out(letter: DeadLetter) -> DeadLetterOut:
 
 
 def replayed_out(done: Replayed) -> ReplayedOut:
-    return ReplayedOut(dead_letter_id=done.letter_id, outcome=done.outcome, task_id=done.task_id, attempt=done.attempt)
+    return ReplayedOut(
+        dead_letter_id=done.dead_letter_id, outcome=done.outcome, task_id=done.task_id, attempt=done.attempt
+    )
 
 
 class ReplayBatchOut(Schema):
     order_id: UUID
-    state: OrderState
+    state: BatchState
     actor: str = Field(description="Who gave it.")
     reason: str
     filter: dict[str, Any] | None = Field(description="What was asked for; null if the letters were named.")

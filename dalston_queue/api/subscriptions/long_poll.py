@@ -18,7 +18,7 @@ from django.db.models import Manager
 from ninja import Query
 
 from dalston_queue.api.subscriptions.slots import WAITING
-from dalston_queue.database import give_connection_back
+from dalston_queue.database import release_connection
 from dalston_queue.jobs.lifecycle.states import JOB_OVER, TASK_OVER
 from dalston_queue.models import Job, Task
 
@@ -51,7 +51,7 @@ class Waiting:
                 return
             self._enter(row_id, news)
             try:
-                give_connection_back()
+                release_connection()
                 news.wait(min(seconds, MAX_WAIT_S))
             finally:
                 self._leave(row_id, news)

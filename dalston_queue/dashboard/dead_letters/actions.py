@@ -19,7 +19,7 @@ from dalston_queue.dashboard.security.roles import operator_required
 from dalston_queue.jobs.errors import NothingToReplay
 from dalston_queue.jobs.operator import replay_batches
 from dalston_queue.jobs.operator.replay import discard as discard_letters
-from dalston_queue.jobs.operator.replay_batches import Withdrawal, Withdrawn, order_replay
+from dalston_queue.jobs.operator.replay_batches import Withdrawal, Withdrawn, create_replay_batch
 from dalston_queue.models import DeadLetter, ReplayBatch
 from dalston_queue.models.dead_letter import OPEN
 from dalston_queue.models.replay_batch import LIVE
@@ -48,7 +48,7 @@ def replay(request: HttpRequest) -> HttpResponse:
         _say_faster(request, taken, len(still_open) - len(fresh))
     if fresh:
         try:
-            order = order_replay(fresh, **person(request), reason=reason_of(request), undo_seconds=UNDO_S)
+            order = create_replay_batch(fresh, **person(request), reason=reason_of(request), undo_seconds=UNDO_S)
         except NothingToReplay:  # since we looked
             return _back(request, "Nothing was changed: there is no such letter.", bad=True)
         if order.already_open:  # since we looked
@@ -87,10 +87,10 @@ def discard(request: HttpRequest) -> HttpResponse:
 def withdraw(request: HttpRequest, order_id: UUID, verb: str) -> HttpResponse:
     act = {"undo": replay_batches.undo, "stop": replay_batches.stop}.get(verb)
     done = act(order_id, **person(request), reason=reason_of(request)) if act else None
-    if done is None or done.order is None:
+    if done is None or done.batch is None:
         raise Http404(f"there is no replay order {order_id}")
     won = done.what in (Withdrawal.UNDONE, Withdrawal.STOPPED)
-    return _back(request, withdrawn_words(done, done.order), bad=not won)
+    return _back(request, withdrawn_words(done, done.batch), bad=not won)
 
 
 def withdrawn_words(done: Withdrawn, order: ReplayBatch) -> str:
@@ -125,8 +125,8 @@ def _not_ordered(wanted: list[UUID]) -> tuple[list[UUID], ReplayBatch | None]:
     """Those that no waiting or running order names, and the newest order that names one."""
     taken: set[UUID] = set()
     newest = None
-    for order in ReplayBatch.objects.filter(state__in=LIVE, letter_ids__overlap=wanted).order_by("created_at"):
-        taken |= set(order.letter_ids)
+    for order in ReplayBatch.objects.filter(state__in=LIVE, dead_letter_ids__overlap=wanted).order_by("created_at"):
+        taken |= set(order.dead_letter_ids)
         newest = order
     return [letter for letter in wanted if letter not in taken], newest
 

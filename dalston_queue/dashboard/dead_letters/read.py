@@ -86,7 +86,7 @@ def nothing() -> LettersView:
 def read_orders(now: datetime) -> tuple[OrderLine, ...]:
     """Those that wait or go on, and those that ended a moment ago; newest first."""
     # The letters of an order may be many, and nobody reads them here.
-    rows = ReplayBatch.objects.defer("letter_ids", "filter")
+    rows = ReplayBatch.objects.defer("dead_letter_ids", "filter")
     live = list(rows.filter(state__in=LIVE).order_by("next_at")[:ORDERS])
     over = [row for row in rows.order_by("-id")[:ORDERS] if row.finished_at and now - row.finished_at < RECENT]
     return tuple(order_line(row) for row in sorted({*live, *over}, key=lambda row: row.id, reverse=True))
@@ -142,7 +142,7 @@ def live_order_of(letter: UUID) -> ReplayBatch | None:
     """The one that is about to take it back."""
     rows = ReplayBatch.objects.filter(state__in=LIVE).order_by("next_at")
     named = _naming(list(rows.values_list("id", flat=True)[:LIVE_LOOKED]), [letter])
-    return rows.defer("letter_ids", "filter").filter(id__in=named).first() if named else None
+    return rows.defer("dead_letter_ids", "filter").filter(id__in=named).first() if named else None
 
 
 def _naming(orders: list[UUID], letters: Collection[UUID]) -> list[UUID]:
@@ -153,7 +153,7 @@ def _naming(orders: list[UUID], letters: Collection[UUID]) -> list[UUID]:
     found = {order: _known.get((order, wanted)) for order in orders}
     fresh = [order for order, names in found.items() if names is None]
     if fresh:
-        rows = ReplayBatch.objects.filter(id__in=fresh, letter_ids__overlap=list(wanted))
+        rows = ReplayBatch.objects.filter(id__in=fresh, dead_letter_ids__overlap=list(wanted))
         naming = set(rows.values_list("id", flat=True))
         found |= {order: order in naming for order in fresh}
         if len(_known) > MOST_KNOWN:

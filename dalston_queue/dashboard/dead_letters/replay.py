@@ -30,7 +30,7 @@ from dalston_queue.dashboard.parts.request import MAX_REASON, BadQuery, address,
 from dalston_queue.dashboard.security.roles import operator_required
 from dalston_queue.jobs.errors import InvalidJob, NothingToReplay, SearchTooWide, sentence
 from dalston_queue.jobs.operator.replay import NARROWER, Changes, Filter, matching
-from dalston_queue.jobs.operator.replay_batches import MAX_LETTERS, MAX_RATE, MAX_UNDO_S, order_replay
+from dalston_queue.jobs.operator.replay_batches import MAX_DEAD_LETTERS, MAX_RATE, MAX_UNDO_S, create_replay_batch
 from dalston_queue.jobs.queries.search import bounded
 from dalston_queue.models import DeadLetter
 from dalston_queue.models.dead_letter import OPEN
@@ -73,7 +73,7 @@ def replay_many(request: HttpRequest) -> HttpResponse:
         context = {**_context(query, given), "problem": f"{error}"}
         return render(request, "dashboard/dead_letters/replay.html", context, status=400)
     checked = _checked(plan) if "check" in given else None
-    context = {**_context(query, given), "count": found, "plan": plan, "checked": checked, "most": MAX_LETTERS}
+    context = {**_context(query, given), "count": found, "plan": plan, "checked": checked, "most": MAX_DEAD_LETTERS}
     return render(request, "dashboard/dead_letters/replay.html", context)
 
 
@@ -129,7 +129,7 @@ def _parameters(text: str, one: UUID | None) -> dict[str, Any] | None:
 
 
 def _order(request: HttpRequest, plan: Plan) -> HttpResponse:
-    order = order_replay(
+    order = create_replay_batch(
         plan.wanted,
         **person(request),
         reason=plan.reason,

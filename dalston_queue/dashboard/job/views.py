@@ -19,7 +19,7 @@ from dalston_queue.dashboard.job.render import fragments_of
 from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.parts.request import reason_of
 from dalston_queue.dashboard.security.roles import operator_required
-from dalston_queue.jobs.operator.cancel import Cancellation, cancel_job, words_of
+from dalston_queue.jobs.operator.cancel import Cancellation, cancel_job, cancel_message
 from dalston_queue.models import Job
 
 
@@ -47,8 +47,8 @@ def cancel(request: HttpRequest, job_id: UUID) -> HttpResponse:
         raise Http404(f"there is no job {job_id}")
     before = {"status": was}
     with audited("job.cancel", str(job_id), **person(request), reason=reason, before=before) as row:
-        outcome = cancel_job(job_id, timezone.now(), why=words_of(person(request)["actor"], reason))
-        row.after = {"status": outcome.status, "was_running": outcome.was_running, "engine_told": outcome.told}
+        outcome = cancel_job(job_id, timezone.now(), why=cancel_message(person(request)["actor"], reason))
+        row.after = {"status": outcome.status, "was_running": outcome.was_running, "engine_told": outcome.sent}
     if not outcome.found:
         raise Http404(f"there is no job {job_id}")
     (messages.warning if outcome.already_over else messages.success)(request, _words(outcome))
@@ -58,7 +58,7 @@ def cancel(request: HttpRequest, job_id: UUID) -> HttpResponse:
 def _words(outcome: Cancellation) -> str:
     if outcome.already_over:
         return f"Nothing was changed: the job is {outcome.status} already."
-    if outcome.told:
+    if outcome.sent:
         return "Cancelling. The engines were told to stop."
     if not outcome.reached:
         return "Cancelling. Redis does not answer; the engines are told as soon as it does."

@@ -34,7 +34,7 @@ class Latest:
         self._read_at = 0.0
         self._overview: Overview | None = None
         self._past: deque[tuple[float, Snapshot]] = deque()
-        self._lanes, self._letters = History("lane"), History("letters")
+        self._lanes, self._letters = History("lane"), History("dead_letters")
 
     def get(self) -> Overview:
         """One thread reads; others that come meanwhile wait for it and take the same."""

@@ -22,7 +22,7 @@ from dalston_queue.dashboard.queue.query import FIELDS, StreamQuery, lane_word, 
 from dalston_queue.dashboard.queue.read import StreamView, read_stream
 from dalston_queue.dashboard.queue.render import fragments_of
 from dalston_queue.dashboard.security.roles import operator_required
-from dalston_queue.jobs.operator.pause import Braked, NoSuchQueue, check_queue, pause, resume
+from dalston_queue.jobs.operator.pause import NoSuchQueue, PauseResult, check_queue, pause, resume
 
 
 @require_safe
@@ -75,20 +75,20 @@ def brake(request: HttpRequest, queue: str) -> HttpResponse:
     if wanted == "pause" and reason:
         with audited("stage.pause", queue, **person(request), reason=reason) as row:
             done = pause(queue, timezone.now(), actor=person(request)["actor"], reason=reason)
-            row.after = {"paused": True, "changed": done.changed, "engines_told": done.told}
+            row.after = {"paused": True, "changed": done.changed, "engines_told": done.reached}
         _say(request, done, "Paused: engines claim nothing more from it. What runs goes on.", "paused")
     elif wanted == "resume":
         with audited("stage.resume", queue, **person(request), reason=reason) as row:
             done = resume(queue)
-            row.after = {"paused": False, "changed": done.changed, "engines_told": done.told}
+            row.after = {"paused": False, "changed": done.changed, "engines_told": done.reached}
         _say(request, done, "Resumed: engines claim from it again.", "resumed")
     else:
         messages.error(request, "Nothing was changed: say why the stream should pause.")
     return redirect("dashboard:stream", queue=queue)
 
 
-def _say(request: HttpRequest, done: Braked, said: str, word: str) -> None:
-    if not done.told:
+def _say(request: HttpRequest, done: PauseResult, said: str, word: str) -> None:
+    if not done.reached:
         messages.warning(request, f"Written down as {word}. Redis does not answer; engines are told when it does.")
     elif done.changed:
         messages.success(request, said)

@@ -21,8 +21,8 @@ from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.operations.requeue import Requeued
 from dalston_queue.dashboard.parts.request import back_to_page, reason_of
 from dalston_queue.dashboard.security.roles import operator_required
-from dalston_queue.jobs.operator.cancel import cancel_task, words_of
-from dalston_queue.jobs.operator.dead_letter import Aside, dead_letter
+from dalston_queue.jobs.operator.cancel import cancel_message, cancel_task
+from dalston_queue.jobs.operator.dead_letter import DeadLetterOutcome, dead_letter
 from dalston_queue.jobs.operator.requeue import requeue_task
 from dalston_queue.models import OperatorAction, Task
 
@@ -53,11 +53,11 @@ def act_on_task(request: HttpRequest, task_id: UUID, act: str) -> HttpResponse:
 
 
 def _cancel(request: HttpRequest, task: Task, reason: str, row: OperatorAction) -> Done:
-    done = cancel_task(task.id, timezone.now(), why=words_of(_name(request), reason))
-    row.after = {"status": done.status, "was_running": done.was_running, "engine_told": done.told}
+    done = cancel_task(task.id, timezone.now(), why=cancel_message(_name(request), reason))
+    row.after = {"status": done.status, "was_running": done.was_running, "engine_told": done.sent}
     if done.already_over:
         return False, f"Nothing was changed: the task is {_words(done.status)} already."
-    if done.told:
+    if done.sent:
         return True, "Cancelling: its engine was told to stop."
     if not done.reached:
         return True, "Cancelling, as soon as Redis answers."
@@ -83,13 +83,15 @@ def _dead_letter(request: HttpRequest, task: Task, reason: str, row: OperatorAct
     done = dead_letter(task.id, timezone.now(), actor=_name(request), why=reason, attempt=attempt)
     row.after = {"outcome": done.outcome, "status": done.status}
     said = {
-        Aside.ENDED: "Set aside: it is a dead letter now." if done.status == "dead_letter" else "Set aside: it failed.",
-        Aside.TAKEN: "Taken from its engine: it is a dead letter in a moment.",
-        Aside.OVER: f"Nothing was changed: it is {_words(done.status)} already, or has just ended.",
-        Aside.CHANGED: "Nothing was changed: it is at another attempt by now.",
-        Aside.NOT_IN_LINE: f"Nothing was changed: it is {_words(done.status)}, not in a stream. Cancel it instead.",
+        DeadLetterOutcome.ENDED: "Set aside: it is a dead letter now."
+        if done.status == "dead_letter"
+        else "Set aside: it failed.",
+        DeadLetterOutcome.TAKEN: "Taken from its engine: it is a dead letter in a moment.",
+        DeadLetterOutcome.OVER: f"Nothing was changed: it is {_words(done.status)} already, or has just ended.",
+        DeadLetterOutcome.CHANGED: "Nothing was changed: it is at another attempt by now.",
+        DeadLetterOutcome.NOT_QUEUED: f"Nothing was changed: it is {_words(done.status)}. Cancel it instead.",
     }
-    return done.outcome in {Aside.ENDED, Aside.TAKEN}, said[done.outcome]
+    return done.outcome in {DeadLetterOutcome.ENDED, DeadLetterOutcome.TAKEN}, said[done.outcome]
 
 
 ACTS: dict[str, tuple[str, Act]] = {

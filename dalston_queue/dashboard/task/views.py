@@ -19,7 +19,7 @@ from dalston_queue.dashboard.nodes.logs import shown
 from dalston_queue.dashboard.parts.black_box import BlackBox, black_box
 from dalston_queue.dashboard.task.read import RunLine, read_task, run_lines
 from dalston_queue.dashboard.task.render import fragments_of
-from dalston_queue.database import give_connection_back
+from dalston_queue.database import release_connection
 from dalston_queue.jobs.queries.timeline import Run
 from dalston_queue.models import DeadLetter
 from dalston_queue.redis import get_broker
@@ -66,7 +66,7 @@ def read_log(line: RunLine) -> tuple[str, str]:
     try:
         if line.node not in {node.node_id for node in broker.registry.nodes()}:
             return "", f"The node {line.node} is away, and its logs with it."
-        give_connection_back()
+        release_connection()
         tail = broker.logs(line.node).tail(
             line.run.engine_id,
             lines=LINES,

@@ -1,4 +1,4 @@
-"""Moves jobs on after their tasks changed: releases dependents, ends jobs, and says whom to stop.
+"""Advances jobs after their tasks moved: makes dependents ready, ends jobs, asks tasks to stop.
 
 Runs inside the transaction that changed the tasks, with the jobs locked. The rules are those of `dag.verdict`.
 """
@@ -21,7 +21,7 @@ class Advanced:
 
     ready: list[Moved] = field(default_factory=list)  # tasks to dispatch
     ended: list[UUID] = field(default_factory=list)  # jobs that are over
-    stopping: list[UUID] = field(default_factory=list)  # jobs whose engines must be told to stop
+    stopping: list[UUID] = field(default_factory=list)  # jobs whose engines must be asked to stop
 
     def add(self, other: "Advanced") -> None:
         self.ready += other.ready
@@ -43,7 +43,7 @@ _TALLY = """
     GROUP BY j.id"""
 
 # Stages that wait for nothing any more. An optional parent that ended otherwise gave nothing, and that is enough.
-_RELEASABLE = """
+_UNBLOCKED = """
     SELECT c.id, c.attempt, c.scheduled_at > %s
     FROM dalston_task c
     WHERE c.job_id = ANY(%s::uuid[]) AND c.status = 'pending' AND NOT EXISTS (
@@ -68,9 +68,9 @@ _REQUEST_STOP = """
 
 
 def claim_jobs(job_ids: Collection[UUID], now: datetime, *, skip_locked: bool = False) -> Advanced:
-    """Take pending jobs: the one orchestrator whose transaction moves a job releases its roots."""
+    """Take pending jobs: the one orchestrator whose transaction moves a job makes its roots ready."""
     locked = lock_jobs(job_ids, skip_locked=skip_locked)
-    return Advanced(ready=release_stages(move_jobs("claim", locked, now), now))
+    return Advanced(ready=make_stages_ready(move_jobs("claim", locked, now), now))
 
 
 def advance(job_ids: Collection[UUID], now: datetime) -> Advanced:
@@ -81,7 +81,7 @@ def advance(job_ids: Collection[UUID], now: datetime) -> Advanced:
     verdicts: dict[str, list[UUID]] = {}
     errors: dict[UUID, str] = {}
     progress: dict[UUID, float] = {}
-    release: list[UUID] = []
+    unblocked: list[UUID] = []
     with connection.cursor() as cursor:
         cursor.execute(_TALLY, [id_array(job_ids)])
         for job_id, status, total, waiting, at_engine, died, cancelled, completed, share, error in cursor.fetchall():
@@ -90,7 +90,7 @@ def advance(job_ids: Collection[UUID], now: datetime) -> Advanced:
             if move is not None:
                 verdicts.setdefault(move, []).append(job_id)
             elif waiting and tally.status is JobStatus.RUNNING:
-                release.append(job_id)
+                unblocked.append(job_id)
             if total == 0:
                 errors[job_id] = "it has no tasks"
             elif error is not None:
@@ -103,21 +103,21 @@ def advance(job_ids: Collection[UUID], now: datetime) -> Advanced:
     for move, jobs in verdicts.items():
         moved = move_jobs(move, jobs, now, {job: errors[job] for job in jobs if job in errors})
         (done.stopping if move == "wind_down" else done.ended).extend(moved)
-    done.ready = release_stages(release, now)
+    done.ready = make_stages_ready(unblocked, now)
     return done
 
 
-def release_stages(job_ids: Collection[UUID], now: datetime) -> list[Moved]:
+def make_stages_ready(job_ids: Collection[UUID], now: datetime) -> list[Moved]:
     """Make READY, or scheduled for its own time, every stage of these running jobs that waits for nothing any more."""
     if not job_ids:
         return []
     with connection.cursor() as cursor:
-        cursor.execute(_RELEASABLE, [now, id_array(job_ids)])
+        cursor.execute(_UNBLOCKED, [now, id_array(job_ids)])
         rows = cursor.fetchall()
     later = [Change(task_id=task, attempt=attempt, at=now) for task, attempt, in_future in rows if in_future]
     at_once = [Change(task_id=task, attempt=attempt, at=now) for task, attempt, in_future in rows if not in_future]
     move_tasks("defer", later)
-    return move_tasks("release", at_once)
+    return move_tasks("make_ready", at_once)
 
 
 def request_stop(job_ids: Collection[UUID], now: datetime, *, only: UUID | None = None) -> dict[UUID, str]:

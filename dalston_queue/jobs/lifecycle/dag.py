@@ -1,5 +1,4 @@
-"""The shape of a job, pure: which stages may be asked for, in which order they run, and what the tasks' states mean
-for the job."""
+"""The DAG of a job, pure: which stages are valid, in which order they run, what the tasks' states mean for the job."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -66,7 +65,7 @@ def _cycle(after: dict[str, tuple[str, ...]]) -> list[str] | None:
             parents.difference_update(free)
     if not left:
         return None
-    # Whoever is left waits for somebody who is left, so walking upwards must come back to a stage already passed.
+    # Each stage left waits for another one left, so walking upwards must come back to a stage already passed.
     path = [min(left)]
     while (parent := min(left[path[-1]])) not in path:
         path.append(parent)

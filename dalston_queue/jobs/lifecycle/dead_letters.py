@@ -15,12 +15,12 @@ from dalston_queue.jobs.lifecycle.status import Change, Moved, move_tasks
 from dalston_queue.jobs.submit.nul import without_nul
 from dalston_queue.models import DeadLetter, Task
 
-_UNREADABLE = UUID("6f0c9f0a-5a0e-5c44-9a3c-2f7a1d1f3b52")  # the namespace of letters that belong to no task
+_UNREADABLE = UUID("6f0c9f0a-5a0e-5c44-9a3c-2f7a1d1f3b52")  # the namespace of dead letters that belong to no task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """The last words of a task."""
+    """How a task ends."""
 
     task_id: UUID
     attempt: int
@@ -52,18 +52,18 @@ def end_tasks(endings: Sequence[Ending]) -> list[Moved]:
     dead_lettered = move_tasks("dead_letter", changes["dead_letter"])
     by_task = {ending.task_id: ending for ending in endings}
     DeadLetter.objects.bulk_create(
-        _letter(by_task[moved.task_id], *facts[moved.task_id][1:]) for moved in dead_lettered
+        _dead_letter(by_task[moved.task_id], *facts[moved.task_id][1:]) for moved in dead_lettered
     )
     return dead_lettered + move_tasks("fail", changes["fail"])
 
 
 def dead_letter_unreadable(queue: str, entry: str, reason: str, raw: Mapping[str, bytes], now: datetime) -> None:
-    """Keep bytes that nobody can read, and that name no task, for an operator to look at.
+    """Keep bytes that can't be read, and that name no task, for an operator.
 
-    `entry` names the place in Redis they came from. The letter's id is made from it, so that a batch which is handled
-    twice (the process died before it acknowledged) leaves one letter.
+    `entry` names where in Redis they were. The dead letter's id is made from it, so that a batch which is handled twice
+    (the process died before it acknowledged) leaves one dead letter.
     """
-    letter = DeadLetter(
+    dead_letter = DeadLetter(
         id=uuid5(_UNREADABLE, entry),
         queue=queue,
         cause=Cause.REJECTED,
@@ -73,7 +73,7 @@ def dead_letter_unreadable(queue: str, entry: str, reason: str, raw: Mapping[str
         raw=readable(raw),
         created_at=now,
     )
-    DeadLetter.objects.bulk_create([letter], ignore_conflicts=True)
+    DeadLetter.objects.bulk_create([dead_letter], ignore_conflicts=True)
 
 
 def readable(raw: Mapping[str, bytes]) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _change(ending: Ending) -> Change:
     )
 
 
-def _letter(ending: Ending, queue: str, task_type: str) -> DeadLetter:
+def _dead_letter(ending: Ending, queue: str, task_type: str) -> DeadLetter:
     return DeadLetter(
         task_id=ending.task_id,
         queue=queue,

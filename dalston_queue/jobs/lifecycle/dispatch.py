@@ -1,7 +1,7 @@
-"""Puts READY tasks into their streams.
+"""Dispatch: puts READY tasks into their streams.
 
-The jobs stay locked from before the append until the commit, so nobody else can move these tasks meanwhile. A crash
-after the append leaves a task READY with an entry: the next dispatch appends again, is told DUPLICATE, and goes on.
+The jobs stay locked from before the append until the commit: no other process can move these tasks meanwhile. A crash
+after the append leaves a task READY with an entry: the next dispatch appends again, gets DUPLICATE, and goes on.
 A crash before it leaves a READY task without an entry: it is its own outbox.
 """
 
@@ -31,7 +31,7 @@ BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    seen: int  # READY tasks looked at
+    seen: int  # READY tasks found
     queued: int
 
 
@@ -65,7 +65,7 @@ def dispatch(ready: Sequence[Moved], now: datetime) -> None:
 
 
 def dispatch_oldest(now: datetime) -> Dispatched:
-    """Queue a batch of whatever is READY. Jobs that somebody else works on are left to them."""
+    """Queue a batch of whatever is READY. Jobs that another process has locked are left to it."""
     with connection.cursor() as cursor:
         cursor.execute(READY, [BATCH])
         found: list[tuple[UUID, UUID]] = cursor.fetchall()
@@ -159,8 +159,8 @@ def _message(row: tuple[Any, ...], inputs: dict[str, Any], now: datetime) -> Tas
 
 
 def _append(messages: list[TaskMessage]) -> list[Appended | Invalid | WrongKeyType]:
-    """Append all in one go; if the broker finds one of them impossible, one by one, to learn which. What a foreign hand
-    did to one lane must not keep the tasks of others."""
+    """Append all in one go; if the broker refuses one of them, one by one, to learn which. A key of a wrong type in one
+    lane must not keep the tasks of others."""
     if not messages:
         return []
     broker = get_broker()

@@ -47,7 +47,7 @@ class Attempt:
     deliveries: int
     losses: int
     timeout_seconds: int
-    stopping: bool  # somebody asked to cancel it, or its job is ending
+    stopping: bool  # a cancel was requested, or its job is ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,14 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Exhausted:
-    """No further attempt. `why` is said to the operator."""
+    """No further attempt. `why` is shown to the operator."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """It ended as somebody wished."""
+    """It ended as requested."""
 
 
 Verdict = Retry | Exhausted | Cancel

@@ -1,6 +1,6 @@
 """The states of jobs and tasks, and every legal move between them, as data. Imports nothing of ours.
 
-`lifecycle` builds its guarded UPDATEs from TRANSITIONS, and `docs/lifecycle.md` is drawn from the same table.
+`status` builds its guarded UPDATEs from TRANSITIONS, and `docs/lifecycle.md` is drawn from the same table.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class TaskStatus(StrEnum):
     DEAD_LETTER = "dead_letter"
     """Over unless an operator replays it: required, and its budgets are used up or it was rejected."""
     CANCELLED = "cancelled"
-    """Over: somebody cancelled it, or its job failed while it ran. A replay of the job takes it back."""
+    """Over: it was cancelled, or its job failed while it ran. A replay of the job reopens it."""
     SKIPPED = "skipped"
     """Over: its job ended before it could run. A replay of the job takes it back."""
 
@@ -36,14 +36,14 @@ class JobStatus(StrEnum):
     RUNNING = "running"
     """Has tasks that may still run. The orchestrator moves it on when the last one is over."""
     CANCELLING = "cancelling"
-    """Ending early (cancelled, or a required task died) while engines are being told to stop. The orchestrator ends it
+    """Ending early (cancelled, or a required task died) while engines are being asked to stop. The orchestrator ends it
     when the last engine has answered or was killed."""
     COMPLETED = "completed"
     """Over: every required task completed."""
     FAILED = "failed"
     """Over unless an operator replays its dead letter: a required task died."""
     CANCELLED = "cancelled"
-    """Over: somebody cancelled it."""
+    """Over: it was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,10 @@ _LIVE = "pending scheduled ready queued running"
 TASK_TRANSITIONS: dict[str, Transition] = {
     move.name: move
     for move in (
-        _task("release", "pending", TaskStatus.READY, "orchestrator: every stage in `after` is over"),
-        _task("defer", "pending", TaskStatus.SCHEDULED, "orchestrator: as release, with `scheduled_at` in the future"),
+        _task("make_ready", "pending", TaskStatus.READY, "orchestrator: every stage in `after` is over"),
+        _task(
+            "defer", "pending", TaskStatus.SCHEDULED, "orchestrator: as make_ready, with `scheduled_at` in the future"
+        ),
         _task("due", "scheduled", TaskStatus.READY, "scheduler: its time has come"),
         _task("enqueue", "ready", TaskStatus.QUEUED, "dispatch: the entry is in the stream"),
         _task("start", "ready queued running", TaskStatus.RUNNING, "orchestrator: an engine claimed it"),
@@ -105,7 +107,12 @@ JOB_TRANSITIONS: dict[str, Transition] = {
             JobStatus.COMPLETED,
             "orchestrator: every task is over, none died; or a cancel came too late to stop a required one",
         ),
-        _job("wind_down", "running pending", JobStatus.CANCELLING, "cancel, or a required task died: engines are told"),
+        _job(
+            "wind_down",
+            "running pending",
+            JobStatus.CANCELLING,
+            "cancel, or a required task died: engines are asked to stop",
+        ),
         _job(
             "fail",
             "running cancelling",

@@ -1,11 +1,11 @@
-"""The only writer of status. Every move is one guarded statement that also writes its audit rows.
+"""The only writer of a status: every move of a job or task is one guarded statement that also writes its audit rows.
 
 The rules, which every caller follows:
 
 1. First lock the jobs, in id order, in a statement of their own (`lock_jobs`). Two parents that finish together would
    otherwise each see the other unfinished, and unsorted bulk updates deadlock.
 2. Then move tasks. A row moves only from a state the table allows, only at the attempt the caller saw, and, if an
-   engine reported it, only when the event is newer than the last one applied. No row back means that somebody else
+   engine reported it, only when the event is newer than the last one applied. No row back means that another process
    was faster: that is an answer, not an error.
 """
 
@@ -81,12 +81,12 @@ _CLEAR = "error = '', error_type = '', error_cause = ''"
 _NEXT_ATTEMPT = "attempt = t.attempt + 1, event_seq = 0, assigned_worker_id = ''"
 _FRESH = (
     "retry_count = 0, deliveries = 0, node_losses = 0, result = NULL,"
-    " started_at = NULL, enqueued_at = NULL, finished_at = NULL, cancel_requested_at = NULL, cancel_told_at = NULL"
+    " started_at = NULL, enqueued_at = NULL, finished_at = NULL, cancel_requested_at = NULL, cancel_sent_at = NULL"
 )
 
 # What a move writes besides the status: v is the change, t the row.
 _WRITES: dict[str, str] = {
-    "release": "",
+    "make_ready": "",
     "defer": "",
     "due": "scheduled_at = NULL",
     "enqueue": "enqueued_at = coalesce(t.enqueued_at, v.at)",
@@ -113,7 +113,7 @@ _WRITES: dict[str, str] = {
 def _task_statement(name: str) -> str:
     """The statement of one transition.
 
-    The row is joined to itself to say what it was before: nobody else can move it, its job is locked.
+    The row is joined to itself to say what it was before: no other process can move it, its job is locked.
     """
     writes = _WRITES[name]
     extra = [field for field in _EXTRA if f"v.{field}" in writes]
@@ -171,7 +171,7 @@ LOCK_FREE_JOBS = LOCK_JOBS + " SKIP LOCKED"
 
 
 def lock_jobs(job_ids: Iterable[UUID], *, skip_locked: bool = False) -> dict[UUID, LockedJob]:
-    """Lock the jobs for the rest of the transaction. `skip_locked` leaves out those that somebody else works on."""
+    """Lock the jobs for the rest of the transaction. `skip_locked` leaves out those that another process has locked."""
     _require_transaction()
     with connection.cursor() as cursor:
         cursor.execute(LOCK_FREE_JOBS if skip_locked else LOCK_JOBS, [id_array(set(job_ids))])
@@ -188,8 +188,8 @@ _JOB_WRITES = {
     "replay": "finished_at = NULL, cancel_requested_at = NULL, error = ''",
 }
 
-# The webhook of a job that ends is made by the statement that ends it: one for each end, whoever crashes afterwards.
-_TELL = """
+# The webhook of a job that ends is made by the statement that ends it: one for each end, whatever crashes afterwards.
+_WEBHOOK = """
     INSERT INTO dalston_webhook_delivery
         (id, job_id, url, origin, status, error, finished_at, state, attempts, next_at, last_error)
     SELECT gen_random_uuid(), id, callback_url, coalesce(substring(callback_url FROM '^[^/]*//[^/?]*'), ''), status,
@@ -206,13 +206,13 @@ def move_jobs(
         return []
     _require_transaction()
     transition = JOB_TRANSITIONS[name]
-    tell = f", told AS ({_TELL})" if transition.target in JOB_OVER else ""
+    webhook = f", webhook AS ({_WEBHOOK})" if transition.target in JOB_OVER else ""
     statement = f"""
         WITH moved AS (
             UPDATE dalston_job j SET status = %(target)s, {_JOB_WRITES[name]}
             WHERE j.id = ANY(%(ids)s::uuid[]) AND j.status = ANY(%(sources)s)
             RETURNING j.id, j.callback_url, j.status, j.error, j.finished_at
-        ){tell}
+        ){webhook}
         SELECT id FROM moved"""  # noqa: S608 - built from the tables above, nothing else
     arguments: dict[str, Any] = {
         "ids": id_array(wanted),

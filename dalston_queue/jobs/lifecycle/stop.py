@@ -1,6 +1,6 @@
-"""Makes Redis and engines let go of tasks that were asked to stop, and ends those that no engine has.
+"""Stops tasks whose cancel was requested: removes them from Redis, asks engines, ends those that no engine has.
 
-Repeatable and polled: such a task keeps `cancel_requested_at` until it is over, whoever dies in between.
+Repeatable and polled: such a task keeps `cancel_requested_at` until it is over, so any process can go on with it.
 """
 
 from collections.abc import Collection
@@ -15,8 +15,8 @@ from dalston_queue.jobs.lifecycle.advance import Advanced, advance
 from dalston_queue.jobs.lifecycle.status import Change, id_array, lock_jobs, move_tasks
 from dalston_queue.redis import get_broker
 
-# An engine sees the request within a second. One that hasn't answered after this is taken out of the story: the task is
-# taken from it, and whatever it says later is refused.
+# An engine sees the request within a second. One that hasn't answered after this loses the task,
+# and a later result from it is refused.
 GRACE = timedelta(seconds=30)
 
 # Each second.
@@ -29,7 +29,7 @@ _TO_STOP = """
     SELECT id, queue, attempt, cancel_requested_at FROM dalston_task
     WHERE job_id = ANY(%s::uuid[]) AND status IN ('queued', 'running') AND cancel_requested_at IS NOT NULL
     ORDER BY id"""
-_TOLD = "UPDATE dalston_task SET cancel_told_at = %s WHERE id = ANY(%s::uuid[]) AND cancel_told_at IS NULL"
+_SENT = "UPDATE dalston_task SET cancel_sent_at = %s WHERE id = ANY(%s::uuid[]) AND cancel_sent_at IS NULL"
 
 
 def stopping_jobs(limit: int = 500) -> list[UUID]:
@@ -41,30 +41,33 @@ def stopping_jobs(limit: int = 500) -> list[UUID]:
 
 @transaction.atomic
 def stop_tasks(job_ids: Collection[UUID], now: datetime, *, skip_locked: bool = False) -> Advanced:
-    """Ask Redis about every task that should stop. One that waits is removed and over; one that runs is told, and its
-    engine's answer ends it; one that has settled will be ended by its event."""
+    """Ask Redis about every task that should stop.
+
+    One that waits is removed and over. One that runs ends with the answer of its engine, which is asked to stop it. One
+    that has settled will be ended by its event.
+    """
     jobs = lock_jobs(job_ids, skip_locked=skip_locked)
     with connection.cursor() as cursor:
         cursor.execute(_TO_STOP, [id_array(jobs)])
         rows: list[tuple[UUID, str, int, datetime]] = cursor.fetchall()
     over: list[Change] = []
-    told: list[UUID] = []
+    sent: list[UUID] = []
     for task, queue, attempt, requested_at in rows:
         found = _ask(queue, task, attempt, overdue=now - requested_at > GRACE)
         if found is Removed.FLAGGED:
-            told.append(task)
+            sent.append(task)
         elif found in (Removed.REMOVED, Removed.ABSENT):  # no event will end it, so this does
             why = "it was stopped before it ran"
             over.append(Change(task_id=task, attempt=attempt, at=now, cause=Cause.CANCELLED, message=why))
-    if told:
+    if sent:
         with connection.cursor() as cursor:
-            cursor.execute(_TOLD, [now, id_array(told)])
+            cursor.execute(_SENT, [now, id_array(sent)])
     move_tasks("cancel", over)
     return advance(jobs, now)
 
 
 def _ask(queue: str, task: UUID, attempt: int, *, overdue: bool) -> Removed:
-    """Remove it, or have its engine told; an engine that did not answer in time loses it."""
+    """Remove it, or ask its engine to stop it; an engine that did not answer in time loses it."""
     broker = get_broker()
     found = broker.request_cancel(queue, str(task), attempt)
     if found is Removed.FLAGGED and overdue:

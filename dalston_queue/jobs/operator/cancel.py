@@ -1,7 +1,7 @@
-"""Cancels jobs and tasks: what waits is over at once, what runs is told to stop and ends with its engine's answer.
+"""Cancels jobs and tasks: what waits is over at once, what runs is asked to stop and ends with its engine's answer.
 
 Racing a completion, the one whose transaction gets the job first wins; the other finds the task over. An engine may
-have completed a task before it could be told: then its completion counts, and the cancel was too late.
+have completed a task before the request reached it: then its completion counts, and the cancel was too late.
 """
 
 from collections.abc import Mapping
@@ -29,14 +29,14 @@ CANCELLED = "cancelled"  # of a job and of a task
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """What a request to cancel came to."""
+    """The outcome of a request to cancel."""
 
     found: bool = True  # there is such a job or task
     already_over: bool = False  # it had ended before; nothing was changed
     too_late: bool = False  # it ended otherwise, before or while it was asked to stop; nothing else was stopped either
     status: str = ""  # of what was cancelled, now
     was_running: bool = False  # an engine had it, or a task of it
-    told: bool = False  # its engine was told to stop
+    sent: bool = False  # its engine was asked to stop
     reached: bool = True  # Redis answered, if it had to be asked; if False, it is asked as soon as it does
 
     @classmethod
@@ -59,7 +59,7 @@ class _Stopped:
     job: str
     tasks: Mapping[UUID, str]
     running: frozenset[UUID]
-    told: frozenset[UUID]
+    sent: frozenset[UUID]
     reached: bool
 
     @property
@@ -68,8 +68,8 @@ class _Stopped:
         return all(status in TASK_OVER - {CANCELLED} for status in self.tasks.values())
 
 
-def words_of(actor: str, reason: str) -> str:
-    """What a task that somebody cancelled says of it."""
+def cancel_message(actor: str, reason: str) -> str:
+    """The message of a task that was cancelled."""
     return f"cancelled by {actor}: {reason}" if reason else f"cancelled by {actor}"
 
 
@@ -87,7 +87,7 @@ def cancel_job(job_id: UUID, now: datetime, *, why: str = "cancelled on request"
         too_late=stopped.job in JOB_OVER - {CANCELLED} and stopped.in_vain,
         status=stopped.job,
         was_running=bool(stopped.running),
-        told=bool(stopped.told),
+        sent=bool(stopped.sent),
         reached=stopped.reached,
     )
 
@@ -109,7 +109,7 @@ def cancel_task(task_id: UUID, now: datetime, *, why: str = "cancelled on reques
         too_late=stopped.in_vain,
         status=status,
         was_running=task_id in stopped.running,
-        told=task_id in stopped.told,
+        sent=task_id in stopped.sent,
         reached=stopped.reached,
     )
 
@@ -140,7 +140,7 @@ def _cancel_waiting(tasks: QuerySet[Task], now: datetime, why: str) -> frozenset
 
 
 def _stop(job_id: UUID, asked: _Asked, now: datetime) -> _Stopped:
-    """Tell Redis now rather than at the next poll. If it does not answer, the poll will do it.
+    """Ask Redis now rather than at the next poll. If it does not answer, the poll will do it.
 
     What came of it is read before the job is let go: an event that is applied a moment later would make the answer
     contradict itself.
@@ -153,14 +153,16 @@ def _stop(job_id: UUID, asked: _Asked, now: datetime) -> _Stopped:
             try:
                 stop_tasks([job_id], now)
             except BrokerError as error:
-                log.warning("redis does not answer; the engines are told later", job_id=str(job_id), error=str(error))
+                log.warning(
+                    "redis does not answer; the engines are asked to stop later", job_id=str(job_id), error=str(error)
+                )
                 reached = False
         job = Job.objects.values_list("status", flat=True).get(id=job_id)
-        rows = list(Task.objects.filter(id__in=asked.to_stop).values_list("id", "status", "cancel_told_at"))
+        rows = list(Task.objects.filter(id__in=asked.to_stop).values_list("id", "status", "cancel_sent_at"))
     seen = {task: status for task, status, _ in rows}
-    # One that is over by now was in line, whichever engine was told of it before that engine died.
-    told = frozenset(task for task, status, told_at in rows if told_at is not None and status not in TASK_OVER)
+    # One that is over by now waited in its queue, even if an engine that has died since was asked to stop it.
+    sent = frozenset(task for task, status, sent_at in rows if sent_at is not None and status not in TASK_OVER)
     running = {task for task, status in asked.to_stop.items() if status == TaskStatus.RUNNING}
     running |= {task for task, status in seen.items() if status not in (TaskStatus.QUEUED, CANCELLED)}
     tasks = {**dict.fromkeys(asked.ended, CANCELLED), **seen}
-    return _Stopped(job, tasks, told.union(running), told, reached)  # told: its start may not be recorded yet
+    return _Stopped(job, tasks, sent.union(running), sent, reached)  # sent: its start may not be recorded yet

@@ -1,7 +1,7 @@
-"""Makes a task a dead letter because an operator says so: it will not succeed, and nobody should wait for its budgets.
+"""Dead-letters a task because an operator decides that it will not succeed, before its budgets are used up.
 
-What waits in line is removed and ended here; what runs is taken from its engine by the script that also writes the
-event which ends it, so a result that comes later is refused. An optional task ends as failed, as always.
+What waits is removed and ended here; what runs is taken from its engine by the script that also writes the event which
+ends it, so a result that comes later is refused. An optional task ends as failed, as always.
 """
 
 from dataclasses import dataclass
@@ -24,20 +24,20 @@ from dalston_queue.redis import get_broker
 ERROR_TYPE = "DeadLettered"
 
 
-class Aside(StrEnum):
+class DeadLetterOutcome(StrEnum):
     ENDED = "ended"  # it waited, and is over
     TAKEN = "taken"  # it ran; it was taken from its engine, and the event that ends it is on the way
     OVER = "over"  # it had ended before, or has just settled: nothing was changed
     CHANGED = "changed"  # it is at another attempt by now: nothing was changed
-    NOT_IN_LINE = "not in line"  # it waits for other stages or for its time: cancel it instead
+    NOT_QUEUED = "not queued"  # it waits for other stages or for its time: cancel it instead
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLettered:
-    """What a request to set a task aside came to."""
+    """The outcome of a request to dead-letter a task."""
 
     found: bool
-    outcome: Aside
+    outcome: DeadLetterOutcome
     status: str  # of the task, now
 
 
@@ -45,38 +45,38 @@ def dead_letter(task_id: UUID, now: datetime, *, actor: str, why: str, attempt: 
     """`attempt`: the one that the operator saw. If the task is at a later one by now, it is left alone."""
     task = Task.objects.filter(id=task_id).only("job_id").first()
     if task is None:
-        return DeadLettered(found=False, outcome=Aside.OVER, status="")
+        return DeadLettered(found=False, outcome=DeadLetterOutcome.OVER, status="")
     with transaction.atomic():
         lock_jobs([task.job_id])
         task.refresh_from_db(fields=["status", "attempt", "queue", "required"])
-        outcome = _refused(task, attempt) or _end(task, now, f"set aside by {actor}: {why}")
+        outcome = _refused(task, attempt) or _end(task, now, f"dead-lettered by {actor}: {why}")
     task.refresh_from_db(fields=["status"])
     return DeadLettered(found=True, outcome=outcome, status=task.status)
 
 
-def _refused(task: Task, attempt: int | None) -> Aside | None:
+def _refused(task: Task, attempt: int | None) -> DeadLetterOutcome | None:
     if task.status in TASK_OVER:
-        return Aside.OVER
+        return DeadLetterOutcome.OVER
     if attempt is not None and attempt != task.attempt:
-        return Aside.CHANGED
+        return DeadLetterOutcome.CHANGED
     if task.status in {TaskStatus.PENDING, TaskStatus.SCHEDULED}:
-        return Aside.NOT_IN_LINE
+        return DeadLetterOutcome.NOT_QUEUED
     return None
 
 
-def _end(task: Task, now: datetime, message: str) -> Aside:
-    """Its job is locked, so nobody appends it meanwhile."""
+def _end(task: Task, now: datetime, message: str) -> DeadLetterOutcome:
+    """Its job is locked, so no other process appends it meanwhile."""
     broker = get_broker()
     found = broker.remove(task.queue, str(task.id), task.attempt)
     if found is Removed.RUNNING:
         error = ErrorInfo(message=message, type=ERROR_TYPE, cause=Cause.REJECTED)
         taken = broker.expire(task.queue, str(task.id), task.attempt, error)
-        return Aside.TAKEN if taken is Expired.EXPIRED else Aside.OVER
+        return DeadLetterOutcome.TAKEN if taken is Expired.EXPIRED else DeadLetterOutcome.OVER
     if found is Removed.SETTLED:
-        return Aside.OVER
+        return DeadLetterOutcome.OVER
     ending = Ending(
         task_id=task.id, attempt=task.attempt, at=now, cause=Cause.REJECTED, message=message, error_type=ERROR_TYPE
     )
     end_tasks([ending])
     advance([task.job_id], now)
-    return Aside.ENDED
+    return DeadLetterOutcome.ENDED

@@ -1,4 +1,4 @@
-"""Forgetting a node that is gone for good: until then its death is shown for a day."""
+"""Forgets a node that is gone for good. Otherwise its death is shown for a day."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dalston_queue.broker.protocol.types import NodeState
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """`engines` went with it. Nothing is changed for a node that is not dead, or that nobody knows."""
+    """`engines` went with it. Nothing is changed for a node that is not dead, or that is not known."""
 
     found: bool
     state: str = ""

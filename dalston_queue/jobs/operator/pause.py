@@ -14,13 +14,13 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Braked:
-    changed: bool  # False: somebody was faster
-    told: bool  # False: Redis does not answer, and engines learn of it when it does
+class PauseResult:
+    changed: bool  # False: it was so before
+    reached: bool  # False: Redis does not answer, and gets the flag when it does
 
 
 class NoSuchQueue(LookupError):
-    """Nobody has used this name so far: most likely it is misspelt."""
+    """No engine and no task has used this name: most likely it is misspelt."""
 
     def __init__(self, queue: str, known: list[str]) -> None:
         alike = get_close_matches(queue, known, 3)
@@ -29,9 +29,9 @@ class NoSuchQueue(LookupError):
 
 
 def check_queue(queue: str, *, to_resume: bool = False) -> None:
-    """Raises NoSuchQueue. While Redis does not answer nobody can tell, and any name will do.
+    """Raises NoSuchQueue. While Redis does not answer any name will do.
 
-    What was ever paused can be resumed, and that again, even if nobody has used it since.
+    What was ever paused can be resumed, and that again, even if it was never used since.
     """
     try:
         known = get_broker().queues()
@@ -45,15 +45,15 @@ def check_queue(queue: str, *, to_resume: bool = False) -> None:
     raise NoSuchQueue(queue, known)
 
 
-def pause(queue: str, now: datetime, *, actor: str, reason: str = "") -> Braked:
+def pause(queue: str, now: datetime, *, actor: str, reason: str = "") -> PauseResult:
     """Engines claim nothing more from this queue; what runs goes on."""
     _, created = StagePause.objects.get_or_create(queue=queue, defaults={"actor": actor, "reason": reason, "at": now})
-    return Braked(created, _say(queue, paused=True))
+    return PauseResult(created, _set_flag(queue, paused=True))
 
 
-def resume(queue: str) -> Braked:
+def resume(queue: str) -> PauseResult:
     deleted, _ = StagePause.objects.filter(queue=queue).delete()
-    return Braked(deleted > 0, _say(queue, paused=False))
+    return PauseResult(deleted > 0, _set_flag(queue, paused=False))
 
 
 def restore() -> int:
@@ -71,7 +71,7 @@ def restore() -> int:
     return len(wanted ^ flagged)
 
 
-def _say(queue: str, *, paused: bool) -> bool:
+def _set_flag(queue: str, *, paused: bool) -> bool:
     broker = get_broker()
     try:
         broker.pause(queue) if paused else broker.resume(queue)

@@ -1,7 +1,7 @@
-"""Takes dead letters back: the same row, fresh budgets, the next attempt. Its job runs again, what was skipped waits.
+"""Replays dead letters: the same row, fresh budgets, the next attempt. Its job runs again, what was skipped waits.
 
-Idempotent: a letter that was replayed answers with the attempt it got. A job can't succeed while any required task
-of it is dead, so all dead letters of a job are taken back together.
+Idempotent: a dead letter that was replayed answers with the attempt it got. A job can't succeed while any required task
+of it is dead, so all dead letters of a job are replayed together.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,8 +24,8 @@ from dalston_queue.jobs.submit.storable import storable
 from dalston_queue.models import DeadLetter, Task
 from dalston_queue.models.dead_letter import OPEN
 
-BATCH = 100
-NARROWER = "name a queue, a cause or a time"  # to somebody who asked for too many
+CHUNK = 100
+NARROWER = "name a queue, a cause or a time"  # to an operator who asked for too many
 
 
 class Outcome(StrEnum):
@@ -39,7 +39,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    letter_id: UUID
+    dead_letter_id: UUID
     outcome: Outcome
     task_id: UUID | None = None
     attempt: int | None = None  # the attempt the replay made
@@ -61,11 +61,11 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a replay changes, and for whom: the tasks of the letters that were asked for, not their siblings."""
+    """What a replay changes, and for whom: the tasks of the dead letters that were asked for, not their siblings."""
 
     parameters: msgspec.Raw | None
     priority: Priority | None
-    asked_for: Callable[[Collection[UUID]], Collection[UUID]]  # which of these letters
+    asked_for: Callable[[Collection[UUID]], Collection[UUID]]  # which of these dead letters
 
     @classmethod
     def of(
@@ -74,7 +74,7 @@ class Changes:
         priority: Priority | None,
         asked_for: Callable[[Collection[UUID]], Collection[UUID]] = frozenset[UUID]().intersection,
     ) -> "Changes":
-        """Raises InvalidJob. Without `asked_for` it is for nobody: only a check."""
+        """Raises InvalidJob. Without `asked_for` it applies to none of them: only a check."""
         text = None if parameters is None else storable(parameters, "the new parameters")
         limit: int = settings.DALSTON_MAX_PAYLOAD_BYTES
         if text is not None and len(bytes(text)) > limit:
@@ -83,8 +83,8 @@ class Changes:
 
 
 def matching(wanted: Filter) -> "QuerySet[DeadLetter]":
-    """The open letters of a filter, oldest first: to count for a dry run, to list, to replay."""
-    letters = DeadLetter.objects.filter(OPEN)
+    """The open dead letters of a filter, oldest first: to count for a dry run, to list, to replay."""
+    dead_letters = DeadLetter.objects.filter(OPEN)
     for lookup, value in {
         "queue": wanted.queue,
         "cause": wanted.cause,
@@ -96,58 +96,60 @@ def matching(wanted: Filter) -> "QuerySet[DeadLetter]":
         "created_at__lt": wanted.created_before,
     }.items():
         if value is not None:
-            letters = letters.filter(**{lookup: value})
-    return letters.order_by("id")
+            dead_letters = dead_letters.filter(**{lookup: value})
+    return dead_letters.order_by("id")
 
 
 def replay(
-    letter_ids: Collection[UUID],
+    dead_letter_ids: Collection[UUID],
     now: datetime,
     *,
     parameters: Mapping[str, Any] | None = None,
     priority: Priority | None = None,
 ) -> list[Replayed]:
-    """Replay these letters, in the order given. New parameters and priority apply to the tasks of these letters.
+    """Replay these dead letters, in the order given. New parameters and priority apply to their tasks only.
 
     Raises InvalidJob if the parameters can't be stored; nothing is replayed then.
     """
-    ids = list(dict.fromkeys(letter_ids))
+    ids = list(dict.fromkeys(dead_letter_ids))
     new = Changes.of(parameters, priority, frozenset(ids).intersection)
     outcomes: dict[UUID, Replayed] = {}
-    for start in range(0, len(ids), BATCH):
-        outcomes |= replay_batch(ids[start : start + BATCH], now, new)
-    return [outcomes[letter] for letter in ids]
+    for start in range(0, len(ids), CHUNK):
+        outcomes |= replay_chunk(ids[start : start + CHUNK], now, new)
+    return [outcomes[dead_letter] for dead_letter in ids]
 
 
 @transaction.atomic
-def discard(letter_ids: Collection[UUID], now: datetime) -> int:
-    """Close letters without a replay; their tasks and jobs stay as they ended. Returns how many were open.
+def discard(dead_letter_ids: Collection[UUID], now: datetime) -> int:
+    """Close dead letters without a replay; their tasks and jobs stay as they ended. Returns how many were open.
 
-    Racing a replay, the one whose transaction gets the job first wins; the other finds the letter closed.
+    Racing a replay, the one whose transaction gets the job first wins; the other finds the dead letter closed.
     """
-    _lock_jobs_of(letter_ids)
-    letters = DeadLetter.objects.filter(OPEN, id__in=letter_ids)
-    return letters.update(discarded_at=now)
+    _lock_jobs_of(dead_letter_ids)
+    dead_letters = DeadLetter.objects.filter(OPEN, id__in=dead_letter_ids)
+    return dead_letters.update(discarded_at=now)
 
 
 @transaction.atomic
-def replay_batch(ids: Sequence[UUID], now: datetime, new: Changes) -> dict[UUID, Replayed]:
-    """Replay a batch of what was asked for."""
+def replay_chunk(ids: Sequence[UUID], now: datetime, new: Changes) -> dict[UUID, Replayed]:
+    """Replay a chunk of what was asked for."""
     jobs = _lock_jobs_of(ids)
-    asked = {letter.id: letter for letter in DeadLetter.objects.filter(id__in=ids).select_related("task")}
-    outcomes = {letter: _closed(letter, asked.get(letter)) for letter in ids}
+    asked = {
+        dead_letter.id: dead_letter for dead_letter in DeadLetter.objects.filter(id__in=ids).select_related("task")
+    }
+    outcomes = {dead_letter: _closed(dead_letter, asked.get(dead_letter)) for dead_letter in ids}
     wanted = {
-        letter.task_id
-        for letter in asked.values()
-        if outcomes[letter.id].outcome is Outcome.REPLAYED and letter.task_id is not None
+        dead_letter.task_id
+        for dead_letter in asked.values()
+        if outcomes[dead_letter.id].outcome is Outcome.REPLAYED and dead_letter.task_id is not None
     }
     of_jobs = set(Task.objects.filter(id__in=wanted).values_list("job_id", flat=True))
     opened = move_jobs("replay", of_jobs & jobs.keys(), now)
-    # A sibling that was asked for as well, and whose turn is in a later batch, is taken back now: it gets its changes.
+    # A sibling that was asked for as well, and whose turn is in a later chunk, is replayed now: it gets its changes.
     changed: set[UUID | None] = set()
     if new.parameters is not None or new.priority is not None:
         siblings = dict(DeadLetter.objects.filter(OPEN, task__job_id__in=opened).values_list("id", "task_id"))
-        changed = {siblings[letter] for letter in new.asked_for(siblings)}
+        changed = {siblings[dead_letter] for dead_letter in new.asked_for(siblings)}
     changes = [
         Change(
             task_id=task.id,
@@ -163,30 +165,30 @@ def replay_batch(ids: Sequence[UUID], now: datetime, new: Changes) -> dict[UUID,
     _reopen(opened, now)
     _close(attempts, now)
     advance(opened, now)
-    for letter in asked.values():
-        if outcomes[letter.id].outcome is Outcome.REPLAYED:
-            attempt = attempts.get(letter.task_id) if letter.task_id else None
+    for dead_letter in asked.values():
+        if outcomes[dead_letter.id].outcome is Outcome.REPLAYED:
+            attempt = attempts.get(dead_letter.task_id) if dead_letter.task_id else None
             outcome = Outcome.STOPPING if attempt is None else Outcome.REPLAYED
-            outcomes[letter.id] = Replayed(letter.id, outcome, letter.task_id, attempt)
+            outcomes[dead_letter.id] = Replayed(dead_letter.id, outcome, dead_letter.task_id, attempt)
     return outcomes
 
 
-def _lock_jobs_of(letter_ids: Collection[UUID]) -> dict[UUID, LockedJob]:
-    letters = DeadLetter.objects.filter(id__in=letter_ids, task__isnull=False)
-    return lock_jobs(letters.values_list("task__job_id", flat=True))
+def _lock_jobs_of(dead_letter_ids: Collection[UUID]) -> dict[UUID, LockedJob]:
+    dead_letters = DeadLetter.objects.filter(id__in=dead_letter_ids, task__isnull=False)
+    return lock_jobs(dead_letters.values_list("task__job_id", flat=True))
 
 
-def _closed(letter_id: UUID, letter: DeadLetter | None) -> Replayed:
-    """Why a letter can't be replayed; REPLAYED stands for "it can"."""
-    if letter is None:
-        return Replayed(letter_id, Outcome.GONE)
-    if letter.replayed_at is not None:
-        return Replayed(letter_id, Outcome.ALREADY, letter.task_id, letter.replayed_attempt)
-    if letter.discarded_at is not None:
-        return Replayed(letter_id, Outcome.DISCARDED, letter.task_id)
-    if letter.task_id is None:
-        return Replayed(letter_id, Outcome.UNREADABLE)
-    return Replayed(letter_id, Outcome.REPLAYED, letter.task_id)
+def _closed(dead_letter_id: UUID, dead_letter: DeadLetter | None) -> Replayed:
+    """Why a dead letter can't be replayed; REPLAYED stands for "it can"."""
+    if dead_letter is None:
+        return Replayed(dead_letter_id, Outcome.GONE)
+    if dead_letter.replayed_at is not None:
+        return Replayed(dead_letter_id, Outcome.ALREADY, dead_letter.task_id, dead_letter.replayed_attempt)
+    if dead_letter.discarded_at is not None:
+        return Replayed(dead_letter_id, Outcome.DISCARDED, dead_letter.task_id)
+    if dead_letter.task_id is None:
+        return Replayed(dead_letter_id, Outcome.UNREADABLE)
+    return Replayed(dead_letter_id, Outcome.REPLAYED, dead_letter.task_id)
 
 
 def _reopen(job_ids: list[UUID], now: datetime) -> None:
@@ -197,8 +199,8 @@ def _reopen(job_ids: list[UUID], now: datetime) -> None:
 
 
 def _close(attempts: Mapping[UUID, int], now: datetime) -> None:
-    letters = list(DeadLetter.objects.filter(OPEN, task_id__in=attempts))
-    for letter in letters:
-        letter.replayed_at = now
-        letter.replayed_attempt = attempts[letter.task_id] if letter.task_id else None
-    DeadLetter.objects.bulk_update(letters, ["replayed_at", "replayed_attempt"])
+    dead_letters = list(DeadLetter.objects.filter(OPEN, task_id__in=attempts))
+    for dead_letter in dead_letters:
+        dead_letter.replayed_at = now
+        dead_letter.replayed_attempt = attempts[dead_letter.task_id] if dead_letter.task_id else None
+    DeadLetter.objects.bulk_update(dead_letters, ["replayed_at", "replayed_attempt"])

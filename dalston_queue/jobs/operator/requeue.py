@@ -1,4 +1,4 @@
-"""Takes a running task from its engine because an operator wants it run elsewhere: it is next in line, uncharged.
+"""Requeues a running task: taken from its engine by an operator, first in its queue again, uncharged.
 
 No status is written here: the script writes `task.requeued`, and the orchestrator applies it like any other event.
 Racing a completion, the script that comes first wins; the other finds the task gone.
@@ -17,7 +17,7 @@ from dalston_queue.redis import get_broker
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """What a request to hand back came to."""
+    """The outcome of a request to requeue."""
 
     found: bool  # there is such a task
     outcome: Requeued

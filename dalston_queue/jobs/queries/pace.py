@@ -1,4 +1,4 @@
-"""How fast a line gets shorter, and when somebody's turn comes at that pace. Estimates, all of them made here."""
+"""Estimates of pace: tasks per second of a queue, and how long until a task's turn comes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dalston_queue.broker.protocol.moments import moment
 from dalston_queue.broker.views.snapshot import QueueStats, Snapshot
 from dalston_queue.models import Sample
 
-LOOK_BACK = timedelta(minutes=10)
-LEAST_MS = 15_000
+WINDOW = timedelta(minutes=10)
+MIN_ELAPSED_MS = 15_000
 """What ran in less than this may be chance."""
 
 Numbers = Mapping[str, float]
 
 
 def seconds_for(tasks: float, per_second: float) -> float | None:
-    """How long so many take. None if none of them goes: nobody can tell."""
+    """How long so many take. None if none of them goes: it is not known."""
     return tasks / per_second if per_second > 0 else None
 
 
@@ -32,7 +32,7 @@ def numbers_of(queue: QueueStats, at_ms: int) -> dict[str, int]:
 def paces(snapshot: Snapshot) -> dict[str, float]:
     """What engines are done with in each queue per second, since its samples; without those where it is not known."""
     names = [queue.queue for queue in snapshot.queues]
-    recent = Sample.objects.filter(kind="queue", name__in=names, at__gt=moment(snapshot.at_ms) - LOOK_BACK)
+    recent = Sample.objects.filter(kind="queue", name__in=names, at__gt=moment(snapshot.at_ms) - WINDOW)
     before: defaultdict[str, list[Numbers]] = defaultdict(list)
     for name, numbers in recent.order_by("-at").values_list("name", "numbers"):
         before[name].append(numbers)
@@ -41,7 +41,7 @@ def paces(snapshot: Snapshot) -> dict[str, float]:
 
 
 def pace(now: Numbers, before: Sequence[Numbers]) -> float | None:
-    """`before`: the newest first. Only as far back as work waited in each: a line that is empty moves nothing, however
+    """`before`: the newest first. Only as far back as work waited in each: an empty queue completes nothing, however
     fast it could."""
     busy = list(takewhile(lambda numbers: numbers["waiting"] > 0, before))
     if not busy:
@@ -49,7 +49,7 @@ def pace(now: Numbers, before: Sequence[Numbers]) -> float | None:
     elapsed_ms = now["at_ms"] - busy[-1]["at_ms"]
     ran = now["ran"] - busy[-1]["ran"]
     # a counter that went back was lost with its Redis
-    return 1000 * ran / elapsed_ms if elapsed_ms >= LEAST_MS and ran >= 0 else None
+    return 1000 * ran / elapsed_ms if elapsed_ms >= MIN_ELAPSED_MS and ran >= 0 else None
 
 
 def in_words(seconds: float) -> str:

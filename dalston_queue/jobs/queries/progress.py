@@ -1,4 +1,4 @@
-"""How far running tasks are, as their engines report it. Only Redis knows: progress is news, not truth."""
+"""Progress of running tasks, as their engines report it. Only Redis has it: it may be lost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uuid import UUID
 from dalston_queue.broker.broker import Broker
 from dalston_queue.broker.errors import BrokerError
 
-LONGEST = 200
+MAX_MESSAGE_LENGTH = 200
 
 
 class InQueue(Protocol):
@@ -35,7 +35,7 @@ NOTHING = Reported()
 
 
 def reported_by(tasks: Iterable[InQueue], broker: Broker) -> dict[UUID, Reported] | None:
-    """By task; one look per queue. None if Redis does not answer."""
+    """By task; one read per queue. None if Redis does not answer."""
     by_queue: defaultdict[str, dict[str, UUID]] = defaultdict(dict)
     for task in tasks:
         by_queue[task.queue][str(task.id)] = task.id
@@ -58,5 +58,5 @@ def reported(text: str) -> Reported:
     if value is None:
         return NOTHING
     if not isinstance(value, dict) or type(value.get("fraction")) not in {int, float}:
-        return Reported(message=text[:LONGEST])
-    return Reported(min(1.0, max(0.0, float(value["fraction"]))), str(value.get("message") or "")[:LONGEST])
+        return Reported(message=text[:MAX_MESSAGE_LENGTH])
+    return Reported(min(1.0, max(0.0, float(value["fraction"]))), str(value.get("message") or "")[:MAX_MESSAGE_LENGTH])

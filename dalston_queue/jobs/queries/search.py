@@ -42,7 +42,7 @@ class JobSearch:
 
     @property
     def is_cheap(self) -> bool:
-        """An index leads to what it asks for; otherwise each job has to be looked at until there are enough."""
+        """An index leads to what it asks for; otherwise each job has to be read until there are enough."""
         return not any((self.name, self.task_type, self.error, self.payload, self.token))
 
 

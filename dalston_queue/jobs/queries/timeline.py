@@ -1,4 +1,4 @@
-"""What became of each delivery of a task, folded from its moves: who ran it, from when to when, and how that ended."""
+"""The timeline of a task: each delivery, folded from its moves: the engine, from when to when, how it ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class RunOutcome(StrEnum):
     RETRIED = "retried"
     """It failed, and another attempt follows."""
     RECOVERED = "recovered"
-    """Its engine died or gave it back; the same attempt goes to another one."""
+    """Its engine died or released it; the same attempt goes to another one."""
     REBUILT = "rebuilt"
     """Redis lost it; another attempt follows."""
     FAILED = "failed"
@@ -23,7 +23,7 @@ class RunOutcome(StrEnum):
     DEAD_LETTER = "dead_letter"
     """It failed for the last time, or was rejected."""
     CANCELLED = "cancelled"
-    """Somebody cancelled it, or its job ended."""
+    """It was cancelled, or its job ended."""
 
 
 @dataclass(frozen=True, slots=True)

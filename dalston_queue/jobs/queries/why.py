@@ -18,8 +18,8 @@ from dalston_queue.jobs.lifecycle.states import TASK_OVER, TaskStatus
 from dalston_queue.jobs.queries.pace import in_words, paces, seconds_for
 from dalston_queue.models import StagePause, Task
 
-COUNTED = 1_000
-"""So many older tasks of its queue are looked at, in Postgres: a stream does not tell how many stand before one."""
+COUNT_LIMIT = 1_000
+"""So many older tasks of its queue are counted, in Postgres: a stream does not know how many are before one."""
 
 
 class WhyCode(StrEnum):
@@ -109,10 +109,10 @@ def _goes_first(needed: Iterable[str], capable: Sequence[EngineInfo]) -> bool:
 
 
 def _earlier(task: Task, capable: Sequence[EngineInfo]) -> int | None:
-    """An id grows with the time it was made, so they went into the line in this order, but for retries and stages."""
+    """An id grows with the time it was made, so they were queued in this order, but for retries and stages."""
     older = Task.objects.filter(queue=task.queue, status=TaskStatus.QUEUED, id__lt=task.id).order_by("id")
-    found = list(older.values_list("effective_priority", "required_capabilities")[: COUNTED + 1])
-    if len(found) > COUNTED:
+    found = list(older.values_list("effective_priority", "required_capabilities")[: COUNT_LIMIT + 1])
+    if len(found) > COUNT_LIMIT:
         return None
     return sum(priority == task.effective_priority and _goes_first(needed, capable) for priority, needed in found)
 
@@ -126,7 +126,7 @@ def explain(task: Task, facts: Facts, now: datetime) -> Why:
         case TaskStatus.PENDING:
             return _pending(facts)
         case TaskStatus.READY | TaskStatus.QUEUED:
-            return _in_line(task, facts)
+            return _waiting(task, facts)
         case over:
             return Why(WhyCode.OVER, f"It is over: {over.replace('_', ' ')}.")
 
@@ -156,14 +156,14 @@ def _pending(facts: Facts) -> Why:
     return Why(WhyCode.NOT_CLAIMED, "An orchestrator has not taken up its job yet: check that one is running.")
 
 
-def _in_line(task: Task, facts: Facts) -> Why:
+def _waiting(task: Task, facts: Facts) -> Why:
     if facts.paused_because is not None:
         reason = f": {facts.paused_because}" if facts.paused_because else ""
         return Why(WhyCode.PAUSED, f"The queue {task.queue} is paused{reason}.")
     if facts.engines is None:
         return Why(WhyCode.REDIS_UNAVAILABLE, "Redis does not answer: it will be delivered when Redis is back.")
     if facts.record is None or facts.queue is None:
-        return Why(WhyCode.NOT_DISPATCHED, "It is ready and will be put in line within a second.")
+        return Why(WhyCode.NOT_DISPATCHED, "It is ready and will be queued within a second.")
     ready = [engine for engine in facts.engines if engine.state is EngineState.READY]
     if not ready:
         return Why(WhyCode.NO_ENGINE, f"No ready engine serves the queue {task.queue}.")
@@ -186,12 +186,12 @@ def _behind(facts: Facts, record: Record, queue: QueueStats, capable: Sequence[E
         return Why(WhyCode.SUSPECT, sentence, queue_position=place)
     slots = sum(engine.capacity for engine in capable)
     at_most = "at most " if facts.earlier is None else ""
-    line = f"it is {at_most}number {place} in line for {slots} slot{'' if slots == 1 else 's'}"
+    position = f"it is {at_most}number {place} in the queue for {slots} slot{'' if slots == 1 else 's'}"
     if any(engine.said.running < engine.capacity for engine in capable):  # as of its last beat
-        return Why(WhyCode.ABOUT_TO_RUN, f"It should start soon: {line}.", queue_position=place)
+        return Why(WhyCode.ABOUT_TO_RUN, f"It should start soon: {position}.", queue_position=place)
     eta = None if facts.pace is None else seconds_for(place, facts.pace)
     turn = "when its turn comes is not known yet" if eta is None else f"its turn comes in about {in_words(max(1, eta))}"
-    sentence = f"All engines that can run it are busy: {line}, and {turn}."
+    sentence = f"All engines that can run it are busy: {position}, and {turn}."
     return Why(WhyCode.ALL_BUSY, sentence, queue_position=place, eta_seconds=eta)
 
 

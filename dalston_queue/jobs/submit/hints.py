@@ -1,7 +1,7 @@
-"""Tells the orchestrators of new jobs. Only a hint: pending jobs are polled each second as well.
+"""Hints of new jobs to the orchestrators: `job.created`. Only hints: pending jobs are polled each second as well.
 
-A process that answers people leaves it to one thread. Nobody's answer then waits for Redis, and the jobs of a busy
-moment go in one call. Elsewhere it is sent at once: a command may end right after it.
+The web process leaves it to one thread. No request then waits for Redis, and the jobs of a busy moment go in one call.
+Elsewhere it is sent at once: a command may end right after it.
 """
 
 import threading
@@ -18,8 +18,8 @@ from dalston_queue.redis import answers_people, get_broker
 log = structlog.get_logger(__name__)
 
 PAUSE_S = 0.01
-"""After each call: what comes meanwhile goes together. Who submits less often than this is told of at once."""
-MOST = 1000
+"""After each call: what comes meanwhile goes together. A job that comes alone is sent at once."""
+MAX_HINTS = 1000
 """In one call."""
 
 
@@ -59,7 +59,7 @@ class Sender:
     def _take(self) -> list[UUID]:
         taken = [self._waiting.get()]
         try:
-            while len(taken) < MOST:
+            while len(taken) < MAX_HINTS:
                 taken.append(self._waiting.get_nowait())
         except Empty:
             pass

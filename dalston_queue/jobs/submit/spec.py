@@ -36,7 +36,7 @@ class JobSpec:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     priority: Priority = Priority.MEDIUM
     trace_id: str | None = None
-    callback_url: str | None = None  # told when the job is over
+    callback_url: str | None = None  # called when the job is over
 
 
 def single_task(task_type: str, *, queue: str | None = None, **wanted: Any) -> JobSpec:

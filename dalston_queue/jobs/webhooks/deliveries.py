@@ -62,12 +62,12 @@ def after_failure(attempts: int, now: datetime, jitter: float) -> RetryAt | Give
 def send_again(delivery: WebhookDelivery, now: datetime) -> bool:
     """Due at once, with all attempts before it. False: it is being sent right now."""
     rows = WebhookDelivery.objects.filter(pk=delivery.pk).exclude(sending_until__gt=now)
-    # Without a lease: one who took longer than his does not mark this one.
+    # Without a lease: a sender that took longer than its own does not mark this one.
     fresh = {"attempts": 0, "next_at": now, "delivered_at": None, "sending_until": None}
     return rows.update(state=DeliveryState.PENDING, **fresh) == 1
 
 
-PER_ORIGIN = 2
+MAX_PER_ORIGIN = 2
 FIRST = 100
 LEASE_SLACK_S = 30.0
 
@@ -76,7 +76,7 @@ LEASE_SLACK_S = 30.0
 CLAIM = """
     WITH RECURSIVE busy AS MATERIALIZED (
         SELECT origin FROM dalston_webhook_delivery
-        WHERE state = 'pending' AND sending_until > %(now)s GROUP BY origin HAVING count(*) >= %(most)s
+        WHERE state = 'pending' AND sending_until > %(now)s GROUP BY origin HAVING count(*) >= %(per_origin)s
     ), first AS MATERIALIZED (
         SELECT id, origin FROM dalston_webhook_delivery
         WHERE state = 'pending' AND next_at <= %(now)s ORDER BY next_at LIMIT %(first)s
@@ -97,7 +97,7 @@ CLAIM = """
             SELECT id FROM dalston_webhook_delivery
             WHERE state = 'pending' AND (origin, next_at) >= (receivers.origin, '-infinity')
                 AND (origin, next_at) <= (receivers.origin, %(now)s)
-            ORDER BY origin, next_at LIMIT %(most)s
+            ORDER BY origin, next_at LIMIT %(per_origin)s
         ) AS due WHERE receivers.origin IS NOT NULL AND receivers.origin NOT IN (SELECT origin FROM busy)
     )
     UPDATE dalston_webhook_delivery d
@@ -118,7 +118,7 @@ def claim(now: datetime) -> WebhookDelivery | None:
     """
     until = now + timedelta(seconds=settings.DALSTON_WEBHOOK_TIMEOUT_S + LEASE_SLACK_S)
     with connection.cursor() as cursor:
-        cursor.execute(CLAIM, {"now": now, "until": until, "most": PER_ORIGIN, "first": FIRST})
+        cursor.execute(CLAIM, {"now": now, "until": until, "per_origin": MAX_PER_ORIGIN, "first": FIRST})
         row = cursor.fetchone()
     if row is None:
         return None

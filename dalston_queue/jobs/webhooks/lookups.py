@@ -1,8 +1,8 @@
-"""Looks names up, with a limit to the time that it takes.
+"""Name lookups with a time limit.
 
 `getaddrinfo` has none and can't be interrupted: it ends when the machine's resolver gives up, after as many timeouts as
 there are dead name servers. So each lookup has a daemon thread of its own, which may be left behind. There is one per
-name: who wants a name that is being looked up waits for the same answer, and nobody waits for a name that is late.
+name: all callers that want a name wait for the same answer, and none waits for a name that is late.
 """
 
 import socket
@@ -14,14 +14,14 @@ from contextlib import suppress
 
 LIMIT_S = 6.0
 """More than the 5 s after which a resolver asks its second server."""
-MOST = 64
+MAX_LOOKUPS = 64
 """Threads that a resolver may hold."""
 
 Ask = Callable[[str], list[str]]
 
 
 class LookupFailed(Exception):
-    """The name was not found in time. What is said of it may be shown."""
+    """The name was not found in time. Its message may be shown."""
 
 
 class Lookups:
@@ -29,12 +29,12 @@ class Lookups:
         self._ask = ask or _addresses
         self._limit_s = limit_s
         self._lock = threading.Lock()
-        self._under_way: dict[str, tuple[float, Future[list[str]]]] = {}
+        self._lookups: dict[str, tuple[float, Future[list[str]]]] = {}
 
     def find(self, name: str, within_s: float) -> list[str]:
         """Its addresses. Raises LookupFailed if it takes longer, and what the resolver raises."""
         with suppress(socket.gaierror):
-            return _addresses(name, socket.AI_NUMERICHOST)  # is an address: nobody has to be asked
+            return _addresses(name, socket.AI_NUMERICHOST)  # it is an address: no lookup
         began, answer = self._join(name)
         left = began + self._limit_s - time.monotonic()
         try:
@@ -44,19 +44,21 @@ class Lookups:
 
     def _join(self, name: str) -> tuple[float, "Future[list[str]]"]:
         with self._lock:
-            if found := self._under_way.get(name):
+            if found := self._lookups.get(name):
                 return found
-            if len(self._under_way) >= MOST:
-                raise LookupFailed(f"{name} was not looked up: the resolver has not answered for {MOST} other names")
+            if len(self._lookups) >= MAX_LOOKUPS:
+                raise LookupFailed(
+                    f"{name} was not looked up: the resolver has not answered for {MAX_LOOKUPS} other names"
+                )
             answer: Future[list[str]] = Future()
-            self._under_way[name] = found = (time.monotonic(), answer)
+            self._lookups[name] = found = (time.monotonic(), answer)
         threading.Thread(target=self._work, args=(name, answer), name="lookup", daemon=True).start()
         return found
 
     def _work(self, name: str, answer: "Future[list[str]]") -> None:
         try:
             found = self._ask(name)
-        except BaseException as error:  # noqa: BLE001 (whoever waits gets it)
+        except BaseException as error:  # noqa: BLE001 (the waiting callers get it)
             self._forget(name)
             answer.set_exception(error)
         else:
@@ -64,9 +66,9 @@ class Lookups:
             answer.set_result(found)
 
     def _forget(self, name: str) -> None:
-        """Before the answer is known: whoever comes after it looks the name up anew."""
+        """Before the answer is known: a caller that comes after it looks the name up anew."""
         with self._lock:
-            del self._under_way[name]
+            del self._lookups[name]
 
 
 def _addresses(name: str, flags: int = 0) -> list[str]:

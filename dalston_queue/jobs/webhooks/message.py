@@ -1,4 +1,4 @@
-"""What a webhook says, and how it is signed: HMAC-SHA256 over `timestamp.body` with the project's secret.
+"""The body of a webhook and its signature: HMAC-SHA256 over `timestamp.body` with the project's secret.
 
 Pure. docs/webhooks.md has the receiver's half.
 """
@@ -38,7 +38,7 @@ def encode(message: Message) -> bytes:
 
 
 def headers(message: Message, body: bytes, secret: str, at: int) -> dict[str, str]:
-    """`at`: seconds since 1970, now. Signed, so that a copy of an old request can be told."""
+    """`at`: seconds since 1970, now. Signed, so that a copy of an old request is recognised."""
     return {
         "Content-Type": "application/json",
         "User-Agent": "Dalston-Webhook/1",

@@ -14,9 +14,9 @@ from dalston_queue.models.dead_letter import OPEN
 from dalston_queue.orchestrator.duties.report import Report
 from dalston_queue.redis import get_broker
 
-KEPT = timedelta(days=1)
-COUNTED = 100_001
-"""Open letters are counted to here: a full count would read every one of them."""
+RETENTION = timedelta(days=1)
+COUNT_LIMIT = 100_001
+"""Open dead letters are counted to here: a full count would read every one of them."""
 
 Sampler = Callable[[datetime], Iterable[Sample]]
 
@@ -28,7 +28,7 @@ def take_samples(now: datetime) -> Report:
     Sample.objects.bulk_create(rows, ignore_conflicts=True)
     report = Report()
     report.note("samples", len(rows), repaired=False)
-    report.note("old samples", Sample.objects.filter(at__lt=minute - KEPT).delete()[0])
+    report.note("old samples", Sample.objects.filter(at__lt=minute - RETENTION).delete()[0])
     return report
 
 
@@ -42,7 +42,7 @@ def _queues(minute: datetime) -> Iterator[Sample]:
 
 
 def _numbers(lane: LaneStats) -> dict[str, int]:
-    """A negative lag is no length of a line: it is left out, as not known."""
+    """A negative lag is no number of waiting tasks: it is left out, as not known."""
     known = {"waiting": lane.lag} if lane.consistent else {}
     return {**known, "running": lane.pending, "added": lane.added, "removed": lane.removed}
 
@@ -52,14 +52,14 @@ def _is_plain(lane: LaneStats) -> bool:
     return lane.tier is Tier.MEDIUM and not lane.capabilities
 
 
-def _letters(minute: datetime) -> Iterator[Sample]:
+def _dead_letters(minute: datetime) -> Iterator[Sample]:
     made = DeadLetter.objects.filter(created_at__gte=minute - timedelta(minutes=1), created_at__lt=minute).count()
-    waiting = DeadLetter.objects.filter(OPEN)[:COUNTED].count()
-    yield Sample(kind="letters", name="all", at=minute, numbers={"made": made, "open": waiting})
+    waiting = DeadLetter.objects.filter(OPEN)[:COUNT_LIMIT].count()
+    yield Sample(kind="dead_dead_letters", name="all", at=minute, numbers={"made": made, "open": waiting})
 
 
 def _gpus(minute: datetime) -> Iterator[Sample]:
-    """Of the nodes that beat: what a dead one said last is no measurement."""
+    """Of the nodes that beat: the last report of a dead one is no measurement."""
     for node in get_broker().registry.nodes():
         if node.state is not NodeState.DEAD:
             for gpu in node.said.gpus.devices:
@@ -67,4 +67,4 @@ def _gpus(minute: datetime) -> Iterator[Sample]:
                 yield Sample(kind="gpu", name=f"{node.node_id} {gpu.uuid}"[:300], at=minute, numbers=numbers)
 
 
-SAMPLERS: tuple[Sampler, ...] = (_queues, _letters, _gpus)
+SAMPLERS: tuple[Sampler, ...] = (_queues, _dead_letters, _gpus)
