@@ -12,18 +12,14 @@ from dalston_site.embedded.guarded import can_guard
 from dalston_site.embedded.postgres import Postgres
 from dalston_site.embedded.server import Recipe, launch
 from dalston_site.embedded.valkey import Valkey
-from dalston_site.up.announcements import Announcements
-from dalston_site.up.child import Child, Program, Stage
-from dalston_site.up.children import Children
+from dalston_site.up.children import Child, Children, Program, Restarts, Stage
 from dalston_site.up.console import Console
-from dalston_site.up.errors import Interrupted, UpError
 from dalston_site.up.hint import DevEnv, closing_words
 from dalston_site.up.holder import Holder
 from dalston_site.up.options import Options, parse
-from dalston_site.up.readiness import Probe, has_announced, node_is_ready, wait_for, web_answers
-from dalston_site.up.restarts import Restarts
+from dalston_site.up.readiness import Announcements, Probe, has_announced, node_is_ready, wait_for, web_answers
 from dalston_site.up.services import Addresses, Services
-from dalston_site.up.signals import Signals
+from dalston_site.up.stopping import Interrupted, Signals, UpError
 
 
 class Up:
@@ -47,7 +43,7 @@ class Up:
         services = Services(self.options, self.children, addresses, self.announcements.address)
         nodes = self.start_nodes(services)  # they need no database, and load while it is brought up to date
         self.set_up(services)
-        wait_for([*self.start_services(services), *nodes], self.complain_about_the_dead)
+        wait_for([*self.start_services(services), *nodes], self.raise_if_one_died)
         token, password = ((self.options.data / name).read_text() for name in ("api-token", "admin-password"))
         self.dev_env.write(self.options.url, token, addresses)
         self.console.say(f"Everything answers, {time.monotonic() - begin:.1f} s after the start.")
@@ -75,10 +71,10 @@ class Up:
         self.console.say("Bringing the database up to date.")
         setup = services.start_setup()
         while setup.poll() is None:
-            self.complain_about_the_dead(besides=setup)
+            self.raise_if_one_died(besides=setup)
             time.sleep(0.02)
         if setup.poll():
-            raise self.obituary(setup)
+            raise self.death_of(setup)
         self.children.forget(setup)
 
     def start_nodes(self, services: Services) -> list[Probe]:
@@ -102,18 +98,18 @@ class Up:
         while True:
             dead = self.children.dead()
             if dead is not None and (dead.stage is Stage.DATABASE or not restarts.allow(dead.name, time.monotonic())):
-                raise self.obituary(dead)
+                raise self.death_of(dead)
             if dead is not None:
                 self.console.say(f"{dead.name} {dead.how_it_ended()}. Starting it again.")
                 self.children.start(dead.program)
             time.sleep(0.1)
 
-    def complain_about_the_dead(self, besides: Child | None = None) -> None:
+    def raise_if_one_died(self, besides: Child | None = None) -> None:
         dead = self.children.dead()
         if dead is not None and dead is not besides:
-            raise self.obituary(dead)
+            raise self.death_of(dead)
 
-    def obituary(self, dead: Child) -> UpError:
+    def death_of(self, dead: Child) -> UpError:
         return UpError(f"{dead.name} {dead.how_it_ended()}. Its last lines:\n{dead.tail()}")
 
 

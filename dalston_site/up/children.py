@@ -1,16 +1,100 @@
-"""All processes of an `up`: started, watched, and stopped in order."""
+"""The processes that `up` starts: their output, their restarts after a death, and the order in which they stop."""
 
+import signal
+import subprocess
+import threading
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
 
 import psutil
 
 from dalston_site.up import family
-from dalston_site.up.child import Child, Program, Stage
 from dalston_site.up.console import Console
 from dalston_site.up.holder import Holder
+from dalston_site.up.options import ROOT
 
-PATIENCE_S = {Stage.NODE: 4.0, Stage.SERVICE: 2.5, Stage.DATABASE: 2.0}  # together below the promised 10 s
+TAIL_LINES = 10
+MAX_RESTARTS = 5
+RESTART_WINDOW_S = 60.0
+
+
+class Stage(IntEnum):
+    """The order of stopping: nodes release their tasks while every server still runs, databases go last."""
+
+    NODE = 0
+    SERVICE = 1
+    DATABASE = 2
+
+
+STOP_TIMEOUT_S = {Stage.NODE: 4.0, Stage.SERVICE: 2.5, Stage.DATABASE: 2.0}  # together below the promised 10 s
+
+
+@dataclass(frozen=True)
+class Program:
+    name: str
+    argv: list[str]
+    env: dict[str, str]
+    stage: Stage = Stage.SERVICE
+    stop_signal: signal.Signals = signal.SIGTERM
+    noise: str = ""  # lines with this text are not shown
+
+
+class Child:
+    """A running program. Make it in the main thread: it ends with the thread that started it (see guarded.py)."""
+
+    def __init__(self, program: Program, data: Path, console: Console) -> None:
+        self.program = program
+        self._console = console
+        self._lines: deque[str] = deque(maxlen=TAIL_LINES)
+        self.popen = subprocess.Popen(
+            program.argv,
+            env={**program.env, family.MARK: str(data)},
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            process_group=0,  # Ctrl-C reaches only `up`, which decides the order
+        )
+        self._output = threading.Thread(target=self._copy_output, daemon=True)
+        self._output.start()
+
+    @property
+    def name(self) -> str:
+        return self.program.name
+
+    @property
+    def stage(self) -> Stage:
+        return self.program.stage
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    def poll(self) -> int | None:
+        return self.popen.poll()
+
+    def tail(self) -> str:
+        """Its last lines. Waits a moment for the very last ones of a process that ended."""
+        if self.poll() is not None:
+            self._output.join(0.5)
+        return "\n".join(f"    {line}" for line in self._lines)
+
+    def how_it_ended(self) -> str:
+        code = self.poll()
+        killed = code is not None and code < 0
+        return f"was killed by {signal.Signals(-(code or 0)).name}" if killed else f"ended (exit {code})"
+
+    def _copy_output(self) -> None:
+        for line in self.popen.stdout or ():
+            if not self.program.noise or self.program.noise not in line:
+                self._lines.append(line.rstrip())
+                self._console.line(self.name, line.rstrip())
 
 
 class Children:
@@ -48,12 +132,27 @@ class Children:
         offspring = family.descendants(family.processes(child.pid for child in children))
         for child in children:
             child.popen.send_signal(child.program.stop_signal)
-        patience = PATIENCE_S[children[0].stage]
-        end = time.monotonic() + patience
+        timeout = STOP_TIMEOUT_S[children[0].stage]
+        end = time.monotonic() + timeout
         while (left := [child for child in children if child.poll() is None]) and not forced():
             if time.monotonic() > end:
                 names = ", ".join(child.name for child in left)
-                self._console.say(f"Killing {names}, which did not stop within {patience:g} s.")
+                self._console.say(f"Killing {names}, which did not stop within {timeout:g} s.")
                 break
             time.sleep(0.02)
         family.kill(offspring)
+
+
+class Restarts:
+    """Restarts of a process that died: so that you can kill one and watch the rest, but not for ever."""
+
+    def __init__(self) -> None:
+        self._times: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=MAX_RESTARTS))
+
+    def allow(self, name: str, now: float) -> bool:
+        """Count this restart and allow it, unless there were MAX_RESTARTS within the window."""
+        times = self._times[name]
+        if len(times) == MAX_RESTARTS and now - times[0] < RESTART_WINDOW_S:
+            return False
+        times.append(now)
+        return True

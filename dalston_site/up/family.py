@@ -1,6 +1,6 @@
-"""Finding and ending what is left of a process tree.
+"""Process trees: finding and ending what is left of one.
 
-A process is known by its pid and start time together, so a pid that was given to another program is never touched. The
+A process is known by its pid and start time together, so the pid of another program is never touched. The
 descendants of our processes also carry a mark in their environment, so those that left their process group, or lost
 their parent, are found too. Postgres and Valkey overwrite theirs with a title, but work inside the data folder.
 """
@@ -78,7 +78,7 @@ def descendants(of: Iterable[psutil.Process]) -> set[psutil.Process]:
     return family
 
 
-def kill(processes: Iterable[psutil.Process], patience_s: float = 3) -> list[psutil.Process]:
+def kill(processes: Iterable[psutil.Process], timeout_s: float = 3) -> list[psutil.Process]:
     """SIGKILL them all, and return those that are still there afterwards."""
     targets = list(processes)
     for process in targets:
@@ -86,12 +86,12 @@ def kill(processes: Iterable[psutil.Process], patience_s: float = 3) -> list[psu
             process.kill()
         except psutil.Error:
             continue
-    return wait(targets, patience_s)
+    return wait(targets, timeout_s)
 
 
-def wait(processes: Iterable[psutil.Process], patience_s: float) -> list[psutil.Process]:
+def wait(processes: Iterable[psutil.Process], timeout_s: float) -> list[psutil.Process]:
     """Until they have ended; those that haven't in time."""
-    end = time.monotonic() + patience_s
+    end = time.monotonic() + timeout_s
     left = list(processes)
     while left := [process for process in left if _lives(process)]:
         if time.monotonic() > end:

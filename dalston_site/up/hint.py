@@ -1,4 +1,4 @@
-"""What a user gets when everything answers: dev.env, and the closing words."""
+"""The file dev.env and the closing words, for the user once everything answers."""
 
 import json
 import shlex

@@ -15,10 +15,10 @@ import psutil
 from dalston_site.embedded.secret import write_private
 from dalston_site.up import family
 from dalston_site.up.console import Console
-from dalston_site.up.errors import UpError
 from dalston_site.up.family import Identity
+from dalston_site.up.stopping import UpError
 
-PATIENCE_S = 8.0
+CLEAN_UP_TIMEOUT_S = 8.0
 
 
 class Holder:
@@ -98,7 +98,7 @@ class Holder:
                 process.send_signal(signal.SIGINT)
             except psutil.Error:
                 continue
-        remaining = family.wait(left, PATIENCE_S)
+        remaining = family.wait(left, CLEAN_UP_TIMEOUT_S)
         stuck = family.kill({*family.descendants(remaining), *family.marked(self.data)})
         if stuck:
             pids = ", ".join(str(process.pid) for process in stuck)

@@ -1,18 +1,23 @@
-"""When everything answers: the web process, every orchestrator, the housekeeping, every node and its engines."""
+"""Readiness of all processes: the web process, every orchestrator, the housekeeping, every node and its engines."""
 
+import os
+import re
+import socket
+import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.types import EngineState
-from dalston_site.up.announcements import Announcements
-from dalston_site.up.errors import UpError
 from dalston_site.up.options import Options
+from dalston_site.up.stopping import UpError
 
-PATIENCE_S = 120.0  # seconds are enough on a quiet machine
+READY_TIMEOUT_S = 120.0  # seconds are enough on a quiet machine
 
 Probe = Callable[[], str]
 """Says what is still missing; empty when it answers."""
@@ -20,13 +25,13 @@ Probe = Callable[[], str]
 
 def wait_for(probes: list[Probe], watch: Callable[[], None]) -> None:
     """Until every probe is content. `watch` raises when a process died in the meantime."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + READY_TIMEOUT_S
     waiting = probes
     while waiting := [probe for probe in waiting if probe()]:
         watch()
         if time.monotonic() > end:
             missing = "; ".join(probe() for probe in waiting)
-            raise UpError(f"Not everything answers after {PATIENCE_S:g} s: {missing}.")
+            raise UpError(f"Not everything answers after {READY_TIMEOUT_S:g} s: {missing}.")
         time.sleep(0.05)
 
 
@@ -43,8 +48,42 @@ def web_answers(options: Options) -> Probe:
     return probe
 
 
+class Announcements:
+    """The datagram socket that orchestrators and housekeeping send READY=1 to (see dalston_site/notify.py).
+
+    On Linux its name is not in the file system, so a kill -9 leaves nothing behind.
+    """
+
+    def __init__(self) -> None:
+        self._ready: set[int] = set()
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        unique = f"dalston-up-{os.getpid()}-{os.urandom(4).hex()}"
+        self.address = f"@{unique}" if sys.platform == "linux" else str(Path(tempfile.gettempdir(), unique))
+        self._socket.bind(self.address.replace("@", "\0", 1))
+
+    def has(self, pid: int) -> bool:
+        """Whether this process reported that it is ready."""
+        self._read()
+        return pid in self._ready
+
+    def close(self) -> None:
+        self._socket.close()
+        if not self.address.startswith("@"):
+            Path(self.address).unlink(missing_ok=True)
+
+    def _read(self) -> None:
+        while True:
+            try:
+                message = self._socket.recv(4096).decode(errors="replace")
+            except BlockingIOError:
+                return
+            if found := re.fullmatch(r"READY=1\nMAINPID=(\d+)", message):
+                self._ready.add(int(found[1]))
+
+
 def has_announced(name: str, pid: int, announcements: Announcements) -> Probe:
-    return lambda: "" if announcements.has(pid) else f"{name} has not said that it is ready"
+    return lambda: "" if announcements.has(pid) else f"{name} has not reported that it is ready"
 
 
 def node_is_ready(broker: Broker, node_id: str, since_ms: int) -> Probe:

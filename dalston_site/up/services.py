@@ -1,4 +1,4 @@
-"""Which processes `up` runs, and what each of them may know."""
+"""The processes of `up`: the command and the environment of each."""
 
 import os
 import signal
@@ -12,8 +12,7 @@ from dalston_queue.broker import Broker, connect
 from dalston_site import env
 from dalston_site.embedded.guarded import guarded
 from dalston_site.embedded.secret import secret
-from dalston_site.up.child import Child, Program, Stage
-from dalston_site.up.children import Children
+from dalston_site.up.children import Child, Children, Program, Stage
 from dalston_site.up.options import Options
 
 # What a node must not see. It needs Redis and nothing else.

@@ -15,8 +15,7 @@ import pytest
 import redis
 
 from dalston_site.embedded.server import Server
-from dalston_site.up.child import Stage
-from dalston_site.up.children import PATIENCE_S
+from dalston_site.up.children import STOP_TIMEOUT_S, Stage
 from dalston_site.up.services import lan_addresses
 from tests.e2e.conftest import Up, command_of
 from tests.support import Spawned, wait_until
@@ -85,7 +84,7 @@ def test_a_second_ctrl_c_does_not_wait(up: Up) -> None:
     began = time.monotonic()
     first.send(signal.SIGINT)
     assert first.wait() == 0
-    assert time.monotonic() - began < PATIENCE_S[Stage.NODE]
+    assert time.monotonic() - began < STOP_TIMEOUT_S[Stage.NODE]
     up.nothing_is_left()
 
 

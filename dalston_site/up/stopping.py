@@ -1,12 +1,20 @@
-"""Ctrl-C, SIGTERM and a closed terminal: the first interrupts whatever `up` is doing, the next one forces the stop."""
+"""Reasons to stop: an error, or a signal. A second signal forces the stop."""
 
 import signal
 from types import FrameType
 
-from dalston_site.up.errors import Interrupted
+
+class UpError(Exception):
+    """`up` can't go on. The message says why and what to do; the exit code is 1."""
+
+
+class Interrupted(BaseException):  # not an Exception: nothing on the way may swallow it
+    """Ctrl-C or SIGTERM: stop everything, in good order."""
 
 
 class Signals:
+    """SIGINT, SIGTERM and SIGHUP: the first interrupts what `up` is doing, the next one forces the stop."""
+
     def __init__(self) -> None:
         self._stopping = False
         self._again = False
