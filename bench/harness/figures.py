@@ -34,8 +34,9 @@ class Rounds:
 
 
 def turns(compared: Sequence[str], others: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
-    """Who runs when, with the number of the round. Those whose ratio decides a target run in every round, one right
-    after the other: from one minute to the next the machine may be twice as fast. The others run in every third."""
+    """Names in the order of their turns, with the number of the round. Those whose ratio decides a target run in every
+    round, one right after the other: from one minute to the next the machine may be twice as fast. The others run in
+    every third."""
     for number in range(rounds):
         yield from ((number, name) for name in (*compared, *(others if number % 3 == 0 else ())))
 

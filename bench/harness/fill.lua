@@ -1,4 +1,4 @@
--- Puts tasks in a stream as append and claim would leave them. For the bench: nothing is checked, nothing is told.
+-- Puts tasks in a stream as append and claim would leave them. For the bench: nothing is checked, no event is written.
 -- The broker's include of records comes before it, so that records are written by the same functions.
 -- KEYS  1 stream  2 tasks  3 running  4 deadlines
 -- ARGV  1 first number  2 how many  3 owner (empty: they wait)  4 now  5 JSON of the message

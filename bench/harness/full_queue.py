@@ -151,7 +151,7 @@ def _indexes(cursor: Any) -> dict[str, str]:
 
 
 def _insert_all(size: Size) -> None:
-    """Numbers as in Redis: pending from 0, then what waits, then what is over, and of these the dead letters."""
+    """Numbers as in Redis: pending tasks from 0, then waiting, then completed ones, and of these the dead letters."""
     now = timezone.now()
     project = Project.objects.create(name="bench")
     total = size.pending + size.waiting

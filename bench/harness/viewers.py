@@ -1,9 +1,8 @@
-"""Those who look: `python -m bench.dashboards.viewers` opens the sockets that its input names, and reads them.
+"""Viewers of the dashboard: `python -m bench.harness.viewers` opens and reads the WebSockets that its input names.
 
-Input, a JSON line: the URL's start, the cookie, and paths with how many look at each. It prints a line when each has
-had its first message; a second line of input means that bytes count from here; when the input ends, it prints what
-arrived when, by path and marker, by the machine's monotonic clock, and the bytes. It asks for compression, as browsers
-do.
+Input, a JSON line: the URL's start, the cookie, and paths with the number of viewers of each. It prints a line when
+each has had its first message; from a second line of input on, bytes count. When the input ends, it prints when each
+marker arrived, by path and by the machine's monotonic clock, and the bytes. It asks for compression, as browsers do.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ class Viewer:
         self.arrived: dict[str, float] = {}
         self.messages = self.wire = self.text = 0
 
-    async def look(self, base: str, origin: str, cookie: str) -> None:
+    async def read(self, base: str, origin: str, cookie: str) -> None:
         headers = {"Cookie": f"sessionid={cookie}"}
         async with connect(
             base + self.path,
@@ -59,21 +58,21 @@ class Viewer:
 async def run() -> None:
     wanted: dict[str, Any] = json.loads(sys.stdin.readline())
     viewers = [Viewer(path) for path, count in wanted["paths"].items() for _ in range(count)]
-    looking = [
-        asyncio.create_task(viewer.look(wanted["base"], wanted["origin"], wanted["cookie"])) for viewer in viewers
+    reading = [
+        asyncio.create_task(viewer.read(wanted["base"], wanted["origin"], wanted["cookie"])) for viewer in viewers
     ]
-    all_look = asyncio.gather(*(viewer.first.wait() for viewer in viewers))
-    first: list[asyncio.Future[Any]] = [all_look, *looking]  # or somebody is lost before
+    all_read = asyncio.gather(*(viewer.first.wait() for viewer in viewers))
+    first: list[asyncio.Future[Any]] = [all_read, *reading]  # or a viewer is lost before
     await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-    print("all look", flush=True)
+    print("all read", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     before = {viewer: (viewer.wire, viewer.text) for viewer in viewers}
     await asyncio.to_thread(sys.stdin.read)
-    lost = [repr(task.exception()) for task in looking if task.done() and not task.cancelled()]
-    for task in looking:
+    lost = [repr(task.exception()) for task in reading if task.done() and not task.cancelled()]
+    for task in reading:
         task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.gather(*looking, return_exceptions=True)
+        await asyncio.gather(*reading, return_exceptions=True)
     arrived: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     bytes_of: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for viewer in viewers:

@@ -30,7 +30,7 @@ ONE_AT_A_TIME = {"rq", "dramatiq_prefetch_100", "dalston_engine_prefetch_8"}
 
 
 class Peer(Protocol):
-    """Optional: `fill(url, count)` and `send(url, count, ready)`, in the place of calls of the sender."""
+    """Optional: `fill(url, count)` and `send(url, count, ready)`, instead of calls of the sender."""
 
     def sender(self, url: str) -> Callable[[int], object]:
         """Connect, and return a function that enqueues one task with that argument."""
