@@ -58,7 +58,7 @@ DALSTON_DEAD_AFTER_S = number("DALSTON_DEAD_AFTER_S", "E111", 20.0, "A beat coun
 DALSTON_LEADER_TTL_S = number("DALSTON_LEADER_TTL_S", "E112", 30.0, "How long a leader's lease lasts without renewal.", low=0.5)
 
 # --- Recovery ---------------------------------------------------------------------------------------------------------
-DALSTON_RECOVERY_INTERVAL_S = number("DALSTON_RECOVERY_INTERVAL_S", "E120", 5.0, "Seconds between two looks of the leading orchestrator for dead engines.", low=0.05)
+DALSTON_RECOVERY_INTERVAL_S = number("DALSTON_RECOVERY_INTERVAL_S", "E120", 5.0, "Seconds between two polls of the leading orchestrator for dead engines.", low=0.05)
 DALSTON_SCAN_INTERVAL_S = number("DALSTON_SCAN_INTERVAL_S", "E121", 60.0, "Seconds between two runs of the scanner and the reconciler. Not less than 60: huey wakes once a minute.", low=60)
 DALSTON_STALE_THRESHOLD_MS = whole("DALSTON_STALE_THRESHOLD_MS", "E122", 600_000, "Idle time after which an engine may claim an entry whose owner doesn't beat, when no judge is alive.", low=1000)
 DALSTON_ABSOLUTE_TIMEOUT_MS = whole("DALSTON_ABSOLUTE_TIMEOUT_MS", "E123", 1_800_000, "An entry not renewed for this long (or for the task's own timeout, if longer) is taken back even from a live engine.", low=1000)
@@ -67,8 +67,8 @@ DALSTON_MAX_DELIVERIES = whole("DALSTON_MAX_DELIVERIES", "E125", 3, "Deliveries 
 DALSTON_MAX_DELIVERIES_NODE_LOST = whole("DALSTON_MAX_DELIVERIES_NODE_LOST", "E126", 10, "The same, when the node or its network was lost.", high=1000)
 
 # --- Scheduling -------------------------------------------------------------------------------------------------------
-DALSTON_SCHEDULER_INTERVAL_S = number("DALSTON_SCHEDULER_INTERVAL_S", "E130", 1.0, "Seconds between two looks for scheduled tasks that are due; down to half of it if one is due before.", low=0.05)
-DALSTON_SCHEDULER_BATCH = whole("DALSTON_SCHEDULER_BATCH", "E131", 100, "Tasks that one look takes at most.", high=10_000)
+DALSTON_SCHEDULER_INTERVAL_S = number("DALSTON_SCHEDULER_INTERVAL_S", "E130", 1.0, "Seconds between two polls for scheduled tasks that are due; down to half of it if one is due before.", low=0.05)
+DALSTON_SCHEDULER_BATCH = whole("DALSTON_SCHEDULER_BATCH", "E131", 100, "Tasks that one poll takes at most.", high=10_000)
 DALSTON_PROMOTE_INTERVAL_S = number("DALSTON_PROMOTE_INTERVAL_S", "E132", 60.0, "Seconds between two promotions of tasks that waited long. Not less than 60: huey wakes once a minute.", low=60)
 DALSTON_PROMOTE_BATCH = whole("DALSTON_PROMOTE_BATCH", "E133", 100, "Tasks that are promoted together.", high=10_000)
 

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from dalston_queue.broker.nodes.reports import GpuSaid
+from dalston_queue.broker.nodes.reports import GpuReport
 from dalston_queue.broker.protocol.types import EngineState
 
 from .redis_link import Link
@@ -51,7 +51,7 @@ class NodeCollector:
         yield from (exits, cpu, memory)
         yield from self._gpus(report.info["gpus"].devices)
 
-    def _gpus(self, devices: list[GpuSaid]) -> Iterator[Metric]:
+    def _gpus(self, devices: list[GpuReport]) -> Iterator[Metric]:
         for name, (field, text) in GPU_GAUGES.items():
             gauge = GaugeMetricFamily(name, text, labels=["gpu", "UUID", "modelName"])
             for device in devices:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from dalston_queue.broker.nodes.reports import DrainSaid
+from dalston_queue.broker.nodes.reports import DrainReport
 from dalston_queue.broker.protocol.types import EngineState, NodeState
 from engines.sdk.manifest import ManifestError
 from engines.sdk.notify import notify
@@ -255,6 +255,6 @@ class Supervisor:
         self.link.alive_at = now
         self.link.tell(Report(state, tuple(slot.beat(now) for slot in self.fleet), info))
 
-    def drain_said(self, now: float) -> DrainSaid:
+    def drain_said(self, now: float) -> DrainReport:
         left = (Leaving(slot.life, slot.tasks, slot.running) for slot in self.fleet if slot.child is not None)
         return drain_said(left, now, int(time.time() * 1000))

@@ -2,8 +2,8 @@
 
     BrokerError
     ├── Unavailable        passes: connection lost, timeout, failover, READONLY, LOADING; repeat the call
-    │   └── WrongKeyType        passes when somebody deletes it: a foreign hand's value stands in the place of a key
-    of ours ├── Denied             passes: Redis is out of memory and refused an append; repeat it later
+    │   └── WrongKeyType   passes when an operator deletes the key: it has another type than ours
+    ├── Denied             passes: Redis is out of memory and refused an append; repeat it later
     ├── Fenced             permanent for this session: stop the work, open a new session
     ├── Invalid            permanent: the caller's input is wrong (a name, a size, a setting)
     │   └── TooManyLanes   permanent until a lane is retired: more than 32 capability sets in one queue

@@ -1,4 +1,4 @@
-"""The orchestrators' end: read events of all queues, acknowledge them after the commit."""
+"""Event reader of the orchestrators: reads the events of all queues, acknowledges them after the commit."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ class EventReader:
         """What one call of an engine reports may share an entry: it goes when the last part is acknowledged."""
         if isinstance(event, Malformed) or event.parts == 1:
             return True
-        place = (event.shard, event.stream, event.entry_id)
-        done = self._partly.setdefault(place, set())
+        key = (event.shard, event.stream, event.entry_id)
+        done = self._partly.setdefault(key, set())
         done.add(event.part)
         if len(done) < event.parts:
             return False
-        del self._partly[place]
+        del self._partly[key]
         return True
 
     def _refresh(self) -> None:
@@ -174,7 +174,7 @@ class EventReader:
 
 
 def clear_tombstones(topology: Topology, queue: str, ended: Iterable[tuple[str, int]]) -> None:
-    """Of these attempts (task, attempt), which ended without their event: nobody will acknowledge one. A record that is
+    """Of these attempts (task, attempt), which ended without their event: none will be acknowledged. A record that is
     no tombstone, or of another attempt, is left alone."""
     arguments: list[Argument] = [EVENT_GROUP]
     for task, attempt in ended:
@@ -195,11 +195,11 @@ def forget_idle_readers(topology: Topology, idle_ms: int = 3_600_000) -> int:
             keys, shard.calls([command("XINFO", "CONSUMERS", key, EVENT_GROUP) for key in keys]), strict=True
         ):
             if isinstance(consumers, redis.ResponseError):
-                continue  # no such stream or group: nobody to forget
+                continue  # no such stream or group
             for flat in consumers:
-                said = dict(pairs(flat))
-                if said[b"idle"] >= idle_ms and said[b"pending"] == 0:
-                    forgotten += shard.run("forget_consumer", [key], [EVENT_GROUP, said[b"name"]]) == 0
+                reader = dict(pairs(flat))
+                if reader[b"idle"] >= idle_ms and reader[b"pending"] == 0:
+                    forgotten += shard.run("forget_consumer", [key], [EVENT_GROUP, reader[b"name"]]) == 0
     return forgotten
 
 

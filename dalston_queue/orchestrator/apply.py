@@ -213,7 +213,7 @@ HANDLERS: dict[EventKind, Callable[[list[Event], datetime], list[Moved]]] = {
     EventKind.TASK_EXHAUSTED: _failed,
     EventKind.TASK_CANCELLED: _cancelled,
     EventKind.TASK_RECOVERED: _recovered,
-    EventKind.TASK_HANDED_BACK: _recovered,
+    EventKind.TASK_RELEASED: _recovered,
     EventKind.TASK_PROMOTED: _promoted,
     EventKind.TASK_DEAD_LETTERED: _dead_lettered,
 }

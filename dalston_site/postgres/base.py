@@ -44,7 +44,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
 
 class GuardedConnection(psycopg.Connection[Any]):
-    """Gives up waiting when the server answers nobody."""
+    """Gives up waiting when the server answers no connection."""
 
     @classmethod
     def connect(cls, *args: Any, **kwargs: Any) -> Self:

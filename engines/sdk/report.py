@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from dalston_queue.broker.nodes.registry import EngineBeat
-from dalston_queue.broker.nodes.reports import TaskSaid
+from dalston_queue.broker.nodes.reports import RunningTask
 from dalston_queue.broker.protocol.types import EngineState
 
 from .breaker import Breaker
@@ -54,9 +54,9 @@ class TaskReport:
         self._changed = not self._send(*words, patience=0.0) or self._changed  # no waiting: the next round tries again
 
 
-def reported(tasks: Iterable[Task]) -> list[TaskSaid]:
+def reported(tasks: Iterable[Task]) -> list[RunningTask]:
     return [
-        TaskSaid(
+        RunningTask(
             task_id=task.id,
             queue=task.queue,
             attempt=task.attempt,

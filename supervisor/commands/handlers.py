@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from dalston_queue.broker.nodes.commands import LOG_COMMANDS, MAX_REPLICAS, Command, CommandState, Order, Reply
-from dalston_queue.broker.nodes.logs import MOST_LINES, engine_place
+from dalston_queue.broker.nodes.commands import LOG_COMMANDS, MAX_REPLICAS, Command, CommandState, NodeCommand, Reply
+from dalston_queue.broker.nodes.logs import MAX_LINES, engine_place
 
 from ..logs.reader import Span, lines_of, stamp_of
 from ..redis_link import LogLines
@@ -22,7 +22,7 @@ log = structlog.get_logger("supervisor.orders")
 
 SLOT = re.compile(r"[a-z][a-z0-9_-]{0,40}\.\d{1,4}")
 _SPAN = ("since_ms", "until_ms")
-COMMANDS = (*(order.value for order in Order), *LOG_COMMANDS)
+COMMANDS = (*(order.value for order in NodeCommand), *LOG_COMMANDS)
 
 
 class RefusedError(Exception):
@@ -144,7 +144,7 @@ class Orders:
     def tail_logs(self, command: Command, _now: float) -> str:
         slot, engine_id = self._log_of(command)
         span = Span(*(stamp_of(_number(command, name, 0)) if name in command.arguments else b"" for name in _SPAN))
-        lines = self.supervisor.fleet.logs.last(slot, min(_number(command, "lines", 200), MOST_LINES), span)
+        lines = self.supervisor.fleet.logs.last(slot, min(_number(command, "lines", 200), MAX_LINES), span)
         if engine_id:
             lines = lines_of(engine_id, lines)
         self.supervisor.link.send(LogLines(slot, lines, command.command_id))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from dalston_queue.broker.nodes.reports import GpuSaid, GpusSaid
+from dalston_queue.broker.nodes.reports import GpuReport, GpusReport
 from engines.sdk.manifest import Gpu
 
 from ..policy import gpu_health
@@ -80,18 +80,18 @@ class Gpus:
                     return f"dead process {pid} still holds {device.processes[pid]} MiB on GPU {device.index}"
         return ""
 
-    def describe(self, now: float) -> GpusSaid:
+    def describe(self, now: float) -> GpusReport:
         """For the node's beat."""
         reading = self.monitor.reading
         if reading is None:
-            return GpusSaid(problem="not looked at yet")
+            return GpusReport(problem="not looked at yet")
         devices = [self._said(device, now) for device in reading.devices]
-        return GpusSaid(problem=reading.problem, driver=reading.driver, devices=devices)
+        return GpusReport(problem=reading.problem, driver=reading.driver, devices=devices)
 
-    def _said(self, device: Device, now: float) -> GpuSaid:
+    def _said(self, device: Device, now: float) -> GpuReport:
         health = self.health.get(device.uuid, Health())
         ill = health.standing is not Standing.HEALTHY
-        return GpuSaid(
+        return GpuReport(
             uuid=device.uuid,
             index=device.index,
             name=device.name,

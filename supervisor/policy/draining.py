@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dalston_queue.broker.nodes.reports import DrainSaid, TaskSaid
+from dalston_queue.broker.nodes.reports import DrainReport, RunningTask
 
 from .lifecycle import Life
 
@@ -15,14 +15,14 @@ class Leaving:
     """An engine that is to go, and still runs."""
 
     life: Life
-    tasks: tuple[TaskSaid, ...]
+    tasks: tuple[RunningTask, ...]
     running: int
 
 
-def drain_said(left: Iterable[Leaving], now: float, now_ms: int) -> DrainSaid:
+def drain_said(left: Iterable[Leaving], now: float, now_ms: int) -> DrainReport:
     engines = list(left)
     ends = [_ends_in(engine, now, now_ms) for engine in engines]
-    return DrainSaid(
+    return DrainReport(
         engines_left=len(engines),
         in_flight=sum(engine.running for engine in engines),
         ends_in_s=round(max(0.0, *ends), 1) if ends else 0.0,

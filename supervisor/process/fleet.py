@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 import structlog
 
-from dalston_queue.broker.nodes.reports import TaskSaid
+from dalston_queue.broker.nodes.reports import RunningTask
 from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause, EngineState
 from engines.sdk.manifest import Manifest
@@ -195,7 +195,7 @@ class Fleet:
     def _take_note(self, slot: Slot, fields: dict[str, str]) -> None:
         """Of the tasks that an engine has in hand; what can't be read is passed over."""
         with contextlib.suppress(msgspec.MsgspecError, ValueError):
-            slot.tasks = msgspec.json.decode(fields["X_DALSTON_TASKS"], type=tuple[TaskSaid, ...])
+            slot.tasks = msgspec.json.decode(fields["X_DALSTON_TASKS"], type=tuple[RunningTask, ...])
             slot.running = max(len(slot.tasks), int(fields.get("X_DALSTON_RUNNING", "0")))
 
     def _sender(self, pid: int) -> Slot | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dalston_queue.broker.nodes.registry import EngineBeat
-from dalston_queue.broker.nodes.reports import ExitSaid, TaskSaid
+from dalston_queue.broker.nodes.reports import ExitReport, RunningTask
 from dalston_queue.broker.protocol.types import EngineState
 from engines.sdk.manifest import Manifest
 
@@ -34,9 +34,9 @@ class Slot:
     child: Child | None = None
     engine_id: str = ""  # of the process that runs, or of the next one
     descendants: tuple[Process, ...] = ()
-    last_exits: deque[ExitSaid] = field(default_factory=lambda: deque(maxlen=EXITS_KEPT))
+    last_exits: deque[ExitReport] = field(default_factory=lambda: deque(maxlen=EXITS_KEPT))
     exits: int = 0
-    tasks: tuple[TaskSaid, ...] = ()  # what its process says that it has in hand
+    tasks: tuple[RunningTask, ...] = ()  # what its process says that it has in hand
     running: int = 0  # how many that are in all
     breaker: str = ""  # why its circuit breaker is open
     probe_failing: str = ""  # what its health check says
@@ -71,7 +71,7 @@ class Slot:
     def ended(self, how: Exit, now: float) -> None:
         """The process is gone and its work given back."""
         self.last_exits.append(
-            ExitSaid(
+            ExitReport(
                 engine_id=self.engine_id,
                 at_ms=_now_ms(),
                 kind=str(how.kind),
@@ -111,7 +111,7 @@ class Slot:
         return EngineState.UNHEALTHY if ill and self.life.state is EngineState.READY else self.life.state
 
     def beat(self, now: float | None = None) -> EngineBeat:
-        """What is said of it, as broker.said.EngineSaid reads it."""
+        """What is said of it, as broker.nodes.reports.EngineReport reads it."""
         now = time.monotonic() if now is None else now
         waits = lifecycle.startable(self.life, math.inf) and self.life.retry_at > now
         info: dict[str, Any] = {

@@ -214,4 +214,4 @@ def test_a_worker_is_busy_from_its_poll_to_its_result(api: Api, broker: Broker, 
     again = worker.post(f"{path}/result", {**hold, "status": "completed"})
     assert again.status_code in (200, 503), "a repeated result frees nothing more"
     [engine] = broker.registry.engines()
-    assert engine.said.running == 0
+    assert engine.report.running == 0

@@ -165,7 +165,7 @@ def test_workers_are_shown_among_the_engines(
     answer = Api(token_for("worker")).post("/internal/workers/register", {"stages": ["echo"], "name": "cpu-box"})
     worker_id = answer.json()["worker_id"]
     [engine] = broker.registry.engines()
-    assert (engine.node_id, engine.engine_id, engine.said.engine) == (NODE, worker_id, "cpu-box")
+    assert (engine.node_id, engine.engine_id, engine.report.engine) == (NODE, worker_id, "cpu-box")
     for page, shown in (("/", f'id="node-{NODE}"'), ("/nodes/", worker_id), (f"/nodes/{NODE}/", worker_id)):
         assert shown in admin_client.get(page).content.decode(), page
 
@@ -224,7 +224,7 @@ def test_a_worker_whose_entry_is_unreadable_is_told_to_register_again(broker: Br
     key = home.keys.engine(worker.engine.engine_id)
     home.command("HSET", key, "poll", "junk")
     assert not worker.has_turn()
-    _ = home.command("HDEL", key, "said") if said is None else home.command("HSET", key, "said", said)
+    _ = home.command("HDEL", key, "report") if said is None else home.command("HSET", key, "report", said)
     assert RemoteWorker.find(broker, worker.engine.engine_id) is None
     worker.leave()
     worker.close()

@@ -27,7 +27,7 @@ def test_what_can_not_be_read_hides_nobody_else(broker: Broker) -> None:
     broker.registry.beat_node("n1", NodeState.ACTIVE, [beat("e1"), beat("e2")])
     broker.registry.beat_node("n2", NodeState.ACTIVE, [])
     home = broker.home
-    home.command("HSET", home.keys.engine("e1"), "said", "junk")
+    home.command("HSET", home.keys.engine("e1"), "report", "junk")
     home.command("HSET", home.keys.node("n2"), "state", "asleep")
     assert [engine.engine_id for engine in broker.registry.engines()] == ["e2"]
     assert [node.node_id for node in broker.registry.nodes()] == ["n1"]

@@ -132,7 +132,7 @@ def test_an_idle_engine_leaves_the_rest_of_a_burst_to_other_idle_engines(bench: 
     wait_until(lambda: all(runner.waiter.armed for runner in engines), what="two idle engines")
     bench.submit_many([HOLD, HOLD])
     wait_until(lambda: [len(runner.slots.running) for runner in engines] == [1, 1], what="a task each")
-    assert bench.events(EventKind.TASK_HANDED_BACK) == []
+    assert bench.events(EventKind.TASK_RELEASED) == []
 
 
 def test_nothing_waits_behind_a_long_task_while_another_engine_is_idle(bench: Bench, held: Held) -> None:
@@ -140,7 +140,7 @@ def test_nothing_waits_behind_a_long_task_while_another_engine_is_idle(bench: Be
     bench.start(capacity=1, prefetch=0)
     ended(bench, EventKind.TASK_COMPLETED, others)
     assert bench.events(EventKind.TASK_COMPLETED, long) == []
-    released = [event for event in bench.events(EventKind.TASK_HANDED_BACK) if event.task_id in others]
+    released = [event for event in bench.events(EventKind.TASK_RELEASED) if event.task_id in others]
     assert {event.task_id for event in released} == set(others)
     assert {event.deliveries for event in released} == {0}
     assert not set(others) & set(held.ran)
@@ -153,12 +153,12 @@ def test_by_default_a_task_waits_for_a_moment_at_most_and_is_released_once(bench
     bench.wait(EventKind.TASK_COMPLETED, first)
     bench.wait(EventKind.TASK_STARTED, behind)
     claimed_at = time.monotonic()
-    bench.wait(EventKind.TASK_HANDED_BACK, behind)
+    bench.wait(EventKind.TASK_RELEASED, behind)
     assert time.monotonic() - claimed_at < PREFETCH_WAIT_S + 10
     bench.broker.request_cancel(QUEUE, long)
     bench.wait(EventKind.TASK_CANCELLED, long)  # several beats later
     bench.wait(EventKind.TASK_COMPLETED, behind)
-    assert len(bench.events(EventKind.TASK_HANDED_BACK, behind)) == 1
+    assert len(bench.events(EventKind.TASK_RELEASED, behind)) == 1
 
 
 @pytest.mark.usefixtures("patient")
@@ -166,12 +166,12 @@ def test_by_default_a_task_waits_for_a_moment_at_most_and_is_released_once(bench
 def test_a_stop_and_a_pause_release_the_buffer(bench: Bench, held: Held, word: type[Stop | Pause]) -> None:
     runner, (running, *waiting) = give(bench, held, [HOLD, TINY, TINY], stop_grace=60.0)
     runner.inbox.put(word())
-    ended(bench, EventKind.TASK_HANDED_BACK, waiting)
+    ended(bench, EventKind.TASK_RELEASED, waiting)
     held.release.set()
     bench.wait(EventKind.TASK_COMPLETED, running)
     assert not set(waiting) & set(held.ran)
     assert bench.broker.snapshot().queues[0].waiting == len(waiting)
-    assert {event.deliveries for event in bench.events(EventKind.TASK_HANDED_BACK)} == {0}
+    assert {event.deliveries for event in bench.events(EventKind.TASK_RELEASED)} == {0}
     runner.inbox.put(Resume())
     if word is Pause:
         ended(bench, EventKind.TASK_COMPLETED, waiting)
@@ -182,7 +182,7 @@ def test_a_breaker_that_opens_releases_the_buffer(bench: Bench, held: Held) -> N
     """Exactly: after a failure no worker starts a task before the breaker has counted it."""
     _, (*failing, last) = give(bench, held, [*[{"fail": True}] * 5, TINY])
     ended(bench, EventKind.TASK_FAILED, failing)
-    assert bench.wait(EventKind.TASK_HANDED_BACK, last).deliveries == 0
+    assert bench.wait(EventKind.TASK_RELEASED, last).deliveries == 0
     assert last not in held.ran
 
 
@@ -316,7 +316,7 @@ def test_a_killed_engine_loses_none_of_its_buffer(
     spawn(*arguments, env={**env, "DALSTON_ENGINE_ID": "n.quick.0.b"})
     wait_until(lambda: len(bench.events(EventKind.TASK_COMPLETED)) >= len(ids), what="all results")
     assert sorted(event.task_id for event in bench.events(EventKind.TASK_COMPLETED)) == sorted(ids)
-    again = len(taken.recovered) + len(bench.events(EventKind.TASK_HANDED_BACK))
+    again = len(taken.recovered) + len(bench.events(EventKind.TASK_RELEASED))
     assert len(bench.events(EventKind.TASK_STARTED)) == len(ids) + again
 
 
@@ -329,5 +329,5 @@ def test_a_process_that_is_told_to_stop_finishes_its_task_and_releases_its_buffe
     bench.wait(EventKind.TASK_STARTED, waiting[-1])
     engine.stop()
     bench.wait(EventKind.TASK_COMPLETED, running)
-    ended(bench, EventKind.TASK_HANDED_BACK, waiting)
+    ended(bench, EventKind.TASK_RELEASED, waiting)
     assert bench.broker.snapshot().queues[0].waiting == len(waiting)

@@ -100,7 +100,7 @@ def test_the_second_stop_hands_back_what_is_not_finished(bench: Bench, broker: B
     task = bench.submit(seconds=60)
     bench.wait(EventKind.TASK_STARTED, task)
     bench.stop(hurry=True)
-    assert bench.wait(EventKind.TASK_HANDED_BACK, task).deliveries == 0
+    assert bench.wait(EventKind.TASK_RELEASED, task).deliveries == 0
     assert broker.snapshot().queues[0].waiting == 1
 
 

@@ -57,7 +57,7 @@ def test_engines_get_places_wait_for_them_and_lose_them_when_the_gpu_is_ill(
     ill = node.wait_state(EngineState.PENDING, 2, name="big")
     wait_until(lambda: all("quarantined after Xid 79" in e.info["why"] for e in node.engines("big")), what="the reason")
     assert len(ill) == 2
-    [gpu] = node.broker.registry.nodes()[0].said.gpus.devices
+    [gpu] = node.broker.registry.nodes()[0].report.gpus.devices
     assert (gpu.standing, gpu.why, gpu.last_xid) == ("quarantined", "quarantined after Xid 79", 79)
     assert gpu.until_ms > time.time() * 1000
     assert (gpu.total_mib, gpu.used_mib) == (16000, 100)

@@ -60,7 +60,7 @@ def test_a_hang_is_seen_though_other_tasks_of_the_process_come_and_go(node: Node
         return node.engines()[0].engine_id != engine.engine_id
 
     wait_until(ended, what="the end of the one that hangs")
-    assert "it hung" in node.engines()[0].said.last_exits[-1].text
+    assert "it hung" in node.engines()[0].report.last_exits[-1].text
 
 
 def test_a_stopped_engine_is_replaced_and_its_late_result_refused(node: Node) -> None:

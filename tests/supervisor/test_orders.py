@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from dalston_queue.broker.nodes.commands import Command, CommandState, CommandStatus
-from dalston_queue.broker.nodes.reports import DrainSaid
+from dalston_queue.broker.nodes.reports import DrainReport
 from dalston_queue.broker.protocol.types import EngineState, EventKind, NodeState
 from tests.supervisor.node import FIXTURE, Node, alive
 from tests.support import wait_until
@@ -39,9 +39,9 @@ def refused(node: Node, name: str, **arguments: Any) -> str:
     return ended.message
 
 
-def drain_of(node: Node) -> DrainSaid | None:
+def drain_of(node: Node) -> DrainReport | None:
     [info] = [info for info in node.broker.registry.nodes() if info.node_id == node.name]
-    return info.said.drain
+    return info.report.drain
 
 
 def state(node: Node) -> tuple[NodeState, str]:
@@ -55,7 +55,7 @@ def test_drain_stops_engines_survives_a_restart_and_resume_starts_them(node: Nod
     [engine] = node.ready()
     task = node.submit("slow", seconds=4, timeout_ms=60_000)
     node.started(task)
-    wait_until(lambda: [said.task_id for said in node.engines()[0].said.tasks] == [task], what="the task in the beat")
+    wait_until(lambda: [said.task_id for said in node.engines()[0].report.tasks] == [task], what="the task in the beat")
     command_id = send(node, "drain", reason="new driver")
     drain = wait_until(lambda: drain_of(node), what="the drain in the beat")
     assert (drain.engines_left, drain.in_flight) == (1, 1)
@@ -153,7 +153,7 @@ def test_a_restart_of_what_cannot_start_any_more_fails_and_says_why(node: Node) 
     broken.touch()
     said = refused(node, "restart", engine="fix")
     assert said.startswith("fix.0 is fatal: exit code 78")
-    [exits] = [node.engines()[0].said.last_exits]
+    [exits] = [node.engines()[0].report.last_exits]
     assert [(each.kind, each.code) for each in exits] == [("stopped", 0), ("config", 78)]
     assert exits[0].engine_id == engine.engine_id
 

@@ -5,7 +5,7 @@ import signal
 import pytest
 from msgspec.structs import replace
 
-from dalston_queue.broker.nodes.reports import TaskSaid
+from dalston_queue.broker.nodes.reports import RunningTask
 from dalston_queue.broker.protocol.types import EngineState
 from engines.sdk.manifest import Manifest
 from supervisor.policy import lifecycle, node_health
@@ -100,8 +100,8 @@ def test_an_engine_that_has_to_go_keeps_the_reason_whatever_it_says() -> None:
 
 def test_a_drain_ends_with_the_last_deadline_or_with_the_grace_if_that_is_sooner() -> None:
     life = lifecycle.stopping(ready(0.0), "drained", 30.0, 0.0)
-    task = TaskSaid(task_id="a", deadline_ms=1_000_000 + 12_000)
-    endless = TaskSaid(task_id="b")
+    task = RunningTask(task_id="a", deadline_ms=1_000_000 + 12_000)
+    endless = RunningTask(task_id="b")
     for tasks, running, ends in (
         ((), 0, 0.0),
         ((task,), 1, 12.0),

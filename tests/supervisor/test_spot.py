@@ -128,7 +128,7 @@ def test_a_notice_drains_the_node_within_its_time_and_hands_back_what_does_not_f
     metadata.answers["/latest/meta-data/spot/instance-action"] = json.dumps({"action": "terminate", "time": at})
     given_at = time.monotonic()
     assert node.result(short)
-    assert node.wait_event(long, EventKind.TASK_HANDED_BACK).deliveries == 0
+    assert node.wait_event(long, EventKind.TASK_RELEASED).deliveries == 0
     node.wait_state(EngineState.STOPPED)
     assert time.monotonic() - given_at < 14
     [info] = wait_until(lambda: [n for n in node.broker.registry.nodes() if n.state is NodeState.DRAINING])
@@ -150,4 +150,4 @@ def test_a_notice_that_leaves_no_time_still_hands_everything_back_uncounted(
     at = soon(1).strftime("%Y-%m-%dT%H:%M:%SZ")
     metadata.answers["/latest/meta-data/spot/instance-action"] = json.dumps({"action": "terminate", "time": at})
     for task in held:
-        assert node.wait_event(task, EventKind.TASK_HANDED_BACK).deliveries == 0
+        assert node.wait_event(task, EventKind.TASK_RELEASED).deliveries == 0

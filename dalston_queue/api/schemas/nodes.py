@@ -9,17 +9,17 @@ from ninja import Schema
 from pydantic import ConfigDict, Field, Strict, model_validator
 
 from dalston_queue.api.schemas.base import ABSENT, BodyIn, either
-from dalston_queue.broker.nodes.commands import MAX_REPLICAS, CommandState, CommandStatus, Order
+from dalston_queue.broker.nodes.commands import MAX_REPLICAS, CommandState, CommandStatus, NodeCommand
 from dalston_queue.broker.nodes.logs import LogLine
 from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
 from dalston_queue.broker.protocol.moments import moment, moment_if
 from dalston_queue.broker.protocol.names import COMMAND_ID
 
 _TAKES = {
-    Order.RESTART: {"engine"},
-    Order.ROLLING_RESTART: {"engine"},
-    Order.SCALE: {"engine", "replicas"},
-    Order.RELEASE_GPU: {"gpu"},
+    NodeCommand.RESTART: {"engine"},
+    NodeCommand.ROLLING_RESTART: {"engine"},
+    NodeCommand.SCALE: {"engine", "replicas"},
+    NodeCommand.RELEASE_GPU: {"gpu"},
 }
 """What each order needs; it takes nothing else, and the others take nothing."""
 _TYPES = {"engine": {"type": "string"}, "replicas": {"type": "integer"}, "gpu": {"type": "string"}}
@@ -33,12 +33,12 @@ class CommandIn(BodyIn):
                     "order": {"enum": [order]},
                     **{name: _TYPES[name] if name in _TAKES.get(order, ()) else ABSENT for name in _TYPES},
                 }
-                for order in Order
+                for order in NodeCommand
             )
         )
     )
 
-    order: Annotated[Order, Strict(False)]
+    order: Annotated[NodeCommand, Strict(False)]
     engine: str | None = Field(
         None, min_length=1, max_length=200, description="For restart, rolling_restart and scale."
     )

@@ -1,4 +1,4 @@
-"""What a redis-py exception means to us, in one place."""
+"""Faults: redis-py's exceptions translated into ours."""
 
 from __future__ import annotations
 
@@ -40,9 +40,7 @@ def translate(error: Exception, where: str) -> BrokerError | None:
             f"{where} is out of memory: {text} It accepts no new work until it is drained or given more memory"
         )
     if is_wrong_type(error):
-        return WrongKeyType(
-            f"{where} holds another type in the place of one of our keys: {text} Look for it and delete it"
-        )
+        return WrongKeyType(f"{where} has a key of ours with another type: {text} Look for it with TYPE and delete it")
     if isinstance(error, PASSING) or any(text.startswith(code) or f" {code}" in text for code in PASSING_CODES):
         return Unavailable(f"{where} does not answer: {text}")
     return None

@@ -1,6 +1,6 @@
 """One Redis deployment (a server, a Sentinel set, a cluster) and how calls reach it. A shard is a whole broker.
 
-Nothing is retried blindly: a call whose reply is lost raises Unavailable, and whoever made it decides to repeat it.
+Nothing is retried blindly: a call whose reply is lost raises Unavailable, and the caller decides to repeat it.
 Every script can be repeated.
 """
 
@@ -88,8 +88,8 @@ class Shard:
         with translated(self.name):
             made = self._make_client()  # a cluster client asks for the topology here
         with self._lock:
-            # Of two threads that come first, one makes it in vain. In the place of the other's, which would be closed
-            # then, it would end the calls that are under way.
+            # Of two threads that come first, one makes it in vain. Replacing the other's, which would be closed then,
+            # would end the calls that are under way.
             if self._client is None:
                 self._client = made
             return self._client
@@ -196,7 +196,7 @@ class Shard:
         return made
 
     def moved(self) -> None:
-        """The server said that it isn't the one any more: learn the topology again, drop old connections."""
+        """The server answered that it isn't the one any more: learn the topology again, drop old connections."""
         client = self.client
         if isinstance(client, RedisCluster):
             with translated(self.name):

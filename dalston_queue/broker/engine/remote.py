@@ -108,9 +108,9 @@ class RemoteWorker:
         if fields.get(b"node") != NODE.encode():
             return None
         try:
-            said = msgspec.json.decode(fields.get(b"said", b""), type=EngineBeat)
+            said = msgspec.json.decode(fields.get(b"report", b""), type=EngineBeat)
         except msgspec.MsgspecError as error:
-            log.warning("what is said of %s can't be read: %s", worker_id, error)
+            log.warning("the report of %s can't be read: %s", worker_id, error)
             return None
         return cls(broker, said, is_dead=b"dead" in fields, should_drain=DRAIN.encode() in fields)
 

@@ -2,7 +2,7 @@
 -- Writes down how far a command is: taken, then done or failed.
 -- KEYS  1 replies
 -- ARGV  1 command id  2 state  3 message
--- Returns 1, or 0 when nobody waits for it any more. Repeatable: the time is that of the first call, the message of the
+-- Returns 1, or 0 when the command is gone. Repeatable: the time is that of the first call, the message of the
 --       last; a second end, of whatever kind, changes nothing.
 local id, field = ARGV[1], ARGV[1] .. ':' .. ARGV[2]
 if redis.call('HEXISTS', KEYS[1], id) == 0 then return 0 end

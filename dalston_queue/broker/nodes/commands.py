@@ -1,4 +1,4 @@
-"""Commands from the API to a node's supervisor, and how far each is: requested, taken, then done or failed.
+"""Commands from the API to a node's supervisor, and the state of each: requested, taken, then done or failed.
 
 A command has an id: sending it twice sends it once. The stream brings it to the node; a hash beside it keeps its state,
 for as long as the stream keeps the command. Questions for logs have a stream of their own: those who watch a log ask
@@ -24,13 +24,13 @@ from dalston_queue.broker.protocol.validate import document, text, timed
 COMMANDS_KEPT = 1000
 QUESTIONS_KEPT = 200
 KEPT_S = 24 * 3600
-LOOK_EVERY_S = 0.1
+POLL_S = 0.1
 MAX_REPLICAS = 256  # of one engine on a node
 LOG_COMMANDS = ("tail_logs", "follow_logs")  # they ask and change nothing: no part of a node's history
 
 
-class Order(StrEnum):
-    """What an operator can tell a node to do, from the API as from the page."""
+class NodeCommand(StrEnum):
+    """Commands of an operator, from the API as from the page."""
 
     DRAIN = "drain"
     RESUME = "resume"
@@ -50,13 +50,13 @@ class CommandState(StrEnum):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    name: str  # of an order, or of a question for logs
+    name: str  # a NodeCommand, or a question for logs
     arguments: dict[str, Any] = {}
     actor: str = ""
     command_id: str = ""  # the sender's; send() makes one up if there is none
-    entry_id: str = ""  # its place in the stream, for receive(after=…)
+    entry_id: str = ""  # its position in the stream, for receive(after=…)
     at_ms: int = 0
-    asks: bool = False  # it came by the stream of questions: its entry id is a place there
+    asks: bool = False  # it came by the stream of questions: its entry id is a position there
 
 
 class CommandStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeChannel:
-    """broker.node(node_id): the API sends and looks, the node's supervisor receives and replies."""
+    """broker.node(node_id): the API sends and reads, the node's supervisor receives and replies."""
 
     def __init__(self, shard: Shard, node_id: str) -> None:
         self._shard = shard
@@ -116,11 +116,11 @@ class NodeChannel:
         """Its status when it has ended, or after so many seconds."""
         end = time.monotonic() + seconds
         while (status := self.status(command_id)) is not None and not status.ended and time.monotonic() < end:
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_S)
         return status
 
     def recent(self, count: int = 20) -> list[CommandStatus]:
-        """What this node was told lately, the newest first; questions for logs are left out."""
+        """Commands to this node, the newest first; questions for logs are left out."""
         rows = self._shard.command("XREVRANGE", self._commands, "+", "-", "COUNT", count)
         read = (document(dict(pairs(fields)).get(b"m", b""), Command) for _, fields in rows)
         ids = [command.command_id for command in read if command]
@@ -130,7 +130,7 @@ class NodeChannel:
 
     def receive(self, after: str, block_ms: int = 0, count: int = 20, asked: str = "") -> list[Command]:
         """Commands after this entry ("0" from the start); keep the last entry id in the state file. Then questions,
-        after `asked` if that is another place. One that can't be read is skipped."""
+        after `asked` if that is another position. One that can't be read is skipped."""
         # XREAD knows no way not to block other than leaving BLOCK out: 0 would block for ever
         block = ("BLOCK", min(block_ms, 4000)) if block_ms else ()
         streams = (self._commands, self._questions, after, asked or after)
@@ -141,9 +141,9 @@ class NodeChannel:
             for entry_id, fields in entries:
                 command = document(dict(pairs(fields)).get(b"m", b""), Command)
                 if command is not None:
-                    place = entry_id.decode()
-                    at_ms = int(place.partition("-")[0])
-                    found.append(msgspec.structs.replace(command, entry_id=place, at_ms=at_ms, asks=asks))
+                    position = entry_id.decode()
+                    at_ms = int(position.partition("-")[0])
+                    found.append(msgspec.structs.replace(command, entry_id=position, at_ms=at_ms, asks=asks))
         return found
 
     def reply(self, reply: Reply) -> None:

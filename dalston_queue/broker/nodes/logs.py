@@ -1,7 +1,7 @@
-"""Engines' logs as others read them: a node sends the lines that somebody asks for, through one capped stream.
+"""Logs of engines: a node sends the lines that a reader asks for, through one capped stream.
 
 `tail` asks once: the last lines, or those of a span of time, say of one attempt. A `LogFollower` gets every new line
-for as long as somebody calls it; the node stops sending a minute after the last call. Lines have positions, which only
+for as long as it is read; the node stops sending a minute after the last call. Lines have positions, which only
 grow, so that tail and follow fit together without a gap or a double.
 """
 
@@ -21,11 +21,11 @@ from dalston_queue.broker.protocol.validate import document, text
 
 BATCHES_KEPT = 200
 KEPT_S = 600
-MOST_LINES = 2000
+MAX_LINES = 2000
 FOLLOW_S = 60  # a request to follow lasts for so long
-RENEW_S = 20  # and is renewed so often, by whoever watches
-TAIL_PATIENCE_S = 3.0
-LOOK_EVERY_S = 0.05
+RENEW_S = 20  # and is renewed so often, by the reader
+TAIL_TIMEOUT_S = 3.0
+POLL_S = 0.05
 STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z ")
 
 
@@ -69,7 +69,7 @@ class NodeLogs:
         since_ms: int | None = None,
         until_ms: int | None = None,
         actor: str = "",
-        timeout: float = TAIL_PATIENCE_S,
+        timeout: float = TAIL_TIMEOUT_S,
     ) -> LogTail:
         """The last lines of an engine (slot `demo.0` or a whole process id, also of one that has ended), at most so
         many; with times, of that span only. Waits for the node's answer, but not longer than `timeout`."""
@@ -80,7 +80,7 @@ class NodeLogs:
             status = self.channel.status(request_id)
             if status is None or status.ended or time.monotonic() > end:
                 break
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_S)
         for batch in self.read(after):
             if batch.request_id == request_id:
                 return LogTail(status=status, lines=batch.lines, complete=True)
@@ -148,14 +148,14 @@ class LogFollower:
     """One engine's log, live: first its last lines, then each new one, once."""
 
     def __init__(self, logs: NodeLogs, engine: str, actor: str = "") -> None:
-        place = engine_place(engine)
+        found = engine_place(engine)
         self._logs = logs
-        self._slot = place[1] if place else engine
+        self._slot = found[1] if found else engine
         self._actor = actor
         self._cursor = logs.newest()
         self._position = 0
         self._renew_at = 0.0
-        self._waits_until = time.monotonic() + TAIL_PATIENCE_S
+        self._waits_until = time.monotonic() + TAIL_TIMEOUT_S
         self._early: list[LogLine] = []  # followed lines that came before the tail
         logs.renew(self._slot, actor)
         self._question = logs.ask(self._slot, actor=actor)

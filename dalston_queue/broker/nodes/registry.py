@@ -1,7 +1,7 @@
 """Nodes and engines: beats, states, and the judge's verdicts.
 
-A beat moves a counter; nobody compares clocks. The judge (the leading orchestrator) reads pulses, condemns a pulse that
-did not move, and everybody else only reads verdicts. A verdict names the counter it was judged at, so one more beat
+A beat moves a counter, so no clocks are compared. The judge (the leading orchestrator) reads pulses and condemns a
+pulse that did not move; all others only read verdicts. A verdict names the counter it was judged at, so one more beat
 makes it void: a lapsed engine that beats again is back.
 """
 
@@ -16,17 +16,17 @@ import msgspec
 
 from dalston_queue.broker.connection.shard import Argument, Call, Shard, command, pairs, script
 from dalston_queue.broker.connection.topology import Topology
-from dalston_queue.broker.nodes.reports import EngineSaid, NodeSaid, read_said
+from dalston_queue.broker.nodes.reports import EngineReport, NodeReport, read_report
 from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState
 from dalston_queue.broker.protocol.validate import Fields, by_engine, number, readable, verdict
 
 Info = TypeVar("Info")
 KEPT_MS = 24 * 3600 * 1000  # an engine or node that does not beat for a day is forgotten
-DRAIN = "drain"  # in an engine's entry: why an operator wants it to drain; only workers over HTTP are told so
+DRAIN = "drain"  # in an engine's entry: why an operator wants it to drain; only workers over HTTP hear of it
 
 
 class EngineBeat(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of an engine in a beat."""
+    """The state of an engine, as a heartbeat reports it."""
 
     engine_id: str
     state: EngineState
@@ -43,9 +43,9 @@ class EngineInfo(EngineBeat, frozen=True, kw_only=True):
     told_to_drain: bool = False  # by an operator; a worker over HTTP
 
     @property
-    def said(self) -> EngineSaid:
+    def report(self) -> EngineReport:
         """`info`, typed."""
-        return read_said(self.info, EngineSaid)
+        return read_report(self.info, EngineReport)
 
 
 class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,9 +56,9 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     info: dict[str, Any] = {}
 
     @property
-    def said(self) -> NodeSaid:
+    def report(self) -> NodeReport:
         """`info`, typed."""
-        return read_said(self.info, NodeSaid)
+        return read_report(self.info, NodeReport)
 
 
 class Pulse(msgspec.Struct, frozen=True):
@@ -141,7 +141,7 @@ class Registry:
         self, engine_ids: Iterable[str] = (), node_ids: Iterable[str] = (), *, with_commands: bool = True
     ) -> None:
         """Remove from the registry: an engine that stopped in good order, a node that is gone. Without its commands
-        if it may come back: what it was told, and what became of that, stays for a day."""
+        if it may come back: its commands and their replies stay for a day."""
         calls = []
         for engine_id in engine_ids:
             calls += [command("DEL", self._keys.engine(engine_id)), command("SREM", self._keys.engines(), engine_id)]
@@ -153,11 +153,11 @@ class Registry:
         self._home.calls(calls)
 
     def _send(self, calls: list[Call], engines: Sequence[EngineBeat], node_id: str) -> None:
-        """One pipeline per shard: what is said of each engine, and the counters that reclaim rechecks."""
+        """One pipeline per shard: the report of each engine, and the counters that reclaim rechecks."""
         by_shard: dict[Shard, list[Call]] = {self._home: calls}
         serving: dict[tuple[Shard, str], list[str]] = {}
         for engine in engines:
-            fields: list[Argument] = ["said", _encode(engine), "node", node_id, "at", _now_ms()]
+            fields: list[Argument] = ["report", _encode(engine), "node", node_id, "at", _now_ms()]
             calls.append(script("register", [self._keys.engine(engine.engine_id)], [KEPT_MS, *fields]))
             for queue in engine.queues:
                 for shard in self._topology.shards_of(queue):
@@ -204,16 +204,16 @@ def _node(node_id: str, fields: Fields) -> NodeInfo:
 
 
 def _engine(_: str, fields: Fields) -> EngineInfo:
-    said = msgspec.json.decode(fields[b"said"], type=EngineBeat)
-    info, state = said.info, EngineState.DEAD if b"dead" in fields else said.state
+    report = msgspec.json.decode(fields[b"report"], type=EngineBeat)
+    info, state = report.info, EngineState.DEAD if b"dead" in fields else report.state
     if state is EngineState.READY and DRAIN.encode() in fields:
         state, info = EngineState.DRAINING, {**info, "why": fields[DRAIN.encode()].decode()}
     return EngineInfo(
-        engine_id=said.engine_id,
+        engine_id=report.engine_id,
         state=state,
-        queues=said.queues,
-        capabilities=said.capabilities,
-        capacity=said.capacity,
+        queues=report.queues,
+        capabilities=report.capabilities,
+        capacity=report.capacity,
         info=info,
         node_id=fields[b"node"].decode(),
         beat=int(fields[b"beat"]),

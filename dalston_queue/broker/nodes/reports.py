@@ -1,6 +1,7 @@
-"""What a beat says of a node, its GPUs and its engines, typed. A leaf.
+"""Reports: the typed part of a heartbeat about a node, its GPUs and its engines. A leaf.
 
-Everything has a default: an older node, or an engine that runs alone, says less. What can't be read says nothing.
+Everything has a default: an older node, or an engine that runs alone, reports less. A report that can't be read is
+empty.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import msgspec
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class TaskSaid(msgspec.Struct, frozen=True, kw_only=True):
+class RunningTask(msgspec.Struct, frozen=True, kw_only=True):
     """A task that an engine has in hand."""
 
     task_id: str
@@ -24,7 +25,7 @@ class TaskSaid(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class ExitSaid(msgspec.Struct, frozen=True, kw_only=True):
+class ExitReport(msgspec.Struct, frozen=True, kw_only=True):
     """How one of a slot's processes ended."""
 
     engine_id: str
@@ -35,8 +36,8 @@ class ExitSaid(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None = None
 
 
-class EngineSaid(msgspec.Struct, frozen=True, kw_only=True):
-    """EngineInfo.said."""
+class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
+    """EngineInfo.report."""
 
     slot: str = ""  # demo.0; empty for an engine that runs alone
     engine: str = ""  # demo
@@ -44,17 +45,17 @@ class EngineSaid(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
     why: str = ""  # it is in this state
     started_at_ms: int = 0  # its process; 0 without one
-    tasks: list[TaskSaid] = []  # at most 32
+    tasks: list[RunningTask] = []  # at most 32
     running: int = 0  # how many it has in all
     exits: int = 0  # processes that ended in this slot since the supervisor's start: its restarts
-    last_exits: list[ExitSaid] = []  # the newest last
+    last_exits: list[ExitReport] = []  # the newest last
     retry_in_s: float | None = None  # until it is started again
     cpu_percent: float = 0.0  # of one core, its children included
     memory_mib: float = 0.0  # resident, its children included
     gpus: list[str] = []  # UUIDs it is pinned to
 
 
-class GpuSaid(msgspec.Struct, frozen=True, kw_only=True):
+class GpuReport(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU. Memory in MiB, power in watts, temperature in °C, utilisation in percent."""
 
     uuid: str
@@ -71,13 +72,13 @@ class GpuSaid(msgspec.Struct, frozen=True, kw_only=True):
     last_xid: int = 0  # 0: none
 
 
-class GpusSaid(msgspec.Struct, frozen=True, kw_only=True):
+class GpusReport(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""  # why there are none, in words
     driver: str = ""
-    devices: list[GpuSaid] = []
+    devices: list[GpuReport] = []
 
 
-class DrainSaid(msgspec.Struct, frozen=True, kw_only=True):
+class DrainReport(msgspec.Struct, frozen=True, kw_only=True):
     """How far a drain is."""
 
     engines_left: int = 0  # processes that still run
@@ -85,18 +86,18 @@ class DrainSaid(msgspec.Struct, frozen=True, kw_only=True):
     ends_in_s: float | None = None  # at the latest: by the tasks' deadlines and the engines' grace
 
 
-class NodeSaid(msgspec.Struct, frozen=True, kw_only=True):
-    """NodeInfo.said."""
+class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """NodeInfo.report."""
 
     pid: int | None = None
     labels: dict[str, str] = {}
     why: str = ""  # it is cordoned or draining
     config_error: str = ""
-    gpus: GpusSaid = GpusSaid()
-    drain: DrainSaid | None = None  # while it drains
+    gpus: GpusReport = GpusReport()
+    drain: DrainReport | None = None  # while it drains
 
 
-def read_said(info: dict[str, Any], kind: type[S]) -> S:
+def read_report(info: dict[str, Any], kind: type[S]) -> S:
     try:
         return msgspec.convert(info, kind)
     except msgspec.ValidationError:

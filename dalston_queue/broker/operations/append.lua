@@ -6,7 +6,7 @@
 --       from 1 in claiming order  5 1: they have a record here, then per message: task, job, attempt, enqueued_at (0: now),
 --       timeout ms, deliveries, losses, number of its last event, JSON
 -- Returns 'LANES' (too many), or one answer per message: 'added', 'duplicate', 'settled', 'superseded', 'moved' (it has no
---       record here any more: look for it in the other shards), or the key of the stream that must be declared as KEYS[9]
+--       record here any more: it is in another shard), or the key of the stream that must be declared as KEYS[9]
 --       before this message can be decided.
 -- Repeatable: by task and attempt, and by the entry's existence.
 -- include: record, wake, lane
@@ -57,7 +57,7 @@ for i = 6, #ARGV, 9 do
       ensure_group(stream)
       id = redis.call('XADD', stream, '*', 't', task, 'h', head, 'm', ARGV[i + 8])
     end
-    -- older than its place in line shows: the front of the lane won't tell when it is due
+    -- older than its position shows: the first of the lane does not show when it is due
     local aged = 0
     if age_after > 0 and since < now - 1000 then
       redis.call('ZADD', KEYS[4], since + age_after, task)

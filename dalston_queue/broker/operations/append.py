@@ -118,8 +118,8 @@ def _append_to(shard: Shard, lanes: list[_Lane], answers: list[Appended | None])
     if not lanes:
         return
     batches = [(lane, start, start + BATCH) for lane in lanes for start in range(0, len(lane.positions), BATCH)]
-    # whoever walks the queues must see it; always, because a flush may have forgotten it, and first: a server that is
-    # full after an append must not hold a queue that nobody knows
+    # the queue must be found by its name; always, because a flush may have forgotten it, and first: a server that is
+    # full after an append must not hold a queue without a name
     named = command("SADD", shard.keys.stages(), *{lane.queue for lane in lanes})
     answered, *replies = shard.calls([named, *(lane.call(start, stop) for lane, start, stop in batches)])
     shard.checked(answered)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Acknowledges pending entries whose payload is gone, in a queue where a stream's length is below its pending count.
 -- KEYS  1 stream
--- ARGV  1 id to start after ('-' for the first)  2 how many pending entries to look at
+-- ARGV  1 id to start after ('-' for the first)  2 how many pending entries to check
 -- Returns {id to go on after or '', ids acknowledged}. Repeatable.
 -- include: record
 local start = ARGV[1] == '-' and '-' or '(' .. ARGV[1]

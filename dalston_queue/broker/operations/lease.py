@@ -3,7 +3,7 @@
 Failure cases. The holder stalls: its lease runs out, another one takes it, and the old one's renew and release name a
 token that is no longer there, so they change nothing; it learns so from their answer. The holder loses Redis: it trusts
 the lease only until start of the call + TTL - margin by its own monotonic clock. Redis fails over and forgets the
-lease: two leaders for a moment, harmless, because each act guards itself.
+lease: two leaders for a moment, harmless, because each action guards itself.
 """
 
 from __future__ import annotations

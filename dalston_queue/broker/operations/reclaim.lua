@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Puts everything that a lost engine holds in one queue back in line and ends its session.
+-- Puts everything that a lost engine holds in one queue back in its streams and ends its session.
 -- KEYS  1 session  2 tasks  3 running  4 deadlines  5 events  6 counters  7 beats  8 verdicts  9 lanes, then the wake key of
 --       each of the queue's L lanes, then the five streams of each lane in claiming order
 -- ARGV  1 engine id  2 the beat counter it was judged at; 'verdict': only if it is judged dead; '': someone saw it die
@@ -14,7 +14,7 @@ local engine, judged, named = ARGV[1], ARGV[2], ARGV[6]
 local lane_count, max_bytes = tonumber(ARGV[4]), tonumber(ARGV[11])
 if (redis.call('HGET', KEYS[9], '#v') or '') ~= ARGV[3] then return {'LANES'} end
 local beat = redis.call('HGET', KEYS[7], engine)
-if beat and not string.find(beat, '^%d+$') then beat = nil end -- a foreign hand's: it is no beat
+if beat and not string.find(beat, '^%d+$') then beat = nil end -- written by another program: it is no beat
 if judged == 'verdict' then
   local verdict = redis.call('HGET', KEYS[8], engine)
   if not beat or not verdict or beat ~= string.match(verdict, '^(%d+):') then return {'ALIVE'} end

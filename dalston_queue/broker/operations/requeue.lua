@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- Takes one running task from its owner and puts it back in line, uncounted: somebody wants it run elsewhere. The owner
+-- Takes one running task from its owner and puts it back in its queue, uncounted: an operator wants it run elsewhere. The owner
 -- learns with its next beat that it is lost. A suspect stays a suspect.
 -- KEYS  1 tasks  2 running  3 deadlines  4 events  5 counters  6 the stream that its record names  7 the lane's recovered
 --       stream  8 its suspect stream  9 its wake key  10 lanes
 -- ARGV  1 task  2 attempt  3 the entry that was seen, '' for any  4 JSON body of the event  5 field of the lane in the hash
 --       of lanes
--- Returns {'returned'}, {'waiting'} when it is in line, {'changed'} when another engine has it by now, {'absent'}, or
---       {'elsewhere', stream} when KEYS[6] is not where it is. Repeatable: then it is in line.
+-- Returns {'returned'}, {'waiting'} when no engine has it, {'changed'} when another engine has it by now, {'absent'}, or
+--       {'elsewhere', stream} when KEYS[6] is not where it is. Repeatable: then it waits.
 -- include: record, event, wake, lane
 local keys = {tasks = KEYS[1], running = KEYS[2], deadlines = KEYS[3], events = KEYS[4], counters = KEYS[5]}
 local task = ARGV[1]

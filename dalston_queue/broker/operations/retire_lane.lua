@@ -4,7 +4,7 @@
 -- ARGV  1 capability set
 -- Returns 1, or 0 when something is in it. Repeatable.
 for i = 3, #KEYS do
-  local length = redis.pcall('XLEN', KEYS[i]) -- an error: a foreign hand's, and not ours to delete
+  local length = redis.pcall('XLEN', KEYS[i]) -- an error: no stream, and not ours to delete
   if type(length) ~= 'number' or length > 0 then return 0 end
 end
 redis.call('DEL', KEYS[2], unpack(KEYS, 3))

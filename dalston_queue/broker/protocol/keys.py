@@ -41,7 +41,7 @@ class Keys:
         return f"{self.prefix}:stream:{self._queue(queue)}{caps}{suffix}"
 
     def place_of(self, stream: str) -> tuple[str, Tier]:
-        """The inverse of `stream`: capabilities and tier. No name has a colon or an @. What is on its way to another
+        """The inverse of `stream`: capabilities and tier. No name has a colon or an @. A task that migrates to another
         shard is in no lane, and counts as plain."""
         if not stream.startswith(f"{self.prefix}:stream:"):
             return "", Tier.MEDIUM

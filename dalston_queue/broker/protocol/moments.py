@@ -1,4 +1,4 @@
-"""Milliseconds, in which Redis and engines tell the time, as a datetime in UTC."""
+"""Times: the milliseconds of Redis and engines as a datetime in UTC."""
 
 from __future__ import annotations
 

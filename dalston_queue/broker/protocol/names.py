@@ -1,4 +1,4 @@
-"""Names and ids that become part of Redis keys: what is allowed, and how a node is called that was given none."""
+"""Names and ids that become part of Redis keys: which are allowed, and the default name of a node."""
 
 from __future__ import annotations
 

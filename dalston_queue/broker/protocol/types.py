@@ -17,13 +17,13 @@ class Priority(StrEnum):
 
 
 class Tier(StrEnum):
-    """Where an entry stands in line; engines claim strictly in this order."""
+    """The stream of its lane that an entry is in; engines claim strictly in this order."""
 
     RECOVERED = "recovered"  # came back from an engine; reclaim and release put it here
     HIGH = "high"
     MEDIUM = "medium"
     LOW = "low"
-    SUSPECT = "suspect"  # two engines died with it: last in line, alone on an empty engine
+    SUSPECT = "suspect"  # two engines died with it: claimed last, alone on an empty engine
 
 
 TIERS: tuple[Tier, ...] = tuple(Tier)
@@ -56,9 +56,9 @@ class EventKind(StrEnum):
     TASK_COMPLETED = "task.completed"  # its owner settled it; ends the attempt
     TASK_FAILED = "task.failed"  # its owner settled it, or the scanner or supervisor expired it; ends the attempt
     TASK_CANCELLED = "task.cancelled"  # its owner stopped it on request; ends the attempt
-    TASK_RECOVERED = "task.recovered"  # reclaim put it in line again, same attempt
+    TASK_RECOVERED = "task.recovered"  # reclaim put it back in its queue, same attempt
     TASK_EXHAUSTED = "task.exhausted"  # reclaim found its delivery budget used up; ends the attempt
-    TASK_HANDED_BACK = "task.released"  # an engine won't run it and gave it back, uncounted, same attempt
+    TASK_RELEASED = "task.released"  # its engine released it, or an operator requeued it; uncounted, same attempt
     TASK_PROMOTED = "task.promoted"  # ageing moved it to a higher tier, same attempt
     TASK_DEAD_LETTERED = "task.dead_lettered"  # its entry can't be read; carries the raw fields; ends the attempt
 
@@ -87,7 +87,7 @@ class RecordState(StrEnum):
 
 
 class EngineState(StrEnum):
-    """What the supervisor says of an engine in its beat; `dead` is said by the judge only."""
+    """State of an engine, reported by its supervisor in a heartbeat; `dead` is set by the judge only."""
 
     PENDING = "pending"
     STARTING = "starting"
@@ -105,7 +105,7 @@ class EngineState(StrEnum):
 
 
 class NodeState(StrEnum):
-    """What a supervisor says of its node; `dead` is said by the judge only."""
+    """State of a node, reported by its supervisor; `dead` is set by the judge only."""
 
     ACTIVE = "active"
     CORDONED = "cordoned"

@@ -90,5 +90,5 @@ def verdict(raw: bytes) -> tuple[bytes, Cause] | None:
 
 def timed(raw: bytes | None) -> tuple[int, bytes] | None:
     """Milliseconds and a text, as the scripts of commands write them."""
-    at, found, said = (raw or b"").partition(b" ")
-    return (int(at), said) if found and at.isdigit() else None
+    at, found, rest = (raw or b"").partition(b" ")
+    return (int(at), rest) if found and at.isdigit() else None

@@ -1,14 +1,14 @@
 #!lua flags=no-writes,allow-stale
 -- The numbers of one queue, in O(its lanes). Reads only.
 -- KEYS  1 events  2 counters  3 lanes  4 running  5 tasks  6 ageing, then streams
--- ARGV  1 how many of those that are older than their place in line shows are looked at
+-- ARGV  1 how many of those in KEYS[6] to sample for the oldest
 -- Returns {now, event backlog, counters, fields of the hash of lanes, running, per stream {length, pending, consumers,
 --       enqueued_at of the oldest undelivered entry or -1, entries ever added}}
 -- include: record
 local FIRST = 7 -- of the streams
 
--- What a command says, or nothing where a foreign hand put another type in the place of the key: none of ours is in it.
-local function said(nothing, ...)
+-- The reply to a command, or `nothing` for a key of another type: none of ours is in it.
+local function reply(nothing, ...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then return nothing end
   return reply
@@ -29,12 +29,12 @@ end
 local function behind_younger()
   local declared, oldest = {}, {}
   for i = FIRST, #KEYS do declared[KEYS[i]] = true end
-  local tasks = said({}, 'ZRANGE', KEYS[6], 0, ARGV[1] - 1)
+  local tasks = reply({}, 'ZRANGE', KEYS[6], 0, ARGV[1] - 1)
   if #tasks == 0 then return oldest end
-  for _, raw in ipairs(said({}, 'HMGET', KEYS[5], unpack(tasks))) do
+  for _, raw in ipairs(reply({}, 'HMGET', KEYS[5], unpack(tasks))) do
     local r = unpack_record(raw)
     if r and r[STATE] == 'w' and declared[r[STREAM]] and not oldest[r[STREAM]] then
-      local entry = said({}, 'XRANGE', r[STREAM], r[ENTRY], r[ENTRY])[1]
+      local entry = reply({}, 'XRANGE', r[STREAM], r[ENTRY], r[ENTRY])[1]
       if entry then oldest[r[STREAM]] = enqueued_at(entry) end
     end
   end
@@ -45,7 +45,7 @@ local behind = behind_younger()
 local streams = {}
 for i = FIRST, #KEYS do
   local length, pending, consumers, oldest, added = 0, 0, 0, -1, 0
-  local info = redis.pcall('XINFO', 'STREAM', KEYS[i]) -- an error: it is not there, or a foreign hand's and no stream
+  local info = redis.pcall('XINFO', 'STREAM', KEYS[i]) -- an error: no such key, or no stream
   if not info.err then
     length = redis.call('XLEN', KEYS[i])
     for k = 1, #info, 2 do
@@ -62,5 +62,5 @@ for i = FIRST, #KEYS do
   end
   streams[#streams + 1] = {length, pending, consumers, oldest, added}
 end
-return {now_ms(), said(0, 'XLEN', KEYS[1]), said({}, 'HGETALL', KEYS[2]), said({}, 'HKEYS', KEYS[3]),
-  said(0, 'ZCARD', KEYS[4]), streams}
+return {now_ms(), reply(0, 'XLEN', KEYS[1]), reply({}, 'HGETALL', KEYS[2]), reply({}, 'HKEYS', KEYS[3]),
+  reply(0, 'ZCARD', KEYS[4]), streams}

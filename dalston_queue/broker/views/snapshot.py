@@ -1,4 +1,4 @@
-"""Numbers of every lane, exact and in O(lanes). snapshot_reader.py reads them."""
+"""Snapshot: the numbers of every lane, exact and in O(lanes), and rates between two. snapshot_reader.py reads them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ LANE_NAME = 200
 """The most characters of a lane's name. A queue and 16 capabilities of 40 characters each are more than that."""
 
 
-LOOKED_AT = 100
-"""How many waiting entries that are older than their place in line shows (promoted, rebuilt: `ageing:S`) are looked at
-for the oldest, beside the first of each lane. The next to be promoted come first, so of more than these the oldest of a
-lane may be missed. So it may in a tier that doesn't age, where only the first entry is looked at: who was recovered
-after a younger one stands behind it. An age shown is never more than the true one."""
+MAX_AGED_SAMPLES = 100
+"""How many waiting entries that are older than their position shows (promoted, rebuilt: `ageing:S`) are sampled for the
+oldest, beside the first of each lane. The next to be promoted come first, so of more than these the oldest of a lane
+may be missed. So it may in a tier that doesn't age, where only the first entry is sampled: a task that was recovered
+after a younger one is behind it. An age shown is never more than the true one."""
 
 
 class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,9 @@ class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
     lag: int  # waiting: length - pending
     consistent: bool  # False: lag is negative, the PEL has ghosts; the reconciler acknowledges them
     consumers: int
-    oldest_age_ms: int | None  # of the undelivered entries, since first enqueued; LOOKED_AT says where it may be less
+    oldest_age_ms: (
+        int | None
+    )  # of the undelivered entries, since first enqueued; MAX_AGED_SAMPLES says where it may be less
     added: int  # entries ever added, for rates
     removed: int  # entries ever removed (settled, cancelled or moved), for rates
 

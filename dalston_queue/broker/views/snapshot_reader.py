@@ -1,4 +1,4 @@
-"""Reads the numbers of every lane: one pipeline per shard, in a cluster one per server.
+"""Reader of snapshots: the numbers of every lane in one pipeline per shard, in a cluster one per server.
 
 Which queues and lanes there are stands in Redis. So the reader asks for the numbers of those that it saw last time, and
 in the same pipeline which there are now. Only for a queue that is new, or has a lane that is, it asks again.
@@ -16,13 +16,13 @@ from dalston_queue.broker.connection.topology import Topology
 from dalston_queue.broker.operations.lanes import PAUSED
 from dalston_queue.broker.protocol import validate
 from dalston_queue.broker.protocol.types import TIERS, Tier
-from dalston_queue.broker.views.snapshot import LOOKED_AT, LaneStats, QueueStats, Snapshot
+from dalston_queue.broker.views.snapshot import MAX_AGED_SAMPLES, LaneStats, QueueStats, Snapshot
 
 LanesByQueue = Mapping[str, tuple[str, ...]]
 """Capability sets by queue."""
 
 PLAIN = ("",)
-"""What is asked for of a queue that nobody has seen before: most have no other lane."""
+"""The lanes to ask for in a queue that was not seen before: most have no other."""
 
 
 class SnapshotReader:
@@ -84,7 +84,7 @@ def _calls(shard: Shard, lanes: LanesByQueue) -> list[Call]:
         head = [keys.events(queue), keys.counters(queue), keys.lanes(queue), keys.running(queue)]
         head += [keys.tasks(queue), keys.ageing(queue)]
         streams = [key for lane in names for key in keys.lane(queue, lane)]
-        calls.append(script("queue_stats", [*head, *streams], [LOOKED_AT]))
+        calls.append(script("queue_stats", [*head, *streams], [MAX_AGED_SAMPLES]))
     return calls
 
 

@@ -1,7 +1,7 @@
 #!lua flags=no-writes,allow-stale
 -- A page of the undelivered entries of one stream, without their payload. Reads only.
 -- KEYS  1 stream
--- ARGV  1 entry id after which to begin, '' for the front of the line  2 how many
+-- ARGV  1 entry id after which to begin, '' for the first of the lane  2 how many
 -- Returns per entry {id, task, job, attempt, enqueued_at}; what cannot be read has '' in place of its values
 -- include: record
 local groups = redis.pcall('XINFO', 'GROUPS', KEYS[1])

@@ -21,7 +21,7 @@ from dalston_queue.accounts.roles import person
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.engine.remote import NODE, RemoteWorker
 from dalston_queue.broker.errors import BrokerError, Invalid
-from dalston_queue.broker.nodes.commands import MAX_REPLICAS, Command, Order
+from dalston_queue.broker.nodes.commands import MAX_REPLICAS, Command, NodeCommand
 from dalston_queue.broker.protocol.names import COMMAND_ID
 from dalston_queue.broker.protocol.types import NodeState
 from dalston_queue.dashboard.nodes.cards import NodeCard, cards
@@ -93,7 +93,7 @@ def _find(node_id: str) -> NodeCard:
     return node
 
 
-_DESTROYS = {Order.DRAIN, Order.CORDON, Order.RESTART, Order.ROLLING_RESTART}
+_DESTROYS = {NodeCommand.DRAIN, NodeCommand.CORDON, NodeCommand.RESTART, NodeCommand.ROLLING_RESTART}
 """Work is handed back or kept away: somebody will ask why."""
 
 
@@ -108,7 +108,7 @@ class NodeOrder:
 def read_order(form: Mapping[str, str], node: NodeCard) -> NodeOrder | str:
     """A string says what is wrong with it."""
     name, command_id = form.get("order", ""), form.get("command_id", "")
-    if name not in set(Order) or not re.fullmatch(COMMAND_ID, command_id):
+    if name not in set(NodeCommand) or not re.fullmatch(COMMAND_ID, command_id):
         return "That is no command for a node. Reload the page and try again."
     reason = cleaned(form.get("reason", ""))
     arguments: dict[str, Any] = {"reason": reason} if reason else {}

@@ -15,7 +15,7 @@ from django.conf import settings
 
 from dalston_queue.broker.engine.remote import NODE as WORKERS_NODE
 from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
-from dalston_queue.broker.nodes.reports import DrainSaid, ExitSaid, GpuSaid, TaskSaid
+from dalston_queue.broker.nodes.reports import DrainReport, ExitReport, GpuReport, RunningTask
 from dalston_queue.broker.protocol.moments import moment_if
 from dalston_queue.broker.protocol.types import EngineState, NodeState
 
@@ -161,7 +161,7 @@ def _node(name: str, node: NodeInfo | None, engines: Iterable[EngineInfo], now: 
     own = tuple(sorted(found, key=lambda card: (_natural(card.slot), card.id)))
     if node is None:
         return NodeCard(name, "", "", "", (), None, "", own, ())
-    said = node.said
+    said = node.report
     return NodeCard(
         id=name,
         state=node.state,
@@ -177,7 +177,7 @@ def _node(name: str, node: NodeInfo | None, engines: Iterable[EngineInfo], now: 
 
 
 def _engine(engine: EngineInfo, now: datetime, *, alone: bool) -> EngineCard:
-    said = engine.said
+    said = engine.report
     slot = said.slot or engine.engine_id.removeprefix(f"{engine.node_id}.")
     gone = engine.state is EngineState.DEAD
     return EngineCard(
@@ -203,17 +203,17 @@ def _engine(engine: EngineInfo, now: datetime, *, alone: bool) -> EngineCard:
     )
 
 
-def _task(task: TaskSaid) -> TaskCard:
+def _task(task: RunningTask) -> TaskCard:
     percent = round(100 * task.fraction) if task.fraction else None
     started, deadline = moment_if(task.started_at_ms), moment_if(task.deadline_ms)
     return TaskCard(task.task_id, task.queue, task.attempt, percent, task.message, started, deadline)
 
 
-def _exit(slot: str, said: ExitSaid) -> ExitCard:
+def _exit(slot: str, said: ExitReport) -> ExitCard:
     return ExitCard(said.engine_id, slot, moment_if(said.at_ms), said.kind.replace("_", " "), said.text)
 
 
-def _gpu(node_id: str, gpu: GpuSaid) -> GpuCard:
+def _gpu(node_id: str, gpu: GpuReport) -> GpuCard:
     return GpuCard(
         node_id=node_id,
         uuid=gpu.uuid,
@@ -231,7 +231,7 @@ def _gpu(node_id: str, gpu: GpuSaid) -> GpuCard:
     )
 
 
-def _drain(said: DrainSaid | None, at_ms: int) -> DrainCard | None:
+def _drain(said: DrainReport | None, at_ms: int) -> DrainCard | None:
     if said is None:
         return None
     ends_at = None if said.ends_in_s is None else moment_if(at_ms + round(said.ends_in_s * 1000))

@@ -11,7 +11,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from dalston_queue.accounts.roles import may_operate
-from dalston_queue.broker.nodes.commands import Order
+from dalston_queue.broker.nodes.commands import NodeCommand
 from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.nodes.read import read_node, worker_of
 from dalston_queue.dashboard.nodes.render import fleet_fragments, fragments_of
@@ -37,6 +37,6 @@ def node(request: HttpRequest, node_id: str) -> HttpResponse:
         "card": view.card,
         "worker_id": worker_id,
         # A form sent twice is one command: its id was given with the page.
-        "command_ids": {order: f"page.{order}.{secrets.token_hex(8)}" for order in Order},
+        "command_ids": {order: f"page.{order}.{secrets.token_hex(8)}" for order in NodeCommand},
     }
     return render(request, "dashboard/nodes/node.html", context)

@@ -126,5 +126,5 @@ def _may_be_suspect(engine: EngineInfo, suspected: set[str]) -> bool:
     """A suspect runs alone. Which of a queue's tasks is one, beats don't say, so any task of the queue may be."""
     if not suspected:
         return False
-    queues = {task.queue for task in engine.said.tasks} or set(engine.queues)
+    queues = {task.queue for task in engine.report.tasks} or set(engine.queues)
     return not suspected.isdisjoint(queues)

@@ -187,7 +187,7 @@ def _behind(facts: Facts, record: Record, queue: QueueStats, capable: Sequence[E
     slots = sum(engine.capacity for engine in capable)
     at_most = "at most " if facts.earlier is None else ""
     position = f"it is {at_most}number {place} in the queue for {slots} slot{'' if slots == 1 else 's'}"
-    if any(engine.said.running < engine.capacity for engine in capable):  # as of its last beat
+    if any(engine.report.running < engine.capacity for engine in capable):  # as of its last beat
         return Why(WhyCode.ABOUT_TO_RUN, f"It should start soon: {position}.", queue_position=place)
     eta = None if facts.pace is None else seconds_for(place, facts.pace)
     turn = "when its turn comes is not known yet" if eta is None else f"its turn comes in about {in_words(max(1, eta))}"

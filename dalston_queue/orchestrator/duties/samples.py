@@ -62,7 +62,7 @@ def _gpus(minute: datetime) -> Iterator[Sample]:
     """Of the nodes that beat: the last report of a dead one is no measurement."""
     for node in get_broker().registry.nodes():
         if node.state is not NodeState.DEAD:
-            for gpu in node.said.gpus.devices:
+            for gpu in node.report.gpus.devices:
                 numbers = {"used_mib": gpu.used_mib, "utilisation": gpu.utilisation, "temperature": gpu.temperature}
                 yield Sample(kind="gpu", name=f"{node.node_id} {gpu.uuid}"[:300], at=minute, numbers=numbers)
 

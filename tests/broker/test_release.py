@@ -13,7 +13,7 @@ def test_what_is_released_is_next_and_not_charged(broker: Broker, engine: MakeEn
     assert a.lost and consumer.held == []
     (again,) = engine("other").claim()
     assert (again.task_id, again.tier, again.deliveries, again.losses) == ("a", Tier.RECOVERED, 0, 0)
-    told = [e for e in events_of(reader) if e.kind is EventKind.TASK_HANDED_BACK]
+    told = [e for e in events_of(reader) if e.kind is EventKind.TASK_RELEASED]
     assert [e.task_id for e in told] == ["a", "b"] and told[0].error and told[0].error.cause is Cause.DRAINED
     assert b.release() is False, "it isn't ours any more"
 
