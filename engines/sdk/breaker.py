@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .outcomes import Cancelled, Failed, Outcome, Retry
+
 
 @dataclass(slots=True)
 class Breaker:
@@ -14,13 +16,17 @@ class Breaker:
     in_a_row: int = 0
     opened_at: float | None = None
 
-    def record(self, *, ok: bool, now: float) -> None:
-        """The outcome of a task. A failed trial opens it for another while."""
+    def record(self, outcome: Outcome, now: float) -> bool:
+        """Whether it opened or closed by the outcome of a task. A failed trial opens it for another while."""
+        if isinstance(outcome, Cancelled):
+            return False
+        was_open, ok = self.is_open, not isinstance(outcome, Failed | Retry)
         self.in_a_row = 0 if ok else self.in_a_row + 1
         if ok:
             self.opened_at = None
         elif self.failures and self.in_a_row >= self.failures:
             self.opened_at = now
+        return self.is_open != was_open
 
     @property
     def is_open(self) -> bool:

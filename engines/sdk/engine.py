@@ -70,28 +70,35 @@ def attempt(an_engine: Engine, task: Task) -> Outcome:
         if hasattr(type(value), "__await__"):
             value = asyncio.run(_awaited(value))
     except BaseException as error:  # noqa: BLE001 (an author's SystemExit is a failed task, not our end)
-        return outcome_of_error(error)
-    return outcome_of_value(value)
+        return outcome_of_error(error, task)
+    return outcome_of_value(value, task)
 
 
 async def attempt_async(an_engine: Engine, task: Task) -> Outcome:
     """The same on a running event loop."""
     try:
         value = await an_engine.run(task)
-    except asyncio.CancelledError:
-        return Cancelled()
     except BaseException as error:  # noqa: BLE001 (an author's SystemExit is a failed task, not our end)
-        return outcome_of_error(error)
-    return outcome_of_value(value)
+        return outcome_of_error(error, task)
+    return outcome_of_value(value, task)
 
 
-def outcome_of_value(value: Any) -> Outcome:
-    return value if isinstance(value, (Done, Retry, Reject, Cancelled)) else Done(value)
+def outcome_of_value(value: Any, task: Task) -> Outcome:
+    if isinstance(value, Cancelled):
+        return _cancelled(task)
+    return value if isinstance(value, (Done, Retry, Reject)) else Done(value)
 
 
-def outcome_of_error(error: BaseException) -> Outcome:
-    if isinstance(error, TaskCancelled):
+def _cancelled(task: Task) -> Outcome:
+    """Say, an await inside the engine was cancelled: without a request it is a failure like any other."""
+    if task.cancelled:
         return Cancelled()
+    return Failed("the engine cancelled the task, though nobody asked for it", "Cancelled", "")
+
+
+def outcome_of_error(error: BaseException, task: Task) -> Outcome:
+    if isinstance(error, (TaskCancelled, asyncio.CancelledError)):
+        return _cancelled(task)
     message, kind = text(error), type(error).__name__
     out_of_memory = kind == "OutOfMemoryError" or "CUDA out of memory" in message
     return Failed(message or kind, kind, "".join(traceback.format_exception(error)), gpu_oom=out_of_memory)

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -29,17 +30,40 @@ RUNNER_TIMEOUT_S = 30.0  # of a runner without tasks: longer than any call to Re
 
 
 class TaskReport:
-    """The running tasks and how far they are: sent when that changed, and at most once per second."""
+    """The running tasks and how far they are: for the supervisor when that changed, at most once per second, and for
+    the next beat to Redis."""
 
     def __init__(self, *, enabled: bool, send: Callable[..., bool] = notify) -> None:
         self.enabled = enabled
         self._send = send
         self._changed = False
         self._next_at = 0.0
+        self._is_ready = False
+        self._progress: dict[str, Task] = {}
+
+    def ready(self) -> None:
+        """Until READY has arrived: without it the engine would count as loading, and be ended for it."""
+        if not self._is_ready:
+            sent = notify("READY=1", "STATUS=ready", "X_DALSTON_SDK=1")
+            self._is_ready = sent or "NOTIFY_SOCKET" not in os.environ
 
     def changed(self) -> None:
         """From any thread: a task started, ended or made progress."""
         self._changed = self.enabled
+
+    def progressed(self, task: Task) -> None:
+        """From a worker's thread; a dict assignment is atomic."""
+        self._progress[task.id] = task
+        self.changed()
+
+    def ended(self, task: Task) -> None:
+        self._progress.pop(task.id, None)
+        self.changed()
+
+    def take_progress(self) -> dict[str, Any]:
+        """What was reported since the last beat, by task id."""
+        taken, self._progress = self._progress, {}
+        return {task_id: {"fraction": task.fraction, "message": task.message} for task_id, task in list(taken.items())}
 
     def next_moment(self) -> float:
         return self._next_at if self._changed else math.inf
@@ -102,11 +126,6 @@ class Watchdog:
             self._send("WATCHDOG=1")
 
 
-def notify_ready() -> bool:
-    """Whether READY has arrived: without it the engine would count as loading, and be ended for it."""
-    return notify("READY=1", "STATUS=ready", "X_DALSTON_SDK=1") or "NOTIFY_SOCKET" not in os.environ
-
-
 def notify_health(breaker: Breaker) -> None:
     state = "unhealthy" if breaker.is_open else "healthy"
     text = f"{breaker.in_a_row} tasks failed in a row: no work for {breaker.open_s:.0f} s, then one trial"
@@ -114,11 +133,14 @@ def notify_health(breaker: Breaker) -> None:
     notify(f"X_DALSTON_HEALTH={state}", f"STATUS={text if breaker.is_open else 'ready'}")
 
 
-def heartbeat(identity: Identity, manifest: Manifest, state: EngineState, running: Sequence[Task]) -> EngineBeat:
+def heartbeat(
+    identity: Identity, manifest: Manifest, breaker: Breaker, running: Sequence[Task], draining: bool
+) -> EngineBeat:
     """Of an engine that runs alone."""
+    state = EngineState.DRAINING if draining else EngineState.READY
     return EngineBeat(
         engine_id=identity.engine_id,
-        state=state,
+        state=EngineState.UNHEALTHY if breaker.is_open else state,
         queues=manifest.queues,
         capabilities=manifest.capabilities,
         capacity=manifest.capacity,

@@ -1,12 +1,10 @@
 """The runner: the one loop of an engine. It claims tasks, has them started, settles what ended, and beats.
 
-Its thread is the only one that claims, settles, beats and releases, and the only one that decides. Worker threads run
-the tasks and take the next from the slots (slots.py); a waiter sleeps at Redis; signals come at any time. All of them
-only put events into the inbox, for which the runner sleeps until something is due.
+Its thread alone claims, settles, beats and releases. Workers run the tasks of the slots (slots.py), a waiter sleeps at
+Redis, signals come at any time: all of them only put events into the inbox, at which the runner sleeps.
 
-One call to Redis settles what has ended and claims what comes next. That call also fills the buffer of prefetched
-tasks; an engine that has nothing to settle claims for its free slots only, and leaves the rest to other idle engines.
-While Redis is away, tasks run on and results are kept.
+One call settles what has ended, claims what comes next and fills the buffer of prefetched tasks. Without anything to
+settle it claims for free slots only: the rest is for other idle engines. While Redis is away, results are kept.
 """
 
 from __future__ import annotations
@@ -20,15 +18,15 @@ from queue import Empty, SimpleQueue
 from dalston_queue.broker import Broker, Consumer, Delivery
 from dalston_queue.broker.errors import Fenced, Unavailable
 from dalston_queue.broker.protocol import messages
-from dalston_queue.broker.protocol.types import EngineState, Settled
+from dalston_queue.broker.protocol.types import Settled
 
 from .engine import Engine
 from .events import Event, Finished, Pause, Resume, Stop, Woken
 from .identity import Identity
 from .manifest import Manifest
 from .notify import notify
-from .outcomes import Cancelled, Failed, Outcome, Retry
-from .report import TaskReport, Watchdog, heartbeat, notify_health, notify_ready
+from .outcomes import Outcome
+from .report import TaskReport, Watchdog, heartbeat, notify_health
 from .settlement import settlement, timed_out
 from .slots import Slots
 from .task import Task
@@ -49,14 +47,8 @@ class Runner:
         self.engine, self.manifest, self.broker, self.identity = engine, manifest, broker, identity
         self.inbox: SimpleQueue[Event] = SimpleQueue()
         self.slots = Slots(manifest.capacity)
-        self.consumer = Consumer(
-            broker,
-            identity.engine_id,
-            manifest.queues,
-            manifest.capabilities,
-            manifest.holds,
-            stale=identity.stale,
-        )
+        serves = (manifest.queues, manifest.capabilities, manifest.holds)
+        self.consumer = Consumer(broker, identity.engine_id, *serves, stale=identity.stale)
         self.workers = make_workers(engine, self.slots, lambda task, outcome: self.inbox.put(Finished(task, outcome)))
         self.waiter = Waiter(self.consumer, lambda: self.inbox.put(Woken()))
         self.watchdog = Watchdog(manifest.watchdog)
@@ -65,8 +57,6 @@ class Runner:
         self.tasks: dict[Delivery, Task] = {}  # in a slot or in the buffer, until the runner has seen its end
         self.unsettled: list[tuple[Delivery, messages.Outcome]] = []
         self.releasing: list[Delivery] = []
-        self.progress: dict[str, Task] = {}  # to be reported with the next beat
-        self.announced = False
         self.hungry = True  # work may be waiting: claim when there is room
         self.paused = False
         self.stop_at: float | None = None
@@ -80,13 +70,15 @@ class Runner:
         """Until stopped. Returns the exit code."""
         self._open()
         self.watchdog.start(lambda: self.slots.running)
-        while not self._may_leave(time.monotonic()):
+        while not self._may_leave():
             for event in self._receive():
                 self._handle(event)
             now = time.monotonic()
             self.watchdog.runner_at = now
-            self.announced = self.announced or notify_ready()
-            self._stop_without_supervisor(now)
+            self.report.ready()
+            if self.stop_at is None and self.identity.orphaned():
+                log.error("the supervisor is gone, and with it our heartbeat: releasing everything")
+                self.stop_at = now
             self._cancel_overdue(now)
             if now >= self.slots.release_at:
                 self._release_buffer()
@@ -95,7 +87,9 @@ class Runner:
                 try:
                     self._call_redis(now)
                 except Unavailable as error:
-                    self._lost_connection(error, now)
+                    if self.connected:
+                        log.warning("Redis is away, the work goes on: %s", error)
+                    self.connected, self.next_try = False, now + RECONNECT_EVERY
                 except Fenced:
                     self._drop_all()
             self.report.send(self.slots.running, now)
@@ -116,7 +110,7 @@ class Runner:
             self.hungry = self.consumer.recover() > 0 or self.hungry
         if not self.identity.supervised and now >= self.next_heartbeat:
             self.next_heartbeat = now + self.identity.heartbeat_s
-            beat = heartbeat(self.identity, self.manifest, self._state(), self.slots.running)
+            beat = heartbeat(self.identity, self.manifest, self.breaker, self.slots.running, self.stop_at is not None)
             self.broker.registry.beat_engine(beat, self.identity.node_id)
 
     def _receive(self) -> list[Event]:
@@ -148,14 +142,13 @@ class Runner:
 
     def _next_moment(self) -> float:
         now = time.monotonic()
-        moments = [now + 1.0, self.report.next_moment(), self.slots.release_at]
+        moments = [now + 1.0, self.report.next_moment(), self.slots.release_at, self.slots.next_deadline]
         if self.unsettled or self.releasing or (self.hungry and self._room(now)):
             moments.append(self.next_try)
         if self.tasks:
             moments.append(max(self.next_beat, self.next_try))
         if self.stop_at is not None:
             moments.append(self.stop_at)
-        moments += [task.ends_at for task in self.slots.running if task.ends_at is not None and not task.late]
         return min(moments)
 
     # --- claim, start, settle, beat -----------------------------------------------------------------------------------
@@ -174,18 +167,19 @@ class Runner:
         for (delivery, _), settled in zip(sent, answer.settled, strict=True):
             if settled is Settled.LOST:
                 log.warning("task %s: result refused, another engine has the task", delivery.task_id)
-        ended = {delivery for delivery, _ in sent}
-        # After a broken call the broker may give again what a beat gave, and what has ended by now.
         if answer.claimed:
+            # After a broken call the broker may give again what a beat gave, and what has ended by now.
+            ended = {delivery for delivery, _ in sent}
             self._start([delivery for delivery in answer.claimed if delivery not in ended])
         # A full answer may not be all there was; a short one was, and the next task will wake us.
         self.hungry = len(answer.claimed) == room > 0
 
     def _start(self, deliveries: list[Delivery]) -> None:
         """Each once, however often it is given: now, or as soon as a slot is free."""
+        known = {*self.tasks, *self.releasing, *(delivery for delivery, _ in self.unsettled)}
         for delivery in deliveries:
-            if not self._is_known(delivery):
-                task = Task.of(delivery, self.manifest.timeout, self.identity.artifacts, self._progressed)
+            if delivery not in known:
+                task = Task.of(delivery, self.manifest.timeout, self.identity.artifacts, self.report.progressed)
                 self.tasks[delivery] = task
                 self.slots.put(task)
         if self.stop_at is not None or self.paused:
@@ -193,34 +187,20 @@ class Runner:
         self.workers.start()
         self.report.changed()
 
-    def _is_known(self, delivery: Delivery) -> bool:
-        ended = (delivery for delivery, _ in self.unsettled)
-        return delivery in self.tasks or delivery in self.releasing or delivery in ended
-
     def _finished(self, task: Task, outcome: Outcome) -> None:
         self.tasks.pop(task.delivery, None)
-        self.report.changed()
-        self.progress.pop(task.id, None)
+        self.report.ended(task)
         if task.lost:
             return
-        if isinstance(outcome, Cancelled) and not task.cancelled:
-            # Say, an await inside the engine was cancelled: without a request it is a failure like any other.
-            outcome = Failed("the engine cancelled the task, though nobody asked for it", "Cancelled", "")
-        if not isinstance(outcome, Cancelled):
-            was_open = self.breaker.is_open
-            self.breaker.record(ok=not isinstance(outcome, Failed | Retry), now=time.monotonic())
-            if self.breaker.is_open != was_open:
-                notify_health(self.breaker)
-            if self.breaker.is_open:
-                self._release_buffer()
+        if self.breaker.record(outcome, time.monotonic()):
+            notify_health(self.breaker)
+        if self.breaker.is_open:
+            self._release_buffer()
         result = timed_out(task.timeout) if task.late else settlement(outcome, self.identity.max_result_bytes)
         self.unsettled.append((task.delivery, result))
 
     def _beat(self, now: float) -> None:
-        progress, self.progress = self.progress, {}
-        change = self.consumer.beat(
-            {task_id: {"fraction": task.fraction, "message": task.message} for task_id, task in progress.items()}
-        )
+        change = self.consumer.beat(self.report.take_progress())
         again = change.given_again
         if not self.connected:
             log.warning("Redis is back")
@@ -234,10 +214,6 @@ class Runner:
         if again:
             self._start(again)
 
-    def _progressed(self, task: Task) -> None:
-        self.progress[task.id] = task  # called by workers; a dict assignment is atomic
-        self.report.changed()
-
     # --- what ends early ----------------------------------------------------------------------------------------------
 
     def _release_buffer(self) -> None:
@@ -247,27 +223,23 @@ class Runner:
             self.releasing.append(task.delivery)
 
     def _cancel(self, delivery: Delivery, *, lost: bool) -> None:
-        task = self.tasks.get(delivery)
-        if task is None:
-            return
-        task.lost = task.lost or lost
-        if not self.slots.remove(task):
-            self.workers.cancel(task)
-            return
-        del self.tasks[delivery]  # it never started
-        if not lost:
-            self.unsettled.append((delivery, messages.Cancelled()))
+        if task := self.tasks.get(delivery):
+            task.lost = task.lost or lost
+            if not self.slots.remove(task):
+                self.workers.cancel(task)
+                return
+            del self.tasks[delivery]  # it never started
+            if not lost:
+                self.unsettled.append((delivery, messages.Cancelled()))
 
     def _cancel_overdue(self, now: float) -> None:
         """At its deadline a task is cancelled. One that goes on takes the process along: a thread can't be ended."""
-        for task in self.slots.running:
-            if task.ends_at is None or task.lost or now < task.ends_at:
-                continue
+        for task in self.slots.overdue(now):
             if not task.late:
                 task.late = True
                 self.workers.cancel(task)
-            elif now >= task.ends_at + OVERTIME_S:
-                self._die_of(task)
+        for task in self.slots.overdue(now - OVERTIME_S):
+            self._die_of(task)
 
     def _die_of(self, task: Task) -> None:
         log.error("task %s ran past its deadline and does not stop: ending this process", task.id)
@@ -288,7 +260,6 @@ class Runner:
             self.workers.cancel(task)
         self.unsettled.clear()
         self.releasing.clear()
-        self.progress.clear()
         self._open()
         self.hungry = True
 
@@ -308,28 +279,9 @@ class Runner:
                 if self.stop_at is not None:
                     raise SystemExit(0) from None  # it holds nothing that would have to be released
 
-    def _lost_connection(self, error: Unavailable, now: float) -> None:
-        if self.connected:
-            log.warning("Redis is away, the work goes on: %s", error)
-        self.connected = False
-        self.next_try = now + RECONNECT_EVERY
-
-    def _stop_without_supervisor(self, now: float) -> None:
-        """Without its supervisor an engine has no heartbeat: it would claim work only to lose it. (Where there is
-        setpriv, the kernel is faster than this.)"""
-        if self.stop_at is None and self.identity.orphaned():
-            log.error("the supervisor is gone: releasing everything")
-            self.stop_at = now
-
-    def _state(self) -> EngineState:
-        if self.breaker.is_open:
-            return EngineState.UNHEALTHY
-        return EngineState.READY if self.stop_at is None else EngineState.DRAINING
-
-    def _may_leave(self, now: float) -> bool:
-        if self.stop_at is None:
-            return False
-        return now >= self.stop_at or not (self.tasks or self.unsettled or self.releasing)
+    def _may_leave(self) -> bool:
+        busy = self.tasks or self.unsettled or self.releasing
+        return self.stop_at is not None and not (busy and time.monotonic() < self.stop_at)
 
     def _leave(self) -> int:
         """Settles what is done, releases what is not, and ends the sessions."""

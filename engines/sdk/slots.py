@@ -86,3 +86,11 @@ class Slots:
         """When the oldest task of the buffer has waited for long enough, by the monotonic clock."""
         with self._lock:
             return next(iter(self._buffer.values()), math.inf) + PREFETCH_WAIT_S
+
+    @property
+    def next_deadline(self) -> float:
+        return min((task.ends_at for task in self.running if not task.late), default=math.inf)
+
+    def overdue(self, now: float) -> list[Task]:
+        """The running tasks whose deadline has passed."""
+        return [task for task in self.running if now >= task.ends_at and not task.lost]

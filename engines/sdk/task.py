@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -40,7 +41,7 @@ class Task:
     cancel_event: threading.Event = field(default_factory=threading.Event)
     # the runner's own
     delivery: Delivery = None  # type: ignore[assignment] # None only in an author's tests, which have no runner
-    ends_at: float | None = None  # its deadline by the monotonic clock
+    ends_at: float = math.inf  # its deadline by the monotonic clock
     lost: bool = False  # given to another engine: its outcome is dropped
     late: bool = False  # its deadline passed: whatever it returns, it timed out
 

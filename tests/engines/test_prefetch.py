@@ -14,7 +14,7 @@ from dalston_queue.broker import Delivery, connect
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.operations.requeue import Requeued
 from dalston_queue.broker.protocol.messages import ErrorInfo
-from dalston_queue.broker.protocol.types import Cause, EngineState, EventKind
+from dalston_queue.broker.protocol.types import Cause, EventKind
 from dalston_site.embedded.server import Server
 from engines.sdk import Engine, Task, slots
 from engines.sdk.events import Pause, Resume, Stop
@@ -289,7 +289,7 @@ def test_a_task_that_was_requeued_from_the_buffer_is_not_run_here(bench: Bench, 
 @pytest.mark.usefixtures("patient")
 def test_the_heartbeat_shows_what_runs_and_not_what_waits(bench: Bench, held: Held) -> None:
     runner, (running, *_) = give(bench, held, [HOLD, TINY, TINY])
-    beat = heartbeat(runner.identity, runner.manifest, EngineState.READY, runner.slots.running)
+    beat = heartbeat(runner.identity, runner.manifest, runner.breaker, runner.slots.running, draining=False)
     assert (beat.info["running"], beat.capacity) == (1, 1)
     assert [task.task_id for task in beat.info["tasks"]] == [running]
 
