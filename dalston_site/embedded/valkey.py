@@ -1,8 +1,6 @@
 """One private Valkey data folder: how it is made, run and reached."""
 
-import ctypes.util
 import signal
-import sys
 from pathlib import Path
 
 import redis
@@ -19,21 +17,6 @@ SETTINGS = {
     "loglevel": "warning",
 }
 
-LONG_CACHES = "GLIBC_TUNABLES=glibc.malloc.tcache_count=20000:glibc.malloc.tcache_max=512"
-"""The caches of libc's malloc are too short for a script's many small pieces: a third of its time. At most 170 MB are
-kept so."""
-
-
-def jemalloc() -> str | None:
-    """The machine's. The wheel's server is built on libc's malloc; those of distributions bring jemalloc, with which
-    Dalston runs a sixth more tasks, or more."""
-    return ctypes.util.find_library("jemalloc") if sys.platform == "linux" else None
-
-
-def malloc_environment(library: str | None) -> list[str]:
-    """For a server that allocates with this library, or with libc's: also if the library can't be loaded."""
-    return [LONG_CACHES, *([f"LD_PRELOAD={library}"] if library else [])]
-
 
 class Valkey:
     """The recipe of a server in `folder`; `settings` are lines of its configuration file."""
@@ -42,12 +25,8 @@ class Valkey:
     stop_signal = signal.SIGTERM
     noise = "Memory overcommit must be enabled"  # advice for a server with much data, in 300 characters
 
-    def __init__(
-        self, folder: Path, settings: dict[str, str] | None = None, environment: list[str] | None = None
-    ) -> None:
-        """`environment`: which malloc it gets; by default jemalloc where the machine has it."""
+    def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
         self.folder = folder
-        self.environment = environment or malloc_environment(jemalloc())
         self.settings = {**SETTINGS, **(settings or {})}
 
     def prepare(self) -> None:
@@ -58,7 +37,7 @@ class Valkey:
         lines = {**self.settings, "port": str(port), "dir": f'"{self.folder}"', "requirepass": self._password()}
         path = self.folder / "valkey.conf"
         write_private(path, "".join(f"{key} {value}\n" for key, value in lines.items()))
-        return guarded(["env", *self.environment, str(valkey_server()), str(path)], dies_with=self.stop_signal)
+        return guarded([str(valkey_server()), str(path)], dies_with=self.stop_signal)
 
     def is_ready(self, port: int, pid: int) -> bool:
         try:

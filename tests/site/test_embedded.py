@@ -17,7 +17,7 @@ from dalston_site.embedded.binaries import valkey_server as valkey_binary
 from dalston_site.embedded.errors import ServerError
 from dalston_site.embedded.postgres import Postgres
 from dalston_site.embedded.server import Server, free_port
-from dalston_site.embedded.valkey import Valkey, jemalloc
+from dalston_site.embedded.valkey import Valkey
 from tests.conftest import ROOT
 from tests.support import Spawned, wait_until
 
@@ -85,11 +85,6 @@ def test_secrets_are_readable_by_their_owner_only_and_on_no_command_line(tmp_pat
             assert mode(tmp_path / path) == 0o600, path
     finally:
         valkey.stop()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets one look at a process's libraries")
-def test_valkey_runs_on_jemalloc_where_the_machine_has_it(valkey_server: Callable[..., Server]) -> None:
-    assert ("jemalloc" in Path(f"/proc/{valkey_server().pid}/maps").read_text()) is bool(jemalloc())
 
 
 def test_valkey_writes_every_change_to_disk_and_never_evicts(valkey_server: Callable[..., Server]) -> None:

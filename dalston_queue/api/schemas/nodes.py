@@ -78,7 +78,7 @@ class EngineOut(Schema):
 
 class NodeOut(Schema):
     node_id: str
-    state: str = Field(description="active, cordoned, draining, unhealthy, dead; empty for engines without a node.")
+    state: str = Field(description="active, cordoned, draining, dead; empty for engines without a node.")
     info: dict[str, Any]
     last_beat_at: datetime | None
     engines: list[EngineOut]

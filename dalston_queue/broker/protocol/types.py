@@ -110,7 +110,6 @@ class NodeState(StrEnum):
     ACTIVE = "active"
     CORDONED = "cordoned"
     DRAINING = "draining"
-    UNHEALTHY = "unhealthy"
     DEAD = "dead"
 
 

@@ -88,7 +88,7 @@ def _findings(node: NodeCard) -> Iterator[NodeFinding]:
     if node.state == NodeState.DEAD:
         yield NodeFinding("bad", f"{node.id} is dead: its tasks went back to their queues.", there)
         return
-    if node.state in {NodeState.DRAINING, NodeState.CORDONED, NodeState.UNHEALTHY}:
+    if node.state in {NodeState.DRAINING, NodeState.CORDONED}:
         yield NodeFinding("warn", f"{node.id} is {node.state}{': ' if node.why else ''}{node.why}.", there)
     for engine in node.engines:
         if engine.state in SICK:
