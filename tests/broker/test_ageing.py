@@ -47,7 +47,7 @@ def test_low_counts_as_medium_after_10_minutes_and_as_high_after_20(broker: Brok
     assert home.command("EXISTS", home.keys.ageing("echo")) == 0
 
 
-def test_one_that_is_older_than_its_place_in_line_is_found(broker: Broker) -> None:
+def test_one_that_is_older_than_its_position_is_found(broker: Broker) -> None:
     """A promoted or rebuilt entry stands behind younger ones; the front of the lane doesn't tell its age."""
     now = broker.home.now_ms()
     broker.append([message(f"young{n}") for n in range(5)])

@@ -1,4 +1,4 @@
-"""Putting attempts in line: idempotent by task and attempt, and by the entry's existence."""
+"""Append: idempotent by task and attempt, and by the entry's existence."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ def test_a_record_whose_entry_is_gone_gets_a_new_entry(broker: Broker, engine: M
     assert [c.task_id for c in engine(capacity=5).claim()] == ["b", "a"]
 
 
-def test_a_running_record_whose_stream_is_gone_is_put_in_line_again(broker: Broker, engine: MakeEngine) -> None:
+def test_a_running_record_whose_stream_is_gone_is_appended_again(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a", timeout_ms=60_000)])
     (claimed,) = engine().claim()
     home = broker.home

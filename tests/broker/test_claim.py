@@ -135,7 +135,7 @@ def test_a_refused_settlement_makes_no_room_for_another_suspect(broker: Broker, 
     assert told.settled == ["lost"] and told.claimed == [], "two run already"
 
 
-def test_what_a_foreign_hand_left_in_the_place_of_a_lane_stops_nobody(broker: Broker, engine: MakeEngine) -> None:
+def test_a_lane_of_another_type_stops_no_engine(broker: Broker, engine: MakeEngine) -> None:
     home = broker.home
     broker.append([message("a")])
     home.command("SET", home.keys.stream("echo", "", Tier.HIGH), "no stream")

@@ -370,7 +370,7 @@ def test_redis_py_does_not_repeat_by_itself(broker: Broker, lossy: Broker, proxy
     made.close()
 
 
-def test_a_spoiled_record_among_what_is_given_again_is_dead_lettered_alone(
+def test_an_unreadable_record_among_what_is_given_again_is_dead_lettered_alone(
     broker: Broker, lossy: Broker, proxy: LossyProxy
 ) -> None:
     """A line break in it would cut in two what the engine is given."""

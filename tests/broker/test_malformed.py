@@ -218,7 +218,7 @@ NEWER: dict[str, dict[str, Any]] = {
 def test_an_entry_with_an_unknown_field_is_run_by_an_older_engine(
     broker: Broker, engine: MakeEngine, reader: EventReader, newer: str
 ) -> None:
-    """In the entry, in its head, in its JSON; also when it is given again, handed back or taken back."""
+    """In the entry, in its head, in its JSON; also when it is given again, released or reclaimed."""
     broker.append([message("first")])
     broker.remove("echo", "first")
     add_with_record(broker, NEWER[newer])
@@ -342,7 +342,7 @@ def test_a_foreign_member_among_the_queues_is_passed_over_and_said_once(
         (lambda fields: [*fields[:5], b"a\nb", *fields[6:]], "its record has too few fields"),
     ],
 )
-def test_an_entry_whose_record_was_spoiled_is_dead_lettered_alone(
+def test_an_entry_whose_record_is_unreadable_is_dead_lettered_alone(
     broker: Broker, engine: MakeEngine, spoil: Callable[[list[bytes]], list[bytes]], reason: str
 ) -> None:
     """Those that were claimed with it are run and settled."""

@@ -1,4 +1,4 @@
-"""Ageing carries a task to another server in four steps. Whoever does it dies after any of them: the task is neither
+"""Ageing migrates a task to another server in four steps. The process dies after any of them: the task is neither
 lost nor doubled, and the next pass goes on."""
 
 from collections.abc import Iterator, Sequence
@@ -172,7 +172,7 @@ def test_a_new_attempt_does_not_run_beside_the_old_one_in_another_shard(pair: Pa
 
 
 @pytest.mark.parametrize("reservation", ["junk", "high:junk", "recovered:1-1", "high:", ""])
-def test_a_note_that_a_foreign_hand_left_is_forgotten(pair: Pair, reservation: str) -> None:
+def test_a_note_of_another_program_is_forgotten(pair: Pair, reservation: str) -> None:
     pair.broker.append([message("a", priority=Priority.LOW)])
     pair.low.client.xadd("dalston:moving:echo", {"t": "x", "for": reservation})
     assert pair.promote() == ["a"] and pair.is_quiet()
@@ -187,7 +187,7 @@ def test_a_foreign_record_that_not_everybody_can_read_does_not_keep_append_looki
 
 @pytest.mark.parametrize("moment", [1, 2, 3])
 @pytest.mark.parametrize("act", ["append", "records"])
-def test_a_task_that_is_carried_while_somebody_looks_for_it_is_found(
+def test_a_task_that_migrates_while_it_is_looked_for_is_found(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, act: str, moment: int
 ) -> None:
     """Missed in both shards, it had a second entry, and ran twice; or it was rebuilt as a new attempt."""
@@ -196,7 +196,7 @@ def test_a_task_that_is_carried_while_somebody_looks_for_it_is_found(
     trips = 0
     asked = Shard.calls
 
-    def asked_and_carried(shard: Shard, calls: Sequence[Call]) -> list[Any]:
+    def asked_and_migrated(shard: Shard, calls: Sequence[Call]) -> list[Any]:
         """The real calls, with a whole pass of ageing behind one of them."""
         nonlocal trips
         replies = asked(shard, calls)
@@ -206,7 +206,7 @@ def test_a_task_that_is_carried_while_somebody_looks_for_it_is_found(
                 pair.promote()
         return replies
 
-    monkeypatch.setattr(Shard, "calls", asked_and_carried)
+    monkeypatch.setattr(Shard, "calls", asked_and_migrated)
     if act == "append":
         assert looking.append([message("a", priority=Priority.LOW)]) == ["duplicate"]
     else:
@@ -244,7 +244,7 @@ def test_a_full_server_leaves_the_task_where_it_is(pair: Pair) -> None:
     assert pair.run() == ["a"], "it can still be claimed"
 
 
-def test_a_carried_task_is_a_duplicate_before_postgres_knows_of_it(pair: Pair) -> None:
+def test_a_migrated_task_is_a_duplicate_before_postgres_knows_of_it(pair: Pair) -> None:
     """Its row says `low` until the event is applied: appended there, it would have a second entry."""
     pair.broker.append([message("a", priority=Priority.LOW)])
     assert pair.promote() == ["a"]

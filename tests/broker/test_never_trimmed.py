@@ -43,8 +43,8 @@ def test_no_command_of_a_tasks_life_trims_a_lane(tmp_path: Path) -> None:
 
 
 def live(home_url: str, low_url: str) -> None:
-    """All that can happen to tasks: put in line, replaced, aged, carried to another shard, removed, run, settled,
-    handed back, taken back, taken away, exhausted and dead_lettered."""
+    """All that can happen to tasks: appended, replaced, aged, migrated to another shard, removed, run, settled,
+    released, reclaimed, requeued, exhausted and dead-lettered."""
     broker = connect(home_url, shards=f"*/low={low_url}")
     consumer, reader = Consumer(broker, "e", ["echo"], capacity=4), EventReader(broker, "o")
     consumer.open()

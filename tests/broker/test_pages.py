@@ -1,4 +1,4 @@
-"""Looking at a lane: the line in claiming order, and what is held, of one lane or one engine, page by page."""
+"""Pages: waiting tasks in claiming order, and what is held, of one lane or one engine, page by page."""
 
 import itertools
 
@@ -10,18 +10,18 @@ from dalston_queue.broker.views.pages import LanePlace
 from tests.broker.conftest import MakeEngine, message
 
 
-def test_the_line_is_shown_in_claiming_order(broker: Broker) -> None:
+def test_waiting_tasks_come_in_claiming_order(broker: Broker) -> None:
     broker.append([message("low", priority=Priority.LOW), message("medium"), message("high", priority=Priority.HIGH)])
-    line = broker.waiting("echo")
-    assert [(entry.task_id, entry.place.tier) for entry in line] == [
+    page = broker.waiting("echo")
+    assert [(entry.task_id, entry.place.tier) for entry in page] == [
         ("high", Tier.HIGH),
         ("medium", Tier.MEDIUM),
         ("low", Tier.LOW),
     ]
-    assert line[0].job_id == "job-high" and line[0].attempt == 1 and line[0].enqueued_at_ms > 0
+    assert page[0].job_id == "job-high" and page[0].attempt == 1 and page[0].enqueued_at_ms > 0
 
 
-def test_what_is_claimed_is_not_in_line_and_pages_go_on_after_an_entry(broker: Broker, engine: MakeEngine) -> None:
+def test_what_is_claimed_does_not_wait_and_pages_go_on_after_an_entry(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message(f"t{n}") for n in range(5)])
     engine("e").claim()
     place = LanePlace()

@@ -1,4 +1,4 @@
-"""Taking work back from a lost engine: fenced, charged fairly, in line again."""
+"""Reclaim from a lost engine: fenced, charged fairly, waiting again."""
 
 import pytest
 

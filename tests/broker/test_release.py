@@ -1,4 +1,4 @@
-"""Draining: tasks go back to the front of the line, uncounted."""
+"""Release: tasks of a draining engine are the next to be claimed, uncounted."""
 
 from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.protocol.types import Cause, EventKind, Tier

@@ -1,4 +1,4 @@
-"""An operator takes one task from its engine: it is next in line, nobody is charged, the old result is refused."""
+"""Requeue by an operator: the task is the next to be claimed, not charged, and its old result is refused."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.broker.conftest import MakeEngine, events_of, message
 ERROR = ErrorInfo(message="ada wants it elsewhere", cause=Cause.DRAINED)
 
 
-def test_it_is_next_in_line_and_not_charged(broker: Broker, engine: MakeEngine, reader: EventReader) -> None:
+def test_it_is_claimed_next_and_not_charged(broker: Broker, engine: MakeEngine, reader: EventReader) -> None:
     broker.append([message("a", required_capabilities=("gpu",)), message("b", required_capabilities=("gpu",))])
     slow = engine("slow", capabilities=("gpu",))
     (claimed,) = slow.claim()

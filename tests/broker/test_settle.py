@@ -43,7 +43,7 @@ def test_one_call_with_the_same_task_twice_settles_it_once(
     assert [e.result for e in events_of(reader) if e.kind is EventKind.TASK_COMPLETED] == [1]
 
 
-def test_an_entry_claimed_away_by_a_foreign_hand_is_not_settled(
+def test_an_entry_claimed_away_by_another_program_is_not_settled(
     broker: Broker, engine: MakeEngine, reader: EventReader
 ) -> None:
     """XACK takes no consumer: without the owner check it would remove the new owner's entry."""
@@ -75,7 +75,7 @@ def test_a_batch_in_any_order_settles_what_is_owned_and_nothing_else(
     assert sorted(ended) == ["l1", "l3", "m0", "m1", "m4", "m5"]
     assert {claimed.task_id for claimed in consumer.held} == {"m3", "l2"}
     pending = {lane.stream: lane.pending for lane in broker.snapshot().queues[0].lanes if lane.pending}
-    assert sorted(pending.values()) == [2, 2]  # of each stream one that goes on, and one of the foreign hand
+    assert sorted(pending.values()) == [2, 2]  # of each stream one that goes on, and one of the other program
     for taken in ("m2", "l0"):
         home.command("XCLAIM", by_id[taken].stream, "engines", "first", 0, by_id[taken].entry_id)
 

@@ -116,7 +116,7 @@ def oldest_minutes(broker: Broker) -> dict[str, int | None]:
 
 
 def test_ghosts_are_called_inconsistent_and_can_be_acknowledged(broker: Broker, engine: MakeEngine) -> None:
-    """MAXLEN or XDEL by a foreign hand leaves ghosts in the PEL."""
+    """MAXLEN or XDEL by another program leaves ghosts in the PEL."""
     broker.append([message(f"t{n}") for n in range(6)])
     engine(capacity=4).claim()
     home = broker.home

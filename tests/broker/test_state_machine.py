@@ -229,7 +229,7 @@ class BrokerMachine(RuleBasedStateMachine):
     def die(
         self, name: str, cause: Cause, named: str | None, budget: tuple[int, int], lose: bool, afterwards: str
     ) -> None:
-        """Judged dead and taken back. The process lives on as a zombie and doesn't know, or its node starts another
+        """Judged dead and reclaimed from. The process lives on as a zombie and doesn't know, or its node starts another
         under the same name; whoever judged it may act on its verdict once more."""
         engine = self.engines[name]
         pulse = self.seen.registry.pulses().get(name)

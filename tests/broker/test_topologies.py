@@ -348,7 +348,7 @@ def test_tls(redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_an_engine_is_judged_on_each_shard_by_the_counter_there(started: Nodes, tmp_path: Path) -> None:
-    """One server was away for some beats: its counter is behind, and the dead must be taken back there as well."""
+    """One server was away for some beats: its counter is behind, and the dead must be reclaimed from there as well."""
     for name in ("home", "low"):
         started.start(tmp_path / name)
     broker = connect(started[0].url, shards=f"*/low={started[1].url}")

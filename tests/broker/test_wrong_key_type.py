@@ -1,4 +1,4 @@
-"""Somebody else writes into our keys: what they hit does not work, or is repaired, and everything else goes on."""
+"""Other programs write into our keys: what they hit does not work, or is repaired, and everything else goes on."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -124,12 +124,12 @@ def test_a_key_of_another_type_stops_no_other_queue(broker: Broker, engine: Make
     assert [event.task_id for event in reader.read(block_ms=0) if isinstance(event, Event)] == ["e1"]
     with contextlib.suppress(WrongKeyType):
         broker.reclaim("n1.e1", ["bad", "echo"], Cause.NODE_LOST, **BUDGETS)
-    assert broker.records("echo", ["e1"])["e1"].state is RecordState.WAITING, "taken back from the good queue"
+    assert broker.records("echo", ["e1"])["e1"].state is RecordState.WAITING, "reclaimed from the good queue"
     reader.close()
 
 
 @pytest.mark.parametrize("kind", [*SPOILED, *Tier])
-def test_an_engine_of_two_queues_works_on_in_the_one_that_is_not_spoiled(
+def test_an_engine_of_two_queues_works_on_in_the_one_that_has_the_right_type(
     broker: Broker, engine: MakeEngine, kind: str
 ) -> None:
     consumer = engine("n1.e1", ("bad", "echo"), capacity=4)
@@ -168,8 +168,8 @@ def test_a_key_of_another_type_is_said_clearly_or_does_no_harm(broker: Broker) -
             act()
 
 
-@pytest.mark.parametrize("how", ["hand back", "take back", "promote"])
-def test_work_whose_new_place_is_spoiled_stays_in_line_where_it_was(
+@pytest.mark.parametrize("how", ["release", "reclaim", "promote"])
+def test_work_whose_new_stream_has_a_wrong_type_stays_where_it_was(
     broker: Broker, engine: MakeEngine, reader: EventReader, how: str
 ) -> None:
     home = broker.home
@@ -182,10 +182,10 @@ def test_work_whose_new_place_is_spoiled_stays_in_line_where_it_was(
         assert broker.promote("echo") == []
     else:
         consumer.claim()
-    if how == "take back":
+    if how == "reclaim":
         assert broker.reclaim("e1", ["echo"], **BUDGETS).recovered == ("a",)
         consumer.open()
-    elif how == "hand back":
+    elif how == "release":
         assert consumer.release() == ["a"]
     (claimed,) = consumer.claim()
     assert (claimed.task_id, claimed.tier, claimed.settle(Completed())) == ("a", Tier.MEDIUM, "ok")
@@ -194,7 +194,7 @@ def test_work_whose_new_place_is_spoiled_stays_in_line_where_it_was(
     home.command("DEL", *places)
 
 
-def test_a_lane_that_is_spoiled_is_named_and_the_other_lanes_of_the_batch_are_filled(broker: Broker) -> None:
+def test_a_lane_of_a_wrong_type_is_named_and_the_other_lanes_of_the_batch_are_filled(broker: Broker) -> None:
     home = broker.home
     high = home.keys.stream("echo", "", Tier.HIGH)
     home.command("SET", high, "foreign")
