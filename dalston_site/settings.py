@@ -10,6 +10,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from dalston_queue import defaults
 from dalston_site import env, logs
 from dalston_site.declared import name, number, whole
 
@@ -44,7 +45,7 @@ DALSTON_IDLE_TRANSACTION_S = number(
 
 # --- Redis keys -------------------------------------------------------------------------------------------------------
 DALSTON_REDIS_PREFIX = name(
-    "DALSTON_REDIS_PREFIX", "E102", "dalston", "First part of every Redis key of ours; docs/redis-keys.md has the patterns for an ACL. Two installations on one Redis need two prefixes.", pattern=r"[a-z][a-z0-9_-]{0,60}"
+    "DALSTON_REDIS_PREFIX", "E102", defaults.REDIS_PREFIX, "First part of every Redis key of ours; docs/redis-keys.md has the patterns for an ACL. Two installations on one Redis need two prefixes.", pattern=r"[a-z][a-z0-9_-]{0,60}"
 )  # fmt: skip
 DALSTON_REDIS_CLUSTER = env.flag("DALSTON_REDIS_CLUSTER", False)
 DALSTON_REDIS_URLS = env.text("DALSTON_REDIS_URLS")
@@ -53,18 +54,18 @@ DALSTON_SIDE_REDIS_URL = env.redis_url("DALSTON_SIDE_REDIS_URL", REDIS_URL)
 
 # fmt: off
 # --- Who is alive -----------------------------------------------------------------------------------------------------
-DALSTON_HEARTBEAT_S = number("DALSTON_HEARTBEAT_S", "E110", 5.0, "Seconds between two beats of a node and its engines.", low=0.05)
+DALSTON_HEARTBEAT_S = number("DALSTON_HEARTBEAT_S", "E110", defaults.HEARTBEAT_S, "Seconds between two beats of a node and its engines.", low=0.05)
 DALSTON_DEAD_AFTER_S = number("DALSTON_DEAD_AFTER_S", "E111", 20.0, "A beat counter that stands still this long, in the leader's own polls, means dead.", low=0.1)
 DALSTON_LEADER_TTL_S = number("DALSTON_LEADER_TTL_S", "E112", 30.0, "How long a leader's lease lasts without renewal.", low=0.5)
 
 # --- Recovery ---------------------------------------------------------------------------------------------------------
 DALSTON_RECOVERY_INTERVAL_S = number("DALSTON_RECOVERY_INTERVAL_S", "E120", 5.0, "Seconds between two polls of the leading orchestrator for dead engines.", low=0.05)
 DALSTON_SCAN_INTERVAL_S = number("DALSTON_SCAN_INTERVAL_S", "E121", 60.0, "Seconds between two runs of the scanner and the reconciler. Not less than 60: huey wakes once a minute.", low=60)
-DALSTON_STALE_THRESHOLD_MS = whole("DALSTON_STALE_THRESHOLD_MS", "E122", 600_000, "Idle time after which an engine may claim an entry whose owner doesn't beat, when no judge is alive.", low=1000)
+DALSTON_STALE_THRESHOLD_MS = whole("DALSTON_STALE_THRESHOLD_MS", "E122", defaults.STALE_THRESHOLD_MS, "Idle time after which an engine may claim an entry whose owner doesn't beat, when no judge is alive.", low=1000)
 DALSTON_ABSOLUTE_TIMEOUT_MS = whole("DALSTON_ABSOLUTE_TIMEOUT_MS", "E123", 1_800_000, "An entry not renewed for this long (or for the task's own timeout, if longer) is taken back even from a live engine.", low=1000)
 DALSTON_DEADLINE_GRACE_S = number("DALSTON_DEADLINE_GRACE_S", "E124", 30.0, "Seconds after a task's deadline when the scanner acts, should the supervisor not have.", low=0)
-DALSTON_MAX_DELIVERIES = whole("DALSTON_MAX_DELIVERIES", "E125", 3, "Deliveries of one attempt before it is a dead letter, when the engine crashed.", high=100)
-DALSTON_MAX_DELIVERIES_NODE_LOST = whole("DALSTON_MAX_DELIVERIES_NODE_LOST", "E126", 10, "The same, when the node or its network was lost.", high=1000)
+DALSTON_MAX_DELIVERIES = whole("DALSTON_MAX_DELIVERIES", "E125", defaults.MAX_DELIVERIES, "Deliveries of one attempt before it is a dead letter, when the engine crashed.", high=100)
+DALSTON_MAX_DELIVERIES_NODE_LOST = whole("DALSTON_MAX_DELIVERIES_NODE_LOST", "E126", defaults.MAX_DELIVERIES_NODE_LOST, "The same, when the node or its network was lost.", high=1000)
 
 # --- Scheduling -------------------------------------------------------------------------------------------------------
 DALSTON_SCHEDULER_INTERVAL_S = number("DALSTON_SCHEDULER_INTERVAL_S", "E130", 1.0, "Seconds between two polls for scheduled tasks that are due; down to half of it if one is due before.", low=0.05)
@@ -87,7 +88,7 @@ DALSTON_BACKOFF_CAP_S = number("DALSTON_BACKOFF_CAP_S", "E149", 60.0, "The longe
 # --- What the API accepts ---------------------------------------------------------------------------------------------
 DALSTON_IDEMPOTENCY_WINDOW_S = whole("DALSTON_IDEMPOTENCY_WINDOW_S", "E150", 86_400, "How long an idempotency key is remembered.")
 DALSTON_MAX_PAYLOAD_BYTES = whole("DALSTON_MAX_PAYLOAD_BYTES", "E151", 262_144, "The largest `parameters` of a task or job, as JSON; put larger input where its engine can read it, and send its address.", low=1024, high=16_777_216)
-DALSTON_MAX_RESULT_BYTES = whole("DALSTON_MAX_RESULT_BYTES", "E152", 262_144, "The largest result kept in the task's row.", low=1024, high=16_777_216)
+DALSTON_MAX_RESULT_BYTES = whole("DALSTON_MAX_RESULT_BYTES", "E152", defaults.MAX_RESULT_BYTES, "The largest result kept in the task's row.", low=1024, high=16_777_216)
 DALSTON_RATE_LIMITED_PER_MINUTE = whole("DALSTON_RATE_LIMITED_PER_MINUTE", "E153", 100, "Requests a minute for tokens with the preset `limited`.")
 DALSTON_RATE_LIMITED_PER_HOUR = whole("DALSTON_RATE_LIMITED_PER_HOUR", "E154", 1000, "Requests an hour for tokens with the preset `limited`.")
 DALSTON_BACKPRESSURE_WAITING = whole("DALSTON_BACKPRESSURE_WAITING", "E155", 10_000, "Tasks waiting in a queue above which a submission needs high priority or a token with the preset `listed`; others get 429 with Retry-After.")
@@ -111,8 +112,8 @@ DALSTON_WEBHOOK_ALLOWED_NETWORKS = env.networks("DALSTON_WEBHOOK_ALLOWED_NETWORK
 # --- Housekeeping and engines -----------------------------------------------------------------------------------------
 DALSTON_DEAD_LETTER_DAYS = whole("DALSTON_DEAD_LETTER_DAYS", "E160", 30, "Days that a dead letter is kept.", high=3650)
 DALSTON_HISTORY_DAYS = whole("DALSTON_HISTORY_DAYS", "E163", 90, "Days that a finished job is kept with its tasks and their history.", high=3650)
-DALSTON_BREAKER_FAILURES = whole("DALSTON_BREAKER_FAILURES", "E161", 5, "Failures in a row after which an engine takes no work.", high=1000)
-DALSTON_BREAKER_OPEN_S = number("DALSTON_BREAKER_OPEN_S", "E162", 60.0, "Seconds until such an engine gets one trial task.", low=0.1)
+DALSTON_BREAKER_FAILURES = whole("DALSTON_BREAKER_FAILURES", "E161", defaults.BREAKER_FAILURES, "Failures in a row after which an engine takes no work.", high=1000)
+DALSTON_BREAKER_OPEN_S = number("DALSTON_BREAKER_OPEN_S", "E162", defaults.BREAKER_OPEN_S, "Seconds until such an engine gets one trial task.", low=0.1)
 # fmt: on
 
 # --- Django -----------------------------------------------------------------------------------------------------------

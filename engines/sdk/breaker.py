@@ -11,8 +11,8 @@ from .outcomes import Cancelled, Failed, Outcome, Retry
 class Breaker:
     """`failures` in a row open it for `open_s` seconds; 0 failures means that it never opens."""
 
-    failures: int = 5
-    open_s: float = 60.0
+    failures: int
+    open_s: float
     in_a_row: int = 0
     opened_at: float | None = None
 

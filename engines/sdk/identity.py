@@ -1,4 +1,4 @@
-"""Who this engine process is and where its Redis is, from the environment that a supervisor or an admin set."""
+"""Identity of an engine process, and where its Redis is: from the environment that a supervisor or an admin set."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from dalston_queue import defaults
 from dalston_queue.broker.engine.stale import StaleRules
 from dalston_queue.broker.protocol.names import default_node_name
 
@@ -60,20 +61,20 @@ def identify(engine: str) -> Identity:
         engine_id=given_id or f"{node}.{engine}.alone.{secrets.token_hex(6)}",
         node_id=node,
         redis_url=env.get("REDIS_URL") or "redis://127.0.0.1:6379/0",
-        prefix=env.get("DALSTON_REDIS_PREFIX") or "dalston",
+        prefix=env.get("DALSTON_REDIS_PREFIX") or defaults.REDIS_PREFIX,
         cluster=env.get("DALSTON_REDIS_CLUSTER", "").lower() in ("1", "true", "yes", "on"),
         shards=env.get("DALSTON_REDIS_URLS", ""),
         supervised=bool(given_id),
         supervisor_pid=_number("DALSTON_SUPERVISOR_PID", 0) or None,
-        heartbeat_s=_number("DALSTON_HEARTBEAT_S", 5.0),
+        heartbeat_s=_number("DALSTON_HEARTBEAT_S", defaults.HEARTBEAT_S),
         artifacts=Path(env.get("DALSTON_ARTIFACTS_DIR") or "artifacts"),
-        max_result_bytes=_number("DALSTON_MAX_RESULT_BYTES", 256 * 1024),
-        breaker_failures=_number("DALSTON_BREAKER_FAILURES", 5),
-        breaker_open_s=_number("DALSTON_BREAKER_OPEN_S", 60.0),
+        max_result_bytes=_number("DALSTON_MAX_RESULT_BYTES", defaults.MAX_RESULT_BYTES),
+        breaker_failures=_number("DALSTON_BREAKER_FAILURES", defaults.BREAKER_FAILURES),
+        breaker_open_s=_number("DALSTON_BREAKER_OPEN_S", defaults.BREAKER_OPEN_S),
         stale=StaleRules(
-            threshold_ms=_number("DALSTON_STALE_THRESHOLD_MS", 600_000),
-            max_deliveries=_number("DALSTON_MAX_DELIVERIES", 3),
-            max_losses=_number("DALSTON_MAX_DELIVERIES_NODE_LOST", 10),
+            threshold_ms=_number("DALSTON_STALE_THRESHOLD_MS", defaults.STALE_THRESHOLD_MS),
+            max_deliveries=_number("DALSTON_MAX_DELIVERIES", defaults.MAX_DELIVERIES),
+            max_losses=_number("DALSTON_MAX_DELIVERIES_NODE_LOST", defaults.MAX_DELIVERIES_NODE_LOST),
         ),
     )
 

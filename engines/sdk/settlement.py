@@ -10,10 +10,10 @@ from dalston_queue.broker.protocol import messages
 from dalston_queue.broker.protocol.depth import MAX_DEPTH, too_deep
 from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause
+from dalston_queue.defaults import MAX_RESULT_BYTES
 
 from .outcomes import TRACEBACK_BYTES, Cancelled, Done, Failed, Outcome, Reject, Retry, text
 
-MAX_RESULT_BYTES = 256 * 1024
 LONGEST_DELAY_S = 365 * 86400.0  # a date that is further away than calendars go would stop whoever computes it
 
 

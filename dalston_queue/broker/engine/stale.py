@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from dalston_queue import defaults
 from dalston_queue.broker.operations.reclaim import VERDICT
 from dalston_queue.broker.protocol.types import Cause, Role
 from dalston_queue.broker.views.pages import PendingOrder
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class StaleRules(msgspec.Struct, frozen=True, kw_only=True):
-    threshold_ms: int = 10 * 60 * 1000
-    max_deliveries: int = 3
-    max_losses: int = 10
+    threshold_ms: int = defaults.STALE_THRESHOLD_MS
+    max_deliveries: int = defaults.MAX_DELIVERIES
+    max_losses: int = defaults.MAX_DELIVERIES_NODE_LOST
 
 
 DEFAULT_RULES = StaleRules()

@@ -1,0 +1,14 @@
+"""Defaults of the settings that engines read, too. A leaf without imports: an engine has no Django settings.
+
+`dalston_site/settings.py` declares them with these values. A supervisor hands its values to its engines; an engine that
+runs alone falls back to these.
+"""
+
+REDIS_PREFIX = "dalston"
+HEARTBEAT_S = 5.0
+BREAKER_FAILURES = 5
+BREAKER_OPEN_S = 60.0
+MAX_RESULT_BYTES = 262_144
+STALE_THRESHOLD_MS = 600_000
+MAX_DELIVERIES = 3
+MAX_DELIVERIES_NODE_LOST = 10
