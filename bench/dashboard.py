@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 SHARES = {
     "/ws/overview/": 0.40,
-    "/ws/streams/transcribe/": 0.20,
+    "/ws/queues/transcribe/": 0.20,
     "/ws/nodes/": 0.16,
     "/ws/nodes/node-00/": 0.08,
     "/ws/jobs/": 0.08,
     "/ws/dead-letters/": 0.08,
 }
 """The viewers of each page, as a share of all."""
-PAGES = ("/", "/streams/transcribe/", "/nodes/", "/nodes/node-00/", "/jobs/", "/dead-letters/")
+PAGES = ("/", "/queues/transcribe/", "/nodes/", "/nodes/node-00/", "/jobs/", "/dead-letters/")
 PAINTS = 10
 SCREEN_S, CPU_SHARE, PAINT_MS = 1.5, 0.6, 300.0
 

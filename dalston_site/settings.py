@@ -163,6 +163,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "dalston_queue.dashboard.security.roles.role_context",
+                "dalston_queue.dashboard.urls.navigation",
             ]
         },
     }

@@ -47,7 +47,7 @@ def kinds_of_change(broker: Broker, size: Size) -> list[Kind]:
             ("/ws/overview/", "/ws/nodes/", "/ws/nodes/node-00/"),
             lambda word: beat(broker, 0, size, word),
         ),
-        Kind("progress of a pending entry", ("/ws/streams/transcribe/",), lambda word: _progress(broker, word)),
+        Kind("progress of a pending entry", ("/ws/queues/transcribe/",), lambda word: _progress(broker, word)),
         Kind("a job's row in Postgres", ("/ws/jobs/",), _rename),
         Kind("a new dead letter", ("/ws/dead-letters/",), _dead_letter),
     ]

@@ -24,14 +24,14 @@ def test_an_act_appears_on_the_open_page_and_is_found_by_a_filter(page: Page, ax
     mark(page)
     page.locator("summary").first.click()
     act("gpu-02", "a fan is loud")
-    expect(page.locator("#acts tr[id]")).to_have_count(2)
-    expect(page.locator("#acts tr[id]").first).to_contain_text("a fan is loud")
+    expect(page.locator("#actions tr[id]")).to_have_count(2)
+    expect(page.locator("#actions tr[id]").first).to_contain_text("a fan is loud")
     expect(page.locator("details[open]")).to_have_count(1)
     assert still_same(page)
     axe(page)
     page.get_by_label("To what").fill("gpu-01")
     page.get_by_role("button", name="Filter").click()
-    expect(page.locator("#acts tr[id]")).to_have_count(1)
+    expect(page.locator("#actions tr[id]")).to_have_count(1)
     assert "target=gpu-01" in page.url
 
 
@@ -48,5 +48,5 @@ def test_it_fits_a_telephone(open_page: OpenPage) -> None:
     act("gpu-01", "a reason without end " * 20)
     page = open_page(width=380, height=800)
     page.goto("/audit/")
-    expect(page.locator("#acts tr[id]")).to_be_visible()
+    expect(page.locator("#actions tr[id]")).to_be_visible()
     assert fits(page)

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 WALKS = {
     "work": {
         "/": "no audio track",
-        "/streams/": "transcribe",
-        "/streams/transcribe/": "12 of 30 minutes",
+        "/queues/": "transcribe",
+        "/queues/transcribe/": "12 of 30 minutes",
         "/jobs/": "call-4711.wav",
         "/jobs/{job}/": "transcribe_ch0",
         "/tasks/{task}/?act=1": "Hand back",

@@ -127,7 +127,7 @@ def test_a_viewer_sees_the_node_but_no_buttons_and_is_refused(live_web: Web, vie
     cookie = {each["name"]: each["value"] for each in viewer_page.context.cookies()}
     answer = viewer_page.request.post(
         "/nodes/node-a/command/",
-        form={"order": "drain", "reason": "x", "command_id": "one", "csrfmiddlewaretoken": cookie["csrftoken"]},
+        form={"command": "drain", "reason": "x", "command_id": "one", "csrfmiddlewaretoken": cookie["csrftoken"]},
         headers={"Referer": viewer_page.url},
     )
     assert answer.status == 403

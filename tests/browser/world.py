@@ -33,10 +33,10 @@ DEVICE = {
 class World:
     job_id: str
     task_id: str
-    letter_id: str
+    dead_letter_id: str
 
     def path(self, path: str) -> str:
-        return path.format(job=self.job_id, task=self.task_id, letter=self.letter_id)
+        return path.format(job=self.job_id, task=self.task_id, letter=self.dead_letter_id)
 
 
 def make_world(broker: Broker) -> World:

@@ -52,10 +52,10 @@ def test_a_button_for_what_is_not_there_leaves_no_row(admin_client: Client) -> N
         f"/jobs/{JOB}/cancel/",
         f"/jobs/{JOB}/webhooks/{JOB}/send/",
         f"/tasks/{JOB}/act/cancel/",
-        f"/dead-letters/orders/{JOB}/undo/",
+        f"/dead-letters/batches/{JOB}/undo/",
         "/nodes/nowhere/command/",
         "/nodes/nowhere/forget/",
-        "/streams/nothing/brake/",
+        "/queues/nothing/pause/",
     ):
         assert admin_client.post(path, {"reason": "x", "do": "pause"}).status_code == 404, path
     for path in ("/dead-letters/discard/", "/dead-letters/replay-selected/"):
@@ -109,9 +109,9 @@ def test_pages_follow_each_other_without_a_gap(viewer: Client) -> None:
     ids = [act(target=f"job {number}").pk for number in range(SHOWN + 5)]
     first = get(viewer, "?action=job.cancel")
     assert f'href="?action=job.cancel&amp;before={ids[5]}"' in first
-    assert (f'id="act-{ids[5]}"' in first, f'id="act-{ids[4]}"' in first) == (True, False)
+    assert (f'id="action-{ids[5]}"' in first, f'id="action-{ids[4]}"' in first) == (True, False)
     second = get(viewer, f"?action=job.cancel&before={ids[5]}")
-    assert [f'id="act-{pk}"' in second for pk in ids[:6]] == [True] * 5 + [False]
+    assert [f'id="action-{pk}"' in second for pk in ids[:6]] == [True] * 5 + [False]
     assert "Older" not in second
     assert 'href="?action=job.cancel"' in second
 
@@ -158,7 +158,7 @@ def _is_pushed(web: Web, session: httpx.Client) -> None:
     url = f"ws://127.0.0.1:{web.port}/ws/audit/?actor=ada"
     headers = {"Cookie": f"sessionid={session.cookies['sessionid']}"}
     with connect(url, origin=Origin(web.url), additional_headers=headers) as socket:
-        until(socket, 'id="acts"')
+        until(socket, 'id="actions"')
         act(reason="another's", actor="user bea")
         act(reason="pushed")
         assert "another" not in until(socket, "pushed")

@@ -102,7 +102,7 @@ def test_a_cancel_says_what_it_stops_and_needs_a_reason(admin_client: Client, jo
 def test_what_was_done_to_it_is_on_its_page(admin_client: Client, job: Job) -> None:
     admin_client.post(f"/jobs/{job.pk}/cancel/", {"reason": "wrong file"})
     text = admin_client.get(f"/jobs/{job.pk}/").content.decode()
-    assert 'id="act-' in text
+    assert 'id="action-' in text
     assert "wrong file" in text
     assert '<del class="mono">pending</del> <ins class="mono">cancelled</ins>' in text
 

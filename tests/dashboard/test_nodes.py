@@ -124,7 +124,7 @@ def test_engines_that_run_alone_have_no_buttons(operator: Client, broker: Broker
 
 
 def press_on(client: Client, node: str) -> str:
-    answer = client.post(f"/nodes/{node}/command/", {"order": "drain", "reason": "x", "command_id": "one"})
+    answer = client.post(f"/nodes/{node}/command/", {"command": "drain", "reason": "x", "command_id": "one"})
     return str(list(get_messages(answer.wsgi_request))[-1])
 
 
@@ -132,13 +132,13 @@ def test_a_viewer_sees_no_button_and_is_refused(viewer: Client, broker: Broker) 
     beat(broker)
     assert "Drain" not in text(viewer, "/nodes/node-a/")
     for path in ("command", "forget"):
-        assert viewer.post(f"/nodes/node-a/{path}/", {"order": "drain", "reason": "x"}).status_code == 403
+        assert viewer.post(f"/nodes/node-a/{path}/", {"command": "drain", "reason": "x"}).status_code == 403
     assert broker.node("node-a").recent() == []
 
 
 def test_a_command_is_sent_audited_and_shown_until_its_end(operator: Client, broker: Broker) -> None:
     beat(broker)
-    assert "Requested" in press(operator, order="drain", reason="new driver")
+    assert "Requested" in press(operator, command="drain", reason="new driver")
     channel = broker.node("node-a")
     [status] = channel.recent()
     assert (status.name, status.arguments, status.actor) == ("drain", {"reason": "new driver"}, "user grace")
@@ -155,8 +155,8 @@ def test_a_command_is_sent_audited_and_shown_until_its_end(operator: Client, bro
 
 def test_the_same_form_sent_twice_is_one_command(operator: Client, broker: Broker) -> None:
     beat(broker)
-    press(operator, order="drain", reason="new driver")
-    assert "requested already" in press(operator, order="drain", reason="new driver")
+    press(operator, command="drain", reason="new driver")
+    assert "requested already" in press(operator, command="drain", reason="new driver")
     assert len(broker.node("node-a").recent()) == 1
     assert OperatorAction.objects.count() == 1
 
@@ -164,16 +164,16 @@ def test_the_same_form_sent_twice_is_one_command(operator: Client, broker: Broke
 @pytest.mark.parametrize(
     ("form", "said"),
     [
-        ({"order": "drain"}, "say why"),
-        ({"order": "restart", "engine": "demo"}, "say why"),
-        ({"order": "scale", "engine": "demo", "replicas": "1"}, "say why"),
-        ({"order": "scale", "engine": "demo", "replicas": "1e3", "reason": "x"}, "a number from 0 to 256"),
-        ({"order": "scale", "engine": "demo", "replicas": "257", "reason": "x"}, "a number from 0 to 256"),
-        ({"order": "scale", "engine": "demo", "replicas": "1" * 5000, "reason": "x"}, "a number from 0 to 256"),
-        ({"order": "restart", "engine": "nothing", "reason": "x"}, "no engine 'nothing'"),
-        ({"order": "release_gpu", "gpu": "GPU-2"}, "no such GPU"),
-        ({"order": "format_disk", "reason": "x"}, "no command for a node"),
-        ({"order": "drain", "reason": "x", "command_id": "a b"}, "no command for a node"),
+        ({"command": "drain"}, "say why"),
+        ({"command": "restart", "engine": "demo"}, "say why"),
+        ({"command": "scale", "engine": "demo", "replicas": "1"}, "say why"),
+        ({"command": "scale", "engine": "demo", "replicas": "1e3", "reason": "x"}, "a number from 0 to 256"),
+        ({"command": "scale", "engine": "demo", "replicas": "257", "reason": "x"}, "a number from 0 to 256"),
+        ({"command": "scale", "engine": "demo", "replicas": "1" * 5000, "reason": "x"}, "a number from 0 to 256"),
+        ({"command": "restart", "engine": "nothing", "reason": "x"}, "no engine 'nothing'"),
+        ({"command": "release_gpu", "gpu": "GPU-2"}, "no such GPU"),
+        ({"command": "format_disk", "reason": "x"}, "no command for a node"),
+        ({"command": "drain", "reason": "x", "command_id": "a b"}, "no command for a node"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_words(
@@ -189,8 +189,8 @@ def test_more_processes_need_no_reason_and_a_rolling_restart_takes_the_whole_kin
     operator: Client, broker: Broker
 ) -> None:
     beat(broker)
-    press(operator, order="scale", engine="demo", replicas="3")
-    press(operator, order="rolling_restart", engine="demo.1", reason="leak", command_id="two")
+    press(operator, command="scale", engine="demo", replicas="3")
+    press(operator, command="rolling_restart", engine="demo.1", reason="leak", command_id="two")
     rolling, scale = broker.node("node-a").recent()
     assert scale.arguments == {"engine": "demo", "replicas": 3}
     assert rolling.arguments == {"engine": "demo", "reason": "leak"}
@@ -205,7 +205,7 @@ def test_a_dead_node_says_what_became_of_its_work_and_can_be_forgotten(operator:
     page = text(operator, "/nodes/node-a/")
     assert f'id="lost-{task}"' in page
     assert "Forget this node" in page
-    assert "would answer" in press(operator, order="drain", reason="x")
+    assert "would answer" in press(operator, command="drain", reason="x")
     assert "is forgotten" in forget(operator)
     assert not broker.registry.nodes()
     assert not broker.registry.engines()

@@ -186,7 +186,7 @@ def test_what_users_send_is_escaped(viewer: Client) -> None:
 def test_it_costs_three_queries_beside_the_login_and_the_samples(
     viewer: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for history in (latest._lanes, latest._letters):
+    for history in (latest._lanes, latest._dead_letters):
         monkeypatch.setattr(history, "fresh_s", 1e9)  # a test before may have read them some seconds ago
     project = Project.objects.create(name="alpha")
     for _ in range(40):

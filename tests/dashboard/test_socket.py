@@ -22,7 +22,7 @@ from tests.support import PATIENCE_S, keeps_time
 from tests.web import Web
 
 pytestmark = pytest.mark.django_db(transaction=True)
-FRAGMENTS = ("pulse", "health", "lanes", "tasks", "nodes", "letters", "leaders", "duties")
+FRAGMENTS = ("pulse", "health", "lanes", "tasks", "nodes", "dead-letters", "leaders", "duties")
 
 
 @pytest.fixture

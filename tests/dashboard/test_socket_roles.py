@@ -43,7 +43,7 @@ def ending(user: User, change: Callable[[], Any]) -> int:
         application = AuthMiddlewareStack(URLRouter(websocket_urlpatterns))
         scope = {
             "type": "websocket",
-            "path": "/ws/streams/echo/",
+            "path": "/ws/queues/echo/",
             "query_string": b"",
             "headers": [(b"cookie", cookie)],
         }
@@ -92,7 +92,7 @@ def test_the_end_of_the_session_is_the_end_of_the_socket(operator: User) -> None
     assert ending(operator, Session.objects.all().delete) == consumer.SIGNED_OUT
 
 
-@pytest.mark.parametrize("page", ["dead-letters", "audit", "streams/echo", "jobs"])
+@pytest.mark.parametrize("page", ["dead-letters", "audit", "queues/echo", "jobs"])
 def test_a_name_that_a_page_does_not_know_makes_no_poll_of_its_own(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     keys: list[Hashable] = []
 

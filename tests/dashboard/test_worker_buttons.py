@@ -124,6 +124,6 @@ def test_an_address_that_names_no_worker_is_a_page_without_a_panel(operator: Cli
     for wrong in ("", "%00", "a/b", "x" * 300, "../../admin"):
         page = operator.get(f"/nodes/http/?worker={wrong}")
         assert page.status_code == 200
-        assert b"act-panel" not in page.content
+        assert b"action-panel" not in page.content
     assert operator.get(f"/nodes/http/workers/{WORKER}/drain/").status_code == 405
     assert operator.post(f"/nodes/http/workers/{WORKER}/explode/").status_code == 404

@@ -176,19 +176,19 @@ def take(running: Running, camera: Camera) -> None:
     job_id = give_work(running)
     with Scenery(get_broker()) as scenery:
         camera.see("/nodes/", "#node-gpu-02 .chip.ok")
-        letter_id = a_dead_letter(running)
+        dead_letter_id = a_dead_letter(running)
         camera.see("/", "#tasks .chip.busy")
         # Housekeeping runs once a minute, and until then the health line says that it did not.
         until(camera.pages["light"], "!document.getElementById('health').textContent.includes('run_huey')", 90)
         until(camera.pages["light"], "!document.getElementById('lanes').textContent.includes('no samples yet')", 60)
         for name, path in {
             "overview": "/",
-            "streams": "/streams/",
-            "stream": "/streams/transcribe/",
+            "streams": "/queues/",
+            "stream": "/queues/transcribe/",
             "jobs": "/jobs/",
             "job": f"/jobs/{job_id}/",
             "dead-letters": "/dead-letters/",
-            "dead-letter": f"/dead-letters/{letter_id}/",
+            "dead-letter": f"/dead-letters/{dead_letter_id}/",
             "nodes": "/nodes/",
             "node": "/nodes/gpu-01/",
             "audit": "/audit/",

@@ -1,4 +1,4 @@
-"""What the audit page shows, as plain values: a page of the acts that match its address, and where the next begins."""
+"""The audit trail as plain values: a page of the actions that match, what each changed, and where the next begins."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from dalston_queue.models import OperatorAction
 
 SHOWN = 50
 FIELDS = ("actor", "action", "target", "since", "until", "unfinished", "before")
-OFFERED = 2_000
-"""The filter offers the names in the newest so many acts: a list of all there ever were would read the whole trail."""
+MAX_OFFERED = 2_000
+"""The filter offers the names in the newest actions: a list of all there ever were would read the whole trail."""
 _PAGES = {
     "job": "job",
     "task": "task",
     "dead_letter": "dead-letter",
     "node": "node",
     "engine": "node",
-    "stage": "stream",
+    "stage": "queue",
 }
 _OF_ORDERS = {"dead_letter.replay_batch"}
 """Their target is the order, which has no page of its own."""
 
 
 @dataclass(frozen=True, slots=True)
-class ActLine:
+class ActionLine:
     id: int
     at: datetime
     finished: bool
@@ -46,7 +46,7 @@ class ActLine:
 @dataclass(frozen=True, slots=True)
 class AuditView:
     at: datetime
-    acts: tuple[ActLine, ...]
+    actions: tuple[ActionLine, ...]
     older: int | None  # the id after which the next page begins
 
 
@@ -74,8 +74,8 @@ def read_audit(query: Mapping[str, str]) -> AuditView:
     )
 
 
-def line_of(row: OperatorAction) -> ActLine:
-    return ActLine(
+def line_of(row: OperatorAction) -> ActionLine:
+    return ActionLine(
         row.pk,
         row.at,
         row.finished_at is not None,
@@ -90,7 +90,7 @@ def line_of(row: OperatorAction) -> ActLine:
 
 def offered() -> tuple[list[str], list[str]]:
     """Actors and actions to choose from."""
-    newest = list(OperatorAction.objects.order_by("-id").values_list("actor", "action")[:OFFERED])
+    newest = list(OperatorAction.objects.order_by("-id").values_list("actor", "action")[:MAX_OFFERED])
     return sorted({actor for actor, _ in newest}), sorted({action for _, action in newest})
 
 

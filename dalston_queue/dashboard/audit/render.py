@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from django.utils import timezone
 
-from dalston_queue.dashboard.audit.read import ActLine, AuditView, read_audit
+from dalston_queue.dashboard.audit.read import ActionLine, AuditView, read_audit
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
 from dalston_queue.dashboard.parts.request import BadQuery, address
 
@@ -27,17 +27,17 @@ def fragments_of(view: AuditView, query: Mapping[str, str]) -> list[Fragment]:
     newest = address(query, before=None) if "before" in query else ""
     return [
         pulse(view.at),
-        table("acts", [act_row(act) for act in view.acts], columns=4, empty=NO_ACTION),
+        table("actions", [action_row(action) for action in view.actions], columns=4, empty=NO_ACTION),
         Fragment("older", render("_older", older=older, newest=newest)),
     ]
 
 
-def trail_table(acts: tuple[ActLine, ...]) -> Fragment:
+def trail_table(actions: tuple[ActionLine, ...]) -> Fragment:
     """For the pages of what operators acted on."""
-    return table("trail", [act_row(act) for act in acts], columns=4, empty="No operator action yet.")
+    return table("trail", [action_row(action) for action in actions], columns=4, empty="No operator action yet.")
 
 
 @lru_cache(maxsize=1024)
-def act_row(act: ActLine) -> Row:
-    row_id = f"act-{act.id}"
-    return Row(row_id, render("audit/_action", row_id=row_id, act=act))
+def action_row(action: ActionLine) -> Row:
+    row_id = f"action-{action.id}"
+    return Row(row_id, render("audit/_action", row_id=row_id, action=action))

@@ -18,13 +18,13 @@ from dalston_queue.dashboard.parts.words import count
 from dalston_queue.dashboard.security.roles import operator_required
 from dalston_queue.jobs.errors import NothingToReplay
 from dalston_queue.jobs.operator import replay_batches
-from dalston_queue.jobs.operator.replay import discard as discard_letters
+from dalston_queue.jobs.operator.replay import discard as discard_dead_letters
 from dalston_queue.jobs.operator.replay_batches import Withdrawal, Withdrawn, create_replay_batch
 from dalston_queue.models import DeadLetter, ReplayBatch
 from dalston_queue.models.dead_letter import OPEN
 from dalston_queue.models.replay_batch import LIVE
 
-MOST = 500
+MAX_SELECTED = 500
 UNDO_S = 10
 
 
@@ -42,21 +42,21 @@ def replay(request: HttpRequest) -> HttpResponse:
         messages.warning(
             request, f"{count(late, 'dead letter')} had been replayed or discarded by somebody else before."
         )
-    fresh, taken = _not_ordered(still_open)
+    fresh, taken = _not_in_batch(still_open)
     if taken is not None:
         # Two orders for one letter would do no harm, but one of two people should know.
-        _say_faster(request, taken, len(still_open) - len(fresh))
+        _say_already_replaying(request, taken, len(still_open) - len(fresh))
     if fresh:
         try:
-            order = create_replay_batch(fresh, **person(request), reason=reason_of(request), undo_seconds=UNDO_S)
+            batch = create_replay_batch(fresh, **person(request), reason=reason_of(request), undo_seconds=UNDO_S)
         except NothingToReplay:  # since we looked
             return _back(request, "Nothing was changed: there is no such letter.", bad=True)
-        if order.already_open:  # since we looked
-            _say_faster(request, order, len(fresh))
+        if batch.already_open:  # since we looked
+            _say_already_replaying(request, batch, len(fresh))
             return _back(request, "")
         return _back(
             request,
-            f"{count(order.matched, 'dead letter')} will be replayed in {UNDO_S} s. Until then you can undo it.",
+            f"{count(batch.matched, 'dead letter')} will be replayed in {UNDO_S} s. Until then you can undo it.",
         )
     return _back(request, "")
 
@@ -71,9 +71,9 @@ def discard(request: HttpRequest) -> HttpResponse:
     if not DeadLetter.objects.filter(id__in=wanted).exists():
         return _back(request, "Nothing was changed: there is no such letter.", bad=True)
     target = str(wanted[0]) if len(wanted) == 1 else f"{len(wanted)} dead letters"
-    before = {"ids": [str(letter) for letter in wanted]}
+    before = {"ids": [str(dead_letter) for dead_letter in wanted]}
     with audited("dead_letter.discard", target, **person(request), reason=reason, before=before) as row:
-        discarded = discard_letters(wanted, timezone.now())
+        discarded = discard_dead_letters(wanted, timezone.now())
         row.after = {"discarded": discarded}
     late = len(wanted) - discarded
     if not discarded:
@@ -84,33 +84,33 @@ def discard(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 @operator_required
-def withdraw(request: HttpRequest, order_id: UUID, verb: str) -> HttpResponse:
+def withdraw(request: HttpRequest, batch_id: UUID, verb: str) -> HttpResponse:
     act = {"undo": replay_batches.undo, "stop": replay_batches.stop}.get(verb)
-    done = act(order_id, **person(request), reason=reason_of(request)) if act else None
+    done = act(batch_id, **person(request), reason=reason_of(request)) if act else None
     if done is None or done.batch is None:
-        raise Http404(f"there is no replay order {order_id}")
+        raise Http404(f"there is no replay order {batch_id}")
     won = done.what in (Withdrawal.UNDONE, Withdrawal.STOPPED)
     return _back(request, withdrawn_words(done, done.batch), bad=not won)
 
 
-def withdrawn_words(done: Withdrawn, order: ReplayBatch) -> str:
+def withdrawn_words(done: Withdrawn, batch: ReplayBatch) -> str:
     match done.what:
         case Withdrawal.UNDONE:
-            return f"Undone. Nothing of it had happened to {count(order.matched, 'dead letter')}."
+            return f"Undone. Nothing of it had happened to {count(batch.matched, 'dead letter')}."
         case Withdrawal.STOPPED:
-            return f"Stopped. {order.replayed} of {order.matched} had been replayed; the rest stay as they were."
+            return f"Stopped. {batch.replayed} of {batch.matched} had been replayed; the rest stay as they were."
         case Withdrawal.RUNNING:
-            return f"Too late to undo: {order.handled} of {order.matched} had their turn. The rest can be stopped."
-        case _ if order.ended_by:
-            return f"Nothing was changed: {order.ended_by} was faster, the order is {order.state}."
+            return f"Too late to undo: {batch.handled} of {batch.matched} had their turn. The rest can be stopped."
+        case _ if batch.ended_by:
+            return f"Nothing was changed: {batch.ended_by} was faster, the order is {batch.state}."
         case _:
-            return f"Nothing was changed: the order is {order.state} already."
+            return f"Nothing was changed: the order is {batch.state} already."
 
 
 def _ids(request: HttpRequest) -> list[UUID]:
     """What is no id was not sent by our form: it is passed over."""
     found: dict[UUID, None] = {}
-    for text in request.POST.getlist("id")[:MOST]:
+    for text in request.POST.getlist("id")[:MAX_SELECTED]:
         with suppress(ValueError):
             found[UUID(text)] = None
     return list(found)
@@ -118,26 +118,26 @@ def _ids(request: HttpRequest) -> list[UUID]:
 
 def _still_open(wanted: list[UUID]) -> list[UUID]:
     known = set(DeadLetter.objects.filter(OPEN, id__in=wanted).values_list("id", flat=True))
-    return [letter for letter in wanted if letter in known]
+    return [dead_letter for dead_letter in wanted if dead_letter in known]
 
 
-def _not_ordered(wanted: list[UUID]) -> tuple[list[UUID], ReplayBatch | None]:
+def _not_in_batch(wanted: list[UUID]) -> tuple[list[UUID], ReplayBatch | None]:
     """Those that no waiting or running order names, and the newest order that names one."""
     taken: set[UUID] = set()
     newest = None
-    for order in ReplayBatch.objects.filter(state__in=LIVE, dead_letter_ids__overlap=wanted).order_by("created_at"):
-        taken |= set(order.dead_letter_ids)
-        newest = order
-    return [letter for letter in wanted if letter not in taken], newest
+    for batch in ReplayBatch.objects.filter(state__in=LIVE, dead_letter_ids__overlap=wanted).order_by("created_at"):
+        taken |= set(batch.dead_letter_ids)
+        newest = batch
+    return [dead_letter for dead_letter in wanted if dead_letter not in taken], newest
 
 
-def _say_faster(request: HttpRequest, order: ReplayBatch, ordered: int) -> None:
-    who = "You were" if order.actor == person(request)["actor"] else f"{order.actor} was"
+def _say_already_replaying(request: HttpRequest, batch: ReplayBatch, ordered: int) -> None:
+    who = "You were" if batch.actor == person(request)["actor"] else f"{batch.actor} was"
     messages.warning(request, f"{who} faster: the replay of {count(ordered, 'dead letter')} is ordered already.")
 
 
 def _back(request: HttpRequest, text: str, *, bad: bool = False) -> HttpResponse:
     if text:
         (messages.warning if bad else messages.info)(request, text)
-    letters = reverse("dashboard:dead-letters")
-    return back_to_page(request, below=letters, otherwise=letters)
+    dead_letters = reverse("dashboard:dead-letters")
+    return back_to_page(request, below=dead_letters, otherwise=dead_letters)

@@ -1,8 +1,8 @@
 """Reads open dead letters for the page, at a cost that does not grow with how many are open.
 
 Groups: without words or times in the filter, from group to group along the index, with first and last seen from its
-two ends and a count that stops at COUNTED. With them, over the newest LOOKED open letters. A list: always over those.
-The page says so where a limit was met.
+two ends and a count that stops at COUNT_LIMIT. With them, over the newest SEARCH_LIMIT open dead letters. A list:
+always over those. The page says so where a limit was met.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from django.db import connection
 
 from dalston_queue.jobs.operator.replay import Filter
 
-LOOKED = 20_000
-COUNTED = 2_000
-GROUPS = 50
-WALKED = 500
+SEARCH_LIMIT = 20_000
+COUNT_LIMIT = 2_000
+MAX_GROUPS = 50
+MAX_FINGERPRINTS = 500
 """Fingerprints that are looked at: more different errors than that at once are one problem."""
 SHOWN = 50
 
@@ -35,7 +35,7 @@ _WALK = f"""
         ) FROM walk WHERE walk.fingerprint IS NOT NULL
     ), groups AS (
         SELECT one.fingerprint, newest.*, oldest.created_at AS first_at
-        FROM (SELECT fingerprint FROM walk WHERE fingerprint IS NOT NULL LIMIT {WALKED}) AS one
+        FROM (SELECT fingerprint FROM walk WHERE fingerprint IS NOT NULL LIMIT {MAX_FINGERPRINTS}) AS one
         CROSS JOIN LATERAL (
             SELECT queue, cause, task_type, error_type, left(error, 300) AS error, created_at AS last_at
             FROM dalston_dead_letter d WHERE {_OPEN} AND d.fingerprint = one.fingerprint
@@ -46,12 +46,13 @@ _WALK = f"""
             ORDER BY created_at, id LIMIT 1
         ) AS oldest
         WHERE (%(queue)s::text IS NULL OR queue = %(queue)s) AND (%(cause)s::text IS NULL OR cause = %(cause)s)
-        ORDER BY newest.last_at DESC, one.fingerprint LIMIT {GROUPS}
+        ORDER BY newest.last_at DESC, one.fingerprint LIMIT {MAX_GROUPS}
     )
     SELECT groups.fingerprint, counted.count, queue, cause, task_type, error_type, error, first_at, last_at
     FROM groups CROSS JOIN LATERAL (
         SELECT count(*) FROM (
-            SELECT FROM dalston_dead_letter d WHERE {_OPEN} AND d.fingerprint = groups.fingerprint LIMIT {COUNTED + 1}
+            SELECT FROM dalston_dead_letter d WHERE {_OPEN} AND d.fingerprint = groups.fingerprint
+            LIMIT {COUNT_LIMIT + 1}
         ) AS enough
     ) AS counted
     ORDER BY last_at DESC, groups.fingerprint"""  # noqa: S608  # our own constants
@@ -62,7 +63,7 @@ _NEWEST = f"""
         AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s)
         AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s)
         AND (%(after_at)s::timestamptz IS NULL OR (created_at, id) < (%(after_at)s, %(after_id)s::uuid))
-    ORDER BY created_at DESC, id DESC LIMIT {LOOKED}"""  # noqa: S608
+    ORDER BY created_at DESC, id DESC LIMIT {SEARCH_LIMIT}"""  # noqa: S608
 _MATCH = """
     (%(queue)s::text IS NULL OR queue = %(queue)s) AND (%(cause)s::text IS NULL OR cause = %(cause)s)
     AND (%(task_type)s::text IS NULL OR task_type = %(task_type)s)
@@ -72,7 +73,7 @@ _SEARCH_GROUPS = f"""
     SELECT fingerprint, count(*), max(queue), max(cause), max(task_type), max(error_type),
         left((array_agg(error ORDER BY created_at DESC))[1], 300), min(created_at), max(created_at) AS last_at
     FROM ({_NEWEST}) AS looked WHERE {_MATCH}
-    GROUP BY fingerprint ORDER BY last_at DESC, fingerprint LIMIT {GROUPS}"""  # noqa: S608
+    GROUP BY fingerprint ORDER BY last_at DESC, fingerprint LIMIT {MAX_GROUPS}"""  # noqa: S608
 
 _LIST = f"""
     SELECT id, task_id, queue, task_type, cause, error_type, left(error, 300), attempt, created_at
@@ -82,7 +83,7 @@ _LIST = f"""
 
 @dataclass(frozen=True, slots=True)
 class GroupLine:
-    """`count` is COUNTED + 1 for "more than that"."""
+    """`count` is COUNT_LIMIT + 1 for "more than that"."""
 
     fingerprint: str
     count: int
@@ -96,11 +97,11 @@ class GroupLine:
 
     @property
     def is_more(self) -> bool:
-        return self.count > COUNTED
+        return self.count > COUNT_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
-class LetterLine:
+class DeadLetterLine:
     id: UUID
     task_id: UUID | None
     queue: str
@@ -126,9 +127,9 @@ def groups_of(wanted: Filter) -> tuple[GroupLine, ...]:
     return tuple(GroupLine(*row) for row in _rows(query, wanted))
 
 
-def letters_of(wanted: Filter, after: Place | None = None) -> tuple[tuple[LetterLine, ...], Place | None]:
-    """A page of letters, newest first, and where the next one begins."""
-    found = tuple(LetterLine(*row) for row in _rows(_LIST, wanted, after))
+def dead_letters_of(wanted: Filter, after: Place | None = None) -> tuple[tuple[DeadLetterLine, ...], Place | None]:
+    """A page of dead letters, newest first, and where the next one begins."""
+    found = tuple(DeadLetterLine(*row) for row in _rows(_LIST, wanted, after))
     if len(found) <= SHOWN:
         return found, None
     last = found[SHOWN - 1]

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from dalston_queue.dashboard.dead_letters.query import GroupLine, LetterLine, Place, groups_of, letters_of
+from dalston_queue.dashboard.dead_letters.query import DeadLetterLine, GroupLine, Place, dead_letters_of, groups_of
 from dalston_queue.dashboard.parts.request import BadQuery, moment, word
 from dalston_queue.jobs.operator.replay import Filter
 from dalston_queue.models import ReplayBatch
@@ -17,14 +17,14 @@ from dalston_queue.models.replay_batch import LIVE
 
 RECENT = timedelta(minutes=5)
 """How long an order that is over stays on the page: long enough to read what came of it."""
-ORDERS = 10
+SHOWN_BATCHES = 10
 FIELDS = ("queue", "cause", "task_type", "error", "since", "until", "fingerprint")
-PAGE_FIELDS = ("each", "after")
-"""Beside the filter: a list instead of groups, and where its page begins."""
+ALL_FIELDS = (*FIELDS, "each", "after")
+"""The filter; and a list instead of groups, and where its page begins."""
 
 
 @dataclass(frozen=True, slots=True)
-class OrderLine:
+class BatchLine:
     id: str
     actor: str
     reason: str
@@ -43,11 +43,11 @@ class OrderLine:
 
 
 @dataclass(frozen=True, slots=True)
-class LettersView:
+class DeadLettersView:
     at: datetime
-    orders: tuple[OrderLine, ...]
+    batches: tuple[BatchLine, ...]
     groups: tuple[GroupLine, ...] | None  # None: it shows letters
-    letters: tuple[LetterLine, ...] | None  # None: it shows groups
+    dead_letters: tuple[DeadLetterLine, ...] | None  # None: it shows groups
     older: str  # what `after` is on the next page; empty on the last
 
 
@@ -69,33 +69,33 @@ def is_list(query: Mapping[str, str]) -> bool:
     return bool(query.get("fingerprint") or query.get("each"))
 
 
-def read_letters(query: Mapping[str, str]) -> LettersView:
+def read_dead_letters(query: Mapping[str, str]) -> DeadLettersView:
     """Raises BadQuery."""
     wanted, now = filter_by(query), timezone.now()
     if not is_list(query):
-        return LettersView(now, read_orders(now), groups_of(wanted), None, "")
-    letters, place = letters_of(wanted, _place(query))
+        return DeadLettersView(now, read_batches(now), groups_of(wanted), None, "")
+    dead_letters, place = dead_letters_of(wanted, _place(query))
     older = f"{place[0].astimezone(UTC).isoformat()},{place[1]}" if place else ""
-    return LettersView(now, read_orders(now), None, letters, older)
+    return DeadLettersView(now, read_batches(now), None, dead_letters, older)
 
 
-def nothing() -> LettersView:
-    return LettersView(timezone.now(), (), (), None, "")
+def nothing() -> DeadLettersView:
+    return DeadLettersView(timezone.now(), (), (), None, "")
 
 
-def read_orders(now: datetime) -> tuple[OrderLine, ...]:
+def read_batches(now: datetime) -> tuple[BatchLine, ...]:
     """Those that wait or go on, and those that ended a moment ago; newest first."""
     # The letters of an order may be many, and nobody reads them here.
     rows = ReplayBatch.objects.defer("dead_letter_ids", "filter")
-    live = list(rows.filter(state__in=LIVE).order_by("next_at")[:ORDERS])
-    over = [row for row in rows.order_by("-id")[:ORDERS] if row.finished_at and now - row.finished_at < RECENT]
-    return tuple(order_line(row) for row in sorted({*live, *over}, key=lambda row: row.id, reverse=True))
+    live = list(rows.filter(state__in=LIVE).order_by("next_at")[:SHOWN_BATCHES])
+    over = [row for row in rows.order_by("-id")[:SHOWN_BATCHES] if row.finished_at and now - row.finished_at < RECENT]
+    return tuple(batch_line(row) for row in sorted({*live, *over}, key=lambda row: row.id, reverse=True))
 
 
-def order_line(row: ReplayBatch) -> OrderLine:
+def batch_line(row: ReplayBatch) -> BatchLine:
     changes = ["new parameters"] if row.parameters is not None else []
     changes += [f"{row.priority} priority"] if row.priority else []
-    return OrderLine(
+    return BatchLine(
         str(row.id),
         row.actor,
         row.reason,
@@ -118,45 +118,45 @@ def _place(query: Mapping[str, str]) -> Place | None:
     text = word(query, "after")
     if text is None:
         return None
-    at, _, letter = text.partition(",")
+    at, _, dead_letter = text.partition(",")
     try:
-        return datetime.fromisoformat(at).astimezone(UTC), UUID(letter)
+        return datetime.fromisoformat(at).astimezone(UTC), UUID(dead_letter)
     except (ValueError, OverflowError):  # a time in the year 0 of UTC
         raise BadQuery("after names no place: follow the link that says Older.") from None
 
 
-NEWEST = 20
-LIVE_LOOKED = 200
-MOST_KNOWN = 20_000
+NEWEST_BATCHES = 20
+LIVE_LIMIT = 200
+MAX_KNOWN = 20_000
 
 _known: dict[tuple[UUID, frozenset[UUID]], bool] = {}
 
 
-def orders_of(letters: Collection[UUID]) -> list[str]:
+def batches_of(dead_letters: Collection[UUID]) -> list[str]:
     """The ids of orders that name one of these, among the newest."""
-    newest = list(ReplayBatch.objects.order_by("-id").values_list("id", flat=True)[:NEWEST])
-    return [str(order) for order in _naming(newest, letters)]
+    newest = list(ReplayBatch.objects.order_by("-id").values_list("id", flat=True)[:NEWEST_BATCHES])
+    return [str(batch) for batch in _naming(newest, dead_letters)]
 
 
-def live_order_of(letter: UUID) -> ReplayBatch | None:
+def live_batch_of(dead_letter: UUID) -> ReplayBatch | None:
     """The one that is about to take it back."""
     rows = ReplayBatch.objects.filter(state__in=LIVE).order_by("next_at")
-    named = _naming(list(rows.values_list("id", flat=True)[:LIVE_LOOKED]), [letter])
+    named = _naming(list(rows.values_list("id", flat=True)[:LIVE_LIMIT]), [dead_letter])
     return rows.defer("dead_letter_ids", "filter").filter(id__in=named).first() if named else None
 
 
-def _naming(orders: list[UUID], letters: Collection[UUID]) -> list[UUID]:
+def _naming(batches: list[UUID], dead_letters: Collection[UUID]) -> list[UUID]:
     """Those of them that name one of these letters, in their order. Pages ask for the same each tick."""
-    wanted = frozenset(letters)
+    wanted = frozenset(dead_letters)
     if not wanted:
         return []
-    found = {order: _known.get((order, wanted)) for order in orders}
-    fresh = [order for order, names in found.items() if names is None]
+    found = {batch: _known.get((batch, wanted)) for batch in batches}
+    fresh = [batch for batch, names in found.items() if names is None]
     if fresh:
         rows = ReplayBatch.objects.filter(id__in=fresh, dead_letter_ids__overlap=list(wanted))
         naming = set(rows.values_list("id", flat=True))
-        found |= {order: order in naming for order in fresh}
-        if len(_known) > MOST_KNOWN:
+        found |= {batch: batch in naming for batch in fresh}
+        if len(_known) > MAX_KNOWN:
             _known.clear()
-        _known.update({(order, wanted): order in naming for order in fresh})
-    return [order for order, names in found.items() if names]
+        _known.update({(batch, wanted): batch in naming for batch in fresh})
+    return [batch for batch, names in found.items() if names]

@@ -10,17 +10,17 @@ from uuid import UUID
 from django.utils import timezone
 
 from dalston_queue.audit.trail import about
-from dalston_queue.dashboard.audit.read import ActLine, line_of
-from dalston_queue.dashboard.dead_letters.read import OrderLine, live_order_of, order_line, orders_of
+from dalston_queue.dashboard.audit.read import ActionLine, line_of
+from dalston_queue.dashboard.dead_letters.read import BatchLine, batch_line, batches_of, live_batch_of
 from dalston_queue.dashboard.job.read import EventLine, events_of
 from dalston_queue.dashboard.parts.black_box import BlackBox, RawField, black_box, pretty, raw_fields
 from dalston_queue.models import DeadLetter, Task, TaskEvent
 
-ACTS = 50
+SHOWN_ACTIONS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class LetterView:
+class DeadLetterView:
     """What may change while somebody looks."""
 
     at: datetime
@@ -41,9 +41,9 @@ class LetterView:
     replayed_at: datetime | None
     replayed_attempt: int | None
     discarded_at: datetime | None
-    order: OrderLine | None  # that is about to take it back
+    batch: BatchLine | None  # that is about to take it back
     events: tuple[EventLine, ...]
-    acts: tuple[ActLine, ...]
+    actions: tuple[ActionLine, ...]
 
     @property
     def is_open(self) -> bool:
@@ -51,7 +51,7 @@ class LetterView:
 
 
 @dataclass(frozen=True, slots=True)
-class LetterContent:
+class DeadLetterContent:
     """What never changes: shown once, not sent again."""
 
     traceback: str
@@ -60,52 +60,54 @@ class LetterContent:
     raw: tuple[RawField, ...]
 
 
-def read_letter(letter_id: UUID) -> LetterView | None:
+def read_dead_letter(dead_letter_id: UUID) -> DeadLetterView | None:
     rows = DeadLetter.objects.select_related("task").defer("traceback", "evidence", "raw", "task__result")
-    letter = rows.filter(pk=letter_id).first()
-    if letter is None:
+    dead_letter = rows.filter(pk=dead_letter_id).first()
+    if dead_letter is None:
         return None
-    task = letter.task
-    order = live_order_of(letter_id)
-    return LetterView(
+    task = dead_letter.task
+    batch = live_batch_of(dead_letter_id)
+    return DeadLetterView(
         at=timezone.now(),
-        id=str(letter.pk),
-        queue=letter.queue,
-        task_type=letter.task_type,
+        id=str(dead_letter.pk),
+        queue=dead_letter.queue,
+        task_type=dead_letter.task_type,
         stage=task.stage if task else "",
         task_id=str(task.pk) if task else "",
         job_id=str(task.job_id) if task else "",
         task_status=task.status if task else "",
-        cause=letter.cause,
-        error=letter.error,
-        error_type=letter.error_type,
-        fingerprint=letter.fingerprint,
-        attempt=letter.attempt,
-        deliveries=letter.deliveries,
-        created_at=letter.created_at,
-        replayed_at=letter.replayed_at,
-        replayed_attempt=letter.replayed_attempt,
-        discarded_at=letter.discarded_at,
-        order=order_line(order) if order else None,
+        cause=dead_letter.cause,
+        error=dead_letter.error,
+        error_type=dead_letter.error_type,
+        fingerprint=dead_letter.fingerprint,
+        attempt=dead_letter.attempt,
+        deliveries=dead_letter.deliveries,
+        created_at=dead_letter.created_at,
+        replayed_at=dead_letter.replayed_at,
+        replayed_attempt=dead_letter.replayed_attempt,
+        discarded_at=dead_letter.discarded_at,
+        batch=batch_line(batch) if batch else None,
         events=events_of(TaskEvent.objects.filter(task_id=task.pk)) if task else (),
-        acts=tuple(line_of(row) for row in _acts(letter)),
+        actions=tuple(line_of(row) for row in _actions(dead_letter)),
     )
 
 
-def read_content(letter_id: UUID) -> LetterContent:
-    letter = DeadLetter.objects.select_related("task").get(pk=letter_id)
-    parameters = pretty(letter.task.parameters) if letter.task else ""
-    return LetterContent(letter.traceback, black_box(letter.evidence), parameters, raw_fields(letter.raw))
+def read_content(dead_letter_id: UUID) -> DeadLetterContent:
+    dead_letter = DeadLetter.objects.select_related("task").get(pk=dead_letter_id)
+    parameters = pretty(dead_letter.task.parameters) if dead_letter.task else ""
+    return DeadLetterContent(
+        dead_letter.traceback, black_box(dead_letter.evidence), parameters, raw_fields(dead_letter.raw)
+    )
 
 
 def own_parameters(letter_ids: list[UUID]) -> dict[UUID, Any]:
     """What these letters' tasks were given, by letter."""
     rows = Task.objects.filter(dead_letters__in=letter_ids).values_list("dead_letters__id", "parameters")
-    return {letter: parameters for letter, parameters in rows if letter in letter_ids}
+    return {dead_letter: parameters for dead_letter, parameters in rows if dead_letter in letter_ids}
 
 
-def _acts(letter: DeadLetter) -> list[Any]:
+def _actions(dead_letter: DeadLetter) -> list[Any]:
     """What was done to it, to its task, and the orders that took it along."""
-    targets = [str(letter.pk), *([str(letter.task_id)] if letter.task_id else [])]
-    targets += orders_of([letter.pk])
-    return list(about(targets)[:ACTS])
+    targets = [str(dead_letter.pk), *([str(dead_letter.task_id)] if dead_letter.task_id else [])]
+    targets += batches_of([dead_letter.pk])
+    return list(about(targets)[:SHOWN_ACTIONS])

@@ -13,16 +13,17 @@ from uuid import UUID
 from django.utils.html import format_html
 
 from dalston_queue.dashboard.audit.render import trail_table
-from dalston_queue.dashboard.dead_letters.query import COUNTED, GROUPS, GroupLine, LetterLine
-from dalston_queue.dashboard.dead_letters.read import LettersView, OrderLine, nothing, read_letters
-from dalston_queue.dashboard.dead_letters.read_one import LetterView, read_letter
+from dalston_queue.dashboard.dead_letters.query import COUNT_LIMIT, MAX_GROUPS, DeadLetterLine, GroupLine
+from dalston_queue.dashboard.dead_letters.read import BatchLine, DeadLettersView, nothing, read_dead_letters
+from dalston_queue.dashboard.dead_letters.read_one import DeadLetterView, read_dead_letter
 from dalston_queue.dashboard.job.render import events_table
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
 from dalston_queue.dashboard.parts.request import BadQuery, address
 from dalston_queue.models.replay_batch import LIVE
 from dalston_queue.polling import Gone
 
-ORDER_TONES = {"waiting": "wait", "running": "busy", "done": "ok", "stopped": "bad"}
+BATCH_TONES = {"waiting": "wait", "running": "busy", "done": "ok", "stopped": "bad"}
+LIMITED = f"The {MAX_GROUPS} groups seen last. Narrow the filter to see others."
 NO_DEAD_LETTER = "No open dead letter matches."
 NO_GROUP = (
     "No open dead letter. A task that has used up its retries, or a message that cannot be read, comes here and waits"
@@ -30,71 +31,76 @@ NO_GROUP = (
 )
 
 
-def letters_fragments(query: Mapping[str, str], may_operate: bool) -> list[Fragment]:
+def dead_letters_fragments(query: Mapping[str, str], may_operate: bool) -> list[Fragment]:
     try:
-        view = read_letters(query)
+        view = read_dead_letters(query)
     except BadQuery:  # the page says what is wrong with it; the socket only keeps it alive
         view = nothing()
     return fragments_of(view, query, may_operate)
 
 
-def fragments_of(view: LettersView, query: Mapping[str, str], may_operate: bool) -> list[Fragment]:
-    pieces = [pulse(view.at), orders_fragment(view.orders, may_operate)]
-    if view.letters is None:
+def fragments_of(view: DeadLettersView, query: Mapping[str, str], may_operate: bool) -> list[Fragment]:
+    pieces = [pulse(view.at), batches_fragment(view.batches, may_operate)]
+    if view.dead_letters is None:
         groups = view.groups or ()
         within = tuple(sorted((name, value) for name, value in query.items() if name != "fingerprint"))
-        limit = f"The {GROUPS} groups seen last. Narrow the filter to see others." if len(groups) == GROUPS else ""
+        limit = (
+            f"The {MAX_GROUPS} groups seen last. Narrow the filter to see others." if len(groups) == MAX_GROUPS else ""
+        )
         return [
             *pieces,
             table("groups", [_group(group, within) for group in groups], columns=5, empty=NO_GROUP),
             Fragment("limits", format_html('<p id="limits" class="foot">{}</p>', limit)),
         ]
+    rows = [_dead_letter(each, may_operate) for each in view.dead_letters]
     older = address(query, after=view.older) if view.older else ""
     newest = address(query, after=None) if "after" in query else ""
     return [
         *pieces,
-        table("letters", [_letter(letter, may_operate) for letter in view.letters], columns=6, empty=NO_DEAD_LETTER),
+        table("dead-letters", rows, columns=6, empty=NO_DEAD_LETTER),
         Fragment("older", render("_older", older=older, newest=newest)),
     ]
 
 
-def orders_fragment(orders: tuple[OrderLine, ...], may_operate: bool) -> Fragment:
-    rows = "".join(_order(order, may_operate) for order in orders)
-    return Fragment("orders", f'<ul id="orders" class="orders">{rows}</ul>')
+def batches_fragment(batches: tuple[BatchLine, ...], may_operate: bool) -> Fragment:
+    rows = "".join(_batch(batch, may_operate) for batch in batches)
+    return Fragment("batches", f'<ul id="batches" class="batches">{rows}</ul>')
 
 
 @lru_cache(maxsize=256)
-def _order(order: OrderLine, may_operate: bool) -> str:
-    tone, live = ORDER_TONES.get(order.state, ""), order.state in LIVE
-    return render("dead_letters/_batch", order=order, tone=tone, live=live, may_operate=may_operate)
+def _batch(batch: BatchLine, may_operate: bool) -> str:
+    tone, live = BATCH_TONES.get(batch.state, ""), batch.state in LIVE
+    return render("dead_letters/_batch", batch=batch, tone=tone, live=live, may_operate=may_operate)
 
 
 @lru_cache(maxsize=512)
 def _group(group: GroupLine, within: tuple[tuple[str, str], ...]) -> Row:
     row_id = f"group-{group.fingerprint}"
     link = address(dict(within), fingerprint=group.fingerprint, after=None)
-    return Row(row_id, render("dead_letters/_group", row_id=row_id, group=group, link=link, counted=COUNTED))
+    return Row(row_id, render("dead_letters/_group", row_id=row_id, group=group, link=link, counted=COUNT_LIMIT))
 
 
 @lru_cache(maxsize=1024)
-def _letter(letter: LetterLine, may_operate: bool) -> Row:
-    row_id = f"letter-{letter.id}"
-    return Row(row_id, render("dead_letters/_dead_letter", row_id=row_id, letter=letter, may_operate=may_operate))
+def _dead_letter(dead_letter: DeadLetterLine, may_operate: bool) -> Row:
+    row_id = f"dead-letter-{dead_letter.id}"
+    return Row(
+        row_id, render("dead_letters/_dead_letter", row_id=row_id, dead_letter=dead_letter, may_operate=may_operate)
+    )
 
 
-def letter_fragments(letter_id: UUID, may_operate: bool) -> list[Fragment]:
+def dead_letter_fragments(dead_letter_id: UUID, may_operate: bool) -> list[Fragment]:
     """Raises Gone if there is no such letter: it was kept for as long as letters are."""
-    view = read_letter(letter_id)
+    view = read_dead_letter(dead_letter_id)
     if view is None:
-        raise Gone(f"there is no dead letter {letter_id}")
-    return letter_fragments_of(view, may_operate)
+        raise Gone(f"there is no dead letter {dead_letter_id}")
+    return dead_letter_fragments_of(view, may_operate)
 
 
-def letter_fragments_of(view: LetterView, may_operate: bool) -> list[Fragment]:
+def dead_letter_fragments_of(view: DeadLetterView, may_operate: bool) -> list[Fragment]:
     return [
         pulse(view.at),
-        Fragment("letter", render("dead_letters/_head", letter=view)),
-        orders_fragment((view.order,) if view.order else (), may_operate),
+        Fragment("dead-letter", render("dead_letters/_head", dead_letter=view)),
+        batches_fragment((view.batch,) if view.batch else (), may_operate),
         *([events_table(view.events)] if view.task_id else []),
-        trail_table(view.acts),
+        trail_table(view.actions),
     ]

@@ -60,15 +60,15 @@ class DiffLine:
 @never_cache
 @operator_required
 def replay_many(request: HttpRequest) -> HttpResponse:
-    """GET: the form, with how many match now. POST `check`: what would change. POST `order`: the order is given."""
+    """GET: the form, and how many match now. POST `check`: what would change. POST `replay`: makes the replay batch."""
     query = flat(request.GET)
     given = flat(request.POST) if request.method == "POST" else {}
     try:
         plan = plan_of(query, given)
         Changes.of(plan.parameters, plan.priority)  # refused now, not after "this is what will happen"
         found = count(plan.wanted)
-        if "order" in given and found:
-            return _order(request, plan)
+        if "replay" in given and found:
+            return _batch(request, plan)
     except (BadQuery, InvalidJob, NothingToReplay, SearchTooWide) as error:
         context = {**_context(query, given), "problem": f"{error}"}
         return render(request, "dashboard/dead_letters/replay.html", context, status=400)
@@ -128,8 +128,8 @@ def _parameters(text: str, one: UUID | None) -> dict[str, Any] | None:
     return None if one and own_parameters([one]).get(one) == value else value
 
 
-def _order(request: HttpRequest, plan: Plan) -> HttpResponse:
-    order = create_replay_batch(
+def _batch(request: HttpRequest, plan: Plan) -> HttpResponse:
+    batch = create_replay_batch(
         plan.wanted,
         **person(request),
         reason=plan.reason,
@@ -138,12 +138,12 @@ def _order(request: HttpRequest, plan: Plan) -> HttpResponse:
         rate_per_minute=plan.rate,
         undo_seconds=plan.undo_s,
     )
-    if order.already_open:
-        who = "You were" if order.actor == person(request)["actor"] else f"{order.actor} was"
+    if batch.already_open:
+        who = "You were" if batch.actor == person(request)["actor"] else f"{batch.actor} was"
         messages.warning(request, f"{who} faster: that is ordered already. No second order was made.")
         return redirect("dashboard:dead-letters")
     when = f"in {plan.undo_s} s. Until then you can undo it." if plan.undo_s else "now."
-    messages.info(request, f"{words.count(order.matched, 'dead letter')} will be replayed {when}")
+    messages.info(request, f"{words.count(batch.matched, 'dead letter')} will be replayed {when}")
     return redirect("dashboard:dead-letters")
 
 
@@ -153,7 +153,7 @@ def _checked(plan: Plan) -> list[tuple[UUID, tuple[DiffLine, ...]]]:
         return []
     wanted = plan.wanted
     ids = list(matching(wanted).values_list("id", flat=True)[:EXAMPLES]) if isinstance(wanted, Filter) else wanted
-    return [(letter, diff(own, plan.parameters)) for letter, own in own_parameters(ids).items()]
+    return [(dead_letter, diff(own, plan.parameters)) for dead_letter, own in own_parameters(ids).items()]
 
 
 def _context(query: Mapping[str, str], given: Mapping[str, str]) -> dict[str, Any]:
@@ -175,9 +175,9 @@ def _context(query: Mapping[str, str], given: Mapping[str, str]) -> dict[str, An
     }
 
 
-def _own_text(letter: UUID) -> str:
-    own = own_parameters([letter])
-    return pretty(own[letter]) if letter in own else ""
+def _own_text(dead_letter: UUID) -> str:
+    own = own_parameters([dead_letter])
+    return pretty(own[dead_letter]) if dead_letter in own else ""
 
 
 def _one(query: Mapping[str, str]) -> UUID | None:

@@ -12,10 +12,10 @@ from django.views.decorators.http import require_safe
 
 from dalston_queue.accounts.roles import may_operate
 from dalston_queue.broker.protocol.types import Cause
-from dalston_queue.dashboard.dead_letters.query import LOOKED, is_search
-from dalston_queue.dashboard.dead_letters.read import filter_by, is_list, nothing, read_letters
-from dalston_queue.dashboard.dead_letters.read_one import read_content, read_letter
-from dalston_queue.dashboard.dead_letters.render import fragments_of, letter_fragments_of
+from dalston_queue.dashboard.dead_letters.query import SEARCH_LIMIT, is_search
+from dalston_queue.dashboard.dead_letters.read import filter_by, is_list, nothing, read_dead_letters
+from dalston_queue.dashboard.dead_letters.read_one import read_content, read_dead_letter
+from dalston_queue.dashboard.dead_letters.render import dead_letter_fragments_of, fragments_of
 from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.parts.request import BadQuery, address, flat
 
@@ -23,10 +23,10 @@ from dalston_queue.dashboard.parts.request import BadQuery, address, flat
 @require_safe
 @never_cache
 @login_required
-def letters(request: HttpRequest) -> HttpResponse:
+def dead_letters(request: HttpRequest) -> HttpResponse:
     query, problem, searched = flat(request.GET), "", False
     try:
-        view = read_letters(query)
+        view = read_dead_letters(query)
         searched = is_search(filter_by(query))
     except BadQuery as error:
         view, problem = nothing(), str(error)
@@ -36,7 +36,7 @@ def letters(request: HttpRequest) -> HttpResponse:
         "problem": problem,
         "causes": [cause.value for cause in Cause],
         "is_list": is_list(query) and not problem,
-        "looked": LOOKED if searched else None,
+        "looked": SEARCH_LIMIT if searched else None,
         "socket_query": address(query),
         "filter_query": address(query, after=None, each=None),
         "groups_address": address(query, fingerprint=None, after=None, each=None),
@@ -48,10 +48,10 @@ def letters(request: HttpRequest) -> HttpResponse:
 @require_safe
 @never_cache
 @login_required
-def letter(request: HttpRequest, letter_id: UUID) -> HttpResponse:
-    view = read_letter(letter_id)
+def dead_letter(request: HttpRequest, dead_letter_id: UUID) -> HttpResponse:
+    view = read_dead_letter(dead_letter_id)
     if view is None:
-        raise Http404(f"there is no dead letter {letter_id}")
-    shown = letter_fragments_of(view, may_operate(request.user))
-    context = {**by_name(shown), "view": view, "content": read_content(letter_id)}
+        raise Http404(f"there is no dead letter {dead_letter_id}")
+    shown = dead_letter_fragments_of(view, may_operate(request.user))
+    context = {**by_name(shown), "view": view, "content": read_content(dead_letter_id)}
     return render(request, "dashboard/dead_letters/one.html", context)

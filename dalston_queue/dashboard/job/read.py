@@ -15,8 +15,8 @@ from django.db.models import F, Func, IntegerField, QuerySet
 from django.utils import timezone
 
 from dalston_queue.audit.trail import about
-from dalston_queue.dashboard.audit.read import ActLine, line_of
-from dalston_queue.dashboard.dead_letters.read import orders_of
+from dalston_queue.dashboard.audit.read import ActionLine, line_of
+from dalston_queue.dashboard.dead_letters.read import batches_of
 from dalston_queue.dashboard.job.webhooks import WebhookLine, webhooks_of
 from dalston_queue.dashboard.job.why import why_each
 from dalston_queue.dashboard.parts.black_box import pretty
@@ -30,7 +30,7 @@ SHOWN_EVENTS = 100
 READ_EVENTS = 5_000
 """For the timeline: 200 stages with two dozen moves each. The oldest of more are left out."""
 SHOWN_RUNS = 5
-SHOWN_ACTS = 50
+SHOWN_ACTIONS = 50
 SHOWN_CHARACTERS = 4_000
 INLINE_BYTES = 8_000
 INLINE_TASKS = 40
@@ -78,7 +78,7 @@ class Stops:
     """What a cancel would end now."""
 
     running: int
-    in_line: int
+    queued: int
     waiting: int
     over: int
     engines: tuple[str, ...]
@@ -99,7 +99,7 @@ class JobView:
     finished_at: datetime | None
     tasks: tuple[TaskLine, ...]
     events: tuple[EventLine, ...]
-    acts: tuple[ActLine, ...]
+    actions: tuple[ActionLine, ...]
     webhooks: tuple[WebhookLine, ...] | None  # None: nobody is to be told
 
     @property
@@ -110,9 +110,9 @@ class JobView:
     def stops(self) -> Stops:
         running = [task for task in self.tasks if task.status == TaskStatus.RUNNING]
         over = sum(task.status in TASK_OVER for task in self.tasks)
-        in_line = sum(task.status == TaskStatus.QUEUED for task in self.tasks)
-        waiting = len(self.tasks) - over - in_line - len(running)
-        return Stops(len(running), in_line, waiting, over, tuple(sorted({task.engine for task in running})))
+        queued = sum(task.status == TaskStatus.QUEUED for task in self.tasks)
+        waiting = len(self.tasks) - over - queued - len(running)
+        return Stops(len(running), queued, waiting, over, tuple(sorted({task.engine for task in running})))
 
 
 def read_job(job_id: UUID) -> JobView | None:
@@ -138,7 +138,7 @@ def read_job(job_id: UUID) -> JobView | None:
         finished_at=job.finished_at,
         tasks=tuple(_lines(tasks, moves, now)),
         events=tuple(_event(move, stages.get(move.task_id, "")) for move in moves[:SHOWN_EVENTS]),
-        acts=_acts(job_id, [*(task.id for task in tasks), *(line.id for line in webhooks or ())]),
+        actions=_actions(job_id, [*(task.id for task in tasks), *(line.id for line in webhooks or ())]),
         webhooks=webhooks,
     )
 
@@ -222,12 +222,12 @@ def _line(task: Task, why: str, progress: str, content: tuple[Any, Any], runs: t
     )
 
 
-def _acts(job_id: UUID, parts: Iterable[object]) -> tuple[ActLine, ...]:
+def _actions(job_id: UUID, parts: Iterable[object]) -> tuple[ActionLine, ...]:
     """What was done to the job, to its tasks and webhooks, and to its dead letters, alone or by an order."""
-    letters = list(DeadLetter.objects.filter(task__job_id=job_id).values_list("id", flat=True))
-    targets = [str(job_id), *(str(part) for part in parts), *(str(letter) for letter in letters)]
-    targets += orders_of(letters)
-    return tuple(line_of(row) for row in about(targets)[:SHOWN_ACTS])
+    dead_letters = list(DeadLetter.objects.filter(task__job_id=job_id).values_list("id", flat=True))
+    targets = [str(job_id), *(str(part) for part in parts), *(str(dead_letter) for dead_letter in dead_letters)]
+    targets += batches_of(dead_letters)
+    return tuple(line_of(row) for row in about(targets)[:SHOWN_ACTIONS])
 
 
 def _shown(value: Any) -> str:

@@ -33,7 +33,7 @@ def fragments_of(view: JobView, may_operate: bool) -> list[Fragment]:
         Fragment("gantt", f'<div id="gantt">{_gantt(view)}</div>'),
         table("stages", [_task(task, may_operate) for task in view.tasks], columns=5, empty="This job has no task."),
         *_webhooks(view, may_operate),
-        trail_table(view.acts),
+        trail_table(view.actions),
         events_table(view.events),
     ]
 

@@ -16,23 +16,23 @@ from dalston_queue.jobs.queries.pace import paces
 from dalston_queue.jobs.queries.why import Facts, explain
 from dalston_queue.models import StagePause, Task
 
-IN_LINE = (TaskStatus.READY, TaskStatus.QUEUED)
+QUEUED_STATES = (TaskStatus.READY, TaskStatus.QUEUED)
 
 
 def why_each(tasks: Sequence[Task], broker: Broker, now: datetime) -> dict[UUID, str]:
     """In the words of `jobs/queries/why.py`, by task; what is over needs none."""
     open_stages = {task.stage for task in tasks if task.status not in TASK_OVER}
-    in_line = _in_line([task for task in tasks if task.status in IN_LINE], broker)
+    queued = _queued([task for task in tasks if task.status in QUEUED_STATES], broker)
     found = {}
     for task in tasks:
         if task.status in TASK_OVER:
             continue
-        facts = in_line.get(task.id, Facts(unfinished=tuple(stage for stage in task.after if stage in open_stages)))
+        facts = queued.get(task.id, Facts(unfinished=tuple(stage for stage in task.after if stage in open_stages)))
         found[task.id] = explain(task, facts, now).sentence
     return found
 
 
-def _in_line(tasks: list[Task], broker: Broker) -> dict[UUID, Facts]:
+def _queued(tasks: list[Task], broker: Broker) -> dict[UUID, Facts]:
     """As `facts_about` reads them for one task; but the older ones before each are not counted."""
     if not tasks:
         return {}

@@ -26,7 +26,7 @@ SHOWN = 50
 FIELDS = ("id", "status", "type", "error", "payload", "token", "since", "until", "after")
 REST = 20.0
 """A search rests for so many times as long as it took."""
-OFFERED = 200
+MAX_OFFERED = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def reader_of(query: tuple[tuple[str, str], ...]) -> JobsReader:
 
 def offered_tokens() -> list[str]:
     names = ApiToken.objects.order_by("name").values_list("name", flat=True).distinct()
-    return list(names[:OFFERED])
+    return list(names[:MAX_OFFERED])
 
 
 def _with_names(rows: QuerySet[Job]) -> QuerySet[Job]:

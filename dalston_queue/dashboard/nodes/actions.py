@@ -38,10 +38,10 @@ def command_node(request: HttpRequest, node_id: str) -> HttpResponse:
         node = _find(node_id)
         if not node.supervised:
             messages.error(request, f"Nothing was requested: nobody on {node_id} would answer.")
-        elif isinstance(order := read_order(request.POST.dict(), node), str):
-            messages.error(request, order)
+        elif isinstance(command := read_command(request.POST.dict(), node), str):
+            messages.error(request, command)
         else:
-            messages.info(request, _send(request, node_id, order))
+            messages.info(request, _send(request, node_id, command))
     except Invalid as error:
         messages.error(request, f"Nothing was requested: {error}.")
     except BrokerError:
@@ -72,19 +72,19 @@ def forget(request: HttpRequest, node_id: str) -> HttpResponse:
     return redirect("dashboard:node", node_id=node_id)
 
 
-def _send(request: HttpRequest, node_id: str, order: NodeOrder) -> str:
+def _send(request: HttpRequest, node_id: str, asked: CommandForm) -> str:
     channel, who = get_broker().node(node_id), person(request)
-    words = order.name.replace("_", " ")
-    if channel.status(order.command_id) is not None:
+    words = asked.name.replace("_", " ")
+    if channel.status(asked.command_id) is not None:
         return f"That {words} was requested already: see below what became of it."
-    with audited(f"node.{order.name}", node_id, reason=order.reason, before=order.arguments, **who) as row:
-        command = Command(name=order.name, arguments=order.arguments, actor=who["actor"], command_id=order.command_id)
+    with audited(f"node.{asked.name}", node_id, reason=asked.reason, before=asked.arguments, **who) as row:
+        command = Command(name=asked.name, arguments=asked.arguments, actor=who["actor"], command_id=asked.command_id)
         row.after = {"command_id": channel.send(command)}
     return f"Requested: {words}. Below it shows when the node takes it, and how it ends."
 
 
 def _find(node_id: str) -> NodeCard:
-    """Fresh from the registry: an order must not be judged by a page that is a moment old."""
+    """Fresh from the registry: an command must not be judged by a page that is a moment old."""
     registry = get_broker().registry
     found = cards(registry.nodes(), registry.engines(), timezone.now())
     node = next((node for node in found if node.id == node_id), None)
@@ -93,21 +93,21 @@ def _find(node_id: str) -> NodeCard:
     return node
 
 
-_DESTROYS = {NodeCommand.DRAIN, NodeCommand.CORDON, NodeCommand.RESTART, NodeCommand.ROLLING_RESTART}
+_NEEDS_REASON = {NodeCommand.DRAIN, NodeCommand.CORDON, NodeCommand.RESTART, NodeCommand.ROLLING_RESTART}
 """Work is handed back or kept away: somebody will ask why."""
 
 
 @dataclass(frozen=True, slots=True)
-class NodeOrder:
+class CommandForm:
     name: str
     arguments: dict[str, Any]
     reason: str
     command_id: str
 
 
-def read_order(form: Mapping[str, str], node: NodeCard) -> NodeOrder | str:
+def read_command(form: Mapping[str, str], node: NodeCard) -> CommandForm | str:
     """A string says what is wrong with it."""
-    name, command_id = form.get("order", ""), form.get("command_id", "")
+    name, command_id = form.get("command", ""), form.get("command_id", "")
     if name not in set(NodeCommand) or not re.fullmatch(COMMAND_ID, command_id):
         return "That is no command for a node. Reload the page and try again."
     reason = cleaned(form.get("reason", ""))
@@ -115,9 +115,9 @@ def read_order(form: Mapping[str, str], node: NodeCard) -> NodeOrder | str:
     wrong = _read_target(name, form, node, arguments)
     if wrong:
         return wrong
-    if not reason and (name in _DESTROYS or _shrinks(name, arguments, node)):
+    if not reason and (name in _NEEDS_REASON or _shrinks(name, arguments, node)):
         return f"Nothing was requested: say why you {name.replace('_', ' ')}, it takes work away."
-    return NodeOrder(name, arguments, reason, command_id)
+    return CommandForm(name, arguments, reason, command_id)
 
 
 def _read_target(name: str, form: Mapping[str, str], node: NodeCard, arguments: dict[str, Any]) -> str:
@@ -156,7 +156,7 @@ Said = tuple[bool, str]
 
 @require_POST
 @operator_required
-def order_worker(request: HttpRequest, worker_id: str, verb: str) -> HttpResponse:
+def command_worker(request: HttpRequest, worker_id: str, verb: str) -> HttpResponse:
     try:
         worker = RemoteWorker.find(get_broker(), worker_id)
         if worker is None:

@@ -69,7 +69,7 @@ class EngineCard:
     told_to_drain: bool = False  # by an operator
 
     @property
-    def takes_orders(self) -> bool:
+    def accepts_commands(self) -> bool:
         """By itself, not through a node."""
         return self.over_http and self.state != EngineState.DEAD
 

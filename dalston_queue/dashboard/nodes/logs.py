@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 KEPT = 500
 """Lines for a pane that is opened later, or read slowly."""
-LONGEST = 2000
+MAX_CHARACTERS = 2000
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
     r"|\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: titles and links
@@ -99,6 +99,6 @@ def _exists(node_id: str, slot: str) -> bool:
 
 def shown(line: LogLine) -> str:
     """A line as a page shows it: with its time, and without anything that a terminal would obey."""
-    text = _ESCAPES.sub("", line.text)[:LONGEST]
+    text = _ESCAPES.sub("", line.text)[:MAX_CHARACTERS]
     at = moment(line.at_ms).strftime("%H:%M:%S ") if line.at_ms else ""
     return at + text

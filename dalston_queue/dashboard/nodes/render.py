@@ -190,13 +190,13 @@ def _log(node_id: str, slot: str) -> Row:
 @lru_cache(maxsize=512)
 def _engine(engine: EngineCard, operates: bool) -> Row:
     row_id, tone = f"engine-{engine.id}", MACHINE_TONES.get(engine.state, "")
-    act = "" if not operates or not engine.takes_orders else "Resume" if engine.told_to_drain else "Drain"
+    act = "" if not operates or not engine.accepts_commands else "Resume" if engine.told_to_drain else "Drain"
     return Row(row_id, render("nodes/_engine", row_id=row_id, engine=engine, tone=tone, act=act))
 
 
 def _worker(view: NodeView, worker_id: str) -> str:
     engines = view.card.engines if view.card else ()
-    worker = next((engine for engine in engines if engine.id == worker_id and engine.takes_orders), None)
+    worker = next((engine for engine in engines if engine.id == worker_id and engine.accepts_commands), None)
     state = "not known" if not view.known else "gone" if not worker else "told" if worker.told_to_drain else "working"
     return render("nodes/_worker", worker=worker, worker_id=worker_id, state=state)
 

@@ -1,4 +1,4 @@
-"""The pages of nodes: all of them, and one with its engines, GPUs, logs and commands."""
+"""The page of one node with its engines, GPUs, logs and commands."""
 
 from __future__ import annotations
 
@@ -14,14 +14,7 @@ from dalston_queue.accounts.roles import may_operate
 from dalston_queue.broker.nodes.commands import NodeCommand
 from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.nodes.read import read_node, worker_of
-from dalston_queue.dashboard.nodes.render import fleet_fragments, fragments_of
-
-
-@require_safe
-@never_cache
-@login_required
-def nodes(request: HttpRequest) -> HttpResponse:
-    return render(request, "dashboard/nodes/page.html", by_name(fleet_fragments()))
+from dalston_queue.dashboard.nodes.render import fragments_of
 
 
 @require_safe

@@ -16,7 +16,7 @@ from dalston_queue.jobs.queries.progress import NOTHING, Reported, reported_by
 from dalston_queue.models import Leadership, Task
 
 SHOWN = 20
-COUNTED = 1_000
+COUNT_LIMIT = 1_000
 """Dead letters are counted to here; past it the page says "more than"."""
 
 _FIELDS = (
@@ -53,14 +53,14 @@ _LETTERS_AND_DUTIES = """
 
 def read() -> InPostgres:
     with connection.cursor() as cursor:
-        cursor.execute(_LETTERS_AND_DUTIES, [COUNTED + 1, COUNTED + 1])
+        cursor.execute(_LETTERS_AND_DUTIES, [COUNT_LIMIT + 1, COUNT_LIMIT + 1])
         rows = cursor.fetchall()
     duties = tuple(DutyLine(*duty) for _, _, *duty in rows if duty[0] is not None)
     leaders = Leadership.objects.order_by("role").values_list("role", "holder", "term", "since")
     return InPostgres(
         tasks=_recent(),
         dead_letters=rows[0][0],
-        letters_made=rows[0][1],
+        dead_letters_made=rows[0][1],
         duties=duties,
         leaders=tuple(LeaderLine(*leader) for leader in leaders),
     )

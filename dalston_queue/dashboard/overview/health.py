@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from dalston_queue.broker.protocol.types import EngineState, NodeState, Tier
 from dalston_queue.broker.views.snapshot import LaneStats, QueueStats
-from dalston_queue.dashboard.overview.from_postgres import COUNTED
+from dalston_queue.dashboard.overview.from_postgres import COUNT_LIMIT
 from dalston_queue.dashboard.overview.from_redis import can_take
 from dalston_queue.dashboard.overview.values import (
     DutyLine,
@@ -112,7 +112,7 @@ def _of_redis(redis: InRedis, past: Past) -> Iterator[Finding]:
         yield Finding(Tone.BAD, text, page_url("nodes"))
 
 
-def of_stream(overview: Overview, queue: str) -> Finding:
+def queue_finding(overview: Overview, queue: str) -> Finding:
     """One stream in words, for its own page."""
     if overview.redis is None:
         return Finding(Tone.BAD, "Redis does not answer: what is waiting and running is not known.")
@@ -127,7 +127,7 @@ def of_stream(overview: Overview, queue: str) -> Finding:
 
 
 def _of_queue(redis: InRedis, past: Past, queue: QueueStats) -> Iterator[Finding]:
-    name, waiting, there = queue.queue, queue.waiting, page_url("stream", queue.queue)
+    name, waiting, there = queue.queue, queue.waiting, page_url("queue", queue.queue)
     engines, pace, full = _engines_of(redis, name), redis.paces.get(name), _are_full(redis, queue)
     stands = queue.running == 0 and pace is not None and pace.goes == 0
     if any(not lane.consistent for lane in queue.lanes):
@@ -182,7 +182,7 @@ def _of_lanes(redis: InRedis) -> Iterator[Finding]:
             stuck[lane.queue, lane.capabilities] += lane.waiting
     for (queue, needed), waiting in stuck.items():
         text = f"{queue}: {waiting} waiting for {needed.replace('+', ' and ')}, and no ready engine has that."
-        yield Finding(Tone.BAD, text, page_url("stream", queue))
+        yield Finding(Tone.BAD, text, page_url("queue", queue))
 
 
 def _of_node(node: NodeLine) -> Iterator[Finding]:
@@ -217,21 +217,19 @@ def _of_postgres(postgres: InPostgres, past: Past, now: datetime) -> Iterator[Fi
             yield Finding(Tone.BAD, text, duties_place())
         elif duty.error:
             yield Finding(Tone.WARN, f"The {duty.name} failed: {duty.error[:200]}", duties_place())
-    letters = postgres.dead_letters
-    if letters:
-        yield Finding(
-            Tone.WARN, f"{_letters(letters)} for a decision{_growth(past.letters)}.", page_url("dead-letters")
-        )
+    if postgres.dead_letters:
+        text = f"{_dead_letters(postgres.dead_letters)} for a decision{_growth(past.dead_letters)}."
+        yield Finding(Tone.WARN, text, page_url("dead-letters"))
 
 
 def is_late(duty: DutyLine, now: datetime) -> bool:
     return (now - duty.last_run_at).total_seconds() > 2 * duty.every_s + SLACK_S
 
 
-def _letters(letters: int) -> str:
-    if letters > COUNTED:
-        return f"More than {COUNTED} dead letters wait"
-    return f"{count(letters, 'dead letter')} wait{'s' if letters == 1 else ''}"
+def _dead_letters(dead_letters: int) -> str:
+    if dead_letters > COUNT_LIMIT:
+        return f"More than {COUNT_LIMIT} dead letters wait"
+    return f"{count(dead_letters, 'dead letter')} wait{'s' if dead_letters == 1 else ''}"
 
 
 def _growth(samples: Sequence[Numbers | None]) -> str:

@@ -34,7 +34,7 @@ class Latest:
         self._read_at = 0.0
         self._overview: Overview | None = None
         self._past: deque[tuple[float, Snapshot]] = deque()
-        self._lanes, self._letters = History("lane"), History("dead_letters")
+        self._lanes, self._dead_letters = History("lane"), History("dead_letters")
 
     def get(self) -> Overview:
         """One thread reads; others that come meanwhile wait for it and take the same."""
@@ -54,7 +54,7 @@ class Latest:
 
     def _samples(self) -> Past:
         try:
-            return Past(lanes=self._lanes.get(), letters=self._letters.get().get("all", []))
+            return Past(lanes=self._lanes.get(), dead_letters=self._dead_letters.get().get("all", []))
         except DatabaseError as error:
             log.warning("overview.samples_unavailable", error=str(error))
             return Past()

@@ -10,7 +10,7 @@ from typing import Any
 
 from dalston_queue.broker.protocol.types import EngineState, Role
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
-from dalston_queue.dashboard.overview.from_postgres import COUNTED
+from dalston_queue.dashboard.overview.from_postgres import COUNT_LIMIT
 from dalston_queue.dashboard.overview.health import is_late, judge
 from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.overview.values import DutyLine, InPostgres, Lane, NodeLine, Overview, RecentTask
@@ -19,7 +19,7 @@ from dalston_queue.dashboard.parts.words import MACHINE_TONES, TASK_TONES, durat
 from dalston_queue.jobs.queries.pace import in_words, seconds_for
 
 
-def current_fragments() -> list[Fragment]:
+def overview_fragments() -> list[Fragment]:
     return fragments(latest.get())
 
 
@@ -31,7 +31,7 @@ def fragments(overview: Overview) -> list[Fragment]:
         _lanes(overview),
         _tasks(postgres),
         Fragment("nodes", render("overview/_nodes", nodes=redis and [_node(node) for node in redis.nodes])),
-        Fragment("letters", _letters(overview)),
+        Fragment("dead-letters", _dead_letters(overview)),
         Fragment("leaders", render("overview/_leaders", leaders=_leaders(overview))),
         _duties(overview),
     ]
@@ -132,13 +132,13 @@ def _node(node: NodeLine) -> NodeChip:
     )
 
 
-def _letters(overview: Overview) -> str:
+def _dead_letters(overview: Overview) -> str:
     return render(
         "overview/_dead_letters",
         open=None if overview.postgres is None else overview.postgres.dead_letters,
-        counted=COUNTED,
-        made=None if overview.postgres is None else overview.postgres.letters_made,
-        spark=sparkline(series(overview.past.letters, "made"), "dead letters a minute, the last hour"),
+        counted=COUNT_LIMIT,
+        made=None if overview.postgres is None else overview.postgres.dead_letters_made,
+        spark=sparkline(series(overview.past.dead_letters, "made"), "dead letters a minute, the last hour"),
     )
 
 

@@ -123,7 +123,7 @@ class InPostgres:
     dead_letters: int
     duties: tuple[DutyLine, ...]
     leaders: tuple[LeaderLine, ...] = ()
-    letters_made: int = 0  # in the last hour, counted as far as the open ones
+    dead_letters_made: int = 0  # in the last hour, counted as far as the open ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Past:
     """The last hour in minute samples, oldest first; None for a minute that has none."""
 
     lanes: Mapping[str, Sequence[Numbers | None]] = field(default_factory=dict)  # by Lane.sample
-    letters: Sequence[Numbers | None] = ()
+    dead_letters: Sequence[Numbers | None] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-DUMPED = 4_096
+MAX_DUMPED = 4_096
 WIDTH = 16
 
 
@@ -63,9 +63,9 @@ def raw_fields(raw: Any) -> tuple[RawField, ...]:
 def hex_dump(data: bytes) -> str:
     lines = [
         f"{start:08x}  {data[start : start + WIDTH].hex(' '):<47}  {_printable(data[start : start + WIDTH])}"
-        for start in range(0, min(len(data), DUMPED), WIDTH)
+        for start in range(0, min(len(data), MAX_DUMPED), WIDTH)
     ]
-    return "\n".join(lines + [f"… {len(data)} bytes in all"] * (len(data) > DUMPED))
+    return "\n".join(lines + [f"… {len(data)} bytes in all"] * (len(data) > MAX_DUMPED))
 
 
 def pretty(value: Any) -> str:

@@ -11,34 +11,34 @@ from dalston_queue.broker.protocol.types import Tier
 from dalston_queue.broker.views.pages import LanePlace, PendingOrder
 from dalston_queue.dashboard.parts.request import BadQuery, number, uuid, word
 
-FIELDS = ("order", "owner", "lane", "start", "after", "line", "task")
-"""What a link keeps. `start` counts from the top of the sorted set; `after` and `line` are entry ids, of the entries
+FIELDS = ("order", "owner", "lane", "start", "after", "waiting", "task")
+"""What a link keeps. `start` counts from the top of the sorted set; `after` and `waiting` are entry ids, of the entries
 that are held and of the line."""
 _ENTRY = re.compile(r"\d{1,19}-\d{1,19}")
-DEEPEST = 10_000_000
+MAX_START = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class StreamQuery:
+class QueueQuery:
     order: PendingOrder = PendingOrder.DEADLINE
     owner: str = ""
     lane: LanePlace | None = None
     start: int = 0
     after: str = ""
-    line: str = ""
+    waiting_after: str = ""
     task: str = ""
 
 
-def stream_query(query: Mapping[str, str]) -> StreamQuery:
+def queue_query(query: Mapping[str, str]) -> QueueQuery:
     """Raises BadQuery."""
     task = uuid(query, "task")
-    return StreamQuery(
+    return QueueQuery(
         order=_order(word(query, "order")),
         owner=word(query, "owner") or "",
         lane=_lane(word(query, "lane")),
-        start=min(number(query, "start") or 0, DEEPEST),
+        start=min(number(query, "start") or 0, MAX_START),
         after=_entry(query, "after"),
-        line=_entry(query, "line"),
+        waiting_after=_entry(query, "waiting"),
         task=str(task) if task else "",
     )
 

@@ -1,4 +1,4 @@
-"""What a stream's page shows, as plain values: a page of what engines hold, the front of the line, and the brake.
+"""What a stream's page shows, as plain values: a page of what engines hold, the front of the line, and the pause.
 
 Nothing here reads all of anything: pages come from the sorted sets, from one engine's own list, or begin at an entry.
 Values hold times, not ages. An engine renews what it holds each second; a row would then change with every tick, so
@@ -20,17 +20,17 @@ from dalston_queue.broker.protocol.moments import moment
 from dalston_queue.broker.views.pages import LanePlace, PendingEntry, PendingOrder, WaitingEntry
 from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.overview.values import Lane, Overview
-from dalston_queue.dashboard.queue.query import StreamQuery, lane_word
-from dalston_queue.dashboard.task.read import ACTED_ON, Acting, acting_on
+from dalston_queue.dashboard.queue.query import QueueQuery, lane_word
+from dalston_queue.dashboard.task.read import TARGET_FIELDS, ActionTarget, action_target
 from dalston_queue.ids import is_uuid
 from dalston_queue.jobs.queries.progress import reported
 from dalston_queue.models import StagePause, Task
 from dalston_queue.redis import get_broker
 
 SHOWN = 50
-HELD_BY_ONE = 256
+MAX_PER_ENGINE = 256
 """The most that one engine can hold: its list needs no second page."""
-IN_LINE = 20
+WAITING_SHOWN = 20
 FRESH_MS = 10_000
 
 
@@ -48,7 +48,7 @@ UNNAMED = Named()
 
 
 @dataclass(frozen=True, slots=True)
-class HeldLine:
+class RunningLine:
     task_id: str
     job_id: str
     entry_id: str
@@ -58,7 +58,7 @@ class HeldLine:
     attempt: int
     deliveries: int
     losses: int
-    silent_since: datetime | None  # None: renewed within FRESH_MS
+    idle_since: datetime | None  # None: renewed within FRESH_MS
     lease_ends_at: datetime | None  # the same
     deadline_at: datetime | None
     percent: int | None
@@ -67,7 +67,7 @@ class HeldLine:
 
 
 @dataclass(frozen=True, slots=True)
-class LineLine:
+class WaitingLine:
     task_id: str  # empty: bytes that nobody can read
     job_id: str
     entry_id: str
@@ -78,43 +78,43 @@ class LineLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Brake:
+class Pause:
     actor: str
     reason: str
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class StreamView:
+class QueueView:
     at: datetime
     queue: str
     known: bool  # Redis answered
     exists: bool
     lanes: tuple[Lane, ...]
     engines: int
-    brake: Brake | None
-    held: tuple[HeldLine, ...]
-    total: int | None  # of what is held, by the chosen filter; None: not counted
-    line: tuple[LineLine, ...]
-    acting: Acting | None = None  # the task that the page is asked to act on
-    undated: int = 0  # of what is held: without a deadline, and so not in the order of deadlines
-    more_held: str = ""  # the entry after which the next page of a lane begins
-    more_line: str = ""
+    pause: Pause | None
+    running: tuple[RunningLine, ...]
+    total: int | None  # of what is running, by the chosen filter; None: not counted
+    waiting: tuple[WaitingLine, ...]
+    target: ActionTarget | None = None  # the task that the page is asked to act on
+    undated: int = 0  # of what is running: without a deadline, and so not in the order of deadlines
+    more_running: str = ""  # the entry after which the next page of a lane begins
+    more_waiting: str = ""
 
 
-def read_stream(queue: str, wanted: StreamQuery) -> StreamView:
+def read_queue(queue: str, wanted: QueueQuery) -> QueueView:
     overview = latest.get()
-    view = StreamView(
+    view = QueueView(
         at=timezone.now(),
         queue=queue,
         known=overview.redis is not None,
         exists=True,
         lanes=_lanes_of(overview, queue),
         engines=_engines_of(overview, queue),
-        brake=_brake(queue),
-        held=(),
+        pause=_pause(queue),
+        running=(),
         total=None,
-        line=(),
+        waiting=(),
     )
     if overview.redis is None:
         return view
@@ -124,41 +124,41 @@ def read_stream(queue: str, wanted: StreamQuery) -> StreamView:
         return replace(view, known=False)
 
 
-def _with_entries(view: StreamView, wanted: StreamQuery) -> StreamView:
-    held, total, more_held = _held(view.queue, wanted)
+def _with_entries(view: QueueView, wanted: QueueQuery) -> QueueView:
+    running, total, more_running = _running_page(view.queue, wanted)
     by_deadline = wanted.order is PendingOrder.DEADLINE and not wanted.owner and not wanted.lane
-    line = get_broker().waiting(view.queue, place=wanted.lane, after=wanted.line, limit=IN_LINE + 1)
-    shown = line[:IN_LINE]
-    names = _names([*(entry.task_id for entry in held), *(entry.task_id for entry in shown)])
+    waiting = get_broker().waiting(view.queue, place=wanted.lane, after=wanted.waiting_after, limit=WAITING_SHOWN + 1)
+    shown = waiting[:WAITING_SHOWN]
+    names = _names([*(entry.task_id for entry in running), *(entry.task_id for entry in shown)])
     return replace(
         view,
-        exists=bool(view.lanes) or view.engines > 0 or view.brake is not None,
-        held=tuple(_held_line(entry, names.get(entry.task_id, UNNAMED)) for entry in held),
+        exists=bool(view.lanes) or view.engines > 0 or view.pause is not None,
+        running=tuple(_running_line(entry, names.get(entry.task_id, UNNAMED)) for entry in running),
         total=total,
         undated=_running(view.queue) - (total or 0) if by_deadline else 0,
-        line=tuple(_line_line(entry, names.get(entry.task_id, UNNAMED)) for entry in shown),
-        acting=_acting(view.queue, wanted.task) if wanted.task else None,
-        more_held=more_held,
-        more_line=shown[-1].entry_id if wanted.lane and len(line) > IN_LINE else "",
+        waiting=tuple(_waiting_line(entry, names.get(entry.task_id, UNNAMED)) for entry in shown),
+        target=_target(view.queue, wanted.task) if wanted.task else None,
+        more_running=more_running,
+        more_waiting=shown[-1].entry_id if wanted.lane and len(waiting) > WAITING_SHOWN else "",
     )
 
 
-def _held(queue: str, wanted: StreamQuery) -> tuple[list[PendingEntry], int | None, str]:
+def _running_page(queue: str, wanted: QueueQuery) -> tuple[list[PendingEntry], int | None, str]:
     """A page, how many there are, and where the next page of a lane begins."""
     broker = get_broker()
     if wanted.owner:
-        found = broker.held(queue, place=wanted.lane, engine_id=wanted.owner, limit=HELD_BY_ONE)
+        found = broker.held(queue, place=wanted.lane, engine_id=wanted.owner, limit=MAX_PER_ENGINE)
         return found, len(found), ""
     if wanted.lane:
         found = broker.held(queue, place=wanted.lane, after=wanted.after, limit=SHOWN + 1)
         return found[:SHOWN], None, found[SHOWN - 1].record.entry_id if len(found) > SHOWN else ""
     page = broker.pending(queue, order=wanted.order, offset=wanted.start, limit=SHOWN)
     # Among those that were renewed just now the order would change with each beat: they keep the order of their claims.
-    in_order = page.entries if wanted.order is PendingOrder.DEADLINE else sorted(page.entries, key=_by_silence)
+    in_order = page.entries if wanted.order is PendingOrder.DEADLINE else sorted(page.entries, key=_by_idle)
     return in_order, page.total, ""
 
 
-def _by_silence(entry: PendingEntry) -> tuple[int, int, str]:
+def _by_idle(entry: PendingEntry) -> tuple[int, int, str]:
     record, fresh = entry.record, entry.idle_ms < FRESH_MS
     return (1, record.claimed_at_ms, entry.task_id) if fresh else (0, record.renewed_at_ms, entry.task_id)
 
@@ -167,19 +167,19 @@ def _running(queue: str) -> int:
     return get_broker().pending(queue, limit=1).total
 
 
-def _acting(queue: str, task_id: str) -> Acting | None:
+def _target(queue: str, task_id: str) -> ActionTarget | None:
     try:
-        task = Task.objects.select_related("job").only(*ACTED_ON).filter(pk=task_id, queue=queue).first()
+        task = Task.objects.select_related("job").only(*TARGET_FIELDS).filter(pk=task_id, queue=queue).first()
     except DatabaseError:
         return None
-    return None if task is None else acting_on(task, get_broker())
+    return None if task is None else action_target(task, get_broker())
 
 
-def _held_line(entry: PendingEntry, named: Named) -> HeldLine:
+def _running_line(entry: PendingEntry, named: Named) -> RunningLine:
     record, fresh = entry.record, entry.idle_ms < FRESH_MS
     told = reported(record.progress)
     patience_ms = max(settings.DALSTON_ABSOLUTE_TIMEOUT_MS, record.deadline_ms - record.claimed_at_ms)
-    return HeldLine(
+    return RunningLine(
         task_id=entry.task_id,
         job_id=record.job_id,
         entry_id=record.entry_id,
@@ -189,7 +189,7 @@ def _held_line(entry: PendingEntry, named: Named) -> HeldLine:
         attempt=record.attempt,
         deliveries=record.deliveries,
         losses=record.losses,
-        silent_since=None if fresh else moment(record.renewed_at_ms),
+        idle_since=None if fresh else moment(record.renewed_at_ms),
         lease_ends_at=None if fresh else moment(record.renewed_at_ms) + timedelta(milliseconds=patience_ms),
         deadline_at=moment(record.deadline_ms) if record.deadline_ms else None,
         percent=None if told.fraction is None else round(100 * told.fraction),
@@ -198,9 +198,9 @@ def _held_line(entry: PendingEntry, named: Named) -> HeldLine:
     )
 
 
-def _line_line(entry: WaitingEntry, named: Named) -> LineLine:
+def _waiting_line(entry: WaitingEntry, named: Named) -> WaitingLine:
     since = moment(entry.enqueued_at_ms)
-    return LineLine(entry.task_id, entry.job_id, entry.entry_id, named, lane_word(entry.place), entry.attempt, since)
+    return WaitingLine(entry.task_id, entry.job_id, entry.entry_id, named, lane_word(entry.place), entry.attempt, since)
 
 
 def _lane_of(stream: str) -> str:
@@ -216,12 +216,12 @@ def _names(task_ids: Iterable[str]) -> dict[str, Named]:
         return {}
 
 
-def _brake(queue: str) -> Brake | None:
+def _pause(queue: str) -> Pause | None:
     try:
         row = StagePause.objects.filter(queue=queue).first()
     except DatabaseError:
         return None
-    return None if row is None else Brake(row.actor, row.reason, row.at)
+    return None if row is None else Pause(row.actor, row.reason, row.at)
 
 
 def _lanes_of(overview: Overview, queue: str) -> tuple[Lane, ...]:

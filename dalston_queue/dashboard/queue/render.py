@@ -9,53 +9,53 @@ from functools import lru_cache
 
 from dalston_queue.broker.views.pages import PendingOrder
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
-from dalston_queue.dashboard.overview.health import Finding, Tone, of_stream
+from dalston_queue.dashboard.overview.health import Finding, Tone, queue_finding
 from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.parts.request import BadQuery, address
-from dalston_queue.dashboard.queue.query import StreamQuery, stream_query
-from dalston_queue.dashboard.queue.read import SHOWN, HeldLine, LineLine, StreamView, read_stream
+from dalston_queue.dashboard.queue.query import QueueQuery, queue_query
+from dalston_queue.dashboard.queue.read import SHOWN, QueueView, RunningLine, WaitingLine, read_queue
 
 
-def stream_fragments(queue: str, query: Mapping[str, str], may_operate: bool) -> list[Fragment]:
+def queue_fragments(queue: str, query: Mapping[str, str], may_operate: bool) -> list[Fragment]:
     try:
-        wanted = stream_query(query)
+        wanted = queue_query(query)
     except BadQuery:  # the page says what is wrong with it; the socket shows the stream without a filter
-        wanted, query = StreamQuery(), {}
-    return fragments_of(read_stream(queue, wanted), wanted, query, may_operate)
+        wanted, query = QueueQuery(), {}
+    return fragments_of(read_queue(queue, wanted), wanted, query, may_operate)
 
 
-def fragments_of(view: StreamView, wanted: StreamQuery, query: Mapping[str, str], operates: bool) -> list[Fragment]:
+def fragments_of(view: QueueView, wanted: QueueQuery, query: Mapping[str, str], operates: bool) -> list[Fragment]:
     plain = {name: value for name, value in query.items() if name != "task"}
     here = address(plain, task=None)
-    running = [_held(line, here, operates) for line in view.held]
-    waiting = [_line(line, here, operates) for line in view.line]
+    running = [_running(line, here, operates) for line in view.running]
+    waiting = [_waiting(line, here, operates) for line in view.waiting]
     return [
         pulse(view.at),
-        Fragment("stream", render("queue/_head", view=view, finding=_finding(view))),
+        Fragment("queue", render("queue/_head", view=view, finding=_finding(view))),
         table("running", running if view.known else None, columns=9, empty="No running task matches the filter."),
         table("waiting", waiting if view.known else None, columns=5, empty="No task waits."),
-        Fragment("held-pages", render("queue/_running_pages", **_pages(view, wanted, plain))),
-        Fragment("line-pages", render("queue/_waiting_pages", **_line_pages(view, wanted, plain))),
-        Fragment("acting", render("task/_target", acting=view.acting)),
+        Fragment("running-pages", render("queue/_running_pages", **_pages(view, wanted, plain))),
+        Fragment("waiting-pages", render("queue/_waiting_pages", **_waiting_pages(view, wanted, plain))),
+        Fragment("target", render("task/_target", target=view.target)),
     ]
 
 
-def _finding(view: StreamView) -> Finding:
+def _finding(view: QueueView) -> Finding:
     if not view.known:
         return Finding(Tone.BAD, "Redis does not answer.")
-    finding = of_stream(latest.get(), view.queue)
+    finding = queue_finding(latest.get(), view.queue)
     return replace(finding, text=finding.text.removeprefix(f"{view.queue}: "))  # it stands above, as the title
 
 
 @lru_cache(maxsize=2048)
-def _held(line: HeldLine, here: str, operates: bool) -> Row:
-    row_id, act = f"held-{line.task_id}", _act(here, line.task_id) if operates else ""
+def _running(line: RunningLine, here: str, operates: bool) -> Row:
+    row_id, act = f"running-{line.task_id}", _act(here, line.task_id) if operates else ""
     return Row(row_id, render("queue/_running", row_id=row_id, line=line, act=act))
 
 
 @lru_cache(maxsize=1024)
-def _line(line: LineLine, here: str, operates: bool) -> Row:
-    row_id = f"line-{line.entry_id}"
+def _waiting(line: WaitingLine, here: str, operates: bool) -> Row:
+    row_id = f"waiting-{line.entry_id}"
     act = _act(here, line.task_id) if operates and line.task_id else ""
     return Row(row_id, render("queue/_waiting", row_id=row_id, line=line, act=act))
 
@@ -64,12 +64,16 @@ def _act(here: str, task_id: str) -> str:
     return f"{here}{'&' if len(here) > 1 else ''}task={task_id}#act"
 
 
-def _pages(view: StreamView, wanted: StreamQuery, query: Mapping[str, str]) -> dict[str, object]:
+def _pages(view: QueueView, wanted: QueueQuery, query: Mapping[str, str]) -> dict[str, object]:
     """Which part of what is held is shown, and the ways to the parts before and after it."""
-    shown: dict[str, object] = {"first": wanted.start + 1, "last": wanted.start + len(view.held), "total": view.total}
+    shown: dict[str, object] = {
+        "first": wanted.start + 1,
+        "last": wanted.start + len(view.running),
+        "total": view.total,
+    }
     if wanted.owner or wanted.lane:
         top = address(query, after=None) if wanted.after else ""
-        further = address(query, after=view.more_held) if view.more_held else ""
+        further = address(query, after=view.more_running) if view.more_running else ""
         return {**shown, "first": None, "total": view.total, "top": top, "further": further}
     shown["undated"] = max(0, view.undated)
     shown["by_silence"] = address(query, order=PendingOrder.IDLE, start=None)
@@ -82,10 +86,10 @@ def _pages(view: StreamView, wanted: StreamQuery, query: Mapping[str, str]) -> d
     }
 
 
-def _line_pages(view: StreamView, wanted: StreamQuery, query: Mapping[str, str]) -> dict[str, object]:
+def _waiting_pages(view: QueueView, wanted: QueueQuery, query: Mapping[str, str]) -> dict[str, object]:
     return {
-        "top": address(query, line=None) if wanted.line else "",
-        "further": address(query, line=view.more_line) if view.more_line else "",
+        "top": address(query, waiting=None) if wanted.waiting_after else "",
+        "further": address(query, waiting=view.more_waiting) if view.more_waiting else "",
         "lane": wanted.lane is not None,
         "view": view,
     }

@@ -18,8 +18,8 @@ from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.overview.values import Overview
 from dalston_queue.dashboard.parts.request import BadQuery, address, flat, reason_of
-from dalston_queue.dashboard.queue.query import FIELDS, StreamQuery, lane_word, stream_query
-from dalston_queue.dashboard.queue.read import StreamView, read_stream
+from dalston_queue.dashboard.queue.query import FIELDS, QueueQuery, lane_word, queue_query
+from dalston_queue.dashboard.queue.read import QueueView, read_queue
 from dalston_queue.dashboard.queue.render import fragments_of
 from dalston_queue.dashboard.security.roles import operator_required
 from dalston_queue.jobs.operator.pause import NoSuchQueue, PauseResult, check_queue, pause, resume
@@ -27,7 +27,7 @@ from dalston_queue.jobs.operator.pause import NoSuchQueue, PauseResult, check_qu
 
 @require_safe
 @login_required
-def streams(request: HttpRequest) -> HttpResponse:
+def queues(request: HttpRequest) -> HttpResponse:
     """The stream that most likely somebody wants to see: the one with most to do."""
     redis = latest.get().redis
     queues = redis.snapshot.queues if redis else []
@@ -35,20 +35,20 @@ def streams(request: HttpRequest) -> HttpResponse:
         messages.info(request, "There is no stream yet: it comes into being with its first task or its first engine.")
         return redirect("dashboard:overview")
     busiest = max(queues, key=lambda stats: stats.waiting + stats.running)
-    return redirect("dashboard:stream", queue=busiest.queue)
+    return redirect("dashboard:queue", queue=busiest.queue)
 
 
 @require_safe
 @never_cache
 @login_required
-def stream(request: HttpRequest, queue: str) -> HttpResponse:
+def queue_page(request: HttpRequest, queue: str) -> HttpResponse:
     given, problem = flat(request.GET), ""
     query = {name: given[name] for name in FIELDS if name in given}
     try:
-        wanted = stream_query(query)
+        wanted = queue_query(query)
     except BadQuery as error:
-        wanted, problem = StreamQuery(), str(error)
-    view = read_stream(queue, wanted)
+        wanted, problem = QueueQuery(), str(error)
+    view = read_queue(queue, wanted)
     context = {
         **by_name(fragments_of(view, wanted, {} if problem else query, may_operate(request.user))),
         "view": view,
@@ -65,7 +65,7 @@ def stream(request: HttpRequest, queue: str) -> HttpResponse:
 
 @require_POST
 @operator_required
-def brake(request: HttpRequest, queue: str) -> HttpResponse:
+def pause_or_resume(request: HttpRequest, queue: str) -> HttpResponse:
     """Pause, or resume; whichever is asked for by name, so that pressing it twice is pressing it once."""
     wanted, reason = request.POST.get("do", ""), reason_of(request)
     try:
@@ -84,7 +84,7 @@ def brake(request: HttpRequest, queue: str) -> HttpResponse:
         _say(request, done, "Resumed: engines claim from it again.", "resumed")
     else:
         messages.error(request, "Nothing was changed: say why the stream should pause.")
-    return redirect("dashboard:stream", queue=queue)
+    return redirect("dashboard:queue", queue=queue)
 
 
 def _say(request: HttpRequest, done: PauseResult, said: str, word: str) -> None:
@@ -96,7 +96,7 @@ def _say(request: HttpRequest, done: PauseResult, said: str, word: str) -> None:
         messages.warning(request, f"Somebody had {word} it already.")
 
 
-def _lanes(view: StreamView) -> list[tuple[str, str]]:
+def _lanes(view: QueueView) -> list[tuple[str, str]]:
     """Lanes to filter by: their word in the address, and as people read it."""
     found = [LanePlace(lane.capabilities, Tier(lane.tier)) for lane in view.lanes]
     return [(lane_word(place), lane_word(place).replace(":", " ").replace("+", " + ")) for place in found]

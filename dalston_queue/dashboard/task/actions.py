@@ -111,4 +111,4 @@ def _words(status: str) -> str:
 
 
 def _back(request: HttpRequest, task: Task) -> HttpResponse:
-    return back_to_page(request, below="/", otherwise=reverse("dashboard:stream", args=[task.queue]))
+    return back_to_page(request, below="/", otherwise=reverse("dashboard:queue", args=[task.queue]))

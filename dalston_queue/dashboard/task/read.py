@@ -55,8 +55,8 @@ class TaskView:
     progress: str
     runs: tuple[RunLine, ...]  # oldest first, counted from 1
     contents: tuple[Content, ...]
-    letters: tuple[tuple[UUID, datetime], ...]
-    acting: Acting | None  # None: Redis does not answer
+    dead_letters: tuple[tuple[UUID, datetime], ...]
+    target: ActionTarget | None  # None: Redis does not answer
 
 
 Version = tuple[tuple[UUID, str, int], ...]
@@ -70,7 +70,7 @@ def read_task(task_id: UUID) -> TaskView | None:
     now, broker = timezone.now(), get_broker()
     parents = Task.objects.filter(job_id=task.job_id, stage__in=task.after).order_by("id")
     version = tuple(parents.values_list("id", "status", "attempt"))
-    letters = DeadLetter.objects.filter(task_id=task_id).order_by("-id").values_list("id", "created_at")
+    dead_letters = DeadLetter.objects.filter(task_id=task_id).order_by("-id").values_list("id", "created_at")
     running = [task] if task.status == TaskStatus.RUNNING else []
     return TaskView(
         at=now,
@@ -79,14 +79,14 @@ def read_task(task_id: UUID) -> TaskView | None:
         progress=progress_of(running, broker).get(str(task.id), ""),
         runs=run_lines(task_id),
         contents=_contents(task_id, ((task.id, task.status, task.attempt), *version)),
-        letters=tuple(letters[:20]),
-        acting=_acting(task, broker),
+        dead_letters=tuple(dead_letters[:20]),
+        target=_target(task, broker),
     )
 
 
-def _acting(task: Task, broker: Broker) -> Acting | None:
+def _target(task: Task, broker: Broker) -> ActionTarget | None:
     try:
-        return acting_on(task, broker)
+        return action_target(task, broker)
     except BrokerError:
         return None
 
@@ -121,13 +121,13 @@ def _text(value: Any) -> str:
     return "" if value is None or value == {} else pretty(value)
 
 
-ACTED_ON = ("queue", "task_type", "stage", "job__name", "status", "required", "attempt")
+TARGET_FIELDS = ("queue", "task_type", "stage", "job__name", "status", "required", "attempt")
 """What is read of it."""
 _STATES = {RecordState.RUNNING: "running", RecordState.WAITING: "waiting"}
 
 
 @dataclass(frozen=True, slots=True)
-class Acting:
+class ActionTarget:
     task_id: str
     job_id: str
     task_type: str
@@ -144,11 +144,11 @@ class Acting:
         return self.state != "gone"
 
 
-def acting_on(task: Task, broker: Broker) -> Acting:
+def action_target(task: Task, broker: Broker) -> ActionTarget:
     """Raises BrokerError."""
     task_id = str(task.id)
     record = broker.records(task.queue, [task_id]).get(task_id)
-    return Acting(
+    return ActionTarget(
         task_id=task_id,
         job_id=str(task.job_id),
         task_type=task.task_type,

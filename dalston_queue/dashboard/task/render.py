@@ -23,12 +23,12 @@ def task_fragments(task_id: UUID, may_operate: bool) -> list[Fragment]:
 
 def fragments_of(view: TaskView, operates: bool) -> list[Fragment]:
     status, tone = view.task.status.replace("_", " "), TASK_TONES.get(view.task.status, "")
-    may_act = operates and view.acting is not None and view.acting.is_live
+    may_act = operates and view.target is not None and view.target.is_live
     head = render("task/_head", view=view, task=view.task, status=status, tone=tone, may_act=may_act)
     return [
         pulse(view.at),
         Fragment("task", head),
-        Fragment("acting", render("task/_target", acting=view.acting)),
+        Fragment("target", render("task/_target", target=view.target)),
         Fragment("runs", render("task/_runs", task=view.task, runs=view.runs[::-1])),
         Fragment("contents", render("task/_contents", contents=view.contents)),
     ]

@@ -86,8 +86,8 @@ def read_log(line: RunLine) -> tuple[str, str]:
 
 def box_of(task_id: UUID, run: Run) -> BlackBox | None:
     """What the supervisor saw, kept with the dead letter of this attempt: all that is left of a lost node's engine."""
-    letters = DeadLetter.objects.filter(task_id=task_id, attempt=run.attempt).order_by("-id")
-    return black_box(letters.values_list("evidence", flat=True).first())
+    dead_letters = DeadLetter.objects.filter(task_id=task_id, attempt=run.attempt).order_by("-id")
+    return black_box(dead_letters.values_list("evidence", flat=True).first())
 
 
 def _ms(moment: datetime) -> int:

@@ -206,7 +206,7 @@ def test_what_cannot_be_read_is_not_known_and_never_zero() -> None:
 def test_each_finding_leads_to_its_place() -> None:
     view = overview(queue(waiting=5), engines=(engine(queue="sleep"), engine("crashloop")))
     links = {finding.text[:12]: finding.link for finding in judge(view).findings}
-    assert links == {"echo: 5 wait": "/streams/echo/", "Engine n.dem": "/nodes/n/"}
+    assert links == {"echo: 5 wait": "/queues/echo/", "Engine n.dem": "/nodes/n/"}
     assert judge(replace(view, postgres=InPostgres((), 1, DUTIES))).findings[-1].link == "/dead-letters/"
 
 
@@ -244,7 +244,7 @@ def test_a_line_in_which_nothing_has_ended_for_long_is_named_although_engines_ar
 
 def test_dead_letters_that_grow_are_said_to() -> None:
     view = replace(overview(queue()), postgres=InPostgres((), 7, DUTIES))
-    grown = replace(view, past=Past(letters=[{"made": 4, "open": 4}, None, {"made": 3, "open": 7}]))
+    grown = replace(view, past=Past(dead_letters=[{"made": 4, "open": 4}, None, {"made": 3, "open": 7}]))
     assert "7 dead letters wait for a decision, and they grow: 7 came in the last 10 min." in said(grown)
-    still = replace(view, past=Past(letters=[{"made": 4}] + [{"made": 0}] * 10))
+    still = replace(view, past=Past(dead_letters=[{"made": 4}] + [{"made": 0}] * 10))
     assert "grow" not in said(still)

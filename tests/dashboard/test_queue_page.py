@@ -78,8 +78,8 @@ def test_what_is_held_and_who_is_next(viewer: Client, running: tuple[Task, Deliv
     consumer.beat({str(task.id): {"fraction": 0.4, "message": "minute 3 of 8"}})
     waits = make.single("echo", priority="high")
     steps.poll()
-    page = viewer.get("/streams/echo/").content.decode()
-    row = re.search(rf'<tr id="held-{task.id}">.*?</tr>', page).group()
+    page = viewer.get("/queues/echo/").content.decode()
+    row = re.search(rf'<tr id="running-{task.id}">.*?</tr>', page).group()
     for shown in (
         "gpu-01.demo.0.boot",
         "under 10 s",
@@ -98,11 +98,11 @@ def test_what_is_held_and_who_is_next(viewer: Client, running: tuple[Task, Deliv
 
 def test_a_viewer_sees_no_button_and_is_refused(viewer: Client, running: tuple[Task, Delivery, Consumer]) -> None:
     task, _, _ = running
-    page = viewer.get(f"/streams/echo/?task={task.id}").content.decode()
+    page = viewer.get(f"/queues/echo/?task={task.id}").content.decode()
     assert "Act…" not in page
     assert "Hand back" not in page
     assert "Pause this stream" not in page
-    for path in (f"/tasks/{task.id}/act/cancel/", "/streams/echo/brake/"):
+    for path in (f"/tasks/{task.id}/act/cancel/", "/queues/echo/pause/"):
         assert viewer.post(path, {"reason": "x", "do": "pause"}).status_code == 403
     assert not OperatorAction.objects.exists()
 
@@ -111,9 +111,9 @@ def test_the_operator_gets_the_form_with_what_was_seen(
     operator: Client, running: tuple[Task, Delivery, Consumer]
 ) -> None:
     task, claimed, _ = running
-    page = operator.get(f"/streams/echo/?owner=gpu-01.demo.0.boot&task={task.id}").content.decode()
+    page = operator.get(f"/queues/echo/?owner=gpu-01.demo.0.boot&task={task.id}").content.decode()
     assert f'name="entry" value="{claimed.entry_id}"' in page
-    assert f'<tr id="held-{task.id}">' in page
+    assert f'<tr id="running-{task.id}">' in page
     assert f"?owner=gpu-01.demo.0.boot&amp;task={task.id}#act" in page, "the filter stays"
 
 
@@ -184,17 +184,17 @@ def test_an_act_does_not_lead_away_from_here(operator: Client, running: tuple[Ta
     task, _, _ = running
     for elsewhere in ("https://evil.example/", "//evil.example/", "abc", "dashboard:overview"):
         form = {"reason": "", "next": elsewhere}
-        assert operator.post(f"/tasks/{task.id}/act/cancel/", form)["Location"] == "/streams/echo/"
+        assert operator.post(f"/tasks/{task.id}/act/cancel/", form)["Location"] == "/queues/echo/"
 
 
 def test_pause_needs_a_reason_and_two_who_press_it_are_told_apart(operator: Client, steps: Steps) -> None:
     make.single("echo")
     steps.poll()
-    brake = "/streams/echo/brake/"
+    brake = "/queues/echo/pause/"
     assert said(operator, operator.post(brake, {"do": "pause"})).startswith("Nothing was changed")
     assert said(operator, operator.post(brake, {"do": "pause", "reason": "disk full"})).startswith("Paused")
     assert said(operator, operator.post(brake, {"do": "pause", "reason": "disk full"})).startswith("Somebody had")
-    page = operator.get("/streams/echo/").content.decode()
+    page = operator.get("/queues/echo/").content.decode()
     assert "Paused by user olga" in page
     assert "disk full" in page
     assert said(operator, operator.post(brake, {"do": "resume"})).startswith("Resumed")
@@ -204,7 +204,7 @@ def test_pause_needs_a_reason_and_two_who_press_it_are_told_apart(operator: Clie
 
 def test_a_stream_that_does_not_exist_has_no_brake(operator: Client, broker: Broker) -> None:
     for do in ("pause", "resume"):
-        assert operator.post("/streams/ecoh/brake/", {"do": do, "reason": "disk full"}).status_code == 404
+        assert operator.post("/queues/ecoh/pause/", {"do": do, "reason": "disk full"}).status_code == 404
     assert not StagePause.objects.exists() and not OperatorAction.objects.exists()
 
 
@@ -217,7 +217,7 @@ def test_a_pause_that_engines_do_not_hear_of_says_so(
     for asked in ("queues", "pause", "resume"):
         monkeypatch.setattr(Broker, asked, away)
     for do, word in (("pause", "paused"), ("resume", "resumed")):
-        told = said(operator, operator.post("/streams/echo/brake/", {"do": do, "reason": "disk full"}))
+        told = said(operator, operator.post("/queues/echo/pause/", {"do": do, "reason": "disk full"}))
         assert told.startswith(f"Written down as {word}. Redis does not answer")
         assert OperatorAction.objects.latest("id").after["engines_told"] is False
 
@@ -226,14 +226,14 @@ def test_an_address_that_makes_no_sense_says_so(viewer: Client, steps: Steps) ->
     make.single("echo")
     steps.poll()
     for query in ("lane=fast", "order=size", "after=1", "start=-1", "task=1", "lane=A%00:high"):
-        page = viewer.get(f"/streams/echo/?{query}")
+        page = viewer.get(f"/queues/echo/?{query}")
         assert (page.status_code, b'role="alert"' in page.content) == (400, True), query
 
 
 def test_a_stream_that_does_not_exist(viewer: Client, broker: Broker) -> None:
-    assert viewer.get("/streams/nosuch/").status_code == 404
-    assert viewer.get("/streams/NoSuch/").status_code == 404
-    assert viewer.get("/streams/")["Location"] == "/"
+    assert viewer.get("/queues/nosuch/").status_code == 404
+    assert viewer.get("/queues/NoSuch/").status_code == 404
+    assert viewer.get("/queues/")["Location"] == "/"
 
 
 def test_pages_of_what_is_held_fit_together(viewer: Client, broker: Broker, steps: Steps) -> None:
@@ -243,15 +243,15 @@ def test_pages_of_what_is_held_fit_together(viewer: Client, broker: Broker, step
     with engine(broker, capacity=60) as consumer:
         consumer.claim()
         steps.drain()
-        pages = [viewer.get(path).content.decode() for path in ("/streams/echo/", "/streams/echo/?start=50")]
-        shown = [set(re.findall(r'<tr id="held-([^"]+)"', page)) for page in pages]
+        pages = [viewer.get(path).content.decode() for path in ("/queues/echo/", "/queues/echo/?start=50")]
+        shown = [set(re.findall(r'<tr id="running-([^"]+)"', page)) for page in pages]
         assert [len(rows) for rows in shown] == [50, 10]
         assert not shown[0] & shown[1]
         assert "51–60 of 60 held" in pages[1]
-        lane = viewer.get("/streams/echo/?lane=medium").content.decode()
-        further = re.search(r'id="held-further" rel="next" href="\?lane=medium&amp;after=([^"]+)"', lane).group(1)
-        rest = viewer.get(f"/streams/echo/?lane=medium&after={further}").content.decode()
-        assert len(set(re.findall(r'<tr id="held-([^"]+)"', rest))) == 10
-        mine = viewer.get(f"/streams/echo/?owner={consumer.engine_id}").content.decode()
+        lane = viewer.get("/queues/echo/?lane=medium").content.decode()
+        further = re.search(r'id="running-further" rel="next" href="\?lane=medium&amp;after=([^"]+)"', lane).group(1)
+        rest = viewer.get(f"/queues/echo/?lane=medium&after={further}").content.decode()
+        assert len(set(re.findall(r'<tr id="running-([^"]+)"', rest))) == 10
+        mine = viewer.get(f"/queues/echo/?owner={consumer.engine_id}").content.decode()
         assert "60 held" in mine
-        assert b"No running task matches" in viewer.get("/streams/echo/?owner=nobody").content
+        assert b"No running task matches" in viewer.get("/queues/echo/?owner=nobody").content

@@ -11,14 +11,14 @@ from django.test import Client
 from dalston_queue.broker import Broker, Consumer
 from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.dashboard.overview.read import latest
-from dalston_queue.dashboard.queue.render import stream_fragments
+from dalston_queue.dashboard.queue.render import queue_fragments
 from dalston_queue.ids import uuid7
 
 pytestmark = [pytest.mark.django_db, pytest.mark.keeps_keys]
 
 ADDRESSES: dict[str, dict[str, str]] = {
     "top": {},
-    "silent": {"order": "idle"},
+    "silent": {"command": "idle"},
     "far down": {"start": "150"},
     "one lane": {"lane": "medium"},
     "one engine": {"owner": "gpu-0.demo.0.boot"},
@@ -50,7 +50,7 @@ def costs() -> dict[str, float]:
         for _ in range(5):
             latest.get()
             began = time.perf_counter()
-            fragments = stream_fragments("echo", query, may_operate=True)
+            fragments = queue_fragments("echo", query, may_operate=True)
             times.append(time.perf_counter() - began)
             assert fragments[2].rows, name
         found[name] = min(times)  # others make it longer, never shorter
@@ -75,9 +75,9 @@ def test_a_hundred_thousand_pending_entries(broker: Broker, client: Client, monk
     make_pending(broker, 100_000, engines=0)
     client.force_login(User.objects.create_user("ada"))
     monkeypatch.setattr(latest, "fresh_s", -1.0)
-    client.get("/streams/nosuch/")  # the first request of a process reads the templates
+    client.get("/queues/nosuch/")  # the first request of a process reads the templates
     began = time.perf_counter()
-    page = client.get("/streams/echo/?start=99950").content.decode()
+    page = client.get("/queues/echo/?start=99950").content.decode()
     first_paint = time.perf_counter() - began
     assert "99951–100000 of 100000 held" in page
     monkeypatch.setattr(latest, "fresh_s", 1e9)

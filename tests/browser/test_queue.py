@@ -49,10 +49,10 @@ def test_the_row_of_a_lost_engine_moves_to_the_next_without_a_reload(
     page: Page, steps: Steps, held: tuple[Task, Consumer, Delivery]
 ) -> None:
     task, _, _ = held
-    page.goto("/streams/echo/")
+    page.goto("/queues/echo/")
     live(page)
     mark(page)
-    row = page.locator(f"#held-{task.id}")
+    row = page.locator(f"#running-{task.id}")
     expect(row).to_contain_text(ONE)
     get_broker().reclaim(ONE, ["echo"], Cause.ENGINE_LOST, **BUDGETS)
     expect(page.locator("#waiting")).to_contain_text(str(task.id)[-8:])
@@ -73,10 +73,10 @@ def test_two_operators_press_and_one_wins(
     task, _, _ = held
     first, second = open_page("operator"), open_page("admin")
     for page in (first, second):
-        page.goto("/streams/echo/")
+        page.goto("/queues/echo/")
         live(page)
-        page.locator(f"#held-{task.id}").get_by_role("link", name="Act on").click()
-        expect(page.locator("#acting")).to_contain_text(ONE)
+        page.locator(f"#running-{task.id}").get_by_role("link", name="Act on").click()
+        expect(page.locator("#target")).to_contain_text(ONE)
     axe(first)
     first.get_by_role("button", name="Hand back").click()
     assert first.locator("#act-reason:invalid").count() == 1, "it asks why"
@@ -97,26 +97,26 @@ def test_a_task_that_ends_while_one_looks_takes_its_buttons_along(
     page: Page, steps: Steps, held: tuple[Task, Consumer, Delivery]
 ) -> None:
     task, _, claimed = held
-    page.goto(f"/streams/echo/?task={task.id}#act")
+    page.goto(f"/queues/echo/?task={task.id}#act")
     live(page)
     expect(page.get_by_role("button", name="Dead-letter")).to_be_visible()
     page.locator("#act-reason").fill("half a senten")
     claimed.settle(Completed({"done": True}))
     steps.drain()
-    expect(page.locator("#acting")).to_contain_text("It is in no stream any more: it is completed.")
+    expect(page.locator("#target")).to_contain_text("It is in no stream any more: it is completed.")
     expect(page.get_by_role("button", name="Dead-letter")).to_be_hidden()
 
 
 def test_the_brake_is_pulled_with_a_reason_and_released(page: Page, steps: Steps) -> None:
     make.single("echo")
     steps.poll()
-    page.goto("/streams/echo/")
+    page.goto("/queues/echo/")
     live(page)
     page.get_by_text("Pause this stream").click()
     page.locator("#pause-reason").fill("the disk is full")
     page.get_by_role("button", name="Pause", exact=True).click()
     live(page)
-    expect(page.locator("#stream")).to_contain_text("the disk is full")
+    expect(page.locator("#queue")).to_contain_text("the disk is full")
     expect(page.get_by_text("Pause this stream")).to_be_hidden()
     page.get_by_role("button", name="Resume this stream").click()
     expect(page.locator(".notice")).to_contain_text("Resumed")
@@ -127,9 +127,9 @@ def test_a_viewer_has_no_buttons_live_or_not(
     viewer_page: Page, steps: Steps, held: tuple[Task, Consumer, Delivery]
 ) -> None:
     task, _, _ = held
-    viewer_page.goto(f"/streams/echo/?task={task.id}")
+    viewer_page.goto(f"/queues/echo/?task={task.id}")
     live(viewer_page)
-    expect(viewer_page.locator(f"#held-{task.id}")).to_be_visible()
+    expect(viewer_page.locator(f"#running-{task.id}")).to_be_visible()
     late = make.single("echo")
     steps.poll()
     expect(viewer_page.locator("#waiting")).to_contain_text(str(late.id)[-8:])
@@ -141,20 +141,20 @@ def test_the_keyboard_goes_through_the_rows_and_stays_where_it_was(
     page: Page, steps: Steps, held: tuple[Task, Consumer, Delivery]
 ) -> None:
     task, _, claimed = held
-    page.goto("/streams/echo/")
+    page.goto("/queues/echo/")
     live(page)
     page.keyboard.press("j")
-    expect(page.locator(f"#held-{task.id}-link")).to_be_focused()
+    expect(page.locator(f"#running-{task.id}-link")).to_be_focused()
     second = make.single("echo")
     third = make.single("echo")
     steps.poll()
     expect(page.locator("#waiting tr[id]")).to_have_count(2)
-    expect(page.locator(f"#held-{task.id}-link")).to_be_focused()
+    expect(page.locator(f"#running-{task.id}-link")).to_be_focused()
     page.keyboard.press("j")
     expect(page.locator("#waiting tr").first.locator("th a")).to_be_focused()
     page.keyboard.press("k")
     claimed.settle(Completed())
-    expect(page.locator(f"#held-{task.id}")).to_have_count(0)
+    expect(page.locator(f"#running-{task.id}")).to_have_count(0)
     page.keyboard.press("j")
     expect(page.locator("#waiting tr").first.locator("th a")).to_be_focused()
     page.keyboard.press("/")
@@ -187,10 +187,10 @@ def test_an_engine_is_killed_and_its_row_moves_to_the_other(node: Node, page: Pa
     """The whole way: a real process dies, its supervisor sees it, and the page follows."""
     task = node.submit("slow", seconds=60, timeout_ms=600_000)
     node.started(task)
-    page.goto(f"/streams/{QUEUE}/")
+    page.goto(f"/queues/{QUEUE}/")
     live(page)
     mark(page)
-    owner = page.locator(f"#held-{task} .a-owner")
+    owner = page.locator(f"#running-{task} .a-owner")
     first = owner.inner_text()
     os.kill(node.pid_of(first), signal.SIGKILL)
     expect(owner).not_to_have_text(first)

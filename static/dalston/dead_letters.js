@@ -1,8 +1,8 @@
-/* One tick for all letters on the page. Without it each has its own. */
+/* One tick for all dead letters on the page. Without it each has its own. */
 (function () {
   "use strict";
   const all = document.getElementById("tick-all");
   if (!all) return;
-  const ticks = () => document.querySelectorAll("#letters input[name=id]");
+  const ticks = () => document.querySelectorAll("#dead-letters input[name=id]");
   all.addEventListener("change", () => { for (const tick of ticks()) tick.checked = all.checked; });
 })();

@@ -14,8 +14,8 @@ from django.test import Client
 from django.utils import timezone
 
 from dalston_queue.accounts.roles import Role, give_role
-from dalston_queue.dashboard.dead_letters import query as letters_query
-from dalston_queue.dashboard.dead_letters.query import COUNTED, SHOWN, groups_of, letters_of
+from dalston_queue.dashboard.dead_letters import query as dead_letters_query
+from dalston_queue.dashboard.dead_letters.query import COUNT_LIMIT, SHOWN, dead_letters_of, groups_of
 from dalston_queue.dashboard.dead_letters.replay import diff
 from dalston_queue.dashboard.parts.black_box import black_box, hex_dump, raw_fields
 from dalston_queue.jobs.lifecycle.dead_letters import dead_letter_unreadable
@@ -90,7 +90,7 @@ class TestGroups:
         dead_letter(replayed_at=timezone.now())
         dead_letter(discarded_at=timezone.now())
         assert groups_of(Filter()) == ()
-        assert letters_of(Filter()) == ((), None)
+        assert dead_letters_of(Filter()) == ((), None)
 
     @pytest.mark.parametrize(
         ("query", "found"),
@@ -114,12 +114,12 @@ class TestGroups:
     def test_a_count_stops_and_says_so(self, viewer: Client) -> None:
         rows = [
             DeadLetter(queue="echo", cause="rejected", fingerprint="raw", created_at=timezone.now())
-            for _ in range(COUNTED + 5)
+            for _ in range(COUNT_LIMIT + 5)
         ]
         DeadLetter.objects.bulk_create(rows)
         [group] = groups_of(Filter())
         assert group.is_more
-        assert f"more than {COUNTED}" in text_of(viewer)
+        assert f"more than {COUNT_LIMIT}" in text_of(viewer)
 
     def test_no_query_reads_the_whole_table(self) -> None:
         with connection.cursor() as cursor:
@@ -137,10 +137,10 @@ class TestGroups:
             ["queue", "cause", "fingerprint", "task_type", "error", "since", "until", "after_at", "after_id"]
         )
         for query, index, more in (
-            (letters_query._WALK, "dead_letter_group", {}),
-            (letters_query._LIST, "dead_letter_newest", {}),
-            (letters_query._LIST, "dead_letter_group", {"fingerprint": "rare"}),
-            (letters_query._SEARCH_GROUPS, "dead_letter_newest", {"error": "boom"}),
+            (dead_letters_query._WALK, "dead_letter_group", {}),
+            (dead_letters_query._LIST, "dead_letter_newest", {}),
+            (dead_letters_query._LIST, "dead_letter_group", {"fingerprint": "rare"}),
+            (dead_letters_query._SEARCH_GROUPS, "dead_letter_newest", {"error": "boom"}),
         ):
             with connection.cursor() as cursor:
                 cursor.execute("EXPLAIN " + query, {**values, **more})
@@ -167,7 +167,7 @@ class TestList:
         seen: list[UUID] = []
         place = None
         while True:
-            letters, place = letters_of(Filter(fingerprint="raw"), place)
+            letters, place = dead_letters_of(Filter(fingerprint="raw"), place)
             seen += [letter.id for letter in letters]
             if place is None:
                 break
@@ -254,7 +254,7 @@ class TestReplay:
         order = ReplayBatch.objects.get()
         assert (order.actor, order.reason, order.matched) == ("user ada", "fixed", 2)
         assert f'id="undo-{order.pk}"' in text
-        undone = operator.post(f"{PAGE}orders/{order.pk}/undo/", follow=True).content.decode()
+        undone = operator.post(f"{PAGE}batches/{order.pk}/undo/", follow=True).content.decode()
         assert "Undone. Nothing of it had happened" in undone
         assert not run_due_batches(timezone.now() + timedelta(minutes=1))
         assert set(Task.objects.values_list("status", flat=True)) == {"dead_letter"}
@@ -269,7 +269,7 @@ class TestReplay:
         assert "Replayed as attempt 2" in text
         for page in (text, text_of(operator, f"/jobs/{Task.objects.get().job_id}/")):
             assert "dead_letter.replay_batch" in page, "what was done to it is on its page and on its job's"
-        late = operator.post(f"{PAGE}orders/{ReplayBatch.objects.get().pk}/undo/", follow=True).content.decode()
+        late = operator.post(f"{PAGE}batches/{ReplayBatch.objects.get().pk}/undo/", follow=True).content.decode()
         assert "Nothing was changed: the order is done already." in late
 
     def test_of_two_operators_one_wins_and_the_other_is_told(self, operator: Client) -> None:
@@ -279,8 +279,8 @@ class TestReplay:
         self.replay(operator, letter)
         assert "user ada was faster" in self.replay(bea, letter)
         order = ReplayBatch.objects.get()
-        bea.post(f"{PAGE}orders/{order.pk}/undo/")
-        told = operator.post(f"{PAGE}orders/{order.pk}/undo/", follow=True).content.decode()
+        bea.post(f"{PAGE}batches/{order.pk}/undo/")
+        told = operator.post(f"{PAGE}batches/{order.pk}/undo/", follow=True).content.decode()
         assert "user bea was faster, the order is undone" in told
 
     @pytest.mark.django_db(transaction=True)
@@ -334,12 +334,12 @@ class TestReplay:
         checked = operator.post(path, {**form, "check": "1"}).content.decode()
         assert "3 dead letters will be replayed, 60 a minute, with low priority" in checked
         assert not ReplayBatch.objects.exists(), "a look changes nothing"
-        operator.post(path, {**form, "order": "1"})
+        operator.post(path, {**form, "replay": "1"})
         order = ReplayBatch.objects.get()
         assert (order.matched, order.rate_per_minute, order.priority) == (3, 60, "low")
         assert order.starts_at - order.created_at == timedelta(seconds=30)
         assert OperatorAction.objects.filter(action="dead_letter.replay_batch", reason="fixed").exists()
-        again = operator.post(path, {**form, "order": "1"}, follow=True).content.decode()
+        again = operator.post(path, {**form, "replay": "1"}, follow=True).content.decode()
         assert "You were faster: that is ordered already." in again
         assert ReplayBatch.objects.count() == 1
 
@@ -351,8 +351,8 @@ class TestReplay:
         checked = operator.post(path, {**form, "check": "1"}).content.decode()
         assert "<del>-   &quot;file&quot;: &quot;a.wav&quot;</del>" in checked
         assert "<ins>+   &quot;file&quot;: &quot;b.wav&quot;</ins>" in checked
-        operator.post(path, {**form, "order": "1"})
-        run_due_batches(timezone.now())
+        operator.post(path, {**form, "replay": "1"})
+        carry_out(timezone.now())
         assert Task.objects.get().parameters == {"file": "b.wav"}
 
     @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ class TestReplay:
         self, operator: Client, form: dict[str, str]
     ) -> None:
         dead_letter()
-        for step in ("check", "order"):
+        for step in ("check", "replay"):
             answer = operator.post(f"{PAGE}replay/", {**form, "reason": "keep me", step: "1"})
             assert answer.status_code == 400, step
             assert b'role="alert"' in answer.content
@@ -418,7 +418,7 @@ class TestViewer:
             assert "Replay" not in text.split("<main", 1)[1]
             assert "Discard" not in text
             assert "checkbox" not in text
-        for path in ("replay-selected/", "discard/", f"orders/{letter.pk}/undo/", "replay/"):
+        for path in ("replay-selected/", "discard/", f"batches/{letter.pk}/undo/", "replay/"):
             assert viewer.post(PAGE + path, {"id": str(letter.pk), "reason": "x"}).status_code == 403
         assert viewer.get(f"{PAGE}replay/").status_code == 403
         assert not ReplayBatch.objects.exists()
