@@ -65,7 +65,7 @@ def test_replay_of_all_that_match_with_a_dry_run_and_an_undo(page: Page, axe: Ax
     live(page)
     order = ReplayBatch.objects.get()
     page.locator(f"#undo-{order.pk}").click()
-    expect(page.get_by_text("Undone. Nothing of it had happened")).to_be_visible()
+    expect(page.get_by_text("Undone before it started")).to_be_visible()
     when_due()
     assert DeadLetter.objects.filter(replayed_at=None).count() == 4
     page.goto("/dead-letters/replay/?cause=error")

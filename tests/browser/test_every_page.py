@@ -22,7 +22,7 @@ WALKS = {
         "/queues/transcribe/": "12 of 30 minutes",
         "/jobs/": "call-4711.wav",
         "/jobs/{job}/": "transcribe_ch0",
-        "/tasks/{task}/?act=1": "Hand back",
+        "/tasks/{task}/?act=1": "Requeue",
     },
     "trouble": {
         "/dead-letters/": "no audio track",

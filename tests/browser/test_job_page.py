@@ -30,7 +30,7 @@ def test_a_running_dag_is_cancelled_and_the_page_follows(page: Page, job: Job, a
     expect(page.locator("#dag-split")).to_have_class("box busy")
     expect(page.locator("#stops")).to_contain_text("1 running task on gpu-01.demo.0.b, 3 that wait.")
     axe(page)
-    page.get_by_label("Cancel this job because").fill("wrong file")
+    page.get_by_label("Reason").fill("wrong file")
     page.get_by_role("button", name="Cancel job").click()
     # Nobody runs it here: Redis knows nothing of it, so it is over at once.
     expect(page.locator("#job .chip").first).to_have_text("cancelled")
@@ -51,7 +51,7 @@ def test_a_task_that_ends_changes_its_box_and_its_bar_without_a_reload(page: Pag
     assert still_same(page)
     page.locator("#stage-split-link").click()
     expect(page.get_by_text('"words": 7')).to_be_visible()
-    expect(page.get_by_text("The node gpu-01 is away")).to_be_visible()
+    expect(page.get_by_text("The node gpu-01 is down")).to_be_visible()
     axe(page)
 
 

@@ -75,14 +75,14 @@ def test_two_operators_press_and_one_wins(
     for page in (first, second):
         page.goto("/queues/echo/")
         live(page)
-        page.locator(f"#running-{task.id}").get_by_role("link", name="Act on").click()
+        page.locator(f"#running-{task.id}").get_by_role("link", name="Actions for").click()
         expect(page.locator("#target")).to_contain_text(ONE)
     axe(first)
-    first.get_by_role("button", name="Hand back").click()
+    first.get_by_role("button", name="Requeue").click()
     assert first.locator("#act-reason:invalid").count() == 1, "it asks why"
     for page in (first, second):
         page.get_by_label("Why").locator("visible=true").fill("it hangs")
-    first.get_by_role("button", name="Hand back").click()
+    first.get_by_role("button", name="Requeue").click()
     # Pressed at the same moment: a second later the page knows better and has taken the button away.
     second.evaluate(
         "() => { const b = document.querySelector('#act [formaction$=\"requeue/\"]'); b.form.requestSubmit(b); }"
@@ -103,7 +103,7 @@ def test_a_task_that_ends_while_one_looks_takes_its_buttons_along(
     page.locator("#act-reason").fill("half a senten")
     claimed.settle(Completed({"done": True}))
     steps.drain()
-    expect(page.locator("#target")).to_contain_text("It is in no stream any more: it is completed.")
+    expect(page.locator("#target")).to_contain_text("It is not queued any more: it is completed.")
     expect(page.get_by_role("button", name="Dead-letter")).to_be_hidden()
 
 
@@ -112,13 +112,13 @@ def test_the_brake_is_pulled_with_a_reason_and_released(page: Page, steps: Steps
     steps.poll()
     page.goto("/queues/echo/")
     live(page)
-    page.get_by_text("Pause this stream").click()
+    page.get_by_text("Pause queue").click()
     page.locator("#pause-reason").fill("the disk is full")
     page.get_by_role("button", name="Pause", exact=True).click()
     live(page)
     expect(page.locator("#queue")).to_contain_text("the disk is full")
-    expect(page.get_by_text("Pause this stream")).to_be_hidden()
-    page.get_by_role("button", name="Resume this stream").click()
+    expect(page.get_by_text("Pause queue")).to_be_hidden()
+    page.get_by_role("button", name="Resume queue").click()
     expect(page.locator(".notice")).to_contain_text("Resumed")
     assert not StagePause.objects.exists()
 

@@ -255,8 +255,8 @@ class TestReplay:
         assert (order.actor, order.reason, order.matched) == ("user ada", "fixed", 2)
         assert f'id="undo-{order.pk}"' in text
         undone = operator.post(f"{PAGE}batches/{order.pk}/undo/", follow=True).content.decode()
-        assert "Undone. Nothing of it had happened" in undone
-        assert not run_due_batches(timezone.now() + timedelta(minutes=1))
+        assert "Undone before it started" in undone
+        assert not carry_out(timezone.now() + timedelta(minutes=1))
         assert set(Task.objects.values_list("status", flat=True)) == {"dead_letter"}
 
     def test_after_the_window_it_happens_and_the_letter_says_so(self, operator: Client) -> None:
@@ -270,7 +270,7 @@ class TestReplay:
         for page in (text, text_of(operator, f"/jobs/{Task.objects.get().job_id}/")):
             assert "dead_letter.replay_batch" in page, "what was done to it is on its page and on its job's"
         late = operator.post(f"{PAGE}batches/{ReplayBatch.objects.get().pk}/undo/", follow=True).content.decode()
-        assert "Nothing was changed: the order is done already." in late
+        assert "Nothing was changed: the replay batch is done already." in late
 
     def test_of_two_operators_one_wins_and_the_other_is_told(self, operator: Client) -> None:
         letter = dead_letter()
@@ -281,7 +281,7 @@ class TestReplay:
         order = ReplayBatch.objects.get()
         bea.post(f"{PAGE}batches/{order.pk}/undo/")
         told = operator.post(f"{PAGE}batches/{order.pk}/undo/", follow=True).content.decode()
-        assert "user bea was faster, the order is undone" in told
+        assert "user bea was faster, the replay batch is undone" in told
 
     @pytest.mark.django_db(transaction=True)
     def test_who_presses_in_the_same_moment_is_told_too(self, operator: Client) -> None:
@@ -303,16 +303,16 @@ class TestReplay:
         assert ReplayBatch.objects.count() == 1
         [done, told] = sorted(said, key=lambda text: "faster" in text)
         assert "1 dead letter will be replayed in 10 s" in done
-        assert "was faster: the replay of 1 dead letter is ordered already." in told
+        assert "was faster: 1 dead letter will be replayed already." in told
 
     def test_what_is_closed_already_is_not_promised(self, operator: Client) -> None:
         gone, still = dead_letter(discarded_at=timezone.now()), dead_letter()
         text = self.replay(operator, gone)
-        assert "Nothing was changed: somebody replayed or discarded it before." in text
+        assert "Nothing was changed: it was replayed or discarded before." in text
         assert not ReplayBatch.objects.exists()
         assert "Nothing matches" in text_of(operator, f"{PAGE}replay/?id={gone.pk}")
         text = self.replay(operator, gone, still)
-        assert "1 dead letter had been replayed or discarded by somebody else before." in text
+        assert "1 dead letter had been replayed or discarded before." in text
         assert "1 dead letter will be replayed in 10 s" in text
         assert "You were faster" in self.replay(operator, still), "pressed twice"
         assert ReplayBatch.objects.get().dead_letter_ids == [still.pk]
@@ -340,7 +340,7 @@ class TestReplay:
         assert order.starts_at - order.created_at == timedelta(seconds=30)
         assert OperatorAction.objects.filter(action="dead_letter.replay_batch", reason="fixed").exists()
         again = operator.post(path, {**form, "replay": "1"}, follow=True).content.decode()
-        assert "You were faster: that is ordered already." in again
+        assert "You were faster: there is such a replay batch already." in again
         assert ReplayBatch.objects.count() == 1
 
     def test_edited_parameters_are_shown_as_a_diff_before_they_count(self, operator: Client) -> None:
@@ -382,7 +382,7 @@ class TestReplay:
         assert not ReplayBatch.objects.exists()
 
     def test_nothing_selected_changes_nothing(self, operator: Client) -> None:
-        assert "no letter was selected" in self.replay(operator)
+        assert "no dead letter was selected" in self.replay(operator)
         for elsewhere in ("https://evil.example/", "abc", "/audit/"):
             answer = operator.post(f"{PAGE}replay-selected/", {"id": "x", "next": elsewhere})
             assert answer["Location"] == PAGE
@@ -405,7 +405,7 @@ class TestDiscard:
         done = operator.post(f"{PAGE}discard/", {**form, "reason": "old"}, follow=True).content.decode()
         assert "2 dead letters discarded." in done
         again = operator.post(f"{PAGE}discard/", {**form, "reason": "old"}, follow=True).content.decode()
-        assert "Nothing was changed: somebody replayed or discarded it before." in again
+        assert "Nothing was changed: it was replayed or discarded before." in again
         row = OperatorAction.objects.filter(action="dead_letter.discard").order_by("id")[0]
         assert (row.actor, row.reason, row.after) == ("user ada", "old", {"discarded": 2})
 

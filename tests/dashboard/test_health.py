@@ -80,7 +80,7 @@ def said(view: Overview) -> str:
 def test_all_is_well() -> None:
     health = judge(overview(queue(running=1)))
     assert health.tone is Tone.OK
-    assert health.headline == "All is well: nothing waiting, 1 running, 1 engine ready."
+    assert health.headline == "Healthy: nothing waiting, 1 running, 1 engine ready."
     assert health.findings == ()
 
 
@@ -91,8 +91,8 @@ def test_all_is_well() -> None:
         (Pace(0, 2), "clear in about 60 s"),
         (Pace(0, 0.1), "clear in about 20 min"),
         (Pace(1, 1.01), "clear in about 3 h"),
-        (Pace(2, 1), "and the line grows"),
-        (Pace(1, 1), "and the line does not shrink"),
+        (Pace(2, 1), "and the queue grows"),
+        (Pace(1, 1), "and the queue does not shrink"),
     ],
 )
 def test_a_line_says_when_it_will_be_clear(pace: Pace | None, words: str) -> None:
@@ -117,14 +117,14 @@ def test_work_whose_engines_are_full_of_other_work_waits_for_its_turn() -> None:
 def test_a_line_whose_engines_are_all_full_says_that_they_are_busy() -> None:
     health = judge(overview(queue(waiting=5, running=1), engines=(FULL,), pace=Pace(0, 0.1)))
     assert health.tone is Tone.OK
-    assert health.headline == "All is well: 5 waiting, 1 running, 1 engine ready, all busy."
+    assert health.headline == "Healthy: 5 waiting, 1 running, 1 engine ready, all busy."
     assert [finding.text for finding in health.findings] == [
         "echo: 5 waiting, 1 engine, all busy, clear in about 50 s."
     ]
     assert "busy" not in judge(overview(queue(waiting=5, running=1), engines=(FULL, engine()))).headline
     assert "busy" not in judge(overview(queue(running=1), engines=(FULL,))).headline, "nothing waits for them"
     idle_elsewhere = overview(queue(waiting=5, running=1), engines=(FULL, engine(queue="other")), pace=Pace(0, 0.1))
-    assert judge(idle_elsewhere).headline == "All is well: 5 waiting, 1 running, 2 engines ready."
+    assert judge(idle_elsewhere).headline == "Healthy: 5 waiting, 1 running, 2 engines ready."
     assert said(idle_elsewhere) == "echo: 5 waiting, 1 engine, all busy, clear in about 50 s."
 
 
@@ -190,9 +190,9 @@ def test_a_paused_queue_is_no_alarm_but_is_said() -> None:
 
 def test_dead_letters_are_counted_to_a_thousand() -> None:
     view = overview(queue())
-    assert "1 dead letter waits for a decision." in said(replace(view, postgres=InPostgres((), 1, DUTIES)))
-    assert "3 dead letters wait for a decision." in said(replace(view, postgres=InPostgres((), 3, DUTIES)))
-    assert "More than 1000 dead letters wait" in said(replace(view, postgres=InPostgres((), 1001, DUTIES)))
+    assert "1 open dead letter." in said(replace(view, postgres=InPostgres((), 1, DUTIES)))
+    assert "3 open dead letters." in said(replace(view, postgres=InPostgres((), 3, DUTIES)))
+    assert "More than 1000 open dead letters" in said(replace(view, postgres=InPostgres((), 1001, DUTIES)))
 
 
 def test_what_cannot_be_read_is_not_known_and_never_zero() -> None:
@@ -236,8 +236,7 @@ def test_a_line_in_which_nothing_has_ended_for_long_is_named_although_engines_ar
     full = overview(queue(waiting=5, running=1), engines=(FULL,))
     full = replace(full, past=with_samples(15).past)
     assert (
-        said(full)
-        == "echo: 5 waiting, 1 engine, all busy, and nothing has ended for 15 min. See what its engines hold."
+        said(full) == "echo: 5 waiting, 1 engine, all busy, and nothing has ended for 15 min. See what its engines run."
     )
     assert judge(full).tone is Tone.WARN, "long tasks: each has its deadline"
 
@@ -245,6 +244,6 @@ def test_a_line_in_which_nothing_has_ended_for_long_is_named_although_engines_ar
 def test_dead_letters_that_grow_are_said_to() -> None:
     view = replace(overview(queue()), postgres=InPostgres((), 7, DUTIES))
     grown = replace(view, past=Past(dead_letters=[{"made": 4, "open": 4}, None, {"made": 3, "open": 7}]))
-    assert "7 dead letters wait for a decision, and they grow: 7 came in the last 10 min." in said(grown)
+    assert "7 open dead letters, 7 new in the last 10 min." in said(grown)
     still = replace(view, past=Past(dead_letters=[{"made": 4}] + [{"made": 0}] * 10))
     assert "grow" not in said(still)

@@ -81,7 +81,7 @@ def test_an_unknown_job_is_a_404_and_nobody_sees_one_without_a_login(viewer: Cli
 def test_staff_cancels_with_a_reason_and_is_told_what_happened(admin_client: Client, job: Job) -> None:
     assert b"Cancel job" in admin_client.get(f"/jobs/{job.pk}/").content
     answer = admin_client.post(f"/jobs/{job.pk}/cancel/", {"reason": "wrong file"}, follow=True)
-    assert b"Cancelled. Nothing of it was running." in answer.content
+    assert b"Cancelled. No task was running." in answer.content
     assert Job.objects.get().status == "cancelled"
     again = admin_client.post(f"/jobs/{job.pk}/cancel/", {"reason": "again"}, follow=True)
     assert b"Nothing was changed: the job is cancelled already." in again.content
@@ -94,7 +94,7 @@ def test_a_cancel_says_what_it_stops_and_needs_a_reason(admin_client: Client, jo
     text = admin_client.get(f"/jobs/{job.pk}/").content.decode()
     assert "<strong>1 running task</strong> on gpu-01.demo.0.b, 1 that waits." in text
     answer = admin_client.post(f"/jobs/{job.pk}/cancel/", {"reason": " "}, follow=True)
-    assert b"Nothing was changed: say why." in answer.content
+    assert b"Nothing was changed: a reason is needed." in answer.content
     assert Job.objects.get().status == "pending"
     assert not OperatorAction.objects.exists()
 
@@ -144,7 +144,7 @@ def test_its_webhooks_are_shown_and_an_operator_sends_one_again(admin_client: Cl
         finished_at=now, next_at=now, **fields,
     )  # fmt: skip
     text = viewer.get(page).content.decode()
-    assert "last answer 500: &lt;b&gt;oops" in text
+    assert "last response 500: &lt;b&gt;oops" in text
     assert "secret" not in text
     assert "Send again" not in text
     send = f"{page}webhooks/{hook.pk}/send/"
@@ -181,7 +181,7 @@ class TestLogs:
         fields = {"queue": "split", "cause": "engine_lost", "fingerprint": "f", "attempt": 1}
         DeadLetter.objects.create(task=task, evidence=evidence, created_at=timezone.now(), **fields)
         text = self.log(viewer, task)
-        assert "The node gpu-01 is away" in text
+        assert "The node gpu-01 is down" in text
         assert "last &lt;words&gt;" in text
         assert "<html" in text, "without a script it is a page"
 

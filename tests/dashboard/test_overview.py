@@ -56,7 +56,7 @@ def test_an_empty_installation_tells_what_to_do(viewer: Client) -> None:
     assert "curl http://testserver/api/v1/tasks" in text
     assert "No task yet" in text
     assert "manage.py runsupervisor" in text
-    assert "No orchestrator leads" in text
+    assert "No orchestrator is the leader" in text
 
 
 def test_it_shows_lanes_tasks_nodes_and_engines(viewer: Client, broker: Broker) -> None:
@@ -224,7 +224,7 @@ def test_leaders_and_duties_are_shown_with_their_last_run(viewer: Client) -> Non
     old = now - timedelta(hours=2)
     Duty.objects.create(name="expiry", every_s=60, last_run_at=old, duration_ms=1, repaired=0, holder="h")
     text = page(viewer)
-    assert "nobody leads" in text
+    assert "no leader" in text
     assert "web-1:77" in text
     row = re.search(r'<tr id="duty-scanner">.*?</tr>', text).group()
     assert ">ok<" in row
@@ -236,8 +236,8 @@ def test_leaders_and_duties_are_shown_with_their_last_run(viewer: Client) -> Non
 def test_dead_letters_are_counted_on_the_page(viewer: Client) -> None:
     DeadLetter.objects.create(queue="echo", cause="error", fingerprint="f", created_at=timezone.now())
     text = page(viewer)
-    assert "1 dead letter waits" in text
-    assert "1 came in the last hour" in text
+    assert "1 open dead letter" in text
+    assert "1 in the last hour" in text
 
 
 @pytest.fixture

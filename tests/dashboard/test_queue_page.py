@@ -92,7 +92,7 @@ def test_what_is_held_and_who_is_next(viewer: Client, running: tuple[Task, Deliv
     line = re.search(r'<tbody id="waiting">.*?</tbody>', page, re.DOTALL).group()
     assert str(waits.id) in line
     assert ">high<" in line
-    assert "1–1 of 1 held" in page
+    assert "1–1 of 1 running" in page
     assert "1 waiting, and no ready engine serves it." in page
 
 
@@ -100,8 +100,8 @@ def test_a_viewer_sees_no_button_and_is_refused(viewer: Client, running: tuple[T
     task, _, _ = running
     page = viewer.get(f"/queues/echo/?task={task.id}").content.decode()
     assert "Act…" not in page
-    assert "Hand back" not in page
-    assert "Pause this stream" not in page
+    assert "Requeue" not in page
+    assert "Pause queue" not in page
     for path in (f"/tasks/{task.id}/act/cancel/", "/queues/echo/pause/"):
         assert viewer.post(path, {"reason": "x", "do": "pause"}).status_code == 403
     assert not OperatorAction.objects.exists()
@@ -161,7 +161,7 @@ def test_the_pages_of_the_task_and_its_job_lead_to_the_same_buttons(
     for client, buttons in ((operator, True), (viewer, False)):
         assert ('href="?act=1#act"' in client.get(here).content.decode()) is buttons
         assert (f"{here}?act=1#act" in client.get(f"/jobs/{task.job_id}/").content.decode()) is buttons
-        assert ("Hand back" in client.get(f"{here}?act=1").content.decode()) is buttons
+        assert ("Requeue" in client.get(f"{here}?act=1").content.decode()) is buttons
     page = operator.get(f"{here}?act=1").content.decode()
     form = dict(re.findall(r'<input type="hidden" name="(next|entry|attempt)" value="([^"]*)"', page))
     assert form == {"next": here, "entry": claimed.entry_id, "attempt": "1"}
@@ -170,12 +170,12 @@ def test_the_pages_of_the_task_and_its_job_lead_to_the_same_buttons(
     steps.drain()
     for path in (here, f"/jobs/{task.job_id}/"):
         assert "Act…" not in operator.get(path).content.decode(), "it is over"
-    assert "It is in no stream any more: it is dead letter." in operator.get(f"{here}?act=1").content.decode()
+    assert "It is not queued any more: it is dead letter." in operator.get(f"{here}?act=1").content.decode()
 
 
 def test_without_a_reason_nothing_happens(operator: Client, running: tuple[Task, Delivery, Consumer]) -> None:
     task, _, _ = running
-    assert act(operator, task, "cancel", reason="  ") == "Nothing was changed: say why."
+    assert act(operator, task, "cancel", reason="  ") == "Nothing was changed: a reason is needed."
     assert not OperatorAction.objects.exists()
     assert operator.post(f"/tasks/{task.id}/act/explode/", {"reason": "x"}).status_code == 404
 
@@ -193,7 +193,9 @@ def test_pause_needs_a_reason_and_two_who_press_it_are_told_apart(operator: Clie
     brake = "/queues/echo/pause/"
     assert said(operator, operator.post(brake, {"do": "pause"})).startswith("Nothing was changed")
     assert said(operator, operator.post(brake, {"do": "pause", "reason": "disk full"})).startswith("Paused")
-    assert said(operator, operator.post(brake, {"do": "pause", "reason": "disk full"})).startswith("Somebody had")
+    assert said(operator, operator.post(brake, {"do": "pause", "reason": "disk full"})).startswith(
+        "It was paused already"
+    )
     page = operator.get("/queues/echo/").content.decode()
     assert "Paused by user olga" in page
     assert "disk full" in page
@@ -218,7 +220,7 @@ def test_a_pause_that_engines_do_not_hear_of_says_so(
         monkeypatch.setattr(Broker, asked, away)
     for do, word in (("pause", "paused"), ("resume", "resumed")):
         told = said(operator, operator.post("/queues/echo/pause/", {"do": do, "reason": "disk full"}))
-        assert told.startswith(f"Written down as {word}. Redis does not answer")
+        assert told.startswith(f"Stored as {word}. Redis does not answer")
         assert OperatorAction.objects.latest("id").after["engines_told"] is False
 
 
@@ -247,11 +249,11 @@ def test_pages_of_what_is_held_fit_together(viewer: Client, broker: Broker, step
         shown = [set(re.findall(r'<tr id="running-([^"]+)"', page)) for page in pages]
         assert [len(rows) for rows in shown] == [50, 10]
         assert not shown[0] & shown[1]
-        assert "51–60 of 60 held" in pages[1]
+        assert "51–60 of 60 running" in pages[1]
         lane = viewer.get("/queues/echo/?lane=medium").content.decode()
         further = re.search(r'id="running-further" rel="next" href="\?lane=medium&amp;after=([^"]+)"', lane).group(1)
         rest = viewer.get(f"/queues/echo/?lane=medium&after={further}").content.decode()
         assert len(set(re.findall(r'<tr id="running-([^"]+)"', rest))) == 10
         mine = viewer.get(f"/queues/echo/?owner={consumer.engine_id}").content.decode()
-        assert "60 held" in mine
+        assert "60 running" in mine
         assert b"No running task matches" in viewer.get("/queues/echo/?owner=nobody").content

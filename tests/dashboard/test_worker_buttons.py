@@ -71,13 +71,13 @@ def test_a_worker_is_drained_and_resumed_from_its_page(operator: Client, broker:
     assert f'href="?worker={WORKER}#act"' in page
     assert "take no commands from here" not in page
     assert f'action="/nodes/http/workers/{WORKER}/drain/"' in operator.get(PAGE).content.decode()
-    assert "gets nothing more" in press(operator, "drain", "new disk")
+    assert "gets no new task" in press(operator, "drain", "new disk")
     assert found(broker).should_drain
     page = operator.get(PAGE).content.decode()
     assert "user grace wants it to drain: new disk" in page
     assert '<div id="worker" class="pad" data-state="told">' in page
     assert "Resume…" in page
-    assert "is given work again" in press(operator, "resume")
+    assert "gets tasks again" in press(operator, "resume")
     assert not found(broker).should_drain
     expected = [("worker.drain", "new disk"), ("worker.resume", "")]
     assert acts() == [("user grace", action, WORKER, reason) for action, reason in expected]
@@ -112,9 +112,9 @@ def test_a_drain_needs_a_reason_and_only_what_changes_something_is_an_act(
 
 def test_a_worker_that_has_left_or_died_is_told_nothing(operator: Client, broker: Broker, worker: RemoteWorker) -> None:
     broker.registry.condemn(broker.registry.pulses()[WORKER])
-    assert "taken for dead" in press(operator, "drain", "x")
+    assert "judged dead" in press(operator, "drain", "x")
     assert "Drain…" not in operator.get("/nodes/http/").content.decode()
-    assert "has left, or was taken for dead" in operator.get(PAGE).content.decode()
+    assert "has left, or was judged dead" in operator.get(PAGE).content.decode()
     broker.registry.forget([WORKER])
     assert "has left" in press(operator, "drain", "x")
     assert acts() == []

@@ -106,7 +106,7 @@ MAX_CHARACTERS = 300
 @dataclass(frozen=True, slots=True)
 class Changed:
     place: str
-    was: str | None = None  # None: it was not there, or nobody noted it
+    was: str | None = None  # None: it was not there, or not recorded
     now: str | None = None
 
     @property

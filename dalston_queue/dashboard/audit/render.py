@@ -1,4 +1,4 @@
-"""The audit page as named pieces of HTML, the same for the page and the socket."""
+"""The audit page as fragments, the same for the page and its socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The buttons on the pages of dead letters. Each does its act, says what came of it, and goes back to the page."""
+"""Replay, discard and undo on the pages of dead letters. Each says what it changed and returns to the page."""
 
 from __future__ import annotations
 
@@ -34,23 +34,21 @@ def replay(request: HttpRequest) -> HttpResponse:
     """Those that were ticked, after the time to undo it."""
     wanted = _ids(request)
     if not wanted:
-        return _back(request, "Nothing was changed: no letter was selected.", bad=True)
+        return _back(request, "Nothing was changed: no dead letter was selected.", bad=True)
     still_open = _still_open(wanted)
     if not still_open:
-        return _back(request, "Nothing was changed: somebody replayed or discarded it before.", bad=True)
+        return _back(request, "Nothing was changed: it was replayed or discarded before.", bad=True)
     if late := len(wanted) - len(still_open):
-        messages.warning(
-            request, f"{count(late, 'dead letter')} had been replayed or discarded by somebody else before."
-        )
+        messages.warning(request, f"{count(late, 'dead letter')} had been replayed or discarded before.")
     fresh, taken = _not_in_batch(still_open)
     if taken is not None:
-        # Two orders for one letter would do no harm, but one of two people should know.
+        # Two replay batches of one dead letter would do no harm, but one of two operators should know.
         _say_already_replaying(request, taken, len(still_open) - len(fresh))
     if fresh:
         try:
             batch = create_replay_batch(fresh, **person(request), reason=reason_of(request), undo_seconds=UNDO_S)
         except NothingToReplay:  # since we looked
-            return _back(request, "Nothing was changed: there is no such letter.", bad=True)
+            return _back(request, "Nothing was changed: there is no such dead letter.", bad=True)
         if batch.already_open:  # since we looked
             _say_already_replaying(request, batch, len(fresh))
             return _back(request, "")
@@ -66,10 +64,10 @@ def replay(request: HttpRequest) -> HttpResponse:
 def discard(request: HttpRequest) -> HttpResponse:
     wanted, reason = _ids(request), reason_of(request)
     if not wanted or not reason:
-        missing = "no letter was selected" if not wanted else "a reason is needed to discard"
+        missing = "no dead letter was selected" if not wanted else "a reason is needed to discard"
         return _back(request, f"Nothing was changed: {missing}.", bad=True)
     if not DeadLetter.objects.filter(id__in=wanted).exists():
-        return _back(request, "Nothing was changed: there is no such letter.", bad=True)
+        return _back(request, "Nothing was changed: there is no such dead letter.", bad=True)
     target = str(wanted[0]) if len(wanted) == 1 else f"{len(wanted)} dead letters"
     before = {"ids": [str(dead_letter) for dead_letter in wanted]}
     with audited("dead_letter.discard", target, **person(request), reason=reason, before=before) as row:
@@ -77,8 +75,8 @@ def discard(request: HttpRequest) -> HttpResponse:
         row.after = {"discarded": discarded}
     late = len(wanted) - discarded
     if not discarded:
-        return _back(request, "Nothing was changed: somebody replayed or discarded it before.", bad=True)
-    others = f" {late} had been replayed or discarded by somebody else before." if late else ""
+        return _back(request, "Nothing was changed: it was replayed or discarded before.", bad=True)
+    others = f" {late} had been replayed or discarded before." if late else ""
     return _back(request, f"{count(discarded, 'dead letter')} discarded.{others}")
 
 
@@ -88,7 +86,7 @@ def withdraw(request: HttpRequest, batch_id: UUID, verb: str) -> HttpResponse:
     act = {"undo": replay_batches.undo, "stop": replay_batches.stop}.get(verb)
     done = act(batch_id, **person(request), reason=reason_of(request)) if act else None
     if done is None or done.batch is None:
-        raise Http404(f"there is no replay order {batch_id}")
+        raise Http404(f"there is no replay batch {batch_id}")
     won = done.what in (Withdrawal.UNDONE, Withdrawal.STOPPED)
     return _back(request, withdrawn_words(done, done.batch), bad=not won)
 
@@ -96,15 +94,15 @@ def withdraw(request: HttpRequest, batch_id: UUID, verb: str) -> HttpResponse:
 def withdrawn_words(done: Withdrawn, batch: ReplayBatch) -> str:
     match done.what:
         case Withdrawal.UNDONE:
-            return f"Undone. Nothing of it had happened to {count(batch.matched, 'dead letter')}."
+            return f"Undone before it started: nothing was changed in {count(batch.matched, 'dead letter')}."
         case Withdrawal.STOPPED:
             return f"Stopped. {batch.replayed} of {batch.matched} had been replayed; the rest stay as they were."
         case Withdrawal.RUNNING:
-            return f"Too late to undo: {batch.handled} of {batch.matched} had their turn. The rest can be stopped."
+            return f"Too late to undo: {batch.handled} of {batch.matched} were handled. The rest can be stopped."
         case _ if batch.ended_by:
-            return f"Nothing was changed: {batch.ended_by} was faster, the order is {batch.state}."
+            return f"Nothing was changed: {batch.ended_by} was faster, the replay batch is {batch.state}."
         case _:
-            return f"Nothing was changed: the order is {batch.state} already."
+            return f"Nothing was changed: the replay batch is {batch.state} already."
 
 
 def _ids(request: HttpRequest) -> list[UUID]:
@@ -122,7 +120,7 @@ def _still_open(wanted: list[UUID]) -> list[UUID]:
 
 
 def _not_in_batch(wanted: list[UUID]) -> tuple[list[UUID], ReplayBatch | None]:
-    """Those that no waiting or running order names, and the newest order that names one."""
+    """Those in no live replay batch, and the newest live replay batch that names one."""
     taken: set[UUID] = set()
     newest = None
     for batch in ReplayBatch.objects.filter(state__in=LIVE, dead_letter_ids__overlap=wanted).order_by("created_at"):
@@ -133,7 +131,7 @@ def _not_in_batch(wanted: list[UUID]) -> tuple[list[UUID], ReplayBatch | None]:
 
 def _say_already_replaying(request: HttpRequest, batch: ReplayBatch, ordered: int) -> None:
     who = "You were" if batch.actor == person(request)["actor"] else f"{batch.actor} was"
-    messages.warning(request, f"{who} faster: the replay of {count(ordered, 'dead letter')} is ordered already.")
+    messages.warning(request, f"{who} faster: {count(ordered, 'dead letter')} will be replayed already.")
 
 
 def _back(request: HttpRequest, text: str, *, bad: bool = False) -> HttpResponse:

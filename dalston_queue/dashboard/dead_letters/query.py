@@ -1,4 +1,4 @@
-"""Reads open dead letters for the page, at a cost that does not grow with how many are open.
+"""Open dead letters for the page, at a cost that does not grow with how many are open.
 
 Groups: without words or times in the filter, from group to group along the index, with first and last seen from its
 two ends and a count that stops at COUNT_LIMIT. With them, over the newest SEARCH_LIMIT open dead letters. A list:
@@ -20,7 +20,7 @@ SEARCH_LIMIT = 20_000
 COUNT_LIMIT = 2_000
 MAX_GROUPS = 50
 MAX_FINGERPRINTS = 500
-"""Fingerprints that are looked at: more different errors than that at once are one problem."""
+"""Fingerprints that are read: more different errors than that at once are one problem."""
 SHOWN = 50
 
 _OPEN = "replayed_at IS NULL AND discarded_at IS NULL"
@@ -117,7 +117,7 @@ Place = tuple[datetime, UUID]
 
 
 def is_search(wanted: Filter) -> bool:
-    """Does it need a look at each letter? Queue and cause are the same for a whole group."""
+    """Does it need each dead letter? Queue and cause are the same for a whole group."""
     return any((wanted.task_type, wanted.error_contains, wanted.created_after, wanted.created_before))
 
 

@@ -1,4 +1,4 @@
-"""What the page of dead letters shows, as plain values: orders in progress, and groups or the letters of one."""
+"""What the page of dead letters shows, as plain values: live replay batches, and groups or dead letters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dalston_queue.models import ReplayBatch
 from dalston_queue.models.replay_batch import LIVE
 
 RECENT = timedelta(minutes=5)
-"""How long an order that is over stays on the page: long enough to read what came of it."""
+"""How long a finished replay batch stays on the page: long enough to read its outcome."""
 SHOWN_BATCHES = 10
 FIELDS = ("queue", "cause", "task_type", "error", "since", "until", "fingerprint")
 ALL_FIELDS = (*FIELDS, "each", "after")
@@ -46,7 +46,7 @@ class BatchLine:
 class DeadLettersView:
     at: datetime
     batches: tuple[BatchLine, ...]
-    groups: tuple[GroupLine, ...] | None  # None: it shows letters
+    groups: tuple[GroupLine, ...] | None  # None: it shows dead letters
     dead_letters: tuple[DeadLetterLine, ...] | None  # None: it shows groups
     older: str  # what `after` is on the next page; empty on the last
 
@@ -65,7 +65,7 @@ def filter_by(query: Mapping[str, str]) -> Filter:
 
 
 def is_list(query: Mapping[str, str]) -> bool:
-    """A group's letters, or all of them one by one; otherwise groups."""
+    """The dead letters of a group, or all of them; otherwise groups."""
     return bool(query.get("fingerprint") or query.get("each"))
 
 
@@ -85,7 +85,7 @@ def nothing() -> DeadLettersView:
 
 def read_batches(now: datetime) -> tuple[BatchLine, ...]:
     """Those that wait or go on, and those that ended a moment ago; newest first."""
-    # The letters of an order may be many, and nobody reads them here.
+    # The dead letters of a batch may be many, and are not shown here.
     rows = ReplayBatch.objects.defer("dead_letter_ids", "filter")
     live = list(rows.filter(state__in=LIVE).order_by("next_at")[:SHOWN_BATCHES])
     over = [row for row in rows.order_by("-id")[:SHOWN_BATCHES] if row.finished_at and now - row.finished_at < RECENT]
@@ -133,20 +133,20 @@ _known: dict[tuple[UUID, frozenset[UUID]], bool] = {}
 
 
 def batches_of(dead_letters: Collection[UUID]) -> list[str]:
-    """The ids of orders that name one of these, among the newest."""
+    """The ids of replay batches that name one of these, among the newest."""
     newest = list(ReplayBatch.objects.order_by("-id").values_list("id", flat=True)[:NEWEST_BATCHES])
     return [str(batch) for batch in _naming(newest, dead_letters)]
 
 
 def live_batch_of(dead_letter: UUID) -> ReplayBatch | None:
-    """The one that is about to take it back."""
+    """The replay batch that is about to replay it."""
     rows = ReplayBatch.objects.filter(state__in=LIVE).order_by("next_at")
     named = _naming(list(rows.values_list("id", flat=True)[:LIVE_LIMIT]), [dead_letter])
     return rows.defer("dead_letter_ids", "filter").filter(id__in=named).first() if named else None
 
 
 def _naming(batches: list[UUID], dead_letters: Collection[UUID]) -> list[UUID]:
-    """Those of them that name one of these letters, in their order. Pages ask for the same each tick."""
+    """The batches that name one of these dead letters. Pages ask for the same each tick."""
     wanted = frozenset(dead_letters)
     if not wanted:
         return []

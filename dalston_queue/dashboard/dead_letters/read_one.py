@@ -41,7 +41,7 @@ class DeadLetterView:
     replayed_at: datetime | None
     replayed_attempt: int | None
     discarded_at: datetime | None
-    batch: BatchLine | None  # that is about to take it back
+    batch: BatchLine | None  # that is about to replay it
     events: tuple[EventLine, ...]
     actions: tuple[ActionLine, ...]
 
@@ -101,13 +101,13 @@ def read_content(dead_letter_id: UUID) -> DeadLetterContent:
 
 
 def own_parameters(letter_ids: list[UUID]) -> dict[UUID, Any]:
-    """What these letters' tasks were given, by letter."""
+    """The parameters of these dead letters' tasks, by dead letter."""
     rows = Task.objects.filter(dead_letters__in=letter_ids).values_list("dead_letters__id", "parameters")
     return {dead_letter: parameters for dead_letter, parameters in rows if dead_letter in letter_ids}
 
 
 def _actions(dead_letter: DeadLetter) -> list[Any]:
-    """What was done to it, to its task, and the orders that took it along."""
+    """The actions on it, on its task, and on the replay batches that name it."""
     targets = [str(dead_letter.pk), *([str(dead_letter.task_id)] if dead_letter.task_id else [])]
     targets += batches_of([dead_letter.pk])
     return list(about(targets)[:SHOWN_ACTIONS])

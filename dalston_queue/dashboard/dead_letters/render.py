@@ -1,4 +1,4 @@
-"""The page of dead letters as named pieces of HTML, the same for the page and the socket.
+"""The page of dead letters as fragments, the same for the page and its socket.
 
 Buttons are only in what operators get, so there are two versions of it. They belong to forms outside of the pieces,
 because a form carries its viewer's CSRF token.
@@ -89,7 +89,7 @@ def _dead_letter(dead_letter: DeadLetterLine, may_operate: bool) -> Row:
 
 
 def dead_letter_fragments(dead_letter_id: UUID, may_operate: bool) -> list[Fragment]:
-    """Raises Gone if there is no such letter: it was kept for as long as letters are."""
+    """Raises Gone if there is no such dead letter: dead letters are deleted after their retention."""
     view = read_dead_letter(dead_letter_id)
     if view is None:
         raise Gone(f"there is no dead letter {dead_letter_id}")

@@ -86,7 +86,7 @@ def plan_of(query: Mapping[str, str], given: Mapping[str, str]) -> Plan:
         raise BadQuery(f"The time to undo it is at most {MAX_UNDO_S:.0f} s.")
     rate = number(given, "rate")
     if rate is not None and not 1 <= rate <= MAX_RATE:
-        raise BadQuery(f"The rate is between 1 and {MAX_RATE} letters a minute.")
+        raise BadQuery(f"The rate is between 1 and {MAX_RATE} dead letters a minute.")
     priority = given.get("priority", "")
     if priority not in ("", *Priority):
         raise BadQuery("There is no such priority.")
@@ -101,7 +101,7 @@ def plan_of(query: Mapping[str, str], given: Mapping[str, str]) -> Plan:
 
 
 def count(wanted: Filter | list[UUID]) -> int:
-    """The dry run: how many letters the order would name now. Raises BadQuery if that takes too long."""
+    """The dry run: how many dead letters the batch would name now. Raises BadQuery if that takes too long."""
     if not isinstance(wanted, Filter):
         return DeadLetter.objects.filter(OPEN, id__in=wanted, task__isnull=False).count()
     try:
@@ -116,7 +116,7 @@ def diff(old: Any, new: Any) -> tuple[DiffLine, ...]:
 
 
 def _parameters(text: str, one: UUID | None) -> dict[str, Any] | None:
-    """None if they are left as they are: empty, or for a single letter the same as its own."""
+    """None if they are left as they are: empty, or for a single one the same as its own."""
     if not text.strip():
         return None
     try:
@@ -140,7 +140,7 @@ def _batch(request: HttpRequest, plan: Plan) -> HttpResponse:
     )
     if batch.already_open:
         who = "You were" if batch.actor == person(request)["actor"] else f"{batch.actor} was"
-        messages.warning(request, f"{who} faster: that is ordered already. No second order was made.")
+        messages.warning(request, f"{who} faster: there is such a replay batch already. No second one was made.")
         return redirect("dashboard:dead-letters")
     when = f"in {plan.undo_s} s. Until then you can undo it." if plan.undo_s else "now."
     messages.info(request, f"{words.count(batch.matched, 'dead letter')} will be replayed {when}")
@@ -148,7 +148,7 @@ def _batch(request: HttpRequest, plan: Plan) -> HttpResponse:
 
 
 def _checked(plan: Plan) -> list[tuple[UUID, tuple[DiffLine, ...]]]:
-    """What the new parameters change, shown on the first letters."""
+    """What the new parameters change, shown on the first dead letters."""
     if plan.parameters is None:
         return []
     wanted = plan.wanted
@@ -181,7 +181,7 @@ def _own_text(dead_letter: UUID) -> str:
 
 
 def _one(query: Mapping[str, str]) -> UUID | None:
-    """The letter that the address names, if it names one."""
+    """The dead letter that the query string names, if it names one."""
     try:
         return uuid(query, "id")
     except BadQuery:

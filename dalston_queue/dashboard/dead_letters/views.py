@@ -1,4 +1,4 @@
-"""The pages of dead letters: all of them in groups, the letters of a group, and one letter."""
+"""The pages of dead letters: groups, the dead letters of a group, and one."""
 
 from __future__ import annotations
 

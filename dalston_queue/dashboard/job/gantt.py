@@ -28,7 +28,7 @@ At = Callable[[datetime], float]
 @dataclass(frozen=True, slots=True)
 class Span:
     stage: str
-    waits_since: datetime | None  # when it first stood in a line
+    waits_since: datetime | None  # since it was queued first
     runs: tuple[Run, ...]
 
 
@@ -65,7 +65,7 @@ def _row(number: int, span: Span, end: datetime, place: At) -> SafeString:
     if span.waits_since is not None:
         x, until = place(span.waits_since), place(first or end)
         waited = format_html(
-            '<rect class="waited" x="{}%" width="{}%" y="{}" height="4"><title>in line</title></rect>',
+            '<rect class="waited" x="{}%" width="{}%" y="{}" height="4"><title>waiting</title></rect>',
             _short(x),
             _short(max(until - x, 0)),
             top + 21,

@@ -1,5 +1,5 @@
 """What a job's page shows, as plain values: the job, its tasks, who ran them when, their history and what was done to
-them. A fixed number of queries and looks at Redis; large parameters and results stay in the database until asked for.
+them. A fixed number of queries and reads of Redis; large parameters and results stay in the database until asked for.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class JobView:
     tasks: tuple[TaskLine, ...]
     events: tuple[EventLine, ...]
     actions: tuple[ActionLine, ...]
-    webhooks: tuple[WebhookLine, ...] | None  # None: nobody is to be told
+    webhooks: tuple[WebhookLine, ...] | None  # None: the job has no callback URL
 
     @property
     def is_over(self) -> bool:
@@ -223,7 +223,7 @@ def _line(task: Task, why: str, progress: str, content: tuple[Any, Any], runs: t
 
 
 def _actions(job_id: UUID, parts: Iterable[object]) -> tuple[ActionLine, ...]:
-    """What was done to the job, to its tasks and webhooks, and to its dead letters, alone or by an order."""
+    """What was done to the job, to its tasks and webhooks, and to its dead letters, alone or by a replay batch."""
     dead_letters = list(DeadLetter.objects.filter(task__job_id=job_id).values_list("id", flat=True))
     targets = [str(job_id), *(str(part) for part in parts), *(str(dead_letter) for dead_letter in dead_letters)]
     targets += batches_of(dead_letters)

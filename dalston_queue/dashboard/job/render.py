@@ -1,4 +1,4 @@
-"""A job's page as named pieces of HTML, the same for the page and the socket."""
+"""A job's page as fragments, the same for the page and its socket."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def job(request: HttpRequest, job_id: UUID) -> HttpResponse:
 def cancel(request: HttpRequest, job_id: UUID) -> HttpResponse:
     reason = reason_of(request)
     if not reason:
-        messages.error(request, "Nothing was changed: say why.")
+        messages.error(request, "Nothing was changed: a reason is needed.")
         return redirect("dashboard:job", job_id=job_id)
     was = Job.objects.filter(pk=job_id).values_list("status", flat=True).first()
     if was is None:
@@ -58,12 +58,10 @@ def cancel(request: HttpRequest, job_id: UUID) -> HttpResponse:
 def _words(outcome: Cancellation) -> str:
     if outcome.already_over:
         return f"Nothing was changed: the job is {outcome.status} already."
-    if outcome.sent:
-        return "Cancelling. The engines were told to stop."
+    if outcome.told:
+        return "Cancelling. The engines were asked to stop."
     if not outcome.reached:
-        return "Cancelling. Redis does not answer; the engines are told as soon as it does."
+        return "Cancelling. Redis does not answer; the engines are asked to stop when it does."
     return (
-        "Cancelling. What was running has just ended."
-        if outcome.was_running
-        else "Cancelled. Nothing of it was running."
+        "Cancelling. The running tasks have just ended." if outcome.was_running else "Cancelled. No task was running."
     )

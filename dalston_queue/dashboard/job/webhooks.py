@@ -82,7 +82,7 @@ def send_webhook(request: HttpRequest, job_id: UUID, delivery_id: UUID) -> HttpR
         again = send_again(row, timezone.now())
         action.after = {"due": again}
     if again:
-        messages.success(request, "It is sent again now, under the same id, with all its attempts.")
+        messages.success(request, "It is sent again now, under the same id, with a new set of attempts.")
     else:
         messages.warning(request, "Nothing was changed: it is being sent right now.")
     return redirect("dashboard:job", job_id=job_id)

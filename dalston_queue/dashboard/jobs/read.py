@@ -1,7 +1,7 @@
 """What the page of jobs shows, as plain values: a page of those that match its address.
 
-A search that has to look at many jobs is not made anew with every tick: between two of them only the rows it found are
-read again, which is a look at their primary keys.
+An expensive search is not repeated with every tick: between two searches only the rows it found are read again, by
+their primary keys.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page of jobs as named pieces of HTML, the same for the page and the socket."""
+"""The page of jobs as fragments, the same for the page and its socket."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def command_node(request: HttpRequest, node_id: str) -> HttpResponse:
     try:
         node = _find(node_id)
         if not node.supervised:
-            messages.error(request, f"Nothing was requested: nobody on {node_id} would answer.")
+            messages.error(request, f"Nothing was requested: {node_id} has no supervisor that would answer.")
         elif isinstance(command := read_command(request.POST.dict(), node), str):
             messages.error(request, command)
         else:
@@ -52,7 +52,7 @@ def command_node(request: HttpRequest, node_id: str) -> HttpResponse:
 @require_POST
 @operator_required
 def forget(request: HttpRequest, node_id: str) -> HttpResponse:
-    """One that beats again is back by itself."""
+    """A node that sends heartbeats again is back by itself."""
     reason = reason_of(request)
     try:
         node = _find(node_id)
@@ -64,7 +64,11 @@ def forget(request: HttpRequest, node_id: str) -> HttpResponse:
             with audited("node.forget", node_id, reason=reason, **person(request)) as row:
                 outcome = forget_node(get_broker(), node_id)
                 row.after = {"forgotten": outcome.done, "engines": list(outcome.engines)}
-            word = "is forgotten. Should it beat again, it is back" if outcome.done else "is back, or left meanwhile"
+            word = (
+                "is forgotten. If it sends heartbeats again, it is back"
+                if outcome.done
+                else "is back, or left meanwhile"
+            )
             messages.info(request, f"{node_id} {word}.")
             return redirect("dashboard:nodes")
     except BrokerError:
@@ -76,11 +80,11 @@ def _send(request: HttpRequest, node_id: str, asked: CommandForm) -> str:
     channel, who = get_broker().node(node_id), person(request)
     words = asked.name.replace("_", " ")
     if channel.status(asked.command_id) is not None:
-        return f"That {words} was requested already: see below what became of it."
+        return f"That {words} was requested already: the table of commands shows its state."
     with audited(f"node.{asked.name}", node_id, reason=asked.reason, before=asked.arguments, **who) as row:
         command = Command(name=asked.name, arguments=asked.arguments, actor=who["actor"], command_id=asked.command_id)
         row.after = {"command_id": channel.send(command)}
-    return f"Requested: {words}. Below it shows when the node takes it, and how it ends."
+    return f"Requested: {words}. The table of commands shows when the node takes it and how it ends."
 
 
 def _find(node_id: str) -> NodeCard:
@@ -94,7 +98,7 @@ def _find(node_id: str) -> NodeCard:
 
 
 _NEEDS_REASON = {NodeCommand.DRAIN, NodeCommand.CORDON, NodeCommand.RESTART, NodeCommand.ROLLING_RESTART}
-"""Work is handed back or kept away: somebody will ask why."""
+"""Tasks are released or kept away: the audit trail should say why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,23 +176,23 @@ def command_worker(request: HttpRequest, worker_id: str, verb: str) -> HttpRespo
 def _drain(request: HttpRequest, worker: RemoteWorker) -> Said:
     worker_id, reason, who = worker.engine.engine_id, reason_of(request), person(request)
     if worker.is_dead:
-        return False, f"Nothing was changed: {worker_id} was taken for dead."
+        return False, f"Nothing was changed: {worker_id} was judged dead."
     if not reason:
         return False, "Nothing was changed: say why the worker should drain."
     if worker.should_drain:
-        return False, f"Somebody had told {worker_id} to drain already."
+        return False, f"{worker_id} is draining already."
     with audited("worker.drain", worker_id, reason=reason, **who) as row:
         row.after = {"should_drain": worker.drain(who["actor"], reason)}
     if not worker.should_drain:
         return False, f"Nothing was changed: {worker_id} has left."
-    return True, f"{worker_id} gets nothing more, and hears with its next call that it should finish and leave."
+    return True, f"{worker_id} gets no new task, and learns with its next call that it should finish and leave."
 
 
 def _resume(request: HttpRequest, worker: RemoteWorker) -> Said:
     worker_id = worker.engine.engine_id
     if not worker.should_drain:
-        return False, f"Nothing was changed: nobody wants {worker_id} to drain (any more)."
+        return False, f"Nothing was changed: {worker_id} is not draining."
     with audited("worker.resume", worker_id, reason=reason_of(request), **person(request)) as row:
         worker.undrain()
         row.after = {"should_drain": False}
-    return True, f"{worker_id} is given work again, if it has not left."
+    return True, f"{worker_id} gets tasks again, if it has not left."

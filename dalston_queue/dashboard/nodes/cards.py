@@ -1,7 +1,7 @@
-"""What the pages of nodes show, as plain values made from beats. Pure: the registry's words and the time in.
+"""What the pages of nodes show, as plain values made from heartbeats. Pure: takes the registry and the time.
 
-Values hold times, not ages. A beat is shown only once it is late: a time that moves with each beat would resend every
-row for nothing.
+Values hold times, not ages. A heartbeat is shown only once it is late: a time that moves with each one would resend
+every row for nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dalston_queue.broker.protocol.moments import moment_if
 from dalston_queue.broker.protocol.types import EngineState, NodeState
 
 LATE_BEATS = 3
-"""So many beats missed are worth a word; a little later the judge decides."""
+"""So many missed heartbeats are shown; a little later the orchestrator judges the engine dead."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskCard:
-    """A task that an engine has in hand."""
+    """A task that an engine runs."""
 
     id: str
     queue: str
@@ -50,7 +50,7 @@ class ExitCard:
 class EngineCard:
     id: str
     slot: str  # its place on the node; for an engine that runs alone, its name
-    kind: str  # the engine's name in commands; empty for one that runs alone: nobody commands it or keeps its log
+    kind: str  # the engine's name in commands; empty without a supervisor: no commands, no log
     state: str
     why: str
     version: str
@@ -140,7 +140,7 @@ class NodeCard:
 
     @property
     def last_ends_at(self) -> datetime | None:
-        """When the last task in hand must be over; None if one of them has no deadline, or there is none."""
+        """When the last running task must be over; None if one of them has no deadline, or there is none."""
         ends = [task.deadline_at for engine in self.engines for task in engine.tasks]
         known = [end for end in ends if end is not None]
         return max(known) if known and len(known) == len(ends) else None
@@ -235,7 +235,7 @@ def _drain(said: DrainReport | None, at_ms: int) -> DrainCard | None:
     if said is None:
         return None
     ends_at = None if said.ends_in_s is None else moment_if(at_ms + round(said.ends_in_s * 1000))
-    # To ten seconds: it is an upper bound, and moves with every beat.
+    # To ten seconds: it is an upper bound, and moves with every heartbeat.
     rounded = None if ends_at is None else ends_at.replace(microsecond=0) - timedelta(seconds=ends_at.second % 10)
     return DrainCard(said.engines_left, said.in_flight, rounded)
 

@@ -40,7 +40,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class LostTask:
-    """A task that an engine had in hand when it was judged dead, and what became of it."""
+    """A task that an engine ran when it was judged dead, and its state now."""
 
     id: str
     job_id: str
@@ -62,7 +62,7 @@ class NodeView:
 
 
 class _Shared:
-    """One reading of the registry for all who look within a tick."""
+    """One read of the registry for all pages of a tick."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -134,7 +134,7 @@ def _in_hand(engines: Iterable[EngineCard]) -> list[TaskCard]:
 
 
 def _current(engine: EngineCard, records: dict[str, Record]) -> tuple[TaskCard, ...]:
-    """Without those that ended since the beat; of a dead engine all, as it had them."""
+    """Without those that ended since the heartbeat; of a dead engine all, as it had them."""
     if engine.state == EngineState.DEAD:
         return engine.tasks
     found = []
@@ -149,7 +149,7 @@ def _current(engine: EngineCard, records: dict[str, Record]) -> tuple[TaskCard, 
 
 def _lost(card: NodeCard) -> tuple[LostTask, ...]:
     dead = [engine for engine in card.engines if engine.state == EngineState.DEAD]
-    # A beat is what an engine says; a query wants real ids.
+    # A heartbeat holds what the engine reports; a query wants real ids.
     lost_by = {task.id: engine.slot for engine in dead for task in engine.tasks if is_uuid(task.id)}
     try:
         rows = Task.objects.filter(pk__in=list(lost_by)[:LOST_SHOWN]).order_by("id")

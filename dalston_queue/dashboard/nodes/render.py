@@ -1,4 +1,4 @@
-"""The pages of nodes as named pieces of HTML, the same for the page and the socket."""
+"""The pages of nodes as fragments, the same for the page and its socket."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _summary(fleet: Fleet) -> NodesHealth:
     engines = [engine for node in fleet.nodes for engine in node.engines]
     ready = sum(engine.state == EngineState.READY for engine in engines)
     running = sum(engine.running for engine in engines)
-    of = f"{ready} of {count(len(engines), 'engine')} ready, {running} in hand" if engines else "no engines"
+    of = f"{ready} of {count(len(engines), 'engine')} ready, {running} running" if engines else "no engines"
     headline = f"{count(len(fleet.nodes), 'node').capitalize()}, {of}."
     tone = "bad" if any(finding.tone == "bad" for finding in findings) else "warn" if findings else "ok"
     return NodesHealth(tone if engines else "warn", headline, tuple(findings))
@@ -135,7 +135,7 @@ def node_fragments(node_id: str, query: Mapping[str, str], may_operate: bool) ->
 
 
 def fragments_of(view: NodeView, worker_id: str = "", operates: bool = False) -> list[Fragment]:
-    """worker_id: the one that somebody is about to tell something. Rows have a button for those who may press it."""
+    """worker_id: the worker whose actions are shown. Rows have a button for those who may press it."""
     card = view.card
     engines = card.engines if card else ()
     state = (card.state or "alone") if card else "gone" if view.known else "not known"
@@ -176,7 +176,7 @@ def _charts(gpu: GpuCard, past: list[Mapping[str, float] | None] | None) -> tupl
 
 
 def _logs(node_id: str, slots: list[str]) -> Fragment:
-    """A pane changes only when its engine comes or goes: what somebody reads in it must stay."""
+    """A pane changes only when its engine comes or goes: what is being read in it must stay."""
     rows = tuple(_log(node_id, slot) for slot in dict.fromkeys(slots))
     body = "".join(row.html for row in rows) or '<p class="quiet pad">No engine of this node has a log.</p>'
     return Fragment("logs", f'<div id="logs">{body}</div>', rows)

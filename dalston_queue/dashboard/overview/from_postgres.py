@@ -35,15 +35,15 @@ _FIELDS = (
 )
 
 
-# Both in one round trip; a count without a limit would read every open letter.
-_LETTERS_AND_DUTIES = """
-    SELECT letters.count, made.count,
+# Both in one round trip; a count without a limit would read every open dead letter.
+_DEAD_LETTERS_AND_DUTIES = """
+    SELECT open.count, made.count,
         duty.name, duty.every_s, duty.last_run_at, duty.last_error, duty.duration_ms, duty.repaired
     FROM (
         SELECT count(*) FROM (
             SELECT 1 FROM dalston_dead_letter WHERE replayed_at IS NULL AND discarded_at IS NULL LIMIT %s
         ) AS counted
-    ) AS letters CROSS JOIN (
+    ) AS open CROSS JOIN (
         SELECT count(*) FROM (
             SELECT 1 FROM dalston_dead_letter WHERE created_at > now() - interval '1 hour' LIMIT %s
         ) AS counted
@@ -53,7 +53,7 @@ _LETTERS_AND_DUTIES = """
 
 def read() -> InPostgres:
     with connection.cursor() as cursor:
-        cursor.execute(_LETTERS_AND_DUTIES, [COUNT_LIMIT + 1, COUNT_LIMIT + 1])
+        cursor.execute(_DEAD_LETTERS_AND_DUTIES, [COUNT_LIMIT + 1, COUNT_LIMIT + 1])
         rows = cursor.fetchall()
     duties = tuple(DutyLine(*duty) for _, _, *duty in rows if duty[0] is not None)
     leaders = Leadership.objects.order_by("role").values_list("role", "holder", "term", "since")
@@ -86,16 +86,17 @@ class _Running:
 
 
 def with_progress(tasks: Sequence[RecentTask], broker: Broker) -> tuple[RecentTask, ...]:
-    """The same tasks; a look at Redis per queue that has one of them running."""
+    """The same tasks; one read of Redis per queue that has one of them running."""
     running = [_Running(UUID(task.id), task.queue) for task in tasks if task.status == TaskStatus.RUNNING]
     if not running:
         return tuple(tasks)
-    told = reported_by(running, broker) or {}
+    reported = reported_by(running, broker) or {}
     return tuple(
-        _with(task, told.get(UUID(task.id), NOTHING)) if task.status == TaskStatus.RUNNING else task for task in tasks
+        _with(task, reported.get(UUID(task.id), NOTHING)) if task.status == TaskStatus.RUNNING else task
+        for task in tasks
     )
 
 
-def _with(task: RecentTask, told: Reported) -> RecentTask:
-    percent = None if told.fraction is None else round(100 * told.fraction)
-    return replace(task, percent=percent, message=told.message)
+def _with(task: RecentTask, reported: Reported) -> RecentTask:
+    percent = None if reported.fraction is None else round(100 * reported.fraction)
+    return replace(task, percent=percent, message=reported.message)

@@ -9,8 +9,8 @@ from dalston_queue.broker.protocol.types import EngineState, Role, Tier
 from dalston_queue.broker.views.snapshot import LaneStats, QueueStats, Rates, Snapshot, rates
 from dalston_queue.dashboard.overview.values import EngineLine, InRedis, Lane, NodeLine, Pace
 
-_LOOKING = "dashboard"
-"""A lease is asked for by a token; this one only ever looks who holds it."""
+_READER = "dashboard"
+"""A lease is asked for by a token; with this one the lease is only read."""
 
 
 def read(broker: Broker, before: Snapshot | None = None) -> InRedis:
@@ -22,7 +22,7 @@ def read(broker: Broker, before: Snapshot | None = None) -> InRedis:
         snapshot=snapshot,
         lanes=tuple(_lanes(snapshot, engines, paces)),
         nodes=tuple(_nodes(broker.registry.nodes(), engines, _suspected(snapshot))),
-        is_led=broker.lease(Role.ORCHESTRATOR, _LOOKING).leader() is not None,
+        is_led=broker.lease(Role.ORCHESTRATOR, _READER).leader() is not None,
         paces={stats.queue: paces[stats.queue] for stats in snapshot.queues if stats.queue in paces},
     )
 
@@ -123,7 +123,7 @@ def _engine(engine: EngineInfo, suspected: set[str]) -> EngineLine:
 
 
 def _may_be_suspect(engine: EngineInfo, suspected: set[str]) -> bool:
-    """A suspect runs alone. Which of a queue's tasks is one, beats don't say, so any task of the queue may be."""
+    """A suspect runs alone. Which of a queue's tasks is one, heartbeats don't say, so any task of the queue may be."""
     if not suspected:
         return False
     queues = {task.queue for task in engine.report.tasks} or set(engine.queues)

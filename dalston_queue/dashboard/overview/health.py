@@ -52,10 +52,10 @@ class Health:
 
 
 SLACK_S = 60
-"""Huey looks once a minute."""
+"""Huey checks once a minute."""
 STILL_MIN = 15
-"""A line in which nothing ended for so many minutes is worth a look, however busy its engines seem. If all are full, it
-may be that their tasks are long: each has its deadline, so that is no alarm."""
+"""A queue in which nothing ended for so many minutes needs attention, however busy its engines seem. If all are full,
+it may be that their tasks are long: each has its deadline, so that is no alarm."""
 GROWTH_MIN = 10
 
 
@@ -83,7 +83,7 @@ def _headline(overview: Overview, worst: Tone) -> str:
     engines = count(len(_ready(overview.redis)), "engine")
     full = ", all busy" if _is_all_busy(overview.redis) else ""
     now = f"{waiting or 'nothing'} waiting, {running or 'nothing'} running, {engines} ready{full}"
-    start = {Tone.OK: "All is well", Tone.WARN: "Running, with something to look at", Tone.BAD: "Something is wrong"}
+    start = {Tone.OK: "Healthy", Tone.WARN: "Needs attention", Tone.BAD: "Unhealthy"}
     return f"{start[worst]}: {now}."
 
 
@@ -100,7 +100,7 @@ def _findings(overview: Overview) -> Iterator[Finding]:
 
 def _of_redis(redis: InRedis, past: Past) -> Iterator[Finding]:
     if not redis.is_led:
-        text = "No orchestrator leads: nothing is dispatched. Start manage.py runorchestrator."
+        text = "No orchestrator is the leader: nothing is dispatched. Start manage.py runorchestrator."
         yield Finding(Tone.BAD, text, duties_place())
     for queue in redis.snapshot.queues:
         yield from _of_queue(redis, past, queue)
@@ -113,12 +113,12 @@ def _of_redis(redis: InRedis, past: Past) -> Iterator[Finding]:
 
 
 def queue_finding(overview: Overview, queue: str) -> Finding:
-    """One stream in words, for its own page."""
+    """One queue in words, for its own page."""
     if overview.redis is None:
         return Finding(Tone.BAD, "Redis does not answer: what is waiting and running is not known.")
     stats = next((stats for stats in overview.redis.snapshot.queues if stats.queue == queue), None)
     if stats is None:
-        return Finding(Tone.WARN, "No such stream: nothing was ever sent to it, and no engine serves it.")
+        return Finding(Tone.WARN, "No such queue: no task was ever sent to it, and no engine serves it.")
     worst = max(_of_queue(overview.redis, overview.past, stats), key=badness, default=None)
     if worst is not None:
         return worst
@@ -140,7 +140,7 @@ def _of_queue(redis: InRedis, past: Past, queue: QueueStats) -> Iterator[Finding
         yield Finding(Tone.BAD, f"{name}: {waiting} waiting, {count(engines, 'engine')}, and nothing moves.", there)
     elif waiting > 0 and _is_still(queue, past):
         busy = f"{count(engines, 'engine')}, all busy" if full else ""
-        still = f"and nothing has ended for {STILL_MIN} min. See what its engines hold"
+        still = f"and nothing has ended for {STILL_MIN} min. See what its engines run"
         yield Finding(Tone.WARN if full else Tone.BAD, _sentence(queue, f"{waiting} waiting", busy, still), there)
     elif waiting > 0 and queue.running == 0 and full:
         busy = f"{count(engines, 'engine')}, all busy with other queues"
@@ -188,7 +188,7 @@ def _of_lanes(redis: InRedis) -> Iterator[Finding]:
 def _of_node(node: NodeLine) -> Iterator[Finding]:
     there = page_url("node", node.id)
     if node.state == NodeState.DEAD:
-        yield Finding(Tone.BAD, f"Node {node.id} is dead: its tasks went back in line.", there)
+        yield Finding(Tone.BAD, f"Node {node.id} is dead: its tasks went back to their queues.", there)
         return
     for engine in node.engines:
         if engine.state in SICK:
@@ -197,12 +197,12 @@ def _of_node(node: NodeLine) -> Iterator[Finding]:
 
 
 def clear_in(waiting: int, pace: Pace | None) -> str:
-    """When the line will be empty, if it goes on like this."""
+    """When the queue will be empty at this rate."""
     if pace is None:
         return "pace not known yet"
     seconds = seconds_for(waiting, pace.goes - pace.comes)
     if seconds is None:
-        return "and the line grows" if pace.comes > pace.goes else "and the line does not shrink"
+        return "and the queue grows" if pace.comes > pace.goes else "and the queue does not shrink"
     return f"clear in about {in_words(max(1, seconds))}"
 
 
@@ -218,7 +218,7 @@ def _of_postgres(postgres: InPostgres, past: Past, now: datetime) -> Iterator[Fi
         elif duty.error:
             yield Finding(Tone.WARN, f"The {duty.name} failed: {duty.error[:200]}", duties_place())
     if postgres.dead_letters:
-        text = f"{_dead_letters(postgres.dead_letters)} for a decision{_growth(past.dead_letters)}."
+        text = f"{_dead_letters(postgres.dead_letters)}{_growth(past.dead_letters)}."
         yield Finding(Tone.WARN, text, page_url("dead-letters"))
 
 
@@ -228,14 +228,14 @@ def is_late(duty: DutyLine, now: datetime) -> bool:
 
 def _dead_letters(dead_letters: int) -> str:
     if dead_letters > COUNT_LIMIT:
-        return f"More than {COUNT_LIMIT} dead letters wait"
-    return f"{count(dead_letters, 'dead letter')} wait{'s' if dead_letters == 1 else ''}"
+        return f"More than {COUNT_LIMIT} open dead letters"
+    return f"{count(dead_letters, 'open dead letter')}"
 
 
 def _growth(samples: Sequence[Numbers | None]) -> str:
     """Whether they grow, from what came in the last minutes; nothing if that is not known."""
     made = [number for number in series(samples[-GROWTH_MIN:], "made") if number is not None]
-    return f", and they grow: {sum(made):.0f} came in the last {GROWTH_MIN} min" if any(made) else ""
+    return f", {sum(made):.0f} new in the last {GROWTH_MIN} min" if any(made) else ""
 
 
 def _engines_of(redis: InRedis, queue: str) -> int:

@@ -60,7 +60,7 @@ class Latest:
             return Past()
 
     def _before(self) -> Snapshot | None:
-        """The oldest snapshot of the window; nothing right after a start, or after nobody looked for a while."""
+        """The oldest snapshot of the window; nothing right after a start, or after no page was open for a while."""
         now = time.monotonic()
         while self._past and now - self._past[0][0] > WINDOW_S:
             self._past.popleft()

@@ -1,4 +1,4 @@
-"""Overview -> named pieces of HTML. The page and the socket render the same partials, so they cannot differ."""
+"""Overview -> fragments. The page and its socket render the same partials, so they cannot differ."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _clear(lane: Lane) -> str:
     seconds = seconds_for(lane.waiting, lane.pace.goes - lane.pace.comes)
     if seconds is not None:
         return in_words(max(1, seconds))
-    return "grows" if lane.pace.comes > lane.pace.goes else "stands"
+    return "growing" if lane.pace.comes > lane.pace.goes else "stalled"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from dalston_queue.dashboard.parts.charts import Numbers
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Tasks per second over the last seconds, rounded: a digit nobody reads would resend the row."""
+    """Tasks per second over the last seconds, rounded: an idle digit would resend the row."""
 
     comes: float
     goes: float
@@ -69,8 +69,8 @@ class EngineLine:
     capabilities: tuple[str, ...]
     capacity: int
     note: str
-    is_full: bool = False  # as many tasks in hand as it takes, of whichever queue; or one that runs alone
-    is_empty: bool = True  # no task in hand: only then it takes a suspect
+    is_full: bool = False  # as many running tasks as its capacity, of any queue; or one that runs alone
+    is_empty: bool = True  # no running task: only then it takes a suspect
 
 
 @dataclass(frozen=True, slots=True)

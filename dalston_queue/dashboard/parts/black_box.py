@@ -1,4 +1,4 @@
-"""What is left of something that went wrong, made readable: a dead engine's black box, bytes that nobody could read.
+"""What is left of something that went wrong, made readable: a dead engine's black box, bytes that could not be read.
 
 Both come from outside and may have any shape: what is not as expected is shown as JSON, never dropped.
 """

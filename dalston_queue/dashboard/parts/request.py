@@ -15,7 +15,7 @@ MAX_CHARACTERS = 200
 
 
 class BadQuery(ValueError):
-    """Names the field and what is wrong with it, for whoever typed it."""
+    """Names the field and what is wrong with it, for the operator."""
 
 
 def word(query: Mapping[str, str], name: str) -> str | None:

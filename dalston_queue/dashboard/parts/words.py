@@ -19,7 +19,7 @@ SICK: dict[str, str] = {
     EngineState.UNHEALTHY: "warn",
     EngineState.DEAD: "warn",
 }
-"""States of engines that somebody should look at, and their tone."""
+"""States of engines that need attention, and their tone."""
 TASK_TONES: dict[str, str] = {
     TaskStatus.COMPLETED: "ok",
     TaskStatus.RUNNING: "busy",

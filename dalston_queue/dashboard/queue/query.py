@@ -1,4 +1,4 @@
-"""What the address of a stream's page asks for: the order, one lane or one engine, which page, and a task to act on."""
+"""The query string of a queue's page: the order, one lane or one engine, which page, and the task of the actions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dalston_queue.dashboard.parts.request import BadQuery, number, uuid, word
 
 FIELDS = ("order", "owner", "lane", "start", "after", "waiting", "task")
 """What a link keeps. `start` counts from the top of the sorted set; `after` and `waiting` are entry ids, of the entries
-that are held and of the line."""
+that run and that wait."""
 _ENTRY = re.compile(r"\d{1,19}-\d{1,19}")
 MAX_START = 10_000_000
 

@@ -1,4 +1,4 @@
-"""What a stream's page shows, as plain values: a page of what engines hold, the front of the line, and the pause.
+"""What a queue's page shows, as plain values: a page of the running tasks, the first that wait, and the pause.
 
 Nothing here reads all of anything: pages come from the sorted sets, from one engine's own list, or begin at an entry.
 Values hold times, not ages. An engine renews what it holds each second; a row would then change with every tick, so
@@ -68,7 +68,7 @@ class RunningLine:
 
 @dataclass(frozen=True, slots=True)
 class WaitingLine:
-    task_id: str  # empty: bytes that nobody can read
+    task_id: str  # empty: bytes that cannot be read
     job_id: str
     entry_id: str
     named: Named
@@ -153,7 +153,7 @@ def _running_page(queue: str, wanted: QueueQuery) -> tuple[list[PendingEntry], i
         found = broker.held(queue, place=wanted.lane, after=wanted.after, limit=SHOWN + 1)
         return found[:SHOWN], None, found[SHOWN - 1].record.entry_id if len(found) > SHOWN else ""
     page = broker.pending(queue, order=wanted.order, offset=wanted.start, limit=SHOWN)
-    # Among those that were renewed just now the order would change with each beat: they keep the order of their claims.
+    # Among those renewed just now the order would change with each heartbeat: they keep the order of their claims.
     in_order = page.entries if wanted.order is PendingOrder.DEADLINE else sorted(page.entries, key=_by_idle)
     return in_order, page.total, ""
 
@@ -177,7 +177,7 @@ def _target(queue: str, task_id: str) -> ActionTarget | None:
 
 def _running_line(entry: PendingEntry, named: Named) -> RunningLine:
     record, fresh = entry.record, entry.idle_ms < FRESH_MS
-    told = reported(record.progress)
+    shown = reported(record.progress)
     patience_ms = max(settings.DALSTON_ABSOLUTE_TIMEOUT_MS, record.deadline_ms - record.claimed_at_ms)
     return RunningLine(
         task_id=entry.task_id,
@@ -192,8 +192,8 @@ def _running_line(entry: PendingEntry, named: Named) -> RunningLine:
         idle_since=None if fresh else moment(record.renewed_at_ms),
         lease_ends_at=None if fresh else moment(record.renewed_at_ms) + timedelta(milliseconds=patience_ms),
         deadline_at=moment(record.deadline_ms) if record.deadline_ms else None,
-        percent=None if told.fraction is None else round(100 * told.fraction),
-        message=told.message,
+        percent=None if shown.fraction is None else round(100 * shown.fraction),
+        message=shown.message,
         cancelling=bool(record.cancel),
     )
 

@@ -1,5 +1,5 @@
-"""A stream's page as named pieces of HTML, the same for the page and the socket. Rows have a button only for those who
-may press it, so operators and viewers have a hub each."""
+"""The fragments of a queue's page, the same for the page and its socket. Rows have a button for operators only, so
+operators and viewers have a poll each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dalston_queue.dashboard.queue.read import SHOWN, QueueView, RunningLine, Wa
 def queue_fragments(queue: str, query: Mapping[str, str], may_operate: bool) -> list[Fragment]:
     try:
         wanted = queue_query(query)
-    except BadQuery:  # the page says what is wrong with it; the socket shows the stream without a filter
+    except BadQuery:  # the page says what is wrong with it; the socket shows the queue without a filter
         wanted, query = QueueQuery(), {}
     return fragments_of(read_queue(queue, wanted), wanted, query, may_operate)
 

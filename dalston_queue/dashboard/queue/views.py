@@ -1,4 +1,4 @@
-"""The page of one stream, and its brake: pause and resume."""
+"""The page of one queue; pause and resume."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from dalston_queue.jobs.operator.pause import NoSuchQueue, PauseResult, check_qu
 @require_safe
 @login_required
 def queues(request: HttpRequest) -> HttpResponse:
-    """The stream that most likely somebody wants to see: the one with most to do."""
+    """Redirects to the queue with the most tasks."""
     redis = latest.get().redis
     queues = redis.snapshot.queues if redis else []
     if not queues:
-        messages.info(request, "There is no stream yet: it comes into being with its first task or its first engine.")
+        messages.info(request, "There is no queue yet: its first task or its first engine creates it.")
         return redirect("dashboard:overview")
     busiest = max(queues, key=lambda stats: stats.waiting + stats.running)
     return redirect("dashboard:queue", queue=busiest.queue)
@@ -66,7 +66,7 @@ def queue_page(request: HttpRequest, queue: str) -> HttpResponse:
 @require_POST
 @operator_required
 def pause_or_resume(request: HttpRequest, queue: str) -> HttpResponse:
-    """Pause, or resume; whichever is asked for by name, so that pressing it twice is pressing it once."""
+    """Pause, or resume, by name: so pressing it twice is pressing it once."""
     wanted, reason = request.POST.get("do", ""), reason_of(request)
     try:
         check_queue(queue, to_resume=wanted == "resume")
@@ -75,25 +75,25 @@ def pause_or_resume(request: HttpRequest, queue: str) -> HttpResponse:
     if wanted == "pause" and reason:
         with audited("stage.pause", queue, **person(request), reason=reason) as row:
             done = pause(queue, timezone.now(), actor=person(request)["actor"], reason=reason)
-            row.after = {"paused": True, "changed": done.changed, "engines_told": done.reached}
-        _say(request, done, "Paused: engines claim nothing more from it. What runs goes on.", "paused")
+            row.after = {"paused": True, "changed": done.changed, "engines_told": done.told}
+        _say(request, done, "Paused: engines claim no task of it. Running tasks go on.", "paused")
     elif wanted == "resume":
         with audited("stage.resume", queue, **person(request), reason=reason) as row:
             done = resume(queue)
             row.after = {"paused": False, "changed": done.changed, "engines_told": done.reached}
         _say(request, done, "Resumed: engines claim from it again.", "resumed")
     else:
-        messages.error(request, "Nothing was changed: say why the stream should pause.")
+        messages.error(request, "Nothing was changed: a reason is needed to pause a queue.")
     return redirect("dashboard:queue", queue=queue)
 
 
-def _say(request: HttpRequest, done: PauseResult, said: str, word: str) -> None:
-    if not done.reached:
-        messages.warning(request, f"Written down as {word}. Redis does not answer; engines are told when it does.")
+def _say(request: HttpRequest, done: Braked, said: str, word: str) -> None:
+    if not done.told:
+        messages.warning(request, f"Stored as {word}. Redis does not answer; engines learn of it when it does.")
     elif done.changed:
         messages.success(request, said)
     else:
-        messages.warning(request, f"Somebody had {word} it already.")
+        messages.warning(request, f"It was {word} already.")
 
 
 def _lanes(view: QueueView) -> list[tuple[str, str]]:

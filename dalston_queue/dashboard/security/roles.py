@@ -17,7 +17,7 @@ View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 
 def operator_required(view: View[P]) -> View[P]:
-    """Logged in, and operator or admin; a viewer gets 403, and somebody who is not logged in the login page."""
+    """Logged in, and operator or admin; a viewer gets 403, without a login the login page."""
 
     @login_required
     @wraps(view)

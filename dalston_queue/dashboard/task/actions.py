@@ -39,7 +39,7 @@ def act_on_task(request: HttpRequest, task_id: UUID, act: str) -> HttpResponse:
         raise Http404(f"there is no task {task_id}")
     reason = reason_of(request)
     if not reason:
-        messages.error(request, "Nothing was changed: say why.")
+        messages.error(request, "Nothing was changed: a reason is needed.")
         return _back(request, task)
     action, perform = ACTS[act]
     before = {"status": task.status, "attempt": task.attempt, "engine": task.assigned_worker_id}

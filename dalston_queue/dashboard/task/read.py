@@ -43,7 +43,7 @@ class RunLine:
     run: Run
     words: str
     tone: str
-    node: str  # empty: it ran without a supervisor, and nobody keeps its log
+    node: str  # empty: it ran without a supervisor, and its log is not kept
     slot: str
 
 

@@ -1,4 +1,4 @@
-"""A task's page as named pieces of HTML, the same for the page and the socket.
+"""A task's page as fragments, the same for the page and its socket.
 
 A piece with logs in it asks for them when it is put in place, so it only changes when a run begins or ends.
 """

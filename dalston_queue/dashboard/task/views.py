@@ -60,13 +60,13 @@ AROUND = timedelta(seconds=1)
 def read_log(line: RunLine) -> tuple[str, str]:
     """Its lines, or why there are none."""
     if not line.node:
-        return "", "It ran without a supervisor: nobody keeps its log."
+        return "", "It ran without a supervisor, so its log is not kept."
     since, until = line.run.started_at or line.run.finished_at, line.run.finished_at
     broker = get_broker()
     try:
         if line.node not in {node.node_id for node in broker.registry.nodes()}:
-            return "", f"The node {line.node} is away, and its logs with it."
-        release_connection()
+            return "", f"The node {line.node} is down, and its logs with it."
+        give_connection_back()
         tail = broker.logs(line.node).tail(
             line.run.engine_id,
             lines=LINES,
