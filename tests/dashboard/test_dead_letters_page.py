@@ -256,7 +256,7 @@ class TestReplay:
         assert f'id="undo-{order.pk}"' in text
         undone = operator.post(f"{PAGE}batches/{order.pk}/undo/", follow=True).content.decode()
         assert "Undone before it started" in undone
-        assert not carry_out(timezone.now() + timedelta(minutes=1))
+        assert not run_due_batches(timezone.now() + timedelta(minutes=1))
         assert set(Task.objects.values_list("status", flat=True)) == {"dead_letter"}
 
     def test_after_the_window_it_happens_and_the_letter_says_so(self, operator: Client) -> None:
@@ -352,7 +352,7 @@ class TestReplay:
         assert "<del>-   &quot;file&quot;: &quot;a.wav&quot;</del>" in checked
         assert "<ins>+   &quot;file&quot;: &quot;b.wav&quot;</ins>" in checked
         operator.post(path, {**form, "replay": "1"})
-        carry_out(timezone.now())
+        run_due_batches(timezone.now())
         assert Task.objects.get().parameters == {"file": "b.wav"}
 
     @pytest.mark.parametrize(

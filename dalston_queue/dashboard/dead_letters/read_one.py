@@ -100,10 +100,10 @@ def read_content(dead_letter_id: UUID) -> DeadLetterContent:
     )
 
 
-def own_parameters(letter_ids: list[UUID]) -> dict[UUID, Any]:
+def own_parameters(dead_letter_ids: list[UUID]) -> dict[UUID, Any]:
     """The parameters of these dead letters' tasks, by dead letter."""
-    rows = Task.objects.filter(dead_letters__in=letter_ids).values_list("dead_letters__id", "parameters")
-    return {dead_letter: parameters for dead_letter, parameters in rows if dead_letter in letter_ids}
+    rows = Task.objects.filter(dead_letters__in=dead_letter_ids).values_list("dead_letters__id", "parameters")
+    return {dead_letter: parameters for dead_letter, parameters in rows if dead_letter in dead_letter_ids}
 
 
 def _actions(dead_letter: DeadLetter) -> list[Any]:

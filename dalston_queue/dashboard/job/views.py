@@ -58,7 +58,7 @@ def cancel(request: HttpRequest, job_id: UUID) -> HttpResponse:
 def _words(outcome: Cancellation) -> str:
     if outcome.already_over:
         return f"Nothing was changed: the job is {outcome.status} already."
-    if outcome.told:
+    if outcome.sent:
         return "Cancelling. The engines were asked to stop."
     if not outcome.reached:
         return "Cancelling. Redis does not answer; the engines are asked to stop when it does."

@@ -75,7 +75,7 @@ def pause_or_resume(request: HttpRequest, queue: str) -> HttpResponse:
     if wanted == "pause" and reason:
         with audited("stage.pause", queue, **person(request), reason=reason) as row:
             done = pause(queue, timezone.now(), actor=person(request)["actor"], reason=reason)
-            row.after = {"paused": True, "changed": done.changed, "engines_told": done.told}
+            row.after = {"paused": True, "changed": done.changed, "engines_told": done.reached}
         _say(request, done, "Paused: engines claim no task of it. Running tasks go on.", "paused")
     elif wanted == "resume":
         with audited("stage.resume", queue, **person(request), reason=reason) as row:
@@ -87,8 +87,8 @@ def pause_or_resume(request: HttpRequest, queue: str) -> HttpResponse:
     return redirect("dashboard:queue", queue=queue)
 
 
-def _say(request: HttpRequest, done: Braked, said: str, word: str) -> None:
-    if not done.told:
+def _say(request: HttpRequest, done: PauseResult, said: str, word: str) -> None:
+    if not done.reached:
         messages.warning(request, f"Stored as {word}. Redis does not answer; engines learn of it when it does.")
     elif done.changed:
         messages.success(request, said)

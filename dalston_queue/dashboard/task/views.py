@@ -66,7 +66,7 @@ def read_log(line: RunLine) -> tuple[str, str]:
     try:
         if line.node not in {node.node_id for node in broker.registry.nodes()}:
             return "", f"The node {line.node} is down, and its logs with it."
-        give_connection_back()
+        release_connection()
         tail = broker.logs(line.node).tail(
             line.run.engine_id,
             lines=LINES,
