@@ -1,4 +1,4 @@
-"""Serves a request in one step on a thread of a pool: all middleware, the view, and giving the connection back.
+"""Serves a request in one step on a thread of a pool: all middleware, the view, and the release of its connection.
 
 Django's own handler starts a thread for each request, and goes to it and back for every middleware that is not
 written twice, for async and for sync. Ours are all sync (ADR 0005), so that it spent more time on the way than in the
@@ -58,7 +58,7 @@ class OneStepHandler(ASGIHandler):
     async def _read(self, scope: Any, receive: Receive) -> tuple[Any, IO[bytes]]:
         """The body, up to the largest that any route takes; what comes after it stays unread.
 
-        Django's own would keep a body of any size on the disk, for anybody: it is read before we know who sends it.
+        Django's own would keep a body of any size on the disk, for any client: it is read before we know who sends it.
         """
         body: IO[bytes] = tempfile.SpooledTemporaryFile(settings.FILE_UPLOAD_MAX_MEMORY_SIZE)  # noqa: SIM115
         size, more = 0, True
@@ -90,7 +90,7 @@ class OneStepHandler(ASGIHandler):
         response: Any = refused if request is None else self.get_response(request)
         response._handler_class = self.__class__  # noqa: SLF001 - as Django's handlers do, for request_finished
         if not response.streaming:
-            response.close()  # sends request_finished, which gives this thread's connection back to the pool
+            response.close()  # sends request_finished, which returns this thread's connection to the pool
         else:
             close_old_connections()  # the answer may take hours
             if isinstance(response, FileResponse):
@@ -114,6 +114,6 @@ class OneStepHandler(ASGIHandler):
 
 
 def _announced(scope: Any, size: int) -> Any:
-    """The request as if it had announced a body of this size: whoever asks for the body gets Django's refusal."""
+    """The request as if it had announced a body of this size: a view that reads the body gets Django's refusal."""
     headers = [header for header in scope["headers"] if header[0] != b"content-length"]
     return {**scope, "headers": [*headers, (b"content-length", b"%d" % size)]}

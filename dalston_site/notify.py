@@ -1,4 +1,4 @@
-"""Says to whoever started this process, systemd (`Type=notify`) or `./dev up`, that it is ready."""
+"""Readiness of this process, reported to the program that started it: systemd (`Type=notify`) or `./dev up`."""
 
 import os
 

@@ -25,7 +25,7 @@ from .process.fleet import Fleet
 from .process.linux import become_subreaper, raise_file_limit
 from .process.notices import NoticeSocket
 from .process.statefile import EngineRecord, StateFile
-from .redis_link import GiveBack, Link
+from .redis_link import Link, ReclaimWork
 from .spot import SpotWatch
 from .supervisor import Supervisor
 
@@ -97,11 +97,11 @@ def run(plan: NodePlan, options: Options, broker: Broker, watch: Watch) -> int:
         lock.release()
 
 
-def _after_a_kill(record: EngineRecord) -> GiveBack:
+def _after_a_kill(record: EngineRecord) -> ReclaimWork:
     """These engines died with their supervisor: no fault of their tasks, so it counts as a lost node."""
     message = f"engine {record.engine_id} ended together with its supervisor"
     error = ErrorInfo(message=message, type="SupervisorLost", cause=Cause.NODE_LOST)
-    return GiveBack(record.engine_id, record.queues, Cause.NODE_LOST, error)
+    return ReclaimWork(record.engine_id, record.queues, Cause.NODE_LOST, error)
 
 
 class AlreadyRunningError(Exception):

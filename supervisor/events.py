@@ -1,4 +1,4 @@
-"""What other threads tell the main loop. A leaf of values; each says who posts it."""
+"""Events that other threads post to the main loop. A leaf of values; each names the thread that posts it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dalston_queue.broker.operations.reclaim import Reclaimed
 
 
 @dataclass(frozen=True, slots=True)
-class GivenBack:
-    """link: an engine's work is back in line."""
+class WorkReclaimed:
+    """link: an engine's tasks are back in their queues."""
 
     engine_id: str
-    taken: Reclaimed
+    reclaimed: Reclaimed
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Overdue:
 
 @dataclass(frozen=True, slots=True)
 class Commanded:
-    """link: somebody wants something, by way of the API."""
+    """link: a command of an operator, by way of the API."""
 
     command: Command
 
@@ -49,4 +49,4 @@ class Probed:
     why: str
 
 
-Happening = GivenBack | Overdue | Commanded | SpotNotice | Probed
+Event = WorkReclaimed | Overdue | Commanded | SpotNotice | Probed

@@ -26,7 +26,7 @@ GPU_GAUGES = {
 
 
 class NodeCollector:
-    """Reads the last report of the main loop: one look, no locks, no work when nobody asks."""
+    """Reads the last report of the main loop: one read, no locks, no work without a request."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
@@ -60,7 +60,7 @@ class NodeCollector:
 
 
 class NodeServer:
-    """Answers in threads of its own; a slow client holds up nobody."""
+    """Answers in threads of its own; a slow client delays no other request."""
 
     def __init__(self, address: str, link: Link) -> None:
         host, _, port = address.rpartition(":")

@@ -1,4 +1,4 @@
-"""What the main loop waits for: signals, words from other threads, notices of engines. Handlers only enqueue."""
+"""The inbox of the main loop: signals, events of other threads, notices of engines. Handlers only enqueue."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections import deque
 from types import FrameType
 from typing import Any
 
-from .events import Happening
+from .events import Event
 
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
@@ -19,7 +19,7 @@ class Inbox:
     """A queue that a select() can wait on."""
 
     def __init__(self) -> None:
-        self._messages: deque[Happening | signal.Signals] = deque()
+        self._messages: deque[Event | signal.Signals] = deque()
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._reader, selectors.EVENT_READ)
@@ -36,7 +36,7 @@ class Inbox:
     def unwatch(self, source: Any) -> None:
         self._selector.unregister(source)
 
-    def post(self, message: Happening | signal.Signals) -> None:
+    def post(self, message: Event | signal.Signals) -> None:
         """From any thread, and from signal handlers."""
         self._messages.append(message)
         if self._closed:  # a second SIGTERM, the end of the last child: the supervisor is on its way out already
@@ -50,8 +50,8 @@ class Inbox:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._reader, 65536)
 
-    def messages(self) -> list[Happening | signal.Signals]:
-        taken: list[Happening | signal.Signals] = []
+    def messages(self) -> list[Event | signal.Signals]:
+        taken: list[Event | signal.Signals] = []
         while self._messages:
             taken.append(self._messages.popleft())
         return taken

@@ -1,7 +1,7 @@
-"""The supervisor's line to Redis: a thread of its own, so that a slow or absent Redis delays no signal and no restart.
+"""The supervisor's link to Redis: a thread of its own, so that a slow or absent Redis delays no signal and no restart.
 
-It beats for the node, gives dead engines' work back, looks for tasks past their deadline and hears commands. Work that
-can't be done now is kept and done in order when Redis is back.
+It beats for the node, reclaims dead engines' tasks, polls for tasks past their deadline and receives commands. Work
+that can't be done now is kept and done in order when Redis is back.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause, NodeState
 from dalston_queue.broker.views.pages import PendingEntry, PendingOrder
 
-from .events import Commanded, GivenBack, Happening, Overdue
+from .events import Commanded, Event, Overdue, WorkReclaimed
 from .logs.reader import Line
 
 log = structlog.get_logger("supervisor.redis_link")
 
-LOOK_EVERY = 1.0  # for overdue tasks and commands; as often as it beats, if that is oftener
+POLL_EVERY = 1.0  # for overdue tasks and commands; as often as it beats, if that is oftener
 RETRY_EVERY = 0.5
 ASKED_S = 10.0
 OVERDUE_MS = 2500
@@ -49,8 +49,8 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveBack:
-    """Put everything that this engine holds back in line; with `forget`, its name goes as well."""
+class ReclaimWork:
+    """Reclaim everything that this engine holds; with `forget`, its name goes as well."""
 
     engine_id: str
     queues: tuple[str, ...]
@@ -76,7 +76,7 @@ class Link:
         self,
         broker: Broker,
         node: str,
-        post: Callable[[Happening], None],
+        post: Callable[[Event], None],
         *,
         heartbeat_s: float,
         max_deliveries: int,
@@ -87,7 +87,7 @@ class Link:
         self.channel = broker.node(node)
         self.logs = broker.logs(node)
         self.after = after  # the last command that was heard
-        self.asked = f"{int((time.time() - ASKED_S) * 1000)}-0"  # the same for questions; nobody waits for an old one
+        self.asked = f"{int((time.time() - ASKED_S) * 1000)}-0"  # the same for questions; an old one is not waited for
         self.node = node
         self.post = post
         self.heartbeat_s = heartbeat_s
@@ -97,7 +97,7 @@ class Link:
         self.alive_at = time.monotonic()  # when the main loop last came by
         self._report: Report | None = None
         self._fresh = self._news = False
-        self._jobs: deque[GiveBack | Reply | LogLines] = deque()
+        self._jobs: deque[ReclaimWork | Reply | LogLines] = deque()
         self._gone: deque[str] = deque(maxlen=1000)
         self._wake = threading.Event()
         self._closing = False
@@ -112,10 +112,10 @@ class Link:
             self._fresh = True
             self._wake.set()
         elif _work(report) != _work(self._report):
-            self._news = True  # with the next look, not at once: short tasks come by the thousand
+            self._news = True  # with the next poll, not at once: short tasks come by the thousand
         self._report = report
 
-    def send(self, job: GiveBack | Reply | LogLines) -> None:
+    def send(self, job: ReclaimWork | Reply | LogLines) -> None:
         """Done in order, once Redis is there."""
         self._jobs.append(job)
         self._wake.set()
@@ -139,20 +139,20 @@ class Link:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        next_beat = next_look = 0.0
+        next_beat = next_poll = 0.0
         while not (self._closing and not self._jobs):
             now = time.monotonic()
             try:
                 self._work_off()
                 if (self._fresh or now >= next_beat) and self._beat(now):
                     next_beat = now + self.heartbeat_s
-                if now >= next_look and not self._closing:
-                    next_look = now + min(LOOK_EVERY, self.heartbeat_s)
+                if now >= next_poll and not self._closing:
+                    next_poll = now + min(POLL_EVERY, self.heartbeat_s)
                     self._fresh = self._fresh or self._news
                     self._hear_commands()
                     self._find_overdue()
                 self._mark(up=True)
-                self._sleep(min(next_beat, next_look) - time.monotonic())
+                self._sleep(min(next_beat, next_poll) - time.monotonic())
             except BrokerError as error:
                 self._mark(up=False, why=str(error))
                 self._sleep(RETRY_EVERY, patient=True)
@@ -169,7 +169,7 @@ class Link:
 
     def _sleep(self, seconds: float, *, patient: bool = False) -> None:
         if patient and not self._closing:
-            time.sleep(seconds)  # a wake-up would only make us knock faster on a closed door
+            time.sleep(seconds)  # a wake-up would only make us retry faster
         elif seconds > 0:
             self._wake.wait(seconds)
         self._wake.clear()
@@ -179,26 +179,26 @@ class Link:
             try:
                 self._do(self._jobs[0])
             except (Invalid, WrongKeyType) as error:
-                # It will not be accepted, and nothing behind it may wait. The judge takes back what an engine that
+                # It will not be accepted, and nothing behind it may wait. The judge reclaims what an engine that
                 # doesn't beat any more still holds.
                 log.error("could not be sent", what=type(self._jobs[0]).__name__, why=str(error))
             except BrokerError:
                 if isinstance(self._jobs[0], LogLines):
-                    self._jobs.popleft()  # nobody waits for them that long, and the dead engines' work is behind them
+                    self._jobs.popleft()  # their readers are gone by then, and the dead engines' tasks wait behind them
                 raise
             self._jobs.popleft()  # only now: what an outage interrupted is done again, and can be
 
-    def _do(self, job: GiveBack | Reply | LogLines) -> None:
+    def _do(self, job: ReclaimWork | Reply | LogLines) -> None:
         match job:
-            case GiveBack():
-                self._give_back(job)
+            case ReclaimWork():
+                self._reclaim(job)
             case LogLines():
                 self.logs.write(job.slot, job.lines, job.request_id)
             case Reply():
                 self.channel.reply(job)
 
-    def _give_back(self, job: GiveBack) -> None:
-        taken = self.broker.reclaim(
+    def _reclaim(self, job: ReclaimWork) -> None:
+        reclaimed = self.broker.reclaim(
             job.engine_id,
             job.queues,
             job.cause,
@@ -210,7 +210,7 @@ class Link:
         if job.forget:
             self._gone.append(job.engine_id)
             self.broker.registry.forget([job.engine_id])
-        self.post(GivenBack(job.engine_id, taken))
+        self.post(WorkReclaimed(job.engine_id, reclaimed))
 
     def _hear_commands(self) -> None:
         for command in self.channel.receive(self.after, asked=self.asked):
@@ -226,7 +226,7 @@ class Link:
             return False
         self._fresh = self._news = False
         report = self._report
-        # The report may be older than a give-back: a forgotten engine must not be beaten back to life.
+        # The report may be older than a reclaim: a forgotten engine must not be beaten back to life.
         engines = [engine for engine in report.engines if engine.engine_id not in self._gone]
         self.broker.registry.beat_node(self.node, report.state, engines, report.info)
         return True
@@ -237,7 +237,7 @@ class Link:
             return
         mine = {engine.engine_id for engine in report.engines}
         for queue in sorted({queue for engine in report.engines for queue in engine.queues}):
-            with contextlib.suppress(WrongKeyType):  # the scanner says so; the other queues are looked at
+            with contextlib.suppress(WrongKeyType):  # the scanner says so; the other queues go on
                 page = self.broker.pending(queue, order=PendingOrder.DEADLINE, overdue_by_ms=OVERDUE_MS, limit=200)
                 for entry in page.entries:
                     if entry.record.owner in mine:

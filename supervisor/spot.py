@@ -50,9 +50,10 @@ def ask_aws(base: str, now: float, get: Fetch = fetch) -> SpotNotice | None:
     headers = {"X-aws-ec2-metadata-token": token or ""}
     action = get(f"{base}/latest/meta-data/spot/instance-action", headers=headers)
     if action:
-        said = json.loads(action)
+        action_of = json.loads(action)
         return SpotNotice(
-            _seconds_until(said["time"], now), f"AWS will {said['action']} this instance at {said['time']}"
+            _seconds_until(action_of["time"], now),
+            f"AWS will {action_of['action']} this instance at {action_of['time']}",
         )
     hint = get(f"{base}/latest/meta-data/events/recommendations/rebalance", headers=headers)
     return SpotNotice(None, "AWS recommends a rebalance: this instance may be taken soon") if hint else None

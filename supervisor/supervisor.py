@@ -1,6 +1,6 @@
-"""The node's supervisor. One loop: wait, hear what happened, reap, let the policy decide, act, report.
+"""The node's supervisor. One loop: wait, handle events, reap, let the policy decide, act, report.
 
-Signal handlers only enqueue, the policy only decides, and Redis is spoken to by another thread (link.py): so nothing
+Signal handlers only enqueue, the policy only decides, and another thread speaks to Redis (redis_link.py): so nothing
 that hangs elsewhere keeps an engine from being watched, stopped or started.
 """
 
@@ -18,12 +18,12 @@ from dalston_queue.broker.protocol.types import EngineState, NodeState
 from engines.sdk.manifest import ManifestError
 from engines.sdk.notify import notify
 
-from .commands.handlers import Orders
+from .commands.handlers import Commands
 from .commands.intent import IntentFile
-from .commands.pending import Undertakings
+from .commands.pending import PendingCommands
 from .commands.rolling import Rolling
 from .config import NodePlan, Watch
-from .events import Commanded, GivenBack, Happening, Overdue, Probed, SpotNotice
+from .events import Commanded, Event, Overdue, Probed, SpotNotice, WorkReclaimed
 from .gpu.gpus import Gpus
 from .gpu.monitor import NAME as GPU_PROBE
 from .gpu.reading import Reading
@@ -31,7 +31,7 @@ from .inbox import Inbox
 from .logs.follow import Followers
 from .logs.pipes import NAME as LOG_RELAY
 from .policy import lifecycle, node_health
-from .policy.draining import Leaving, drain_said
+from .policy.draining import Leaving, drain_report
 from .process import children
 from .process.environment import Surroundings, environment_of_helpers
 from .process.fleet import Fleet
@@ -47,7 +47,7 @@ NVIDIA_DRIVER = Path("/proc/driver/nvidia")
 
 
 class Supervisor:
-    """Runs what the plan says until it is told to stop."""
+    """Runs what the plan says until it is asked to stop."""
 
     def __init__(
         self, plan: NodePlan, around: Surroundings, *, fleet: Fleet, link: Link, inbox: Inbox, watch: Watch
@@ -60,14 +60,14 @@ class Supervisor:
         self.watch = watch
         self.gpus: Gpus = fleet.gpus
         self.intents = IntentFile(around.state_dir / "intent.json")
-        self.orders = Orders(self)
-        self.undertakings = Undertakings(self)
+        self.commands = Commands(self)
+        self.pending = PendingCommands(self)
         self.rolling = Rolling(fleet)
         self.probes = Probes(fleet, inbox.post)
         self.followers = Followers(fleet, link)
         self.usage = Usage(fleet)
         self.leaving = ""  # why the supervisor ends
-        self.spot = ""  # what the cloud said
+        self.spot = ""  # the notice of the cloud
         self.failing = ""  # why the node cordoned itself
         self.config_error = ""
 
@@ -87,7 +87,7 @@ class Supervisor:
             for notice in notices.receive():
                 self.fleet.listen(notice, now)
             for pid, returncode in children.reap(self.fleet.children):
-                self.bury(pid, returncode, now)
+                self.reaped(pid, returncode, now)
             self.look_at_gpus(now)
             for slot in self.fleet:
                 self.fleet.attend(slot, now)
@@ -95,7 +95,7 @@ class Supervisor:
             self.report(now)
         return 0
 
-    def hear(self, message: Happening | signal.Signals, now: float) -> None:
+    def hear(self, message: Event | signal.Signals, now: float) -> None:
         match message:
             case signal.SIGTERM | signal.SIGINT:
                 self.leave(message.name, now)
@@ -104,16 +104,21 @@ class Supervisor:
             case Overdue(engine_id, task_id):
                 self.fleet.end_overdue(engine_id, task_id, now)
             case Commanded(command):
-                self.orders.obey(command, now)
+                self.commands.handle(command, now)
             case SpotNotice(seconds, why):
                 self.prepare_for_the_end(seconds, why, now)
             case Probed():
                 self.probes.judge(message)
-            case GivenBack(engine_id, taken):
-                if taken.moved:
-                    log.info("gave work back", engine=engine_id, tasks=len(taken.recovered), dead=len(taken.exhausted))
+            case WorkReclaimed(engine_id, reclaimed):
+                if reclaimed.moved:
+                    log.info(
+                        "work reclaimed",
+                        engine=engine_id,
+                        tasks=len(reclaimed.recovered),
+                        dead=len(reclaimed.exhausted),
+                    )
 
-    def bury(self, pid: int, returncode: int, now: float) -> None:
+    def reaped(self, pid: int, returncode: int, now: float) -> None:
         child = self.fleet.children.pop(pid, None)
         if child is None:
             return  # an adopted orphan
@@ -127,7 +132,7 @@ class Supervisor:
         else:
             slot = self.fleet.slots.get(child.name)
             if slot is not None and slot.child is child:
-                self.fleet.bury(slot, returncode, now)
+                self.fleet.ended(slot, returncode, now)
 
     def look_at_gpus(self, now: float) -> None:
         """Reads the probe's lines, ends it when the driver hangs, and acts on GPUs in trouble."""
@@ -144,7 +149,7 @@ class Supervisor:
             self.inbox.watch(monitor)
 
     def gpus_matter(self) -> bool:
-        """On a node without a driver, and without engines that want a GPU, nobody has to look for one."""
+        """On a node without a driver, and without engines that want a GPU, no probe is needed."""
         if NVIDIA_DRIVER.exists() or any(manifest.gpu for manifest in self.plan.manifests.values()):
             return True
         self.gpus.monitor.reading = Reading(problem="no NVIDIA driver here, and no engine asks for a GPU")
@@ -153,7 +158,7 @@ class Supervisor:
     def keep_order(self, now: float) -> None:
         """What concerns the node as a whole."""
         self.rolling.step(now)
-        self.undertakings.step()
+        self.pending.step()
         self.probes.step(now)
         self.followers.step(now)
         relay = self.fleet.logs.look_after_relay(now)
@@ -214,8 +219,8 @@ class Supervisor:
         """No new work; what runs may finish within its grace; then the engines are stopped."""
         for slot in self.fleet:
             slot.life = lifecycle.unwanted(slot.life)
-            patience = slot.manifest.stop_grace if grace is None else min(grace, slot.manifest.stop_grace)
-            self.fleet.stop(slot, why, patience, now)
+            allowed = slot.manifest.stop_grace if grace is None else min(grace, slot.manifest.stop_grace)
+            self.fleet.stop(slot, why, allowed, now)
 
     def resume(self) -> None:
         for slot in self.fleet:
@@ -230,7 +235,7 @@ class Supervisor:
             self.drain(why, now, grace=max(0.0, seconds - 5.0))
 
     def leave(self, why: str, now: float) -> None:
-        """Drains and stops everything; the second time, without the patience."""
+        """Drains and stops everything; the second time without a grace."""
         hurry = bool(self.leaving)
         self.leaving = f"supervisor stops ({why})"
         log.info("stopping all engines", why=why)
@@ -250,11 +255,11 @@ class Supervisor:
             "why": draining or cordoned,
             "config_error": self.config_error,
             "gpus": self.gpus.describe(now),
-            "drain": self.drain_said(now) if draining else None,
+            "drain": self.drain_report(now) if draining else None,
         }
         self.link.alive_at = now
         self.link.tell(Report(state, tuple(slot.beat(now) for slot in self.fleet), info))
 
-    def drain_said(self, now: float) -> DrainReport:
+    def drain_report(self, now: float) -> DrainReport:
         left = (Leaving(slot.life, slot.tasks, slot.running) for slot in self.fleet if slot.child is not None)
-        return drain_said(left, now, int(time.time() * 1000))
+        return drain_report(left, now, int(time.time() * 1000))

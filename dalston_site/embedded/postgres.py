@@ -81,7 +81,7 @@ class Postgres:
         return f"postgres://{USER}:{password}@127.0.0.1:{port}/{DATABASE}"
 
     def _remove_lock_of_a_zombie(self) -> None:
-        """A killed Postgres that nobody has reaped yet (some containers have a slow init) looks alive to the next."""
+        """A killed Postgres that is not reaped yet (some containers have a slow init) looks alive to the next."""
         lock = self.data / "postmaster.pid"
         try:
             if psutil.Process(int(lock.read_text().split()[0])).status() == psutil.STATUS_ZOMBIE:

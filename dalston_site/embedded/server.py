@@ -11,7 +11,7 @@ from typing import Protocol
 
 from dalston_site.embedded.errors import ServerError
 
-PATIENCE_S = 30.0  # a large append-only file or a crash recovery takes its time
+READY_TIMEOUT_S = 30.0  # a large append-only file or a crash recovery takes its time
 
 
 class Recipe(Protocol):
@@ -59,7 +59,7 @@ def free_port() -> int:
 
 
 def _wait(recipe: Recipe, port: int, process: Process) -> bool:
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + READY_TIMEOUT_S
     while process.poll() is None and time.monotonic() < end:
         if recipe.is_ready(port, process.pid):
             return True

@@ -1,4 +1,4 @@
-"""Commands from the API: each is obeyed once, answered, and harmless when given twice."""
+"""Handlers of the commands from the API: each is handled once, answered, and harmless when sent twice."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dalston_queue.broker.nodes.logs import MAX_LINES, engine_place
 
 from ..logs.reader import Span, lines_of, stamp_of
 from ..redis_link import LogLines
-from .pending import Undertaking
+from .pending import PendingCommand
 
 if TYPE_CHECKING:
     from ..supervisor import Supervisor
 
-log = structlog.get_logger("supervisor.orders")
+log = structlog.get_logger("supervisor.commands")
 
 SLOT = re.compile(r"[a-z][a-z0-9_-]{0,40}\.\d{1,4}")
 _SPAN = ("since_ms", "until_ms")
@@ -29,32 +29,32 @@ class RefusedError(Exception):
     """The command can't be carried out; the message says why."""
 
 
-class Orders:
+class Commands:
     def __init__(self, supervisor: Supervisor) -> None:
         self.supervisor = supervisor
         self.known: dict[str, Callable[[Command, float], str]] = {name: getattr(self, name) for name in COMMANDS}
 
-    def obey(self, command: Command, now: float) -> None:
-        """Remembers it, does it, answers. The log line is the node's own record; the API keeps the audit."""
+    def handle(self, command: Command, now: float) -> None:
+        """Save its entry id, carry it out, reply. The log line is the node's own record; the API keeps the audit."""
         intents = self.supervisor.intents
         if not command.asks:
             intents.intent.after = command.entry_id
-            intents.save()  # before the deed: a crash in between must not repeat a restart
+            intents.save()  # before it is carried out: a crash in between must not repeat a restart
         begun = len(intents.intent.unfinished)
         try:
             message = self.known.get(command.name, self.unknown)(command, now)
             state = CommandState.TAKEN if len(intents.intent.unfinished) > begun else CommandState.DONE
         except RefusedError as error:
             message, state = str(error), CommandState.FAILED
-        if command.name not in LOG_COMMANDS:  # a question per page and minute is no news
+        if command.name not in LOG_COMMANDS:  # pages ask every minute, and a question changes nothing
             intents.save()
-            told = {"actor": command.actor, "arguments": command.arguments}
-            log.info("command", name=command.name, state=str(state), answer=message, **told)
+            details = {"actor": command.actor, "arguments": command.arguments}
+            log.info("command", name=command.name, state=str(state), answer=message, **details)
         self.supervisor.link.send(Reply(command_id=command.command_id, state=state, message=message))
 
-    def undertake(self, command: Command, engine: str = "", before: tuple[str, ...] = (), replicas: int = 0) -> None:
-        """It takes time: it is done when the deed is."""
-        self.supervisor.undertakings.begin(Undertaking(command.command_id, command.name, engine, before, replicas))
+    def keep_pending(self, command: Command, engine: str = "", before: tuple[str, ...] = (), replicas: int = 0) -> None:
+        """It takes time: the final reply follows when it has its effect."""
+        self.supervisor.pending.begin(PendingCommand(command.command_id, command.name, engine, before, replicas))
 
     def unknown(self, command: Command, _now: float) -> str:
         raise RefusedError(f"unknown command {command.name!r}: this node knows {', '.join(sorted(self.known))}")
@@ -63,12 +63,12 @@ class Orders:
 
     def drain(self, command: Command, now: float) -> str:
         intent = self.supervisor.intents.intent
-        self.undertake(command)
+        self.keep_pending(command)
         if intent.drained:
             return f"already drained: {intent.drained}"
         intent.drained = _why(command, "drained")
         self.supervisor.drain(intent.drained, now)
-        return "draining: engines finish or hand back what they hold, then stop"
+        return "draining: engines finish or release what they hold, then stop"
 
     def resume(self, _command: Command, _now: float) -> str:
         intent = self.supervisor.intents.intent
@@ -106,7 +106,7 @@ class Orders:
         slots = fleet.find(name)
         if not slots:
             raise RefusedError(f"no engine {name!r} on this node")
-        self.undertake(command, name, tuple(slot.engine_id for slot in slots if slot.child is not None))
+        self.keep_pending(command, name, tuple(slot.engine_id for slot in slots if slot.child is not None))
         restarted = 0
         for slot in slots:
             if slot.child is None:
@@ -122,7 +122,7 @@ class Orders:
         slots = self.supervisor.fleet.of(engine)
         if not slots:
             raise RefusedError(f"no engine {engine!r} on this node")
-        self.undertake(command, engine, tuple(slot.engine_id for slot in slots if slot.child is not None))
+        self.keep_pending(command, engine, tuple(slot.engine_id for slot in slots if slot.child is not None))
         added = self.supervisor.rolling.begin([slot.name for slot in slots], _why(command, "rolling restart"))
         return f"restarting {added} one after the other" if added else "already on its way"
 
@@ -136,7 +136,7 @@ class Orders:
         before = len(self.supervisor.fleet.of(engine))
         self.supervisor.intents.intent.replicas[engine] = count
         self.supervisor.arrange(now)
-        self.undertake(command, engine, replicas=count)
+        self.keep_pending(command, engine, replicas=count)
         return f"{engine}: {before} -> {count}" if before != count else f"{engine}: already {count}"
 
     # --- logs ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Commands that take time: each is looked at until its deed is done, or can't be any more. Kept over restarts."""
+"""Pending commands: commands that take time, checked until they are done or have failed. Kept over restarts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ON_THE_WAY = (EngineState.STARTING, EngineState.LOADING, EngineState.DRAINING)
 
 
-class Undertaking(msgspec.Struct, frozen=True):
+class PendingCommand(msgspec.Struct, frozen=True):
     command_id: str
     name: str
     engine: str = ""
@@ -26,7 +26,7 @@ class Undertaking(msgspec.Struct, frozen=True):
     replicas: int = 0
 
 
-class Undertakings:
+class PendingCommands:
     def __init__(self, supervisor: Supervisor) -> None:
         self.supervisor = supervisor
         self.judges = {
@@ -36,24 +36,24 @@ class Undertakings:
             "scale": self._scaled,
         }
 
-    def begin(self, undertaking: Undertaking) -> None:
-        self.supervisor.intents.intent.unfinished.append(undertaking)
+    def begin(self, pending: PendingCommand) -> None:
+        self.supervisor.intents.intent.unfinished.append(pending)
 
     def step(self) -> None:
         intents = self.supervisor.intents
-        for undertaking in list(intents.intent.unfinished):
-            reply = self.judge(undertaking)
+        for pending in list(intents.intent.unfinished):
+            reply = self.judge(pending)
             if reply is not None:
-                intents.intent.unfinished.remove(undertaking)
+                intents.intent.unfinished.remove(pending)
                 intents.save()
                 self.supervisor.link.send(reply)
 
-    def judge(self, undertaking: Undertaking) -> Reply | None:
+    def judge(self, pending: PendingCommand) -> Reply | None:
         """Its end, or None while it goes on."""
-        state, message = self.judges[undertaking.name](undertaking)
-        return None if state is None else Reply(command_id=undertaking.command_id, state=state, message=message)
+        state, message = self.judges[pending.name](pending)
+        return None if state is None else Reply(command_id=pending.command_id, state=state, message=message)
 
-    def _drained(self, _undertaking: Undertaking) -> tuple[CommandState | None, str]:
+    def _drained(self, _pending: PendingCommand) -> tuple[CommandState | None, str]:
         if not self.supervisor.intents.intent.drained:
             return CommandState.FAILED, "resumed before every engine had stopped"
         left = [slot for slot in self.supervisor.fleet if slot.child is not None]
@@ -64,15 +64,15 @@ class Undertakings:
             return CommandState.FAILED, f"drained, but for what can't be killed: {', '.join(stuck)}"
         return CommandState.DONE, "drained: every engine has stopped"
 
-    def _restarted(self, undertaking: Undertaking) -> tuple[CommandState | None, str]:
-        slots = [slot for slot in self.supervisor.fleet.find(undertaking.engine) if not slot.retired]
-        slots = slots or self._successors(undertaking)
+    def _restarted(self, pending: PendingCommand) -> tuple[CommandState | None, str]:
+        slots = [slot for slot in self.supervisor.fleet.find(pending.engine) if not slot.retired]
+        slots = slots or self._successors(pending)
         if not slots:
-            return CommandState.FAILED, f"{undertaking.engine} is gone"
+            return CommandState.FAILED, f"{pending.engine} is gone"
         unwanted = next((slot for slot in slots if not slot.life.wanted), None)
         if unwanted is not None:
             return CommandState.FAILED, f"{unwanted.name} is not started again: {unwanted.why}"
-        fresh = [slot for slot in slots if slot.child is None or slot.engine_id not in undertaking.before]
+        fresh = [slot for slot in slots if slot.child is None or slot.engine_id not in pending.before]
         failed = _failed(fresh)  # a rolling restart ends at the first that fails, and leaves the others alone
         if failed:
             return CommandState.FAILED, failed
@@ -80,13 +80,13 @@ class Undertakings:
             return None, ""
         return CommandState.DONE, f"{len(slots)} of {len(slots)} ready again"
 
-    def _successors(self, undertaking: Undertaking) -> list[Slot]:
+    def _successors(self, pending: PendingCommand) -> list[Slot]:
         """A process was named by its whole id: the one that came after it is in the same slot."""
-        names = {old.rsplit(".", 1)[0] for old in undertaking.before}
+        names = {old.rsplit(".", 1)[0] for old in pending.before}
         return [slot for slot in self.supervisor.fleet if f"{slot.node}.{slot.name}" in names]
 
-    def _scaled(self, undertaking: Undertaking) -> tuple[CommandState | None, str]:
-        engine, count = undertaking.engine, undertaking.replicas
+    def _scaled(self, pending: PendingCommand) -> tuple[CommandState | None, str]:
+        engine, count = pending.engine, pending.replicas
         wish = self.supervisor.intents.intent.replicas.get(engine)
         if wish != count:
             return CommandState.FAILED, f"scaled to {wish} meanwhile"

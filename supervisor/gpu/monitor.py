@@ -91,7 +91,7 @@ class GpuMonitor:
             send(self.child.pid, signal.SIGKILL, whole_group=True)
 
     def exited(self, now: float) -> None:
-        """Reaped. What it said last holds: a probe that found no GPU ends by itself."""
+        """Reaped. Its last reading holds: a probe that found no GPU ends by itself."""
         self.read(now)
         os.close(self._input)
         os.close(self._output)

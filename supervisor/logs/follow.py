@@ -1,4 +1,4 @@
-"""Log lines for whoever asks: the tail once, or every new line for a while, through Redis."""
+"""Log lines for subscribers: the tail once, then every new line for a while, through Redis."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Intake:
 
 
 def _bounded(lines: bytes) -> bytes:
-    """No line is so long that it would not fit into a file, or into somebody's memory."""
+    """No line is so long that it would not fit into a file, or into a reader's memory."""
     if len(lines) <= LONGEST_LINE:
         return lines
     each = lines[:-1].split(b"\n")

@@ -97,7 +97,7 @@ class Relay:
 
     def attach(self, engine_id: str, pipes: Pipes) -> None:
         if self._control is not None:
-            with contextlib.suppress(OSError):  # it died a moment ago: its successor is told
+            with contextlib.suppress(OSError):  # it died a moment ago: its successor gets it
                 socket.send_fds(self._control, [b"+" + engine_id.encode()], [pipes.source, pipes.sink])
 
     def release(self, engine_id: str) -> bytes:

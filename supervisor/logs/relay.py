@@ -1,7 +1,7 @@
 """A small process between the engines' output and the log: it always takes what an engine writes, so no engine waits.
 
 What the supervisor has no room for, because it is busy or stopped, is dropped and counted; the last part is kept, since
-last words matter most. Run as `python -I -S relay.py FD`, where FD is a SOCK_SEQPACKET socket. It is told
+last words matter most. Run as `python -I -S relay.py FD`, where FD is a SOCK_SEQPACKET socket. Its commands:
 
     +ID with two descriptors    take from the first (a pipe's end), give to the second
     -ID                         let go; the answer is `ID` and, behind a line end, what is not given yet

@@ -19,7 +19,7 @@ class Leaving:
     running: int
 
 
-def drain_said(left: Iterable[Leaving], now: float, now_ms: int) -> DrainReport:
+def drain_report(left: Iterable[Leaving], now: float, now_ms: int) -> DrainReport:
     engines = list(left)
     ends = [_ends_in(engine, now, now_ms) for engine in engines]
     return DrainReport(
@@ -32,6 +32,6 @@ def drain_said(left: Iterable[Leaving], now: float, now_ms: int) -> DrainReport:
 def _ends_in(engine: Leaving, now: float, now_ms: int) -> float:
     if engine.life.climb is None or not engine.running:
         return 0.0
-    grace = engine.life.climb.patience_ends_at() - now
+    grace = engine.life.climb.grace_ends_at() - now
     known = len(engine.tasks) == engine.running and all(task.deadline_ms for task in engine.tasks)
     return min(grace, max(task.deadline_ms - now_ms for task in engine.tasks) / 1000) if known else grace

@@ -35,7 +35,7 @@ class Health:
 @dataclass(frozen=True, slots=True)
 class Response:
     health: Health
-    restart_engines: bool = False  # those on this GPU, with patience
+    restart_engines: bool = False  # those on this GPU, after their grace
     evict_engines: bool = False  # those on this GPU, now
 
 

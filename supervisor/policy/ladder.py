@@ -31,9 +31,9 @@ def hang_ladder() -> tuple[Rung, ...]:
 
 
 def stop_ladder(grace: float) -> tuple[Rung, ...]:
-    """It may finish for `grace` seconds; the second TERM says "hand back what you hold, now".
+    """It may finish for `grace` seconds; the second TERM says "release what you hold, now".
 
-    That is said twice: TERMs that meet are one to the process, as the first two do without grace, or while it is
+    It is sent twice: TERMs that meet are one to the process, as the first two do without grace, or while it is
     stopped.
     """
     return (
@@ -67,7 +67,7 @@ class Climb:
             return self.began + self.rungs[self.step].after
         return self.began + self.rungs[-1].after + UNKILLABLE_AFTER
 
-    def patience_ends_at(self) -> float:
+    def grace_ends_at(self) -> float:
         """Until then it may finish what it has."""
         return self.began + self.rungs[1].after
 

@@ -1,4 +1,4 @@
-"""The evidence for "the host ran out of memory": the kernel's own counter of our cgroup. Without it nobody says OOM."""
+"""Out-of-memory kills by the kernel's own counter of our cgroup. Without its evidence no exit is called OOM."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MemoryEvents:
 class OomLedger:
     """Which death the counter's rise belongs to: each rise explains one SIGKILL, and only one of the next few seconds.
 
-    The counter is the whole cgroup's. Without this, an engine that somebody kills today would be "out of memory"
+    The counter is the whole cgroup's. Without this, an engine that is killed by hand today would be "out of memory"
     because another one was yesterday.
     """
 

@@ -63,7 +63,7 @@ def classify(returncode: int, *, stop_reason: str, oom_kills: int, log_tail: lis
     elif number is not None:
         kind = ExitKind.SIGNAL
     elif code == 0:
-        text = f"{how}, though nobody asked it to stop"
+        text = f"{how}, though it was not asked to stop"
     return Exit(kind, code, number, text)
 
 

@@ -19,7 +19,7 @@ from engines.sdk.manifest import Manifest
 from ..gpu.gpus import Gpus, Tenant
 from ..logs.store import Logs
 from ..policy import lifecycle
-from ..redis_link import GiveBack, Link
+from ..redis_link import Link, ReclaimWork
 from . import children, orphans
 from .cgroup import MemoryEvents, OomLedger
 from .children import Child
@@ -30,7 +30,7 @@ from .slot import Slot
 from .statefile import Process, StateFile
 
 SPAWN_AGAIN = 5.0
-NOBODY = "nobody"  # no task has this id: named as the culprit, it keeps the innocent from being charged
+NO_TASK = "nobody"  # no task has this id: named as the culprit, it keeps the innocent from being charged
 
 log = structlog.get_logger("supervisor.fleet")
 
@@ -163,18 +163,18 @@ class Fleet:
         slot.life = lifecycle.killing(slot.life, reason, now)
         self.logs.note(slot.name, f"{slot.engine_id} is ended: {reason}")
         message = f"engine {slot.engine_id} was ended: {reason}"
-        self._give_back(slot, Cause.ENGINE_LOST, message, {"kind": str(reason)}, named=named, forget=False)
+        self._reclaim_work(slot, Cause.ENGINE_LOST, message, {"kind": str(reason)}, named=named, forget=False)
 
     def end_overdue(self, engine_id: str, task_id: str, now: float) -> None:
         for slot in self.find(engine_id):
             if slot.child and (slot.life.climb is None or slot.life.state is EngineState.DRAINING):
-                # The late task is settled; the others are innocent, so the blame is named and falls on nobody.
+                # The late task is settled; the others are innocent, so they are not charged.
                 self.end(slot, ExitKind.TIMEOUT, now, named=task_id)
 
     # --- what engines say, and how they go ----------------------------------------------------------------------------
 
     def listen(self, notice: Notice, now: float) -> None:
-        """A word from an engine. From its main process or its group, or it is nobody's."""
+        """A notice of an engine: of its main process or of its group. Others are ignored."""
         slot = self._sender(notice.pid)
         if slot is None:
             log.warning("a notice of a process that is no engine of ours was ignored", pid=notice.pid)
@@ -205,8 +205,8 @@ class Fleet:
                 child = self.children.get(os.getpgid(pid))
         return self.slots.get(child.name) if child else None
 
-    def bury(self, slot: Slot, returncode: int, now: float) -> None:
-        """Its process ended: its work goes back at once, then the rest is cleaned up."""
+    def ended(self, slot: Slot, returncode: int, now: float) -> None:
+        """Its process ended: its tasks are reclaimed at once, then the rest is cleaned up."""
         self.logs.finish(slot.engine_id)
         tail = self.logs.tail(slot.name, 200, slot.engine_id)
         reason = slot.life.climb.reason if slot.life.climb else ""
@@ -215,7 +215,7 @@ class Fleet:
         cause = Cause.DRAINED if ended.kind is ExitKind.STOPPED else Cause.ENGINE_LOST
         message = f"engine {slot.engine_id} ended: {ended.text}"
         facts = evidence(ended, tail, self.gpus.monitor.samples, slot.gpus)
-        self._give_back(slot, cause, message, facts, named=NOBODY if cause is Cause.DRAINED else None)
+        self._reclaim_work(slot, cause, message, facts, named=NO_TASK if cause is Cause.DRAINED else None)
         slot.life = lifecycle.exited(slot.life, ended, now, random.random())  # noqa: S311 (jitter, not a secret)
         log.info("engine ended", engine=slot.engine_id, why=ended.text, next=str(slot.life.state))
         self.logs.note(slot.name, f"{slot.engine_id} ended: {ended.text}")
@@ -233,7 +233,7 @@ class Fleet:
                 slot.dead_pids = ()
                 slot.gpus = ()
 
-    def _give_back(
+    def _reclaim_work(
         self,
         slot: Slot,
         cause: Cause,
@@ -244,7 +244,7 @@ class Fleet:
         forget: bool = True,
     ) -> None:
         error = ErrorInfo(message=message, type="EngineLost", cause=cause, evidence=facts)
-        self.link.send(GiveBack(slot.engine_id, slot.manifest.queues, cause, error, named, forget))
+        self.link.send(ReclaimWork(slot.engine_id, slot.manifest.queues, cause, error, named, forget))
 
     # --- all of them --------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The socket on which engines speak sd_notify to us. The kernel says who sent a datagram: nobody speaks for another."""
+"""The sd_notify socket of the engines. The kernel names the sender of a datagram: no process speaks for another."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class NoticeSocket:
         return self.socket.fileno()
 
     def receive(self) -> list[Notice]:
-        """What has arrived; the rest next time, so that one who never stops talking keeps nobody from being heard."""
+        """What has arrived; the rest next time, so that one that never stops sending does not starve the others."""
         notices: list[Notice] = []
         for _ in range(AT_ONCE):
             try:

@@ -14,12 +14,12 @@ from .children import STATE_MARK
 from .linux import environ_of, process_table, start_time
 from .statefile import EngineRecord, Process
 
-PATIENCE = 10.0
-FAMILY_PATIENCE = 0.2  # the main loop waits for it
+CLEAN_UP_TIMEOUT_S = 10.0
+FAMILY_TIMEOUT_S = 0.2  # the main loop waits for it
 
 
 def kill_exactly(process: Process) -> bool:
-    """KILLs this very process; a pid that was given to another one since is left alone."""
+    """KILLs this very process; a pid that belongs to another one since is left alone."""
     try:
         handle = os.pidfd_open(process.pid)
     except OSError:
@@ -57,7 +57,7 @@ def clean_up(state_dir: Path, records: list[EngineRecord]) -> int:
     """Ends everything that an earlier supervisor with this state dir left; says how many that were."""
     killed: set[Process] = set()
     known = [process for record in records for process in (record.process, *record.descendants)]
-    give_up = time.monotonic() + PATIENCE
+    give_up = time.monotonic() + CLEAN_UP_TIMEOUT_S
     while True:
         found = {
             process
@@ -70,10 +70,10 @@ def clean_up(state_dir: Path, records: list[EngineRecord]) -> int:
         time.sleep(0.02)  # until the kernel has taken them away
 
 
-def kill_family(engine_id: str, descendants: tuple[Process, ...] = (), patience: float = FAMILY_PATIENCE) -> bool:
-    """Ends what a dead engine left outside of its process group. Looks again until nobody is left: they may have had
-    children meanwhile. False: some still live, and somebody should come back."""
-    give_up = time.monotonic() + patience
+def kill_family(engine_id: str, descendants: tuple[Process, ...] = (), timeout_s: float = FAMILY_TIMEOUT_S) -> bool:
+    """Ends what a dead engine left outside of its process group. Looks again until none is left: they may have had
+    children meanwhile. False: some still live, and the caller should try again."""
+    give_up = time.monotonic() + timeout_s
     while True:
         family = {*marked("DALSTON_ENGINE_ID", engine_id), *descendants}
         living = [process for process in family if start_time(process.pid) == process.start]

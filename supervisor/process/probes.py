@@ -106,7 +106,7 @@ class Probes:
         self.fleet.children[popen.pid] = check.child
 
     def _fetch(self, slot: str, engine_id: str, url: str, timeout: float) -> None:
-        """In a thread of its own: a server that doesn't answer keeps nobody else waiting."""
+        """In a thread of its own: a server that doesn't answer delays no other probe."""
         try:
             with urllib.request.urlopen(url, timeout=timeout):  # noqa: S310 (the admin's own engine.yaml)
                 self.post(Probed(slot, engine_id, ok=True, why=""))

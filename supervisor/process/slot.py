@@ -1,4 +1,4 @@
-"""A slot: the place where one process of one engine runs, and is started again."""
+"""A slot: one process of one engine at a time, started again when it ends."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Slot:
         self.started_at_ms = _now_ms()
 
     def ended(self, how: Exit, now: float) -> None:
-        """The process is gone and its work given back."""
+        """The process is gone and its tasks are reclaimed."""
         self.last_exits.append(
             ExitReport(
                 engine_id=self.engine_id,
@@ -91,7 +91,7 @@ class Slot:
         self.renew_id()
 
     def reconsider(self) -> None:
-        """Somebody wants it tried again now."""
+        """An operator wants it tried again now."""
         self.life = reconsidered(self.life)
 
     @property
@@ -111,7 +111,7 @@ class Slot:
         return EngineState.UNHEALTHY if ill and self.life.state is EngineState.READY else self.life.state
 
     def beat(self, now: float | None = None) -> EngineBeat:
-        """What is said of it, as broker.nodes.reports.EngineReport reads it."""
+        """Its heartbeat, as broker.nodes.reports.EngineReport reads it."""
         now = time.monotonic() if now is None else now
         waits = lifecycle.startable(self.life, math.inf) and self.life.retry_at > now
         info: dict[str, Any] = {

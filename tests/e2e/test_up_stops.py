@@ -21,7 +21,7 @@ from tests.e2e.conftest import Up, command_of
 from tests.support import Spawned, wait_until
 
 AFTER_A_KILL_S = 30
-"""The kernel has told the children, and they need a moment; a supervisor looks for 5 s for a Redis that is gone too."""
+"""The kernel signals the children, and they need a moment; a supervisor looks for 5 s for a Redis that is gone too."""
 
 
 def stop(up: Spawned, signum: signal.Signals) -> None:

@@ -127,7 +127,7 @@ def test_the_servers_end_with_a_parent_that_is_killed(tmp_path: Path, spawn: Cal
 
 
 def _lives(process: psutil.Process) -> bool:
-    """One that has ended and that nobody has waited for yet is a zombie: whoever adopted it may never do so."""
+    """One that has ended and that is not waited for yet is a zombie: its new parent may never do so."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

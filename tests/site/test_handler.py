@@ -75,7 +75,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_leaves_no_trace(web: Web
 
 
 def test_a_body_without_end_is_not_kept(web: Web, connection_to: socket.socket) -> None:
-    """It is read before anybody knows who sends it: whoever reaches the port could fill the disk."""
+    """It is read before its sender is known: any client of the port could fill the disk."""
     head = "POST /api/v1/tasks HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer x\r\nTransfer-Encoding: chunked\r\n"
     connection_to.settimeout(30)
     connection_to.sendall(head.encode() + b"\r\n")

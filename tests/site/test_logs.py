@@ -1,4 +1,4 @@
-"""One shape for every log line, whoever wrote it: words in development, JSON in production."""
+"""One shape for every log line, from any library: words in development, JSON in production."""
 
 import json
 import os

@@ -19,7 +19,7 @@ def test_term_lets_a_task_finish_that_fits_the_grace_and_hands_the_other_back(no
     waiting = node.submit("ready")
     assert node.process.wait() == 0
     assert node.result(short)
-    handed = node.wait_event(long, EventKind.TASK_RELEASED)
-    assert handed.deliveries == 0
+    released = node.wait_event(long, EventKind.TASK_RELEASED)
+    assert released.deliveries == 0
     assert node.events(waiting) == []
     assert node.broker.snapshot().queues[0].waiting == 2

@@ -51,7 +51,7 @@ def test_a_failing_probe_takes_the_engine_out_of_work_and_its_recovery_puts_it_b
 
 @pytest.fixture
 def health_page() -> Iterator[HTTPServer]:
-    """Answers with the `status` that it has; 0 is no answer within the probe's patience, 1 is no HTTP."""
+    """Answers with the `status` that it has; 0 is no answer within the probe's timeout, 1 is no HTTP."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -190,7 +190,7 @@ def test_the_relay_outlives_a_supervisor_that_is_killed_with_an_answer_unread() 
     for fd in (source, inlet, sink):
         os.close(fd)
     for _ in range(64):
-        os.write(engine, b"x" * 65_536)  # more than a pipe holds: somebody takes it
+        os.write(engine, b"x" * 65_536)  # more than a pipe holds: the relay takes it
     os.close(engine)
     assert (process.wait(PATIENCE_S), process.communicate()[1]) == (0, b"")
 

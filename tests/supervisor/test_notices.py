@@ -48,12 +48,12 @@ def test_a_word_is_not_lost_when_the_supervisor_is_busy(tmp_path: Path, monkeypa
     monkeypatch.setenv("NOTIFY_SOCKET", str(listener.path))
     while notify("STATUS=x", patience=0.0):
         pass  # until the queue is full
-    told: list[bool] = []
-    engine = threading.Thread(target=lambda: told.append(notify("READY=1")))
+    sent: list[bool] = []
+    engine = threading.Thread(target=lambda: sent.append(notify("READY=1")))
     engine.start()
     fields = [notice.fields for notice in wait_until(listener.receive)]
     engine.join()
     fields += [notice.fields for notice in listener.receive()]
-    assert told == [True]
+    assert sent == [True]
     assert {"READY": "1"} in fields
     listener.close()

@@ -1,4 +1,4 @@
-"""No orphans, ever: whoever dies, and however it was started, nothing is left running and nothing is lost."""
+"""No orphans, ever: whichever process dies, and however it was started, nothing is left running and nothing is lost."""
 
 import signal
 

@@ -39,7 +39,7 @@ def test_engines_outlive_an_outage_and_settle_what_they_finished_meanwhile(
     gone_at = time.monotonic()
     process.wait_for("redis is away")
     wait_until(lambda: time.monotonic() - gone_at > seconds, timeout=seconds + 1, what="the end of the outage")
-    kill(pids[doomed])  # its work can't be given back now; it will be
+    kill(pids[doomed])  # its tasks can't be reclaimed now; they will be
     assert alive(pids[short])
     assert alive(pids[long])
     port = int(urlsplit(server.url).port or 0)

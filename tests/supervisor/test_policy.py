@@ -9,7 +9,7 @@ from dalston_queue.broker.nodes.reports import RunningTask
 from dalston_queue.broker.protocol.types import EngineState
 from engines.sdk.manifest import Manifest
 from supervisor.policy import lifecycle, node_health
-from supervisor.policy.draining import Leaving, drain_said
+from supervisor.policy.draining import Leaving, drain_report
 from supervisor.policy.lifecycle import Life
 from supervisor.policy.restart import History
 from supervisor.process.exits import Exit, ExitKind, classify
@@ -109,9 +109,9 @@ def test_a_drain_ends_with_the_last_deadline_or_with_the_grace_if_that_is_sooner
         ((task,), 2, 20.0),  # of one of them we know nothing
         ((replace(task, deadline_ms=9_000_000),), 1, 20.0),
     ):
-        said = drain_said([Leaving(life, tasks, running)], 10.0, 1_000_000)
-        assert (said.engines_left, said.in_flight, said.ends_in_s) == (1, running, ends)
-    assert drain_said([], 10.0, 1_000_000).ends_in_s == 0.0
+        report = drain_report([Leaving(life, tasks, running)], 10.0, 1_000_000)
+        assert (report.engines_left, report.in_flight, report.ends_in_s) == (1, running, ends)
+    assert drain_report([], 10.0, 1_000_000).ends_in_s == 0.0
 
 
 def test_a_minute_after_kill_it_is_unkillable_and_its_end_opens_the_slot_again() -> None:
@@ -168,7 +168,7 @@ def test_exit_78_is_final_and_a_stop_that_we_asked_for_is_no_failure() -> None:
         (-9, ("", 1, []), ExitKind.HOST_OOM, "ran out of memory (memory.events: oom_kill +1)"),
         (1, ("", 1, []), ExitKind.EXITED, "exit code 1"),
         (1, ("", 0, ["torch.OutOfMemoryError: CUDA out of memory. Tried"]), ExitKind.CUDA_OOM, "CUDA out of memory"),
-        (0, ("", 0, []), ExitKind.EXITED, "nobody asked it to stop"),
+        (0, ("", 0, []), ExitKind.EXITED, "it was not asked to stop"),
         (78, ("", 0, []), ExitKind.CONFIG, "configuration is broken"),
         (-6, ("hang", 0, []), ExitKind.HANG, "no progress"),
         (-9, ("timeout", 1, []), ExitKind.TIMEOUT, "past its deadline"),

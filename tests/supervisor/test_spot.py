@@ -52,11 +52,11 @@ def metadata() -> Iterator[Metadata]:
 
 def look(metadata: Metadata, cloud: str, monkeypatch: pytest.MonkeyPatch) -> list[SpotNotice]:
     monkeypatch.setenv("DALSTON_METADATA_URL", metadata.url)
-    told: list[SpotNotice] = []
-    watch = SpotWatch(cloud, told.append)
+    notices: list[SpotNotice] = []
+    watch = SpotWatch(cloud, notices.append)
     watch.look()
-    watch.look()  # news is told once
-    return told
+    watch.look()  # a notice is posted once
+    return notices
 
 
 def soon(seconds: float) -> datetime:
@@ -99,9 +99,9 @@ def test_azure_announces_a_preemption(metadata: Metadata, monkeypatch: pytest.Mo
 
 def test_a_metadata_server_that_is_not_there_is_no_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DALSTON_METADATA_URL", "http://127.0.0.1:1")
-    told: list[SpotNotice] = []
-    SpotWatch("aws", told.append).look()
-    assert told == []
+    notices: list[SpotNotice] = []
+    SpotWatch("aws", notices.append).look()
+    assert notices == []
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure"])
@@ -113,7 +113,7 @@ def test_an_answer_that_makes_no_sense_is_no_notice_and_does_not_end_the_watch(
     assert look(metadata, cloud, monkeypatch) == []
 
 
-def test_a_notice_drains_the_node_within_its_time_and_hands_back_what_does_not_fit(
+def test_a_notice_drains_the_node_within_its_time_and_releases_what_does_not_fit(
     make_node: Callable[..., Node], metadata: Metadata
 ) -> None:
     node = make_node(DALSTON_METADATA_URL=metadata.url)
@@ -135,7 +135,7 @@ def test_a_notice_drains_the_node_within_its_time_and_hands_back_what_does_not_f
     assert "AWS will terminate" in info.info["why"]
 
 
-def test_a_notice_that_leaves_no_time_still_hands_everything_back_uncounted(
+def test_a_notice_that_leaves_no_time_still_releases_everything_uncounted(
     make_node: Callable[..., Node], metadata: Metadata
 ) -> None:
     """Both words of the ladder are due at once, and two TERMs that meet are one to the process."""

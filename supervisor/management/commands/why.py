@@ -18,7 +18,13 @@ from dalston_queue.broker.nodes.registry import EngineInfo
 from dalston_queue.broker.protocol.types import EngineState, NodeState
 from supervisor.cli import make_broker
 
-TROUBLE = ("paused", "no_engine", "no_capable_engine", "suspect", "redis_unavailable")  # codes that call for somebody
+TROUBLE = (
+    "paused",
+    "no_engine",
+    "no_capable_engine",
+    "suspect",
+    "redis_unavailable",
+)  # codes that call for an operator
 GOOD = (EngineState.READY, EngineState.STARTING, EngineState.LOADING)
 
 
@@ -83,12 +89,12 @@ def why_task(broker: Broker, task_id: uuid.UUID) -> Answer:
         about = [task.assigned_worker_id]
     for engine in about:
         answer = why_engine(broker, engine)
-        sentences += answer.sentences if answer else [f"{engine} does not beat any more: its work will be taken back."]
+        sentences += answer.sentences if answer else [f"{engine} does not beat any more: its tasks will be reclaimed."]
     return Answer(task.status == "completed" if why.code is WhyCode.OVER else why.code not in TROUBLE, sentences)
 
 
 def why_engine(broker: Broker, name: str) -> Answer | None:
-    """By engine id, slot (demo.0), process id (node.demo.0.boot), or node. None: nobody of that name."""
+    """By engine id, slot (demo.0), process id (node.demo.0.boot), or node. None: none of that name."""
     nodes = {node.node_id: node for node in broker.registry.nodes()}
     found = [engine for engine in broker.registry.engines() if _is(engine, name)]
     if not found:

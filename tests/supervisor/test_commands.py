@@ -1,4 +1,4 @@
-"""Commands from the dashboard: answered, obeyed once, harmless when given twice, and remembered over a restart."""
+"""Commands from the API: answered, handled once, harmless when sent twice, and kept over a restart."""
 
 import signal
 import sys
@@ -55,7 +55,10 @@ def test_drain_stops_engines_survives_a_restart_and_resume_starts_them(node: Nod
     [engine] = node.ready()
     task = node.submit("slow", seconds=4, timeout_ms=60_000)
     node.started(task)
-    wait_until(lambda: [said.task_id for said in node.engines()[0].report.tasks] == [task], what="the task in the beat")
+    wait_until(
+        lambda: [held.task_id for held in node.engines()[0].report.tasks] == [task],
+        what="the task in the beat",
+    )
     command_id = send(node, "drain", reason="new driver")
     drain = wait_until(lambda: drain_of(node), what="the drain in the beat")
     assert (drain.engines_left, drain.in_flight) == (1, 1)
@@ -70,7 +73,7 @@ def test_drain_stops_engines_survives_a_restart_and_resume_starts_them(node: Nod
     node.stop()
     node.start()
     node.wait_state(EngineState.STOPPED)
-    assert status(node, command_id).state is CommandState.DONE, "what it was told stays"
+    assert status(node, command_id).state is CommandState.DONE, "its reply stays"
     assert order(node, "resume")
     node.ready()
     assert state(node)[0] is NodeState.ACTIVE
@@ -151,8 +154,8 @@ def test_a_restart_of_what_cannot_start_any_more_fails_and_says_why(node: Node) 
     node.start()
     [engine] = node.ready()
     broken.touch()
-    said = refused(node, "restart", engine="fix")
-    assert said.startswith("fix.0 is fatal: exit code 78")
+    answer = refused(node, "restart", engine="fix")
+    assert answer.startswith("fix.0 is fatal: exit code 78")
     [exits] = [node.engines()[0].report.last_exits]
     assert [(each.kind, each.code) for each in exits] == [("stopped", 0), ("config", 78)]
     assert exits[0].engine_id == engine.engine_id

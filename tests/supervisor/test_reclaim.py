@@ -17,10 +17,10 @@ def test_an_engine_runs_tasks_and_stops_with_its_supervisor(make_node: Callable[
     node.start()
     [engine] = node.ready()
     assert node.process is not None
-    said = systemd.receive()
-    assert {notice.pid for notice in said} == {node.process.pid}  # the engine speaks to us, not to systemd
-    assert {"READY": "1", "STATUS": "node node-a"} in [notice.fields for notice in said]
-    assert {"WATCHDOG": "1"} in [notice.fields for notice in said]
+    notices = systemd.receive()
+    assert {notice.pid for notice in notices} == {node.process.pid}  # the engine speaks to us, not to systemd
+    assert {"READY": "1", "STATUS": "node node-a"} in [notice.fields for notice in notices]
+    assert {"WATCHDOG": "1"} in [notice.fields for notice in notices]
     result = node.result(node.submit("ready", n=7))
     assert result == {"engine": engine.engine_id, "pid": engine.info["pid"], "n": 7}
     node.stop()

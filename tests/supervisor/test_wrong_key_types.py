@@ -1,4 +1,4 @@
-"""Somebody else writes into the keys of one queue: the node goes on beating, hearing and giving back."""
+"""Keys of one queue hold another Redis type: the node goes on beating, receiving commands and reclaiming."""
 
 import time
 
@@ -7,13 +7,13 @@ from dalston_queue.broker.nodes.commands import Command
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState, RecordState
-from supervisor.events import Commanded, Happening
-from supervisor.redis_link import GiveBack, Link, Report
+from supervisor.events import Commanded, Event
+from supervisor.redis_link import Link, ReclaimWork, Report
 from tests.broker.conftest import clean, message
 from tests.support import wait_until
 
 
-def test_a_spoiled_queue_stops_neither_beats_nor_commands_nor_the_work_of_others(broker: Broker) -> None:
+def test_a_queue_with_wrong_key_types_stops_neither_beats_nor_commands_nor_the_work_of_others(broker: Broker) -> None:
     keys, command = broker.home.keys, broker.home.command
     dead = [Consumer(broker, f"dead-{n}", ["bad", "echo"]) for n in (1, 2)]
     for n, consumer in enumerate(dead):
@@ -23,13 +23,13 @@ def test_a_spoiled_queue_stops_neither_beats_nor_commands_nor_the_work_of_others
     for wrong_type in (keys.beats("bad"), keys.deadlines("bad")):
         command("DEL", wrong_type)
         command("SET", wrong_type, "foreign")
-    heard: list[Happening] = []
+    heard: list[Event] = []
     link = Link(broker, "n1", heard.append, heartbeat_s=0.1, max_deliveries=3, max_losses=10)
     link.tell(
         Report(NodeState.ACTIVE, (EngineBeat(engine_id="e", state=EngineState.READY, queues=("bad", "echo")),), {})
     )
     for consumer in dead:
-        link.send(GiveBack(consumer.engine_id, ("bad", "echo"), Cause.ENGINE_LOST, ErrorInfo(message="killed")))
+        link.send(ReclaimWork(consumer.engine_id, ("bad", "echo"), Cause.ENGINE_LOST, ErrorInfo(message="killed")))
     link.start()
     broker.node("n1").send(Command(name="drain"))
 
