@@ -26,7 +26,7 @@ _limited: WeakSet[Any] = WeakSet()
 
 def _limit_idle_transactions(connection: Any, **_: Any) -> None:
     """A process that is stopped, or whose machine is cut off, in the middle of a transaction holds locks on jobs. Let
-    Postgres end such a transaction, or everybody waits for it."""
+    Postgres end such a transaction, or all others wait for it."""
     # Django says "created" for each loan from its pool, too: a connection that was here before is left as it is.
     if connection.vendor == "postgresql" and connection.connection not in _limited:
         _limited.add(connection.connection)

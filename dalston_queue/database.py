@@ -9,7 +9,7 @@ from django.db import Error, InterfaceError, OperationalError, close_old_connect
 _PASSING = ("08", "40", "53", "57", "55P03", "25P03", "25P04")
 
 
-def passes(error: Error) -> bool:
+def is_transient(error: Error) -> bool:
     """True if repeating the same transaction can succeed."""
     cause = error.__cause__
     sqlstate: str | None = getattr(cause, "sqlstate", None)

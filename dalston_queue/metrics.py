@@ -1,4 +1,4 @@
-"""The queue's metrics, read from one snapshot of the broker when somebody asks.
+"""The queue's metrics, read from one snapshot of the broker at each scrape.
 
 On `/metrics` of the web process, and of each orchestrator that is given a port for it. `stage` is the queue's name.
 """

@@ -1,10 +1,10 @@
-"""Slows down whoever guesses passwords: so many tries per account and per address in a sliding window.
+"""Throttles logins against guessed passwords: so many tries per account and per address in a sliding window.
 
 The tries are rows in Postgres, which a login needs anyway, so the throttle works while Redis is away. A try is counted
-before the password is looked at, under a lock, or a hundred parallel guesses would all be the first. A refused one is
-not counted. The answer does not depend on whether the account exists, and a refusal looks at no password at all.
+before the password is checked, under a lock, or a hundred parallel guesses would all be the first. A refused one is
+not counted. The answer does not depend on whether the account exists, and a refusal checks no password at all.
 
-Whoever knows an account's name can keep it refused while they go on guessing; people who are logged in stay so.
+An attacker who knows an account's name can keep it refused by guessing on; people who are logged in stay so.
 """
 
 from __future__ import annotations

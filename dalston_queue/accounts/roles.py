@@ -1,7 +1,7 @@
 """Roles on the pages and in the admin: three groups, made by the migration, and nothing else decides.
 
 viewer    sees everything; also everyone who is in no group
-operator  acts on work: cancel, replay, pause, drain; recurring jobs in the admin
+operator  changes work: cancel, replay, pause, drain; recurring jobs in the admin
 admin     also manages users, projects and tokens; a superuser is one
 
 Django's staff flag means nothing here: two truths about one person would differ one day.
@@ -79,7 +79,7 @@ _OPERATORS_EDIT = "schedule"
 
 
 class RolePermissions(BaseBackend):
-    """Lets nobody in: Django's own backend knows the passwords."""
+    """Logs no user in: Django's own backend knows the passwords."""
 
     def has_perm(self, user_obj: AbstractBaseUser | AnonymousUser, perm: str, obj: Any = None) -> bool:  # noqa: ARG002  # Django's
         role = role_of(user_obj)

@@ -1,7 +1,7 @@
-"""Walks the audit chain and compares the rows that people read with it.
+"""Verifies the audit chain, and compares the rows that people read with it.
 
 Found: a link or row that was changed, removed from the middle or added past the triggers, and a row whose links are
-gone. Not found by the chain alone: its end cut off, or everything from some link on written anew, by somebody who may
+gone. Not found by the chain alone: its end cut off, or everything from some link on written anew, by a user who may
 drop triggers. Both are found with a head that was noted outside of the database (`Head`, which is why it is printed,
 logged each hour and part of every export).
 """
@@ -25,7 +25,7 @@ CHUNK = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The last link. Whoever notes it can tell later that nothing up to it was cut off or rewritten."""
+    """The last link. Noted elsewhere, it proves later that nothing up to it was cut off or rewritten."""
 
     entries: int
     hash: str
@@ -45,7 +45,7 @@ class Head:
 class Verified:
     head: Head
     problem: str = ""  # of the first link or row that is wrong; empty: all is well
-    unfinished: tuple[int, ...] = ()  # acts that were begun and have no outcome: no fault of the chain
+    unfinished: tuple[int, ...] = ()  # actions that were begun and have no outcome: no fault of the chain
 
 
 def head() -> Head:
@@ -101,45 +101,45 @@ def _links(first: int, now: Head) -> str:
 
 
 def _what(entry: AuditEntry) -> str:
-    return f"act {entry.action_id}, {entry.fact}"
+    return f"action {entry.action_id}, {entry.fact}"
 
 
 def _rows(first: int) -> str:
-    """Does each row say what its links say? Walks both in the order of the acts."""
+    """Does each row say what its links say? Walks both in the order of the actions."""
     since = 0 if first == 1 else AuditEntry.objects.values_list("action_id", flat=True).get(pk=first)
-    links, rows = _links_by_act(since), OperatorAction.objects.filter(pk__gte=since).order_by("pk").iterator(CHUNK)
-    said, row = next(links, None), next(rows, None)
-    while said is not None or row is not None:
-        if said is None or (row is not None and row.pk < said[0]):
-            return f"act {row.pk if row else 0} has no link in the chain"
-        if row is None or said[0] < row.pk:
-            return f"act {said[0]} was deleted: its links are there, its row is gone"
-        if expected(row) != said[1]:
-            return f"act {row.pk} ({row}) does not say what was written down for it"
-        said, row = next(links, None), next(rows, None)
+    links, rows = _links_by_action(since), OperatorAction.objects.filter(pk__gte=since).order_by("pk").iterator(CHUNK)
+    link, row = next(links, None), next(rows, None)
+    while link is not None or row is not None:
+        if link is None or (row is not None and row.pk < link[0]):
+            return f"action {row.pk if row else 0} has no link in the chain"
+        if row is None or link[0] < row.pk:
+            return f"action {link[0]} was deleted: its links are there, its row is gone"
+        if expected(row) != link[1]:
+            return f"action {row.pk} ({row}) does not say what was written down for it"
+        link, row = next(links, None), next(rows, None)
     return ""
 
 
-def _links_by_act(since: int) -> Iterator[tuple[int, dict[str, Any]]]:
+def _links_by_action(since: int) -> Iterator[tuple[int, dict[str, Any]]]:
     rows = AuditEntry.objects.filter(action_id__gte=since).order_by("action_id", "fact")
-    act = 0
+    action_id = 0
     facts: dict[str, Any] = {}
     for entry in rows.iterator(CHUNK):
-        if entry.action_id != act and facts:
-            yield act, facts
+        if entry.action_id != action_id and facts:
+            yield action_id, facts
             facts = {}
-        act = entry.action_id
+        action_id = entry.action_id
         facts[entry.fact] = json.loads(entry.content)
     if facts:
-        yield act, facts
+        yield action_id, facts
 
 
 def expected(row: OperatorAction) -> dict[str, Any]:
     """What the links of this row have to say."""
-    begun = {"act": row.pk, "at": _utc(row.at), "actor": row.actor, "action": row.action, "target": row.target}
+    begun = {"action_id": row.pk, "at": _utc(row.at), "actor": row.actor, "action": row.action, "target": row.target}
     facts: dict[str, Any] = {Fact.BEGUN.value: {**begun, "reason": row.reason, "before": row.before}}
     if row.finished_at is not None:
-        facts[Fact.FINISHED.value] = {"act": row.pk, "at": _utc(row.finished_at), "after": row.after}
+        facts[Fact.FINISHED.value] = {"action_id": row.pk, "at": _utc(row.finished_at), "after": row.after}
     return facts
 
 

@@ -1,7 +1,7 @@
-"""Writes down what an operator does: who, what, to what, why, how it was before and after.
+"""Records an operator's actions: who, what, to what, why, how it was before and after.
 
-The row is written before the act and finished after it, so that an act whose process dies in the middle is on record,
-and is seen to be unfinished. Each of the two is a link of the hash chain, which the database adds by itself.
+The row is written before the action and finished after it, so that an action whose process dies in the middle is on
+record, and is seen to be unfinished. Each of the two is a link of the hash chain, which the database adds by itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def audited(
     reason: str = "",
     before: Any = None,
 ) -> Iterator[OperatorAction]:
-    """Set `after` on the row inside the block. An act that raises is finished too, and says with what."""
+    """Set `after` on the row inside the block. An action that raises is finished too, with its error."""
     row = OperatorAction.objects.create(
         at=timezone.now(),
         user_id=user.pk if user else None,

@@ -25,7 +25,7 @@ PAGE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Acts that match everything given."""
+    """Actions that match everything given."""
 
     actor: str | None = None  # as written (`user ada`), or only the name (`ada`)
     action: str | None = None
@@ -125,7 +125,7 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    # A spreadsheet runs what begins like this as a formula, whoever wrote it; an apostrophe makes it text.
+    # A spreadsheet runs what begins like this as a formula; an apostrophe makes it text.
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 

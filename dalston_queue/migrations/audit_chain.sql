@@ -1,36 +1,37 @@
 -- The audit chain. What is written in dalston_operator_action is hashed into dalston_audit_entry by the transaction that
 -- writes it, whatever code that is. Run by the initial migration.
 
-CREATE FUNCTION dalston_audit_append(act bigint, kind text, facts jsonb) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION dalston_audit_append(action_number bigint, kind text, facts jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     head record;
-    place bigint;
-    before_it text;
-    said text := facts::text;
+    link_id bigint;
+    previous text;
+    written text := facts::text;
 BEGIN
     -- One writer at a time, until its transaction ends: two that read the same head would fork the chain.
     PERFORM pg_advisory_xact_lock(7304871, 1);
     SELECT id, hash INTO head FROM dalston_audit_entry ORDER BY id DESC LIMIT 1;
-    place := coalesce(head.id, 0) + 1;
-    before_it := coalesce(head.hash, repeat('0', 64));
+    link_id := coalesce(head.id, 0) + 1;
+    previous := coalesce(head.hash, repeat('0', 64));
     INSERT INTO dalston_audit_entry (id, action_id, fact, content, previous_hash, hash)
     VALUES (
-        place, act, kind, said, before_it,
-        encode(sha256(convert_to(before_it || E'\n' || place || E'\n' || said, 'UTF8')), 'hex')
+        link_id, action_number, kind, written, previous,
+        encode(sha256(convert_to(previous || E'\n' || link_id || E'\n' || written, 'UTF8')), 'hex')
     );
 END $$;
 
-CREATE FUNCTION dalston_audit_begun(act dalston_operator_action) RETURNS void LANGUAGE sql AS $$
+CREATE FUNCTION dalston_audit_begun(done dalston_operator_action) RETURNS void LANGUAGE sql AS $$
     -- Not the foreign keys: they go when a user or token is deleted; the actor's name stays.
-    SELECT dalston_audit_append(act.id, 'begun', jsonb_build_object(
-        'act', act.id, 'at', to_char(act.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'actor', act.actor,
-        'action', act.action, 'target', act.target, 'reason', act.reason, 'before', act.before))
+    SELECT dalston_audit_append(done.id, 'begun', jsonb_build_object(
+        'action_id', done.id, 'at', to_char(done.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        'actor', done.actor,
+        'action', done.action, 'target', done.target, 'reason', done.reason, 'before', done.before))
 $$;
 
-CREATE FUNCTION dalston_audit_finished(act dalston_operator_action) RETURNS void LANGUAGE sql AS $$
-    SELECT dalston_audit_append(act.id, 'finished', jsonb_build_object(
-        'act', act.id, 'at', to_char(act.finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-        'after', act.after))
+CREATE FUNCTION dalston_audit_finished(done dalston_operator_action) RETURNS void LANGUAGE sql AS $$
+    SELECT dalston_audit_append(done.id, 'finished', jsonb_build_object(
+        'action_id', done.id, 'at', to_char(done.finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        'after', done.after))
 $$;
 
 CREATE FUNCTION dalston_audit_chain() RETURNS trigger LANGUAGE plpgsql AS $$

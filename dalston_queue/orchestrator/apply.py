@@ -282,7 +282,7 @@ def wanted_stages(result: object) -> Sequence[StageSpec]:
 
 def added_tasks(job_id: UUID, stages: Sequence[StageSpec]) -> list[NewTask]:
     """The rows of these stages, ready to insert; none if the job is gone. The job is locked. Raises InvalidJob for what
-    doesn't fit the job as it is, or can't be stored. Advancing the job releases those that wait for nothing."""
+    doesn't fit the job as it is, or can't be stored. Advancing the job makes those ready that wait for nothing."""
     priority = Job.objects.filter(id=job_id).values_list("priority", flat=True).first()
     if priority is None:
         return []

@@ -15,7 +15,7 @@ from django.db import Error, transaction
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.messages import Event, Malformed
 from dalston_queue.broker.protocol.types import Cause, EventKind
-from dalston_queue.database import passes
+from dalston_queue.database import is_transient
 from dalston_queue.jobs.lifecycle.advance import Advanced, advance
 from dalston_queue.jobs.lifecycle.dead_letters import Ending, dead_letter_unreadable, end_tasks
 from dalston_queue.jobs.lifecycle.status import lock_jobs
@@ -35,7 +35,7 @@ def handle(batch: Sequence[Event | Malformed], now: datetime) -> Advanced:
         if isinstance(item, Malformed):
             _keep_raw(item, item.reason, item.raw, now)
         elif item.kind is EventKind.TASK_DEAD_LETTERED and not item.job_id:
-            # An entry that belongs to no record: a stray copy, or bytes of a foreign hand. No task ends with it.
+            # An entry that belongs to no record: a stray copy, or bytes of another program. No task ends with it.
             _keep_raw(item, item.error.message if item.error else "an unreadable entry", item.raw or {}, now)
         else:
             events.append(item)
@@ -50,15 +50,15 @@ def _apply_or_split(events: list[Event], now: datetime, done: Advanced) -> None:
     try:
         done.add(apply(events, now))
     except Exception as error:
-        if _is_ours_to_wait_for(error):
+        if _is_outage(error):
             raise
         # Whatever else it is, an event that raised it would raise it again in every orchestrator that takes it over.
         _isolate(events, now, done, error)
 
 
-def _is_ours_to_wait_for(error: Exception) -> bool:
+def _is_outage(error: Exception) -> bool:
     """True if a server is the reason, and not the events."""
-    return isinstance(error, BrokerError) or (isinstance(error, Error) and passes(error))
+    return isinstance(error, BrokerError) or (isinstance(error, Error) and is_transient(error))
 
 
 def _isolate(events: list[Event], now: datetime, done: Advanced, error: Exception) -> None:
@@ -77,7 +77,7 @@ def _isolate(events: list[Event], now: datetime, done: Advanced, error: Exceptio
     try:
         done.add(_dead_letter(event, message, now))
     except Exception as again:
-        if _is_ours_to_wait_for(again):
+        if _is_outage(again):
             raise
         _keep_alone(event, message, now)
 

@@ -1,10 +1,10 @@
-"""What this orchestrator has counted since it started, for its /metrics."""
+"""Metrics of one orchestrator process: what it has counted since it started."""
 
 from prometheus_client import Counter, Histogram
 
 SCANNED = Counter("dalston_scheduler_scanned", "Scheduled tasks found due")
 QUEUED = Counter("dalston_scheduler_queued", "Scheduled tasks made ready")
-FAILED = Counter("dalston_scheduler_failed", "Looks for due tasks that failed")
+FAILED = Counter("dalston_scheduler_failed", "Polls for due tasks that failed")
 LATENESS = Histogram(
     "dalston_scheduler_lateness_seconds",
     "How long after its time a scheduled task became ready",

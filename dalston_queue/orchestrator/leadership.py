@@ -1,4 +1,4 @@
-"""Keeps the lease of a role: takes it when it is free, renews it in time, gives it back on a clean stop.
+"""Leadership of a role by a lease: taken when it is free, renewed in time, released on a clean stop.
 
 Redis says who leads; Postgres gives each new leader a term that is higher than any before it, and remembers who it was.
 A leader that loses Redis trusts its lease only until it would have run out by its own clock. Two leaders for a moment
@@ -51,7 +51,7 @@ class Leadership:
             if self._lease.renew():
                 return True
             log.warning("lost the lease", role=self.role, term=self._lease.term)
-        # Asking first keeps the term from growing with every look of every standby.
+        # Asking first keeps the term from growing with every poll of every standby.
         if self._lease.leader() is not None:
             return False
         term = self._next_term(timezone.now())

@@ -1,4 +1,4 @@
-"""The orchestrator's loop: read events, apply them, commit, acknowledge, act; each second look for what was missed.
+"""The orchestrator's loop: read events, apply, commit, acknowledge, follow up; each second poll for what was missed.
 
 Polling is the safety net, not the engine: whatever a dead process left undone is found in Postgres within a second.
 """
@@ -16,7 +16,7 @@ from dalston_queue import crash_points
 from dalston_queue.broker import EventReader
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.messages import Event, Malformed
-from dalston_queue.database import drop_broken_connection, passes
+from dalston_queue.database import drop_broken_connection, is_transient
 from dalston_queue.jobs.lifecycle.advance import Advanced
 from dalston_queue.jobs.lifecycle.dispatch import dispatch
 from dalston_queue.jobs.lifecycle.stop import stop_tasks
@@ -52,7 +52,7 @@ class Orchestrator:
                     if not self._flags_known:
                         pause.restore()
                         self._flags_known = True
-                    more = polling.look()
+                    more = polling.poll()
                     next_poll = 0.0 if more else min(next_poll, time.monotonic() + rest_s(timezone.now()))
                     self._handle(self.reader.take_over(idle_ms=TAKE_OVER_AFTER_MS, count=self.batch))
                     if not announced:  # Postgres and Redis have both answered
@@ -65,7 +65,7 @@ class Orchestrator:
                 self._complain("redis does not answer; will try again", error)
                 self._pause()
             except Error as error:
-                if not passes(error):
+                if not is_transient(error):
                     raise
                 self._complain("postgres does not answer; will try again", error)
                 drop_broken_connection()
@@ -80,7 +80,7 @@ class Orchestrator:
         crash_points.point("events.committed", _kinds(batch))
         self.reader.ack(batch)
         crash_points.point("events.acknowledged", _kinds(batch))
-        act(advanced)
+        follow_up(advanced)
 
     def _committed(self, batch: list[Event | Malformed]) -> Advanced:
         """Apply the batch, however long Postgres is away: the events are ours until they are acknowledged, and another
@@ -89,7 +89,7 @@ class Orchestrator:
             try:
                 return handle(batch, timezone.now())
             except Error as error:
-                if not passes(error) or self.stopping():
+                if not is_transient(error) or self.stopping():
                     raise
                 self._complain("postgres does not answer; the batch waits", error)
                 drop_broken_connection()
@@ -118,7 +118,7 @@ def _kinds(batch: list[Event | Malformed]) -> Iterator[str]:
     return (event.kind for event in batch if isinstance(event, Event))
 
 
-def act(advanced: Advanced) -> None:
+def follow_up(advanced: Advanced) -> None:
     """What follows from a commit, each in a transaction of its own."""
     now = timezone.now()
     if advanced.ready:

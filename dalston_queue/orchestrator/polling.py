@@ -1,7 +1,7 @@
-"""What every orchestrator looks for once a second: work whose hint was lost, or whose process died between two steps.
+"""Polls once a second, in every orchestrator: work whose hint was lost, or whose process died between two steps.
 
-Each look takes what nobody else has locked, so any number of orchestrators may look at once. A look takes one batch of
-each kind, so that a large backlog doesn't keep events waiting; it says whether there is more.
+Each poll takes what no other process has locked, so any number of orchestrators may poll at once. A poll takes one
+batch of each kind, so that a large backlog doesn't keep events waiting; it says whether there is more.
 """
 
 from uuid import UUID
@@ -15,12 +15,12 @@ from dalston_queue.jobs.lifecycle.stop import stop_tasks, stopping_jobs
 from dalston_queue.jobs.operator.replay_batches import run_due_batches
 from dalston_queue.orchestrator.scheduler import make_due_ready, submit_due
 
-# Each second: jobs that nobody has claimed.
+# Each second: jobs that no orchestrator has claimed.
 PENDING = "SELECT id FROM dalston_job WHERE status = 'pending' ORDER BY id LIMIT %s"
 
 
-def look() -> bool:
-    """True if there is more of what was found, and so reason to look again at once."""
+def poll() -> bool:
+    """True if there is more of what was found, and so reason to poll again at once."""
     submit_due(timezone.now())
     more = claim_pending()
     more = run_due_batches(timezone.now()) or more

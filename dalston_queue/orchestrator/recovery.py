@@ -1,5 +1,7 @@
-"""What the leading orchestrator does for dead engines, in a thread of its own so that a slow Postgres delays nobody's
-recovery: it judges, condemns, and takes their work back. Needs only Redis."""
+"""Recovery: the leading orchestrator judges engines, condemns the dead ones and reclaims their work.
+
+In a thread of its own, so that a slow Postgres delays no recovery: it needs only Redis.
+"""
 
 import time
 from collections.abc import Callable
@@ -20,11 +22,11 @@ from dalston_queue.orchestrator.judge import Judge
 from dalston_queue.orchestrator.leadership import Leadership
 
 log = structlog.get_logger(__name__)
-RECORD_EVERY_S = 15.0
+RECORD_INTERVAL_S = 15.0
 
 
 def _judge() -> "Judge[str, object]":
-    # Two looks may be late by one interval; more than that is a hole.
+    # Two polls may be late by one interval; more than that is a hole.
     return Judge(settings.DALSTON_DEAD_AFTER_S, 2 * settings.DALSTON_RECOVERY_INTERVAL_S)
 
 
@@ -41,9 +43,9 @@ class Recovery:
         while True:
             try:
                 if self.leadership.keep():
-                    self._recorded_look()
+                    self._poll_and_record()
                 else:
-                    self.forget_looks()
+                    self.forget_polls()
             except (BrokerError, Error) as error:
                 log.warning("recovery waits for redis or postgres", error=str(error))
                 connection.close_if_unusable_or_obsolete()
@@ -51,44 +53,44 @@ class Recovery:
                 break
         self._resign()
 
-    def _recorded_look(self) -> None:
-        """Look, and leave a record for the dashboard now and then. The record needs Postgres, the look does not."""
+    def _poll_and_record(self) -> None:
+        """Poll, and leave a record for the dashboard now and then. The record needs Postgres, the poll does not."""
         started, clock = timezone.now(), time.monotonic()
         report = Report()
-        report.note("taken back", self.look(clock))
-        if report.repaired or clock - self._recorded_at > RECORD_EVERY_S:
+        report.note("reclaimed", self.poll(clock))
+        if report.repaired or clock - self._recorded_at > RECORD_INTERVAL_S:
             took_ms = int((time.monotonic() - clock) * 1000)
             holder = self.leadership.token
-            record_run("recovery", started, took_ms, report, every_s=RECORD_EVERY_S, holder=holder)
+            record_run("recovery", started, took_ms, report, every_s=RECORD_INTERVAL_S, holder=holder)
             self._recorded_at = clock
 
-    def look(self, now: float) -> int:
-        """One look; returns how many tasks were taken back from the dead."""
+    def poll(self, now: float) -> int:
+        """One poll; returns how many tasks were reclaimed from the dead."""
         pulses = self.broker.registry.pulses()
         nodes = {node.node_id: node for node in self.broker.registry.nodes()}
         home = {engine.engine_id: engine.node_id for engine in self.broker.registry.engines()}
-        for node_id in self._nodes.look({name: node.beat for name, node in nodes.items()}, now):
+        for node_id in self._nodes.observe({name: node.beat for name, node in nodes.items()}, now):
             self.broker.registry.condemn_node(nodes[node_id])
         counters: dict[str, object] = {name: pulse.counters for name, pulse in pulses.items()}
-        dead = self._engines.look(counters, now)
-        return sum(self._taken_back(pulses[engine], self._cause(home.get(engine, ""))) for engine in dead)
+        dead = self._engines.observe(counters, now)
+        return sum(self._reclaim_or_log(pulses[engine], self._cause(home.get(engine, ""))) for engine in dead)
 
-    def forget_looks(self) -> None:
-        """A standby doesn't look, so it must not judge by what it saw before."""
+    def forget_polls(self) -> None:
+        """A standby doesn't poll, so it must not judge by what it saw before."""
         self._engines, self._nodes = _judge(), _judge()
 
     def _cause(self, node_id: str) -> Cause:
-        """An engine that falls silent while its node beats has died; with a silent node, or none, nobody knows."""
+        """An engine that falls silent while its node beats has died; with a silent node, or none, it is not known."""
         known = bool(node_id) and self._nodes.knows(node_id)
         silent = self._nodes.silent_for(node_id) >= settings.DALSTON_DEAD_AFTER_S / 2
         return Cause.ENGINE_LOST if known and not silent else Cause.NODE_LOST
 
-    def _taken_back(self, pulse: Pulse, cause: Cause) -> int:
-        """What a foreign hand did to one queue keeps nobody else's work from coming back."""
+    def _reclaim_or_log(self, pulse: Pulse, cause: Cause) -> int:
+        """Keys of a wrong type in one queue must not keep the work of others from being reclaimed."""
         try:
             return self._reclaim(pulse, cause)
         except WrongKeyType as error:
-            log.error("work can't be taken back", engine=pulse.engine_id, error=str(error))
+            log.error("work can't be reclaimed", engine=pulse.engine_id, error=str(error))
             return 0
 
     def _reclaim(self, pulse: Pulse, cause: Cause) -> int:
@@ -103,12 +105,12 @@ class Recovery:
             max_losses=settings.DALSTON_MAX_DELIVERIES_NODE_LOST,
         )
         if taken.moved:
-            log.warning("took work back", engine=pulse.engine_id, cause=cause, recovered=len(taken.recovered),
+            log.warning("reclaimed work", engine=pulse.engine_id, cause=cause, recovered=len(taken.recovered),
                         exhausted=len(taken.exhausted))  # fmt: skip
         return taken.moved
 
     def _interval_s(self) -> float:
-        """Standbys look at the lease often enough to take over within its TTL."""
+        """Standbys read the lease often enough to take over within its TTL."""
         return min(settings.DALSTON_RECOVERY_INTERVAL_S, settings.DALSTON_LEADER_TTL_S / 6)
 
     def _resign(self) -> None:

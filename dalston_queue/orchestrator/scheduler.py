@@ -41,7 +41,7 @@ def make_due_ready(now: datetime) -> list[Moved]:
 
 
 def rest_s(now: datetime) -> float:
-    """How long until the next look: an interval; less, but at least half of it, if something is due before."""
+    """How long until the next poll: an interval; less, but at least half of it, if something is due before."""
     interval: float = settings.DALSTON_SCHEDULER_INTERVAL_S
     with connection.cursor() as cursor:
         cursor.execute(NEXT)

@@ -24,7 +24,7 @@ def operator(token_for: Callable[..., str]) -> Api:
 @pytest.fixture
 def task(api: Api) -> Task:
     task_id = api.post("/tasks", {"task_type": "echo"}).json()["task_id"]
-    while polling.look():
+    while polling.poll():
         pass
     return Task.objects.get(pk=task_id)
 

@@ -11,7 +11,7 @@ from dalston_queue.broker import Broker, Consumer, Delivery, EventReader
 from dalston_queue.broker.protocol.messages import Completed, Event, Malformed, Outcome
 from dalston_queue.orchestrator import polling
 from dalston_queue.orchestrator.batch import handle
-from dalston_queue.orchestrator.loop import act
+from dalston_queue.orchestrator.loop import follow_up
 
 
 @contextmanager
@@ -36,7 +36,7 @@ class Steps:
         self.reader = EventReader(broker, name)
 
     def poll(self) -> None:
-        while polling.look():
+        while polling.poll():
             pass
 
     def events(self) -> list[Event | Malformed]:
@@ -50,7 +50,7 @@ class Steps:
             total += len(batch)
             advanced = handle(batch, timezone.now())
             self.reader.ack(batch)
-            act(advanced)
+            follow_up(advanced)
         return total
 
 

@@ -3,7 +3,7 @@
 import pytest
 from django.db import Error, connection, transaction
 
-from dalston_queue.database import passes
+from dalston_queue.database import is_transient
 
 pytestmark = pytest.mark.django_db
 
@@ -22,13 +22,13 @@ def raised(sqlstate: str) -> Error:
     "sqlstate", ["08006", "40001", "40P01", "53200", "53300", "57P01", "57014", "55P03", "25P03", "25P04"]
 )
 def test_what_passes_is_repeated(sqlstate: str) -> None:
-    assert passes(raised(sqlstate))
+    assert is_transient(raised(sqlstate))
 
 
 @pytest.mark.parametrize("sqlstate", ["22003", "22P05", "23505", "23514", "42601", "54000"])
 def test_what_is_wrong_with_the_data_does_not_pass(sqlstate: str) -> None:
-    assert not passes(raised(sqlstate))
+    assert not is_transient(raised(sqlstate))
 
 
 def test_a_result_that_postgres_cannot_hold_does_not_pass() -> None:
-    assert not passes(error_of(r"""SELECT '"\u0000"'::jsonb ->> 0, '{"a": "\u0000"}'::jsonb"""))
+    assert not is_transient(error_of(r"""SELECT '"\u0000"'::jsonb ->> 0, '{"a": "\u0000"}'::jsonb"""))

@@ -41,7 +41,7 @@ def test_a_spoiled_queue_keeps_the_duties_from_no_other_queue(broker: Broker, st
     for key in wrong_type:
         home.command("SET", key, "foreign")
     recovery = Recovery(broker, Leadership(Role.ORCHESTRATOR, "test"))
-    assert sum(recovery.look(float(now)) for now in range(0, 30, 5)) == 0
+    assert sum(recovery.poll(float(now)) for now in range(0, 30, 5)) == 0
     assert broker.records("echo", [str(task.id)])[str(task.id)].stream == home.keys.stream("echo", "", Tier.RECOVERED)
     with pytest.raises(WrongKeyType):
         promote_aged()

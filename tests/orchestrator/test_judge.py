@@ -9,40 +9,40 @@ def judge() -> Judge[str, int]:
 
 def test_silence_over_its_own_looks_is_death() -> None:
     court = judge()
-    verdicts = [court.look({"a": 1, "b": beat}, 5.0 * beat) for beat in range(5)]
+    verdicts = [court.observe({"a": 1, "b": beat}, 5.0 * beat) for beat in range(5)]
     assert verdicts == [[], [], [], [], ["a"]]
 
 
 def test_one_beat_starts_the_clock_anew() -> None:
     court = judge()
     for now in (0, 5, 10, 15):
-        court.look({"a": 1}, now)
-    assert court.look({"a": 2}, 20) == []
-    assert court.look({"a": 2}, 35) == []
-    assert court.look({"a": 2}, 45) == ["a"]
+        court.observe({"a": 1}, now)
+    assert court.observe({"a": 2}, 20) == []
+    assert court.observe({"a": 2}, 35) == []
+    assert court.observe({"a": 2}, 45) == ["a"]
 
 
 def test_an_outage_of_the_judge_kills_nobody() -> None:
     court = judge()
-    court.look({"a": 1}, 0)
-    assert court.look({"a": 1}, 3600) == []
+    court.observe({"a": 1}, 0)
+    assert court.observe({"a": 1}, 3600) == []
     assert court.silent_for("a") == 10
 
 
 def test_the_dead_are_named_until_they_beat_or_are_gone() -> None:
     court = judge()
     for now in (0, 10, 20):
-        court.look({"a": 1}, now)
-    assert court.look({"a": 1}, 25) == ["a"]
-    assert court.look({"a": 2}, 30) == []
-    assert court.look({}, 35) == []
+        court.observe({"a": 1}, now)
+    assert court.observe({"a": 1}, 25) == ["a"]
+    assert court.observe({"a": 2}, 30) == []
+    assert court.observe({}, 35) == []
     assert not court.knows("a")
 
 
 def test_who_comes_back_after_being_gone_is_new() -> None:
     court = judge()
-    court.look({"a": 1}, 0)
-    court.look({}, 5)
+    court.observe({"a": 1}, 0)
+    court.observe({}, 5)
     for now in (10, 20):
-        court.look({"a": 1}, now)
-    assert court.look({"a": 1}, 25) == []
+        court.observe({"a": 1}, now)
+    assert court.observe({"a": 1}, 25) == []

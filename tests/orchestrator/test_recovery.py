@@ -46,7 +46,7 @@ def silence(broker: Broker, recovery: Recovery, *alive: str, node: bool = True) 
     for now in range(0, 30, 5):
         if node or alive:
             beat(broker, *alive)
-        taken += recovery.look(float(now))
+        taken += recovery.poll(float(now))
     return taken
 
 
@@ -174,4 +174,4 @@ def test_the_scanner_ends_what_was_not_renewed_for_the_absolute_timeout_or_its_o
     steps.drain()
     task.refresh_from_db()
     assert (task.status, task.error_cause) == ("scheduled", "timeout")
-    assert re.fullmatch(r"its engine said nothing about it for [1-9]\d* s", task.error)
+    assert re.fullmatch(r"its engine did not renew it for [1-9]\d* s", task.error)

@@ -99,7 +99,7 @@ def test_without_redis_a_due_task_is_not_lost(broker: Broker, steps: Steps, sett
     Task.objects.update(scheduled_at=timezone.now() - timedelta(seconds=1))
     address, settings.REDIS_URL = settings.REDIS_URL, "redis://127.0.0.1:1/0"
     with pytest.raises(BrokerError):
-        polling.look()
+        polling.poll()
     settings.REDIS_URL = address
     with engine(broker) as consumer:
         assert run_to_the_end(steps, consumer) == 1
@@ -112,5 +112,5 @@ def test_while_redis_is_full_tasks_wait_in_postgres_and_the_rest_goes_on(
     server = valkey_server({"maxmemory": "1mb"})
     settings.REDIS_URL = server.url
     task = make.single()
-    polling.look()
+    polling.poll()
     assert Task.objects.get(id=task.id).status == "ready"

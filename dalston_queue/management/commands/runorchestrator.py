@@ -79,7 +79,7 @@ class Command(BaseCommand):
 
 
 class _Thread(threading.Thread):
-    """Takes the whole process down if it fails: an orchestrator that looks healthy and recovers nobody is worse."""
+    """Takes the whole process down if it fails: an orchestrator that seems healthy and recovers nothing is worse."""
 
     def __init__(self, name: str, work: Callable[[Callable[[float], bool]], None], stop: threading.Event) -> None:
         super().__init__(name=name)

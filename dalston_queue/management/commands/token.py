@@ -101,7 +101,7 @@ class Command(BaseCommand):
 
 
 def caller() -> str:
-    """The audit trail's name for whoever has this shell."""
+    """The audit trail's name for the user of this shell."""
     try:
         return f"shell user {getpass.getuser()}"
     except (KeyError, OSError):  # a container whose user has no name

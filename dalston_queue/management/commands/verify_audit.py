@@ -1,7 +1,7 @@
 """`manage.py verify_audit`: is the audit trail as it was written? Ends with 0 if so, with 1 and the first fault if not.
 
 Note the head that it prints somewhere outside of this database, and give it back later with --expect: only that shows
-an end that was cut off, or a chain that somebody with all rights wrote anew.
+an end that was cut off, or a chain that a user with all rights wrote anew.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:  # noqa: ARG002
         found = verify(options["expect"])
         if found.unfinished:
-            ids = ", ".join(str(act) for act in found.unfinished[:20])
+            ids = ", ".join(str(action) for action in found.unfinished[:20])
             more = ", …" if len(found.unfinished) > len(found.unfinished[:20]) else ""
             self.stderr.write(f"Begun and not finished (it goes on, or its process died in the middle): {ids}{more}.")
         if found.problem:

@@ -1,6 +1,6 @@
-"""What can differ between a task's row and its record in Redis, pure, and what to do about it.
+"""Discrepancies between a task's row and its record in Redis, pure, and what to do about each.
 
-No time thresholds: the reconciler holds the job's lock while it compares, and so does whoever appends, so an absent
+No time thresholds: the reconciler holds the job's lock while it compares, and so does dispatch, so an absent
 record is absent for good.
 """
 
@@ -15,7 +15,7 @@ class Discrepancy(StrEnum):
     NO_ENTRY = "in Postgres but not in Redis"
     OTHER_ATTEMPT = "Redis has another attempt"
     EVENT_LOST = "settled, but its event is gone"
-    NO_OWNER = "running, but nobody has it"
+    NO_OWNER = "running, but no engine has it"
 
 
 # The task's next attempt is the cure, except where the entry is fine and only the row is behind.

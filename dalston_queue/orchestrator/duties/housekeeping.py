@@ -61,7 +61,7 @@ def expire_kept(now: datetime) -> Report:
     report = Report()
     long_ago = now - timedelta(days=settings.DALSTON_DEAD_LETTER_DAYS)
     report.note("dead letters", DeadLetter.objects.filter(created_at__lt=long_ago).delete()[0])
-    report.note("replay orders", ReplayBatch.objects.filter(finished_at__lt=long_ago).delete()[0])
+    report.note("replay batches", ReplayBatch.objects.filter(finished_at__lt=long_ago).delete()[0])
     report.note("login tries", LoginAttempt.objects.filter(at__lt=now - timedelta(days=1)).delete()[0])
     report.note("idempotency keys", IdempotencyKey.objects.filter(expires_at__lt=now).delete()[0])
     while deleted := _delete_jobs(now - timedelta(days=settings.DALSTON_HISTORY_DAYS)):
@@ -85,11 +85,11 @@ def digest_dead_letters(now: datetime) -> Report:
     report = Report()
     recent = DeadLetter.objects.filter(OPEN, created_at__gte=now - timedelta(days=1))
     patterns = recent.values("fingerprint", "queue", "cause").annotate(
-        letters=Count("id"), first=Min("created_at"), example=Max("error")
+        count=Count("id"), first=Min("created_at"), example=Max("error")
     )
-    for pattern in patterns.order_by("-letters")[:20]:
+    for pattern in patterns.order_by("-count")[:20]:
         name = f"{pattern['queue']}: {pattern['cause']}: {pattern['example'][:80]}"
-        report.note(name, pattern["letters"], repaired=False)
+        report.note(name, pattern["count"], repaired=False)
         if pattern["first"] > now - timedelta(hours=1):
             report.note("new patterns in the last hour", repaired=False)
     return report
@@ -142,7 +142,7 @@ def _engine(engine: EngineInfo, now: datetime) -> Engine:
 
 log = structlog.get_logger(__name__)
 
-CHECKED = 10_000
+CHECKED_LINKS = 10_000
 
 
 class AuditBroken(Exception):
@@ -150,11 +150,11 @@ class AuditBroken(Exception):
 
 
 def check_audit(_now: datetime) -> Report:
-    found = verify(last=CHECKED)
+    found = verify(last=CHECKED_LINKS)
     log.info("audit.head", head=str(found.head), unfinished=len(found.unfinished))
     if found.problem:
         raise AuditBroken(f"{found.problem}; `manage.py verify_audit` checks all of it")
     report = Report()
     report.note("links", found.head.entries, repaired=False)
-    report.note("unfinished acts", len(found.unfinished), repaired=False)
+    report.note("unfinished actions", len(found.unfinished), repaired=False)
     return report

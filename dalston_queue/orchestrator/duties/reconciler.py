@@ -1,7 +1,8 @@
-"""Makes Redis agree with Postgres, which is the truth. Both ways, a page at a time; `manage.py reconcile` runs it, too.
+"""The reconciler: makes Redis agree with Postgres, which is the truth.
 
+Both ways, a page at a time; `manage.py reconcile` runs it, too.
 A row that should be in Redis and isn't gets its next attempt. What is in Redis and shouldn't be is removed. Jobs that
-nothing will move any more are moved. Each repair looks again under the job's lock before it acts.
+nothing will move any more are moved. Each repair compares again under the job's lock before it changes anything.
 """
 
 from collections.abc import Callable, Iterator
@@ -64,7 +65,7 @@ _FIRST = UUID(int=0)
 
 
 def reconcile(*, dry_run: bool = False, say: Callable[[str], None] | None = None) -> Report:
-    """Compare everything, repair what differs; `say` is told each finding, `dry_run` repairs nothing."""
+    """Compare everything, repair what differs; `say` gets each finding, `dry_run` repairs nothing."""
     return _Run(get_broker(), dry_run, say or (lambda _: None)).run()
 
 
@@ -112,12 +113,12 @@ class _Run:
             with_entry += sum(_has_entry(record) for record in records.values())
             if wrong:
                 self._repair(queue, wrong, records)
-        # Work goes on while we count, so this is a suspicion; the next look settles it.
+        # Work goes on while we count, so this is a suspicion; the next run settles it.
         if max(entries_before, self._entries(queue)) < with_entry:
             self._missing_entries(queue)
 
     def _missing_entries(self, queue: str) -> None:
-        """A stream was deleted or trimmed by a foreign hand. Append looks for each entry, and adds what is gone."""
+        """A stream was deleted or trimmed by another program. Append checks each entry, and adds what is gone."""
         if self.dry_run:
             self._found("perhaps records without entry", f"queue {queue}", 1)
             return
@@ -140,8 +141,8 @@ class _Run:
 
     @transaction.atomic
     def _repair_locked(self, queue: str, rows: list[Row], seen: dict[str, Record]) -> tuple[list[Moved], list[Moved]]:
-        """Returns what is READY now, and what is over. A task that should stop gets no new attempt, for nobody would
-        dispatch it."""
+        """Returns what is READY now, and what is over. A task that should stop gets no new attempt, for it would
+        never be dispatched."""
         now = timezone.now()
         jobs = lock_jobs({job for _, job, _, _ in rows})
         with connection.cursor() as cursor:

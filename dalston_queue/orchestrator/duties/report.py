@@ -1,4 +1,4 @@
-"""What one run of a duty did, and where that is written down."""
+"""The report of one run of a duty, and its row."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -21,12 +21,12 @@ class Report:
             self.repaired += count if repaired else 0
 
 
-def for_each(queues: Iterable[str], act: Callable[[str], None]) -> None:
-    """Act on each queue. A queue whose keys have a wrong type fails at the end: the others don't wait for it."""
+def for_each(queues: Iterable[str], run: Callable[[str], None]) -> None:
+    """Run it for each queue. A queue whose keys have a wrong type fails at the end: the others don't wait for it."""
     wrong_type: WrongKeyType | None = None
     for queue in queues:
         try:
-            act(queue)
+            run(queue)
         except WrongKeyType as error:
             wrong_type = error
     if wrong_type:

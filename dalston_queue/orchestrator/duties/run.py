@@ -88,7 +88,7 @@ def run_duty(spec: DutySpec, holder: str) -> bool:
 
 
 class _Renewed:
-    """Renews the lease while the duties run, however long one takes; gives it back after the last."""
+    """Renews the lease while the duties run, however long one takes; releases it after the last."""
 
     def __init__(self, leadership: Leadership) -> None:
         self._leadership = leadership

@@ -1,7 +1,7 @@
 """The stale scanner: the last net under the supervisors and the judge.
 
-It finds every stream by itself and acts on what is judged, never on its own suspicion: work of engines that the judge
-condemned is taken back; a task past its deadline plus a grace, or not renewed within the absolute timeout, is taken
+It finds every stream by itself and goes by what is judged, never by its own suspicion: work of engines that the judge
+condemned is reclaimed; a task past its deadline plus a grace, or not renewed within the absolute timeout, is taken
 from its owner even if that one is alive, and fails with the cause `timeout`. A live owner in time is left alone.
 """
 
@@ -24,17 +24,17 @@ def scan() -> Report:
     broker = get_broker()
     report = Report()
 
-    def look(queue: str) -> None:
+    def scan_queue(queue: str) -> None:
         _reclaim_from_the_dead(broker, queue, report)
         _expire(broker, _overdue(broker, queue), report)
         _expire(broker, _forgotten(broker, queue), report)
 
-    for_each(broker.queues(), look)
+    for_each(broker.queues(), scan_queue)
     return report
 
 
 def _reclaim_from_the_dead(broker: Broker, queue: str, report: Report) -> None:
-    """What the leading orchestrator left, should it have died between verdict and take-back."""
+    """What the leading orchestrator left, should it have died between verdict and reclaim."""
     for engine, cause in broker.registry.dead(queue).items():
         taken = broker.reclaim(
             engine,
@@ -63,7 +63,7 @@ def _forgotten(broker: Broker, queue: str) -> Iterator[tuple[PendingEntry, str]]
     for entry in page.entries:
         own_ms = entry.record.deadline_ms - entry.record.claimed_at_ms if entry.record.deadline_ms else 0
         if entry.idle_ms > max(absolute_ms, own_ms):
-            yield entry, f"its engine said nothing about it for {entry.idle_ms // 1000} s"
+            yield entry, f"its engine did not renew it for {entry.idle_ms // 1000} s"
 
 
 def _expire(broker: Broker, entries: Iterator[tuple[PendingEntry, str]], report: Report) -> None:
