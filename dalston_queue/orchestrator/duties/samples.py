@@ -55,7 +55,7 @@ def _is_plain(lane: LaneStats) -> bool:
 def _dead_letters(minute: datetime) -> Iterator[Sample]:
     made = DeadLetter.objects.filter(created_at__gte=minute - timedelta(minutes=1), created_at__lt=minute).count()
     waiting = DeadLetter.objects.filter(OPEN)[:COUNT_LIMIT].count()
-    yield Sample(kind="dead_dead_letters", name="all", at=minute, numbers={"made": made, "open": waiting})
+    yield Sample(kind="dead_letters", name="all", at=minute, numbers={"made": made, "open": waiting})
 
 
 def _gpus(minute: datetime) -> Iterator[Sample]:
