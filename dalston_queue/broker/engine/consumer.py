@@ -1,4 +1,4 @@
-"""An engine's end of the queue: one session per queue, one serial caller; one round trip settles and claims."""
+"""The consumer of an engine: one session per queue, serial calls; one round trip settles and claims."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Beat(msgspec.Struct):
     """What changed since the last beat."""
 
     cancelled: list[Delivery]  # still ours: stop them and settle Cancelled()
-    lost: list[Delivery]  # taken back: stop them, don't settle
+    lost: list[Delivery]  # reclaimed: stop them, don't settle
     given_again: list[Delivery]  # ours, but not held (a reply got lost): run them
 
 
@@ -67,7 +67,7 @@ class Consumer:
         stale: StaleRules = DEFAULT_RULES,
     ) -> None:
         """max_suspects: how many suspects of one queue may run at once, on all engines of a shard together.
-        max_backlog: events waiting above which this engine claims nothing. stale: when recover() takes back, and with
+        max_backlog: events waiting above which this engine claims nothing. stale: when recover() reclaims, and with
         which budgets."""
         if not engine_id or not engine_id.isprintable() or " " in engine_id:
             raise Invalid(f"engine id {engine_id!r} must be printable and without spaces")
@@ -85,7 +85,7 @@ class Consumer:
         self._sessions = [session for sessions in by_queue for session in sessions]
         self._held: dict[Place | None, Delivery] = {}
         self._suspect: Place | None = None  # the place of the last suspect claimed
-        # what one queue answered in a call that then failed at another queue: told with the next call
+        # what one queue answered in a call that then failed at another queue: returned by the next call
         self._fresh: list[Delivery] = []
         self._gone: list[Delivery] = []
         self._answered: dict[Given, Settled] = {}
@@ -96,7 +96,7 @@ class Consumer:
 
     @property
     def held(self) -> list[Delivery]:
-        """What was claimed and is neither settled, handed back nor lost."""
+        """What was claimed and is neither settled, released nor lost."""
         with self._lock:
             return list(self._held.values())
 
@@ -265,7 +265,7 @@ class Consumer:
         return cancelled
 
     def release(self, claimed: Sequence[Delivery] | None = None) -> list[str]:
-        """Give back (default: everything held), uncounted, to the front of the line. Returns the task ids given."""
+        """Release (default: everything held), uncounted, as the first in their queue. Returns the task ids released."""
         with self._lock:
             giving = list(self._held.values()) if claimed is None else list(claimed)
             body = encode_error(ErrorInfo(message=f"{self.engine_id} gave it back", cause=Cause.DRAINED))
@@ -284,12 +284,12 @@ class Consumer:
             return given
 
     def recover(self) -> int:
-        """The engine's own stale claim: take back what owners judged dead hold in our queues, so that the next claim
+        """The engine's own stale claim: reclaim what owners judged dead hold in our queues, so that the next claim
         gets it. At start and when idle. Returns how many entries moved."""
         return self._stale.reclaim()
 
     def close(self) -> None:
-        """Hand back what is held, end the sessions, leave the groups. Idempotent."""
+        """Release what is held, end the sessions, leave the groups. Idempotent."""
         self._waker.close()
         give_back(self._waker.take_tokens())
         with self._lock:
@@ -334,7 +334,7 @@ class Consumer:
             fresh.append(claimed)
 
     def _go_on_without(self, session: Session, error: WrongKeyType) -> None:
-        """What a foreign hand did to one queue must not keep this engine from the others, if it has any."""
+        """What another program wrote into one queue must not keep this engine from the others, if it has any."""
         if len(self._sessions) == 1:
             raise error
         log.warning("%s goes on without queue %s: %s", self.engine_id, session.queue, error)

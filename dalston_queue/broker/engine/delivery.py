@@ -1,4 +1,4 @@
-"""A claimed task: an object that can report progress, renew, settle and hand itself back."""
+"""One delivery of a task to an engine: reports progress, renews, settles and releases it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Delivery:
         # two shards may give entries of the same stream name and id
         self.place: Place = (session.shard.index, given.stream, given.entry)
         self.cancel_requested = False  # set by progress(), renew() and the consumer's beat()
-        self.lost = False  # taken back: stop the work, its result will be refused
+        self.lost = False  # reclaimed: stop the work, its result will be refused
 
     def __repr__(self) -> str:
         return f"<Delivery {self.message.queue} {self.task_id} attempt {self.attempt} from {self.tier}>"
@@ -92,9 +92,9 @@ class Delivery:
         return self._consumer.renew(self)
 
     def settle(self, outcome: Outcome) -> Settled:
-        """Settle now, without claiming. LOST: someone else owns it, the result does not count."""
+        """Settle now, without claiming. LOST: another engine owns it, the result does not count."""
         return self._consumer.exchange([(self, outcome)], free=0).settled[0]
 
     def release(self) -> bool:
-        """Put it back to the front of the line, uncounted. False: it wasn't ours any more."""
+        """Put it back, uncounted, as the first in its queue. False: it wasn't ours any more."""
         return self.task_id in self._consumer.release([self])
