@@ -1,7 +1,7 @@
 """The process-wide Broker, made from the settings on first use. It connects lazily: Redis may be absent.
 
-A web process says so with `answer_people()`: its broker waits briefly, keeps no connection to Postgres meanwhile, and
-has a circuit breaker for a Redis that hangs. Orchestrators and workers have no one who waits for them.
+The web process calls `mark_web_process()`: its broker waits briefly, keeps no connection to Postgres meanwhile, and has
+a circuit breaker for a Redis that hangs. No person waits for orchestrators and workers.
 """
 
 from collections.abc import Callable
@@ -15,22 +15,22 @@ from dalston_queue.database import release_connection
 
 WEB_TIMEOUT_S = 2.0
 
-_answers_people = False
+_is_web_process = False
 
 
-def answer_people() -> None:
+def mark_web_process() -> None:
     """Called by the web process, before it asks for anything."""
-    global _answers_people  # noqa: PLW0603 - what kind of process this is
-    _answers_people = True
+    global _is_web_process  # noqa: PLW0603 - what kind of process this is
+    _is_web_process = True
 
 
-def answers_people() -> bool:
-    return _answers_people
+def is_web_process() -> bool:
+    return _is_web_process
 
 
 def get_broker() -> Broker:
     """The one broker of this process. A test that changes the settings gets one of its own."""
-    if _answers_people:
+    if _is_web_process:
         return _connected(*_server(), WEB_TIMEOUT_S, _before_each)
     return _connected(*_server(), SOCKET_TIMEOUT_S)
 

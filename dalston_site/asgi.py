@@ -17,10 +17,10 @@ from django.core.management.base import BaseCommand, SystemCheckError
 
 from dalston_queue.dashboard.security.sockets import SameOrigin, UnavailableSocket
 from dalston_queue.dashboard.urls import websocket_urlpatterns
-from dalston_queue.redis import answer_people
+from dalston_queue.redis import mark_web_process
 from dalston_site.handler import OneStepHandler
 
-answer_people()
+mark_web_process()
 
 try:
     # manage.py does this for every command; uvicorn doesn't.

@@ -25,7 +25,7 @@ MIN_SECRET = 50
 # Smaller setting, larger setting, how many times larger it must be, check id, why.
 RELATIONS = [
     ("DALSTON_HEARTBEAT_S", "DALSTON_DEAD_AFTER_S", 2, "E201", "one lost beat must not look like a death"),
-    ("DALSTON_RECOVERY_INTERVAL_S", "DALSTON_DEAD_AFTER_S", 1, "E202", "a death is judged over several looks"),
+    ("DALSTON_RECOVERY_INTERVAL_S", "DALSTON_DEAD_AFTER_S", 1, "E202", "a death is judged over several polls"),
     ("DALSTON_BACKOFF_BASE_S", "DALSTON_BACKOFF_CAP_S", 1, "E203", "the cap bounds the first delay too"),
     ("DALSTON_TIMEOUT_HIGH_S", "DALSTON_TIMEOUT_MAX_S", 1, "E204", "growth never shortens a timeout"),
     ("DALSTON_TIMEOUT_MEDIUM_S", "DALSTON_TIMEOUT_MAX_S", 1, "E205", "growth never shortens a timeout"),

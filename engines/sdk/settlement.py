@@ -7,9 +7,9 @@ import math
 import msgspec
 
 from dalston_queue.broker.protocol import messages
-from dalston_queue.broker.protocol.depth import MAX_DEPTH, too_deep
 from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause
+from dalston_queue.broker.protocol.validate import MAX_DEPTH, too_deep
 from dalston_queue.defaults import MAX_RESULT_BYTES
 
 from .outcomes import TRACEBACK_BYTES, Cancelled, Done, Failed, Outcome, Reject, Retry, text

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dalston_queue.broker.protocol.depth import too_deep
+from dalston_queue.broker.protocol.validate import too_deep
 
 
 def nested(levels: int) -> Any:

@@ -6,6 +6,5 @@ names       which names and ids are allowed
 messages    work entries, outcomes, events
 record      the record of a live task
 validate    raw replies into typed values
-depth       how deep JSON may nest
 moments     milliseconds as a datetime
 """

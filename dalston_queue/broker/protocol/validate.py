@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Fields = dict[bytes, bytes]
 Pairs = Iterable[tuple[bytes, bytes]]
+
+MAX_DEPTH = 64
+"""How deep JSON may nest. Readers have limits of their own, some of them low; ours is below them all."""
 
 _LANE = re.compile(rb"@(%b(\+%b)*)?" % (NAME.pattern.encode(), NAME.pattern.encode()))
 _CAUSES = {cause.encode(): cause for cause in Cause}
@@ -92,3 +95,24 @@ def timed(raw: bytes | None) -> tuple[int, bytes] | None:
     """Milliseconds and a text, as the scripts of commands write them."""
     at, found, rest = (raw or b"").partition(b" ")
     return (int(at), rest) if found and at.isdigit() else None
+
+
+def too_deep(value: object, limit: int = MAX_DEPTH) -> bool:
+    """True if lists and mappings are nested in more than `limit` levels.
+
+    Walks level by level, each container of a level once, so neither depth nor a value that contains itself hurts.
+    """
+    level = _containers([value])
+    for _ in range(limit):
+        level = _containers(inner for outer in level for inner in _inside(outer))
+    return bool(level)
+
+
+def _containers(values: Iterable[object]) -> list[object]:
+    return list({id(value): value for value in values if isinstance(value, Mapping | list | tuple)}.values())
+
+
+def _inside(container: object) -> Iterable[object]:
+    if isinstance(container, Mapping):
+        return container.values()
+    return container if isinstance(container, list | tuple) else ()

@@ -13,7 +13,7 @@ from uuid import UUID
 import structlog
 
 from dalston_queue.broker.errors import BrokerError
-from dalston_queue.redis import answers_people, get_broker
+from dalston_queue.redis import get_broker, is_web_process
 
 log = structlog.get_logger(__name__)
 
@@ -24,7 +24,7 @@ MAX_HINTS = 1000
 
 
 def send(job_ids: Sequence[UUID]) -> None:
-    if answers_people():
+    if is_web_process():
         _sender.send(job_ids)
     else:
         _publish(job_ids)
