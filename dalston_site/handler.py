@@ -21,7 +21,7 @@ from django.db import close_old_connections
 from django.http.response import FileResponse, HttpResponseBase
 from django.urls import set_script_prefix
 
-from dalston_queue.api.subscriptions.disconnect import CONNECTION
+from dalston_queue.api.subscriptions.waiting import CONNECTION
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]

@@ -184,7 +184,7 @@ class ReplayedMany(TypedDict):
 
 
 class ReplayBatch(TypedDict):
-    order_id: str
+    replay_batch_id: str
     state: str
     actor: str
     reason: str
@@ -208,7 +208,7 @@ class ReplayBatch(TypedDict):
 
 class Withdrawn(TypedDict):
     outcome: Literal["undone", "stopped"]
-    order: ReplayBatch
+    replay_batch: ReplayBatch
 
 
 class Discarded(TypedDict):

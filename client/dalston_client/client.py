@@ -157,14 +157,14 @@ class Client:
 
     def dead_letters(self, *, limit: int = 50, **filters: Any) -> Iterator[answers.DeadLetter]:
         """Open ones, newest first; by queue, cause, fingerprint, task_type, error, created_after, created_before."""
-        return self._pages("/dlq", limit, filters)
+        return self._pages("/dead_letters", limit, filters)
 
     def dead_letter(self, dead_letter_id: str) -> answers.DeadLetter:
-        return cast(answers.DeadLetter, self._transport.call("GET", route("dlq", dead_letter_id)))
+        return cast(answers.DeadLetter, self._transport.call("GET", route("dead_letters", dead_letter_id)))
 
     def dead_letter_groups(self, *, limit: int = 50, **filters: Any) -> list[answers.Group]:
         params = {**filters, "limit": limit}
-        return cast(list[answers.Group], self._transport.call("GET", "/dlq/groups", params=params))
+        return cast(list[answers.Group], self._transport.call("GET", "/dead_letters/groups", params=params))
 
     def replay(
         self,
@@ -175,7 +175,9 @@ class Client:
         reason: str = "",
     ) -> answers.Replayed:
         body = _given(parameters=parameters, priority=priority, reason=reason)
-        return cast(answers.Replayed, self._transport.call("POST", route("dlq", dead_letter_id, "replay"), body=body))
+        return cast(
+            answers.Replayed, self._transport.call("POST", route("dead_letters", dead_letter_id, "replay"), body=body)
+        )
 
     def replay_many(
         self,
@@ -188,15 +190,17 @@ class Client:
         priority: answers.Priority | None = None,
         reason: str = "",
     ) -> answers.ReplayedMany:
-        """These, or all that match: at once. `dry_run` only counts. For many, or slowly: order_replay."""
+        """These, or all that match: at once. `dry_run` only counts. For many, or slowly: replay_in_batch."""
         body = _wanted(ids, filters) | _given(
             dry_run=dry_run, limit=limit, parameters=parameters, priority=priority, reason=reason
         )
         # Naming the same letters twice replays them once; "the next thousand that match" are others the second time.
         repeatable = dry_run or ids is not None
-        return cast(answers.ReplayedMany, self._transport.call("POST", "/dlq:replay", body=body, repeatable=repeatable))
+        return cast(
+            answers.ReplayedMany, self._transport.call("POST", "/dead_letters:replay", body=body, repeatable=repeatable)
+        )
 
-    def order_replay(
+    def replay_in_batch(
         self,
         ids: Iterable[str] | None = None,
         *,
@@ -217,21 +221,23 @@ class Client:
             priority=priority,
             reason=reason,
         )
-        return cast(answers.ReplayBatch, self._transport.call("POST", "/dlq:replay", body=body, repeatable=False))
+        return cast(
+            answers.ReplayBatch, self._transport.call("POST", "/dead_letters:replay", body=body, repeatable=False)
+        )
 
-    def replay_batch(self, order_id: str) -> answers.ReplayBatch:
-        return cast(answers.ReplayBatch, self._transport.call("GET", route("dlq", "replays", order_id)))
+    def replay_batch(self, replay_batch_id: str) -> answers.ReplayBatch:
+        return cast(answers.ReplayBatch, self._transport.call("GET", route("replay_batches", replay_batch_id)))
 
     def replay_batches(self, *, limit: int = 50, **filters: Any) -> Iterator[answers.ReplayBatch]:
         """Newest first; by state."""
-        return self._pages("/dlq/replays", limit, filters)
+        return self._pages("/replay_batches", limit, filters)
 
-    def withdraw_replay(self, order_id: str, *, reason: str = "") -> answers.Withdrawn:
-        """Undo an order that waits, or stop the rest of one that runs; the answer says which."""
-        return cast(answers.Withdrawn, self._delete(route("dlq", "replays", order_id), reason))
+    def undo_replay_batch(self, replay_batch_id: str, *, reason: str = "") -> answers.Withdrawn:
+        """Undo a batch that waits, or stop the rest of one that runs; the answer says which."""
+        return cast(answers.Withdrawn, self._delete(route("replay_batches", replay_batch_id), reason))
 
     def discard(self, dead_letter_id: str, *, reason: str = "") -> answers.Discarded:
-        return cast(answers.Discarded, self._delete(route("dlq", dead_letter_id), reason))
+        return cast(answers.Discarded, self._delete(route("dead_letters", dead_letter_id), reason))
 
     # nodes and queues
 

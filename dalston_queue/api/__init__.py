@@ -15,7 +15,7 @@ waiting, places, leaving              `?wait=`: until it is over, for so many at
 events, event_stream, event_reader,   following a job, and whether its follower still may
   event_news, guests
 queue, streams                        /queue/stats and /streams: numbers, what engines hold, the brake
-dlq, replay_batches                    /dlq: dead letters, and orders to replay them
+dlq, replay_batches                    /dead_letters: dead letters, and orders to replay them
 nodes, worker_orders                  /nodes and /workers: orders to a supervisor, and to a worker over HTTP
 workers, worker_polling,              /internal/workers: the worker protocol
   worker_results

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pkgutil import iter_modules
+
 from ninja import Swagger
 
+from dalston_queue.api import routes
 from dalston_queue.api.auth.bearer import CLOSED
 from dalston_queue.api.errors import handlers
-from dalston_queue.api.requests.body import StrictJson
+from dalston_queue.api.requests.body import MsgspecRenderer, StrictJson
 from dalston_queue.api.requests.openapi import DocumentedApi
-from dalston_queue.api.requests.renderer import MsgspecRenderer
 from dalston_queue.api.requests.strict_query import strict_query
-from dalston_queue.api.routes import (
-    audit,
-    dead_letters,
-    events,
-    jobs,
-    nodes,
-    queue,
-    replay_batches,
-    streams,
-    task_actions,
-    tasks,
-    webhooks,
-    why,
-    worker_commands,
-    workers,
-)
 
 api = DocumentedApi(
     title="Dalston",
@@ -42,20 +29,6 @@ api = DocumentedApi(
 )
 handlers.install(api)
 api.add_decorator(strict_query, mode="operation")
-for router in (
-    tasks.router,
-    task_actions.router,
-    jobs.router,
-    events.router,
-    queue.router,
-    streams.router,
-    replay_batches.router,
-    dead_letters.router,
-    why.router,
-    nodes.router,
-    worker_commands.router,
-    workers.router,
-    webhooks.router,
-    audit.router,
-):
-    api.add_router("", router)
+# A module of routes/ is mounted because it is there.
+for module in iter_modules(routes.__path__):
+    api.add_router("", import_module(f"{routes.__name__}.{module.name}").router)

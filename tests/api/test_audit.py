@@ -63,10 +63,10 @@ def test_what_is_not_there_leaves_no_row(operator: Api) -> None:
         operator.call("DELETE", f"/jobs/{nothing}"),
         operator.call("DELETE", f"/tasks/{nothing}"),
         operator.post(f"/tasks/{nothing}/requeue", reason),
-        operator.post(f"/tasks/{nothing}/dead-letter", reason),
-        operator.post(f"/dlq/{nothing}/replay", reason),
-        operator.call("DELETE", f"/dlq/{nothing}"),
-        operator.call("DELETE", f"/dlq/replays/{nothing}"),
+        operator.post(f"/tasks/{nothing}/dead_letter", reason),
+        operator.post(f"/dead_letters/{nothing}/replay", reason),
+        operator.call("DELETE", f"/dead_letters/{nothing}"),
+        operator.call("DELETE", f"/replay_batches/{nothing}"),
         operator.post(f"/jobs/{nothing}/webhooks/{nothing}/send"),
         operator.post("/nodes/nowhere/commands", {"order": "drain"}),
         operator.call("DELETE", "/nodes/nowhere"),
@@ -74,6 +74,6 @@ def test_what_is_not_there_leaves_no_row(operator: Api) -> None:
         operator.post("/streams/nothing/resume", reason),
     ]
     assert [answer.status_code for answer in asked] == [404] * len(asked)
-    many = operator.post("/dlq:replay", {"ids": [str(nothing)]}).json()
+    many = operator.post("/dead_letters:replay", {"ids": [str(nothing)]}).json()
     assert [item["outcome"] for item in many["items"]] == ["there is no such dead letter"]
     assert not OperatorAction.objects.exists()

@@ -26,7 +26,7 @@ ROUTES: dict[tuple[str, str], tuple[set[str], int]] = {
     ("GET", "/tasks/{task_id}"): ({"read"}, 404),
     ("DELETE", "/tasks/{task_id}"): ({"submit", "operate"}, 404),
     ("POST", "/tasks/{task_id}/requeue"): ({"operate"}, 404),
-    ("POST", "/tasks/{task_id}/dead-letter"): ({"operate"}, 422),
+    ("POST", "/tasks/{task_id}/dead_letter"): ({"operate"}, 422),
     ("POST", "/jobs"): ({"submit"}, 422),
     ("POST", "/jobs:batch"): ({"submit"}, 422),
     ("GET", "/jobs"): ({"read"}, 200),
@@ -46,15 +46,15 @@ ROUTES: dict[tuple[str, str], tuple[set[str], int]] = {
     ("GET", "/nodes/{node_id}/engines/{engine}/logs"): ({"read"}, 404),
     ("POST", "/workers/{worker_id}/drain"): ({"operate"}, 404),
     ("POST", "/workers/{worker_id}/resume"): ({"operate"}, 404),
-    ("GET", "/dlq"): ({"read"}, 200),
-    ("GET", "/dlq/groups"): ({"read"}, 200),
-    ("POST", "/dlq:replay"): ({"operate"}, 422),
-    ("GET", "/dlq/replays"): ({"operate"}, 200),
-    ("GET", "/dlq/replays/{order_id}"): ({"operate"}, 404),
-    ("DELETE", "/dlq/replays/{order_id}"): ({"operate"}, 404),
-    ("GET", "/dlq/{dead_letter_id}"): ({"read"}, 404),
-    ("POST", "/dlq/{dead_letter_id}/replay"): ({"operate"}, 404),
-    ("DELETE", "/dlq/{dead_letter_id}"): ({"operate"}, 404),
+    ("GET", "/dead_letters"): ({"read"}, 200),
+    ("GET", "/dead_letters/groups"): ({"read"}, 200),
+    ("POST", "/dead_letters:replay"): ({"operate"}, 422),
+    ("GET", "/replay_batches"): ({"operate"}, 200),
+    ("GET", "/replay_batches/{replay_batch_id}"): ({"operate"}, 404),
+    ("DELETE", "/replay_batches/{replay_batch_id}"): ({"operate"}, 404),
+    ("GET", "/dead_letters/{dead_letter_id}"): ({"read"}, 404),
+    ("POST", "/dead_letters/{dead_letter_id}/replay"): ({"operate"}, 404),
+    ("DELETE", "/dead_letters/{dead_letter_id}"): ({"operate"}, 404),
     ("GET", "/audit"): ({"operate"}, 200),
     ("POST", "/jobs/{job_id}/webhooks/{delivery_id}/send"): ({"submit", "operate"}, 404),
     ("POST", "/internal/workers/register"): ({"worker"}, 422),
@@ -74,7 +74,7 @@ def routes() -> set[tuple[str, str]]:
 
 
 def concrete(path: str) -> str:
-    for name in ("task_id", "job_id", "dead_letter_id", "order_id", "delivery_id"):
+    for name in ("task_id", "job_id", "dead_letter_id", "replay_batch_id", "delivery_id"):
         path = path.replace(f"{{{name}}}", NOBODY)
     for name in ("stage", "node_id", "worker_id", "command_id", "engine"):
         path = path.replace(f"{{{name}}}", "nosuch")

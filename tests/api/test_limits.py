@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from django.utils import timezone
 
-from dalston_queue.api.auth.backpressure import Steps, is_accepted
-from dalston_queue.api.auth.depths import depths
+from dalston_queue.api.auth.backpressure import Steps, depths, is_accepted
 from dalston_queue.broker import Broker
 from dalston_queue.broker.operations.rate import Limit
 from dalston_queue.broker.protocol.messages import TaskMessage

@@ -11,7 +11,7 @@ import pytest
 from django.utils import timezone
 
 from dalston_queue.api.subscriptions import long_poll as waiting
-from dalston_queue.api.subscriptions.slots import WAITING
+from dalston_queue.api.subscriptions.waiting import WAITING
 from dalston_queue.broker import connect
 from dalston_queue.broker.nodes.commands import CommandState, Reply
 from dalston_queue.broker.protocol.types import NodeState

@@ -86,7 +86,7 @@ def test_the_document_is_made_once_however_often_it_is_asked_for(client: Client,
 
 
 @pytest.mark.parametrize(("method", "path", "field"), [
-    ("GET", "/dlq?priority=high", "priority"),
+    ("GET", "/dead_letters?priority=high", "priority"),
     ("GET", "/streams?paused=true", "paused"),
     ("POST", "/tasks?wait=0&wiat=5", "wiat"),
 ])  # fmt: skip

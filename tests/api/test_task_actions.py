@@ -46,17 +46,17 @@ def test_a_running_task_is_requeued_once(operator: Api, task: Task, broker: Brok
 
 
 def test_a_waiting_task_becomes_a_dead_letter_once(operator: Api, task: Task) -> None:
-    assert operator.post(f"/tasks/{task.id}/dead-letter", {}).status_code == 422
-    assert operator.post(f"/tasks/{task.id}/dead-letter", {"reason": "x", "attempt": 9}).status_code == 409
-    first = operator.post(f"/tasks/{task.id}/dead-letter", {"reason": "broken file"})
+    assert operator.post(f"/tasks/{task.id}/dead_letter", {}).status_code == 422
+    assert operator.post(f"/tasks/{task.id}/dead_letter", {"reason": "x", "attempt": 9}).status_code == 409
+    first = operator.post(f"/tasks/{task.id}/dead_letter", {"reason": "broken file"})
     assert (first.status_code, first.json()["status"], first.json()["changed"]) == (200, "dead_letter", True)
-    again = operator.post(f"/tasks/{task.id}/dead-letter", {"reason": "broken file"})
+    again = operator.post(f"/tasks/{task.id}/dead_letter", {"reason": "broken file"})
     assert (again.status_code, again.json()["changed"]) == (200, False)
-    assert operator.get("/dlq").json()["items"][0]["error"] == "dead-lettered by token test: broken file"
+    assert operator.get("/dead_letters").json()["items"][0]["error"] == "dead-lettered by token test: broken file"
     assert operator.post(f"/tasks/{task.id}/requeue").status_code == 409
 
 
 def test_what_has_ended_otherwise_is_a_conflict(operator: Api, task: Task) -> None:
     Task.objects.filter(pk=task.pk).update(status="completed", finished_at=timezone.now())
-    answer = operator.post(f"/tasks/{task.id}/dead-letter", {"reason": "x"})
+    answer = operator.post(f"/tasks/{task.id}/dead_letter", {"reason": "x"})
     assert (answer.status_code, answer.json()["code"]) == (409, "state_conflict")

@@ -168,7 +168,7 @@ def test_what_was_done_is_told_though_something_else_failed(
     assert {client.job(job)["status"] for job in jobs} == {"cancelled"}
 
     letter = dead_letter("to be let go")
-    gone = shell.call("dlq", "discard", NOBODY, letter, "--yes", "--json")
+    gone = shell.call("dead-letters", "discard", NOBODY, letter, "--yes", "--json")
     assert (gone.code, gone.error["code"]) == (Exit.NOT_FOUND, "not_found")
     assert [(it["dead_letter_id"], it["discarded"]) for it in gone.json] == [(letter, True)]
     wrong = shell.call("cancel", *jobs[:2], "--json", DALSTON_TOKEN="dal_wrong")
@@ -236,37 +236,39 @@ def test_dead_letters_are_shown_counted_replayed_and_discarded(
     shell: Shell, dead_letter: Callable[[str], str], client: Client
 ) -> None:
     letter, other = dead_letter("first of two"), dead_letter("second of two")
-    listed = shell.run("dlq", "list", "--queue", "fail", "--json").json
+    listed = shell.run("dead-letters", "list", "--queue", "fail", "--json").json
     assert {letter, other} <= {it["dead_letter_id"] for it in listed}
-    assert "fingerprint" in shell.call("dlq", "list", "--groups").stdout
-    assert "first of two" in shell.call("dlq", "show", letter).stdout
-    counted = shell.call("dlq", "replay", "--error", "of two", "--dry-run", "--json").json
+    assert "fingerprint" in shell.call("dead-letters", "list", "--groups").stdout
+    assert "first of two" in shell.call("dead-letters", "show", letter).stdout
+    counted = shell.call("dead-letters", "replay", "--error", "of two", "--dry-run", "--json").json
     assert (counted["matched"], counted["replayed"]) == (2, 0)
-    unsure = shell.call("dlq", "replay", letter)
+    unsure = shell.call("dead-letters", "replay", letter)
     assert (unsure.code, "Nothing was changed: add --yes" in unsure.stderr) == (Exit.USAGE, True)
     for act in ("replay", "discard"):
-        told = shell.call("dlq", act, letter, "--json")
+        told = shell.call("dead-letters", act, letter, "--json")
         assert (told.code, told.stdout, told.error["code"], told.error["exit_code"]) == (2, "", "usage", 2)
         assert told.error["detail"].endswith("Nothing was changed: add --yes.")
     for name, newer, older in (("--since", 2, 0), ("--before", 0, 2)):
         for when, count in (("1h", newer), (f"{datetime.now(UTC).year + 1}-01-01T00:00:00Z", older)):
             words = ("--error", "of two", name, when, "--json")
-            assert len(shell.call("dlq", "list", *words).json) == count
-            assert shell.call("dlq", "replay", "--dry-run", *words).json["matched"] == count
+            assert len(shell.call("dead-letters", "list", *words).json) == count
+            assert shell.call("dead-letters", "replay", "--dry-run", *words).json["matched"] == count
 
     fixed = ("--parameters", '{"how": "reject", "message": "third"}', "--reason", "fixed")
-    replayed = shell.run("dlq", "replay", letter, "--yes", "--json", *fixed)
+    replayed = shell.run("dead-letters", "replay", letter, "--yes", "--json", *fixed)
     assert (replayed.code, replayed.json["replayed"]) == (0, 1)
-    again = shell.call("dlq", "replay", letter, "--yes")
+    again = shell.call("dead-letters", "replay", letter, "--yes")
     assert (again.code, again.stdout) == (0, "0 replayed, 1 already replayed.\n")
-    ordered = shell.call("dlq", "replay", "--error", "second of two", "--yes", "--json", "--rate", "60", "--undo", "60")
-    order = ordered.json["order_id"]
+    ordered = shell.call(
+        "dead-letters", "replay", "--error", "second of two", "--yes", "--json", "--rate", "60", "--undo", "60"
+    )
+    order = ordered.json["replay_batch_id"]
     assert (ordered.code, ordered.json["matched"], ordered.json["state"]) == (0, 1, "waiting")
-    assert "waiting" in shell.call("dlq", "orders").stdout
-    assert shell.call("dlq", "undo", order, "--json").json["outcome"] == "undone"
-    assert shell.call("dlq", "undo", order, "--json").code == Exit.CONFLICT
+    assert "waiting" in shell.call("dead-letters", "batches").stdout
+    assert shell.call("dead-letters", "undo", order, "--json").json["outcome"] == "undone"
+    assert shell.call("dead-letters", "undo", order, "--json").code == Exit.CONFLICT
 
-    gone = shell.run("dlq", "discard", other, "--yes", "--reason", "not needed", "--json")
+    gone = shell.run("dead-letters", "discard", other, "--yes", "--reason", "not needed", "--json")
     assert (gone.code, gone.json[0]["discarded"]) == (0, True)
     assert client.dead_letter(other)["discarded_at"] is not None
 
@@ -336,7 +338,7 @@ def test_every_kind_of_failure_has_its_exit_code(shell: Shell, up: Up, tmp_path:
         (("--token-file", str(tight), "nodes"), {}, Exit.REFUSED, "token_invalid"),
         (("--token-file", str(loose), "nodes"), {}, Exit.USAGE, "notconfigured"),
         (("submit",), {}, Exit.USAGE, "usage"),
-        (("dlq", "replay"), {}, Exit.USAGE, "usage"),
+        (("dead-letters", "replay"), {}, Exit.USAGE, "usage"),
         (("submit", "echo", "n:=oops"), {}, Exit.USAGE, "usage"),
         (("nosuch",), {}, Exit.USAGE, "usage"),
         (("jobs", ""), {}, Exit.USAGE, "usage"),
@@ -402,7 +404,7 @@ def test_help_names_every_command_and_exit_code(shell: Shell) -> None:
         "cancel",
         "tasks",
         "why",
-        "dlq",
+        "dead-letters",
         "nodes",
         "logs",
         "streams",

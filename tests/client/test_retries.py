@@ -85,7 +85,7 @@ def test_it_gives_up_when_the_wait_would_be_too_long() -> None:
 
 def test_what_is_not_safe_to_repeat_is_not_repeated() -> None:
     with scripted(CUT) as server, client(server) as dalston, pytest.raises(Unreachable):
-        dalston.order_replay(filters={"queue": "echo"}, rate_per_minute=5)
+        dalston.replay_in_batch(filters={"queue": "echo"}, rate_per_minute=5)
     busy = problem(503, "database_unavailable")
     with scripted(busy) as server, client(server) as dalston, pytest.raises(Unavailable):
         dalston.replay_many(filters={"queue": "echo"})

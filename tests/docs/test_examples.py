@@ -85,7 +85,7 @@ class System:
             body = {"name": "example", "stages": [{"stage": "echo"}]}
             made = self.post("/api/v1/jobs?wait=30", body)
             command = command.replace("$JOB", made["job_id"])
-        if "dlq:replay" in command:
+        if "dead_letters:replay" in command:
             self.leave_a_dead_letter()
         if "<id>" in command:
             command = command.replace("<id>", str(ApiToken.objects.latest("id").pk))

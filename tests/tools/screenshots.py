@@ -113,7 +113,7 @@ def a_dead_letter(running: Running) -> str:
     with api(running) as client:
 
         def letters() -> list[dict[str, str]] | None:
-            found: list[dict[str, str]] = client.get("/dlq").raise_for_status().json()["items"]
+            found: list[dict[str, str]] = client.get("/dead_letters").raise_for_status().json()["items"]
             return found if len(found) >= 3 else None
 
         body = {"order": "restart", "engine": "diarize", "reason": "new weights"}

@@ -7,6 +7,6 @@ output.py      tables, lines and JSON on standard output, errors on standard err
 text.py        words for times, shares and sizes; takes control characters out of what others wrote
 parameters.py  key=value, key:=JSON, @file
 confirm.py     asks before something is changed that cannot be taken back
-submit.py      jobs.py  tasks.py  watch.py  cancel.py  dlq.py  nodes.py  streams.py  logs.py: one command each
+submit.py      jobs.py  tasks.py  watch.py  cancel.py  dead_letters.py  nodes.py  streams.py  logs.py: one command each
 top.py         the live view of lanes and engines; board.py draws it, keyboard.py reads the q
 """

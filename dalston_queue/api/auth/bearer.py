@@ -6,10 +6,12 @@ then with Django's CSRF check. A bearer header that does not hold is refused: it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
+import structlog
 from django.conf import settings
 from django.db import connection
 from django.db.models import Q
@@ -19,10 +21,12 @@ from ninja.security import APIKeyCookie, HttpBearer
 from ninja.utils import check_csrf
 
 from dalston_queue.api.auth.principal import Principal
-from dalston_queue.api.auth.rate import check_rate
 from dalston_queue.api.errors.problems import ApiProblem, Code
+from dalston_queue.broker.errors import BrokerError
+from dalston_queue.broker.operations.rate import Limit
 from dalston_queue.models import ApiToken, Project
-from dalston_queue.models.api_token import Scope, digest_of
+from dalston_queue.models.api_token import RatePreset, Scope, digest_of
+from dalston_queue.redis import get_broker
 
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="dalston"'}
 LAST_USED_EVERY = timedelta(minutes=1)
@@ -144,3 +148,23 @@ def _note_use(token: ApiToken, now: datetime) -> None:
 
 def _refused(code: Code, detail: str) -> ApiProblem:
     return ApiProblem(401, code, detail, headers=CHALLENGE)
+
+
+log = structlog.get_logger(__name__)
+
+
+def check_rate(token: ApiToken) -> None:
+    if token.rate_preset != RatePreset.LIMITED:
+        return
+    limits = [Limit(settings.DALSTON_RATE_LIMITED_PER_MINUTE, 60), Limit(settings.DALSTON_RATE_LIMITED_PER_HOUR, 3600)]
+    try:
+        wait = get_broker().take_rate(str(token.pk), limits)
+    except BrokerError as error:
+        # Submissions are accepted while Redis is down; counting them is not worth refusing them.
+        log.warning("api.rate_not_counted", error=str(error))
+        return
+    if wait > 0:
+        seconds = math.ceil(wait)
+        words = " and ".join(f"{limit.count} in {limit.window_s} s" for limit in limits)
+        detail = f"This token may call {words}. Try again in {seconds} s."
+        raise ApiProblem(429, Code.RATE_LIMITED, detail, headers={"Retry-After": str(seconds)})

@@ -2,18 +2,30 @@
 
 django-ninja handles what happens inside a route. What happens around it (no such route, wrong method, a refused host,
 an exception in other middleware) would otherwise be answered with HTML that no API client can read.
+
+A trace id has 32 hex digits as in W3C Trace Context; a request, its log lines, its job and its messages carry it.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Callable
 
 import structlog
 from django.http import HttpRequest, HttpResponse
 
 from dalston_queue.api.errors.problems import MEDIA_TYPE, ApiProblem, Code, respond
-from dalston_queue.api.requests.trace import new_trace_id
+
+
+def new_trace_id() -> str:
+    return secrets.token_hex(16)
+
+
+def trace_id_of(request: HttpRequest) -> str:
+    given: str | None = getattr(request, "trace_id", None)
+    return given or new_trace_id()
+
 
 PREFIX = "/api/"
 TRACEPARENT = re.compile(r"\A00-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}\Z")

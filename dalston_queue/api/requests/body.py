@@ -2,6 +2,8 @@
 
 Python's own parser takes NaN, lone surrogates, NUL characters and integers of any length. Each of them would fail
 later, in a jsonb column or in a message encoder, as an error that nobody can place.
+
+MsgspecRenderer writes the answers: the same ISO times and ids as everywhere else, at a fraction of the cost.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, RawPostDataException
 from ninja.parser import Parser
+from ninja.renderers import BaseRenderer
 from ninja.types import DictStrAny
 
 from dalston_queue.api.errors.problems import ApiProblem, Code
@@ -116,3 +119,10 @@ def _check_text(text: str) -> None:
 
 def _too_deep() -> ApiProblem:
     return ApiProblem(400, Code.MALFORMED_BODY, f"The body is nested more than {MAX_DEPTH} levels deep.")
+
+
+class MsgspecRenderer(BaseRenderer):
+    media_type = "application/json"
+
+    def render(self, request: HttpRequest, data: Any, *, response_status: int) -> bytes:
+        return msgspec.json.encode(data)

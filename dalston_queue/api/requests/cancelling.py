@@ -7,39 +7,11 @@ from typing import Protocol
 from uuid import UUID
 
 from django.utils import timezone
-from ninja import Schema
-from pydantic import Field
 
 from dalston_queue.api.auth.principal import Principal
 from dalston_queue.api.errors.problems import ApiProblem, Code, not_found
 from dalston_queue.audit.record import audited
 from dalston_queue.jobs.operator.cancel import Cancellation, cancel_message
-
-
-class CancelledTaskOut(Schema):
-    task_id: UUID
-    status: str = Field(
-        description="`cancelled`, or still `queued` or `running` until its engine, or Redis, has answered; or how else "
-        "it ended in this moment, if the rest of its job was stopped."
-    )
-    was_running: bool = Field(description="An engine had it when this request came.")
-    engine_told: bool = Field(
-        description="That engine was told to stop. If it was running and this is false: the engine is told as soon as "
-        "Redis answers, or the task has just ended."
-    )
-
-
-class CancelledJobOut(Schema):
-    job_id: UUID
-    status: str = Field(
-        description="`cancelled`, or `cancelling` until its engines have answered; or how else it ended, if that was "
-        "decided and only the rest of it was stopped."
-    )
-    was_running: bool = Field(description="An engine had a task of it when this request came.")
-    engine_told: bool = Field(
-        description="Its engines were told to stop. If something was running and this is false: they are told as soon "
-        "as Redis answers, or it has just ended."
-    )
 
 
 class Cancel(Protocol):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from django.conf import settings
 
 from dalston_queue.api.errors.problems import ApiProblem, Code
-from dalston_queue.api.subscriptions.slots import Places
+from dalston_queue.api.subscriptions.waiting import Places
 from dalston_queue.broker.engine.remote import Hold, Look, RemoteTask, RemoteWorker
 from dalston_queue.database import release_connection
 

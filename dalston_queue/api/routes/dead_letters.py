@@ -1,4 +1,4 @@
-"""/dlq: dead letters: look at them, take them back one by one or all that match, or let them go."""
+"""/dead_letters: list, group, read, replay and discard dead letters."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ router = Router(tags=["dead letters"])
 LetterId = Annotated[UUID, Path()]
 
 
-@router.get("/dlq", auth=needs(Scope.READ), response=answers({200: Page[DeadLetterOut]}))
+@router.get("/dead_letters", auth=needs(Scope.READ), response=answers({200: Page[DeadLetterOut]}))
 def list_dead_letters(
     request: HttpRequest, wanted: Annotated[WantedIn, Query()], limit: Limit = 50, cursor: Cursor = None
 ) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def list_dead_letters(
     return page(matching(wanted.filter(principal_of(request).only_project)), dead_letter_out, limit, cursor)
 
 
-@router.get("/dlq/groups", auth=needs(Scope.READ), response=answers({200: list[GroupOut]}))
+@router.get("/dead_letters/groups", auth=needs(Scope.READ), response=answers({200: list[GroupOut]}))
 def group_dead_letters(request: HttpRequest, wanted: Annotated[WantedIn, Query()], limit: Limit = 50) -> list[GroupOut]:
     """Open dead letters that look alike, the largest group first."""
     letters = matching(wanted.filter(principal_of(request).only_project)).order_by()
@@ -79,7 +79,7 @@ def group_dead_letters(request: HttpRequest, wanted: Annotated[WantedIn, Query()
     ]
 
 
-@router.get("/dlq/{dead_letter_id}", auth=needs(Scope.READ), response=answers({200: DeadLetterOut}, 404))
+@router.get("/dead_letters/{dead_letter_id}", auth=needs(Scope.READ), response=answers({200: DeadLetterOut}, 404))
 def read_dead_letter(request: HttpRequest, dead_letter_id: LetterId) -> DeadLetterOut:
     """One dead letter, open or closed, with its evidence."""
     letters = DeadLetter.objects.filter(pk=dead_letter_id)
@@ -90,7 +90,9 @@ def read_dead_letter(request: HttpRequest, dead_letter_id: LetterId) -> DeadLett
 
 
 @router.post(
-    "/dlq/{dead_letter_id}/replay", auth=needs(Scope.OPERATE), response=answers({200: ReplayedOut}, 400, 404, 409, 413)
+    "/dead_letters/{dead_letter_id}/replay",
+    auth=needs(Scope.OPERATE),
+    response=answers({200: ReplayedOut}, 400, 404, 409, 413),
 )
 def replay_dead_letter(
     request: HttpRequest, dead_letter_id: LetterId, body: Annotated[ReplayIn, Body()]
@@ -105,12 +107,14 @@ def replay_dead_letter(
 
 
 @router.post(
-    "/dlq:replay", auth=needs(Scope.OPERATE), response=answers({200: ReplayManyOut, 202: ReplayBatchOut}, 400, 404, 413)
+    "/dead_letters:replay",
+    auth=needs(Scope.OPERATE),
+    response=answers({200: ReplayManyOut, 202: ReplayBatchOut}, 400, 404, 413),
 )
 def replay_dead_letters(request: HttpRequest, body: Annotated[ReplayManyIn, Body()]) -> Status[Any]:
-    """Take back these, or all that match a filter. Try it with `dry_run` first.
+    """Replay these, or all that match a filter. Try it with `dry_run` first.
 
-    With `rate_per_minute` or `undo_seconds` it becomes an order (202), which the orchestrators carry out.
+    With `rate_per_minute` or `undo_seconds` it becomes a replay batch (202), which the orchestrators carry out.
     """
     principal = principal_of(request)
     wanted = body.filter.filter(None) if body.filter is not None else None
@@ -133,7 +137,7 @@ def replay_dead_letters(request: HttpRequest, body: Annotated[ReplayManyIn, Body
     return Status(200, ReplayManyOut(matched=matched, replayed=replayed, items=[replayed_out(each) for each in done]))
 
 
-@router.delete("/dlq/{dead_letter_id}", auth=needs(Scope.OPERATE), response=answers({200: DiscardOut}, 404))
+@router.delete("/dead_letters/{dead_letter_id}", auth=needs(Scope.OPERATE), response=answers({200: DiscardOut}, 404))
 def discard_dead_letter(request: HttpRequest, dead_letter_id: LetterId, reason: Reason = "") -> DiscardOut:
     """Close it without a replay; its task and job stay as they ended."""
     if not DeadLetter.objects.filter(pk=dead_letter_id).exists():

@@ -1,4 +1,4 @@
-"""/jobs: submit a pipeline or a DAG, alone or a thousand at once; follow it, cancel it, find it again."""
+"""/jobs: submit, list, read and cancel jobs; send a job's webhook again."""
 
 from __future__ import annotations
 
@@ -6,26 +6,40 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
 from ninja import Body, Header, Path, Query, Router, Status
 
 from dalston_queue.api.auth.backpressure import check_depth
 from dalston_queue.api.auth.bearer import needs
 from dalston_queue.api.auth.principal import Principal, principal_of
+from dalston_queue.api.errors.middleware import trace_id_of
 from dalston_queue.api.errors.problems import ApiProblem, Code, answers, not_found
 from dalston_queue.api.requests import body
-from dalston_queue.api.requests.cancelling import CancelledJobOut, cancel
-from dalston_queue.api.requests.trace import trace_id_of
+from dalston_queue.api.requests.cancelling import cancel
 from dalston_queue.api.schemas.base import Cursor, Instant, Limit, Page, Payload, Reason, Text, page
-from dalston_queue.api.schemas.jobs import BatchIn, BatchItem, BatchOut, JobIn, JobOut, job_out, job_with_tasks
+from dalston_queue.api.schemas.jobs import (
+    BatchIn,
+    BatchItem,
+    BatchOut,
+    CancelledJobOut,
+    JobIn,
+    JobOut,
+    WebhookOut,
+    job_out,
+    job_with_tasks,
+    webhook_out,
+)
 from dalston_queue.api.schemas.tasks import Key, one_key
 from dalston_queue.api.subscriptions import long_poll as waiting
 from dalston_queue.api.subscriptions.long_poll import Wait
+from dalston_queue.audit.record import audited
 from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
 from dalston_queue.jobs.lifecycle.states import JobStatus
 from dalston_queue.jobs.operator.cancel import cancel_job
 from dalston_queue.jobs.queries.search import JobSearch, find_jobs
 from dalston_queue.jobs.submit.submit import Request, Submission, submit, submit_many
-from dalston_queue.models import Job
+from dalston_queue.jobs.webhooks.deliveries import send_again
+from dalston_queue.models import Job, WebhookDelivery
 from dalston_queue.models.api_token import Scope
 
 router = Router(tags=["jobs"])
@@ -146,3 +160,28 @@ def _item(outcome: Submission | JobsError | ApiProblem) -> BatchItem:
         return BatchItem(code=outcome.code, detail=outcome.detail)
     conflict = isinstance(outcome, IdempotencyConflict)
     return BatchItem(code=Code.IDEMPOTENCY_CONFLICT if conflict else Code.INVALID, detail=str(outcome))
+
+
+@router.post(
+    "/jobs/{job_id}/webhooks/{delivery_id}/send",
+    auth=needs(Scope.SUBMIT, Scope.OPERATE),
+    response=answers({200: WebhookOut}, 404, 409),
+)
+def send_webhook_again(
+    request: HttpRequest, job_id: Annotated[UUID, Path()], delivery_id: Annotated[UUID, Path()], reason: Reason = ""
+) -> WebhookOut:
+    """Send it again now, under the same id, delivered or given up. It gets all its attempts anew."""
+    principal = principal_of(request)
+    rows = WebhookDelivery.objects.filter(pk=delivery_id, job_id=job_id)
+    row = principal.visible(rows, "job__project_id").first()
+    if row is None:
+        raise not_found(f"delivery {delivery_id} of job {job_id}")
+    before = {"state": row.state, "attempts": row.attempts}
+    target = str(delivery_id)
+    with audited("webhook.send", target, reason=reason, before=before, **principal.signature()) as action:
+        again = send_again(row, timezone.now())
+        action.after = {"due": again}
+    if not again:
+        raise ApiProblem(409, Code.STATE_CONFLICT, "It is being sent right now. Look at the job again in a moment.")
+    row.refresh_from_db()
+    return webhook_out(row)

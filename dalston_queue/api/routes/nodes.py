@@ -1,4 +1,4 @@
-"""/nodes: who works where, orders to a node's supervisor and what became of them, and the logs of its engines."""
+"""/nodes and /workers: nodes, their engines and logs, commands to a node, drain and resume of a worker over HTTP."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from dalston_queue.api.schemas.nodes import (
     logs_out,
     node_out,
 )
-from dalston_queue.api.subscriptions.slots import WAITING
+from dalston_queue.api.schemas.workers import WorkerDrainOut, WorkerId, WorkerOrderIn
+from dalston_queue.api.subscriptions.waiting import WAITING
 from dalston_queue.audit.record import audited
+from dalston_queue.broker.engine.remote import RemoteWorker
 from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.nodes.commands import Command, CommandState, CommandStatus, NodeChannel
 from dalston_queue.broker.protocol.names import COMMAND_ID, ENGINE_ID, NODE_ID
@@ -147,3 +149,41 @@ def _check_node(node_id: str) -> None:
 
 def _ms(moment: datetime | None) -> int | None:
     return None if moment is None else max(0, int(moment.timestamp() * 1000))
+
+
+@router.post(
+    "/workers/{worker_id}/drain", auth=needs(Scope.OPERATE), response=answers({200: WorkerDrainOut}, 400, 404, 409)
+)
+def drain_worker(request: HttpRequest, worker_id: WorkerId, body: Annotated[WorkerOrderIn, Body()]) -> WorkerDrainOut:
+    """Give a worker nothing more, and tell it to finish what it has and to leave. Safe to repeat."""
+    principal, worker = principal_of(request), _find(worker_id)
+    if worker.is_dead:
+        raise ApiProblem(409, Code.STATE_CONFLICT, f"{worker_id} was taken for dead: it has nothing, and gets nothing.")
+    if worker.should_drain:
+        return WorkerDrainOut(worker_id=worker_id, should_drain=True, changed=False)
+    with audited("worker.drain", worker_id, reason=body.reason, **principal.signature()) as row:
+        row.after = {"should_drain": worker.drain(principal.name, body.reason)}
+    if not worker.should_drain:
+        raise not_found(f"worker {worker_id}")
+    return WorkerDrainOut(worker_id=worker_id, should_drain=True, changed=True)
+
+
+@router.post(
+    "/workers/{worker_id}/resume", auth=needs(Scope.OPERATE), response=answers({200: WorkerDrainOut}, 400, 404)
+)
+def resume_worker(request: HttpRequest, worker_id: WorkerId, body: Annotated[WorkerOrderIn, Body()]) -> WorkerDrainOut:
+    """Give it work again, if it has not left. Safe to repeat."""
+    principal, worker = principal_of(request), _find(worker_id)
+    if not worker.should_drain:
+        return WorkerDrainOut(worker_id=worker_id, should_drain=False, changed=False)
+    with audited("worker.resume", worker_id, reason=body.reason, **principal.signature()) as row:
+        worker.undrain()
+        row.after = {"should_drain": False}
+    return WorkerDrainOut(worker_id=worker_id, should_drain=False, changed=True)
+
+
+def _find(worker_id: str) -> RemoteWorker:
+    worker = RemoteWorker.find(get_broker(), worker_id)
+    if worker is None:
+        raise not_found(f"worker {worker_id}")
+    return worker

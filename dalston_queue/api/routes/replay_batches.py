@@ -1,4 +1,4 @@
-"""/dlq/replays: orders to replay dead letters: look at them, undo one that waits, stop one that runs."""
+"""/replay_batches: list and read replays of many dead letters; undo one that waits, stop one that runs."""
 
 from __future__ import annotations
 
@@ -20,39 +20,41 @@ from dalston_queue.models.replay_batch import BatchState
 
 router = Router(tags=["dead letters"])
 
-OrderId = Annotated[UUID, Path()]
+ReplayBatchId = Annotated[UUID, Path()]
 
 
-@router.get("/dlq/replays", auth=sees_all_projects(), response=answers({200: Page[ReplayBatchOut]}))
+@router.get("/replay_batches", auth=sees_all_projects(), response=answers({200: Page[ReplayBatchOut]}))
 def list_replay_batches(
     request: HttpRequest,
     state: Annotated[BatchState | None, Query()] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> dict[str, Any]:
-    """Orders, newest first."""
-    orders = ReplayBatch.objects.defer("dead_letter_ids")
-    return page(orders if state is None else orders.filter(state=state), replay_batch_out, limit, cursor)
+    """Replay batches, newest first."""
+    batches = ReplayBatch.objects.defer("dead_letter_ids")
+    return page(batches if state is None else batches.filter(state=state), replay_batch_out, limit, cursor)
 
 
-@router.get("/dlq/replays/{order_id}", auth=sees_all_projects(), response=answers({200: ReplayBatchOut}, 404))
-def read_replay_batch(request: HttpRequest, order_id: OrderId) -> ReplayBatchOut:
-    """One order, and how far it got."""
-    order = ReplayBatch.objects.defer("dead_letter_ids").filter(pk=order_id).first()
-    if order is None:
-        raise not_found(f"replay order {order_id}")
-    return replay_batch_out(order)
+@router.get("/replay_batches/{replay_batch_id}", auth=sees_all_projects(), response=answers({200: ReplayBatchOut}, 404))
+def read_replay_batch(request: HttpRequest, replay_batch_id: ReplayBatchId) -> ReplayBatchOut:
+    """One replay batch, and how far it got."""
+    batch = ReplayBatch.objects.defer("dead_letter_ids").filter(pk=replay_batch_id).first()
+    if batch is None:
+        raise not_found(f"replay batch {replay_batch_id}")
+    return replay_batch_out(batch)
 
 
-@router.delete("/dlq/replays/{order_id}", auth=needs(Scope.OPERATE), response=answers({200: WithdrawnOut}, 404, 409))
-def withdraw_replay_batch(request: HttpRequest, order_id: OrderId, reason: Reason = "") -> WithdrawnOut:
-    """Undo an order that waits, or stop the rest of one that runs; the answer says which."""
-    done = stop(order_id, reason=reason, **principal_of(request).signature())
+@router.delete(
+    "/replay_batches/{replay_batch_id}", auth=needs(Scope.OPERATE), response=answers({200: WithdrawnOut}, 404, 409)
+)
+def withdraw_replay_batch(request: HttpRequest, replay_batch_id: ReplayBatchId, reason: Reason = "") -> WithdrawnOut:
+    """Undo a batch that waits, or stop the rest of one that runs; the answer says which."""
+    done = stop(replay_batch_id, reason=reason, **principal_of(request).signature())
     if done.batch is None:
-        raise not_found(f"replay order {order_id}")
+        raise not_found(f"replay batch {replay_batch_id}")
     if done.what is Withdrawal.UNDONE:
-        return WithdrawnOut(outcome="undone", order=replay_batch_out(done.batch))
+        return WithdrawnOut(outcome="undone", replay_batch=replay_batch_out(done.batch))
     if done.what is Withdrawal.STOPPED:
-        return WithdrawnOut(outcome="stopped", order=replay_batch_out(done.batch))
+        return WithdrawnOut(outcome="stopped", replay_batch=replay_batch_out(done.batch))
     by = f" by {done.batch.ended_by}" if done.batch.ended_by else ""
-    raise ApiProblem(409, Code.STATE_CONFLICT, f"Too late: the order is {done.batch.state}{by}.")
+    raise ApiProblem(409, Code.STATE_CONFLICT, f"Too late: the batch is {done.batch.state}{by}.")

@@ -1,4 +1,4 @@
-"""/tasks: submit one task, follow it, cancel it, find it again."""
+"""/tasks: submit, list, read and cancel a task; why it is not running; an operator's actions on one."""
 
 from __future__ import annotations
 
@@ -10,24 +10,42 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from ninja import Body, Header, Path, Query, Router, Status
 
-from dalston_queue.api.auth.backpressure import check_depth
+from dalston_queue.api.auth.backpressure import check_depth, depths
 from dalston_queue.api.auth.bearer import needs
-from dalston_queue.api.auth.depths import depths
 from dalston_queue.api.auth.principal import Principal, principal_of
-from dalston_queue.api.errors.problems import answers, not_found
+from dalston_queue.api.errors.middleware import trace_id_of
+from dalston_queue.api.errors.problems import ApiProblem, Code, answers, not_found
 from dalston_queue.api.requests import body
-from dalston_queue.api.requests.cancelling import CancelledTaskOut, cancel
-from dalston_queue.api.requests.trace import trace_id_of
+from dalston_queue.api.requests.cancelling import cancel
 from dalston_queue.api.schemas.base import Cursor, Instant, Limit, Page, Payload, Reason, Text, page
-from dalston_queue.api.schemas.tasks import Key, TaskIn, TaskOut, one_key, stored_task, task_out
+from dalston_queue.api.schemas.tasks import (
+    CancelledTaskOut,
+    DeadLetterIn,
+    Key,
+    RequeueIn,
+    TaskActionOut,
+    TaskIn,
+    TaskOut,
+    WhyOut,
+    one_key,
+    stored_task,
+    task_out,
+)
 from dalston_queue.api.subscriptions import long_poll as waiting
 from dalston_queue.api.subscriptions.long_poll import Wait
+from dalston_queue.audit.record import audited
+from dalston_queue.broker.operations.requeue import Requeued
 from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.jobs.operator.cancel import cancel_task
+from dalston_queue.jobs.operator.dead_letter import DeadLetterOutcome
+from dalston_queue.jobs.operator.dead_letter import dead_letter as dead_letter_task
+from dalston_queue.jobs.operator.requeue import requeue_task
 from dalston_queue.jobs.queries.search import created_between, with_parameter
+from dalston_queue.jobs.queries.why import explain, facts_about
 from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import Job, Task
 from dalston_queue.models.api_token import Scope
+from dalston_queue.redis import get_broker
 
 router = Router(tags=["tasks"])
 
@@ -138,3 +156,67 @@ def visible_task(principal: Principal, task_id: UUID) -> Task:
 
 def _rows() -> QuerySet[Task]:
     return Task.objects.select_related("job").defer("job__parameters")
+
+
+@router.get("/tasks/{task_id}/why", auth=needs(Scope.READ), response=answers({200: WhyOut}, 404))
+def why_not_running(request: HttpRequest, task_id: Annotated[UUID, Path()]) -> WhyOut:
+    """Why is it not running?"""
+    task = visible_task(principal_of(request), task_id)
+    why = explain(task, facts_about(task, get_broker()), timezone.now())
+    return WhyOut(
+        task_id=task_id,
+        status=TaskStatus(task.status),
+        code=why.code,
+        why=why.sentence,
+        queue_position=why.queue_position,
+        eta_seconds=None if why.eta_seconds is None else round(why.eta_seconds, 1),
+        until=why.until,
+    )
+
+
+@router.post(
+    "/tasks/{task_id}/requeue", auth=needs(Scope.OPERATE), response=answers({200: TaskActionOut}, 400, 404, 409)
+)
+def requeue(
+    request: HttpRequest, task_id: Annotated[UUID, Path()], body: Annotated[RequeueIn, Body()]
+) -> TaskActionOut:
+    """Take a running task from its engine: it is next in line, and nothing is charged. The engine stops it within a
+    second, and a result of it no longer counts."""
+    principal = principal_of(request)
+    was = visible_task(principal, task_id)
+    before = {"status": was.status, "engine": was.assigned_worker_id}
+    with audited("task.requeue", str(task_id), reason=body.reason, before=before, **principal.signature()) as row:
+        done = requeue_task(task_id, actor=principal.name, why=body.reason, entry_id=body.entry_id)
+        row.after = {"outcome": done.outcome, "status": done.status}
+    if not done.found:
+        raise not_found(f"task {task_id}")
+    if done.outcome is Requeued.CHANGED:
+        raise ApiProblem(409, Code.STATE_CONFLICT, "Another engine has the task by now; nothing was changed.")
+    if done.outcome is Requeued.ABSENT:
+        detail = f"The task is at no engine: it is {done.status}, or has just ended."
+        raise ApiProblem(409, Code.STATE_CONFLICT, detail)
+    return TaskActionOut(task_id=task_id, status="queued", changed=done.outcome is Requeued.RETURNED)
+
+
+@router.post(
+    "/tasks/{task_id}/dead_letter", auth=needs(Scope.OPERATE), response=answers({200: TaskActionOut}, 400, 404, 409)
+)
+def dead_letter(
+    request: HttpRequest, task_id: Annotated[UUID, Path()], body: Annotated[DeadLetterIn, Body()]
+) -> TaskActionOut:
+    """Make a task that waits or runs a dead letter now (an optional one: failed), whatever budgets it has left."""
+    principal = principal_of(request)
+    before = {"status": visible_task(principal, task_id).status}
+    with audited("task.dead_letter", str(task_id), reason=body.reason, before=before, **principal.signature()) as row:
+        done = dead_letter_task(task_id, timezone.now(), actor=principal.name, why=body.reason, attempt=body.attempt)
+        row.after = {"outcome": done.outcome, "status": done.status}
+    if not done.found:
+        raise not_found(f"task {task_id}")
+    if done.outcome is DeadLetterOutcome.CHANGED:
+        raise ApiProblem(409, Code.STATE_CONFLICT, "The task is at another attempt by now; nothing was changed.")
+    if done.outcome is DeadLetterOutcome.NOT_QUEUED:
+        detail = f"The task is {done.status}: it is not in a stream yet. Cancel it instead."
+        raise ApiProblem(409, Code.STATE_CONFLICT, detail)
+    if done.outcome is DeadLetterOutcome.OVER and done.status != "dead_letter":
+        raise ApiProblem(409, Code.STATE_CONFLICT, f"The task is over, or about to be: it is {done.status}.")
+    return TaskActionOut(task_id=task_id, status=done.status, changed=done.outcome is not DeadLetterOutcome.OVER)

@@ -43,7 +43,7 @@ from dalston_queue.api.schemas.workers import (
     holds_out,
     task_out,
 )
-from dalston_queue.api.subscriptions.disconnect import leaving
+from dalston_queue.api.subscriptions.waiting import leaving
 from dalston_queue.broker.engine.remote import NODE, Hold, RemoteWorker
 from dalston_queue.broker.errors import Fenced
 from dalston_queue.broker.nodes.registry import EngineBeat

@@ -63,12 +63,14 @@ class ReplayManyIn(ReplayIn):
         MAX_DEAD_LETTERS,
         ge=1,
         le=MAX_DEAD_LETTERS,
-        description=f"At most so many: of `ids` the first, of the filter's the oldest. Without an order {MAX_REPLAY} "
+        description=f"At most so many: of `ids` the first, of the filter's the oldest. Without a batch {MAX_REPLAY} "
         "at a time.",
     )
-    rate_per_minute: int | None = Field(None, ge=1, le=MAX_RATE, description="Makes it an order: so many a minute.")
+    rate_per_minute: int | None = Field(
+        None, ge=1, le=MAX_RATE, description="Makes it a replay batch: so many a minute."
+    )
     undo_seconds: float | None = Field(
-        None, ge=0, le=MAX_UNDO_S, description="Makes it an order: until then it waits and can be undone."
+        None, ge=0, le=MAX_UNDO_S, description="Makes it a replay batch: until then it waits and can be undone."
     )
 
     @property
@@ -139,18 +141,18 @@ def replayed_out(done: Replayed) -> ReplayedOut:
 
 
 class ReplayBatchOut(Schema):
-    order_id: UUID
+    replay_batch_id: UUID
     state: BatchState
-    actor: str = Field(description="Who gave it.")
+    actor: str = Field(description="Who asked for it.")
     reason: str
     filter: dict[str, Any] | None = Field(description="What was asked for; null if the letters were named.")
     parameters: dict[str, Any] | None
     priority: Priority | None
     rate_per_minute: int | None
-    matched: int = Field(description="Letters it is about; what arrived after it was given is not among them.")
+    matched: int = Field(description="Letters it is about; what arrived after it was made is not among them.")
     handled: int = Field(description="Letters that have had their turn: replayed, already and refused together.")
     replayed: int
-    already: int = Field(description="Replayed before their turn: all letters of a job are taken back together.")
+    already: int = Field(description="Replayed before their turn: all letters of a job are replayed together.")
     refused: int
     error: str | None = Field(description="Why it was stopped, if no operator did.")
     ended_by: str | None = Field(description="Who undid or stopped it.")
@@ -158,19 +160,19 @@ class ReplayBatchOut(Schema):
     starts_at: datetime = Field(description="Until then it waits and can be undone.")
     started_at: datetime | None
     finished_at: datetime | None
-    already_open: bool = Field(description="You ordered what this open order does already; no second one was made.")
+    already_open: bool = Field(description="You asked for what this open batch does already; no second one was made.")
 
 
 class WithdrawnOut(Schema):
     outcome: Literal["undone", "stopped"] = Field(description="undone: nothing of it has happened.")
-    order: ReplayBatchOut
+    replay_batch: ReplayBatchOut
 
 
 _TEXTS = ("priority", "error", "ended_by")  # empty: none
 
 
-def replay_batch_out(order: ReplayBatch) -> ReplayBatchOut:
-    names = [name for name in ReplayBatchOut.model_fields if name not in {"order_id", *_TEXTS}]
-    same: dict[str, Any] = {name: getattr(order, name) for name in names}
-    same |= {name: getattr(order, name) or None for name in _TEXTS}
-    return ReplayBatchOut(order_id=order.id, **same)
+def replay_batch_out(batch: ReplayBatch) -> ReplayBatchOut:
+    names = [name for name in ReplayBatchOut.model_fields if name not in {"replay_batch_id", *_TEXTS}]
+    same: dict[str, Any] = {name: getattr(batch, name) for name in names}
+    same |= {name: getattr(batch, name) or None for name in _TEXTS}
+    return ReplayBatchOut(replay_batch_id=batch.id, **same)

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.db.models import Func, IntegerField, TextField
 from django.db.models.functions import Cast
+from ninja import Schema
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -321,3 +322,16 @@ def _share(task: Task, reported: Reported) -> float | None:
     if task.status == TaskStatus.RUNNING:
         return reported.fraction
     return 1.0 if task.status in TASK_OVER else 0.0
+
+
+class CancelledJobOut(Schema):
+    job_id: UUID
+    status: str = Field(
+        description="`cancelled`, or `cancelling` until its engines have answered; or how else it ended, if that was "
+        "decided and only the rest of it was stopped."
+    )
+    was_running: bool = Field(description="An engine had a task of it when this request came.")
+    engine_told: bool = Field(
+        description="Its engines were told to stop. If something was running and this is false: they are told as soon "
+        "as Redis answers, or it has just ended."
+    )

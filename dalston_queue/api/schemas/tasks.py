@@ -9,14 +9,16 @@ from uuid import UUID
 
 import msgspec
 from django.utils import timezone
+from ninja import Schema
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from dalston_queue.api.errors.problems import ApiProblem, Code
-from dalston_queue.api.schemas.base import BodyIn, Instant, PriorityIn
+from dalston_queue.api.schemas.base import MAX_REASON, BodyIn, Instant, PriorityIn, ReasonInBody
 from dalston_queue.broker.protocol.names import NAME
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.jobs.lifecycle.dag import STAGE
 from dalston_queue.jobs.lifecycle.states import TaskStatus
+from dalston_queue.jobs.queries.why import WhyCode
 from dalston_queue.jobs.submit.rows import NewTask
 from dalston_queue.jobs.submit.spec import JobSpec, single_task
 from dalston_queue.jobs.webhooks.target import MAX_URL
@@ -189,3 +191,46 @@ def _event_out(event: TaskEvent) -> EventOut:
         cause=event.cause,
         message=event.message,
     )
+
+
+class CancelledTaskOut(Schema):
+    task_id: UUID
+    status: str = Field(
+        description="`cancelled`, or still `queued` or `running` until its engine, or Redis, has answered; or how else "
+        "it ended in this moment, if the rest of its job was stopped."
+    )
+    was_running: bool = Field(description="An engine had it when this request came.")
+    engine_told: bool = Field(
+        description="That engine was told to stop. If it was running and this is false: the engine is told as soon as "
+        "Redis answers, or the task has just ended."
+    )
+
+
+class WhyOut(Schema):
+    task_id: UUID
+    status: TaskStatus
+    code: WhyCode
+    why: str = Field(description="A sentence for people.")
+    queue_position: int | None = Field(
+        description="Its place in line, 1 for the next one; null while no engine could take it from there."
+    )
+    eta_seconds: float | None = Field(
+        description="If all are busy: when it starts, by the pace of the last minutes. Null while that is not known."
+    )
+    until: datetime | None = Field(description="Of `backoff` and `scheduled`: when it may start.")
+
+
+class RequeueIn(BodyIn):
+    reason: ReasonInBody = ""
+    entry_id: str = Field("", max_length=64, description="The delivery that you saw; then no later one is taken.")
+
+
+class DeadLetterIn(BodyIn):
+    reason: str = Field(min_length=1, max_length=MAX_REASON, description="Why; it becomes the letter's error.")
+    attempt: int | None = Field(None, ge=1, description="The attempt that you saw; then no later one is ended.")
+
+
+class TaskActionOut(Schema):
+    task_id: UUID
+    status: str = Field(description="Of the task, now. What was taken from an engine changes a moment later.")
+    changed: bool = Field(description="False: it was so already, or somebody else was faster.")

@@ -11,7 +11,7 @@ import msgspec
 from ninja import Path, Query, Schema
 from pydantic import ConfigDict, Field, Strict, StringConstraints, model_validator
 
-from dalston_queue.api.schemas.base import ABSENT, BodyIn, Id, either
+from dalston_queue.api.schemas.base import ABSENT, BodyIn, Id, ReasonInBody, either
 from dalston_queue.broker.engine.consumer import MAX_CAPACITY
 from dalston_queue.broker.engine.remote import Hold, RemoteTask
 from dalston_queue.broker.protocol import messages
@@ -241,3 +241,13 @@ def task_out(task: RemoteTask, *, again: bool) -> WorkerTaskOut:
         trace_id=message.trace_id,
         given_again=again,
     )
+
+
+class WorkerOrderIn(BodyIn):
+    reason: ReasonInBody = ""
+
+
+class WorkerDrainOut(Schema):
+    worker_id: str
+    should_drain: bool
+    changed: bool = Field(description="False: it was so before.")

@@ -17,7 +17,7 @@ from django.db import DatabaseError, connections
 from django.db.models import Manager
 from ninja import Query
 
-from dalston_queue.api.subscriptions.slots import WAITING
+from dalston_queue.api.subscriptions.waiting import WAITING
 from dalston_queue.database import release_connection
 from dalston_queue.jobs.lifecycle.states import JOB_OVER, TASK_OVER
 from dalston_queue.models import Job, Task

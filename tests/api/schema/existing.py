@@ -128,7 +128,7 @@ def _tasks_and_jobs(work: _Work) -> Part:
         ("GET", "/tasks/{task_id}/why"): tasks,
         ("DELETE", "/tasks/{task_id}"): _ids("task_id", [*waiting[:FEW], running[0]]),
         ("POST", "/tasks/{task_id}/requeue"): [{**each, "entry_id": ""} for each in _ids("task_id", running[2:])],
-        ("POST", "/tasks/{task_id}/dead-letter"): [
+        ("POST", "/tasks/{task_id}/dead_letter"): [
             {**each, "attempt": 1} for each in _ids("task_id", [*waiting[FEW:], running[1]])
         ],
         ("GET", "/jobs/{job_id}"): [{"job_id": str(each.job_id)} for each in (*told, *of_jobs)],
@@ -147,19 +147,21 @@ def _letters(work: _Work, client: httpx.Client) -> Part:
     dead = work.tasks(MANY)
     work.fail()
     letters = list(DeadLetter.objects.filter(task__in=dead))
-    given = [{"order_id": _order(client, letter.pk)} for letter in letters[:FEW]]
+    given = [{"replay_batch_id": _order(client, letter.pk)} for letter in letters[:FEW]]
     return {
-        ("GET", "/dlq/replays/{order_id}"): given,
-        ("DELETE", "/dlq/replays/{order_id}"): given,
-        ("GET", "/dlq/{dead_letter_id}"): _ids("dead_letter_id", letters),
-        ("DELETE", "/dlq/{dead_letter_id}"): _ids("dead_letter_id", letters[FEW : 2 * FEW]),
-        ("POST", "/dlq/{dead_letter_id}/replay"): _ids("dead_letter_id", letters[2 * FEW :]),
+        ("GET", "/replay_batches/{replay_batch_id}"): given,
+        ("DELETE", "/replay_batches/{replay_batch_id}"): given,
+        ("GET", "/dead_letters/{dead_letter_id}"): _ids("dead_letter_id", letters),
+        ("DELETE", "/dead_letters/{dead_letter_id}"): _ids("dead_letter_id", letters[FEW : 2 * FEW]),
+        ("POST", "/dead_letters/{dead_letter_id}/replay"): _ids("dead_letter_id", letters[2 * FEW :]),
     }
 
 
 def _order(client: httpx.Client, letter: UUID) -> str:
-    answer = client.post("/api/v1/dlq:replay", json={"ids": [str(letter)], "undo_seconds": 3600, "reason": "fuzz"})
-    return str(answer.raise_for_status().json()["order_id"])
+    answer = client.post(
+        "/api/v1/dead_letters:replay", json={"ids": [str(letter)], "undo_seconds": 3600, "reason": "fuzz"}
+    )
+    return str(answer.raise_for_status().json()["replay_batch_id"])
 
 
 def _nodes(broker: Broker, client: httpx.Client) -> Part:

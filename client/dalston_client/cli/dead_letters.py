@@ -1,4 +1,4 @@
-"""`dalston dlq`: look at dead letters, replay them, let them go. Whatever changes something counts first, then asks."""
+"""`dalston dead-letters`: list, replay and discard dead letters. A command that changes something counts, then asks."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from dalston_client.client import Client
 
 EXAMPLES = """\
 examples:
-  dalston dlq list --groups --since 1d
-  dalston dlq replay --fingerprint 1f2e3d4c --dry-run
-  dalston dlq replay --queue transcribe --rate 60 --reason "model fixed" --yes
-  dalston dlq undo ORDER
+  dalston dead-letters list --groups --since 1d
+  dalston dead-letters replay --fingerprint 1f2e3d4c --dry-run
+  dalston dead-letters replay --queue transcribe --rate 60 --reason "model fixed" --yes
+  dalston dead-letters undo BATCH
 """
 _FILTERS = ("queue", "cause", "fingerprint", "task_type", "error")
 
 
 def add(commands: options.Commands) -> None:
-    parser = options.command(commands, "dlq", run_list, "list, replay and discard dead letters", EXAMPLES)
+    parser = options.command(commands, "dead-letters", run_list, "list, replay and discard dead letters", EXAMPLES)
     parser.set_defaults(groups=False, limit=20, since=None, before=None, **dict.fromkeys(_FILTERS))
     inner = parser.add_subparsers(title="commands", metavar="COMMAND")
     listing = options.command(inner, "list", run_list, "list open dead letters, newest first")
@@ -39,11 +39,11 @@ def add(commands: options.Commands) -> None:
     discard.add_argument("ids", nargs="+", metavar="id")
     discard.add_argument("--yes", action="store_true", help="do it without asking")
     options.add_reason(discard)
-    orders = options.command(inner, "orders", run_orders, "list orders to replay, newest first, or show one")
-    orders.add_argument("order_id", nargs="?")
-    options.add_limit(orders)
-    undo = options.command(inner, "undo", run_undo, "undo an order that waits, or stop the rest of one that runs")
-    undo.add_argument("order_id")
+    batches = options.command(inner, "batches", run_batches, "list replay batches, newest first, or show one")
+    batches.add_argument("replay_batch_id", nargs="?")
+    options.add_limit(batches)
+    undo = options.command(inner, "undo", run_undo, "undo a batch that waits, or stop the rest of one that runs")
+    undo.add_argument("replay_batch_id")
     options.add_reason(undo)
 
 
@@ -135,11 +135,11 @@ def run_replay(given: argparse.Namespace, client: Client, out: Out) -> Exit:
         return (
             Exit.OK if all(it["outcome"] in {"replayed", "already replayed"} for it in done["items"]) else Exit.FAILED
         )
-    order = client.order_replay(**wanted, **more, rate_per_minute=given.rate, undo_seconds=given.undo or 0.0)
-    _answer(out, order, _order(order))
-    if order["already_open"]:
-        out.note(f"{order['actor']} had ordered it before, and it is not over: no second order was made")
-    out.note(f"to undo it, or to stop the rest: dalston dlq undo {order['order_id']}")
+    batch = client.replay_in_batch(**wanted, **more, rate_per_minute=given.rate, undo_seconds=given.undo or 0.0)
+    _answer(out, batch, _batch(batch))
+    if batch["already_open"]:
+        out.note(f"{batch['actor']} had asked for it before, and that batch is not over: no second one was made")
+    out.note(f"to undo it, or to stop the rest: dalston dead-letters undo {batch['replay_batch_id']}")
     return Exit.OK
 
 
@@ -155,32 +155,32 @@ def run_discard(given: argparse.Namespace, client: Client, out: Out) -> Exit:
     return told(out, given.ids, failures)
 
 
-def run_orders(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    if given.order_id is not None:
-        order = client.replay_batch(given.order_id)
-        _answer(out, order, _order(order))
+def run_batches(given: argparse.Namespace, client: Client, out: Out) -> Exit:
+    if given.replay_batch_id is not None:
+        batch = client.replay_batch(given.replay_batch_id)
+        _answer(out, batch, _batch(batch))
         return Exit.OK
-    orders = list(client.replay_batches(limit=given.limit))
+    batches = list(client.replay_batches(limit=given.limit))
     if out.as_json:
-        out.json(orders)
+        out.json(batches)
     else:
         rows = [
             (
-                it["order_id"],
+                it["replay_batch_id"],
                 it["state"],
                 f"{it['handled']} of {it['matched']}",
                 it["actor"],
                 text.ago(it["created_at"]),
             )
-            for it in orders
+            for it in batches
         ]
-        out.table(("order", "state", "handled", "by", "given"), rows, "no orders")
+        out.table(("batch", "state", "handled", "by", "given"), rows, "no replay batches")
     return Exit.OK
 
 
 def run_undo(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    done = client.withdraw_replay(given.order_id, reason=given.reason)
-    _answer(out, done, f"{done['outcome']}: {_order(done['order'])}")
+    done = client.undo_replay_batch(given.replay_batch_id, reason=given.reason)
+    _answer(out, done, f"{done['outcome']}: {_batch(done['replay_batch'])}")
     return Exit.OK
 
 
@@ -214,9 +214,9 @@ def _words(done: answers.ReplayedMany) -> str:
     return f"{done['replayed']} replayed{rest}.{f' {left} more match.' if left > 0 else ''}"
 
 
-def _order(order: answers.ReplayBatch) -> str:
-    pace = f", {order['rate_per_minute']} a minute" if order["rate_per_minute"] else ""
+def _batch(batch: answers.ReplayBatch) -> str:
+    pace = f", {batch['rate_per_minute']} a minute" if batch["rate_per_minute"] else ""
     counts = (
-        f"{order['handled']} of {order['matched']} handled, {order['replayed']} replayed, {order['refused']} refused"
+        f"{batch['handled']} of {batch['matched']} handled, {batch['replayed']} replayed, {batch['refused']} refused"
     )
-    return f"order {order['order_id']} {order['state']}{pace}: {counts}"
+    return f"batch {batch['replay_batch_id']} {batch['state']}{pace}: {counts}"

@@ -1,4 +1,4 @@
-"""/dlq: list, group, replay one or all that match, discard."""
+"""/dead_letters: list, group, replay one or all that match, discard."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def test_a_project_sees_its_own_and_an_operator_all(api: Api, operator: Api, tok
     dead_letter(api)
     dead_letter(other)
     DeadLetter.objects.create(queue="echo", cause="rejected", fingerprint="raw", created_at=timezone.now())
-    assert len(api.get("/dlq").json()["items"]) == 1
-    assert len(operator.get("/dlq").json()["items"]) == 3
-    assert len(operator.get("/dlq?cause=rejected").json()["items"]) == 1
+    assert len(api.get("/dead_letters").json()["items"]) == 1
+    assert len(operator.get("/dead_letters").json()["items"]) == 3
+    assert len(operator.get("/dead_letters?cause=rejected").json()["items"]) == 1
 
 
 def test_one_is_shown_to_its_project_and_to_operators_also_when_it_is_closed(
@@ -50,10 +50,10 @@ def test_one_is_shown_to_its_project_and_to_operators_also_when_it_is_closed(
 ) -> None:
     letter = dead_letter(api)
     other = Api(token_for("read", project=Project.objects.create(name="beta")))
-    assert api.get(f"/dlq/{letter}").json()["error"] == "boom"
-    assert other.get(f"/dlq/{letter}").status_code == 404
-    assert operator.call("DELETE", f"/dlq/{letter}").json()["discarded"]
-    assert operator.get(f"/dlq/{letter}").json()["discarded_at"] is not None
+    assert api.get(f"/dead_letters/{letter}").json()["error"] == "boom"
+    assert other.get(f"/dead_letters/{letter}").status_code == 404
+    assert operator.call("DELETE", f"/dead_letters/{letter}").json()["discarded"]
+    assert operator.get(f"/dead_letters/{letter}").json()["discarded_at"] is not None
 
 
 def test_what_would_take_too_long_is_refused_not_waited_for(
@@ -68,15 +68,15 @@ def test_what_would_take_too_long_is_refused_not_waited_for(
         other.execute("LOCK TABLE dalston_dead_letter IN ACCESS EXCLUSIVE MODE")
         everything: dict[str, Any] = {"filter": {"queue": "echo"}}
         answers = [
-            api.get("/dlq/groups"),
-            operator.post("/dlq:replay", {**everything, "dry_run": True}),
-            operator.post("/dlq:replay", everything),
-            operator.post("/dlq:replay", {**everything, "undo_seconds": 60}),
+            api.get("/dead_letters/groups"),
+            operator.post("/dead_letters:replay", {**everything, "dry_run": True}),
+            operator.post("/dead_letters:replay", everything),
+            operator.post("/dead_letters:replay", {**everything, "undo_seconds": 60}),
         ]
     for answer in answers:
         assert (answer.status_code, answer.json()["code"]) == (422, "search_too_wide"), answer.content
         assert "name a queue, a cause or a time" in answer.json()["detail"]
-    assert len(api.get("/dlq/groups").json()) == 1
+    assert len(api.get("/dead_letters/groups").json()) == 1
 
 
 def _server() -> dict[str, Any]:
@@ -89,19 +89,19 @@ def test_letters_that_look_alike_are_grouped(api: Api) -> None:
     for error in ("boom 1", "boom 2"):
         dead_letter(api, error)
     dead_letter(api, "other", "f2", "sleep")
-    groups = api.get("/dlq/groups").json()
+    groups = api.get("/dead_letters/groups").json()
     assert [(group["fingerprint"], group["count"]) for group in groups] == [("f1", 2), ("f2", 1)]
-    assert [group["fingerprint"] for group in api.get("/dlq/groups?queue=sleep").json()] == ["f2"]
-    assert [item["error"] for item in api.get("/dlq?error=BOOM&limit=1").json()["items"]] == ["boom 2"]
+    assert [group["fingerprint"] for group in api.get("/dead_letters/groups?queue=sleep").json()] == ["f2"]
+    assert [item["error"] for item in api.get("/dead_letters?error=BOOM&limit=1").json()["items"]] == ["boom 2"]
 
 
 def test_replay_takes_the_same_task_back_and_is_safe_to_repeat(api: Api, operator: Api) -> None:
     letter = dead_letter(api)
     body = {"parameters": {"n": 2}, "priority": "high", "reason": "file is back"}
-    first = operator.post(f"/dlq/{letter}/replay", body)
+    first = operator.post(f"/dead_letters/{letter}/replay", body)
     assert first.status_code == 200, first.content
     assert (first.json()["outcome"], first.json()["attempt"]) == ("replayed", 2)
-    assert operator.post(f"/dlq/{letter}/replay").json()["outcome"] == "already replayed"
+    assert operator.post(f"/dead_letters/{letter}/replay").json()["outcome"] == "already replayed"
     task = Task.objects.get()
     assert (task.status, task.attempt, task.retry_count, task.parameters) == ("ready", 2, 0, {"n": 2})
     action = OperatorAction.objects.order_by("id")[0]
@@ -112,22 +112,22 @@ def test_replay_takes_the_same_task_back_and_is_safe_to_repeat(api: Api, operato
 def test_replay_all_that_match_after_a_dry_run(api: Api, operator: Api) -> None:
     letters = {dead_letter(api) for _ in range(3)}
     dead_letter(api, queue="sleep")
-    dry = operator.post("/dlq:replay", {"filter": {"queue": "echo"}, "dry_run": True}).json()
+    dry = operator.post("/dead_letters:replay", {"filter": {"queue": "echo"}, "dry_run": True}).json()
     assert dry == {"matched": 3, "replayed": 0, "items": []}
     assert not Task.objects.filter(status="ready").exists()
-    done = operator.post("/dlq:replay", {"filter": {"queue": "echo"}}).json()
+    done = operator.post("/dead_letters:replay", {"filter": {"queue": "echo"}}).json()
     assert (done["matched"], done["replayed"]) == (3, 3)
     assert {item["dead_letter_id"] for item in done["items"]} == letters
-    assert operator.post("/dlq:replay", {"filter": {"queue": "echo"}, "dry_run": True}).json()["matched"] == 0
+    assert operator.post("/dead_letters:replay", {"filter": {"queue": "echo"}, "dry_run": True}).json()["matched"] == 0
 
 
 def test_a_dry_run_counts_what_a_replay_would_reclaim(api: Api, operator: Api) -> None:
     """Open letters, each once, and no more than the limit."""
     letters = [dead_letter(api) for _ in range(3)]
-    operator.call("DELETE", f"/dlq/{letters[0]}")
+    operator.call("DELETE", f"/dead_letters/{letters[0]}")
 
     def counted(**wanted: Any) -> int:
-        return int(operator.post("/dlq:replay", {**wanted, "dry_run": True}).json()["matched"])
+        return int(operator.post("/dead_letters:replay", {**wanted, "dry_run": True}).json()["matched"])
 
     assert counted(ids=[str(uuid4())]) == 0
     assert counted(ids=[*letters, letters[1], str(uuid4())]) == 2
@@ -135,22 +135,22 @@ def test_a_dry_run_counts_what_a_replay_would_reclaim(api: Api, operator: Api) -
     assert counted(ids=letters, limit=2) == 1
     assert counted(filter={"queue": "echo"}, limit=1) == 1
     assert counted(filter={"queue": "echo"}, limit=10) == 2
-    done = operator.post("/dlq:replay", {"ids": letters[1:], "limit": 1}).json()
+    done = operator.post("/dead_letters:replay", {"ids": letters[1:], "limit": 1}).json()
     assert (done["matched"], [item["dead_letter_id"] for item in done["items"]]) == (1, letters[1:2])
 
 
 def test_replay_by_ids_answers_for_each(api: Api, operator: Api) -> None:
     letter, unknown = dead_letter(api), str(uuid4())
-    done = operator.post("/dlq:replay", {"ids": [letter, unknown]}).json()
+    done = operator.post("/dead_letters:replay", {"ids": [letter, unknown]}).json()
     assert [item["outcome"] for item in done["items"]] == ["replayed", "there is no such dead letter"]
-    assert operator.post("/dlq:replay", {}).status_code == 422
+    assert operator.post("/dead_letters:replay", {}).status_code == 422
 
 
 def test_a_discarded_letter_is_closed(api: Api, operator: Api) -> None:
     letter = dead_letter(api)
-    assert operator.call("DELETE", f"/dlq/{letter}?reason=old").json()["discarded"] is True
-    assert operator.call("DELETE", f"/dlq/{letter}").json()["discarded"] is False
-    assert api.get("/dlq").json()["items"] == []
-    answer = operator.post(f"/dlq/{letter}/replay")
+    assert operator.call("DELETE", f"/dead_letters/{letter}?reason=old").json()["discarded"] is True
+    assert operator.call("DELETE", f"/dead_letters/{letter}").json()["discarded"] is False
+    assert api.get("/dead_letters").json()["items"] == []
+    answer = operator.post(f"/dead_letters/{letter}/replay")
     assert (answer.status_code, answer.json()["code"]) == (409, "state_conflict")
     assert Task.objects.get().status == "dead_letter"
