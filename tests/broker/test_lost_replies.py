@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from redis._parsers.hiredis import _HiredisParser
 from redis.connection import Connection
 
 from dalston_queue.broker import Broker, Consumer, EventReader, connect
@@ -406,6 +407,24 @@ def test_a_call_that_is_interrupted_counts_as_one_whose_reply_got_lost(
         got = made.exchange([(claimed[0], Completed())])
         assert (got.settled, [c.task_id for c in got.claimed]) == (["ok"], [following])
         claimed = got.claimed
+    made.close()
+
+
+def test_bytes_that_are_no_reply_count_as_a_lost_connection(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine lives on and connects anew."""
+    broker.append([message("a")])
+    made = consumer(broker)
+    read: Any = _HiredisParser.read_from_socket
+
+    def garbled(parser: Any, *arguments: Any, **options: Any) -> Any:
+        parser._reader.feed(b"HTTP/1.1 400 Bad Request\r\n")
+        return read(parser, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_HiredisParser, "read_from_socket", garbled)
+        with pytest.raises(Unavailable):
+            made.claim()
+    assert [c.task_id for c in made.claim()] == ["a"]
     made.close()
 
 

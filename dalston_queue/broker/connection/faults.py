@@ -14,6 +14,7 @@ from dalston_queue.broker.errors import BrokerError, Denied, Misconfigured, Unav
 PASSING = (
     redis.ConnectionError,  # includes LOADING
     redis.TimeoutError,
+    redis.InvalidResponse,  # bytes that are no reply: the connection is closed, the next one may be sound
     redis.ReadOnlyError,
     exceptions.AskError,  # includes MOVED
     exceptions.TryAgainError,
