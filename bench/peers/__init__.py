@@ -18,7 +18,7 @@ from typing import Protocol
 OURS = ("dalston", "dalston_engine", "dalston_engine_prefetch_8")
 """Dalston itself, in the product's own environment: the bare broker, and the whole engine as one deploys it."""
 
-PYTHON_PEERS = ("celery", "rq", "dramatiq", "dramatiq_prefetch_100", "arq", "taskiq", "saq", "streaq", "huey")
+PYTHON_PEERS = ("celery", "rq", "dramatiq", "dramatiq_prefetch_100", "taskiq", "huey")
 PEERS = (*PYTHON_PEERS, "bullmq")
 """The other queues, in the order of the tables."""
 

@@ -23,10 +23,7 @@ DEFAULTS = {
     "rq": "240 s (job timeout + 60 s), if it has retries",
     "dramatiq": "60 s + a random sweep",
     "dramatiq_prefetch_100": "60 s + a random sweep",
-    "arq": "310 s (job timeout + 10 s)",
     "taskiq": "10 min idle (even if it still runs), with the next task",
-    "saq": "its timeout + up to 60 s, if it has retries",
-    "streaq": "60 s",
     "huey": "never",
     "bullmq": "30 s (lock) + up to 30 s (stalled check)",
 }
