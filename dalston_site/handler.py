@@ -27,7 +27,7 @@ Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 THREADS = 600
-"""More than may wait for a task, a job or a node at a time (api/subscriptions/slots.py), so that those never keep
+"""More than may wait for a task, a job or a node at a time (api/subscriptions/waiting.py), so that those never keep
 others out; the polls of workers that may wait come on top. Threads are made when they are needed, and the
 busiest minute decides how many there are."""
 

@@ -1,30 +1,17 @@
-"""The REST API under /api/v1: thin django-ninja routers over `jobs` and `broker`.
+"""The REST API under /api/v1: thin django-ninja routes over `jobs` and `broker`.
 
-    request -> middleware (trace id) -> auth (who, which scopes) -> body (size, strict JSON) -> router -> jobs / broker
-    any error -> problems (RFC 9457)
-    following a job: events (route) -> event_stream (one follower) -> event_reader (one per process) -> event_news (SQL)
+    request -> middleware (trace id) -> bearer (token, scopes) -> body (size, strict JSON) -> route -> jobs / broker
+    any error -> handlers -> problems (RFC 9457)
+    server-sent events: routes/events -> stream (one subscriber) -> poller (one per process) -> changes (SQL)
 
-Routers translate: they hold no rule of their own. What a task may do is decided in `jobs`. `*_in.py` is what a route
-takes, `*_out.py` what it answers.
+Routes translate and hold no rule of their own: what a task may do is decided in `jobs`. A module of routes/ is mounted
+because it is there, so a new route touches its module in routes/, its noun in schemas/, its test and docs/api.md.
 
-routes, openapi                       all routers put together, and their document
-tasks, task_actions, why              /tasks: submit, find, cancel; an operator's acts on one; why it is not running
-jobs, webhooks                        /jobs; sending a job's webhook again
-submitting, cancelling                what tasks and jobs share
-waiting, places, leaving              `?wait=`: until it is over, for so many at a time, while the client is there
-events, event_stream, event_reader,   following a job, and whether its follower still may
-  event_news, guests
-queue, streams                        /queue/stats and /streams: numbers, what engines hold, the brake
-dlq, replay_batches                    /dead_letters: dead letters, and orders to replay them
-nodes, worker_orders                  /nodes and /workers: orders to a supervisor, and to a worker over HTTP
-workers, worker_polling,              /internal/workers: the worker protocol
-  worker_results
-audit                                 /audit
-auth, principal, known_tokens,        who is asking, what they may, how often
-  rate
-backpressure, depths                  refusing submissions to a queue that is too full; how full each is
-body, body_in, strict_query, listing, what requests and answers have in common
-  reason, renderer, row_reader
-middleware, trace, handlers,          trace ids, and errors as problem documents
-  problems
+api             the API put together: auth, parser, renderer, error handlers, routes
+routes/         one module per path
+schemas/        what routes take and answer, one module per noun
+auth/           tokens, scopes, rate limits, backpressure
+errors/         problem documents, exception handlers, the middleware around routes
+requests/       strict bodies and queries, the OpenAPI page, cancels, polls and results of workers over HTTP
+subscriptions/  requests that wait: long polls and server-sent events
 """

@@ -1,1 +1,10 @@
-"""Routes."""
+"""The routes of the API, one module per path; each has a `router`.
+
+tasks, jobs                   submit, list, read, cancel; why a task waits; requeue, dead-letter; webhooks again
+events                        /jobs/{job_id}/events: a job as server-sent events
+queues                        /queue/stats and /streams: numbers, pending entries, pause and resume
+dead_letters, replay_batches  list, replay, discard; undo or stop a batch
+nodes                         /nodes and /workers: engines, logs, commands, drain
+workers                       /internal/workers: the worker protocol
+audit                         /audit: operator actions
+"""
