@@ -1,1 +1,16 @@
-"""The Django project: settings, checks, URLs, the ASGI entry, private servers and `./dev up`."""
+"""The Django project, where all parts are put together.
+
+settings    all settings, from the environment
+env         typed readers of environment variables
+declared    the declaration of a DALSTON_* setting: name, check id, default, meaning, range
+checks      system checks of the settings and the installation
+apps, urls  the site as a Django app, and where each part is mounted
+asgi        the web process: HTTP and WebSockets
+handler     serves a request in one step on a thread
+logs        structured logs
+huey        the housekeeping's huey instance
+notify      reports that a process is ready
+postgres/   Django's Postgres backend behind a circuit breaker
+embedded/   private Postgres and Valkey servers, for development and tests
+up/         `./dev up`
+"""

@@ -19,8 +19,7 @@ from engines.sdk.manifest import ManifestError
 from engines.sdk.notify import notify
 
 from .commands.handlers import Commands
-from .commands.intent import IntentFile
-from .commands.pending import PendingCommands
+from .commands.pending import IntentFile, PendingCommands
 from .commands.rolling import Rolling
 from .config import NodePlan, Watch
 from .events import Commanded, Event, Overdue, Probed, SpotNotice, WorkReclaimed
@@ -30,8 +29,8 @@ from .gpu.reading import Reading
 from .inbox import Inbox
 from .logs.follow import Followers
 from .logs.pipes import NAME as LOG_RELAY
-from .policy import lifecycle, node_health
-from .policy.draining import Leaving, drain_report
+from .policy import lifecycle, node
+from .policy.node import Leaving, drain_report
 from .process import children
 from .process.environment import Surroundings, environment_of_helpers
 from .process.fleet import Fleet
@@ -170,7 +169,7 @@ class Supervisor:
         if self.watch.changed(now):
             self.reload(now)
         lives = [slot.life for slot in self.fleet]
-        self.failing = "" if node_health.recovered(lives, now) else node_health.everything_dies(lives)
+        self.failing = "" if node.recovered(lives, now) else node.everything_dies(lives)
         self.fleet.pause(self.intents.intent.cordoned or self.spot or self.failing)
         notify("WATCHDOG=1", patience=0.0)  # the next one comes within a second
 

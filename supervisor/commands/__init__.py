@@ -1,7 +1,6 @@
 """Commands from the API. Each is handled once, answered, and harmless when sent twice.
 
 handlers   one method per command
-pending    commands that run for a while, checked until they are done or have failed
+pending    commands that run for a while, checked until done or failed; what operators want, saved over restarts
 rolling    rolling restart: one process at a time
-intent     what operators asked of this node, saved over restarts
 """

@@ -1,7 +1,9 @@
-"""Pending commands: commands that take time, checked until they are done or have failed. Kept over restarts."""
+"""Pending commands and the operators' intent, kept over restarts. Pending ones are checked until done or failed."""
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,12 +11,14 @@ import msgspec
 from dalston_queue.broker.nodes.commands import CommandState, Reply
 from dalston_queue.broker.protocol.types import EngineState
 
+from ..process.statefile import write_whole
 from .rolling import FAILED
 
 if TYPE_CHECKING:
     from ..process.slot import Slot
     from ..supervisor import Supervisor
 
+FORGOTTEN_AFTER_S = 60.0
 ON_THE_WAY = (EngineState.STARTING, EngineState.LOADING, EngineState.DRAINING)
 
 
@@ -24,6 +28,31 @@ class PendingCommand(msgspec.Struct, frozen=True):
     engine: str = ""
     before: tuple[str, ...] = ()  # ids of the processes that have to go
     replicas: int = 0
+
+
+class Intent(msgspec.Struct):
+    """What operators want of this node."""
+
+    after: str = ""  # the last command's entry id in its stream
+    drained: str = ""  # why, by whom
+    cordoned: str = ""
+    replicas: dict[str, int] = {}  # by engine id; wins over node.yaml
+    unfinished: list[PendingCommand] = []  # commands that are taken and not done
+
+
+class IntentFile:
+    """Saved before a command is carried out: after a crash it is not carried out twice."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.intent = msgspec.json.decode(path.read_bytes(), type=Intent)
+        except (OSError, msgspec.MsgspecError):
+            # A node without a past does not repeat the commands that an earlier one of its name received.
+            self.intent = Intent(after=f"{int((time.time() - FORGOTTEN_AFTER_S) * 1000)}-0")
+
+    def save(self) -> None:
+        write_whole(self.path, msgspec.json.encode(self.intent))
 
 
 class PendingCommands:

@@ -8,10 +8,9 @@ from msgspec.structs import replace
 from dalston_queue.broker.nodes.reports import RunningTask
 from dalston_queue.broker.protocol.types import EngineState
 from engines.sdk.manifest import Manifest
-from supervisor.policy import lifecycle, node_health
-from supervisor.policy.draining import Leaving, drain_report
-from supervisor.policy.lifecycle import Life
-from supervisor.policy.restart import History
+from supervisor.policy import lifecycle, node
+from supervisor.policy.lifecycle import History, Life
+from supervisor.policy.node import Leaving, drain_report
 from supervisor.process.exits import Exit, ExitKind, classify
 
 MANIFEST = Manifest(id="demo", stage="echo", command=("x",), ready_timeout=10.0, watchdog=5.0)
@@ -189,13 +188,13 @@ def test_a_node_on_which_everything_dies_is_cordoned_until_an_engine_stays_up() 
     looping, fine = Life(), ready(0.0)
     for number in range(5):
         looping = lifecycle.exited(lifecycle.spawned(looping, number), CRASH, number, 0.5)
-    assert node_health.everything_dies([looping, fine]) == ""
-    assert node_health.everything_dies([]) == ""
-    why = node_health.everything_dies([looping, looping])
+    assert node.everything_dies([looping, fine]) == ""
+    assert node.everything_dies([]) == ""
+    why = node.everything_dies([looping, looping])
     assert why == "everything dies here: 10 failures of all 2 engines; the last: signal 9"
     back = lifecycle.noticed(lifecycle.spawned(looping, 100.0), {"READY": "1"}, 100.0)
-    assert not node_health.recovered([looping, back], 159.0)
-    assert node_health.recovered([looping, back], 160.0)
+    assert not node.recovered([looping, back], 159.0)
+    assert node.recovered([looping, back], 160.0)
 
 
 def test_a_changed_configuration_gives_a_fatal_engine_another_chance() -> None:

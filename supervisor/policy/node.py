@@ -1,13 +1,33 @@
-"""How far a drain is, and when it ends at the latest: by the engines' grace and their tasks' deadlines."""
+"""The node as a whole: its cordon when every engine crash-loops, and how far a drain is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from dalston_queue.broker.nodes.reports import DrainReport, RunningTask
+from dalston_queue.broker.protocol.types import EngineState
 
 from .lifecycle import Life
+
+STEADY = 60.0
+
+
+def everything_dies(lives: Collection[Life]) -> str:
+    """Why the node should be cordoned; empty if it should not."""
+    wanted = [life for life in lives if life.wanted]
+    if not wanted or not all(life.history.looping for life in wanted):
+        return ""
+    failures = sum(len(life.history.failures) for life in wanted)
+    return f"everything dies here: {failures} failures of all {len(wanted)} engines; the last: {wanted[-1].why}"
+
+
+def recovered(lives: Collection[Life], now: float) -> bool:
+    """One engine that stays up is enough to try again."""
+    return any(
+        life.state is EngineState.READY and life.ready_at is not None and now - life.ready_at >= STEADY
+        for life in lives
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +40,7 @@ class Leaving:
 
 
 def drain_report(left: Iterable[Leaving], now: float, now_ms: int) -> DrainReport:
+    """How many engines and tasks are left, and when the drain ends at the latest: by grace and deadlines."""
     engines = list(left)
     ends = [_ends_in(engine, now, now_ms) for engine in engines]
     return DrainReport(
