@@ -100,7 +100,8 @@ websocket_urlpatterns = [
 
 
 def navigation(request: HttpRequest) -> dict[str, object]:
-    """For templates: label, URL, and whether it is the current page."""
+    """For templates: label, page, URL, and whether it is the current page."""
     match = request.resolver_match
     here = match.url_name if match else None
-    return {"navigation": [(label, reverse(f"dashboard:{page}"), here in pages) for label, page, pages in NAVIGATION]}
+    links = [(label, page, reverse(f"dashboard:{page}"), here in pages) for label, page, pages in NAVIGATION]
+    return {"navigation": links}

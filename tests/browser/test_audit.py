@@ -29,7 +29,7 @@ def test_an_act_appears_on_the_open_page_and_is_found_by_a_filter(page: Page, ax
     expect(page.locator("details[open]")).to_have_count(1)
     assert still_same(page)
     axe(page)
-    page.get_by_label("To what").fill("gpu-01")
+    page.get_by_label("Target").fill("gpu-01")
     page.get_by_role("button", name="Filter").click()
     expect(page.locator("#actions tr[id]")).to_have_count(1)
     assert "target=gpu-01" in page.url

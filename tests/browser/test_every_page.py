@@ -34,7 +34,7 @@ WALKS = {
         "/nodes/": "crashloop",
         "/nodes/gpu-01/": "CUDA out of memory",
         "/nodes/gpu-02/": "judged dead",
-        "/nodes/laptop/": "run alone",
+        "/nodes/laptop/": "run without a supervisor",
     },
 }
 

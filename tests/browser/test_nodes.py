@@ -45,7 +45,7 @@ def test_a_node_is_drained_and_resumed_by_clicks(node: Node, page: Page, axe: Ax
     page.get_by_text("Drain…").click()
     page.get_by_role("button", name="Drain node-a").click()
     assert page.locator("#drain-reason:invalid").count() == 1, "a drain needs its reason"
-    page.get_by_label("Why", exact=True).locator("visible=true").fill("new driver")
+    page.get_by_label("Reason", exact=True).locator("visible=true").fill("new driver")
     page.get_by_role("button", name="Drain node-a").click()
     live(page)
     mark(page)
@@ -74,7 +74,7 @@ def test_a_worker_over_http_is_drained_and_resumed_by_clicks(live_web: Web, page
     axe(page)
     page.get_by_role("button", name="Drain").click()
     assert page.locator("#worker-reason:invalid").count() == 1, "a drain needs its reason"
-    page.get_by_label("Why").fill("new disk")
+    page.get_by_label("Reason").fill("new disk")
     page.get_by_role("button", name="Drain").click()
     live(page)
     expect(page.locator("#engines .chip")).to_have_text("draining")

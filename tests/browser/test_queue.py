@@ -81,7 +81,7 @@ def test_two_operators_press_and_one_wins(
     first.get_by_role("button", name="Requeue").click()
     assert first.locator("#act-reason:invalid").count() == 1, "it asks why"
     for page in (first, second):
-        page.get_by_label("Why").locator("visible=true").fill("it hangs")
+        page.get_by_label("Reason").locator("visible=true").fill("it hangs")
     first.get_by_role("button", name="Requeue").click()
     # Pressed at the same moment: a second later the page knows better and has taken the button away.
     second.evaluate(
@@ -133,7 +133,7 @@ def test_a_viewer_has_no_buttons_live_or_not(
     late = make.single("echo")
     steps.poll()
     expect(viewer_page.locator("#waiting")).to_contain_text(str(late.id)[-8:])
-    assert viewer_page.get_by_text("Act…").count() == 0, "nor in what the socket sent"
+    assert viewer_page.get_by_text("Actions…").count() == 0, "nor in what the socket sent"
     assert viewer_page.get_by_role("button", name="Cancel").count() == 0
 
 

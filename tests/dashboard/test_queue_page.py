@@ -99,7 +99,7 @@ def test_what_is_held_and_who_is_next(viewer: Client, running: tuple[Task, Deliv
 def test_a_viewer_sees_no_button_and_is_refused(viewer: Client, running: tuple[Task, Delivery, Consumer]) -> None:
     task, _, _ = running
     page = viewer.get(f"/queues/echo/?task={task.id}").content.decode()
-    assert "Act…" not in page
+    assert "Actions…" not in page
     assert "Requeue" not in page
     assert "Pause queue" not in page
     for path in (f"/tasks/{task.id}/act/cancel/", "/queues/echo/pause/"):
@@ -169,7 +169,7 @@ def test_the_pages_of_the_task_and_its_job_lead_to_the_same_buttons(
     assert act(operator, task, "dead-letter", **form).startswith("Set aside")
     steps.drain()
     for path in (here, f"/jobs/{task.job_id}/"):
-        assert "Act…" not in operator.get(path).content.decode(), "it is over"
+        assert "Actions…" not in operator.get(path).content.decode(), "it is over"
     assert "It is not queued any more: it is dead letter." in operator.get(f"{here}?act=1").content.decode()
 
 

@@ -35,7 +35,7 @@ from tests.tools.scenery import Scenery
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "docs" / "images"
-IN_THE_README = ("overview", "stream", "job", "node")
+IN_THE_README = ("overview", "queue", "job", "node")
 """Taken once more as a window shows them: a whole page is too tall for a reader."""
 
 
@@ -183,8 +183,8 @@ def take(running: Running, camera: Camera) -> None:
         until(camera.pages["light"], "!document.getElementById('lanes').textContent.includes('no samples yet')", 60)
         for name, path in {
             "overview": "/",
-            "streams": "/queues/",
-            "stream": "/queues/transcribe/",
+            "queues": "/queues/",
+            "queue": "/queues/transcribe/",
             "jobs": "/jobs/",
             "job": f"/jobs/{job_id}/",
             "dead-letters": "/dead-letters/",
