@@ -70,7 +70,7 @@ def test_replay_of_all_that_match_with_a_dry_run_and_an_undo(page: Page, axe: Ax
     assert DeadLetter.objects.filter(replayed_at=None).count() == 4
     page.goto("/dead-letters/replay/?cause=error")
     page.get_by_role("button", name="Preview").click()
-    page.locator("#order").click()
+    page.locator("#replay").click()
     live(page)
     mark(page)
     when_due()
