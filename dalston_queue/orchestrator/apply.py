@@ -23,9 +23,9 @@ from dalston_queue.jobs.lifecycle.advance import Advanced, advance, make_stages_
 from dalston_queue.jobs.lifecycle.dead_letters import Ending, end_tasks
 from dalston_queue.jobs.lifecycle.retry import Attempt, Cancel, Exhausted, Retry, RetryPolicy
 from dalston_queue.jobs.lifecycle.status import Change, Moved, id_array, lock_jobs, move_jobs, move_tasks
-from dalston_queue.jobs.submit.nul import holds_nul
 from dalston_queue.jobs.submit.rows import NewTask, insert_tasks
 from dalston_queue.jobs.submit.spec import StageSpec, stage_from
+from dalston_queue.jobs.submit.storable import holds_nul
 from dalston_queue.jobs.submit.submit import task_row
 from dalston_queue.models import Job, Task
 

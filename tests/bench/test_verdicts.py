@@ -50,9 +50,7 @@ def test_each_target_of_throughput_is_kept_at_its_factor_and_missed_below(
 
 def test_the_crash_safe_python_peer_that_comes_nearest_decides() -> None:
     ours = "dalston_engine_prefetch_8"
-    made = table(
-        1, **{ours: [4000], "dramatiq_prefetch_100": [1900], "rq": [2001], "huey": [9000], "bullmq": [9000]}
-    )
+    made = table(1, **{ours: [4000], "dramatiq_prefetch_100": [1900], "rq": [2001], "huey": [9000], "bullmq": [9000]})
     target = judged(made)[f"1 {ours} dramatiq_prefetch_100"]
     assert not target.kept
     assert "2.00 x rq" in target.text

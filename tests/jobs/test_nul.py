@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dalston_queue.jobs.submit.nul import holds_nul, without_nul
+from dalston_queue.jobs.submit.storable import holds_nul, without_nul
 
 NUL, BACKSLASH = "\0", "\\"
 

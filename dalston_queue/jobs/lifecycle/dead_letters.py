@@ -12,7 +12,7 @@ from uuid import UUID, uuid5
 
 from dalston_queue.broker.protocol.types import Cause
 from dalston_queue.jobs.lifecycle.status import Change, Moved, move_tasks
-from dalston_queue.jobs.submit.nul import without_nul
+from dalston_queue.jobs.submit.storable import without_nul
 from dalston_queue.models import DeadLetter, Task
 
 _UNREADABLE = UUID("6f0c9f0a-5a0e-5c44-9a3c-2f7a1d1f3b52")  # the namespace of dead letters that belong to no task

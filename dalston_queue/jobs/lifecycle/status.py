@@ -20,7 +20,7 @@ import msgspec
 from django.db import connection
 
 from dalston_queue.jobs.lifecycle.states import JOB_OVER, JOB_TRANSITIONS, TASK_TRANSITIONS
-from dalston_queue.jobs.submit.nul import without_nul
+from dalston_queue.jobs.submit.storable import without_nul
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

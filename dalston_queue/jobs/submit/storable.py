@@ -1,13 +1,28 @@
-"""A value of a client's as the JSON that Postgres will store, or the reason why it can't be."""
+"""What Postgres can store of a client's JSON: no U+0000, no lone surrogate; or the reason why it can't."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from dalston_queue.jobs.errors import InvalidJob
-from dalston_queue.jobs.submit.nul import holds_nul
+
+# An even number of backslashes before it are escaped backslashes, and then `u0000` is five ordinary characters.
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def holds_nul(json_text: str) -> bool:
+    """True if a string of this JSON has the character U+0000 in it."""
+    return r"\u0000" in json_text and _NUL.search(json_text) is not None
+
+
+def without_nul(json_text: str) -> str:
+    """The same JSON with U+FFFD in its place, for texts that are only shown."""
+    if r"\u0000" not in json_text:
+        return json_text
+    return _NUL.sub(lambda found: found.group().removesuffix(r"\u0000") + r"\ufffd", json_text)
 
 
 def storable(value: Mapping[str, Any], what: str) -> msgspec.Raw:
