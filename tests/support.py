@@ -1,4 +1,4 @@
-"""What tests share: waiting for a condition, and real processes that never outlive their test."""
+"""Shared by all tests: waiting for a condition, and real processes that never outlive their test."""
 
 import contextlib
 import os
@@ -16,29 +16,29 @@ import pytest
 from dalston_site.embedded.guarded import guarded
 
 Found = TypeVar("Found")
-PATIENCE_S = 30
-"""For what must happen but promises no time. Only a test that fails waits so long; one on a busy machine, nearly."""
+WAIT_TIMEOUT_S = 30
+"""For events without a promised time. Only a failing test waits this long, or nearly one on a busy machine."""
 
 
 def wait_until(
-    predicate: Callable[[], Found | None], timeout: float = PATIENCE_S, what: str | Callable[[], str] = ""
+    predicate: Callable[[], Found | None], timeout: float = WAIT_TIMEOUT_S, what: str | Callable[[], str] = ""
 ) -> Found:
-    """Ask again and again until the answer is true, and return it. Fails with `what` was awaited, or what there is
-    instead by then."""
+    """Calls `predicate` until its answer is true, and returns the answer. A timeout fails with `what`: the condition,
+    or a function that describes the state found instead."""
     end = time.monotonic() + timeout
     while True:
         found = predicate()
         if found:
             return found
         if time.monotonic() > end:
-            said = what() if callable(what) else what
-            raise AssertionError(f"not within {timeout:g} s: {said or getattr(predicate, '__name__', 'the condition')}")
+            text = what() if callable(what) else what
+            raise AssertionError(f"not within {timeout:g} s: {text or getattr(predicate, '__name__', 'the condition')}")
         time.sleep(0.01)
 
 
 def keeps_time(limit: float, once: Callable[[], float]) -> None:
-    """`once` does it and returns how many seconds it took. A time is promised for a machine that has time: others may
-    spoil a round or two, but what is broken takes longer in each."""
+    """Calls `once`, which returns the seconds it took, up to four times: one must be within the limit. Another load on
+    the machine delays a round or two; broken code is late in each."""
     took = [once()]
     while took[-1] >= limit:
         assert len(took) < 4, f"not once within {limit:g} s: {took}"
@@ -46,7 +46,7 @@ def keeps_time(limit: float, once: Callable[[], float]) -> None:
 
 
 def need_tool(name: str) -> str:
-    """The path of a program that a bare machine may lack. Its absence skips the test, but not in CI: there it fails."""
+    """The path of a program that may not be installed. Without it the test is skipped, or fails in CI."""
     path = shutil.which(name)
     if path is None:
         absent = f"there is no {name} on this machine"
@@ -55,9 +55,9 @@ def need_tool(name: str) -> str:
 
 
 def reserve_port() -> int:
-    """A port for a server that a test starts, and perhaps starts again. Nobody else is given it until the run is over.
+    """A port for a server that a test starts, and perhaps restarts. No other process gets it until the run is over.
 
-    The socket is bound and never listens: a connection is refused while no server runs, and one that binds with
+    The socket is bound and never listens: a connection is refused while no server runs, and a server that binds with
     SO_REUSEADDR, as servers do, gets the port as well.
     """
     holder = socket.socket()
@@ -69,7 +69,7 @@ def reserve_port() -> int:
 
 
 class Spawned:
-    """A real process with its output in a file. It ends with the test, and with the test run even on SIGKILL."""
+    """A real process with its output in a file. It ends with the test, and with a killed test run."""
 
     def __init__(self, argv: Sequence[str], log: Path, env: Mapping[str, str], cwd: Path | None = None) -> None:
         self.argv = list(argv)
@@ -94,30 +94,29 @@ class Spawned:
     def send(self, signum: signal.Signals) -> None:
         self.process.send_signal(signum)
 
-    def wait(self, timeout: float = PATIENCE_S) -> int:
+    def wait(self, timeout: float = WAIT_TIMEOUT_S) -> int:
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.argv} still runs after {timeout:g} s:\n{self.output}") from None
 
-    def wait_for(self, text: str, timeout: float = PATIENCE_S) -> None:
-        """Until `text` is in its output."""
-
+    def wait_for(self, text: str, timeout: float = WAIT_TIMEOUT_S) -> None:
+        """Waits until `text` is in the output."""
         end = time.monotonic() + timeout
         while text not in self.output:
             over = not self.running() and text not in self.output
             if over or time.monotonic() > end:
-                how = f"ended with {self.process.returncode}" if over else f"said it not within {timeout:g} s"
+                how = f"ended with {self.process.returncode}" if over else f"printed other lines for {timeout:g} s"
                 raise AssertionError(f"no {text!r} from {self.argv}, which {how}:\n{self.output}")
             time.sleep(0.01)
 
-    def stop(self, signum: signal.Signals = signal.SIGTERM, timeout: float = PATIENCE_S) -> int:
+    def stop(self, signum: signal.Signals = signal.SIGTERM, timeout: float = WAIT_TIMEOUT_S) -> int:
         if self.running():
             self.send(signum)
         return self.wait(timeout)
 
     def reap(self) -> None:
-        """Kill what is left of it and its process group."""
+        """Kills the rest of its process group."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self.process.wait()

@@ -33,7 +33,7 @@ from tests.jobs import make
 from tests.jobs.make import move
 from tests.jobs.test_indexes import _MANY_JOBS, _MANY_TASKS
 from tests.orchestrator.support import engine
-from tests.support import PATIENCE_S, wait_until
+from tests.support import WAIT_TIMEOUT_S, wait_until
 from tests.web import Web, environment
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -104,7 +104,7 @@ class Stream:
         return self.named(name)
 
     def join(self) -> None:
-        self._thread.join(PATIENCE_S)
+        self._thread.join(WAIT_TIMEOUT_S)
         assert not self._thread.is_alive()
 
 
@@ -135,7 +135,7 @@ def test_it_tells_every_move_then_the_end_and_is_over(web: Web, token_for: Calla
         move("complete", [first(job)], seq=2, engine_id=ENGINE, result="1")
         move("skip", [job.tasks.get(stage="late")])
         end(job)
-        assert stream.over.wait(PATIENCE_S)
+        assert stream.over.wait(WAIT_TIMEOUT_S)
     moves = [(it["stage"], it["from_status"], it["to_status"]) for it in stream.named("task")]
     assert moves == [
         ("echo", "pending", "ready"),
@@ -166,7 +166,7 @@ def test_it_goes_on_behind_the_last_event_id_without_a_gap_or_a_repetition(
         move("retry", [first(job)], scheduled_at=timezone.now(), cause="error", message="no\nluck\r\n")
         end(job, "fail", errors={job.id: "no luck"})
         with following(client, job, **{"Last-Event-ID": str(seen[-1])}) as stream:
-            assert stream.over.wait(PATIENCE_S)
+            assert stream.over.wait(WAIT_TIMEOUT_S)
             seen += stream.ids()
             assert stream.named("task")[0]["message"] == "no\nluck\r\n"
             assert stream.named("end")[0] | {"completed_at": None} == {
@@ -174,7 +174,7 @@ def test_it_goes_on_behind_the_last_event_id_without_a_gap_or_a_repetition(
             }  # fmt: skip
         assert seen == list(TaskEvent.objects.order_by("id").values_list("id", flat=True))
         with following(client, job, **{"Last-Event-ID": str(seen[-1])}) as stream:
-            assert stream.over.wait(PATIENCE_S)
+            assert stream.over.wait(WAIT_TIMEOUT_S)
             assert (stream.named("task"), len(stream.named("end"))) == ([], 1)
         for nonsense in ("abc", "-1", str(2**63)):
             answer = client.get(f"/api/v1/jobs/{job.id}/events", headers={"Last-Event-ID": nonsense})
@@ -233,7 +233,7 @@ def test_it_ends_with_the_token_or_the_login_that_opened_it(web: Web, token_for:
             ApiToken.objects.filter(name=str(number)).update(**change)
         Session.objects.all().delete()
         for stream in (*streams, login):
-            assert stream.over.wait(PATIENCE_S)
+            assert stream.over.wait(WAIT_TIMEOUT_S)
             assert stream.named("closed")[0]["code"] == "unauthenticated"
         assert not unharmed.over.is_set()
 
@@ -283,7 +283,7 @@ def test_followers_cost_no_thread_and_no_connection_are_limited_and_outlive_a_re
         with ThreadPoolExecutor(1) as thread, Client(small_web.url, token) as dalston:
             watched = thread.submit(lambda: [event for event in dalston.watch(str(job.id)) if event.name != "progress"])
             assert small_web.process.stop() in {0, -15}
-            assert one.over.wait(PATIENCE_S)
+            assert one.over.wait(WAIT_TIMEOUT_S)
             assert not one.named("closed")
             assert "Traceback" not in small_web.process.output
             assert "was destroyed but it is pending" not in small_web.process.output

@@ -32,7 +32,7 @@ from dalston_site.postgres import base as postgres
 from tests.api.freezing import FreezingProxy
 from tests.jobs import make
 from tests.orchestrator.processes import Orchestrators, working_engine
-from tests.support import PATIENCE_S, Spawned, wait_until
+from tests.support import WAIT_TIMEOUT_S, Spawned, wait_until
 from tests.web import Web, environment
 
 NOBODY_LISTENS = "1"
@@ -95,7 +95,7 @@ def test_while_postgres_hangs_pages_and_the_api_say_so_soon(
         with web.log_in(ada) as browser, web.client(token_for("submit", "read")) as client:
             job = client.post("/api/v1/tasks", json={"task_type": "other"}).json()["job_id"]
             with follow(web, browser, job) as viewer, ThreadPoolExecutor(20) as many:
-                viewer.recv(timeout=PATIENCE_S)
+                viewer.recv(timeout=WAIT_TIMEOUT_S)
                 before = list(many.map(lambda _: client.get("/api/v1/tasks"), range(20)))  # the pool fills up
                 assert {answer.status_code for answer in before} == {200} == {browser.get("/").status_code}
                 with transaction.atomic(), to_postgres.cursor() as cursor:

@@ -20,7 +20,7 @@ from dalston_queue.broker.protocol.messages import Completed, Event
 from dalston_queue.broker.protocol.types import EngineState, NodeState, Role
 from tests.broker.conftest import BUDGETS, MakeEngine, clean, events_of, message
 from tests.broker.servers import Node, nodes
-from tests.support import PATIENCE_S, wait_until
+from tests.support import WAIT_TIMEOUT_S, wait_until
 
 
 @pytest.fixture
@@ -108,13 +108,13 @@ def test_a_thread_that_also_comes_first_but_is_slow_ends_no_call_that_is_under_w
     def make() -> redis.Redis:
         if not begun.is_set():
             begun.set()
-            go_on.wait(PATIENCE_S)
+            go_on.wait(WAIT_TIMEOUT_S)
         return redis.Redis.from_url(redis_url)
 
     shard = Shard(0, "redis", Keys(prefix), make)
     with ThreadPoolExecutor(1) as threads:
         late = threads.submit(shard.now_ms)
-        begun.wait(PATIENCE_S)
+        begun.wait(WAIT_TIMEOUT_S)
         connection = shard.pool("").get_connection()
         connection.send_command("PING")
         go_on.set()
@@ -206,14 +206,14 @@ def test_an_idle_engine_survives_that_its_server_is_a_replica(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", PATIENCE_S
+        "dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", WAIT_TIMEOUT_S
     )  # it is disturbed in its sleep, not after it
     broker = connect(node.url)
     consumer = Consumer(broker, "e", ["echo"])
     consumer.open()
     assert turn(consumer) == []
     with ThreadPoolExecutor(1) as sleeping:
-        woken = sleeping.submit(consumer.wait, PATIENCE_S)
+        woken = sleeping.submit(consumer.wait, WAIT_TIMEOUT_S)
         wait_until(lambda: node.client.info("clients")["blocked_clients"], what="the sleep")
         node.client.replicaof("127.0.0.1", 1)  # nobody there: read-only from now on
         assert not woken.result()

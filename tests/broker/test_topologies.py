@@ -23,7 +23,7 @@ from dalston_queue.broker.views.snapshot import rates
 from tests.broker.conftest import BUDGETS, clean, events_of, message
 from tests.broker.proxy import LossyProxy
 from tests.broker.servers import Node, Nodes, nodes
-from tests.support import PATIENCE_S, Found, need_tool, reserve_port, wait_until
+from tests.support import WAIT_TIMEOUT_S, Found, need_tool, reserve_port, wait_until
 
 QUEUES = ("echo", "sleep", "transcribe")
 
@@ -302,7 +302,7 @@ def owns(node: Node, slot: int) -> bool:
 
 def test_tls(redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wheel's server has no TLS, so a proxy ends it; the client's side is the real thing."""
-    monkeypatch.setattr("dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", PATIENCE_S)
+    monkeypatch.setattr("dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", WAIT_TIMEOUT_S)
     openssl = need_tool("openssl")
     request = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
@@ -330,8 +330,8 @@ def test_tls(redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.Mo
     with ThreadPoolExecutor(2) as sleeping:
         for task, sleep in (("a", consumer.wait), ("b", partial(consumer.claim, None))):
             assert consumer.claim() == [] and not sleep(0.01), "nothing is there"
-            woken = sleeping.submit(sleep, PATIENCE_S)
-            reading = sleeping.submit(reader.read, block_ms=1000 * PATIENCE_S)
+            woken = sleeping.submit(sleep, WAIT_TIMEOUT_S)
+            reading = sleeping.submit(reader.read, block_ms=1000 * WAIT_TIMEOUT_S)
             wait_until(lambda: trusting.home.client.info("clients")["blocked_clients"] == 2, what="both asleep")
             trusting.append([message(task)])
             assert woken.result()

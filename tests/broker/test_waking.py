@@ -14,7 +14,7 @@ from dalston_queue.broker.protocol.types import Priority
 from tests.broker.conftest import MakeEngine, message
 from tests.broker.servers import Nodes, nodes
 from tests.broker.test_topologies import QUEUES, make_cluster
-from tests.support import PATIENCE_S, wait_until
+from tests.support import WAIT_TIMEOUT_S, wait_until
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def started(tmp_path: Path) -> Iterator[Nodes]:
 @pytest.fixture
 def sound_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who wakes was woken: no sleep is over by itself while a busy machine is still about to send the task."""
-    monkeypatch.setattr("dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", PATIENCE_S)
+    monkeypatch.setattr("dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", WAIT_TIMEOUT_S)
 
 
 def blocked(started: Nodes) -> int:
@@ -37,7 +37,7 @@ def asleep(engine: Consumer, started: Nodes, sleepers: int) -> "Future[bool]":
     """Its wait(), under way on all its servers."""
     before = blocked(started)
     woken: Future[bool] = Future()
-    threading.Thread(target=lambda: woken.set_result(engine.wait(PATIENCE_S)), daemon=True).start()
+    threading.Thread(target=lambda: woken.set_result(engine.wait(WAIT_TIMEOUT_S)), daemon=True).start()
     wait_until(lambda: blocked(started) == before + sleepers, what="the sleep")
     return woken
 

@@ -15,14 +15,14 @@ from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 from pytest_django import Settings
 
-from tests.support import PATIENCE_S
+from tests.support import WAIT_TIMEOUT_S
 from tests.tools.chromium import need_chromium, running
 from tests.web import Web
 
 OpenPage = Callable[..., Page]
 Axe = Callable[..., None]
 SEVERE = {"serious", "critical"}
-expect.set_options(timeout=1000 * PATIENCE_S)
+expect.set_options(timeout=1000 * WAIT_TIMEOUT_S)
 
 
 @pytest.fixture(scope="package")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from playwright.sync_api import Page
 
-from tests.support import PATIENCE_S, wait_until
+from tests.support import WAIT_TIMEOUT_S, wait_until
 
 
-def live(page: Page, timeout_s: float = PATIENCE_S) -> None:
+def live(page: Page, timeout_s: float = WAIT_TIMEOUT_S) -> None:
     """Until the page's socket has spoken."""
     page.locator("html[data-link=live]").wait_for(state="attached", timeout=timeout_s * 1000)
 
@@ -27,6 +27,6 @@ def fits(page: Page, width: int = 380) -> bool:
     return int(page.evaluate("document.documentElement.scrollWidth")) <= width and bool(page.evaluate(whole))
 
 
-def until(page: Page, script: str, timeout_s: float = PATIENCE_S) -> None:
+def until(page: Page, script: str, timeout_s: float = WAIT_TIMEOUT_S) -> None:
     """Until this expression is true. Playwright's own wait_for_function needs an eval that our policy forbids."""
     wait_until(lambda: bool(page.evaluate(f"() => !!({script})")), timeout_s, f"in the browser: {script}")

@@ -11,7 +11,7 @@ import pytest
 from django.db import OperationalError
 
 from dalston_queue.polling import Gone, subscribed, updates
-from tests.support import PATIENCE_S, wait_until
+from tests.support import WAIT_TIMEOUT_S, wait_until
 
 
 class Counter:
@@ -46,7 +46,7 @@ def test_a_source_is_polled_until_its_last_subscriber_leaves() -> None:
             wait_until(lambda: source.polls > 1)
         seen = source.polls
         wait_until(lambda: source.polls > seen + 1)
-    source.threads.submit(int).result(PATIENCE_S)  # a poll that was under way has ended
+    source.threads.submit(int).result(WAIT_TIMEOUT_S)  # a poll that was under way has ended
     seen = source.polls
     assert not threading.Event().wait(10 * source.tick_s)
     assert source.polls <= seen + 1
@@ -55,8 +55,8 @@ def test_a_source_is_polled_until_its_last_subscriber_leaves() -> None:
 def test_every_subscriber_hears_of_every_poll() -> None:
     one, two = threading.Event(), threading.Event()
     with subscribed("a", Counter, one.set), subscribed("a", Counter, two.set):
-        assert one.wait(PATIENCE_S)
-        assert two.wait(PATIENCE_S)
+        assert one.wait(WAIT_TIMEOUT_S)
+        assert two.wait(WAIT_TIMEOUT_S)
 
 
 def test_a_coroutine_gets_the_source_after_each_poll_and_at_once_if_it_has_been_polled() -> None:

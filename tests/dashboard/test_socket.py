@@ -18,7 +18,7 @@ from websockets.typing import Origin
 from dalston_queue.jobs.submit.spec import single_task
 from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import Duty, Job, Project, Task
-from tests.support import PATIENCE_S, keeps_time
+from tests.support import WAIT_TIMEOUT_S, keeps_time
 from tests.web import Web
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -39,7 +39,7 @@ def socket(web: Web, session: httpx.Client | None, origin: str | None = None) ->
         yield connection
 
 
-def until(connection: ClientConnection, pattern: str, timeout: float = PATIENCE_S) -> str:
+def until(connection: ClientConnection, pattern: str, timeout: float = WAIT_TIMEOUT_S) -> str:
     """The first message that matches."""
     end = time.monotonic() + timeout
     while True:
@@ -53,7 +53,7 @@ def tick(connection: ClientConnection) -> list[str]:
     """The messages of one tick: the pulse comes last, and in every tick."""
     messages: list[str] = []
     while not messages or 'id="pulse"' not in messages[-1]:
-        message = connection.recv(timeout=PATIENCE_S)
+        message = connection.recv(timeout=WAIT_TIMEOUT_S)
         assert isinstance(message, str)
         messages.append(message)
     return messages
@@ -72,7 +72,7 @@ def pieces(messages: list[str]) -> dict[str, str]:
 
 def test_an_unauthenticated_socket_is_closed_with_a_code_the_page_understands(web: Web) -> None:
     with socket(web, None) as connection, pytest.raises(ConnectionClosed):
-        connection.recv(timeout=PATIENCE_S)
+        connection.recv(timeout=WAIT_TIMEOUT_S)
     assert connection.close_code == 4401
 
 

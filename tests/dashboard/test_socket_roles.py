@@ -20,7 +20,7 @@ from dalston_queue.accounts.roles import Role, give_role
 from dalston_queue.broker import Broker
 from dalston_queue.dashboard.live import consumer
 from dalston_queue.dashboard.urls import websocket_urlpatterns
-from tests.support import PATIENCE_S, wait_until
+from tests.support import WAIT_TIMEOUT_S, wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.keeps_keys]
 
@@ -49,14 +49,14 @@ def ending(user: User, change: Callable[[], Any]) -> int:
         }
         socket: Any = ApplicationCommunicator(application, scope)  # type: ignore[no-untyped-call]
         await socket.send_input({"type": "websocket.connect"})
-        assert (await socket.receive_output(timeout=PATIENCE_S))["type"] == "websocket.accept"
-        assert (await socket.receive_output(timeout=PATIENCE_S))["type"] == "websocket.send"
+        assert (await socket.receive_output(timeout=WAIT_TIMEOUT_S))["type"] == "websocket.accept"
+        assert (await socket.receive_output(timeout=WAIT_TIMEOUT_S))["type"] == "websocket.send"
         await asyncio.to_thread(_in_thread, change)
         while True:
-            message = await socket.receive_output(timeout=PATIENCE_S)
+            message = await socket.receive_output(timeout=WAIT_TIMEOUT_S)
             if message["type"] == "websocket.close":
                 await socket.send_input({"type": "websocket.disconnect", "code": message["code"]})
-                await socket.wait(timeout=PATIENCE_S)
+                await socket.wait(timeout=WAIT_TIMEOUT_S)
                 return int(message["code"])
 
     return asyncio.run(follow())
@@ -106,7 +106,7 @@ def test_a_name_that_a_page_does_not_know_makes_no_poll_of_its_own(page: str, mo
         scope = {"type": "websocket", "path": f"/ws/{page}/", "query_string": query, "headers": []}
         socket: Any = ApplicationCommunicator(URLRouter(websocket_urlpatterns), scope)  # type: ignore[no-untyped-call]
         await socket.send_input({"type": "websocket.connect"})
-        await socket.wait(timeout=PATIENCE_S)
+        await socket.wait(timeout=WAIT_TIMEOUT_S)
 
     for query in (b"since=2026-11-16&task=x", b"x=1&since=2026-11-16&task=x", b""):
         asyncio.run(ask(query))

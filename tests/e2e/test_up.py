@@ -19,7 +19,7 @@ import websockets
 from websockets.typing import Origin
 
 from tests.e2e.conftest import Up, command_of
-from tests.support import PATIENCE_S, keeps_time, wait_until
+from tests.support import WAIT_TIMEOUT_S, keeps_time, wait_until
 
 
 def output(up: Up) -> str:
@@ -111,7 +111,7 @@ def test_the_overview_page_gets_a_finished_task_over_its_socket(running: Up) -> 
                 ).json()
                 task_id = submitted["task_id"]
                 heard = ""
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(WAIT_TIMEOUT_S):
                     while not (task_id in heard and "completed" in heard.partition(task_id)[2]):
                         heard += str(await socket.recv())
                 return heard

@@ -16,7 +16,7 @@ from dalston_queue.broker.protocol.types import Cause, EventKind
 from engines.sdk import Cancelled, Engine, Reject, Task
 from engines.sdk.runner import BEAT_EVERY
 from tests.engines.workbench import QUEUE, Bench, counted_calls
-from tests.support import PATIENCE_S, Spawned, keeps_time, wait_until
+from tests.support import WAIT_TIMEOUT_S, Spawned, keeps_time, wait_until
 
 
 def test_every_task_runs_once_and_its_result_arrives(bench: Bench) -> None:
@@ -146,7 +146,7 @@ def test_async_tasks_share_one_loop_and_run_at_once(bench: Bench) -> None:
             self.barrier = asyncio.Barrier(3)
 
         async def run(self, _task: Task) -> str:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(WAIT_TIMEOUT_S):
                 await self.barrier.wait()
             return "met"
 

@@ -14,7 +14,7 @@ from engines.sdk import Engine, Manifest, Task
 from engines.sdk.events import Stop
 from engines.sdk.identity import Identity
 from engines.sdk.runner import Runner
-from tests.support import PATIENCE_S, wait_until
+from tests.support import WAIT_TIMEOUT_S, wait_until
 
 QUEUE = "work"
 
@@ -106,7 +106,7 @@ class Bench:
             runner.inbox.put(Stop())
             if hurry:
                 runner.inbox.put(Stop())
-            thread.join(PATIENCE_S)
+            thread.join(WAIT_TIMEOUT_S)
             assert not thread.is_alive()
 
 

@@ -15,7 +15,7 @@ from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.nodes.registry import EngineInfo
 from dalston_queue.broker.protocol.messages import Event, TaskMessage
 from dalston_queue.broker.protocol.types import EngineState, EventKind
-from tests.support import PATIENCE_S, Spawned, wait_until
+from tests.support import WAIT_TIMEOUT_S, Spawned, wait_until
 
 FIXTURE = Path(__file__).resolve().parent / "fixture" / "engine.py"
 QUEUE = "work"
@@ -71,7 +71,7 @@ class Node:
         return [engine for engine in self.broker.registry.engines() if engine.engine_id.startswith(wanted)]
 
     def wait_state(
-        self, state: EngineState, count: int = 1, timeout: float = PATIENCE_S, name: str = ""
+        self, state: EngineState, count: int = 1, timeout: float = WAIT_TIMEOUT_S, name: str = ""
     ) -> list[EngineInfo]:
         def found() -> list[EngineInfo]:
             assert self.process is None or self.process.running(), self.process.output
@@ -116,7 +116,7 @@ class Node:
             if (not task_id or event.task_id == task_id) and (kind is None or event.kind is kind)
         ]
 
-    def wait_event(self, task_id: str, kind: EventKind, timeout: float = PATIENCE_S) -> Event:
+    def wait_event(self, task_id: str, kind: EventKind, timeout: float = WAIT_TIMEOUT_S) -> Event:
         def found() -> list[Event]:
             return self.events(task_id, kind)
 
@@ -127,7 +127,7 @@ class Node:
             output = self.process.output if self.process else ""
             raise AssertionError(f"{error}\n{kinds}\n{output}\n{self.all_logs()}") from None
 
-    def result(self, task_id: str, timeout: float = PATIENCE_S) -> Any:
+    def result(self, task_id: str, timeout: float = WAIT_TIMEOUT_S) -> Any:
         return self.wait_event(task_id, EventKind.TASK_COMPLETED, timeout).result
 
     def started(self, task_id: str, times: int = 1) -> Event:
@@ -151,7 +151,7 @@ class Node:
         [engine] = [engine for engine in self.engines() if engine.engine_id == engine_id]
         return int(engine.info["pid"])
 
-    def stop(self, timeout: float = PATIENCE_S) -> None:
+    def stop(self, timeout: float = WAIT_TIMEOUT_S) -> None:
         if self.process and self.process.running():
             self.process.send(signal.SIGCONT)
             assert self.process.stop(timeout=timeout) == 0, self.process.output

@@ -14,7 +14,7 @@ from supervisor.policy import gpu_health
 from supervisor.policy.admission import admit
 from supervisor.policy.gpu_health import Health, Standing
 from tests.supervisor.conftest import NvmlStub
-from tests.support import PATIENCE_S, wait_until
+from tests.support import WAIT_TIMEOUT_S, wait_until
 
 ONE = Reading(devices=(Device("GPU-a", 0, "x", 16000, 1000),))
 TWO = Reading(devices=(Device("GPU-a", 0, "x", 16000, 9000), Device("GPU-b", 1, "x", 16000, 1000)))
@@ -24,7 +24,7 @@ class Probe:
     """A monitor with its child, as the main loop drives it."""
 
     def __init__(self, env: dict[str, str]) -> None:
-        self.monitor = GpuMonitor(period=0.05, deadline=PATIENCE_S, retry_after=0.0)
+        self.monitor = GpuMonitor(period=0.05, deadline=WAIT_TIMEOUT_S, retry_after=0.0)
         self.env = {**os.environ, **env}
         self.start()
 
@@ -92,7 +92,7 @@ def test_a_hung_driver_is_noticed_and_the_probe_comes_back_when_it_answers(nvml:
     assert "did not answer" in probe.monitor.reading.problem
     nvml.say("gpu GPU-a 16000 700")
     assert probe.monitor.startable(time.monotonic())
-    probe.monitor.deadline = PATIENCE_S
+    probe.monitor.deadline = WAIT_TIMEOUT_S
     probe.start()
     assert probe.wait("a reading again").devices[0].used_mib == 700
     probe.close()

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dalston_queue.broker.protocol.types import EngineState
 from tests.supervisor.conftest import NvmlStub
 from tests.supervisor.node import Node, kill
-from tests.support import PATIENCE_S, reserve_port, wait_until
+from tests.support import WAIT_TIMEOUT_S, reserve_port, wait_until
 
 GPU_A = "gpu GPU-a 16000 100"
 
 
 def get(url: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
+        with urllib.request.urlopen(url, timeout=WAIT_TIMEOUT_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

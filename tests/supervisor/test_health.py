@@ -9,7 +9,7 @@ import pytest
 
 from dalston_queue.broker.protocol.types import EngineState, EventKind, NodeState
 from tests.supervisor.node import Node
-from tests.support import PATIENCE_S, wait_until
+from tests.support import WAIT_TIMEOUT_S, wait_until
 
 
 def test_five_failures_open_the_breaker_and_one_good_trial_closes_it(make_node: Callable[..., Node]) -> None:
@@ -57,7 +57,7 @@ def health_page() -> Iterator[HTTPServer]:
         def do_GET(self) -> None:
             status = self.server.status  # type: ignore[attr-defined]
             if status == 0:
-                over.wait(PATIENCE_S)
+                over.wait(WAIT_TIMEOUT_S)
             elif status == 1:
                 self.wfile.write(b"rubbish\r\n")
             else:

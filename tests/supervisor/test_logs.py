@@ -20,7 +20,7 @@ from supervisor.logs.rotation import RotatingLog
 from supervisor.logs.store import Logs
 from tests.e2e.conftest import command_of
 from tests.supervisor.node import Node
-from tests.support import PATIENCE_S, wait_until
+from tests.support import WAIT_TIMEOUT_S, wait_until
 
 LIMIT = 3 << 20  # of the fixture: three files of 1 MiB
 STAMPED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z .*")
@@ -125,7 +125,7 @@ def test_a_child_that_writes_without_end_never_uses_more_disk_than_it_may_and_th
 def test_a_child_goes_on_while_nobody_reads_its_output(logs: Logs) -> None:
     child = start_spam(logs, 20)
     with logs._lock:  # as when the supervisor is stopped, or its disk hangs
-        assert child.wait(PATIENCE_S) == 0
+        assert child.wait(WAIT_TIMEOUT_S) == 0
     logs.finish("n.demo.0.a")
     assert bodies(logs)[-1] == "last words"
 
@@ -139,17 +139,17 @@ def test_a_child_outlives_the_relay_that_takes_its_output(logs: Logs, number: si
     now = time.monotonic()
     for second in range(10):  # the main loop comes by, until the one that stands still is ended
         logs.look_after_relay(now + second)
-    relay.popen.wait(PATIENCE_S)
+    relay.popen.wait(WAIT_TIMEOUT_S)
     logs.relay.exited()
     assert logs.look_after_relay(now + 100) is not None
-    assert child.wait(PATIENCE_S) == 0
+    assert child.wait(WAIT_TIMEOUT_S) == 0
     logs.finish("n.demo.0.a")
     assert bodies(logs)[-1] == "last words"
 
 
 def test_a_process_keeps_its_output_when_the_supervisor_is_killed(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", LEFT, str(tmp_path), LATE]
-    done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=True)
+    done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, timeout=WAIT_TIMEOUT_S, check=True)
     assert done.stderr.strip() == "end"
 
 
@@ -192,7 +192,7 @@ def test_the_relay_outlives_a_supervisor_that_is_killed_with_an_answer_unread() 
     for _ in range(64):
         os.write(engine, b"x" * 65_536)  # more than a pipe holds: the relay takes it
     os.close(engine)
-    assert (process.wait(PATIENCE_S), process.communicate()[1]) == (0, b"")
+    assert (process.wait(WAIT_TIMEOUT_S), process.communicate()[1]) == (0, b"")
 
 
 def test_a_node_replaces_a_relay_that_was_killed_and_no_engine_notices(node: Node) -> None:
@@ -201,7 +201,7 @@ def test_a_node_replaces_a_relay_that_was_killed_and_no_engine_notices(node: Nod
     [engine] = node.ready()
     [relay] = [it for it in psutil.Process(supervisor.pid).children() if "relay.py" in " ".join(command_of(it))]
     relay.kill()
-    relay.wait(PATIENCE_S)
+    relay.wait(WAIT_TIMEOUT_S)
     for text in ("first", "second"):
         node.result(node.submit("say", text=text))
     lines = wait_until(lambda: [line for line in node.all_logs().splitlines() if line.endswith("second")])
