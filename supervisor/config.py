@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 
 from dalston_queue.broker.nodes.commands import MAX_REPLICAS
-from dalston_queue.broker.protocol.names import default_node_name
+from dalston_queue.broker.protocol.keys import default_node_name
 from engines.sdk.manifest import Manifest, ManifestError, convert, read_manifest, read_yaml
 
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")  # an engine id is read from its end: dots are fine

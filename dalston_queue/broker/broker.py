@@ -6,28 +6,35 @@ script beside it, and one line here.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from dalston_queue.broker.ageing.promote import promote
-from dalston_queue.broker.connection.health import check, ping
 from dalston_queue.broker.connection.topology import SOCKET_TIMEOUT_S, Route, Topology, routes
-from dalston_queue.broker.events import forget_idle_readers
 from dalston_queue.broker.nodes.commands import NodeChannel
 from dalston_queue.broker.nodes.logs import NodeLogs
 from dalston_queue.broker.nodes.registry import Registry
 from dalston_queue.broker.operations.append import append, publish_jobs_created
 from dalston_queue.broker.operations.cancel import remove, request_cancel
 from dalston_queue.broker.operations.lanes import acknowledge_ghosts, lanes, pause, queues, reset_queue, resume
-from dalston_queue.broker.operations.lease import Lease
-from dalston_queue.broker.operations.rate import take_rate
 from dalston_queue.broker.operations.reclaim import expire, reclaim
 from dalston_queue.broker.operations.records import records, scan_records
 from dalston_queue.broker.operations.requeue import requeue
+from dalston_queue.broker.orchestrator.events import forget_idle_readers
+from dalston_queue.broker.orchestrator.lease import Lease
 from dalston_queue.broker.protocol.keys import Keys
 from dalston_queue.broker.protocol.types import Role
 from dalston_queue.broker.views.pages import held, pending, waiting
-from dalston_queue.broker.views.snapshot import Snapshot
-from dalston_queue.broker.views.snapshot_reader import SnapshotReader
+from dalston_queue.broker.views.snapshot import Snapshot, SnapshotReader
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """At most `count` requests of one caller in any `window_s` seconds."""
+
+    count: int
+    window_s: int
 
 
 class Broker(Topology):
@@ -56,11 +63,8 @@ class Broker(Topology):
     waiting = waiting
     held = held
 
-    # the rest
+    # readers of events
     forget_idle_readers = forget_idle_readers
-    take_rate = take_rate
-    ping = ping
-    check = check
 
     def __init__(self, routes: tuple[Route, ...]) -> None:
         super().__init__(routes)
@@ -80,6 +84,14 @@ class Broker(Topology):
 
     def logs(self, node_id: str) -> NodeLogs:
         return NodeLogs(self.home, node_id)
+
+    def take_rate(self, caller: str, limits: Sequence[Limit]) -> float:
+        """Count one request of this caller, in exact sliding windows. Returns 0, or the seconds after which it may try
+        again (then not counted)."""
+        ordered = sorted(limits, key=lambda limit: limit.window_s)
+        arguments = [value for limit in ordered for value in (limit.count, limit.window_s * 1000)]
+        wait_ms = self.home.run("take_rate", [self.home.keys.rate(caller)], [secrets.token_hex(8), *arguments])
+        return int(wait_ms) / 1000
 
     def close(self) -> None:
         for shard in self.shards:

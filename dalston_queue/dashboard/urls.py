@@ -5,7 +5,7 @@ from django.contrib.auth.views import LogoutView
 from django.http import HttpRequest
 from django.urls import path, re_path, reverse
 
-from dalston_queue.broker.protocol.names import ENGINE_ID, NAME, NODE_ID, WORKER_ID
+from dalston_queue.broker.protocol.keys import ENGINE_ID, NAME, NODE_ID, WORKER_ID
 from dalston_queue.dashboard.audit import read as audit_read
 from dalston_queue.dashboard.audit import views as audit
 from dalston_queue.dashboard.audit.render import audit_fragments

@@ -14,9 +14,8 @@ import msgspec
 from django.db import connection, transaction
 
 from dalston_queue.broker.protocol.messages import ErrorInfo, Event
-from dalston_queue.broker.protocol.moments import moment
 from dalston_queue.broker.protocol.types import Cause, EventKind, Priority, Tier
-from dalston_queue.broker.protocol.validate import MAX_DEPTH, too_deep
+from dalston_queue.broker.protocol.validate import MAX_DEPTH, moment, too_deep
 from dalston_queue.jobs.errors import InvalidJob
 from dalston_queue.jobs.lifecycle import dag
 from dalston_queue.jobs.lifecycle.advance import Advanced, advance, make_stages_ready

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from dalston_queue import defaults
 from dalston_queue.broker.engine.stale import StaleRules
-from dalston_queue.broker.protocol.names import default_node_name
+from dalston_queue.broker.protocol.keys import default_node_name
 
 from .breaker import Breaker
 from .outcomes import BrokenConfigError

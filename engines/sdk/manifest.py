@@ -11,7 +11,7 @@ import msgspec
 import yaml
 
 from dalston_queue.broker.engine.consumer import MAX_CAPACITY
-from dalston_queue.broker.protocol.names import NAME
+from dalston_queue.broker.protocol.keys import NAME
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from dalston_queue.broker.nodes.commands import LOG_COMMANDS, MAX_REPLICAS, Command, CommandState, NodeCommand, Reply
-from dalston_queue.broker.nodes.logs import MAX_LINES, engine_place
+from dalston_queue.broker.nodes.logs import MAX_LINES, node_and_slot
 
 from ..logs.reader import Span, lines_of, stamp_of
 from ..redis_link import LogLines
@@ -162,7 +162,7 @@ class Commands:
         slots = self.supervisor.fleet.find(name)
         if slots:
             return slots[0].name, name if name == slots[0].engine_id else ""
-        node, slot = engine_place(name) or ("", name)
+        node, slot = node_and_slot(name) or ("", name)
         here = node in ("", self.supervisor.plan.config.node)
         if here and SLOT.fullmatch(slot) and self.supervisor.fleet.logs.has(slot):
             return slot, name if node else ""

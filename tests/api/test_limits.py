@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from dalston_queue.api.auth.backpressure import Steps, depths, is_accepted
 from dalston_queue.broker import Broker
-from dalston_queue.broker.operations.rate import Limit
+from dalston_queue.broker.broker import Limit
 from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.models import Task

@@ -20,7 +20,7 @@ def built_keys() -> set[str]:
     keys = Keys()
     found = set()
     for name, method in inspect.getmembers(keys, inspect.ismethod):
-        if name.startswith("_") or name in ("lane", "place_of", "task_keys"):
+        if name.startswith("_") or name in ("lane", "lane_and_tier", "task_keys"):
             continue
         required = [p for p in inspect.signature(method).parameters.values() if p.default is p.empty]
         found.add(str(method(*(STAND_INS[p.name] for p in required))))

@@ -10,12 +10,12 @@ from redis.connection import Connection
 
 from dalston_queue.broker import Broker, Consumer, EventReader, connect
 from dalston_queue.broker.ageing.migrate import Move, depart, forget, reserve
+from dalston_queue.broker.broker import Limit
 from dalston_queue.broker.connection.scripts import files, load
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.nodes.commands import Command, CommandState, Reply
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.operations.lanes import retire_empty
-from dalston_queue.broker.operations.rate import Limit
 from dalston_queue.broker.protocol.messages import Completed, ErrorInfo
 from dalston_queue.broker.protocol.record import Record
 from dalston_queue.broker.protocol.types import EngineState, NodeState, Priority, RecordState, Role, Tier

@@ -7,7 +7,7 @@ import pytest
 
 from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.connection.shard import Call
-from dalston_queue.broker.events import forget_idle_readers
+from dalston_queue.broker.orchestrator.events import forget_idle_readers
 from dalston_queue.broker.protocol.messages import Completed, Event, Malformed
 from dalston_queue.broker.protocol.types import Cause, EventKind
 from tests.broker.conftest import BUDGETS, MakeEngine, events_of, message

@@ -6,7 +6,7 @@ import pytest
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.nodes.commands import CommandState, Reply
-from dalston_queue.broker.nodes.logs import BATCHES_KEPT, engine_place
+from dalston_queue.broker.nodes.logs import BATCHES_KEPT, node_and_slot
 from dalston_queue.broker.protocol.types import NodeState
 
 
@@ -89,5 +89,5 @@ def test_the_stream_is_capped_and_goes_by_itself_and_rubbish_in_it_is_skipped(br
 
 
 def test_an_engine_id_says_where_its_log_is() -> None:
-    assert engine_place("gpu.rack-7.demo.0.a1b2") == ("gpu.rack-7", "demo.0")
-    assert engine_place("demo.0") is None
+    assert node_and_slot("gpu.rack-7.demo.0.a1b2") == ("gpu.rack-7", "demo.0")
+    assert node_and_slot("demo.0") is None

@@ -6,7 +6,7 @@ import pytest
 
 from dalston_queue.broker import Broker, Keys
 from dalston_queue.broker.protocol.types import Priority, Tier
-from dalston_queue.broker.views.pages import LanePlace
+from dalston_queue.broker.views.pages import LaneTier
 from tests.broker.conftest import MakeEngine, message
 
 
@@ -24,7 +24,7 @@ def test_waiting_tasks_come_in_claiming_order(broker: Broker) -> None:
 def test_what_is_claimed_does_not_wait_and_pages_go_on_after_an_entry(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message(f"t{n}") for n in range(5)])
     engine("e").claim()
-    place = LanePlace()
+    place = LaneTier()
     first = broker.waiting("echo", place=place, limit=2)
     rest = broker.waiting("echo", place=place, after=first[-1].entry_id, limit=9)
     assert [entry.task_id for entry in first + rest] == ["t1", "t2", "t3", "t4"]
@@ -36,9 +36,9 @@ def test_what_is_held_by_one_engine_or_of_one_lane(broker: Broker, engine: MakeE
     engine("two", capacity=2).claim()
     assert [entry.task_id for entry in broker.held("echo", engine_id="one")] == ["b"]
     assert [entry.task_id for entry in broker.held("echo", engine_id="two")] == ["a", "c"]
-    lane = broker.held("echo", place=LanePlace(), limit=1)
+    lane = broker.held("echo", place=LaneTier(), limit=1)
     assert [entry.task_id for entry in lane] == ["a"]
-    rest = broker.held("echo", place=LanePlace(), after=lane[0].record.entry_id)
+    rest = broker.held("echo", place=LaneTier(), after=lane[0].record.entry_id)
     assert [(entry.task_id, entry.record.owner) for entry in rest] == [("c", "two")]
 
 
@@ -48,7 +48,7 @@ def test_foreign_bytes_and_ghosts_do_not_stop_a_page(broker: Broker, engine: Mak
     home = broker.home
     home.command("XADD", claimed.stream, "*", "t", b"\xff" * 300, "x", "y")
     home.command("XDEL", claimed.stream, claimed.entry_id)
-    assert broker.held("echo", place=LanePlace()) == []
+    assert broker.held("echo", place=LaneTier()) == []
     assert [entry.task_id for entry in broker.waiting("echo")] == ["b", ""]
     assert not broker.waiting("nosuch") and not broker.held("nosuch")
 
@@ -57,4 +57,4 @@ def test_foreign_bytes_and_ghosts_do_not_stop_a_page(broker: Broker, engine: Mak
 def test_a_lanes_place_is_read_back_from_its_streams_key(cluster: bool) -> None:
     keys = Keys("dalston", cluster)
     for place in itertools.product(("", "a100", "a100+large"), Tier):
-        assert keys.place_of(keys.stream("echo", *place)) == place
+        assert keys.lane_and_tier(keys.stream("echo", *place)) == place

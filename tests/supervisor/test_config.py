@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dalston_queue.broker.protocol.names import default_node_name
+from dalston_queue.broker.protocol.keys import default_node_name
 from engines.sdk.manifest import ManifestError
 from supervisor.config import read_plan
 

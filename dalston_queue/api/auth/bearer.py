@@ -22,8 +22,8 @@ from ninja.utils import check_csrf
 
 from dalston_queue.api.auth.principal import Principal
 from dalston_queue.api.errors.problems import ApiProblem, Code
+from dalston_queue.broker.broker import Limit
 from dalston_queue.broker.errors import BrokerError
-from dalston_queue.broker.operations.rate import Limit
 from dalston_queue.models import ApiToken, Project
 from dalston_queue.models.api_token import RatePreset, Scope, digest_of
 from dalston_queue.redis import get_broker

@@ -28,7 +28,7 @@ from dalston_queue.audit.record import audited
 from dalston_queue.broker.engine.remote import RemoteWorker
 from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.nodes.commands import Command, CommandState, CommandStatus, NodeChannel
-from dalston_queue.broker.protocol.names import COMMAND_ID, ENGINE_ID, NODE_ID
+from dalston_queue.broker.protocol.keys import COMMAND_ID, ENGINE_ID, NODE_ID
 from dalston_queue.database import release_connection
 from dalston_queue.jobs.operator.forget_node import forget_node
 from dalston_queue.models.api_token import Scope

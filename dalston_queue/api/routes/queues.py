@@ -32,7 +32,7 @@ from dalston_queue.api.schemas.queues import (
 )
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.nodes.registry import EngineInfo
-from dalston_queue.broker.protocol.names import NAME
+from dalston_queue.broker.protocol.keys import NAME
 from dalston_queue.broker.protocol.types import EngineState, Tier
 from dalston_queue.broker.views.pages import PendingEntry, PendingOrder
 from dalston_queue.broker.views.snapshot import LaneStats, Snapshot

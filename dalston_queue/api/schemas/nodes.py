@@ -12,8 +12,8 @@ from dalston_queue.api.schemas.base import ABSENT, BodyIn, either
 from dalston_queue.broker.nodes.commands import MAX_REPLICAS, CommandState, CommandStatus, NodeCommand
 from dalston_queue.broker.nodes.logs import LogLine
 from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
-from dalston_queue.broker.protocol.moments import moment, moment_if
-from dalston_queue.broker.protocol.names import COMMAND_ID
+from dalston_queue.broker.protocol.keys import COMMAND_ID
+from dalston_queue.broker.protocol.validate import moment, moment_if
 
 _TAKES = {
     NodeCommand.RESTART: {"engine"},

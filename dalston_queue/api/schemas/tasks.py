@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 from dalston_queue.api.errors.problems import ApiProblem, Code
 from dalston_queue.api.schemas.base import MAX_REASON, BodyIn, Instant, PriorityIn, ReasonInBody
-from dalston_queue.broker.protocol.names import NAME
+from dalston_queue.broker.protocol.keys import NAME
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.jobs.lifecycle.dag import STAGE
 from dalston_queue.jobs.lifecycle.states import TaskStatus

@@ -15,10 +15,10 @@ from dalston_queue.api.schemas.base import ABSENT, BodyIn, Id, ReasonInBody, eit
 from dalston_queue.broker.engine.consumer import MAX_CAPACITY
 from dalston_queue.broker.engine.remote import Hold, RemoteTask
 from dalston_queue.broker.protocol import messages
+from dalston_queue.broker.protocol.keys import NAME, WORKER_ID
 from dalston_queue.broker.protocol.messages import ErrorInfo
-from dalston_queue.broker.protocol.moments import moment_if
-from dalston_queue.broker.protocol.names import NAME, WORKER_ID
 from dalston_queue.broker.protocol.types import Cause, EngineState, Priority
+from dalston_queue.broker.protocol.validate import moment_if
 
 MAX_STAGES = 16
 MAX_WAIT_S = 20.0

@@ -7,6 +7,7 @@ hints live in the home shard. A URL names one server, a Sentinel set or a cluste
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
@@ -19,7 +20,7 @@ from redis.cluster import RedisCluster
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from dalston_queue.broker.connection.shard import Client, Shard
+from dalston_queue.broker.connection.shard import Call, Client, Shard
 from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.protocol.keys import Keys
 from dalston_queue.broker.protocol.types import Priority
@@ -54,6 +55,15 @@ class Topology:
         if len(self.shards) == 1:
             return self.shards
         return tuple(dict.fromkeys(self.shard_for(queue, priority) for priority in Priority))
+
+    def ping(self) -> float:
+        """The round trip to the slowest shard, in seconds. Raises Unavailable, which names the shard."""
+        return max(_round_trip(shard) for shard in self.shards)
+
+    def check(self) -> list[str]:
+        """What can lose our work in the servers' configuration, one sentence each: eviction policy, version, role,
+        memory, persistence."""
+        return [finding for shard in self.shards for finding in _check(shard)]
 
 
 def routes(
@@ -130,6 +140,39 @@ def _sentinel_client(url: str, options: dict[str, Any]) -> redis.Redis:
         service, db=int(db or 0), ssl=parts.scheme == "rediss+sentinel", **login, **query, **options
     )
     return client
+
+
+def _round_trip(shard: Shard) -> float:
+    start = time.monotonic()
+    shard.call(Call(shard.keys.stages(), ("PING",)))
+    return time.monotonic() - start
+
+
+def _check(shard: Shard) -> list[str]:
+    facts: dict[str, str] = {}
+    info: bytes = shard.call(Call(shard.keys.stages(), ("INFO", "server", "memory", "persistence", "replication")))
+    for line in info.decode().splitlines():
+        name, _, value = line.partition(":")
+        facts[name] = value
+    findings = []
+    policy = facts.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        findings.append(
+            f"{shard.name} evicts keys (maxmemory-policy {policy}): set it to noeviction, or tasks will vanish"
+        )
+    version = facts.get("valkey_version") or facts.get("redis_version", "0")
+    if int(version.split(".")[0]) < 7:
+        findings.append(f"{shard.name} is version {version}: scripts with flags need Redis 7 or Valkey")
+    if facts.get("role") not in (None, "master"):
+        findings.append(f"{shard.name} is a replica: name the primary in the URL, or use redis+sentinel://")
+    if facts.get("aof_enabled") == "0":
+        findings.append(
+            f"{shard.name} writes no append-only file: a restart loses the queue, and the reconciler must rebuild it"
+        )
+    limit, used = int(facts.get("maxmemory", 0)), int(facts.get("used_memory", 0))
+    if limit and used > 0.9 * limit:
+        findings.append(f"{shard.name} uses {used} of {limit} bytes: appends will be refused soon")
+    return findings
 
 
 def _safe(url: str) -> str:

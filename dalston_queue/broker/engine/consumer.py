@@ -18,8 +18,8 @@ from dalston_queue.broker.engine.session import Answer, Limits, Session
 from dalston_queue.broker.engine.stale import DEFAULT_RULES, StaleClaim, StaleRules
 from dalston_queue.broker.engine.waker import Looked, Waker, give_back, unused
 from dalston_queue.broker.errors import Fenced, Invalid, Unavailable, WrongKeyType
+from dalston_queue.broker.protocol.keys import check_name
 from dalston_queue.broker.protocol.messages import ErrorInfo, Malformed, Outcome, encode_error, encode_outcome
-from dalston_queue.broker.protocol.names import check_name
 from dalston_queue.broker.protocol.types import Cause, Settled, Tier
 
 if TYPE_CHECKING:

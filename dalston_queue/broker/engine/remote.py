@@ -294,7 +294,7 @@ class RemoteWorker:
 
 
 def _is_suspect(session: Session, stream: str) -> bool:
-    return session.shard.keys.place_of(stream)[1] is Tier.SUSPECT
+    return session.shard.keys.lane_and_tier(stream)[1] is Tier.SUSPECT
 
 
 def _json(progress: Any) -> bytes:

@@ -17,8 +17,7 @@ from typing import Any
 
 import msgspec
 
-from dalston_queue.broker.connection.dedicated import Dedicated
-from dalston_queue.broker.connection.shard import Argument, Call, Shard, pairs, script
+from dalston_queue.broker.connection.shard import Argument, Call, Dedicated, Shard, pairs, script
 from dalston_queue.broker.engine.given import Given, Settlement
 from dalston_queue.broker.errors import Fenced, Unavailable
 from dalston_queue.broker.operations.lanes import Lanes, lane_field, read_lanes

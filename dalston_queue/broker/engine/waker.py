@@ -52,7 +52,7 @@ def unused(tokens: Iterable[Token], looks: Iterable[Looked]) -> list[Token]:
     for session, room, given in looks:
         shard, keys = session.shard, session.shard.keys
         lanes = set(session.wake_keys)
-        used = Counter(keys.wake(session.queue, keys.place_of(each.stream)[0]) for each in given)
+        used = Counter(keys.wake(session.queue, keys.lane_and_tier(each.stream)[0]) for each in given)
         kept = []
         for token in left:
             if token.shard is shard and token.key in lanes and (len(given) < room or used[token.key] > 0):

@@ -18,7 +18,7 @@ import msgspec
 
 from dalston_queue.broker.connection.shard import Argument, Call, Shard, pairs
 from dalston_queue.broker.errors import Invalid
-from dalston_queue.broker.protocol.names import COMMAND_ID
+from dalston_queue.broker.protocol.keys import COMMAND_ID
 from dalston_queue.broker.protocol.validate import document, text, timed
 
 COMMANDS_KEPT = 1000

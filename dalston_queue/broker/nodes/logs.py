@@ -148,7 +148,7 @@ class LogFollower:
     """One engine's log, live: first its last lines, then each new one, once."""
 
     def __init__(self, logs: NodeLogs, engine: str, actor: str = "") -> None:
-        found = engine_place(engine)
+        found = node_and_slot(engine)
         self._logs = logs
         self._slot = found[1] if found else engine
         self._actor = actor
@@ -184,7 +184,7 @@ class LogFollower:
         return fresh
 
 
-def engine_place(engine_id: str) -> tuple[str, str] | None:
+def node_and_slot(engine_id: str) -> tuple[str, str] | None:
     """(node, slot) of the process id of a supervised engine, `node.engine.number.boot`; None for any other name."""
     node, *rest = engine_id.rsplit(".", 3)
     return (node, f"{rest[0]}.{rest[1]}") if len(rest) == 3 else None

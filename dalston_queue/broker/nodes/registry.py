@@ -40,7 +40,7 @@ class EngineInfo(EngineBeat, frozen=True, kw_only=True):
     node_id: str = ""
     beat: int = 0
     at_ms: int = 0  # clock of the one who beat: to show, not to judge
-    told_to_drain: bool = False  # by an operator; a worker over HTTP
+    drain_requested: bool = False  # by an operator; a worker over HTTP
 
     @property
     def report(self) -> EngineReport:
@@ -218,7 +218,7 @@ def _engine(_: str, fields: Fields) -> EngineInfo:
         node_id=fields[b"node"].decode(),
         beat=int(fields[b"beat"]),
         at_ms=int(fields[b"at"]),
-        told_to_drain=DRAIN.encode() in fields,
+        drain_requested=DRAIN.encode() in fields,
     )
 
 

@@ -13,9 +13,8 @@ from dalston_queue.broker.errors import Invalid, TooManyLanes, WrongKeyType
 from dalston_queue.broker.operations.cancel import cancel
 from dalston_queue.broker.operations.lanes import retire_empty
 from dalston_queue.broker.operations.records import read_records
-from dalston_queue.broker.protocol.keys import JOBS, MAX_LANES, join_capabilities
+from dalston_queue.broker.protocol.keys import JOBS, MAX_LANES, check_name, join_capabilities
 from dalston_queue.broker.protocol.messages import Event, TaskMessage, encode_head, encode_task
-from dalston_queue.broker.protocol.names import check_name
 from dalston_queue.broker.protocol.record import Record
 from dalston_queue.broker.protocol.types import Appended, EventKind, Tier, tier_number
 

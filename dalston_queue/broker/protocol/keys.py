@@ -1,4 +1,6 @@
-"""Every Redis key, built here and nowhere else. `docs/redis-keys.md` lists them; a test compares.
+"""Every Redis key, built here and nowhere else, and the names and ids that may be part of one.
+
+`docs/redis-keys.md` lists the keys; a test compares.
 
 In cluster mode the queue's name is wrapped in `{}`, so that all keys of one queue share a slot and the queues spread
 over the servers. All keys that one script touches belong to one queue.
@@ -6,15 +8,36 @@ over the servers. All keys that one script touches belong to one queue.
 
 from __future__ import annotations
 
+import re
+import socket
 from collections.abc import Iterable
 
-from dalston_queue.broker.protocol.names import check_name
+from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.protocol.types import TIERS, Role, Tier
 
 WORK_GROUP = "engines"
 EVENT_GROUP = "orchestrators"
 JOBS = "_jobs"  # no queue can have this name: it starts with an underscore
 MAX_LANES = 32  # capability sets per queue
+
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,40}")  # of queues, capabilities and engines
+_ID = r"[A-Za-z0-9._-]"
+NODE_ID = rf"{_ID}{{1,127}}"
+ENGINE_ID = rf"{_ID}{{1,200}}"  # of a process, or a slot: its node, its engine, its number and its start
+COMMAND_ID = WORKER_ID = rf"{_ID}{{1,100}}"
+
+
+def check_name(what: str, name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise Invalid(
+            f"{what} {name!r} is not a valid name: use a-z, 0-9, _ and -, start with a letter, at most 41 characters"
+        )
+    return name
+
+
+def default_node_name() -> str:
+    """The host's name in the alphabet of node ids."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).strip("-_.") or "node"
 
 
 def join_capabilities(capabilities: Iterable[str]) -> str:
@@ -40,7 +63,7 @@ class Keys:
         suffix = "" if tier is Tier.MEDIUM else f":{tier}"
         return f"{self.prefix}:stream:{self._queue(queue)}{caps}{suffix}"
 
-    def place_of(self, stream: str) -> tuple[str, Tier]:
+    def lane_and_tier(self, stream: str) -> tuple[str, Tier]:
         """The inverse of `stream`: capabilities and tier. No name has a colon or an @. A task that migrates to another
         shard is in no lane, and counts as plain."""
         if not stream.startswith(f"{self.prefix}:stream:"):

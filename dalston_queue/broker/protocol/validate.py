@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import msgspec
 
-from dalston_queue.broker.protocol.names import NAME
+from dalston_queue.broker.protocol.keys import NAME
 from dalston_queue.broker.protocol.record import Record, decode_record
 from dalston_queue.broker.protocol.types import Cause
 
@@ -37,6 +38,18 @@ def text(raw: bytes) -> str:
 def number(raw: bytes) -> int | None:
     """None for what is not digits only."""
     return int(raw) if raw.isdigit() else None
+
+
+def moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def moment_if(ms: int | None) -> datetime | None:
+    """None for 0, which stands for "not yet" and "never", and for a number that is no time."""
+    try:
+        return moment(ms) if ms and ms > 0 else None
+    except (OverflowError, OSError, ValueError):
+        return None
 
 
 def document(raw: bytes, kind: type[T]) -> T | None:

@@ -41,7 +41,7 @@ class PendingPage(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
-class LanePlace(msgspec.Struct, frozen=True):
+class LaneTier(msgspec.Struct, frozen=True):
     """One stream of a queue, by its capability set and tier."""
 
     capabilities: str = ""
@@ -51,7 +51,7 @@ class LanePlace(msgspec.Struct, frozen=True):
 class WaitingEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One undelivered entry. `task_id` is empty for bytes that can't be read; claiming dead-letters them."""
 
-    place: LanePlace
+    place: LaneTier
     entry_id: str
     task_id: str
     job_id: str
@@ -93,7 +93,7 @@ def pending(
 
 
 def waiting(
-    topology: Topology, queue: str, *, place: LanePlace | None = None, after: str = "", limit: int = 50
+    topology: Topology, queue: str, *, place: LaneTier | None = None, after: str = "", limit: int = 50
 ) -> list[WaitingEntry]:
     """The next to be claimed: of one lane after an entry, or of all lanes in claiming order."""
     found: list[WaitingEntry] = []
@@ -110,7 +110,7 @@ def held(
     topology: Topology,
     queue: str,
     *,
-    place: LanePlace | None = None,
+    place: LaneTier | None = None,
     engine_id: str = "",
     after: str = "",
     limit: int = 50,
@@ -130,12 +130,12 @@ def held(
     return found[:limit]
 
 
-def _places(shard: Shard, queue: str) -> list[LanePlace]:
+def _places(shard: Shard, queue: str) -> list[LaneTier]:
     lanes = read_lanes(shard, queue).capabilities
-    return [LanePlace(lane, tier) for tier in TIERS for lane in lanes]
+    return [LaneTier(lane, tier) for tier in TIERS for lane in lanes]
 
 
-def _waiting(place: LanePlace, entry: bytes, task: bytes, job: bytes, attempt: bytes, enqueued: bytes) -> WaitingEntry:
+def _waiting(place: LaneTier, entry: bytes, task: bytes, job: bytes, attempt: bytes, enqueued: bytes) -> WaitingEntry:
     return WaitingEntry(
         place=place,
         entry_id=entry.decode(),

@@ -1,12 +1,18 @@
-"""Snapshot: the numbers of every lane, exact and in O(lanes), and rates between two. snapshot_reader.py reads them."""
+"""Snapshot: the numbers of every lane, exact and in O(lanes), and rates between two."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from dalston_queue.broker.protocol.types import Tier
+from dalston_queue.broker.connection.shard import Call, Shard, command, milliseconds, pairs, script
+from dalston_queue.broker.connection.topology import Topology
+from dalston_queue.broker.operations.lanes import PAUSED
+from dalston_queue.broker.protocol import validate
+from dalston_queue.broker.protocol.types import TIERS, Tier
 
 ENDS = (
     "completed",
@@ -109,3 +115,149 @@ def rates(before: Snapshot, after: Snapshot) -> dict[str, Rates]:
 
 def _grown(old: dict[str, int], new: dict[str, int], names: tuple[str, ...]) -> int:
     return sum(max(new.get(name, 0) - old.get(name, 0), 0) for name in names)
+
+
+LanesByQueue = Mapping[str, tuple[str, ...]]
+"""Capability sets by queue."""
+
+PLAIN = ("",)
+"""The lanes to ask for in a queue that was not seen before: most have no other."""
+
+
+class SnapshotReader:
+    """Reads snapshots in one pipeline per shard, in a cluster one per server.
+
+    Which queues and lanes there are stands in Redis. So the reader asks for the numbers of those that it saw last time,
+    and in the same pipeline which there are now. Only for a queue that is new, or has a lane that is, it asks again.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        # Replaced, never changed. Of two threads the later wins, and what it did not see is asked for once more.
+        self._seen: dict[Shard, LanesByQueue] = {shard: {} for shard in topology.shards}
+
+    def snapshot(self, wanted: Sequence[str] | None) -> Snapshot:
+        by_queue: dict[str, list[_Part]] = {}
+        home = self._topology.home
+        at_ms = 0
+        for shard in self._topology.shards:
+            more = [home.clock] if shard is home else []
+            parts, replies = self._read(shard, wanted, more)
+            for queue, part in parts.items():
+                by_queue.setdefault(queue, []).append(part)
+            if shard is home:
+                at_ms = milliseconds(replies[0])
+        queues = [_merged(queue, parts) for queue, parts in sorted(by_queue.items())]
+        return Snapshot(at_ms=at_ms, queues=queues)
+
+    def _read(
+        self, shard: Shard, wanted: Sequence[str] | None, more: Sequence[Call]
+    ) -> tuple[dict[str, _Part], list[Any]]:
+        """The numbers by queue, and the replies to `more`."""
+        seen = self._seen[shard]
+        asked: LanesByQueue = {queue: lanes for queue, lanes in seen.items() if wanted is None or queue in wanted}
+        stages = command("SMEMBERS", shard.keys.stages())
+        members, *replies = shard.sound([stages, *more, *_calls(shard, asked)])
+        names = set(shard.queues() if members is None else shard.names_of_queues(members))  # the first says why not
+        found, missing = _parts(shard, asked, replies[len(more) :])
+        missing |= {name: PLAIN for name in names if name not in asked and (wanted is None or name in wanted)}
+        while missing:
+            more_found, missing = _parts(shard, missing, shard.all(_calls(shard, missing)))
+            found |= more_found
+        found = {queue: part for queue, part in found.items() if queue in names}
+        now_seen = {**seen, **{queue: part.capabilities for queue, part in found.items()}}
+        self._seen[shard] = {queue: lanes for queue, lanes in now_seen.items() if queue in names}
+        return found, replies[: len(more)]
+
+
+class _Part(msgspec.Struct):
+    """What one shard says of one queue."""
+
+    backlog: int
+    counters: dict[str, int]
+    paused: bool
+    running: int
+    capabilities: tuple[str, ...]  # of its lanes
+    lanes: list[LaneStats]  # of those that were asked for and are there
+
+
+def _calls(shard: Shard, lanes: LanesByQueue) -> list[Call]:
+    """The numbers of these lanes, a call per queue."""
+    keys = shard.keys
+    calls = []
+    for queue, names in lanes.items():
+        head = [keys.events(queue), keys.counters(queue), keys.lanes(queue), keys.running(queue)]
+        head += [keys.tasks(queue), keys.ageing(queue)]
+        streams = [key for lane in names for key in keys.lane(queue, lane)]
+        calls.append(script("queue_stats", [*head, *streams], [MAX_AGED_SAMPLES]))
+    return calls
+
+
+def _parts(
+    shard: Shard, asked: LanesByQueue, replies: list[Any]
+) -> tuple[dict[str, _Part], dict[str, tuple[str, ...]]]:
+    """What was found by queue, and the queues that have more lanes than were asked for, with all of them."""
+    found, grown = {}, {}
+    for (queue, lanes), reply in zip(asked.items(), replies, strict=True):
+        part = _part(shard, queue, lanes, reply)
+        if set(part.capabilities).issubset(lanes):
+            found[queue] = part
+        else:
+            grown[queue] = part.capabilities
+    return found, grown
+
+
+def _part(shard: Shard, queue: str, asked: tuple[str, ...], reply: list[Any]) -> _Part:
+    now, backlog, counters, fields, running, streams = reply
+    there = validate.capability_sets(fields)
+    places = [(lane, tier) for lane in asked for tier in TIERS]
+    return _Part(
+        backlog=backlog,
+        counters=validate.counters(pairs(counters)),
+        paused=PAUSED.encode() in fields,
+        running=running,
+        capabilities=there,
+        lanes=[
+            _lane(shard, queue, lane, tier, now, numbers)
+            for (lane, tier), numbers in zip(places, streams, strict=True)
+            if lane in there
+        ],
+    )
+
+
+def _lane(shard: Shard, queue: str, lane: str, tier: Tier, now: int, numbers: list[int]) -> LaneStats:
+    length, pending, consumers, oldest, added = numbers
+    return LaneStats(
+        queue=queue,
+        capabilities=lane,
+        tier=tier,
+        stream=shard.keys.stream(queue, lane, tier),
+        shard=shard.index,
+        length=length,
+        pending=pending,
+        lag=length - pending,
+        consistent=length >= pending,
+        consumers=consumers,
+        oldest_age_ms=max(now - oldest, 0) if oldest >= 0 else None,
+        added=added,
+        removed=added - length,
+    )
+
+
+def _merged(queue: str, parts: list[_Part]) -> QueueStats:
+    lanes = [lane for part in parts for lane in part.lanes]
+    ages = [lane.oldest_age_ms for lane in lanes if lane.oldest_age_ms is not None]
+    counters: dict[str, int] = {}
+    for part in parts:
+        for name, value in part.counters.items():
+            counters[name] = counters.get(name, 0) + value
+    return QueueStats(
+        queue=queue,
+        lanes=lanes,
+        waiting=sum(max(lane.lag, 0) for lane in lanes),
+        running=sum(part.running for part in parts),
+        oldest_age_ms=max(ages, default=None),
+        events_backlog=sum(part.backlog for part in parts),
+        paused=any(part.paused for part in parts),
+        counters=counters,
+    )

@@ -22,7 +22,7 @@ from dalston_queue.audit.record import audited
 from dalston_queue.broker.engine.remote import NODE, RemoteWorker
 from dalston_queue.broker.errors import BrokerError, Invalid
 from dalston_queue.broker.nodes.commands import MAX_REPLICAS, Command, NodeCommand
-from dalston_queue.broker.protocol.names import COMMAND_ID
+from dalston_queue.broker.protocol.keys import COMMAND_ID
 from dalston_queue.broker.protocol.types import NodeState
 from dalston_queue.dashboard.nodes.cards import NodeCard, cards
 from dalston_queue.dashboard.parts.request import cleaned, reason_of

@@ -16,8 +16,8 @@ from django.conf import settings
 from dalston_queue.broker.engine.remote import NODE as WORKERS_NODE
 from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
 from dalston_queue.broker.nodes.reports import DrainReport, ExitReport, GpuReport, RunningTask
-from dalston_queue.broker.protocol.moments import moment_if
 from dalston_queue.broker.protocol.types import EngineState, NodeState
+from dalston_queue.broker.protocol.validate import moment_if
 
 LATE_BEATS = 3
 """So many missed heartbeats are shown; a little later the orchestrator judges the engine dead."""
@@ -66,7 +66,7 @@ class EngineCard:
     usage: str = ""  # CPU and memory, where the page has room for it
     gpus: tuple[str, ...] = ()
     over_http: bool = False  # a worker: it hears in its own calls that it should drain
-    told_to_drain: bool = False  # by an operator
+    drain_requested: bool = False  # by an operator
 
     @property
     def accepts_commands(self) -> bool:
@@ -199,7 +199,7 @@ def _engine(engine: EngineInfo, now: datetime, *, alone: bool) -> EngineCard:
         usage=f"{said.cpu_percent:.0f} % CPU, {said.memory_mib:.0f} MiB" if said.pid else "",
         gpus=tuple(said.gpus),
         over_http=alone and engine.node_id == WORKERS_NODE,
-        told_to_drain=engine.told_to_drain,
+        drain_requested=engine.drain_requested,
     )
 
 

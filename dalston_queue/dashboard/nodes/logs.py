@@ -15,7 +15,7 @@ import structlog
 
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.nodes.logs import LogFollower, LogLine
-from dalston_queue.broker.protocol.moments import moment
+from dalston_queue.broker.protocol.validate import moment
 from dalston_queue.dashboard.nodes.read import shared
 from dalston_queue.redis import get_broker
 

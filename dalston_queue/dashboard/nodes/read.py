@@ -16,7 +16,7 @@ from django.utils import timezone
 from dalston_queue.broker.broker import Broker
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.nodes.commands import CommandStatus
-from dalston_queue.broker.protocol.names import WORKER_ID
+from dalston_queue.broker.protocol.keys import WORKER_ID
 from dalston_queue.broker.protocol.record import Record
 from dalston_queue.broker.protocol.types import EngineState
 from dalston_queue.dashboard.nodes.cards import EngineCard, NodeCard, TaskCard, cards

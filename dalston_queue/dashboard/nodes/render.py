@@ -11,8 +11,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from dalston_queue.broker.nodes.commands import CommandState, CommandStatus
-from dalston_queue.broker.protocol.moments import moment_if
 from dalston_queue.broker.protocol.types import EngineState, NodeState
+from dalston_queue.broker.protocol.validate import moment_if
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
 from dalston_queue.dashboard.nodes.cards import EngineCard, ExitCard, GpuCard, NodeCard
 from dalston_queue.dashboard.nodes.read import Fleet, LostTask, NodeView, read_node, shared, worker_of
@@ -190,14 +190,14 @@ def _log(node_id: str, slot: str) -> Row:
 @lru_cache(maxsize=512)
 def _engine(engine: EngineCard, operates: bool) -> Row:
     row_id, tone = f"engine-{engine.id}", MACHINE_TONES.get(engine.state, "")
-    act = "" if not operates or not engine.accepts_commands else "Resume" if engine.told_to_drain else "Drain"
+    act = "" if not operates or not engine.accepts_commands else "Resume" if engine.drain_requested else "Drain"
     return Row(row_id, render("nodes/_engine", row_id=row_id, engine=engine, tone=tone, act=act))
 
 
 def _worker(view: NodeView, worker_id: str) -> str:
     engines = view.card.engines if view.card else ()
     worker = next((engine for engine in engines if engine.id == worker_id and engine.accepts_commands), None)
-    state = "not known" if not view.known else "gone" if not worker else "told" if worker.told_to_drain else "working"
+    state = "not known" if not view.known else "gone" if not worker else "told" if worker.drain_requested else "working"
     return render("nodes/_worker", worker=worker, worker_id=worker_id, state=state)
 
 

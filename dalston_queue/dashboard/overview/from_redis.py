@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dalston_queue.broker.broker import Broker
 from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
-from dalston_queue.broker.protocol.moments import moment_if
 from dalston_queue.broker.protocol.types import EngineState, Role, Tier
+from dalston_queue.broker.protocol.validate import moment_if
 from dalston_queue.broker.views.snapshot import LaneStats, QueueStats, Rates, Snapshot, rates
 from dalston_queue.dashboard.overview.values import EngineLine, InRedis, Lane, NodeLine, Pace
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dalston_queue.broker.protocol.names import NAME
+from dalston_queue.broker.protocol.keys import NAME
 from dalston_queue.broker.protocol.types import Tier
-from dalston_queue.broker.views.pages import LanePlace, PendingOrder
+from dalston_queue.broker.views.pages import LaneTier, PendingOrder
 from dalston_queue.dashboard.parts.request import BadQuery, number, uuid, word
 
 FIELDS = ("order", "owner", "lane", "start", "after", "waiting", "task")
@@ -22,7 +22,7 @@ MAX_START = 10_000_000
 class QueueQuery:
     order: PendingOrder = PendingOrder.DEADLINE
     owner: str = ""
-    lane: LanePlace | None = None
+    lane: LaneTier | None = None
     start: int = 0
     after: str = ""
     waiting_after: str = ""
@@ -43,7 +43,7 @@ def queue_query(query: Mapping[str, str]) -> QueueQuery:
     )
 
 
-def lane_word(place: LanePlace) -> str:
+def lane_word(place: LaneTier) -> str:
     """A lane in an address: `high`, `a100+large:medium`."""
     return f"{place.capabilities}:{place.tier}" if place.capabilities else str(place.tier)
 
@@ -55,13 +55,13 @@ def _order(text: str | None) -> PendingOrder:
         raise BadQuery("order is `deadline` or `idle`.") from None
 
 
-def _lane(text: str | None) -> LanePlace | None:
+def _lane(text: str | None) -> LaneTier | None:
     if text is None:
         return None
     capabilities, _, tier = text.rpartition(":")
     if tier not in set(Tier) or not all(NAME.fullmatch(name) for name in capabilities.split("+") if capabilities):
         raise BadQuery(f"lane is one of {', '.join(Tier)}, with capabilities before it as in `a100:high`.")
-    return LanePlace(capabilities, Tier(tier))
+    return LaneTier(capabilities, Tier(tier))
 
 
 def _entry(query: Mapping[str, str], name: str) -> str:

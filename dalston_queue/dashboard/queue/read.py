@@ -16,8 +16,8 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from dalston_queue.broker.errors import BrokerError
-from dalston_queue.broker.protocol.moments import moment
-from dalston_queue.broker.views.pages import LanePlace, PendingEntry, PendingOrder, WaitingEntry
+from dalston_queue.broker.protocol.validate import moment
+from dalston_queue.broker.views.pages import LaneTier, PendingEntry, PendingOrder, WaitingEntry
 from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.overview.values import Lane, Overview
 from dalston_queue.dashboard.queue.query import QueueQuery, lane_word
@@ -204,7 +204,7 @@ def _waiting_line(entry: WaitingEntry, named: Named) -> WaitingLine:
 
 
 def _lane_of(stream: str) -> str:
-    return lane_word(LanePlace(*get_broker().home.keys.place_of(stream)))
+    return lane_word(LaneTier(*get_broker().home.keys.lane_and_tier(stream)))
 
 
 def _names(task_ids: Iterable[str]) -> dict[str, Named]:

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST, require_safe
 from dalston_queue.accounts.roles import may_operate, person
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.protocol.types import Tier
-from dalston_queue.broker.views.pages import LanePlace
+from dalston_queue.broker.views.pages import LaneTier
 from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.overview.values import Overview
@@ -98,7 +98,7 @@ def _say(request: HttpRequest, done: PauseResult, said: str, word: str) -> None:
 
 def _lanes(view: QueueView) -> list[tuple[str, str]]:
     """Lanes to filter by: their word in the address, and as people read it."""
-    found = [LanePlace(lane.capabilities, Tier(lane.tier)) for lane in view.lanes]
+    found = [LaneTier(lane.capabilities, Tier(lane.tier)) for lane in view.lanes]
     return [(lane_word(place), lane_word(place).replace(":", " ").replace("+", " + ")) for place in found]
 
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from dalston_queue.broker.broker import Broker
 from dalston_queue.broker.errors import BrokerError
-from dalston_queue.broker.nodes.logs import engine_place
+from dalston_queue.broker.nodes.logs import node_and_slot
 from dalston_queue.broker.protocol.types import RecordState
 from dalston_queue.dashboard.parts.black_box import pretty
 from dalston_queue.dashboard.parts.words import outcome_tone, outcome_words, progress_of
@@ -109,7 +109,7 @@ def _contents(task_id: UUID, version: Version) -> tuple[Content, ...]:
 
 
 def _run_line(number: int, run: Run) -> RunLine:
-    node, slot = engine_place(run.engine_id) or ("", "")
+    node, slot = node_and_slot(run.engine_id) or ("", "")
     return RunLine(number, run, outcome_words(run), outcome_tone(run), node, slot)
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from dalston_queue.broker.protocol.names import NAME
+from dalston_queue.broker.protocol.keys import NAME
 from dalston_queue.jobs.errors import InvalidJob
 from dalston_queue.jobs.lifecycle.states import JobStatus
 from dalston_queue.jobs.submit.spec import StageSpec

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import takewhile
 
-from dalston_queue.broker.protocol.moments import moment
+from dalston_queue.broker.protocol.validate import moment
 from dalston_queue.broker.views.snapshot import QueueStats, Snapshot
 from dalston_queue.models import Sample
 

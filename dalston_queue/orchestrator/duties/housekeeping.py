@@ -9,7 +9,7 @@ from django.db.models import Count, Max, Min
 
 from dalston_queue.audit.chain import verify
 from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
-from dalston_queue.broker.protocol.moments import moment
+from dalston_queue.broker.protocol.validate import moment
 from dalston_queue.models import DeadLetter, Engine, IdempotencyKey, LoginAttempt, Node, ReplayBatch
 from dalston_queue.models.dead_letter import OPEN
 from dalston_queue.orchestrator.duties.report import Report, for_each

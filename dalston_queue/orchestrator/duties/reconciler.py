@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from dalston_queue import crash_points
 from dalston_queue.broker import Broker
-from dalston_queue.broker.events import clear_tombstones
+from dalston_queue.broker.orchestrator.events import clear_tombstones
 from dalston_queue.broker.protocol.record import Record
 from dalston_queue.broker.protocol.types import Cause, RecordState
 from dalston_queue.ids import is_uuid

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from dalston_queue.broker.protocol.names import default_node_name
+from dalston_queue.broker.protocol.keys import default_node_name
 from supervisor.cli import add_place_arguments, make_broker, plan_reader, state_dir_of
 from supervisor.doctor import Grade, examine
 
