@@ -16,9 +16,7 @@ class DalstonQueueConfig(AppConfig):
 
     def ready(self) -> None:
         connection_created.connect(_limit_idle_transactions, dispatch_uid="dalston.limit_idle_transactions")
-        autodiscover_modules(
-            "pipelines"
-        )  # <app>/pipelines.py of every installed app, as jobs/submit/pipelines.py explains
+        autodiscover_modules("pipelines")  # of every installed app, see jobs/submit/spec.py
 
 
 _limited: WeakSet[Any] = WeakSet()

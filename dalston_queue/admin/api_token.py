@@ -16,7 +16,7 @@ from django.template.response import TemplateResponse
 from dalston_queue.accounts import tokens
 from dalston_queue.admin.base import AuditedAdmin, TableAdmin
 from dalston_queue.models import ApiToken, Project
-from dalston_queue.models.api_token import Scope
+from dalston_queue.models.accounts import Scope
 
 
 class TokenForm(forms.ModelForm):  # type: ignore[type-arg]

@@ -9,7 +9,7 @@ from hashlib import sha256
 from django.conf import settings
 from django.db import models
 
-from dalston_queue.models.api_token import ApiToken
+from dalston_queue.models.accounts import ApiToken
 
 
 class OperatorAction(models.Model):

@@ -8,7 +8,7 @@ from django.db import models
 
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.ids import uuid7
-from dalston_queue.models.api_token import ApiToken
+from dalston_queue.models.accounts import ApiToken
 from dalston_queue.models.fields import choices, one_of, over_has_time
 
 

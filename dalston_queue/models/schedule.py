@@ -15,9 +15,9 @@ from django.utils import timezone
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.ids import uuid7
 from dalston_queue.jobs.errors import InvalidJob
+from dalston_queue.models.accounts import Project
 from dalston_queue.models.fields import choices, one_of
 from dalston_queue.models.job import Job
-from dalston_queue.models.project import Project
 
 
 def next_tick(cron: str, time_zone: str, after: datetime) -> datetime | None:

@@ -12,9 +12,9 @@ from uuid import uuid4
 from django.db import models
 
 from dalston_queue.jobs.lifecycle.states import JOB_OVER, JobStatus
+from dalston_queue.models.accounts import Project
 from dalston_queue.models.fields import choices, one_of
 from dalston_queue.models.job import Job
-from dalston_queue.models.project import Project
 
 
 class DeliveryState(StrEnum):

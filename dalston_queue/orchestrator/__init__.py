@@ -1,12 +1,11 @@
-"""Moves jobs on: consumes events, dispatches, schedules, recovers. Any number of processes may run it.
+"""The orchestrator: consumes events, advances jobs, dispatches, schedules, recovers. Any number may run.
 
-loop          the loop of each process: read events, apply, commit, acknowledge
-batch, apply  a batch of events: applied in one transaction, the one that fails isolated
-polling       once a second: work whose hint was lost, or whose process died between two steps
-scheduler     tasks whose time has come, and the jobs of schedules
-leadership    which process leads
-recovery      the leader reclaims the work of dead engines
-judge         which engine is dead, pure
-counters      what this process has counted, for its /metrics
-duties/       the recurring duties of the housekeeping process
+loop         the loop of each process: read events, apply, commit, acknowledge; poll once a second
+batch        a batch of events: splits off the one that can't be applied
+apply        applies the events of a batch in one transaction
+scheduler    makes due tasks ready, submits the jobs of schedules
+leadership   which process leads
+recovery     the leader reclaims the work of dead engines
+judge        decides which engine is dead, pure
+duties/      the recurring duties of the housekeeping process
 """

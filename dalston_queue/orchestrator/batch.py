@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 import structlog
 from django.db import Error, transaction
+from prometheus_client import Counter
 
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.messages import Event, Malformed
@@ -20,11 +21,12 @@ from dalston_queue.jobs.lifecycle.advance import Advanced, advance
 from dalston_queue.jobs.lifecycle.dead_letters import Ending, dead_letter_unreadable, end_tasks
 from dalston_queue.jobs.lifecycle.status import lock_jobs
 from dalston_queue.models import DeadLetter
-from dalston_queue.orchestrator import counters
 from dalston_queue.orchestrator.apply import apply
 
 log = structlog.get_logger(__name__)
-_POISON = "UnstorableEvent"  # the type of a letter that stands for such an event
+EVENTS = Counter("dalston_events_applied", "Events taken through a commit")
+POISON = Counter("dalston_events_poison", "Events that could not be applied and became dead letters")
+_POISON = "UnstorableEvent"  # the error type of such a dead letter
 
 
 def handle(batch: Sequence[Event | Malformed], now: datetime) -> Advanced:
@@ -40,7 +42,7 @@ def handle(batch: Sequence[Event | Malformed], now: datetime) -> Advanced:
         else:
             events.append(item)
     _apply_or_split(events, now, done)
-    counters.EVENTS.inc(len(batch))
+    EVENTS.inc(len(batch))
     return done
 
 
@@ -72,7 +74,7 @@ def _isolate(events: list[Event], now: datetime, done: Advanced, error: Exceptio
         "an event could not be applied and its task is a dead letter",
         kind=event.kind, task_id=event.task_id, queue=event.queue, error=str(error),
     )  # fmt: skip
-    counters.POISON.inc()
+    POISON.inc()
     message = f"its event {event.kind} could not be stored: {error}"
     try:
         done.add(_dead_letter(event, message, now))

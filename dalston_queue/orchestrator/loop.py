@@ -1,15 +1,17 @@
-"""The orchestrator's loop: read events, apply, commit, acknowledge, follow up; each second poll for what was missed.
+"""The orchestrator's loop: read events, apply, commit, acknowledge, follow up; poll Postgres once a second.
 
-Polling is the safety net, not the engine: whatever a dead process left undone is found in Postgres within a second.
+Events drive it; polling is the safety net. It finds work whose hint was lost, or whose process died between two steps,
+within a second. Each poll takes what no other process has locked, so any number of orchestrators may poll at once.
 """
 
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import Error, connection
+from django.db import Error, connection, transaction
 from django.utils import timezone
 
 from dalston_queue import crash_points
@@ -17,19 +19,22 @@ from dalston_queue.broker import EventReader
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.messages import Event, Malformed
 from dalston_queue.database import drop_broken_connection, is_transient
-from dalston_queue.jobs.lifecycle.advance import Advanced
-from dalston_queue.jobs.lifecycle.dispatch import dispatch
-from dalston_queue.jobs.lifecycle.stop import stop_tasks
+from dalston_queue.jobs.lifecycle.advance import Advanced, claim_jobs
+from dalston_queue.jobs.lifecycle.dispatch import BATCH, dispatch, dispatch_oldest
+from dalston_queue.jobs.lifecycle.stop import stop_tasks, stopping_jobs
 from dalston_queue.jobs.operator import pause
-from dalston_queue.orchestrator import polling
+from dalston_queue.jobs.operator.replay_batches import run_due_batches
 from dalston_queue.orchestrator.batch import handle
-from dalston_queue.orchestrator.scheduler import rest_s
+from dalston_queue.orchestrator.scheduler import make_due_ready, rest_s, submit_due
 
 log = structlog.get_logger(__name__)
 # A batch takes well under a second; one that waits for Postgres longer may be handled twice, which changes nothing.
 TAKE_OVER_AFTER_MS = 5_000
 RETRY_DELAY_S = 0.5
 COMPLAIN_EVERY_S = 10.0
+
+# Each second: jobs that no orchestrator has claimed.
+PENDING = "SELECT id FROM dalston_job WHERE status = 'pending' ORDER BY id LIMIT %s"
 
 
 @dataclass(slots=True)
@@ -52,7 +57,7 @@ class Orchestrator:
                     if not self._flags_known:
                         pause.restore()
                         self._flags_known = True
-                    more = polling.poll()
+                    more = poll()
                     next_poll = 0.0 if more else min(next_poll, time.monotonic() + rest_s(timezone.now()))
                     self._handle(self.reader.take_over(idle_ms=TAKE_OVER_AFTER_MS, count=self.batch))
                     if not announced:  # Postgres and Redis have both answered
@@ -103,7 +108,7 @@ class Orchestrator:
         connection.close()
 
     def _complain(self, what: str, error: Exception) -> None:
-        """Once, and then every ten seconds: an outage is one piece of news, not two a second."""
+        """Once, and then every ten seconds: an outage must not log twice a second."""
         now = time.monotonic()
         if now - self._complained.get(what, float("-inf")) >= COMPLAIN_EVERY_S:
             self._complained[what] = now
@@ -125,3 +130,29 @@ def follow_up(advanced: Advanced) -> None:
         dispatch(advanced.ready, now)
     if advanced.stopping:
         stop_tasks(advanced.stopping, now)
+
+
+def poll() -> bool:
+    """One batch of each kind of work, so that a large backlog doesn't keep events waiting. True: there is more."""
+    submit_due(timezone.now())
+    more = _claim_pending()
+    more = run_due_batches(timezone.now()) or more
+    dispatch(make_due_ready(timezone.now()), timezone.now())
+    dispatched = dispatch_oldest(timezone.now())
+    if jobs := stopping_jobs():
+        dispatch(stop_tasks(jobs, timezone.now(), skip_locked=True).ready, timezone.now())
+    return more or (dispatched.seen == BATCH and dispatched.queued > 0)
+
+
+def _claim_pending() -> bool:
+    """Claim a batch of jobs; True if there are more."""
+    with connection.cursor() as cursor:
+        cursor.execute(PENDING, [BATCH])
+        found: list[UUID] = [row[0] for row in cursor.fetchall()]
+    if not found:
+        return False
+    with transaction.atomic():
+        ready = claim_jobs(found, timezone.now(), skip_locked=True).ready
+    dispatch(ready, timezone.now())
+    # Of a full batch nothing was claimed: other orchestrators have locked these jobs.
+    return len(found) == BATCH and bool(ready)

@@ -10,6 +10,7 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
+from prometheus_client import Counter, Histogram
 
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.jobs.errors import JobsError
@@ -18,7 +19,17 @@ from dalston_queue.jobs.submit.spec import JobSpec, stage_from
 from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import Schedule
 from dalston_queue.models.schedule import next_tick
-from dalston_queue.orchestrator import counters
+
+log = structlog.get_logger(__name__)
+
+SCANNED = Counter("dalston_scheduler_scanned", "Scheduled tasks found due")
+QUEUED = Counter("dalston_scheduler_queued", "Scheduled tasks made ready")
+FAILED = Counter("dalston_scheduler_failed", "Polls for due tasks that failed")
+LATENESS = Histogram(
+    "dalston_scheduler_lateness_seconds",
+    "How long after its time a scheduled task became ready",
+    buckets=(0.1, 0.25, 0.5, 1, 2, 5, 15, 60, 300),
+)
 
 # Each second.
 DUE = """
@@ -31,7 +42,7 @@ def make_due_ready(now: datetime) -> list[Moved]:
     """All that is due, batch by batch; returns the tasks that are READY now, to be dispatched."""
     ready: list[Moved] = []
     size: int = settings.DALSTON_SCHEDULER_BATCH
-    with counters.FAILED.count_exceptions():
+    with FAILED.count_exceptions():
         while True:
             seen, moved = _batch(now, size)
             ready += moved
@@ -61,15 +72,12 @@ def _batch(now: datetime, size: int) -> tuple[int, list[Moved]]:
     free = lock_jobs((job for _, job, _, _ in rows), skip_locked=True)
     changes = [Change(task_id=task, attempt=attempt, at=now) for task, job, attempt, _ in rows if job in free]
     moved = move_tasks("due", changes)
-    counters.SCANNED.inc(len(rows))
-    counters.QUEUED.inc(len(moved))
+    SCANNED.inc(len(rows))
+    QUEUED.inc(len(moved))
     due_at = {task: at for task, _, _, at in rows}
     for move in moved:
-        counters.LATENESS.observe((now - due_at[move.task_id]).total_seconds())
+        LATENESS.observe((now - due_at[move.task_id]).total_seconds())
     return len(rows), moved
-
-
-log = structlog.get_logger(__name__)
 
 
 @transaction.atomic

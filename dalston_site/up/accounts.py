@@ -36,7 +36,7 @@ def ensure_token(path: Path) -> None:
 
     from dalston_queue.accounts import tokens
     from dalston_queue.models import ApiToken, Project
-    from dalston_queue.models.api_token import digest_of
+    from dalston_queue.models.accounts import digest_of
 
     text = path.read_text() if path.exists() else ""
     token = ApiToken.objects.filter(digest=digest_of(text)).first()

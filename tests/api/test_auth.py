@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from dalston_queue.api.api import api as ninja_api
 from dalston_queue.models import ApiToken
-from dalston_queue.models.api_token import Scope
+from dalston_queue.models.accounts import Scope
 from tests.api.conftest import Api
 
 NOBODY = "00000000-0000-7000-8000-000000000000"

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from dalston_queue.broker import Broker
 from dalston_queue.models import OperatorAction, Task
-from dalston_queue.orchestrator import polling
+from dalston_queue.orchestrator.loop import poll
 from tests.api.conftest import Api
 from tests.orchestrator.support import engine
 
@@ -24,7 +24,7 @@ def operator(token_for: Callable[..., str]) -> Api:
 @pytest.fixture
 def task(api: Api) -> Task:
     task_id = api.post("/tasks", {"task_type": "echo"}).json()["task_id"]
-    while polling.poll():
+    while poll():
         pass
     return Task.objects.get(pk=task_id)
 

@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from dalston_queue.models import ApiToken, OperatorAction
-from dalston_queue.models.api_token import digest_of
+from dalston_queue.models.accounts import digest_of
 from tests.api.conftest import Api
 
 pytestmark = pytest.mark.django_db

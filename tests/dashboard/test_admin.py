@@ -28,7 +28,7 @@ from dalston_queue.models import (
     TaskEvent,
     WebhookDelivery,
 )
-from dalston_queue.models.api_token import digest_of
+from dalston_queue.models.accounts import digest_of
 
 NOUNS = [
     "apitoken",

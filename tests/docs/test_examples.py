@@ -20,7 +20,7 @@ from pytest_django import Settings
 
 from dalston_queue.audit.record import audited
 from dalston_queue.broker import connect
-from dalston_queue.jobs.submit import pipelines
+from dalston_queue.jobs.submit import spec
 from dalston_queue.jobs.webhooks import message as webhook_message
 from dalston_queue.models import ApiToken, AuditEntry, DeadLetter, Project
 from tests.docs.blocks import ROOT, Block, all_blocks
@@ -196,11 +196,11 @@ def test_a_json_example_is_what_is_taken_or_sent(block: Block, system: System) -
 
 @pytest.mark.parametrize("block", PYTHON, ids=str)
 def test_a_python_example_runs(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipelines, "_builders", {})  # an app of another test may have one of the same name
+    monkeypatch.setattr(spec, "_builders", {})  # an app of another test may have one of the same name
     names: dict[str, Any] = {}
     exec(compile(block.text, str(block), "exec"), names)
     if "@pipeline" in block.text:
-        assert [stage.stage for stage in pipelines.stages_of("shout", {"channels": 2})] == [
+        assert [stage.stage for stage in spec.stages_of("shout", {"channels": 2})] == [
             "prepare",
             "loud_ch0",
             "loud_ch1",

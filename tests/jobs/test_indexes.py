@@ -9,7 +9,7 @@ from django.db import connection
 
 from dalston_queue.jobs.lifecycle import advance, dispatch, stop
 from dalston_queue.jobs.lifecycle import status as lifecycle
-from dalston_queue.orchestrator import polling, scheduler
+from dalston_queue.orchestrator import loop, scheduler
 from dalston_queue.orchestrator.duties import housekeeping, reconciler
 from tests.jobs import make
 
@@ -63,7 +63,7 @@ def plan(query: str, *arguments: Any) -> str:
 def test_each_poll_uses_its_index_and_never_reads_the_whole_table() -> None:
     somebody = [make.dag(a="").id]
     expected = {
-        "job_pending": plan(polling.PENDING, 500),
+        "job_pending": plan(loop.PENDING, 500),
         "task_ready": plan(dispatch.READY, 500),
         "task_stopping": plan(stop.STOPPING, 100),
         "task_scheduled": plan(scheduler.DUE, make.NOW, 100) + plan(scheduler.NEXT),

@@ -9,9 +9,8 @@ from django.utils import timezone
 
 from dalston_queue.broker import Broker, Consumer, Delivery, EventReader
 from dalston_queue.broker.protocol.messages import Completed, Event, Malformed, Outcome
-from dalston_queue.orchestrator import polling
 from dalston_queue.orchestrator.batch import handle
-from dalston_queue.orchestrator.loop import follow_up
+from dalston_queue.orchestrator.loop import follow_up, poll
 
 
 @contextmanager
@@ -36,7 +35,7 @@ class Steps:
         self.reader = EventReader(broker, name)
 
     def poll(self) -> None:
-        while polling.poll():
+        while poll():
             pass
 
     def events(self) -> list[Event | Malformed]:

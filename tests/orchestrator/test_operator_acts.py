@@ -7,8 +7,7 @@ from django.utils import timezone
 from dalston_queue.broker import Broker
 from dalston_queue.broker.protocol.messages import Completed
 from dalston_queue.broker.protocol.types import Settled
-from dalston_queue.jobs.operator.dead_letter import DeadLetterOutcome, dead_letter
-from dalston_queue.jobs.operator.requeue import requeue_task
+from dalston_queue.jobs.operator.task import DeadLetterOutcome, dead_letter, requeue_task
 from dalston_queue.jobs.submit.spec import StageSpec
 from dalston_queue.models import DeadLetter, Job, Task, TaskEvent
 from tests.jobs import make

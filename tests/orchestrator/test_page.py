@@ -9,7 +9,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from dalston_queue.broker import Broker
 from dalston_queue.jobs.webhooks import sender
 from dalston_queue.metrics import QueueCollector
-from dalston_queue.orchestrator import counters
+from dalston_queue.orchestrator import batch, scheduler
 from dalston_queue.orchestrator.duties.run import DUTIES
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "orchestrator.md").read_text()
@@ -27,8 +27,9 @@ def test_every_duty_is_on_the_page() -> None:
 def test_every_metric_is_on_the_page(broker: Broker) -> None:
     registry = CollectorRegistry()
     registry.register(QueueCollector())
-    for value in [*vars(counters).values(), *vars(sender).values()]:
-        if isinstance(value, MetricWrapperBase):
-            registry.register(value)
+    for module in (batch, scheduler, sender):
+        for value in vars(module).values():
+            if isinstance(value, MetricWrapperBase):
+                registry.register(value)
     names = {family.name + ("_total" if family.type == "counter" else "") for family in registry.collect()}
     assert listed("Metrics") == names

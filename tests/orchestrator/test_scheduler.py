@@ -13,7 +13,7 @@ from pytest_django import Settings
 from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.models import Job, Task
-from dalston_queue.orchestrator import polling
+from dalston_queue.orchestrator.loop import poll
 from dalston_queue.orchestrator.scheduler import make_due_ready
 from dalston_site.embedded.server import Server
 from tests.jobs import make
@@ -99,7 +99,7 @@ def test_without_redis_a_due_task_is_not_lost(broker: Broker, steps: Steps, sett
     Task.objects.update(scheduled_at=timezone.now() - timedelta(seconds=1))
     address, settings.REDIS_URL = settings.REDIS_URL, "redis://127.0.0.1:1/0"
     with pytest.raises(BrokerError):
-        polling.poll()
+        poll()
     settings.REDIS_URL = address
     with engine(broker) as consumer:
         assert run_to_the_end(steps, consumer) == 1
@@ -112,5 +112,5 @@ def test_while_redis_is_full_tasks_wait_in_postgres_and_the_rest_goes_on(
     server = valkey_server({"maxmemory": "1mb"})
     settings.REDIS_URL = server.url
     task = make.single()
-    polling.poll()
+    poll()
     assert Task.objects.get(id=task.id).status == "ready"

@@ -30,7 +30,7 @@ from dalston_queue.broker.views.snapshot import Snapshot, rates
 from dalston_queue.jobs.lifecycle.dag import queue_of
 from dalston_queue.jobs.queries.pace import seconds_for
 from dalston_queue.jobs.submit.spec import JobSpec
-from dalston_queue.models.api_token import RatePreset
+from dalston_queue.models.accounts import RatePreset
 from dalston_queue.redis import get_broker
 
 log = structlog.get_logger(__name__)

@@ -25,7 +25,7 @@ from dalston_queue.api.errors.problems import ApiProblem, Code
 from dalston_queue.broker.broker import Limit
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.models import ApiToken, Project
-from dalston_queue.models.api_token import RatePreset, Scope, digest_of
+from dalston_queue.models.accounts import RatePreset, Scope, digest_of
 from dalston_queue.redis import get_broker
 
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="dalston"'}

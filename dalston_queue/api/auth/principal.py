@@ -12,7 +12,7 @@ from django.http import HttpRequest
 
 from dalston_queue.accounts.roles import may_operate
 from dalston_queue.models import ApiToken, Project
-from dalston_queue.models.api_token import Scope
+from dalston_queue.models.accounts import Scope
 
 M = TypeVar("M", bound=Model)
 

@@ -36,7 +36,7 @@ from dalston_queue.jobs.operator.replay import NARROWER, Filter, Outcome, Replay
 from dalston_queue.jobs.operator.replay_batches import create_replay_batch
 from dalston_queue.jobs.queries.search import bounded
 from dalston_queue.models import DeadLetter, ReplayBatch
-from dalston_queue.models.api_token import Scope
+from dalston_queue.models.accounts import Scope
 from dalston_queue.models.dead_letter import OPEN
 
 router = Router(tags=["dead letters"])

@@ -16,7 +16,7 @@ from dalston_queue.api.subscriptions.changes import Place
 from dalston_queue.api.subscriptions.poller import reader
 from dalston_queue.api.subscriptions.stream import STREAMS_FULL, follow
 from dalston_queue.api.subscriptions.subscriber import guest_of
-from dalston_queue.models.api_token import Scope
+from dalston_queue.models.accounts import Scope
 
 router = Router(tags=["jobs"])
 

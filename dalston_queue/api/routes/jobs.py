@@ -40,7 +40,7 @@ from dalston_queue.jobs.queries.search import JobSearch, find_jobs
 from dalston_queue.jobs.submit.submit import Request, Submission, submit, submit_many
 from dalston_queue.jobs.webhooks.deliveries import send_again
 from dalston_queue.models import Job, WebhookDelivery
-from dalston_queue.models.api_token import Scope
+from dalston_queue.models.accounts import Scope
 
 router = Router(tags=["jobs"])
 

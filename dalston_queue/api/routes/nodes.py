@@ -31,7 +31,7 @@ from dalston_queue.broker.nodes.commands import Command, CommandState, CommandSt
 from dalston_queue.broker.protocol.keys import COMMAND_ID, ENGINE_ID, NODE_ID
 from dalston_queue.database import release_connection
 from dalston_queue.jobs.operator.forget_node import forget_node
-from dalston_queue.models.api_token import Scope
+from dalston_queue.models.accounts import Scope
 from dalston_queue.redis import get_broker
 
 router = Router(tags=["nodes"])

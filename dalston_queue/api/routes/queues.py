@@ -39,7 +39,7 @@ from dalston_queue.broker.views.snapshot import LaneStats, Snapshot
 from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.jobs.operator.pause import NoSuchQueue, check_queue, pause, resume
 from dalston_queue.models import Task
-from dalston_queue.models.api_token import Scope
+from dalston_queue.models.accounts import Scope
 from dalston_queue.redis import get_broker
 
 router = Router(tags=["queue"])

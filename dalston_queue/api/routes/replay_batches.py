@@ -15,7 +15,7 @@ from dalston_queue.api.schemas.base import Cursor, Limit, Page, Reason, page
 from dalston_queue.api.schemas.dead_letters import ReplayBatchOut, WithdrawnOut, replay_batch_out
 from dalston_queue.jobs.operator.replay_batches import Withdrawal, stop
 from dalston_queue.models import ReplayBatch
-from dalston_queue.models.api_token import Scope
+from dalston_queue.models.accounts import Scope
 from dalston_queue.models.replay_batch import BatchState
 
 router = Router(tags=["dead letters"])

@@ -37,14 +37,13 @@ from dalston_queue.audit.record import audited
 from dalston_queue.broker.operations.requeue import Requeued
 from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.jobs.operator.cancel import cancel_task
-from dalston_queue.jobs.operator.dead_letter import DeadLetterOutcome
-from dalston_queue.jobs.operator.dead_letter import dead_letter as dead_letter_task
-from dalston_queue.jobs.operator.requeue import requeue_task
+from dalston_queue.jobs.operator.task import DeadLetterOutcome, requeue_task
+from dalston_queue.jobs.operator.task import dead_letter as dead_letter_task
 from dalston_queue.jobs.queries.search import created_between, with_parameter
 from dalston_queue.jobs.queries.why import explain, facts_about
 from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import Job, Task
-from dalston_queue.models.api_token import Scope
+from dalston_queue.models.accounts import Scope
 from dalston_queue.redis import get_broker
 
 router = Router(tags=["tasks"])

@@ -49,7 +49,7 @@ from dalston_queue.broker.errors import Fenced
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol import messages
 from dalston_queue.broker.protocol.types import EngineState, Settled
-from dalston_queue.models.api_token import Scope
+from dalston_queue.models.accounts import Scope
 from dalston_queue.redis import get_broker
 
 log = structlog.get_logger(__name__)

@@ -31,8 +31,7 @@ from dalston_queue.jobs.lifecycle.dag import MAX_STAGES
 from dalston_queue.jobs.lifecycle.states import TASK_OVER, JobStatus, TaskStatus
 from dalston_queue.jobs.queries.progress import NOTHING, Reported, reported_by
 from dalston_queue.jobs.queries.timeline import RunOutcome, runs_of
-from dalston_queue.jobs.submit.pipelines import stages_of
-from dalston_queue.jobs.submit.spec import JobSpec, StageSpec
+from dalston_queue.jobs.submit.spec import JobSpec, StageSpec, stages_of
 from dalston_queue.models import Job, Task, TaskEvent, WebhookDelivery
 from dalston_queue.models.webhook import DeliveryState
 from dalston_queue.redis import get_broker

@@ -22,8 +22,7 @@ from dalston_queue.broker.operations.requeue import Requeued
 from dalston_queue.dashboard.parts.request import back_to_page, reason_of
 from dalston_queue.dashboard.security.roles import operator_required
 from dalston_queue.jobs.operator.cancel import cancel_message, cancel_task
-from dalston_queue.jobs.operator.dead_letter import DeadLetterOutcome, dead_letter
-from dalston_queue.jobs.operator.requeue import requeue_task
+from dalston_queue.jobs.operator.task import DeadLetterOutcome, dead_letter, requeue_task
 from dalston_queue.models import OperatorAction, Task
 
 Done = tuple[bool, str]

@@ -1,6 +1,12 @@
-"""What a client asks for: a job and its stages, before anything is stored."""
+"""Specs of jobs and stages, as a client asks for them; and pipelines, which make the stages in code.
 
-from collections.abc import Mapping
+Every installed app may have a module `pipelines` that registers some. It is imported at start:
+
+    @pipeline("transcription")
+    def transcription(parameters: Mapping[str, Any]) -> list[StageSpec]: ...
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -57,3 +63,27 @@ def stage_from(wanted: object) -> StageSpec:
         return msgspec.convert(wanted, StageSpec)
     except msgspec.ValidationError as error:
         raise InvalidJob(f"a stage can't be read: {error}") from None
+
+
+Builder = Callable[[Mapping[str, Any]], Sequence[StageSpec]]
+_builders: dict[str, Builder] = {}
+
+
+def pipeline(name: str) -> Callable[[Builder], Builder]:
+    """Registers a builder of stages under a name."""
+
+    def register(builder: Builder) -> Builder:
+        if name in _builders:
+            raise ValueError(f"there are two pipelines named {name!r}")
+        _builders[name] = builder
+        return builder
+
+    return register
+
+
+def stages_of(name: str, parameters: Mapping[str, Any]) -> tuple[StageSpec, ...]:
+    """The stages of a pipeline for these parameters."""
+    if name not in _builders:
+        known = ", ".join(sorted(_builders)) or "none"
+        raise InvalidJob(f"there is no pipeline {name!r}; known: {known}")
+    return tuple(_builders[name](parameters))

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from dalston_queue.accounts import tokens
 from dalston_queue.models import ApiToken, Project
-from dalston_queue.models.api_token import RatePreset, Scope
+from dalston_queue.models.accounts import RatePreset, Scope
 
 DEFAULT_SCOPES = [Scope.SUBMIT.value, Scope.READ.value]
 

@@ -1,9 +1,9 @@
 """The recurring duties of the housekeeping process.
 
-run                     which duties are due, and the one way they are run; one process leads
-report                  what a run found and repaired, and its row
-scanner                 tasks of dead engines and past their deadline: the last net under the judge
-reconciler, discrepancy Redis made to agree with Postgres; what can differ, pure
-housekeeping            ageing, expiry, digest of dead letters, rows of nodes and engines, check of the audit chain
-samples                 a sample a minute of what the pages draw a history of
+run            which duties are due, and how they are run; one process leads
+report         what a run found and repaired, and its row
+scanner        tasks of dead engines and past their deadline: the last net under the judge
+reconciler     makes Redis agree with Postgres
+housekeeping   ageing, expiry, digest of dead letters, rows of nodes and engines, check of the audit chain
+samples        a sample a minute of what the pages draw a history of
 """

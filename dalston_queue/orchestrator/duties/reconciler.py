@@ -1,12 +1,13 @@
-"""The reconciler: makes Redis agree with Postgres, which is the truth.
+"""The reconciler: makes Redis agree with Postgres, which is the truth. Also run by `manage.py reconcile`.
 
-Both ways, a page at a time; `manage.py reconcile` runs it, too.
-A row that should be in Redis and isn't gets its next attempt. What is in Redis and shouldn't be is removed. Jobs that
-nothing will move any more are moved. Each repair compares again under the job's lock before it changes anything.
+A task that should have an entry in Redis and has none gets its next attempt. An entry that no live task needs is
+removed. A job that nothing else will move is advanced. Each repair compares again under the job's lock. Dispatch holds
+that lock too, so a record that is absent is absent for good, and no time threshold is needed.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -22,10 +23,9 @@ from dalston_queue.ids import is_uuid
 from dalston_queue.jobs.lifecycle.advance import advance
 from dalston_queue.jobs.lifecycle.dead_letters import Ending, end_tasks
 from dalston_queue.jobs.lifecycle.dispatch import append_again, dispatch, dispatch_oldest
-from dalston_queue.jobs.lifecycle.states import JobStatus
+from dalston_queue.jobs.lifecycle.states import JobStatus, TaskStatus
 from dalston_queue.jobs.lifecycle.status import Change, Moved, id_array, lock_jobs, move_tasks
 from dalston_queue.jobs.operator import pause
-from dalston_queue.orchestrator.duties.discrepancy import REBUILT, Discrepancy, compare, is_orphan
 from dalston_queue.orchestrator.duties.report import Report, for_each
 from dalston_queue.redis import get_broker
 
@@ -62,6 +62,42 @@ STUCK_JOBS = """
 
 Row = tuple[UUID, UUID, int, str]
 _FIRST = UUID(int=0)
+
+
+class Discrepancy(StrEnum):
+    NO_ENTRY = "in Postgres but not in Redis"
+    OTHER_ATTEMPT = "Redis has another attempt"
+    EVENT_LOST = "settled, but its event is gone"
+    NO_OWNER = "running, but no engine has it"
+
+
+# The task's next attempt is the cure, except where the entry is fine and only the row is behind.
+REBUILT = frozenset({Discrepancy.NO_ENTRY, Discrepancy.OTHER_ATTEMPT, Discrepancy.EVENT_LOST})
+
+
+def compare(status: str, attempt: int, record: Record | None, *, events_waiting: bool) -> Discrepancy | None:
+    """Compare a row that should have an entry with what Redis has. `events_waiting`: the queue has events that no
+    orchestrator has acknowledged yet, so a settled record may simply be waiting for its own."""
+    if record is None:
+        return Discrepancy.NO_ENTRY
+    if record.attempt != attempt:
+        return Discrepancy.OTHER_ATTEMPT
+    if record.state is RecordState.SETTLED:
+        return None if events_waiting else Discrepancy.EVENT_LOST
+    if record.state is RecordState.WAITING and status == TaskStatus.RUNNING:
+        return None if events_waiting else Discrepancy.NO_OWNER
+    return None
+
+
+def is_orphan(row: tuple[bool, int] | None, record: Record) -> bool:
+    """True if this record's task doesn't need it: there is no such task, it is over, or it is further on.
+    `row` is whether the task is over, and its attempt."""
+    if record.state is RecordState.SETTLED:
+        return False  # its event is on the way, and takes the record with it
+    if row is None:
+        return True
+    over, attempt = row
+    return over or attempt > record.attempt
 
 
 def reconcile(*, dry_run: bool = False, say: Callable[[str], None] | None = None) -> Report:

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dalston_queue.jobs.errors import InvalidJob
-from dalston_queue.jobs.submit.pipelines import pipeline
-from dalston_queue.jobs.submit.spec import StageSpec
+from dalston_queue.jobs.submit.spec import StageSpec, pipeline
 
 
 @pipeline("shout")

@@ -1,4 +1,7 @@
-"""A bearer token of one project. Its text is shown once, when it is issued; only the SHA-256 digest is kept."""
+"""Projects, their API tokens, and failed logins.
+
+A token's text is shown once, when it is issued; only its SHA-256 digest is stored.
+"""
 
 import secrets
 from collections.abc import Iterable
@@ -11,7 +14,21 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from dalston_queue.ids import uuid7
-from dalston_queue.models.project import Project
+
+
+class Project(models.Model):
+    """Owns jobs, and the tokens that may submit and see them."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.SlugField(max_length=80, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        db_table = "dalston_project"
+
+    def __str__(self) -> str:
+        return self.name
+
 
 PREFIX = "dal_"
 
@@ -93,3 +110,24 @@ class ApiToken(models.Model):
 
     def is_valid(self, now: datetime) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+class LoginAttempt(models.Model):
+    """A login that was tried and has not succeeded: what the throttle counts. Kept for a day."""
+
+    id = models.BigAutoField(primary_key=True)
+    at = models.DateTimeField()
+    # A digest: people type passwords into the wrong field.
+    account = models.CharField(max_length=64)
+    address = models.CharField(max_length=64)
+
+    class Meta:
+        db_table = "dalston_login_attempt"
+        indexes = [
+            # The throttle: WHERE account = %s AND at > %s, WHERE address = %s AND at > %s
+            models.Index(fields=["account", "at"], name="login_by_account"),
+            models.Index(fields=["address", "at"], name="login_by_address"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.address} {self.at:%H:%M:%S}"

@@ -1,7 +1,9 @@
-"""Dead-letters a task because an operator decides that it will not succeed, before its budgets are used up.
+"""Takes one task from its queue or engine, because an operator asks for it: requeues it, or makes it a dead letter.
 
-What waits is removed and ended here; what runs is taken from its engine by the script that also writes the event which
-ends it, so a result that comes later is refused. An optional task ends as failed, as always.
+Requeue: the task goes first in its queue again, uncharged. The script writes the event, and the orchestrator applies
+it like any other. Dead-letter: a waiting task is removed and ended here; a running one is taken from its engine by the
+script that also writes the event which ends it. Racing a completion, the script that comes first wins: a later result
+is refused, or the request finds the task gone.
 """
 
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from uuid import UUID
 from django.db import transaction
 
 from dalston_queue.broker.operations.reclaim import Expired
+from dalston_queue.broker.operations.requeue import Requeued
 from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause, Removed
 from dalston_queue.jobs.lifecycle.advance import advance
@@ -22,6 +25,27 @@ from dalston_queue.models import Task
 from dalston_queue.redis import get_broker
 
 ERROR_TYPE = "DeadLettered"
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """The outcome of a request to requeue."""
+
+    found: bool  # there is such a task
+    outcome: Requeued
+    status: str  # of the task when it was asked
+
+
+def requeue_task(task_id: UUID, *, actor: str, why: str, entry_id: str = "") -> Requeue:
+    """`entry_id`: the delivery that the operator saw. If the task is with another engine by now, it stays there."""
+    task = Task.objects.filter(id=task_id).only("queue", "attempt", "status").first()
+    if task is None:
+        return Requeue(found=False, outcome=Requeued.ABSENT, status="")
+    if task.status in TASK_OVER:
+        return Requeue(found=True, outcome=Requeued.ABSENT, status=task.status)
+    error = ErrorInfo(message=f"taken from its engine by {actor}{f': {why}' if why else ''}", cause=Cause.DRAINED)
+    outcome = get_broker().requeue(task.queue, str(task_id), task.attempt, error, entry_id=entry_id)
+    return Requeue(found=True, outcome=outcome, status=task.status)
 
 
 class DeadLetterOutcome(StrEnum):
