@@ -335,7 +335,7 @@ CASES = {
     "answer_command": _answer,
     "add_capped": _write_log,
     "ensure_group": _group,
-    "take_token": _rate,
+    "take_rate": _rate,
     "requeue": _requeue,
     "waiting_page": _reads(lambda b: b.waiting("echo")),
     "held_page": _reads(lambda b: b.held("echo")),
