@@ -1,4 +1,4 @@
-"""GET /jobs/{id}/events on a real web process: every move once, in order, and a stream that ends when it should."""
+"""GET /jobs/{id}/events on a real web process: each task change once and in order, and the end of the stream."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from dalston_client import Client
-from dalston_queue.api.subscriptions.changes import AT_ONCE, NEWS, RUNNING, Place, read_news
-from dalston_queue.api.subscriptions.subscriber import Guest, still_allowed
+from dalston_queue.api.subscriptions.changes import CHANGES, CHANGES_LIMIT, RUNNING, Cursor, read_changes
+from dalston_queue.api.subscriptions.subscriber import Subscriber, still_allowed
 from dalston_queue.broker import connect
 from dalston_queue.broker.protocol.messages import Completed, TaskMessage
 from dalston_queue.jobs.lifecycle.status import lock_jobs, move_jobs
@@ -62,7 +62,7 @@ def end(job: Job, how: str = "complete", **more: Any) -> None:
 
 
 class Stream:
-    """What a follower got so far, read by a thread."""
+    """The events that a subscriber got so far, read by a thread."""
 
     def __init__(self, answer: httpx.Response) -> None:
         self.answer = answer
@@ -109,7 +109,7 @@ class Stream:
 
 
 @contextmanager
-def following(client: httpx.Client, job: Job, **headers: str) -> Iterator[Stream]:
+def subscribe(client: httpx.Client, job: Job, **headers: str) -> Iterator[Stream]:
     with client.stream("GET", f"/api/v1/jobs/{job.id}/events", headers=headers) as answer:
         if answer.status_code != 200:
             answer.read()
@@ -117,14 +117,16 @@ def following(client: httpx.Client, job: Job, **headers: str) -> Iterator[Stream
         stream = Stream(answer)
         try:
             yield stream
-        finally:  # as a browser that is closed does it; close() alone would not wake the reading thread
+        finally:  # as a closed browser does; close() alone would not wake the reading thread
             with suppress(OSError):
                 answer.extensions["network_stream"].get_extra_info("socket").shutdown(socket.SHUT_RDWR)
             stream.join()
 
 
-def test_it_tells_every_move_then_the_end_and_is_over(web: Web, token_for: Callable[..., str], job: Job) -> None:
-    with web.client(token_for("read")) as client, following(client, job) as stream:
+def test_each_task_change_is_sent_then_the_end_and_the_stream_is_over(
+    web: Web, token_for: Callable[..., str], job: Job
+) -> None:
+    with web.client(token_for("read")) as client, subscribe(client, job) as stream:
         assert stream.answer.headers["Content-Type"] == "text/event-stream"
         assert stream.answer.headers["Cache-Control"] == "no-store"
         assert stream.answer.headers["X-Accel-Buffering"] == "no"
@@ -152,20 +154,20 @@ def test_it_tells_every_move_then_the_end_and_is_over(web: Web, token_for: Calla
     assert stream.lines[0].startswith("retry:")
 
 
-def test_it_goes_on_behind_the_last_event_id_without_a_gap_or_a_repetition(
+def test_it_continues_behind_the_last_event_id_without_a_gap_or_a_repetition(
     web: Web, token_for: Callable[..., str], job: Job
 ) -> None:
     with web.client(token_for("read")) as client:
-        with following(client, job) as stream:
+        with subscribe(client, job) as stream:
             stream.wait_for("task", 2)
             seen = stream.ids()
         move("start", [first(job)], seq=1, engine_id=ENGINE)
-        with following(client, job, **{"Last-Event-ID": str(seen[-1])}) as stream:
+        with subscribe(client, job, **{"Last-Event-ID": str(seen[-1])}) as stream:
             stream.wait_for("task", 1)
             seen += stream.ids()
         move("retry", [first(job)], scheduled_at=timezone.now(), cause="error", message="no\nluck\r\n")
         end(job, "fail", errors={job.id: "no luck"})
-        with following(client, job, **{"Last-Event-ID": str(seen[-1])}) as stream:
+        with subscribe(client, job, **{"Last-Event-ID": str(seen[-1])}) as stream:
             assert stream.over.wait(WAIT_TIMEOUT_S)
             seen += stream.ids()
             assert stream.named("task")[0]["message"] == "no\nluck\r\n"
@@ -173,7 +175,7 @@ def test_it_goes_on_behind_the_last_event_id_without_a_gap_or_a_repetition(
                 "job_id": str(job.id), "status": "failed", "progress": 0, "error": "no luck", "completed_at": None,
             }  # fmt: skip
         assert seen == list(TaskEvent.objects.order_by("id").values_list("id", flat=True))
-        with following(client, job, **{"Last-Event-ID": str(seen[-1])}) as stream:
+        with subscribe(client, job, **{"Last-Event-ID": str(seen[-1])}) as stream:
             assert stream.over.wait(WAIT_TIMEOUT_S)
             assert (stream.named("task"), len(stream.named("end"))) == ([], 1)
         for nonsense in ("abc", "-1", str(2**63)):
@@ -181,7 +183,7 @@ def test_it_goes_on_behind_the_last_event_id_without_a_gap_or_a_repetition(
             assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
 
 
-def test_it_tells_progress_when_it_changes(
+def test_progress_is_sent_when_it_changes(
     web: Web, token_for: Callable[..., str], project: Project, redis_url: str
 ) -> None:
     job = Job.objects.get(pk=submit(JobSpec(name="one", stages=(StageSpec(stage="echo"),)), project=project).job_id)
@@ -194,7 +196,7 @@ def test_it_tells_progress_when_it_changes(
         )
         [claimed] = consumer.claim()
         move("start", [task], seq=1, engine_id=ENGINE)
-        with following(client, job) as stream:
+        with subscribe(client, job) as stream:
             stream.wait_for("progress")
             claimed.progress({"fraction": 0.25, "message": "a quarter"})
             stream.wait_for("progress", 2)
@@ -206,12 +208,12 @@ def test_it_tells_progress_when_it_changes(
     assert after["tasks"] == [{**one, "progress": 0.25, "message": "a quarter"}]
 
 
-def test_only_who_may_read_the_job_may_follow_it(web: Web, token_for: Callable[..., str], job: Job) -> None:
+def test_only_a_token_that_may_read_the_job_may_subscribe(web: Web, token_for: Callable[..., str], job: Job) -> None:
     other = Project.objects.create(name="beta")
     with web.client(token_for("read", project=other)) as client:
         answer = client.get(f"/api/v1/jobs/{job.id}/events")
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
-    with web.client(token_for("read", "operate", project=other)) as client, following(client, job) as stream:
+    with web.client(token_for("read", "operate", project=other)) as client, subscribe(client, job) as stream:
         stream.wait_for("task", 2)
 
 
@@ -226,7 +228,7 @@ def test_it_ends_with_the_token_or_the_login_that_opened_it(web: Web, token_for:
     with ExitStack() as stack:
         clients = [stack.enter_context(web.client(token_for("read", name=str(n)))) for n in range(len(changes))]
         clients.append(stack.enter_context(web.log_in(vera)))
-        *streams, unharmed, login = [stack.enter_context(following(client, job)) for client in clients]
+        *streams, unharmed, login = [stack.enter_context(subscribe(client, job)) for client in clients]
         for stream in (*streams, unharmed, login):
             stream.wait_for("task", 2)
         for number, change in enumerate(changes):
@@ -238,12 +240,12 @@ def test_it_ends_with_the_token_or_the_login_that_opened_it(web: Web, token_for:
         assert not unharmed.over.is_set()
 
 
-def test_a_token_whose_scopes_changed_keeps_its_new_followers_only(token_for: Callable[..., str]) -> None:
+def test_a_token_whose_scopes_changed_keeps_its_new_subscribers_only(token_for: Callable[..., str]) -> None:
     token_for("read", "operate")
     token = ApiToken.objects.get()
-    before, after = (Guest(token_id=token.pk, scopes=frozenset(scopes)) for scopes in (["read"], token.scopes))
-    for guests in ([before, after], [after, before]):
-        assert still_allowed(guests, timezone.now()) == {after}
+    before, after = (Subscriber(token_id=token.pk, scopes=frozenset(scopes)) for scopes in (["read"], token.scopes))
+    for subscribers in ([before, after], [after, before]):
+        assert still_allowed(subscribers, timezone.now()) == {after}
 
 
 def threads_of(web: Web) -> int:
@@ -252,34 +254,34 @@ def threads_of(web: Web) -> int:
 
 @pytest.fixture
 def small_web(db: None, tmp_path: Path) -> Iterator[Web]:
-    """A web process that serves twelve followers and has two database connections."""
+    """A web process that serves twelve subscribers and has two database connections."""
     server = Web({**environment(), "DALSTON_MAX_EVENT_STREAMS": "12", "DALSTON_DB_POOL_SIZE": "2"}, tmp_path / "log")
     yield server
     server.process.reap()
 
 
-def test_followers_cost_no_thread_and_no_connection_are_limited_and_outlive_a_restart(
+def test_subscribers_cost_no_thread_and_no_connection_are_limited_and_outlive_a_restart(
     small_web: Web, token_for: Callable[..., str], job: Job
 ) -> None:
     token = token_for("read")
-    with small_web.client(token) as client, following(client, job) as one:
+    with small_web.client(token) as client, subscribe(client, job) as one:
         one.wait_for("task", 2)
         before = threads_of(small_web)
-        many = [following(client, job) for _ in range(11)]
+        many = [subscribe(client, job) for _ in range(11)]
         streams = [each.__enter__() for each in many]
         for stream in streams:
             stream.wait_for("task", 2)
-        # More follow than there are connections, and a read still gets one.
+        # There are more subscribers than connections, and a read still gets one.
         assert client.get(f"/api/v1/jobs/{job.id}").status_code == 200
-        wait_until(lambda: threads_of(small_web) <= before + 3, what="no thread per follower")
+        wait_until(lambda: threads_of(small_web) <= before + 3, what="no thread per subscriber")
         full = client.get(f"/api/v1/jobs/{job.id}/events")
         assert (full.status_code, full.json()["code"]) == (503, "streams_full")
         assert full.headers["Retry-After"] == "5"
-        # Those who go away make room, at once and without a word in the log.
+        # A subscriber that leaves frees its slot at once, without a log line.
         for each in many:
             each.__exit__(None, None, None)
-        wait_until(lambda: _opens(client, job), what="room for the next one")
-        # The process can end although somebody follows, and the follower just sees the end of the stream.
+        wait_until(lambda: _opens(client, job), what="a free slot")
+        # The process can end while there are subscribers; they see the end of the stream.
         with ThreadPoolExecutor(1) as thread, Client(small_web.url, token) as dalston:
             watched = thread.submit(lambda: [event for event in dalston.watch(str(job.id)) if event.name != "progress"])
             assert small_web.process.stop() in {0, -15}
@@ -287,7 +289,7 @@ def test_followers_cost_no_thread_and_no_connection_are_limited_and_outlive_a_re
             assert not one.named("closed")
             assert "Traceback" not in small_web.process.output
             assert "was destroyed but it is pending" not in small_web.process.output
-            # Our client goes on when there is a process again, and has not missed what happened meanwhile.
+            # Our client reconnects to the next process, and has missed no change.
             move("start", [first(job)], seq=1, engine_id=ENGINE)
             small_web.start()
             end(job)
@@ -307,20 +309,20 @@ def test_a_long_history_comes_in_pieces_and_whole(job: Job) -> None:
         TaskEvent(
             task=task, transition="x", from_status="ready", to_status="ready", attempt=1, deliveries=0, at=make.NOW
         )
-        for _ in range(AT_ONCE)
+        for _ in range(CHANGES_LIMIT)
     )
     end(job)
-    place, seen = Place(job.id, 0), []
+    cursor, seen = Cursor(job.id, 0), []
     while True:
-        news = read_news([place])[place]
-        seen += [it.event_id for it in news.moves]
-        place = Place(job.id, seen[-1])
-        if news.is_over:
+        changes = read_changes([cursor])[cursor]
+        seen += [it.event_id for it in changes.tasks]
+        cursor = Cursor(job.id, seen[-1])
+        if changes.is_last:
             break
     assert seen == list(TaskEvent.objects.order_by("id").values_list("id", flat=True))
 
 
-def test_nothing_appears_behind_a_place_while_many_move_tasks_of_one_job_at_once() -> None:
+def test_no_event_appears_behind_a_cursor_while_threads_move_tasks_of_one_job() -> None:
     job = make.dag(**{f"s{number}": "" for number in range(24)})
     make.claim(job)
 
@@ -330,37 +332,37 @@ def test_nothing_appears_behind_a_place_while_many_move_tasks_of_one_job_at_once
                 for name in ("enqueue", "start", "recover", "start", "complete"):
                     with transaction.atomic():
                         move(name, [task], **({"result": "1"} if name == "complete" else {}))
-                        with connection.cursor() as cursor:  # long enough for others to come in between
+                        with connection.cursor() as cursor:  # long enough for the other threads to commit in between
                             cursor.execute("SELECT pg_sleep(0.001)")
         finally:
             connection.close()
 
-    tasks, seen, place = list(job.tasks.all()), list[int](), Place(job.id, 0)
+    tasks, seen, cursor = list(job.tasks.all()), list[int](), Cursor(job.id, 0)
     with ThreadPoolExecutor(4) as threads:
         working = [threads.submit(work, tasks[number::4]) for number in range(4)]
         while len(seen) < 24 * 6:
             broken = [it for it in working if it.done() and it.exception()]
             assert not broken, broken[0].exception()
             over = all(it.done() for it in working)
-            seen += [it.event_id for it in read_news([place])[place].moves]
-            place = Place(job.id, seen[-1])
-            assert not over or len(seen) == 24 * 6, "a move was missed"
+            seen += [it.event_id for it in read_changes([cursor])[cursor].tasks]
+            cursor = Cursor(job.id, seen[-1])
+            assert not over or len(seen) == 24 * 6, "a change was missed"
     assert seen == list(TaskEvent.objects.order_by("id").values_list("id", flat=True))
 
 
-def test_many_followers_at_different_places_are_read_at_once(job: Job, django_assert_num_queries: Any) -> None:
+def test_subscribers_with_different_cursors_are_read_at_once(job: Job, django_assert_num_queries: Any) -> None:
     other = make.dag(a="")
     make.claim(other)
     ids = list(TaskEvent.objects.filter(task__job=job).order_by("id").values_list("id", flat=True))
-    gone = Place(UUID(int=7), 0)
-    places = [Place(job.id, 0), Place(job.id, ids[0]), Place(job.id, ids[-1]), Place(other.id, 0), gone]
+    gone = Cursor(UUID(int=7), 0)
+    cursors = [Cursor(job.id, 0), Cursor(job.id, ids[0]), Cursor(job.id, ids[-1]), Cursor(other.id, 0), gone]
     with django_assert_num_queries(2):
-        found = read_news([*places, *places])
-    assert [len(found[place].moves) for place in places[:4]] == [2, 1, 0, 1]
+        found = read_changes([*cursors, *cursors])
+    assert [len(found[cursor].tasks) for cursor in cursors[:4]] == [2, 1, 0, 1]
     assert gone not in found
 
 
-def test_the_reading_uses_indexes_only(job: Job) -> None:
+def test_the_statements_use_indexes_only(job: Job) -> None:
     with connection.cursor() as cursor:
         cursor.execute(_MANY_JOBS, [job.project_id])
         cursor.execute(_MANY_TASKS)
@@ -371,7 +373,7 @@ def test_the_reading_uses_indexes_only(job: Job) -> None:
         )
         cursor.execute("ANALYZE dalston_job, dalston_task, dalston_task_event")
         wanted: list[tuple[str, Any]] = [
-            (NEWS, {"jobs": f"{{{job.id}}}", "seen": [0]}),
+            (CHANGES, {"jobs": f"{{{job.id}}}", "event_ids": [0]}),
             (RUNNING, [f"{{{job.id}}}"]),
         ]
         for statement, arguments in wanted:

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 import pytest
 from django.utils import timezone
 
-from dalston_queue.api.subscriptions import long_poll as waiting
-from dalston_queue.api.subscriptions.waiting import WAITING
+from dalston_queue.api.subscriptions import long_poll
+from dalston_queue.api.subscriptions.waiting import WAIT_SLOTS
 from dalston_queue.broker import connect
 from dalston_queue.broker.nodes.commands import CommandState, Reply
 from dalston_queue.broker.protocol.types import NodeState
@@ -63,7 +63,7 @@ def test_it_answers_with_the_state_when_the_time_is_up(web: Web, token_for: Call
         assert client.get(f"/api/v1/tasks/{answer.json()['task_id']}?wait=31").status_code == 422
 
 
-def test_who_waits_for_a_node_holds_no_connection(web: Web, token_for: Callable[..., str], redis_url: str) -> None:
+def test_a_wait_for_a_node_holds_no_connection(web: Web, token_for: Callable[..., str], redis_url: str) -> None:
     broker = connect(redis_url, prefix=web.prefix)
     broker.registry.beat_node("gpu-01", NodeState.ACTIVE, [], {})
     node = broker.node("gpu-01")
@@ -90,13 +90,13 @@ def test_who_waits_for_a_node_holds_no_connection(web: Web, token_for: Callable[
     broker.close()
 
 
-def test_all_who_wait_share_the_places() -> None:
-    """Each holds a thread of the server: whoever finds no place left is answered at once, whatever it waits for."""
-    with ExitStack() as others:
-        assert all(others.enter_context(WAITING.one()) for _ in range(WAITING.limit))
+def test_all_waits_share_the_slots() -> None:
+    """Each wait holds a thread of the server: without a free slot a request is answered at once."""
+    with ExitStack() as taken:
+        assert all(taken.enter_context(WAIT_SLOTS.take()) for _ in range(WAIT_SLOTS.limit))
         started = time.monotonic()
-        waiting.tasks.wait(uuid7(), 5)
-        waiting.jobs.wait(uuid7(), 5)
+        long_poll.tasks.wait(uuid7(), 5)
+        long_poll.jobs.wait(uuid7(), 5)
         assert time.monotonic() - started < 5
-    with WAITING.one() as free:
+    with WAIT_SLOTS.take() as free:
         assert free

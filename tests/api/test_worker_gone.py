@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dalston_queue.accounts.tokens import revoke
-from dalston_queue.api.requests.worker_polling import LOOK_EVERY_S, poll
+from dalston_queue.api.requests.worker_polling import RECHECK_S, poll
 from dalston_queue.broker import Broker
 from dalston_queue.broker.engine.remote import Look
 from dalston_queue.models import ApiToken
@@ -71,7 +71,7 @@ def test_a_token_that_is_revoked_while_its_poll_waits_is_given_nothing(
         waiting = threads.submit(client.post, f"{WORKERS}/{worker}/poll?wait=20", json={"held": []})
         wait_until(lambda: _sleepers(shared) > before, what="its poll waits")
         began = time.monotonic()
-        wait_until(lambda: time.monotonic() - began > LOOK_EVERY_S, what="it has waited for a while")
+        wait_until(lambda: time.monotonic() - began > RECHECK_S, what="it has waited for a while")
         revoke(ApiToken.objects.all(), actor="a test")
         [task] = append(shared, "gone")
         answer = waiting.result()

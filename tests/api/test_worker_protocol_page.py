@@ -19,7 +19,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.utils import timezone
 
-from dalston_queue.api.requests.worker_polling import POLLS
+from dalston_queue.api.requests.worker_polling import POLL_SLOTS
 from dalston_queue.broker import Broker
 from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.ids import uuid7
@@ -100,7 +100,7 @@ def test_past_the_limit_a_poll_gets_work_but_may_not_wait(broker: Broker, token_
     worker_id = api.post("/internal/workers/register", {"stages": ["echo"]}).json()["worker_id"]
     poll = f"/internal/workers/{worker_id}/poll?wait=5"
     with ExitStack() as others:
-        assert all(others.enter_context(POLLS.one()) for _ in range(settings.DALSTON_MAX_WAITING_POLLS))
+        assert all(others.enter_context(POLL_SLOTS.take()) for _ in range(settings.DALSTON_MAX_WAITING_POLLS))
         refused = api.post(poll, {"held": []})
         assert (refused.status_code, refused.json()["code"], refused["Retry-After"]) == (503, "too_many_polls", "2")
         task_id = append(broker, "echo", 1)

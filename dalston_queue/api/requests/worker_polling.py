@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 from django.conf import settings
 
 from dalston_queue.api.errors.problems import ApiProblem, Code
-from dalston_queue.api.subscriptions.waiting import Places
+from dalston_queue.api.subscriptions.waiting import Slots
 from dalston_queue.broker.engine.remote import Hold, Look, RemoteTask, RemoteWorker
 from dalston_queue.database import release_connection
 
-LOOK_EVERY_S = 1.0
-POLLS = Places(settings.DALSTON_MAX_WAITING_POLLS)
+RECHECK_S = 1.0
+POLL_SLOTS = Slots(settings.DALSTON_MAX_WAITING_POLLS)
 
 
 def poll(
@@ -38,7 +38,7 @@ def poll(
     if claimed and gone():
         worker.release(claimed)
         return look, []
-    if claimed and time.monotonic() - began > LOOK_EVERY_S:
+    if claimed and time.monotonic() - began > RECHECK_S:
         try:
             check_token()
         except ApiProblem:
@@ -57,8 +57,8 @@ def _poll(
     look, claimed = _try(worker, named, room)
     if look.again or claimed or wait <= 0:
         return look, claimed
-    look_at = time.monotonic() + LOOK_EVERY_S
-    with POLLS.one() as free:
+    look_at = time.monotonic() + RECHECK_S
+    with POLL_SLOTS.take() as free:
         if not free:
             raise _too_many()
         while (left := end - time.monotonic()) > 0 and not (look.again or claimed):
@@ -77,7 +77,7 @@ def _poll(
             if not look.count:
                 worker.beat()  # it has nothing to lose, so the waiting itself is its heartbeat
             look, claimed = _try(worker, named, room)
-            look_at = time.monotonic() + LOOK_EVERY_S
+            look_at = time.monotonic() + RECHECK_S
     return look, claimed
 
 
@@ -87,5 +87,5 @@ def _try(worker: RemoteWorker, named: Sequence[Hold], room: int) -> tuple[Look, 
 
 
 def _too_many() -> ApiProblem:
-    detail = f"This web process lets {POLLS.limit} polls wait, and as many do. Nothing was claimed; poll again."
+    detail = f"This web process lets {POLL_SLOTS.limit} polls wait, and as many do. Nothing was claimed; poll again."
     return ApiProblem(503, Code.TOO_MANY_POLLS, detail, headers={"Retry-After": "2"})

@@ -21,7 +21,7 @@ from dalston_queue.database import release_connection
 from dalston_queue.models import TaskEvent
 
 PATIENCE_S = 3.0
-LOOK_EVERY_S = 0.1
+POLL_S = 0.1
 
 
 def accepted_before(broker: Broker, worker: EngineBeat, hold: Hold, outcome: messages.Outcome) -> bool:
@@ -38,7 +38,7 @@ def accepted_before(broker: Broker, worker: EngineBeat, hold: Hold, outcome: mes
             detail = "The attempt has ended, and whether by this result is not stored yet. Send it again."
             raise ApiProblem(503, Code.RESULT_PENDING, detail, headers={"Retry-After": "1"})
         release_connection()
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(POLL_S)
 
 
 def _ended(broker: Broker, queue: str, hold: Hold) -> bool:

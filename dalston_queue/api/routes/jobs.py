@@ -30,7 +30,7 @@ from dalston_queue.api.schemas.jobs import (
     webhook_out,
 )
 from dalston_queue.api.schemas.tasks import Key, one_key
-from dalston_queue.api.subscriptions import long_poll as waiting
+from dalston_queue.api.subscriptions import long_poll
 from dalston_queue.api.subscriptions.long_poll import Wait
 from dalston_queue.audit.record import audited
 from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
@@ -62,7 +62,7 @@ def submit_job(
     principal, key = principal_of(request), one_key(job.idempotency_key, idempotency_key)
     check_depth(spec, principal)
     submission = submit(spec, project=principal.project(), token=principal.token, idempotency_key=key)
-    waiting.jobs.wait(submission.job_id, wait)
+    long_poll.jobs.wait(submission.job_id, wait)
     response["Location"] = f"/api/v1/jobs/{submission.job_id}"
     stored = visible_job(principal, submission.job_id)
     return Status(201 if submission.created else 200, job_with_tasks(stored))
@@ -130,7 +130,7 @@ def read_job(request: HttpRequest, job_id: Annotated[UUID, Path()], wait: Wait =
     principal = principal_of(request)
     job = visible_job(principal, job_id)
     if wait and job.finished_at is None:
-        waiting.jobs.wait(job_id, wait)
+        long_poll.jobs.wait(job_id, wait)
         job = visible_job(principal, job_id)
     return job_with_tasks(job)
 

@@ -23,7 +23,7 @@ from dalston_queue.api.schemas.nodes import (
     node_out,
 )
 from dalston_queue.api.schemas.workers import WorkerDrainOut, WorkerId, WorkerOrderIn
-from dalston_queue.api.subscriptions.waiting import WAITING
+from dalston_queue.api.subscriptions.waiting import WAIT_SLOTS
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.engine.remote import RemoteWorker
 from dalston_queue.broker.errors import Invalid
@@ -138,7 +138,7 @@ def read_logs(
 
 def _wait(channel: NodeChannel, command_id: str, seconds: float) -> CommandStatus | None:
     release_connection()
-    with WAITING.one() as free:
+    with WAIT_SLOTS.take() as free:
         return channel.wait(command_id, seconds if free else 0)
 
 

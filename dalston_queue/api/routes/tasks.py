@@ -31,7 +31,7 @@ from dalston_queue.api.schemas.tasks import (
     stored_task,
     task_out,
 )
-from dalston_queue.api.subscriptions import long_poll as waiting
+from dalston_queue.api.subscriptions import long_poll
 from dalston_queue.api.subscriptions.long_poll import Wait
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.operations.requeue import Requeued
@@ -78,7 +78,7 @@ def submit_task(
         stored = stored_task(submission.tasks[0], submission.at, task.parameters)
         out = task_out(stored, job=Job(trace_id=trace_id_of(request)))
     else:
-        waiting.tasks.wait(task_id, wait)
+        long_poll.tasks.wait(task_id, wait)
         out = task_out(visible_task(principal, task_id))
     if out.status in WAITING and (out.scheduled_at is None or out.scheduled_at <= timezone.now()):
         out.queue_position = depths.position(out.queue, out.effective_priority)
@@ -123,7 +123,7 @@ def read_task(
     """One task: its state, its result or its error."""
     task = visible_task(principal_of(request), task_id)
     if wait and task.finished_at is None:
-        waiting.tasks.wait(task_id, wait)
+        long_poll.tasks.wait(task_id, wait)
         task = visible_task(principal_of(request), task_id)
     return task_out(task, task.events.order_by("id") if include_history else None)
 

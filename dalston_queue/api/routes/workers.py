@@ -43,7 +43,7 @@ from dalston_queue.api.schemas.workers import (
     holds_out,
     task_out,
 )
-from dalston_queue.api.subscriptions.waiting import leaving
+from dalston_queue.api.subscriptions.waiting import disconnection
 from dalston_queue.broker.engine.remote import NODE, Hold, RemoteWorker
 from dalston_queue.broker.errors import Fenced
 from dalston_queue.broker.nodes.registry import EngineBeat
@@ -89,7 +89,7 @@ def register_worker(request: HttpRequest, worker: Annotated[RegisterIn, Body()])
 @router.post(f"{WORKER}/poll", auth=needs(Scope.WORKER), response=answers({200: PollOut}, 400, 404, 409, 413))
 def poll_tasks(request: HttpRequest, worker_id: WorkerId, asked: Annotated[PollIn, Body()], wait: Wait = 0) -> PollOut:
     """Claim and start tasks. What the worker has and does not name in `held` is given again. One poll at a time."""
-    with _worker(request, worker_id) as worker, leaving(request) as gone:
+    with _worker(request, worker_id) as worker, disconnection(request) as gone:
         _beat(worker, worker.engine.state, len(asked.held))  # a draining one may still ask for what it lost
         named, room = [each.hold for each in asked.held], asked.available_capacity
         look, claimed = poll(worker, named, room, wait, gone, partial(_check_token, request))

@@ -1,9 +1,9 @@
-"""Requests that wait.
+"""Requests that wait: long polls and server-sent events.
 
-waiting     slots for waiting requests, and whether a client has gone
+waiting     slots for waiting requests; whether a client has disconnected
 long_poll   `?wait=`: until a task or a job is over
-stream      server-sent events of one subscriber
-poller      one reader per process for all streams
-changes     what happened to jobs since an event id, in two statements
-subscriber  who subscribes to a job, and whether the token or login is still valid
+stream      one subscription as server-sent events
+poller      one poller per process, for all subscriptions
+changes     what happened to jobs since a cursor, in two statements
+subscriber  the token or login behind a subscription, and whether it is still valid
 """

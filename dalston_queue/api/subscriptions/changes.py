@@ -1,8 +1,8 @@
-"""What happened to jobs since somebody looked last: two statements and a look at Redis, for all who follow any job.
+"""Changes of jobs since a cursor: two statements and one read of Redis, for all subscriptions together.
 
-A place in a job's history is the id of its last TaskEvent. Ids of one job grow in the order of their commits, because
-every move is made with the job's row locked until then: nothing older can appear behind a place. Across jobs that is
-not so, and therefore each follower has a place of its own.
+A cursor is the id of the last TaskEvent that a subscriber has. Ids of one job grow in the order of their commits,
+because each transition is made with the job's row locked until the commit: no older id can appear behind a cursor.
+Across jobs that does not hold, so each subscription has a cursor of its own.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ from dalston_queue.jobs.lifecycle.status import id_array
 from dalston_queue.jobs.queries.progress import NOTHING, reported_by
 from dalston_queue.redis import get_broker
 
-AT_ONCE = 500
-"""Moves of one job that are read together; the next look brings the rest."""
-RUNNING_SHOWN = 50
-"""For so many running tasks of a job its followers hear how far they are."""
+CHANGES_LIMIT = 500
+"""Task changes of one job in one read; the next tick reads the rest."""
+RUNNING_LIMIT = 50
+"""Running tasks of one job whose progress is sent."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Cursor:
     job_id: UUID
-    seen: int
-    """The id of the last move that was seen; 0: none."""
+    event_id: int
+    """Of the last TaskEvent that was sent; 0: none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class TaskChange:
+    """A TaskEvent with the stage and the queue of its task."""
+
     event_id: int
     task_id: UUID
     stage: str
@@ -65,74 +67,72 @@ class RunningTask:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """A job as of now, and its moves since the place."""
+class JobChanges:
+    """A job as of now, and the changes of its tasks since a cursor. One statement reads both, so they agree."""
 
     status: JobStatus
     progress: float
     error: str
     completed_at: datetime | None
-    moves: tuple[Move, ...]
+    tasks: tuple[TaskChange, ...]
     running: tuple[RunningTask, ...]
 
     @property
-    def is_over(self) -> bool:
-        """Nothing follows: it has ended, and these are its last moves. One statement read both, so they agree."""
-        return self.status in JOB_OVER and len(self.moves) < AT_ONCE
+    def is_last(self) -> bool:
+        return self.status in JOB_OVER and len(self.tasks) < CHANGES_LIMIT
 
 
-# Of each job: its tasks by (job, stage), of each task its moves past the place by (task, id).
-NEWS = f"""
-    SELECT w.place, j.status, j.progress, j.error, j.finished_at,
+# Of each job: its tasks by (job, stage), of each task its events past the cursor by (task, id).
+CHANGES = f"""
+    SELECT c.number, j.status, j.progress, j.error, j.finished_at,
            e.id, e.task_id, e.stage, e.queue, e.transition, e.from_status, e.to_status,
            e.attempt, e.deliveries, e.engine_id, e.cause, e.message, e.at
-    FROM unnest(%(jobs)s::uuid[], %(seen)s::bigint[]) WITH ORDINALITY AS w (job_id, seen, place)
-    JOIN dalston_job j ON j.id = w.job_id
+    FROM unnest(%(jobs)s::uuid[], %(event_ids)s::bigint[]) WITH ORDINALITY AS c (job_id, event_id, number)
+    JOIN dalston_job j ON j.id = c.job_id
     LEFT JOIN LATERAL (
         SELECT e.*, t.stage, t.queue
-        FROM dalston_task t JOIN dalston_task_event e ON e.task_id = t.id AND e.id > w.seen
-        WHERE t.job_id = w.job_id ORDER BY e.id LIMIT {AT_ONCE}
+        FROM dalston_task t JOIN dalston_task_event e ON e.task_id = t.id AND e.id > c.event_id
+        WHERE t.job_id = c.job_id ORDER BY e.id LIMIT {CHANGES_LIMIT}
     ) e ON true
-    ORDER BY w.place, e.id"""  # noqa: S608 - a number of ours
+    ORDER BY c.number, e.id"""  # noqa: S608 - a number of ours
 
 RUNNING = f"""
     SELECT t.id, t.job_id, t.stage, t.queue, t.attempt
     FROM unnest(%s::uuid[]) AS w (job_id)
     JOIN LATERAL (
         SELECT * FROM dalston_task t WHERE t.job_id = w.job_id AND t.status = 'running'
-        ORDER BY t.id LIMIT {RUNNING_SHOWN}
+        ORDER BY t.id LIMIT {RUNNING_LIMIT}
     ) t ON true"""  # noqa: S608 - a number of ours
 
 
-def read_news(places: Collection[Place]) -> dict[Place, News]:
-    """By place; a job that does not exist (any more) is not in the answer."""
-    wanted = list(dict.fromkeys(places))
+def read_changes(cursors: Collection[Cursor]) -> dict[Cursor, JobChanges]:
+    """By cursor; without those whose job does not exist (any more)."""
+    wanted = list(dict.fromkeys(cursors))
     if not wanted:
         return {}
-    rows = _rows(NEWS, {"jobs": id_array(place.job_id for place in wanted), "seen": [place.seen for place in wanted]})
-    by_place: defaultdict[Place, list[Any]] = defaultdict(list)
-    for number, *row in rows:
-        by_place[wanted[number - 1]].append(row)
-    live = {place.job_id for place, found in by_place.items() if found[0][0] not in JOB_OVER}
-    running = _running(live)
-    return {place: _news(found, running.get(place.job_id, ())) for place, found in by_place.items()}
+    jobs, event_ids = id_array(cursor.job_id for cursor in wanted), [cursor.event_id for cursor in wanted]
+    by_cursor: defaultdict[Cursor, list[Any]] = defaultdict(list)
+    for number, *row in _rows(CHANGES, {"jobs": jobs, "event_ids": event_ids}):
+        by_cursor[wanted[number - 1]].append(row)
+    running = _running({cursor.job_id for cursor, rows in by_cursor.items() if rows[0][0] not in JOB_OVER})
+    return {cursor: _changes(rows, running.get(cursor.job_id, ())) for cursor, rows in by_cursor.items()}
 
 
-def _news(rows: list[Any], running: Iterable[RunningTask]) -> News:
+def _changes(rows: list[Any], running: Iterable[RunningTask]) -> JobChanges:
     status, progress, error, finished_at = rows[0][:4]
-    moves = tuple(Move(*row[4:]) for row in rows if row[4] is not None)
-    return News(JobStatus(status), progress, error, finished_at, moves, tuple(running))
+    tasks = tuple(TaskChange(*row[4:]) for row in rows if row[4] is not None)
+    return JobChanges(JobStatus(status), progress, error, finished_at, tasks, tuple(running))
 
 
 def _running(jobs: Collection[UUID]) -> dict[UUID, list[RunningTask]]:
     if not jobs:
         return {}
     tasks = [RunningTask(*row) for row in _rows(RUNNING, [id_array(jobs)])]
-    said = reported_by(tasks, get_broker())
+    reports = reported_by(tasks, get_broker())
     found: defaultdict[UUID, list[RunningTask]] = defaultdict(list)
     for task in tasks:
-        report = (said or {}).get(task.id, NOTHING)
-        known = said is not None
+        report = (reports or {}).get(task.id, NOTHING)
+        known = reports is not None
         found[task.job_id].append(replace(task, progress=report.fraction, message=report.message, known=known))
     return found
 

@@ -1,7 +1,7 @@
-"""Long poll: `?wait=30` answers as soon as the thing is over, or when the time is up.
+"""Long poll: `?wait=30` answers as soon as the task or the job is over, or when the time is up.
 
-All waiting requests of a web process share one thread that asks Postgres once per interval for everything awaited. A
-waiting request holds a thread of the server, but no database connection.
+All waiting requests of a web process share one thread per model, which asks Postgres once per interval for all rows
+awaited. A waiting request holds a thread of the server, but no database connection.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from django.db import DatabaseError, connections
 from django.db.models import Manager
 from ninja import Query
 
-from dalston_queue.api.subscriptions.waiting import WAITING
+from dalston_queue.api.subscriptions.waiting import WAIT_SLOTS
 from dalston_queue.database import release_connection
 from dalston_queue.jobs.lifecycle.states import JOB_OVER, TASK_OVER
 from dalston_queue.models import Job, Task
@@ -28,10 +28,10 @@ MAX_WAIT_S = 30.0
 INTERVAL_S = 0.1
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for it to be over.")]
 LINGER_S = 5.0
-"""How long the thread stays for the next request."""
+"""How long the thread waits for the next request before it ends."""
 
 
-class Waiting:
+class LongPoll:
     """Requests that wait until rows of one model are over."""
 
     def __init__(self, manager: Manager[Any], over: Collection[str]) -> None:
@@ -45,29 +45,29 @@ class Waiting:
         """Returns when the row is over, at the latest after `seconds`. The caller reads the row afterwards."""
         if seconds <= 0:
             return
-        news = threading.Event()
-        with WAITING.one() as free:
+        over = threading.Event()
+        with WAIT_SLOTS.take() as free:
             if not free:
                 return
-            self._enter(row_id, news)
+            self._add(row_id, over)
             try:
                 release_connection()
-                news.wait(min(seconds, MAX_WAIT_S))
+                over.wait(min(seconds, MAX_WAIT_S))
             finally:
-                self._leave(row_id, news)
+                self._remove(row_id, over)
 
-    def _enter(self, row_id: UUID, news: threading.Event) -> None:
+    def _add(self, row_id: UUID, over: threading.Event) -> None:
         with self._lock:
-            self._awaited.setdefault(row_id, []).append(news)
+            self._awaited.setdefault(row_id, []).append(over)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="long-poll", daemon=True)
                 self._thread.start()
 
-    def _leave(self, row_id: UUID, news: threading.Event) -> None:
+    def _remove(self, row_id: UUID, over: threading.Event) -> None:
         with self._lock:
-            others = self._awaited[row_id]
-            others.remove(news)
-            if not others:
+            waiting = self._awaited[row_id]
+            waiting.remove(over)
+            if not waiting:
                 del self._awaited[row_id]
 
     def _watch(self) -> None:
@@ -82,8 +82,8 @@ class Waiting:
                     return
             for row_id in self._find_over(awaited) if awaited else ():
                 with self._lock:
-                    for news in self._awaited.get(row_id, ()):
-                        news.set()
+                    for over in self._awaited.get(row_id, ()):
+                        over.set()
             time.sleep(INTERVAL_S)
 
     def _find_over(self, awaited: list[UUID]) -> list[UUID]:
@@ -96,5 +96,5 @@ class Waiting:
             connections.close_all()
 
 
-tasks = Waiting(Task.objects, TASK_OVER)
-jobs = Waiting(Job.objects, JOB_OVER)
+tasks = LongPoll(Task.objects, TASK_OVER)
+jobs = LongPoll(Job.objects, JOB_OVER)

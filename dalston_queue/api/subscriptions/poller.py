@@ -1,8 +1,10 @@
-"""One reader per web process asks for everybody who follows a job: two statements a tick, however many there are.
+"""The poller of job events: one per web process reads for all subscriptions, two statements a tick.
 
-    follower -> ask(seat, place) -> a tick: read_news for all places, still_allowed for seats not checked lately -> News
+    stream -> next_changes(subscription) -> a tick: read_changes for all cursors, still_allowed for those not checked
+    lately -> JobChanges
 
-A follower asks for the next piece when it has sent the last one. A slow one asks less often; nothing piles up for it.
+A stream asks for the next changes when it has sent the last ones. A slow client asks less often; nothing is queued
+for it.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from django.conf import settings
 from django.db import DatabaseError, connections
 from django.utils import timezone
 
-from dalston_queue.api.subscriptions.changes import News, Place, read_news
-from dalston_queue.api.subscriptions.subscriber import Guest, still_allowed
+from dalston_queue.api.subscriptions.changes import Cursor, JobChanges, read_changes
+from dalston_queue.api.subscriptions.subscriber import Subscriber, still_allowed
 
 log = structlog.get_logger(__name__)
 
@@ -33,107 +35,109 @@ RECHECK_S = 3.0
 _thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="job-events")
 
 
-class Over(StrEnum):
-    """Why a follower gets no more news."""
+class Closed(StrEnum):
+    """Why a subscription gets no more events."""
 
     JOB_GONE = "job_gone"
     NOT_ALLOWED = "not_allowed"
     STOPPING = "stopping"
-    """This web process ends; another one goes on from the same place."""
+    """This web process ends; another one continues from the same cursor."""
 
 
 @dataclass(eq=False, slots=True)
-class Seat:
-    guest: Guest
+class Subscription:
+    subscriber: Subscriber
+    cursor: Cursor
     checked_at: float = field(default_factory=time.monotonic)
+    answer: asyncio.Future[JobChanges | Closed] | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        return self.answer is not None and not self.answer.done()
 
 
-@dataclass(eq=False, slots=True)
-class Question:
-    seat: Seat
-    place: Place
-    answer: asyncio.Future[News | Over]
+Answers = dict[Subscription, JobChanges | Closed]
 
 
-class Reader:
+class Poller:
     def __init__(self) -> None:
-        self._seats: set[Seat] = set()
-        self._questions: list[Question] = []
-        self._working: asyncio.Task[None] | None = None
+        self._subscriptions: set[Subscription] = set()
+        self._task: asyncio.Task[None] | None = None
 
     @property
     def is_full(self) -> bool:
-        return len(self._seats) >= int(settings.DALSTON_MAX_EVENT_STREAMS)
+        return len(self._subscriptions) >= int(settings.DALSTON_MAX_EVENT_STREAMS)
 
     @contextmanager
-    def seat(self, guest: Guest) -> Iterator[Seat]:
-        """Held while somebody follows. The reader works while there is a seat."""
-        seat = Seat(guest)
-        self._seats.add(seat)
-        self._working = self._working or asyncio.create_task(self._run())
+    def subscribe(self, subscriber: Subscriber, cursor: Cursor) -> Iterator[Subscription]:
+        """The poller runs while there is a subscription."""
+        subscription = Subscription(subscriber, cursor)
+        self._subscriptions.add(subscription)
+        self._task = self._task or asyncio.create_task(self._run())
         try:
-            yield seat
+            yield subscription
         finally:
-            self._seats.discard(seat)
-            if not self._seats:
-                self._working.cancel()
-                self._working = None
+            self._subscriptions.discard(subscription)
+            if not self._subscriptions:
+                self._task.cancel()
+                self._task = None
 
-    def ask(self, seat: Seat, place: Place) -> asyncio.Future[News | Over]:
-        """Answered at the next tick that can read. Ask again only after that."""
-        answer: asyncio.Future[News | Over] = asyncio.get_running_loop().create_future()
-        self._questions.append(Question(seat, place, answer))
-        return answer
+    def next_changes(self, subscription: Subscription) -> asyncio.Future[JobChanges | Closed]:
+        """Since the subscription's cursor, at the next tick that can read. Ask again only after that."""
+        subscription.answer = asyncio.get_running_loop().create_future()
+        return subscription.answer
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
-            self._questions = [each for each in self._questions if not each.answer.done()]
+            pending = [each for each in self._subscriptions if each.is_pending]
             if _server_is_stopping():
-                self._answer(dict.fromkeys(self._questions, Over.STOPPING))
-            elif self._questions:
+                _answer(dict.fromkeys(pending, Closed.STOPPING))
+            elif pending:
                 try:
-                    self._answer(await loop.run_in_executor(_thread, _look, tuple(self._questions)))
-                # Followers get their heartbeat meanwhile; the same questions are asked at the next tick.
+                    _answer(await loop.run_in_executor(_thread, _read, pending))
+                # Subscribers get their heartbeat meanwhile; the next tick reads for the same cursors.
                 except DatabaseError as error:
                     log.warning("job_events.database_unavailable", error=str(error))
                 except Exception:
                     log.exception("job_events.not_read")
             await asyncio.sleep(max(0.05, started + TICK_S - loop.time()))
 
-    def _answer(self, answers: dict[Question, News | Over]) -> None:
-        for question, answer in answers.items():
-            if not question.answer.done():  # the follower may have left while we read
-                question.answer.set_result(answer)
+
+def _answer(answers: Answers) -> None:
+    for subscription, answer in answers.items():
+        if subscription.answer and not subscription.answer.done():
+            subscription.answer.set_result(answer)
 
 
-def _look(questions: Collection[Question]) -> dict[Question, News | Over]:
+def _read(pending: Collection[Subscription]) -> Answers:
     try:
-        refused = _refused(questions)
-        news = read_news([each.place for each in questions])
+        refused = _refused(pending)
+        changes = read_changes([each.cursor for each in pending])
         return {
-            each: Over.NOT_ALLOWED if each in refused else news.get(each.place, Over.JOB_GONE) for each in questions
+            each: Closed.NOT_ALLOWED if each in refused else changes.get(each.cursor, Closed.JOB_GONE)
+            for each in pending
         }
     finally:
-        connections.close_all()  # back to the pool: between two ticks nobody holds one
+        connections.close_all()  # to the pool: no connection is held between two ticks
 
 
-def _refused(questions: Collection[Question]) -> set[Question]:
-    due = [each for each in questions if time.monotonic() - each.seat.checked_at >= RECHECK_S]
+def _refused(pending: Collection[Subscription]) -> set[Subscription]:
+    due = [each for each in pending if time.monotonic() - each.checked_at >= RECHECK_S]
     if not due:
         return set()
-    allowed = still_allowed({each.seat.guest for each in due}, timezone.now())
+    allowed = still_allowed({each.subscriber for each in due}, timezone.now())
     for each in due:
-        each.seat.checked_at = time.monotonic()
-    return {each for each in due if each.seat.guest not in allowed}
+        each.checked_at = time.monotonic()
+    return {each for each in due if each.subscriber not in allowed}
 
 
 def _server_is_stopping() -> bool:
-    """uvicorn waits for open answers before it ends, and tells nobody; its signal handler is a method of the server."""
+    """uvicorn waits for open responses before it ends and offers no hook; its signal handler is a method of it."""
     server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
     return bool(getattr(server, "should_exit", False))
 
 
-reader = Reader()
+poller = Poller()
 """Of this process: a web process has one event loop."""

@@ -1,4 +1,4 @@
-"""Who follows a job, and whether they still may: a stream must not outlive the token or the login that opened it."""
+"""Subscribers of job events: a stream must not outlive the token or the login that opened it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dalston_queue.models import ApiToken
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
-    """A token with its scopes, or a login with its password's hash: if one of them changes, the guest asks anew."""
+class Subscriber:
+    """A token with its scopes, or a login with its password's hash: a change of either ends the subscription."""
 
     token_id: UUID | None = None
     scopes: frozenset[str] = frozenset()
@@ -26,27 +26,27 @@ class Guest:
     password: str = ""
 
 
-def guest_of(request: HttpRequest) -> Guest:
+def subscriber_of(request: HttpRequest) -> Subscriber:
     principal = principal_of(request)
     if principal.token is not None:
-        return Guest(token_id=principal.token.pk, scopes=frozenset(principal.token.scopes))
+        return Subscriber(token_id=principal.token.pk, scopes=frozenset(principal.token.scopes))
     user = principal.user
     assert user is not None  # noqa: S101 - a principal is a token or a person
-    return Guest(session_key=request.session.session_key, user_id=user.pk, password=user.password)
+    return Subscriber(session_key=request.session.session_key, user_id=user.pk, password=user.password)
 
 
-def still_allowed(guests: Collection[Guest], now: datetime) -> set[Guest]:
-    """Those whose token is valid with the same scopes, or whose login lasts. Three queries at most, for any number."""
-    bearers = [guest for guest in guests if guest.token_id is not None]
-    logins = [guest for guest in guests if guest.token_id is None]
-    tokens = ApiToken.objects.filter(pk__in={guest.token_id for guest in bearers})
-    # One token may have several guests: those from before and from after a change of its scopes.
+def still_allowed(subscribers: Collection[Subscriber], now: datetime) -> set[Subscriber]:
+    """Those with a valid token and the same scopes, or a valid login. At most three queries, for any number."""
+    bearers = [it for it in subscribers if it.token_id is not None]
+    logins = [it for it in subscribers if it.token_id is None]
+    tokens = ApiToken.objects.filter(pk__in={it.token_id for it in bearers})
+    # One token may have several subscribers: from before and from after a change of its scopes.
     valid = {(token.pk, frozenset(token.scopes)) for token in tokens if token.is_valid(now)}
-    allowed = {guest for guest in bearers if (guest.token_id, guest.scopes) in valid}
+    allowed = {it for it in bearers if (it.token_id, it.scopes) in valid}
     if logins:
         sessions = Session.objects.filter(session_key__in=[it.session_key for it in logins], expire_date__gt=now)
         keys = set(sessions.values_list("session_key", flat=True))
         users = get_user_model().objects.filter(pk__in=[it.user_id for it in logins], is_active=True)
-        people = set(users.values_list("pk", "password"))
-        allowed |= {it for it in logins if it.session_key in keys and (it.user_id, it.password) in people}
+        passwords = set(users.values_list("pk", "password"))
+        allowed |= {it for it in logins if it.session_key in keys and (it.user_id, it.password) in passwords}
     return allowed

@@ -1,6 +1,6 @@
-"""Waiting requests: how many of a web process may wait, and whether the client of one has gone.
+"""Slots for waiting requests, and whether the client of a waiting request has disconnected.
 
-Each holds a thread, and the other requests need some too.
+Each waiting request holds a thread of the web process, and the other requests need some too.
 """
 
 from __future__ import annotations
@@ -14,49 +14,48 @@ from typing import Any
 from django.http import HttpRequest
 
 
-class Places:
+class Slots:
+    """A semaphore that never blocks."""
+
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._lock = threading.Lock()
-        self._taken = 0
+        self._free = threading.Semaphore(limit)
 
     @contextmanager
-    def one(self) -> Iterator[bool]:
-        """False: none is left."""
-        with self._lock:
-            free = self._taken < self.limit
-            self._taken += free
+    def take(self) -> Iterator[bool]:
+        """False: no slot is free."""
+        taken = self._free.acquire(blocking=False)
         try:
-            yield free
+            yield taken
         finally:
-            with self._lock:
-                self._taken -= free
+            if taken:
+                self._free.release()
 
 
-WAITING = Places(500)
-"""For everything that is waited for: tasks, jobs, nodes. Past this number `wait` is ignored: the answer shows the state
-as it is. Workers' polls have a number of their own, which is a setting (worker_polling.py)."""
+WAIT_SLOTS = Slots(500)
+"""Shared by the waits for tasks, jobs and nodes. Without a free slot `wait` is ignored: the answer shows the state
+as it is. The polls of workers have slots of their own, by a setting (worker_polling.py)."""
 
 
 CONNECTION = "dalston.connection"
-"""Where the handler leaves the event loop and `receive` of a request: in its ASGI scope."""
+"""In the ASGI scope of a request: the event loop and `receive`, put there by our handler."""
 
 
 @contextmanager
-def leaving(request: HttpRequest) -> Iterator[Callable[[], bool]]:
-    """A question that any thread may ask inside the block: has the client closed its connection?"""
+def disconnection(request: HttpRequest) -> Iterator[Callable[[], bool]]:
+    """A function that any thread may call inside the block: has the client closed its connection?"""
     found = getattr(request, "scope", {}).get(CONNECTION)
     if found is None:  # not served by our handler
         yield lambda: False
         return
     loop, receive = found
-    gone = asyncio.run_coroutine_threadsafe(_until_gone(receive), loop)
+    gone = asyncio.run_coroutine_threadsafe(_until_disconnect(receive), loop)
     try:
         yield gone.done
     finally:
         gone.cancel()
 
 
-async def _until_gone(receive: Any) -> None:
+async def _until_disconnect(receive: Any) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
