@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dalston_queue.jobs.errors import InvalidCallback
-from dalston_queue.jobs.webhooks.sending import Delivered, NotDelivered, _Pinned, send
+from dalston_queue.jobs.webhooks.attempt import Delivered, NotDelivered, _Pinned, send
 from dalston_queue.jobs.webhooks.target import Target, check_address, read_target
 from tests.api.receiver import receiving
 from tests.support import need_tool

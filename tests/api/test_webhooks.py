@@ -27,10 +27,10 @@ from dalston_queue.jobs.operator.cancel import cancel_job
 from dalston_queue.jobs.operator.replay import replay
 from dalston_queue.jobs.webhooks import deliveries as webhook_claims
 from dalston_queue.jobs.webhooks import sender as webhooks
+from dalston_queue.jobs.webhooks.attempt import send
 from dalston_queue.jobs.webhooks.deliveries import claim, send_again
 from dalston_queue.jobs.webhooks.lookups import Lookups
 from dalston_queue.jobs.webhooks.sender import WebhookSender
-from dalston_queue.jobs.webhooks.sending import send
 from dalston_queue.models import DeadLetter, Job, OperatorAction, Project, Task, WebhookDelivery, WebhookSecret
 from dalston_queue.orchestrator.duties import housekeeping
 from tests.api.conftest import Api

@@ -12,7 +12,7 @@ from dalston_queue.dashboard.job import dag, gantt
 from dalston_queue.dashboard.job.dag import EDGES, Stage, arrange, columns
 from dalston_queue.dashboard.job.gantt import Span
 from dalston_queue.jobs.lifecycle.dag import MAX_STAGES
-from dalston_queue.jobs.queries.timeline import Run, RunOutcome
+from dalston_queue.jobs.queries.timeline import Delivery, DeliveryOutcome
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -72,8 +72,8 @@ def seconds(n: float) -> datetime:
 
 def test_bars_stand_where_they_happened() -> None:
     runs = (
-        Run(1, "n.demo.0.b", seconds(10), seconds(30), RunOutcome.RETRIED, message="<boom>"),
-        Run(2, "n.demo.1.b", seconds(50), seconds(100), RunOutcome.COMPLETED),
+        Delivery(1, "n.demo.0.b", seconds(10), seconds(30), DeliveryOutcome.RETRIED, message="<boom>"),
+        Delivery(2, "n.demo.1.b", seconds(50), seconds(100), DeliveryOutcome.COMPLETED),
     )
     text = gantt.draw([Span("split", seconds(5), runs), Span("late", None, ())], NOW, seconds(100), seconds(500))
     ET.fromstring(text)
@@ -83,13 +83,14 @@ def test_bars_stand_where_they_happened() -> None:
 
 
 def test_what_runs_reaches_the_end_and_the_picture_rarely_changes() -> None:
-    spans = [Span("split", None, (Run(1, "n.demo.0.b", seconds(1)),))]
+    spans = [Span("split", None, (Delivery(1, "n.demo.0.b", seconds(1)),))]
     drawn = {gantt.draw(spans, NOW, None, seconds(1000 + tick * 0.8)) for tick in range(20)}
     assert len(drawn) <= 3, "a picture that differs with every tick is sent with every tick"
     assert 'class="run busy"' in drawn.pop()
 
 
 def test_what_took_no_time_is_seen_all_the_same() -> None:
-    text = gantt.draw([Span("a", None, (Run(1, "", None, NOW, RunOutcome.COMPLETED),))], NOW, NOW, NOW + timedelta(1))
+    taken = Delivery(1, "", None, NOW, DeliveryOutcome.COMPLETED)
+    text = gantt.draw([Span("a", None, (taken,))], NOW, NOW, NOW + timedelta(1))
     assert f'width="{gantt.LEAST}%"' in text
     assert "an engine that is not known" in text

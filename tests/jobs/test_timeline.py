@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from dalston_queue.jobs.queries.progress import Reported, reported
-from dalston_queue.jobs.queries.timeline import RunOutcome, runs_of
+from dalston_queue.jobs.queries.timeline import DeliveryOutcome, timeline_of
 from tests.jobs.make import NOW
 
 
@@ -25,7 +25,7 @@ def after(seconds: int) -> datetime:
 
 
 def told(*moves: Moved) -> list[tuple[int, str, str | None]]:
-    return [(run.attempt, run.engine_id, run.outcome) for run in runs_of(moves)]
+    return [(run.attempt, run.engine_id, run.outcome) for run in timeline_of(moves)]
 
 
 def test_a_task_that_only_waited_has_no_runs() -> None:
@@ -33,7 +33,7 @@ def test_a_task_that_only_waited_has_no_runs() -> None:
 
 
 def test_each_delivery_is_a_run_with_its_engine_its_times_and_its_end() -> None:
-    runs = runs_of([
+    runs = timeline_of([
         Moved("make_ready"),
         Moved("enqueue"),
         Moved("start", 1, "a", at=after(1)),
@@ -44,8 +44,8 @@ def test_each_delivery_is_a_run_with_its_engine_its_times_and_its_end() -> None:
         Moved("start", 2, "c", at=after(5)),
     ])  # fmt: skip
     assert [(it.attempt, it.engine_id, it.outcome, it.cause, it.message) for it in runs] == [
-        (1, "a", RunOutcome.RECOVERED, "engine_lost", "killed"),
-        (1, "b", RunOutcome.RETRIED, "error", "no luck"),
+        (1, "a", DeliveryOutcome.RECOVERED, "engine_lost", "killed"),
+        (1, "b", DeliveryOutcome.RETRIED, "error", "no luck"),
         (2, "c", None, "", ""),
     ]
     assert [(it.started_at, it.finished_at) for it in runs] == [
@@ -56,7 +56,7 @@ def test_each_delivery_is_a_run_with_its_engine_its_times_and_its_end() -> None:
 def test_an_end_that_overtook_its_start_is_a_run_without_one() -> None:
     assert told(Moved("complete", 1, "a")) == [(1, "a", "completed")]
     assert told(Moved("retry", 3, "a")) == [(2, "a", "retried")]
-    assert runs_of([Moved("complete", 1, "a")])[0].started_at is None
+    assert timeline_of([Moved("complete", 1, "a")])[0].started_at is None
 
 
 def test_a_start_before_the_news_of_the_last_engines_death_closes_that_run() -> None:

@@ -30,7 +30,7 @@ from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.jobs.lifecycle.dag import MAX_STAGES
 from dalston_queue.jobs.lifecycle.states import TASK_OVER, JobStatus, TaskStatus
 from dalston_queue.jobs.queries.progress import NOTHING, Reported, reported_by
-from dalston_queue.jobs.queries.timeline import RunOutcome, runs_of
+from dalston_queue.jobs.queries.timeline import DeliveryOutcome, timeline_of
 from dalston_queue.jobs.submit.spec import JobSpec, StageSpec, stages_of
 from dalston_queue.models import Job, Task, TaskEvent, WebhookDelivery
 from dalston_queue.models.webhook import DeliveryState
@@ -193,7 +193,7 @@ class RunOut(BaseModel):
     engine_id: str
     started_at: datetime | None = Field(description="Null if it was over before its start was recorded.")
     finished_at: datetime | None
-    outcome: RunOutcome | None = Field(description="Null while it runs.")
+    outcome: DeliveryOutcome | None = Field(description="Null while it runs.")
     cause: str
     message: str
 
@@ -312,7 +312,7 @@ def _task(
         progress=_share(task, said),
         progress_message=said.message,
         progress_known=reported is not None or task.status != TaskStatus.RUNNING,
-        runs=[RunOut.model_validate(run, from_attributes=True) for run in runs_of(moves)],
+        runs=[RunOut.model_validate(run, from_attributes=True) for run in timeline_of(moves)],
         result_left_out=left_out,
     )
 

@@ -14,7 +14,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from dalston_queue.dashboard.parts.words import duration, outcome_tone, outcome_words
-from dalston_queue.jobs.queries.timeline import Run
+from dalston_queue.jobs.queries.timeline import Delivery
 
 ROW, BAR, HEAD = 38, 14, 22
 STEPS = 100
@@ -29,7 +29,7 @@ At = Callable[[datetime], float]
 class Span:
     stage: str
     waits_since: datetime | None  # since it was queued first
-    runs: tuple[Run, ...]
+    runs: tuple[Delivery, ...]
 
 
 def draw(spans: Sequence[Span], start: datetime, finished: datetime | None, now: datetime) -> SafeString:
@@ -74,7 +74,7 @@ def _row(number: int, span: Span, end: datetime, place: At) -> SafeString:
     return format_html('<g><text x="0" y="{}">{}</text>{}{}</g>', top + 12, span.stage, waited, bars)
 
 
-def _bar(run: Run, end: datetime, y: int, at: At) -> SafeString:
+def _bar(run: Delivery, end: datetime, y: int, at: At) -> SafeString:
     until = run.finished_at or end
     since = run.started_at or until
     x = min(at(since), 100 - LEAST)

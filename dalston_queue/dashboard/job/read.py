@@ -22,7 +22,7 @@ from dalston_queue.dashboard.job.why import why_each
 from dalston_queue.dashboard.parts.black_box import pretty
 from dalston_queue.dashboard.parts.words import progress_of
 from dalston_queue.jobs.lifecycle.states import JOB_OVER, TASK_OVER, TaskStatus
-from dalston_queue.jobs.queries.timeline import Run, runs_of
+from dalston_queue.jobs.queries.timeline import Delivery, timeline_of
 from dalston_queue.models import DeadLetter, Job, Task, TaskEvent
 from dalston_queue.redis import get_broker
 
@@ -58,7 +58,7 @@ class TaskLine:
     enqueued_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
-    runs: tuple[Run, ...]
+    runs: tuple[Delivery, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def _lines(tasks: list[Task], moves: list[TaskEvent], now: datetime) -> list[Tas
             why.get(task.id, ""),
             progress.get(str(task.id), ""),
             content.get(task.id, (None, None)),
-            tuple(runs_of(by_task[task.id])),
+            tuple(timeline_of(by_task[task.id])),
         )
         for task in tasks
     ]
@@ -198,7 +198,7 @@ def _bytes(task: Task, field: str) -> int:
     return getattr(task, f"{field}_bytes") or 0
 
 
-def _line(task: Task, why: str, progress: str, content: tuple[Any, Any], runs: tuple[Run, ...]) -> TaskLine:
+def _line(task: Task, why: str, progress: str, content: tuple[Any, Any], runs: tuple[Delivery, ...]) -> TaskLine:
     parameters, result = content
     return TaskLine(
         id=str(task.id),

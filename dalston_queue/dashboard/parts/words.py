@@ -9,7 +9,7 @@ from dalston_queue.broker.broker import Broker
 from dalston_queue.broker.protocol.types import EngineState, NodeState
 from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.jobs.queries.progress import Reported, reported_by
-from dalston_queue.jobs.queries.timeline import Run, RunOutcome
+from dalston_queue.jobs.queries.timeline import Delivery, DeliveryOutcome
 from dalston_queue.models import Task
 
 SICK: dict[str, str] = {
@@ -79,21 +79,21 @@ def progress_words(reported: Reported) -> str:
 
 
 _TONES = {
-    RunOutcome.COMPLETED: "ok",
-    RunOutcome.RETRIED: "wait",
-    RunOutcome.RECOVERED: "wait",
-    RunOutcome.REBUILT: "wait",
-    RunOutcome.FAILED: "bad",
-    RunOutcome.DEAD_LETTER: "bad",
-    RunOutcome.CANCELLED: "",
+    DeliveryOutcome.COMPLETED: "ok",
+    DeliveryOutcome.RETRIED: "wait",
+    DeliveryOutcome.RECOVERED: "wait",
+    DeliveryOutcome.REBUILT: "wait",
+    DeliveryOutcome.FAILED: "bad",
+    DeliveryOutcome.DEAD_LETTER: "bad",
+    DeliveryOutcome.CANCELLED: "",
 }
 
 
-def outcome_tone(run: Run) -> str:
+def outcome_tone(run: Delivery) -> str:
     return "busy" if run.outcome is None else _TONES[run.outcome]
 
 
-def outcome_words(run: Run) -> str:
+def outcome_words(run: Delivery) -> str:
     if run.outcome is None:
         return "runs"
     spent = words_for(run.started_at, run.finished_at)

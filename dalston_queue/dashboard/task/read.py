@@ -17,7 +17,7 @@ from dalston_queue.broker.protocol.types import RecordState
 from dalston_queue.dashboard.parts.black_box import pretty
 from dalston_queue.dashboard.parts.words import outcome_tone, outcome_words, progress_of
 from dalston_queue.jobs.lifecycle.states import TaskStatus
-from dalston_queue.jobs.queries.timeline import Run, runs_of
+from dalston_queue.jobs.queries.timeline import Delivery, timeline_of
 from dalston_queue.jobs.queries.why import explain, facts_about
 from dalston_queue.models import DeadLetter, Task, TaskEvent
 from dalston_queue.redis import get_broker
@@ -40,7 +40,7 @@ class Content:
 @dataclass(frozen=True, slots=True)
 class RunLine:
     number: int
-    run: Run
+    run: Delivery
     words: str
     tone: str
     node: str  # empty: it ran without a supervisor, and its log is not kept
@@ -92,7 +92,7 @@ def _target(task: Task, broker: Broker) -> ActionTarget | None:
 
 
 def run_lines(task_id: UUID) -> tuple[RunLine, ...]:
-    runs = runs_of(TaskEvent.objects.filter(task_id=task_id).order_by("id"))
+    runs = timeline_of(TaskEvent.objects.filter(task_id=task_id).order_by("id"))
     return tuple(_run_line(number, run) for number, run in enumerate(runs, 1))
 
 
@@ -108,7 +108,7 @@ def _contents(task_id: UUID, version: Version) -> tuple[Content, ...]:
     )
 
 
-def _run_line(number: int, run: Run) -> RunLine:
+def _run_line(number: int, run: Delivery) -> RunLine:
     node, slot = node_and_slot(run.engine_id) or ("", "")
     return RunLine(number, run, outcome_words(run), outcome_tone(run), node, slot)
 

@@ -20,7 +20,7 @@ from dalston_queue.dashboard.parts.black_box import BlackBox, black_box
 from dalston_queue.dashboard.task.read import RunLine, read_task, run_lines
 from dalston_queue.dashboard.task.render import fragments_of
 from dalston_queue.database import release_connection
-from dalston_queue.jobs.queries.timeline import Run
+from dalston_queue.jobs.queries.timeline import Delivery
 from dalston_queue.models import DeadLetter
 from dalston_queue.redis import get_broker
 
@@ -84,7 +84,7 @@ def read_log(line: RunLine) -> tuple[str, str]:
     return "", f"The node {line.node} does not answer."
 
 
-def box_of(task_id: UUID, run: Run) -> BlackBox | None:
+def box_of(task_id: UUID, run: Delivery) -> BlackBox | None:
     """What the supervisor saw, kept with the dead letter of this attempt: all that is left of a lost node's engine."""
     dead_letters = DeadLetter.objects.filter(task_id=task_id, attempt=run.attempt).order_by("-id")
     return black_box(dead_letters.values_list("evidence", flat=True).first())

@@ -1,4 +1,4 @@
-"""The timeline of a task: each delivery, folded from its moves: the engine, from when to when, how it ended."""
+"""The timeline of a task: its deliveries, folded from its transitions: engine, start, end, outcome."""
 
 from __future__ import annotations
 
@@ -9,32 +9,25 @@ from enum import StrEnum
 from typing import Protocol
 
 
-class RunOutcome(StrEnum):
+class DeliveryOutcome(StrEnum):
     COMPLETED = "completed"
-    """It gave a result."""
-    RETRIED = "retried"
-    """It failed, and another attempt follows."""
-    RECOVERED = "recovered"
-    """Its engine died or released it; the same attempt goes to another one."""
-    REBUILT = "rebuilt"
-    """Redis lost it; another attempt follows."""
-    FAILED = "failed"
-    """It failed, and it was optional."""
-    DEAD_LETTER = "dead_letter"
-    """It failed for the last time, or was rejected."""
-    CANCELLED = "cancelled"
-    """It was cancelled, or its job ended."""
+    RETRIED = "retried"  # the task failed, and another attempt follows
+    RECOVERED = "recovered"  # the engine died or released the task; the same attempt is delivered again
+    REBUILT = "rebuilt"  # Redis lost the entry; another attempt follows
+    FAILED = "failed"  # the task failed, and is optional
+    DEAD_LETTER = "dead_letter"  # the task failed for the last time, or was rejected
+    CANCELLED = "cancelled"  # the task was cancelled, or its job ended
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Delivery:
     attempt: int
     engine_id: str = ""
     started_at: datetime | None = None
-    """None if the engine was done before its start was recorded."""
+    """None if the engine settled the task before its start was recorded."""
     finished_at: datetime | None = None
-    outcome: RunOutcome | None = None
-    """None: it runs."""
+    outcome: DeliveryOutcome | None = None
+    """None while the task runs."""
     cause: str = ""
     message: str = ""
 
@@ -57,31 +50,31 @@ class Move(Protocol):
 
 
 _ENDS = {
-    "complete": RunOutcome.COMPLETED,
-    "retry": RunOutcome.RETRIED,
-    "recover": RunOutcome.RECOVERED,
-    "rebuild": RunOutcome.REBUILT,
-    "fail": RunOutcome.FAILED,
-    "dead_letter": RunOutcome.DEAD_LETTER,
-    "cancel": RunOutcome.CANCELLED,
+    "complete": DeliveryOutcome.COMPLETED,
+    "retry": DeliveryOutcome.RETRIED,
+    "recover": DeliveryOutcome.RECOVERED,
+    "rebuild": DeliveryOutcome.REBUILT,
+    "fail": DeliveryOutcome.FAILED,
+    "dead_letter": DeliveryOutcome.DEAD_LETTER,
+    "cancel": DeliveryOutcome.CANCELLED,
 }
 _NEXT_ATTEMPT = {"retry", "rebuild"}
-"""These moves carry the attempt that they lead to, not the one that they end."""
+"""The rows of these transitions have the attempt that they lead to, not the one that they end."""
 _NEED_A_START = {"recover", "rebuild", "cancel"}
-"""These may also happen to a task that only waited: then nothing ran, and nothing ended."""
+"""These may also happen to a task that only waited: then no delivery ended."""
 
 
-def runs_of(moves: Iterable[Move]) -> list[Run]:
-    """The runs of one task, oldest first, from its moves in their order."""
-    runs: list[Run] = []
+def timeline_of(moves: Iterable[Move]) -> list[Delivery]:
+    """The deliveries of one task, oldest first, from its transitions in their order."""
+    deliveries: list[Delivery] = []
     for move in moves:
-        open_run = runs[-1] if runs and runs[-1].outcome is None else None
+        live = deliveries[-1] if deliveries and deliveries[-1].outcome is None else None
         if move.transition == "start":
-            if open_run is not None:  # its engine died, and the next start was reported before the death
-                runs[-1] = replace(open_run, finished_at=move.at, outcome=RunOutcome.RECOVERED)
-            runs.append(Run(move.attempt, move.engine_id, move.at))
-        elif move.transition in _ENDS and (open_run or move.transition not in _NEED_A_START):
-            ended = open_run or Run(move.attempt - (move.transition in _NEXT_ATTEMPT), move.engine_id)
+            if live is not None:  # its engine died, and the next start was reported before the death
+                deliveries[-1] = replace(live, finished_at=move.at, outcome=DeliveryOutcome.RECOVERED)
+            deliveries.append(Delivery(move.attempt, move.engine_id, move.at))
+        elif move.transition in _ENDS and (live or move.transition not in _NEED_A_START):
+            ended = live or Delivery(move.attempt - (move.transition in _NEXT_ATTEMPT), move.engine_id)
             ended = replace(
                 ended,
                 finished_at=move.at,
@@ -89,5 +82,5 @@ def runs_of(moves: Iterable[Move]) -> list[Run]:
                 cause=move.cause,
                 message=move.message,
             )
-            runs[len(runs) - 1 if open_run else len(runs) :] = [ended]
-    return runs
+            deliveries[len(deliveries) - 1 if live else len(deliveries) :] = [ended]
+    return deliveries

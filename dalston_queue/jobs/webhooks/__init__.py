@@ -4,6 +4,6 @@ target       which URLs may be called, pure
 deliveries   who may have a webhook, which one is due, when a failed one is sent again
 message      the body and its signature, pure
 sender       sends what is due, in threads of the orchestrator
-sending      one attempt to send one webhook
+attempt      one attempt to send one webhook
 lookups      name lookups with a time limit
 """

@@ -29,9 +29,9 @@ from prometheus_client import Counter as Metric
 from dalston_queue import crash_points
 from dalston_queue.database import drop_broken_connection
 from dalston_queue.jobs.errors import InvalidCallback
+from dalston_queue.jobs.webhooks.attempt import Delivered, NotDelivered, send
 from dalston_queue.jobs.webhooks.deliveries import RetryAt, after_failure, allowed_networks, claim
 from dalston_queue.jobs.webhooks.message import Message, TaskRef, encode, headers
-from dalston_queue.jobs.webhooks.sending import Delivered, NotDelivered, send
 from dalston_queue.jobs.webhooks.target import read_target
 from dalston_queue.models import Task, WebhookDelivery
 from dalston_queue.models.webhook import DeliveryState
