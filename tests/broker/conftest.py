@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dalston_queue.broker import Broker, Consumer, EventReader, connect
+from dalston_queue.broker.connection.scripts import files, load
 from dalston_queue.broker.protocol.keys import JOBS
 from dalston_queue.broker.protocol.messages import Event, Malformed, TaskMessage
 from dalston_queue.broker.protocol.types import Role
@@ -34,6 +35,12 @@ def clean(broker: Broker) -> None:
     broker.close()
 
 
+def open_consumer(broker: Broker, name: str = "e", **options: Any) -> Consumer:
+    made = Consumer(broker, name, ["echo"], **options)
+    made.open()
+    return made
+
+
 @pytest.fixture
 def broker(redis_url: str, prefix: str) -> Iterator[Broker]:
     made = connect(redis_url, prefix=prefix)
@@ -42,20 +49,35 @@ def broker(redis_url: str, prefix: str) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def counted(redis_url: str, prefix: str) -> Iterator[Counted]:
-    """A broker behind a proxy, on the test's prefix, and how many round trips something takes that is done with it."""
-    proxy = LossyProxy(redis_url)
+def proxy(redis_url: str) -> Iterator[LossyProxy]:
+    made = LossyProxy(redis_url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def lossy(proxy: LossyProxy, prefix: str) -> Iterator[Broker]:
+    """A broker behind the proxy. The scripts are loaded: it is their own reply that gets lost, not a NOSCRIPT."""
+    made = connect(proxy.url, prefix=prefix)
+    for path in files().values():
+        made.home.client.script_load(load(path.stem).source)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def counted(proxy: LossyProxy, prefix: str) -> Iterator[Counted]:
+    """A broker behind the proxy, and a function that counts the round trips of a call."""
     made = connect(proxy.url, prefix=prefix)
     made.ping()  # connects, which takes round trips of its own
 
-    def round_trips(act: Callable[[], object]) -> int:
+    def round_trips(call: Callable[[], object]) -> int:
         before = proxy.round_trips
-        act()
+        call()
         return proxy.round_trips - before
 
     yield made, round_trips
     made.close()
-    proxy.close()
 
 
 @pytest.fixture

@@ -43,7 +43,10 @@ NOT_RUN = {
     ("docs/audit.md", "hash = SHA-256"): "a formula; tests/audit/test_chain.py computes it",
     ("docs/benchmarks.md", "./dev bench"): "takes minutes; tests/bench runs them on a small scale",
     ("docs/broker.md", "append ─▶"): "a drawing",
-    ("docs/broker.md", "broker = connect"): "a sketch with … in it; the same calls are tests/broker/test_claim.py's",
+    (
+        "docs/broker.md",
+        "broker = connect",
+    ): "a sketch with … in it; tests/broker/engine/test_claim.py calls the same",
     ("docs/client.md", "pip install"): "an installation: ./dev has made it before it runs any test",
     ("docs/lifecycle.md", "stateDiagram"): "a drawing; tests/jobs/test_states.py compares it with the code",
     ("docs/webhooks.md", "import hashlib"): "run by tests/api/test_webhooks.py",

@@ -12,8 +12,8 @@ from dalston_queue.broker import Broker, Consumer, connect
 from dalston_queue.broker.protocol.messages import Completed
 from dalston_queue.broker.protocol.types import Priority
 from tests.broker.conftest import MakeEngine, message
+from tests.broker.connection.test_topologies import QUEUES, make_cluster
 from tests.broker.servers import Nodes, nodes
-from tests.broker.test_topologies import QUEUES, make_cluster
 from tests.support import WAIT_TIMEOUT_S, wait_until
 
 

@@ -22,7 +22,7 @@ def test_a_process_stopped_past_its_death_is_refused(
 ) -> None:
     broker.append([message("a")])
     go = tmp_path / "go"
-    zombie = spawn("tests/broker/zombie_engine.py", redis_url, prefix, str(go))
+    zombie = spawn("tests/broker/engine/zombie_engine.py", redis_url, prefix, str(go))
     zombie.wait_for("claimed a")
     zombie.send(signal.SIGSTOP)
     judged = broker.registry.pulses()["zombie"]
