@@ -1,5 +1,5 @@
-"""Engines. No Django here: they run where only Redis is.
+"""Engines. They need Redis only: no Django, no database.
 
-sdk    what an engine is built on
+sdk    the SDK that engines are built on
 demo   an engine for trying things out
 """

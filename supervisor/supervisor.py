@@ -171,7 +171,7 @@ class Supervisor:
         lives = [slot.life for slot in self.fleet]
         self.failing = "" if node.recovered(lives, now) else node.everything_dies(lives)
         self.fleet.pause(self.intents.intent.cordoned or self.spot or self.failing)
-        notify("WATCHDOG=1", patience=0.0)  # the next one comes within a second
+        notify("WATCHDOG=1", timeout_s=0.0)  # the next one comes within a second
 
     def next_moment(self) -> float:
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""The demo engine, for trying things out.
+"""The demo engine, with three queues for trying things out.
 
 `echo` returns its parameters, `sleep` sleeps `seconds`, `fail` fails by `how`: raise, reject, retry, crash or hang.
 """
@@ -23,7 +23,7 @@ class Demo(Engine):
 
 
 def sleep(task: Task) -> dict[str, float]:
-    """Sleeps for parameters.seconds, tells its progress twice a second, and stops at once when cancelled."""
+    """Sleeps for parameters.seconds, reports its progress twice a second, and stops at once when cancelled."""
     seconds = float(task.parameters.get("seconds", 1.0))
     started = time.monotonic()
     while (slept := time.monotonic() - started) < seconds:

@@ -1,17 +1,16 @@
-"""The engine SDK: turns a function into an engine that Dalston can feed, watch and stop. No Django.
+"""The engine SDK: makes an engine process of a function that runs a task. No Django.
 
-engine, task, outcomes   what an author uses: docs/write-an-engine.md
+engine, task, outcomes   the author's API: docs/write-an-engine.md
 testing                  runs one task without Redis, for an author's own tests
 manifest                 engine.yaml
-identity                 which process this is and where its Redis is, from its environment
-serve, __main__          the life of an engine process, under a supervisor or alone
-runner                   its loop, in one thread: claims, has tasks started, settles, beats
-events                   what other threads and signals put into the runner's inbox
-slots                    the tasks it holds: running, and prefetched
-workers                  the threads: workers that run tasks, a waiter that sleeps at Redis
-settlement               an author's outcome as the broker takes it
-breaker                  no work for an engine that only fails
-notify, report           sd_notify; what the supervisor is told of tasks, progress and health
+identity                 id, node and Redis of this process, from its environment
+serve, __main__          an engine process from start to exit code, under a supervisor or alone
+runner                   the main loop: claims, settles, renews and releases, in one thread
+slots                    the tasks that the engine holds: running, and prefetched
+workers                  the threads that run tasks, and the waiter that sleeps at Redis
+settlement               an author's outcome as a message to the broker
+breaker                  circuit breaker of an engine that only fails
+notify, report           sd_notify; reports of tasks, progress and health to the supervisor
 """
 
 from .engine import Engine, engine

@@ -1,4 +1,4 @@
-"""`python -m engines.sdk run path/engine.yaml`: an engine alone, under systemd or Kubernetes, beating for itself."""
+"""`python -m engines.sdk run path/engine.yaml`: one engine without a supervisor, under systemd or Kubernetes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from .manifest import ManifestError, read_manifest
-
-CONFIG_EXIT = 78
+from .manifest import CONFIG_EXIT, ManifestError, read_manifest
 
 
 def main(arguments: list[str]) -> int:
@@ -25,7 +23,7 @@ def main(arguments: list[str]) -> int:
     os.environ["DALSTON_ENGINE_MANIFEST"] = str(Path(manifest.folder, "engine.yaml"))
     os.chdir(manifest.folder)
     try:
-        # Not a child but this very process: TERM, the watchdog and the exit code are the engine's own.
+        # exec, not a child: TERM, the watchdog and the exit code are the engine's own.
         os.execvp(program, [program, *manifest.command[1:]])  # noqa: S606
     except OSError as error:
         sys.stderr.write(f"{manifest.folder}/engine.yaml: field command: can't run {program!r}: {error.strerror}\n")

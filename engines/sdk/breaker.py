@@ -1,4 +1,4 @@
-"""The circuit breaker: an engine that fails five times in a row takes no work for a minute, then one trial task."""
+"""Circuit breaker of an engine: after five failures in a row no claim for a minute, then one trial task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Breaker:
     opened_at: float | None = None
 
     def record(self, outcome: Outcome, now: float) -> bool:
-        """Whether it opened or closed by the outcome of a task. A failed trial opens it for another while."""
+        """True if this outcome opened or closed the breaker. A failed trial task opens it again."""
         if isinstance(outcome, Cancelled):
             return False
         was_open, ok = self.is_open, not isinstance(outcome, Failed | Retry)
@@ -33,7 +33,7 @@ class Breaker:
         return self.opened_at is not None
 
     def admits(self, free: int, running: int, now: float) -> int:
-        """How many of the free slots may be filled: all, none, or one for the trial."""
+        """How many of the free slots may be filled: all, none, or one for the trial task."""
         if self.opened_at is None:
             return free
         if now - self.opened_at < self.open_s or running:

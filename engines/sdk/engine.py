@@ -1,4 +1,4 @@
-"""What an engine author writes: a class with `load`, `run`, `close`, or one function under `@engine`. Sync or async."""
+"""Engines as authors write them: a class with `load`, `run`, `close`, or a function under `@engine`; sync or async."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Engine:
         """Loads the model. May be async."""
 
     def run(self, task: Task) -> Any:
-        """Does the task and returns its result, or an outcome. May be async."""
+        """Runs one task; returns its result, or an outcome. May be async."""
         raise NotImplementedError(f"{type(self).__name__}.run(task) is missing")
 
     def close(self) -> Any:
-        """Frees what load took. May be async."""
+        """Frees what `load` allocated. May be async."""
 
     def serve(self) -> None:
         """Runs this engine until SIGTERM, then ends the process. For `if __name__ == "__main__":`."""
@@ -64,7 +64,7 @@ async def _awaited(value: Awaitable[Any]) -> Any:
 
 
 def attempt(an_engine: Engine, task: Task) -> Outcome:
-    """One run in this thread, its outcome as a value. Nothing an author raises leaves this function."""
+    """Calls `run` in this thread and returns its outcome. No exception of an author leaves this function."""
     try:
         value = an_engine.run(task)
         if hasattr(type(value), "__await__"):
@@ -75,7 +75,7 @@ def attempt(an_engine: Engine, task: Task) -> Outcome:
 
 
 async def attempt_async(an_engine: Engine, task: Task) -> Outcome:
-    """The same on a running event loop."""
+    """As `attempt`, on a running event loop."""
     try:
         value = await an_engine.run(task)
     except BaseException as error:  # noqa: BLE001 (an author's SystemExit is a failed task, not our end)
@@ -90,10 +90,10 @@ def outcome_of_value(value: Any, task: Task) -> Outcome:
 
 
 def _cancelled(task: Task) -> Outcome:
-    """Say, an await inside the engine was cancelled: without a request it is a failure like any other."""
+    """A cancel that no client requested, such as of an await inside the engine, is a failure like any other."""
     if task.cancelled:
         return Cancelled()
-    return Failed("the engine cancelled the task, though nobody asked for it", "Cancelled", "")
+    return Failed("the engine cancelled the task without a request to cancel it", "Cancelled", "")
 
 
 def outcome_of_error(error: BaseException, task: Task) -> Outcome:

@@ -1,4 +1,4 @@
-"""Identity of an engine process, and where its Redis is: from the environment that a supervisor or an admin set."""
+"""Identity of an engine process and the address of its Redis, from the environment that its supervisor or admin set."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Identity:
     stale: StaleRules
 
     def orphaned(self) -> bool:
-        """Our supervisor is gone. (Not by getppid: there may be a wrapper in between.)"""
+        """True once the supervisor is gone. (Not by getppid: the engine may run under a wrapper.)"""
         if self.supervisor_pid is None:
             return False
         try:
@@ -45,7 +45,7 @@ class Identity:
         except ProcessLookupError:
             return True
         except PermissionError:
-            pass  # it is there, as another user
+            pass  # alive, as another user
         return False
 
     def breaker(self, *, enabled: bool) -> Breaker:
@@ -56,15 +56,15 @@ def identify(engine: str) -> Identity:
     """For an engine with this id in its manifest. An empty variable counts as unset. Raises BrokenConfigError."""
     env = os.environ
     node = env.get("DALSTON_NODE_ID") or default_node_name()
-    given_id = env.get("DALSTON_ENGINE_ID")
+    supervised_id = env.get("DALSTON_ENGINE_ID")
     return Identity(
-        engine_id=given_id or f"{node}.{engine}.alone.{secrets.token_hex(6)}",
+        engine_id=supervised_id or f"{node}.{engine}.alone.{secrets.token_hex(6)}",
         node_id=node,
         redis_url=env.get("REDIS_URL") or "redis://127.0.0.1:6379/0",
         prefix=env.get("DALSTON_REDIS_PREFIX") or defaults.REDIS_PREFIX,
         cluster=env.get("DALSTON_REDIS_CLUSTER", "").lower() in ("1", "true", "yes", "on"),
         shards=env.get("DALSTON_REDIS_URLS", ""),
-        supervised=bool(given_id),
+        supervised=bool(supervised_id),
         supervisor_pid=_number("DALSTON_SUPERVISOR_PID", 0) or None,
         heartbeat_s=_number("DALSTON_HEARTBEAT_S", defaults.HEARTBEAT_S),
         artifacts=Path(env.get("DALSTON_ARTIFACTS_DIR") or "artifacts"),
@@ -80,14 +80,14 @@ def identify(engine: str) -> Identity:
 
 
 def _number(name: str, default: N) -> N:
-    said = os.environ.get(name)
-    if not said:
+    text = os.environ.get(name)
+    if not text:
         return default
     try:
-        value = type(default)(said)
+        value = type(default)(text)
     except ValueError:
         value = type(default)(-1)
     if 0 <= value < math.inf:  # not so for nan
         return value
     kind = "a whole number" if type(default) is int else "a number"
-    raise BrokenConfigError(f"{name} is {said!r}. Expected {kind}, such as {default or 30}.")
+    raise BrokenConfigError(f"{name} is {text!r}. Expected {kind}, such as {default or 30}.")

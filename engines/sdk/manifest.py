@@ -1,4 +1,4 @@
-"""engine.yaml: what an engine serves, how it is started and what it needs. Engines and the supervisor read it here."""
+"""engine.yaml, read and validated: the queues of an engine, its command, its GPUs. For engines and the supervisor."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from dalston_queue.broker.protocol.keys import NAME
 
 T = TypeVar("T")
 
+CONFIG_EXIT = 78  # EX_CONFIG of sysexits.h: the supervisor does not start such an engine again
 MAX_PREFETCH = 100  # as many as other queues hold by default; all of them are reclaimed when the process dies
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class ManifestError(Exception):
-    """The file can't be used. The message names the file and the field."""
+    """A file that can't be used. The message names the file and the field."""
 
 
 class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """GPUs one process of this engine needs, and the memory it needs on each of them."""
+    """GPUs that one process of this engine needs, and the memory on each of them."""
 
     count: Annotated[int, msgspec.Meta(ge=1, le=16)] = 1
     vram_mib: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -54,10 +55,10 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     env: dict[str, str] = {}
     timeout: Seconds | None = None  # the longest that one task may run here; a task's own timeout may be shorter
     ready_timeout: Seconds = 600.0  # from start to READY=1
-    watchdog: Seconds | None = None  # the longest silence (no progress) of a working engine
-    stop_grace: Seconds = 30.0  # from TERM until the work in hand is given back
+    watchdog: Seconds | None = None  # the longest time without progress of a working engine
+    stop_grace: Seconds = 30.0  # from TERM until unfinished tasks are released
     probe: Probe | None = None
-    breaker: bool = True  # too many failures in a row: no work for a while
+    breaker: bool = True  # circuit breaker: no claim for a while after too many failures in a row
     folder: str = ""  # where the file is; filled in by the reader
 
     @property
@@ -66,7 +67,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def holds(self) -> int:
-        """The most tasks that one process holds, running and prefetched."""
+        """How many tasks one process holds at most, running and prefetched."""
         return min(self.capacity + self.prefetch, MAX_CAPACITY)
 
 
@@ -77,7 +78,7 @@ def read_manifest(path: str | Path) -> Manifest:
         file = file / "engine.yaml"
     document = read_yaml(file)
     if "folder" in document:
-        raise ManifestError(f"{file}: field folder: is not yours to set, remove it")
+        raise ManifestError(f"{file}: field folder: is set by the reader of this file, remove it")
     manifest = convert(file, document, Manifest)
     _check(file, manifest)
     return msgspec.structs.replace(manifest, folder=str(file.parent.resolve()))
@@ -111,34 +112,32 @@ def convert(file: Path, document: dict[str, Any], kind: type[T]) -> T:
 
 
 def _check(file: Path, manifest: Manifest) -> None:
-    """What the types can't say."""
-    for field, why in _objections(manifest):
-        raise ManifestError(f"{file}: field {field}: {why}")
+    for field, problem in _problems(manifest):
+        raise ManifestError(f"{file}: field {field}: {problem}")
 
 
-def _objections(manifest: Manifest) -> Iterator[tuple[str, str]]:
+def _problems(manifest: Manifest) -> Iterator[tuple[str, str]]:
     if not NAME.fullmatch(manifest.id):
         yield "id", f"{manifest.id!r} must match {NAME.pattern}"
     if bool(manifest.stage) == bool(manifest.stages):
-        yield "stage", "give either `stage: name` or `stages: [names]`"
+        yield "stage", "set either `stage: name` or `stages: [names]`"
     for field, names in (("stages", manifest.queues), ("capabilities", manifest.capabilities)):
         yield from ((field, f"{name!r} must match {NAME.pattern}") for name in names if not NAME.fullmatch(name))
         if len(set(names)) != len(names):
             yield field, "names one thing twice"
-    yield from _objections_to_the_process(manifest)
+    yield from _process_problems(manifest)
     if manifest.probe and bool(manifest.probe.command) == bool(manifest.probe.url):
-        yield "probe", "give either `command: [argv]` or `url: http://...`"
+        yield "probe", "set either `command: [argv]` or `url: http://...`"
 
 
-def _objections_to_the_process(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """What no process can be given, or must not be."""
+def _process_problems(manifest: Manifest) -> Iterator[tuple[str, str]]:
     if not manifest.command or not all(manifest.command):
         yield "command", "must be a list of at least one non-empty string"
     probe = manifest.probe.command if manifest.probe else ()
-    given = {"command": manifest.command, "env": (*manifest.env, *manifest.env.values()), "probe.command": probe}
-    for field, words in given.items():
-        if any("\0" in word for word in words):
-            yield field, "has a NUL character in it, which no process can be given"
+    strings = {"command": manifest.command, "env": (*manifest.env, *manifest.env.values()), "probe.command": probe}
+    for field, values in strings.items():
+        if any("\0" in value for value in values):
+            yield field, "has a NUL character in it, which no command and no environment can hold"
     for name in sorted(manifest.env):
         if not name or "=" in name:
             yield "env", f"{name!r} is no name of a variable"

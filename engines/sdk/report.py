@@ -24,14 +24,14 @@ from .task import Task
 
 log = logging.getLogger("engine")
 
-EVERY = 1.0
+SEND_EVERY_S = 1.0
 MAX_TASKS = 32  # a datagram is small, and so is a page
 RUNNER_TIMEOUT_S = 30.0  # of a runner without tasks: longer than any call to Redis takes
 
 
 class TaskReport:
-    """The running tasks and how far they are: for the supervisor when that changed, at most once per second, and for
-    the next beat to Redis."""
+    """Running tasks and their progress: for the supervisor after a change, at most once per second, and for the next
+    beat to Redis."""
 
     def __init__(self, *, enabled: bool, send: Callable[..., bool] = notify) -> None:
         self.enabled = enabled
@@ -42,17 +42,17 @@ class TaskReport:
         self._progress: dict[str, Task] = {}
 
     def ready(self) -> None:
-        """Until READY has arrived: without it the engine would count as loading, and be ended for it."""
+        """Sends READY=1 until it has arrived: an engine without it counts as loading, and is ended for that."""
         if not self._is_ready:
             sent = notify("READY=1", "STATUS=ready", "X_DALSTON_SDK=1")
             self._is_ready = sent or "NOTIFY_SOCKET" not in os.environ
 
     def changed(self) -> None:
-        """From any thread: a task started, ended or made progress."""
+        """To be called from any thread when a task started, ended or made progress."""
         self._changed = self.enabled
 
     def progressed(self, task: Task) -> None:
-        """From a worker's thread; a dict assignment is atomic."""
+        """To be called from a worker; assigning a dict item is atomic."""
         self._progress[task.id] = task
         self.changed()
 
@@ -61,21 +61,23 @@ class TaskReport:
         self.changed()
 
     def take_progress(self) -> dict[str, Any]:
-        """What was reported since the last beat, by task id."""
+        """Progress since the last beat, by task id."""
         taken, self._progress = self._progress, {}
         return {task_id: {"fraction": task.fraction, "message": task.message} for task_id, task in list(taken.items())}
 
-    def next_moment(self) -> float:
+    @property
+    def due_at(self) -> float:
         return self._next_at if self._changed else math.inf
 
     def send(self, running: Iterable[Task], now: float) -> None:
         if not self._changed or now < self._next_at:
             return
-        self._changed, self._next_at = False, now + EVERY
+        self._changed, self._next_at = False, now + SEND_EVERY_S
         tasks = list(running)
         encoded = msgspec.json.encode(reported(tasks)).decode()
-        words = (f"X_DALSTON_RUNNING={len(tasks)}", f"X_DALSTON_TASKS={encoded}")
-        self._changed = not self._send(*words, patience=0.0) or self._changed  # no waiting: the next round tries again
+        assignments = (f"X_DALSTON_RUNNING={len(tasks)}", f"X_DALSTON_TASKS={encoded}")
+        sent = self._send(*assignments, timeout_s=0.0)  # no wait: the next round tries again
+        self._changed = not sent or self._changed
 
 
 def reported(tasks: Iterable[Task]) -> list[RunningTask]:
@@ -96,15 +98,15 @@ def reported(tasks: Iterable[Task]) -> list[RunningTask]:
 class Watchdog:
     """Sends WATCHDOG=1 only while the work makes progress: a thread that beats while CUDA hangs would prove nothing.
 
-    It has a thread of its own all the same, because the runner's may wait for Redis, which is no hang. It observes the
-    tasks' own progress; code that holds the interpreter's lock for ever silences this thread, too.
+    It has a thread of its own because the runner's may wait for Redis, which is no hang. It observes the progress of
+    the tasks; code that holds the interpreter's lock for ever stops this thread, too.
 
-    `interval`: the longest silence the supervisor, or systemd (WATCHDOG_USEC), accepts; None: there is no watcher."""
+    `interval`: the longest pause that the supervisor, or systemd (WATCHDOG_USEC), accepts; None: no watchdog."""
 
     def __init__(self, interval: float | None, send: Callable[..., bool] = notify) -> None:
         usec = os.environ.get("WATCHDOG_USEC")
         self.interval = interval or (int(usec) / 1e6 if usec else None)
-        self.runner_at = time.monotonic()  # when the runner last came by
+        self.runner_at = time.monotonic()  # when the runner's loop last ran
         self._send = send
         self._last = 0.0
 
@@ -118,7 +120,7 @@ class Watchdog:
             time.sleep(min(period, 5.0))
 
     def tick(self, running: Iterable[Task], now: float) -> None:
-        """The silence that the watcher sees is that of the task which is silent for longest."""
+        """Sends WATCHDOG=1 if the task without progress for longest has made some since the last one."""
         idle = now if now - self.runner_at < RUNNER_TIMEOUT_S else self.runner_at
         progress = min((task.progress_at for task in running), default=idle)
         if progress > self._last:
@@ -136,7 +138,7 @@ def notify_health(breaker: Breaker) -> None:
 def heartbeat(
     identity: Identity, manifest: Manifest, breaker: Breaker, running: Sequence[Task], draining: bool
 ) -> EngineBeat:
-    """Of an engine that runs alone."""
+    """The heartbeat of an engine without a supervisor."""
     state = EngineState.DRAINING if draining else EngineState.READY
     return EngineBeat(
         engine_id=identity.engine_id,

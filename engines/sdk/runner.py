@@ -1,10 +1,16 @@
-"""The runner: the one loop of an engine. It claims tasks, has them started, settles what ended, and beats.
+"""The runner: the main thread of an engine, and the only one that claims and settles.
 
-Its thread alone claims, settles, beats and releases. Workers run the tasks of the slots (slots.py), a waiter sleeps at
-Redis, signals come at any time: all of them only put events into the inbox, at which the runner sleeps.
+It owns the engine's consumer, which holds one session per queue:
 
-One call settles what has ended, claims what comes next and fills the buffer of prefetched tasks. Without anything to
-settle it claims for free slots only: the rest is for other idle engines. While Redis is away, results are kept.
+    claim and settle   `_settle_and_claim`: one call sends the results so far and asks for `_claim_limit` tasks
+    start              `_hold`: claimed tasks go into the slots (slots.py), where worker threads (workers.py) start them
+    renew, cancel      `_beat`
+    release            `_release_buffer` for prefetched tasks, `_close` for all that is left at the end
+    fenced             `_drop_all`: the engine was judged dead, and other engines have its tasks
+
+Workers, the waiter that sleeps at Redis, and signal handlers only put events into the inbox, where the runner sleeps.
+Without a result to settle it claims for free slots only: it prefetches nothing that another idle engine could start.
+During an outage of Redis tasks go on, and their results are kept.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ import contextlib
 import logging
 import os
 import time
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from dalston_queue.broker import Broker, Consumer, Delivery
@@ -21,7 +28,6 @@ from dalston_queue.broker.protocol import messages
 from dalston_queue.broker.protocol.types import Settled
 
 from .engine import Engine
-from .events import Event, Finished, Pause, Resume, Stop, Woken
 from .identity import Identity
 from .manifest import Manifest
 from .notify import notify
@@ -34,14 +40,41 @@ from .workers import Waiter, make_workers
 
 log = logging.getLogger("engine")
 
-BEAT_EVERY = 0.4  # seconds, while tasks are held: the longest that a request to cancel stays unseen
+BEAT_EVERY_S = 0.4  # while tasks are held: the longest that a request to cancel stays unseen
 OVERTIME_S = 5.0  # past its deadline, for a task to see that it is cancelled
-RECONNECT_EVERY = 0.5
-RECOVER_EVERY = 30.0  # an idle engine reclaims the work of engines that were judged dead
+RECONNECT_EVERY_S = 0.5
+RECOVER_EVERY_S = 30.0  # an idle engine reclaims the tasks of engines that were judged dead
+
+
+@dataclass(slots=True)
+class Finished:
+    """From a worker: the task has ended."""
+
+    task: Task
+    outcome: Outcome
+
+
+class Woken:
+    """From the waiter: a task may be waiting, or a second has passed."""
+
+
+class Stop:
+    """SIGTERM: claim nothing and finish. The second one: release what is not finished."""
+
+
+class Pause:
+    """SIGUSR1: claim nothing until SIGUSR2."""
+
+
+class Resume:
+    """SIGUSR2."""
+
+
+Event = Finished | Woken | Stop | Pause | Resume
 
 
 class Runner:
-    """One engine process at work."""
+    """One engine process. Other threads touch only its inbox and its slots."""
 
     def __init__(self, engine: Engine, manifest: Manifest, broker: Broker, identity: Identity) -> None:
         self.engine, self.manifest, self.broker, self.identity = engine, manifest, broker, identity
@@ -54,23 +87,23 @@ class Runner:
         self.watchdog = Watchdog(manifest.watchdog)
         self.report = TaskReport(enabled=identity.supervised)
         self.breaker = identity.breaker(enabled=manifest.breaker)
-        self.tasks: dict[Delivery, Task] = {}  # in a slot or in the buffer, until the runner has seen its end
-        self.unsettled: list[tuple[Delivery, messages.Outcome]] = []
-        self.releasing: list[Delivery] = []
-        self.hungry = True  # work may be waiting: claim when there is room
+        self.tasks: dict[Delivery, Task] = {}  # running or prefetched, until its Finished event is handled
+        self.unsettled: list[tuple[Delivery, messages.Outcome]] = []  # results for the next call
+        self.releasing: list[Delivery] = []  # with the next call
+        self.claim_due = True  # tasks may be waiting in Redis
         self.paused = False
-        self.stop_at: float | None = None
+        self.stop_at: float | None = None  # set by the first Stop: then the rest is released
         self.connected = True
         self.next_beat = self.next_heartbeat = self.next_try = 0.0
-        self.next_recovery = time.monotonic() + RECOVER_EVERY
+        self.next_recovery = time.monotonic() + RECOVER_EVERY_S
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """Until stopped. Returns the exit code."""
+        """Runs until stopped. Returns the exit code."""
         self._open()
         self.watchdog.start(lambda: self.slots.running)
-        while not self._may_leave():
+        while not self._is_finished():
             for event in self._receive():
                 self._handle(event)
             now = time.monotonic()
@@ -89,11 +122,11 @@ class Runner:
                 except Unavailable as error:
                     if self.connected:
                         log.warning("Redis is away, the work goes on: %s", error)
-                    self.connected, self.next_try = False, now + RECONNECT_EVERY
+                    self.connected, self.next_try = False, now + RECONNECT_EVERY_S
                 except Fenced:
                     self._drop_all()
             self.report.send(self.slots.running, now)
-        return self._leave()
+        return self._close()
 
     def _call_redis(self, now: float) -> None:
         if self.releasing:
@@ -101,23 +134,23 @@ class Runner:
             self.releasing.clear()
         if not self.connected or (self.tasks and now >= self.next_beat):
             self._beat(now)
-        if self.unsettled or (self.hungry and self._room(now)):
-            self._settle_and_claim(self._room(now))
-        if not self.hungry and self._room(now) and not self.waiter.armed:
-            self.waiter.arm()  # at once: until the next event, nothing else would wake us
+        if self.unsettled or (self.claim_due and self._claim_limit(now)):
+            self._settle_and_claim(self._claim_limit(now))
+        if not self.claim_due and self._claim_limit(now) and not self.waiter.armed:
+            self.waiter.arm()  # now: nothing else wakes us before the next event
         if not self.tasks and now >= self.next_recovery:
-            self.next_recovery = now + RECOVER_EVERY
-            self.hungry = self.consumer.recover() > 0 or self.hungry
+            self.next_recovery = now + RECOVER_EVERY_S
+            self.claim_due = self.consumer.recover() > 0 or self.claim_due
         if not self.identity.supervised and now >= self.next_heartbeat:
             self.next_heartbeat = now + self.identity.heartbeat_s
             beat = heartbeat(self.identity, self.manifest, self.breaker, self.slots.running, self.stop_at is not None)
             self.broker.registry.beat_engine(beat, self.identity.node_id)
 
     def _receive(self) -> list[Event]:
-        """Sleeps until an event comes or something is due, then takes all events that are there."""
+        """Sleeps until an event comes or a time has come, then takes all events from the inbox."""
         events: list[Event] = []
         with contextlib.suppress(Empty):
-            events.append(self.inbox.get(timeout=max(0.0, self._next_moment() - time.monotonic())))
+            events.append(self.inbox.get(timeout=max(0.0, self._wake_at() - time.monotonic())))
             while True:
                 events.append(self.inbox.get_nowait())
         return events
@@ -125,10 +158,10 @@ class Runner:
     def _handle(self, event: Event) -> None:
         match event:
             case Finished(task, outcome):
-                self._finished(task, outcome)
+                self._ended(task, outcome)
             case Woken():
-                # Also if nothing came: a wake-up may have gone to an engine that is busy by now.
-                self.hungry = True
+                # Also after a wait without a wake-up: it may have gone to an engine that is busy by now.
+                self.claim_due = True
             case Stop():
                 now = time.monotonic()
                 self.stop_at = now if self.stop_at is not None else now + self.manifest.stop_grace
@@ -138,12 +171,12 @@ class Runner:
                 self.paused = True
                 self._release_buffer()
             case Resume():
-                self.paused, self.hungry = False, True
+                self.paused, self.claim_due = False, True
 
-    def _next_moment(self) -> float:
+    def _wake_at(self) -> float:
         now = time.monotonic()
-        moments = [now + 1.0, self.report.next_moment(), self.slots.release_at, self.slots.next_deadline]
-        if self.unsettled or self.releasing or (self.hungry and self._room(now)):
+        moments = [now + 1.0, self.report.due_at, self.slots.release_at, self.slots.next_deadline]
+        if self.unsettled or self.releasing or (self.claim_due and self._claim_limit(now)):
             moments.append(self.next_try)
         if self.tasks:
             moments.append(max(self.next_beat, self.next_try))
@@ -151,31 +184,31 @@ class Runner:
             moments.append(self.stop_at)
         return min(moments)
 
-    # --- claim, start, settle, beat -----------------------------------------------------------------------------------
+    # --- settle, claim, start, beat -----------------------------------------------------------------------------------
 
-    def _room(self, now: float) -> int:
-        """How many tasks to claim with the next call."""
+    def _claim_limit(self, now: float) -> int:
+        """How many tasks to ask for with the next call."""
         if self.stop_at is not None or self.paused:
             return 0
         room = self.slots.room(self.manifest.prefetch if self.unsettled else 0)
         return self.breaker.admits(room, len(self.tasks), now)
 
-    def _settle_and_claim(self, room: int) -> None:
+    def _settle_and_claim(self, limit: int) -> None:
         sent = list(self.unsettled)
-        answer = self.consumer.exchange(sent, room)
+        answer = self.consumer.exchange(sent, limit)
         del self.unsettled[: len(sent)]
         for (delivery, _), settled in zip(sent, answer.settled, strict=True):
             if settled is Settled.LOST:
                 log.warning("task %s: result refused, another engine has the task", delivery.task_id)
         if answer.claimed:
-            # After a broken call the broker may give again what a beat gave, and what has ended by now.
+            # After a broken call the broker may answer with deliveries that a beat returned and that have ended by now.
             ended = {delivery for delivery, _ in sent}
-            self._start([delivery for delivery in answer.claimed if delivery not in ended])
-        # A full answer may not be all there was; a short one was, and the next task will wake us.
-        self.hungry = len(answer.claimed) == room > 0
+            self._hold([delivery for delivery in answer.claimed if delivery not in ended])
+        # After a full answer more may be waiting. After a short one the queue is empty, and its next task wakes us.
+        self.claim_due = len(answer.claimed) == limit > 0
 
-    def _start(self, deliveries: list[Delivery]) -> None:
-        """Each once, however often it is given: now, or as soon as a slot is free."""
+    def _hold(self, deliveries: list[Delivery]) -> None:
+        """Into the slots, each delivery once, however often Redis answers with it."""
         known = {*self.tasks, *self.releasing, *(delivery for delivery, _ in self.unsettled)}
         for delivery in deliveries:
             if delivery not in known:
@@ -187,7 +220,7 @@ class Runner:
         self.workers.start()
         self.report.changed()
 
-    def _finished(self, task: Task, outcome: Outcome) -> None:
+    def _ended(self, task: Task, outcome: Outcome) -> None:
         self.tasks.pop(task.delivery, None)
         self.report.ended(task)
         if task.lost:
@@ -204,20 +237,20 @@ class Runner:
         again = change.given_again
         if not self.connected:
             log.warning("Redis is back")
-            self.connected = self.hungry = True
-            again = self.consumer.held  # a call that broke off half-way may have claimed some without an answer
-        self.next_beat = now + BEAT_EVERY
+            self.connected = self.claim_due = True
+            again = self.consumer.held  # a call whose answer was lost may have claimed some
+        self.next_beat = now + BEAT_EVERY_S
         for delivery in change.cancelled:
             self._cancel(delivery, lost=False)
         for delivery in change.lost:
             self._cancel(delivery, lost=True)
         if again:
-            self._start(again)
+            self._hold(again)
 
-    # --- what ends early ----------------------------------------------------------------------------------------------
+    # --- release, cancel, time out ------------------------------------------------------------------------------------
 
     def _release_buffer(self) -> None:
-        """Prefetched tasks go back uncounted when this engine won't start them, or not soon: another may be idle."""
+        """Releases the prefetched tasks, uncounted: this engine won't start them soon, and another may be idle."""
         for task in self.slots.clear():
             del self.tasks[task.delivery]
             self.releasing.append(task.delivery)
@@ -233,15 +266,15 @@ class Runner:
                 self.unsettled.append((delivery, messages.Cancelled()))
 
     def _cancel_overdue(self, now: float) -> None:
-        """At its deadline a task is cancelled. One that goes on takes the process along: a thread can't be ended."""
+        """Cancels tasks at their deadline. A task that goes on ends the process: a thread can't be killed."""
         for task in self.slots.overdue(now):
             if not task.late:
                 task.late = True
                 self.workers.cancel(task)
         for task in self.slots.overdue(now - OVERTIME_S):
-            self._die_of(task)
+            self._abort(task)
 
-    def _die_of(self, task: Task) -> None:
+    def _abort(self, task: Task) -> None:
         log.error("task %s ran past its deadline and does not stop: ending this process", task.id)
         try:
             self.consumer.exchange([*self.unsettled, (task.delivery, timed_out(task.timeout))], 0)
@@ -251,7 +284,7 @@ class Runner:
         os.abort()  # faulthandler writes the stacks: they show where it hung
 
     def _drop_all(self) -> None:
-        """Fenced: we were judged dead, and other engines have our tasks. What still runs here doesn't count."""
+        """Fenced: this engine was judged dead, and other engines have its tasks. Results from here would be refused."""
         log.warning("fenced: this engine was judged dead; its %d tasks are dropped", len(self.tasks))
         for task in self.slots.clear():
             del self.tasks[task.delivery]
@@ -261,11 +294,12 @@ class Runner:
         self.unsettled.clear()
         self.releasing.clear()
         self._open()
-        self.hungry = True
+        self.claim_due = True
 
     # --- opening and closing ------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
+        """Opens the sessions, however long Redis is away, and reclaims the tasks of dead engines."""
         while True:
             try:
                 self.consumer.open()
@@ -275,16 +309,16 @@ class Runner:
                 log.warning("Redis is not there yet: %s", error)
                 self.watchdog.runner_at = time.monotonic()
                 with contextlib.suppress(Empty):
-                    self._handle(self.inbox.get(timeout=RECONNECT_EVERY))
+                    self._handle(self.inbox.get(timeout=RECONNECT_EVERY_S))
                 if self.stop_at is not None:
-                    raise SystemExit(0) from None  # it holds nothing that would have to be released
+                    raise SystemExit(0) from None  # no task is held yet
 
-    def _may_leave(self) -> bool:
+    def _is_finished(self) -> bool:
         busy = self.tasks or self.unsettled or self.releasing
         return self.stop_at is not None and not (busy and time.monotonic() < self.stop_at)
 
-    def _leave(self) -> int:
-        """Settles what is done, releases what is not, and ends the sessions."""
+    def _close(self) -> int:
+        """Settles what has ended, releases the rest, and ends the sessions."""
         try:
             if self.unsettled:
                 self._settle_and_claim(0)
@@ -293,7 +327,7 @@ class Runner:
             if not self.identity.supervised:
                 self.broker.registry.forget([self.identity.engine_id])
         except (Unavailable, Fenced) as error:
-            log.warning("left without a word to Redis: %s", error)
+            log.warning("sessions not ended, Redis is away: %s", error)
         if not self.slots.running:
             self.workers.call(self.engine.close)
         return 0

@@ -1,4 +1,4 @@
-"""The life of an engine process: manifest, load, run, exit code."""
+"""An engine process from start to end: manifest, load, run, exit code."""
 
 from __future__ import annotations
 
@@ -16,22 +16,19 @@ from dalston_queue.broker import connect
 from dalston_queue.broker.errors import Invalid
 
 from .identity import identify
-from .manifest import ManifestError, read_manifest
+from .manifest import CONFIG_EXIT, ManifestError, read_manifest
 from .notify import notify
 from .outcomes import BrokenConfigError
+from .runner import Pause, Resume, Runner, Stop
 
 if TYPE_CHECKING:
     from .engine import Engine
 
 log = logging.getLogger("engine")
-CONFIG_EXIT = 78
 
 
 def serve(engine: Engine) -> int:
-    """Runs until SIGTERM and gives the exit code: 78 if the configuration is broken, so that nobody starts it again."""
-    from .events import Pause, Resume, Stop
-    from .runner import Runner
-
+    """Runs until SIGTERM and returns the exit code: 78 if the configuration is broken and a restart can't help."""
     faulthandler.enable()  # ABRT, the last step but one of a stop, writes every thread's stack
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     try:
@@ -51,24 +48,24 @@ def serve(engine: Engine) -> int:
     except Exception:
         log.exception("load failed")
         return 1
-    # Until here the default holds: TERM while loading ends the process, which owns nothing yet.
-    messages: dict[signal.Signals, type[Stop | Pause | Resume]] = {
+    # Not before: TERM while loading ends the process at once, which holds no task yet.
+    events: dict[int, type[Stop | Pause | Resume]] = {
         signal.SIGTERM: Stop,
         signal.SIGINT: Stop,
         signal.SIGUSR1: Pause,
         signal.SIGUSR2: Resume,
     }
-    for number, message in messages.items():
 
-        def enqueue(_number: int, _frame: FrameType | None, kind: type[Stop | Pause | Resume] = message) -> None:
-            runner.inbox.put(kind())  # SimpleQueue.put is reentrant: safe in a handler
+    def enqueue(number: int, _frame: FrameType | None) -> None:
+        runner.inbox.put(events[number]())  # SimpleQueue.put is reentrant: safe in a handler
 
+    for number in events:
         signal.signal(number, enqueue)
     code = runner.run()
     if running := runner.slots.running:
-        # A thread that still works on a task that we released must not delay, or crash, the interpreter's end.
+        # A thread that still runs a released task must neither delay nor crash the interpreter's end.
         with contextlib.suppress(OSError):
-            log.warning("leaving with %d tasks that did not stop; where their threads are:", len(running))
+            log.warning("exit with %d tasks that did not stop; the stacks of their threads:", len(running))
             faulthandler.dump_traceback()
             sys.stdout.flush()
             sys.stderr.flush()

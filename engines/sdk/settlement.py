@@ -1,4 +1,4 @@
-"""The one place where an engine's outcome becomes what the broker settles."""
+"""Settlement: an author's outcome as the message that the broker settles."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dalston_queue.defaults import MAX_RESULT_BYTES
 
 from .outcomes import TRACEBACK_BYTES, Cancelled, Done, Failed, Outcome, Reject, Retry, text
 
-LONGEST_DELAY_S = 365 * 86400.0  # a date that is further away than calendars go would stop whoever computes it
+LONGEST_DELAY_S = 365 * 86400.0  # a date past the last calendar year would raise where it is computed
 
 
 def settlement(outcome: Outcome, max_bytes: int = MAX_RESULT_BYTES) -> messages.Outcome:
-    """Never raises, and what it returns can be sent: the process has other tasks, which must not die of this one.
+    """Never raises, and returns what can be sent: this task must not end the process, which has other tasks.
 
-    A result that can't be sent is a rejected task, because a second run would give it again.
+    A result that can't be sent rejects its task: another attempt would return the same.
     """
     match outcome:
         case Done(result):
@@ -63,7 +63,7 @@ def _completed(result: object, max_bytes: int) -> messages.Outcome:
 
 
 def _too_deep(encoded: bytes) -> bool:
-    """As it will be read: a dataclass is a level as well. Most results have too few brackets to need a look."""
+    """Of the encoded result: a dataclass is a level as well. Most have too few brackets to be decoded for this."""
     if encoded.count(b"[") + encoded.count(b"{") <= MAX_DEPTH:
         return False
     try:
@@ -73,7 +73,7 @@ def _too_deep(encoded: bytes) -> bool:
 
 
 def _seconds(after: object) -> float | None:
-    """None, which leaves it to the retry policy, for what is no span of time."""
+    """None, which leaves the delay to the retry policy, for a value that is no number of seconds."""
     try:
         seconds = float(after)  # type: ignore[arg-type]
     except BaseException:  # noqa: BLE001 (an author's own __float__, which may even exit)

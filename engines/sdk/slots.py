@@ -1,8 +1,8 @@
 """Slots: the tasks that an engine holds. Up to `capacity` of them run; the rest are prefetched and wait in the buffer.
 
-The runner fills the buffer and empties it again. A worker whose task succeeded starts the next one from the buffer
-itself: it need not wait for the runner, which may be waiting for Redis. After a failure the runner decides, because
-its circuit breaker may open. A lock guards the two collections; nothing in here blocks.
+The runner fills the buffer. A worker whose task succeeded starts the next one from the buffer itself: the runner may be
+waiting for Redis. After a failure the runner decides, because its circuit breaker may open. A lock guards the two
+collections; nothing in here blocks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .task import Task
 
 PREFETCH_WAIT_S = 1.0
 """The longest that a prefetched task waits for a slot. Then the whole buffer is released: another engine may be idle.
-A task's clock starts with it, but its deadline in Redis counts from the claim: by no more than this it is early."""
+A task's timeout counts from its start, but its deadline in Redis from the claim: at most this much earlier."""
 
 
 class Slots:
@@ -24,10 +24,10 @@ class Slots:
         self.capacity = capacity
         self._lock = threading.Lock()
         self._running: dict[Task, None] = {}
-        self._buffer: dict[Task, float] = {}  # since when it waits here, oldest first
+        self._buffer: dict[Task, float] = {}  # since when each waits, oldest first
 
     def put(self, task: Task) -> None:
-        """A claimed task, into the buffer: start_next() takes it out at once if a slot is free."""
+        """Puts a claimed task into the buffer; start_next() starts it as soon as a slot is free."""
         with self._lock:
             self._buffer[task] = time.monotonic()
 
@@ -43,13 +43,13 @@ class Slots:
             return task
 
     def finish(self, task: Task, *, succeeded: bool) -> Task | None:
-        """Frees its slot; after a success, starts the next task in it."""
+        """Frees the slot of a task; after a success, starts the next task in it."""
         with self._lock:
             self._running.pop(task, None)
         return self.start_next() if succeeded else None
 
     def remove(self, task: Task) -> bool:
-        """Takes it out of the buffer. False: it is not there, for instance because it has started."""
+        """Takes a task out of the buffer. False if it is not there, for instance because it has started."""
         with self._lock:
             return self._buffer.pop(task, None) is not None
 
@@ -83,7 +83,7 @@ class Slots:
 
     @property
     def release_at(self) -> float:
-        """When the oldest task of the buffer has waited for long enough, by the monotonic clock."""
+        """When the buffer has to be released, by the monotonic clock."""
         with self._lock:
             return next(iter(self._buffer.values()), math.inf) + PREFETCH_WAIT_S
 

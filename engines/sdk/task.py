@@ -1,4 +1,4 @@
-"""Task: what an engine author sees of a delivery: input, time left, cancellation, and where to put files."""
+"""Task, as an engine author sees it: parameters, progress, time left, cancellation, a folder for files."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class Task:
     progress_at: float = field(default_factory=time.monotonic)
     started_at: float = field(default_factory=time.time)
     cancel_event: threading.Event = field(default_factory=threading.Event)
-    # the runner's own
+    # for the runner
     delivery: Delivery = None  # type: ignore[assignment] # None only in an author's tests, which have no runner
     ends_at: float = math.inf  # its deadline by the monotonic clock
-    lost: bool = False  # given to another engine: its outcome is dropped
-    late: bool = False  # its deadline passed: whatever it returns, it timed out
+    lost: bool = False  # another engine has it: its outcome is dropped
+    late: bool = False  # its deadline passed: it timed out, with any outcome
 
     @classmethod
     def of(cls, delivery: Delivery, limit: float | None, artifacts: Path, on_progress: Callable[[Task], None]) -> Task:
-        """`limit`: the longest that the manifest lets a task run."""
+        """`limit`: the manifest's timeout, in seconds."""
         message = delivery.message
         timeout = message.timeout_ms / 1000
         if limit:
@@ -70,17 +70,17 @@ class Task:
         )
 
     def begin(self) -> None:
-        """Starts its clocks: the time that it waited for a slot doesn't count."""
+        """Sets start and deadline: the time that the task waited for a slot doesn't count."""
         self.started_at, self.progress_at = time.time(), time.monotonic()
         if self.timeout:
             self.deadline, self.ends_at = self.started_at + self.timeout, self.progress_at + self.timeout
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Says how far the task is (0 to 1). It is also the sign of life that the watchdog waits for.
+        """Reports how far the task is (0 to 1). The watchdog waits for this, too.
 
-        Takes what comes (a numpy number, a path ...): a report must not cost the task, nor the others of its process.
+        Accepts any types (a numpy number, a path ...): a report must not fail the task, nor the others of its process.
         """
-        with contextlib.suppress(Exception):  # what is no number leaves it where it was
+        with contextlib.suppress(Exception):  # not a number: the fraction stays
             self.fraction = min(1.0, max(0.0, float(fraction)))
         self.message = text(message)[:500]
         self.progress_at = time.monotonic()
@@ -88,26 +88,26 @@ class Task:
 
     @property
     def cancelled(self) -> bool:
-        """True once its cancel was requested, or another engine has it: return soon, the result won't count."""
+        """True once a cancel was requested or another engine has the task: return soon, the result won't count."""
         return self.cancel_event.is_set()
 
     def check(self) -> None:
-        """Leaves a cancelled task by raising; the runner knows what that means."""
+        """Raises TaskCancelled in a cancelled task; the runner settles it as cancelled."""
         if self.cancelled:
             raise TaskCancelled(self.id)
 
     def wait(self, seconds: float) -> bool:
-        """Sleeps, but wakes at once when the task is cancelled, and then says True."""
+        """Sleeps. Returns True at once when the task is cancelled."""
         return self.cancel_event.wait(seconds)
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the deadline, at which the supervisor ends the task; None without one."""
+        """Seconds until the deadline, at which the task is cancelled and then its process ended; None without one."""
         return None if self.deadline is None else self.deadline - time.time()
 
     @property
     def artifacts(self) -> Path:
-        """A folder of this delivery alone: attempt and delivery are in its path, so a zombie never writes into it."""
+        """A folder of this delivery alone: attempt and delivery are in its path, so that no zombie writes into it."""
         path = self.artifacts_root / self.job_id / self.id / f"{self.attempt}-{self.deliveries}"
         path.mkdir(parents=True, exist_ok=True)
         return path

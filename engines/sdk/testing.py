@@ -1,4 +1,4 @@
-"""Runs one task on an engine without Redis and without a supervisor, for the engine author's own tests.
+"""Runs one task on an engine without Redis and supervisor, for the engine author's own tests.
 
 done = run_task(my_engine, {"text": "hello"})
 assert done.outcome == Done({"text": "HELLO"})
@@ -25,7 +25,7 @@ from .workers import make_workers
 
 @dataclass(frozen=True, slots=True)
 class TestRun:
-    """What came of it."""
+    """Outcome, progress reports and files of one task."""
 
     __test__ = False  # pytest: this is not a test
 
@@ -44,7 +44,7 @@ def run_task(
     cancel_after: float | None = None,
     artifacts: Path | None = None,
 ) -> TestRun:
-    """`load`, one `run`, `close`. Parameters travel through JSON as they would in earnest."""
+    """`load`, one `run`, `close`. Parameters and inputs pass through JSON, as in production."""
     progress: list[tuple[float, str]] = []
     task = Task(
         id="task",

@@ -1,8 +1,7 @@
-"""The threads of an engine: workers that run tasks, and a waiter that sleeps at Redis until work may be there.
+"""The threads of an engine: workers that run tasks, and a waiter that sleeps at Redis until a task may be waiting.
 
 A sync engine has `capacity` worker threads, an async one an event loop in one thread. Workers take tasks from the slots
-and report how they ended; neither they nor the waiter claim, settle or decide anything: that is the runner's.
-All of them are daemon threads: a hung one holds up no exit.
+and report their outcomes. Only the runner claims and settles. All threads are daemons: a hung one holds up no exit.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ Report = Callable[[Task, Outcome], None]
 
 class Workers(Protocol):
     def start(self) -> None:
-        """Has free workers start what is in the slots' buffer."""
+        """Wakes free workers for the tasks in the slots' buffer."""
 
     def cancel(self, task: Task) -> None: ...
 
     def call(self, method: Callable[[], Any]) -> Any:
-        """Runs `load` or `close` where the tasks run, and waits for it."""
+        """Runs `load` or `close` in the loop that runs the tasks, and waits for it."""
 
 
 def make_workers(engine: Engine, slots: Slots, report: Report) -> Workers:
@@ -44,7 +43,7 @@ def make_workers(engine: Engine, slots: Slots, report: Report) -> Workers:
 class ThreadWorkers:
     def __init__(self, engine: Engine, slots: Slots, report: Report) -> None:
         self._engine, self._slots, self._report = engine, slots, report
-        self._permits: SimpleQueue[None] = SimpleQueue()  # one too many costs a worker a look into the buffer
+        self._permits: SimpleQueue[None] = SimpleQueue()  # one too many only wakes a worker for an empty buffer
         for number in range(slots.capacity):
             threading.Thread(target=self._work, name=f"task-{number}", daemon=True).start()
 
@@ -65,13 +64,13 @@ class ThreadWorkers:
             task = self._slots.start_next()
             while task is not None:
                 outcome = attempt(self._engine, task)
-                # The next one first: the runner, woken by the report, must see when that one has to end.
+                # The next task first: the runner, woken by the report, must see its deadline.
                 ended, task = task, self._slots.finish(task, succeeded=isinstance(outcome, Done))
                 self._report(ended, outcome)
 
 
 class LoopWorkers:
-    """One loop for load, all tasks and close: what `load` opened belongs to it."""
+    """One loop for load, all tasks and close: what `load` opened belongs to that loop."""
 
     def __init__(self, engine: Engine, slots: Slots, report: Report) -> None:
         self._engine, self._slots, self._report = engine, slots, report
@@ -114,7 +113,7 @@ class LoopWorkers:
 
 
 class Waiter:
-    """Armed by the runner when it has free slots; wakes it once, then rests until it is armed again."""
+    """Armed by the runner when it has free slots; wakes the runner once, then waits until it is armed again."""
 
     def __init__(self, consumer: Consumer, wake: Callable[[], None]) -> None:
         self._consumer = consumer
@@ -127,7 +126,7 @@ class Waiter:
         self._armed.set()
 
     def stop(self) -> None:
-        """Its consumer is about to be closed."""
+        """To be called before the consumer is closed: errors are expected from then on."""
         self._stopping = True
 
     @property
@@ -139,9 +138,7 @@ class Waiter:
             self._armed.wait()
             try:
                 self._consumer.wait(1.0)
-            except (
-                Exception
-            ):  # an engine without its waiter would be deaf: whatever it is, it is logged and tried again
+            except Exception:  # without its waiter an engine would never wake: log it and try again
                 if not self._stopping:
                     log.exception("waiting for work failed")
                 time.sleep(1.0)

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..gpu.reading import Reading
+from engines.sdk.manifest import CONFIG_EXIT
 
-CONFIG_EXIT = 78  # EX_CONFIG of sysexits.h
+from ..gpu.reading import Reading
 
 MAX_LINE_LENGTH = 500  # characters of a log line in the evidence
 STACK_MARKS = ("Fatal Python error", "Current thread", "Thread 0x", "  File ")

@@ -215,11 +215,11 @@ def test_a_long_error_keeps_both_ends_and_says_how_much_is_missing() -> None:
     ("fraction", "kept"),
     [(Decimal("0.5"), 0.5), (2, 1.0), (float("nan"), 0.0), (float("-inf"), 0.0), ("half", 0.25), (None, 0.25)],
 )
-def test_progress_takes_what_comes(fraction: Any, kept: float) -> None:
+def test_progress_accepts_any_types(fraction: Any, kept: float) -> None:
     @engine
-    def tell(task: Task) -> None:
+    def report(task: Task) -> None:
         task.progress(0.25)
         task.progress(fraction, ValueError("at \udc80.wav"))  # type: ignore[arg-type]
 
-    told = run_task(tell).progress[-1]
-    assert (told, type(told[0])) == ((kept, r"at \udc80.wav"), float)
+    last = run_task(report).progress[-1]
+    assert (last, type(last[0])) == ((kept, r"at \udc80.wav"), float)

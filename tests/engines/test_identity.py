@@ -1,4 +1,4 @@
-"""What an engine process reads from its environment: defaults, empty values, and clear words for wrong ones."""
+"""An engine process's environment: defaults, empty values, and clear errors for wrong ones."""
 
 import os
 import socket
@@ -32,8 +32,8 @@ def test_the_rules_of_the_stale_claim_are_read(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_empty_value_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    places = ("REDIS_URL", "DALSTON_REDIS_PREFIX", "DALSTON_ARTIFACTS_DIR")
-    for name in (*FOR_ENGINES, *places, "DALSTON_ENGINE_ID", "DALSTON_SUPERVISOR_PID"):
+    addresses = ("REDIS_URL", "DALSTON_REDIS_PREFIX", "DALSTON_ARTIFACTS_DIR")
+    for name in (*FOR_ENGINES, *addresses, "DALSTON_ENGINE_ID", "DALSTON_SUPERVISOR_PID"):
         monkeypatch.setenv(name, "")
     identity = identify("t")
     assert (identity.supervised, identity.supervisor_pid, identity.heartbeat_s) == (False, None, 5.0)

@@ -1,4 +1,4 @@
-"""An idle engine starts a task when it comes, not at its next look around."""
+"""An idle engine starts a task as soon as it is appended, not with its next poll."""
 
 import time
 import uuid
@@ -15,7 +15,7 @@ QUEUES = ("echo", "sleep", "fail")
 def test_an_idle_engine_starts_each_task_at_once(
     spawn: Callable[..., Spawned], process_env: dict[str, str], broker: Broker
 ) -> None:
-    """From the second task on, each meets an engine that has just become idle: it must be asleep at Redis by then."""
+    """From the second task on, each finds an engine that just became idle: its waiter must be asleep at Redis."""
     engine = spawn("-m", "engines.sdk", "run", "engines/demo", env={**process_env, "DALSTON_NODE_ID": "test"})
     reader = EventReader(broker, "test")
 

@@ -17,9 +17,8 @@ from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause, EventKind
 from dalston_site.embedded.server import Server
 from engines.sdk import Engine, Task, slots
-from engines.sdk.events import Pause, Resume, Stop
 from engines.sdk.report import heartbeat
-from engines.sdk.runner import BEAT_EVERY, Runner
+from engines.sdk.runner import BEAT_EVERY_S, Pause, Resume, Runner, Stop
 from engines.sdk.slots import PREFETCH_WAIT_S
 from tests.engines.workbench import QUEUE, Bench, Sleeper, counted_calls
 from tests.support import Spawned, keeps_time, wait_until
@@ -99,14 +98,14 @@ class Async(Engine):
 def test_no_more_is_held_than_capacity_and_prefetch(bench: Bench, engine: Engine, capacity: int, prefetch: int) -> None:
     runner = bench.start(engine, capacity=capacity, prefetch=prefetch)
     most: list[int] = []
-    start = runner._start
+    start = runner._hold
 
     def counted(deliveries: list[Delivery]) -> None:
         start(deliveries)
         most.append(len(runner.consumer.held))
         assert len(runner.slots.running) <= capacity
 
-    runner._start = counted  # type: ignore[method-assign]
+    runner._hold = counted  # type: ignore[method-assign]
     ids = bench.submit_many([TINY] * 300)
     ended(bench, EventKind.TASK_COMPLETED, ids)
     assert max(most) <= capacity + prefetch
@@ -272,7 +271,7 @@ def test_a_task_that_waited_is_timed_out_in_time(bench: Bench, held: Held) -> No
         wait_until(lambda: runner.waiter.armed, what="an idle engine")
         return took
 
-    keeps_time(BEAT_EVERY / 4, lambda: max(once() for _ in range(4)))  # not only with the next beat
+    keeps_time(BEAT_EVERY_S / 4, lambda: max(once() for _ in range(4)))  # not only with the next beat
 
 
 @pytest.mark.usefixtures("patient")
@@ -320,7 +319,7 @@ def test_a_killed_engine_loses_none_of_its_buffer(
     assert len(bench.events(EventKind.TASK_STARTED)) == len(ids) + again
 
 
-def test_a_process_that_is_told_to_stop_finishes_its_task_and_releases_its_buffer(
+def test_a_process_that_gets_sigterm_finishes_its_task_and_releases_its_buffer(
     spawn: Callable[..., Spawned], process_env: dict[str, str], bench: Bench, tmp_path: Path
 ) -> None:
     arguments = engine_in(tmp_path, SLOW_ENGINE, prefetch=2)

@@ -14,7 +14,7 @@ from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.broker.protocol.types import Cause, EventKind
 from engines.sdk import Cancelled, Engine, Reject, Task
-from engines.sdk.runner import BEAT_EVERY
+from engines.sdk.runner import BEAT_EVERY_S
 from tests.engines.workbench import QUEUE, Bench, counted_calls
 from tests.support import WAIT_TIMEOUT_S, Spawned, keeps_time, wait_until
 
@@ -85,7 +85,7 @@ def test_a_fenced_engine_drops_its_work_and_serves_on(bench: Bench, broker: Brok
     assert len(bench.events(EventKind.TASK_COMPLETED, task)) == 1
 
 
-def test_an_engine_takes_back_by_the_budgets_of_its_environment(bench: Bench, broker: Broker) -> None:
+def test_an_engine_reclaims_by_the_budgets_of_its_environment(bench: Bench, broker: Broker) -> None:
     task = bench.submit()
     dead = Consumer(broker, "node.t.dead.boot", [QUEUE])
     dead.open()
@@ -95,7 +95,7 @@ def test_an_engine_takes_back_by_the_budgets_of_its_environment(bench: Bench, br
     bench.wait(EventKind.TASK_EXHAUSTED, task)
 
 
-def test_the_second_stop_hands_back_what_is_not_finished(bench: Bench, broker: Broker) -> None:
+def test_the_second_stop_releases_what_is_not_finished(bench: Bench, broker: Broker) -> None:
     bench.start(capacity=2, stop_grace=60.0)
     task = bench.submit(seconds=60)
     bench.wait(EventKind.TASK_STARTED, task)
@@ -123,7 +123,7 @@ def test_an_odd_error_or_report_costs_neither_the_engine_nor_its_other_tasks(ben
                     return Reject(ValueError("bad audio"))  # type: ignore[arg-type]
                 case "raise":
                     raise RuntimeError("no file \udc80.wav")
-            while not others_failed.wait(BEAT_EVERY):
+            while not others_failed.wait(BEAT_EVERY_S):
                 task.progress(Decimal("0.5"), Path("\udc80.wav"))  # type: ignore[arg-type]
             return "fine"
 
@@ -167,7 +167,7 @@ def test_an_open_breaker_takes_no_work(bench: Bench) -> None:
     assert bench.events(EventKind.TASK_STARTED, waiting) == []
 
 
-def test_a_cancel_that_nobody_asked_for_is_a_failure(bench: Bench) -> None:
+def test_a_cancel_without_a_request_is_a_failure(bench: Bench) -> None:
     class Quitter(Engine):
         def run(self, _task: Task) -> Cancelled:
             return Cancelled()
@@ -175,13 +175,13 @@ def test_a_cancel_that_nobody_asked_for_is_a_failure(bench: Bench) -> None:
     bench.start(Quitter())
     failed = bench.wait(EventKind.TASK_FAILED, bench.submit())
     assert failed.error is not None
-    assert "nobody asked" in failed.error.message
+    assert "without a request" in failed.error.message
 
 
-def test_an_engine_whose_supervisor_is_gone_hands_back_and_ends(
+def test_an_engine_whose_supervisor_is_gone_releases_its_tasks_and_ends(
     spawn: Callable[..., Spawned], process_env: dict[str, str], broker: Broker
 ) -> None:
-    """What happens on a system without setpriv: there the kernel does not end it."""
+    """As on a system without setpriv, where the kernel does not end the engine."""
     supervisor = spawn("sleep", "600")
     env = {**process_env, "DALSTON_ENGINE_ID": "n.demo.0.a", "DALSTON_SUPERVISOR_PID": str(supervisor.pid)}
     engine = spawn("-m", "engines.sdk", "run", "engines/demo", env=env)
@@ -191,14 +191,14 @@ def test_an_engine_whose_supervisor_is_gone_hands_back_and_ends(
     broker.append([message])
     wait_until(lambda: broker.records("sleep", ["t"])["t"].owner, what="its start")
     supervisor.stop(signal.SIGKILL)
-    wait_until(lambda: not broker.records("sleep", ["t"])["t"].owner, what="the task in line again")
+    wait_until(lambda: not broker.records("sleep", ["t"])["t"].owner, what="the task released")
     assert engine.wait() == 0
     for queue in ("echo", "sleep", "fail"):
         broker.reset_queue(queue)
 
 
-def test_a_task_that_is_told_twice_runs_once(bench: Bench) -> None:
-    """A call that broke off half-way is answered again: by the next beat and by the next exchange."""
+def test_a_task_that_is_delivered_by_two_answers_runs_once(bench: Bench) -> None:
+    """After a broken call the delivery comes again, with the next beat and with the next exchange."""
     runs: list[str] = []
 
     class Counting(Engine):

@@ -79,7 +79,7 @@ def test_every_field_of_the_manifest_is_on_the_page() -> None:
     assert named >= {field.name for field in msgspec.structs.fields(Manifest)} - {"folder"}
 
 
-def test_a_wrong_call_and_a_broken_manifest_are_told_apart(tmp_path: Path) -> None:
+def test_a_wrong_call_and_a_broken_manifest_have_different_exit_codes(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "engines.sdk"], capture_output=True, text=True, check=False)
     assert (done.returncode, "usage: python -m engines.sdk run" in done.stderr) == (2, True)
     argv = [sys.executable, "-m", "engines.sdk", "run", str(tmp_path)]

@@ -11,9 +11,8 @@ from dalston_queue.broker.engine.stale import DEFAULT_RULES, StaleRules
 from dalston_queue.broker.protocol.messages import Event, TaskMessage
 from dalston_queue.broker.protocol.types import EventKind
 from engines.sdk import Engine, Manifest, Task
-from engines.sdk.events import Stop
 from engines.sdk.identity import Identity
-from engines.sdk.runner import Runner
+from engines.sdk.runner import Runner, Stop
 from tests.support import WAIT_TIMEOUT_S, wait_until
 
 QUEUE = "work"
@@ -74,7 +73,7 @@ class Bench:
         return self.submit_many([parameters])[0]
 
     def submit_many(self, parameters: list[dict[str, Any]], timeout_ms: int = 0) -> list[str]:
-        """timeout_ms of all that have none among their parameters."""
+        """timeout_ms: for tasks without one among their parameters."""
         ids = [str(uuid.uuid4()) for _ in parameters]
         self.broker.append(
             [
@@ -111,7 +110,7 @@ class Bench:
 
 
 def counted_calls(runner: Runner) -> list[int]:
-    """How many results each exchange tells, from now on."""
+    """The number of results in each exchange, from now on."""
     calls: list[int] = []
     exchange = runner.consumer.exchange
 

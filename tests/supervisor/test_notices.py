@@ -46,7 +46,7 @@ def test_a_word_is_not_lost_when_the_supervisor_is_busy(tmp_path: Path, monkeypa
     """The socket's queue is short: a READY that comes while it is full has to wait for room."""
     listener = NoticeSocket(tmp_path / "notify")
     monkeypatch.setenv("NOTIFY_SOCKET", str(listener.path))
-    while notify("STATUS=x", patience=0.0):
+    while notify("STATUS=x", timeout_s=0.0):
         pass  # until the queue is full
     sent: list[bool] = []
     engine = threading.Thread(target=lambda: sent.append(notify("READY=1")))

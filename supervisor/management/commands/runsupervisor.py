@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from engines.sdk.manifest import ManifestError
+from engines.sdk.manifest import CONFIG_EXIT, ManifestError
 from supervisor import boot
 from supervisor.boot import AlreadyRunningError
 from supervisor.cli import add_place_arguments, make_broker, plan_reader, state_dir_of
@@ -23,7 +23,7 @@ FOR_ENGINES = (
     "DALSTON_MAX_DELIVERIES",
     "DALSTON_MAX_DELIVERIES_NODE_LOST",
 )
-CONFIG_EXIT, BUSY_EXIT = 78, 75
+BUSY_EXIT = 75  # EX_TEMPFAIL of sysexits.h
 
 
 class Command(BaseCommand):
