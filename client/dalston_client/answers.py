@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypedDict
 
 Priority = Literal["high", "medium", "low"]
-Order = Literal["drain", "resume", "cordon", "uncordon", "restart", "rolling_restart", "scale", "release_gpu"]
+NodeCommand = Literal["drain", "resume", "cordon", "uncordon", "restart", "rolling_restart", "scale", "release_gpu"]
 
 
 class TaskError(TypedDict):
@@ -123,14 +123,14 @@ class CancelledTask(TypedDict):
     task_id: str
     status: str
     was_running: bool
-    engine_told: bool
+    engine_notified: bool
 
 
 class CancelledJob(TypedDict):
     job_id: str
     status: str
     was_running: bool
-    engine_told: bool
+    engine_notified: bool
 
 
 class Why(TypedDict):
@@ -236,7 +236,7 @@ class Node(TypedDict):
 
 class Command(TypedDict):
     command_id: str
-    order: str
+    command: str
     state: str
     message: str
     requested_at: str
@@ -292,7 +292,7 @@ class Paused(TypedDict):
     queue: str
     paused: bool
     changed: bool
-    engines_told: bool
+    engines_notified: bool
 
 
 class Depth(TypedDict):

@@ -247,7 +247,7 @@ class Client:
     def command(
         self,
         node_id: str,
-        order: answers.Order,
+        command: answers.NodeCommand,
         *,
         engine: str | None = None,
         replicas: int | None = None,
@@ -257,7 +257,7 @@ class Client:
     ) -> answers.Command:
         """Tell a node something; with `wait` (up to 20 s) the answer says what became of it."""
         body = _given(engine=engine, replicas=replicas, gpu=gpu, reason=reason)
-        body |= {"order": order, "command_id": uuid4().hex}
+        body |= {"command": command, "command_id": uuid4().hex}
         return cast(
             answers.Command, self._transport.call("POST", route("nodes", node_id, "commands"), body=body, wait=wait)
         )

@@ -68,7 +68,7 @@ def test_what_is_not_there_leaves_no_row(operator: Api) -> None:
         operator.call("DELETE", f"/dead_letters/{nothing}"),
         operator.call("DELETE", f"/replay_batches/{nothing}"),
         operator.post(f"/jobs/{nothing}/webhooks/{nothing}/send"),
-        operator.post("/nodes/nowhere/commands", {"order": "drain"}),
+        operator.post("/nodes/nowhere/commands", {"command": "drain"}),
         operator.call("DELETE", "/nodes/nowhere"),
         operator.post("/streams/nothing/pause", reason),
         operator.post("/streams/nothing/resume", reason),

@@ -42,8 +42,8 @@ def submit(api: Api, **more: Any) -> str:
     return str(api.post("/tasks", {"task_type": "echo", **more}).json()["task_id"])
 
 
-def said(task_id: str, status: str, *, was_running: bool = False, engine_told: bool = False) -> dict[str, Any]:
-    return {"task_id": task_id, "status": status, "was_running": was_running, "engine_told": engine_told}
+def said(task_id: str, status: str, *, was_running: bool = False, engine_notified: bool = False) -> dict[str, Any]:
+    return {"task_id": task_id, "status": status, "was_running": was_running, "engine_notified": engine_notified}
 
 
 def test_a_task_that_waits_was_not_running(api: Api, steps: Steps) -> None:
@@ -63,7 +63,7 @@ def test_a_task_that_runs_was_and_its_engine_is_told_also_the_second_time(
         [claimed] = consumer.claim()
         steps.drain()
         for _ in range(2):
-            assert cancel(api, f"/tasks/{task}") == said(task, "running", was_running=True, engine_told=True)
+            assert cancel(api, f"/tasks/{task}") == said(task, "running", was_running=True, engine_notified=True)
         claimed.settle(Cancelled())
         steps.drain()
     assert cancel(api, f"/tasks/{task}") == said(task, "cancelled")
@@ -74,7 +74,7 @@ def test_a_task_whose_start_is_not_recorded_yet_was_running(api: Api, broker: Br
     steps.poll()
     with engine(broker) as consumer:
         consumer.claim()
-        assert cancel(api, f"/tasks/{task}") == said(task, "queued", was_running=True, engine_told=True)
+        assert cancel(api, f"/tasks/{task}") == said(task, "queued", was_running=True, engine_notified=True)
 
 
 def test_while_redis_is_away_no_engine_was_told(api: Api, broker: Broker, steps: Steps, settings: Settings) -> None:
@@ -86,7 +86,7 @@ def test_while_redis_is_away_no_engine_was_told(api: Api, broker: Broker, steps:
         address, settings.REDIS_URL = settings.REDIS_URL, "redis://127.0.0.1:1/0"
         assert cancel(api, f"/tasks/{task}") == said(task, "running", was_running=True)
         settings.REDIS_URL = address
-        assert cancel(api, f"/tasks/{task}")["engine_told"]
+        assert cancel(api, f"/tasks/{task}")["engine_notified"]
 
 
 def test_a_stage_that_waits_for_one_that_runs_was_not_running_but_its_job_was(
@@ -100,7 +100,7 @@ def test_a_stage_that_waits_for_one_that_runs_was_not_running_but_its_job_was(
         waiting = str(Task.objects.get(job_id=UUID(job), stage="b").pk)
         assert cancel(api, f"/tasks/{waiting}") == said(waiting, "cancelled")
         answer = cancel(api, f"/jobs/{job}")
-    assert answer == {"job_id": job, "status": "cancelling", "was_running": True, "engine_told": True}
+    assert answer == {"job_id": job, "status": "cancelling", "was_running": True, "engine_notified": True}
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from dalston_queue.api.schemas.jobs import RESULTS_BYTES
+from dalston_queue.api.schemas.jobs import MAX_RESULTS_BYTES
 from dalston_queue.broker import Broker
 from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.models import Job, OperatorAction, Project, Task, TaskEvent
@@ -215,7 +215,12 @@ def test_cancelling_ends_what_waits_and_is_safe_to_repeat(broker: Broker, api: A
     job = api.post("/jobs", DAG).json()
     answer = api.call("DELETE", f"/jobs/{job['job_id']}?reason=a+mistake")
     assert answer.status_code == 200, answer.content
-    assert answer.json() == {"job_id": job["job_id"], "status": "cancelled", "was_running": False, "engine_told": False}
+    assert answer.json() == {
+        "job_id": job["job_id"],
+        "status": "cancelled",
+        "was_running": False,
+        "engine_notified": False,
+    }
     again = api.call("DELETE", f"/jobs/{job['job_id']}")
     assert (again.status_code, again.json()) == (200, answer.json())
     assert set(Task.objects.values_list("status", flat=True)) == {"cancelled"}
@@ -251,7 +256,7 @@ def test_a_task_that_ended_otherwise_cannot_be_cancelled(
 def test_a_job_carries_results_up_to_a_limit(api: Api) -> None:
     job = Job.objects.get(pk=api.post("/jobs", DAG).json()["job_id"])
     split, clean, notes = job.tasks.order_by("id")
-    for task, result in ((split, "s"), (clean, "x" * RESULTS_BYTES), (notes, {"n": 1})):
+    for task, result in ((split, "s"), (clean, "x" * MAX_RESULTS_BYTES), (notes, {"n": 1})):
         Task.objects.filter(pk=task.pk).update(status="completed", finished_at="2030-01-01T00:00:00Z", result=result)
     tasks = api.get(f"/jobs/{job.id}").json()["tasks"]
     assert [(task["result"], task["result_left_out"]) for task in tasks] == [

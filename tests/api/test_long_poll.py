@@ -71,7 +71,7 @@ def test_a_wait_for_a_node_holds_no_connection(web: Web, token_for: Callable[...
     with web.client(token_for("operate", "read")) as client:
 
         def order() -> None:
-            body = {"order": "drain", "reason": "test"}
+            body = {"command": "drain", "reason": "test"}
             codes.append(client.post("/api/v1/nodes/gpu-01/commands?wait=20", json=body).status_code)
 
         waiting = [threading.Thread(target=order) for _ in range(14)]

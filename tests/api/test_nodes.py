@@ -56,12 +56,12 @@ def test_a_token_of_one_project_sees_nothing_of_the_work_of_others(
 
 
 def test_an_order_is_requested_then_done(operator: Api, broker: Broker) -> None:
-    sent = operator.post("/nodes/gpu-01/commands", {"order": "drain", "reason": "new driver"}).json()
+    sent = operator.post("/nodes/gpu-01/commands", {"command": "drain", "reason": "new driver"}).json()
     assert sent["state"] == "requested"
     command = obey(broker)
     assert (command.name, command.actor, command.arguments) == ("drain", "token test", {"reason": "new driver"})
     found = operator.get(f"/nodes/gpu-01/commands/{sent['command_id']}").json()
-    assert (found["command_id"], found["order"], found["state"]) == (sent["command_id"], "drain", "done")
+    assert (found["command_id"], found["command"], found["state"]) == (sent["command_id"], "drain", "done")
     assert found["message"] == "drained"
     assert found["requested_at"] <= found["taken_at"] <= found["ended_at"]
     action = OperatorAction.objects.get()
@@ -71,7 +71,7 @@ def test_an_order_is_requested_then_done(operator: Api, broker: Broker) -> None:
 def test_waiting_brings_the_answer_at_once_also_a_refusal(operator: Api, broker: Broker) -> None:
     supervisor = threading.Thread(target=obey, args=(broker,), kwargs={"ok": False})
     supervisor.start()
-    body = {"order": "scale", "engine": "nosuch", "replicas": 2}
+    body = {"command": "scale", "engine": "nosuch", "replicas": 2}
     answer = operator.post("/nodes/gpu-01/commands?wait=10", body).json()
     supervisor.join()
     assert (answer["state"], answer["message"]) == ("failed", "no such engine")
@@ -80,14 +80,14 @@ def test_waiting_brings_the_answer_at_once_also_a_refusal(operator: Api, broker:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({}, "order"),
-        ({"order": "explode"}, "order"),
-        ({"order": "restart"}, "needs an engine"),
-        ({"order": "drain", "engine": "demo"}, "takes no engine"),
-        ({"order": "scale", "engine": "demo"}, "needs replicas"),
-        ({"order": "scale", "engine": "demo", "replicas": -1}, "replicas"),
-        ({"order": "release_gpu"}, "needs a gpu"),
-        ({"order": "drain", "gpu": "GPU-a"}, "takes no gpu"),
+        ({}, "command"),
+        ({"command": "explode"}, "command"),
+        ({"command": "restart"}, "needs an engine"),
+        ({"command": "drain", "engine": "demo"}, "takes no engine"),
+        ({"command": "scale", "engine": "demo"}, "needs replicas"),
+        ({"command": "scale", "engine": "demo", "replicas": -1}, "replicas"),
+        ({"command": "release_gpu"}, "needs a gpu"),
+        ({"command": "drain", "gpu": "GPU-a"}, "takes no gpu"),
     ],
 )
 def test_an_order_that_makes_no_sense_is_not_sent(operator: Api, broker: Broker, body: object, said: str) -> None:
@@ -98,22 +98,22 @@ def test_an_order_that_makes_no_sense_is_not_sent(operator: Api, broker: Broker,
 
 
 def test_a_quarantined_gpu_can_be_released(operator: Api, broker: Broker) -> None:
-    operator.post("/nodes/gpu-01/commands", {"order": "release_gpu", "gpu": "GPU-a"})
+    operator.post("/nodes/gpu-01/commands", {"command": "release_gpu", "gpu": "GPU-a"})
     command = obey(broker)
     assert (command.name, command.arguments) == ("release_gpu", {"gpu": "GPU-a"})
 
 
 def test_an_unknown_node_is_404(operator: Api) -> None:
-    assert operator.post("/nodes/nosuch/commands", {"order": "drain"}).status_code == 404
+    assert operator.post("/nodes/nosuch/commands", {"command": "drain"}).status_code == 404
     assert operator.get("/nodes/gpu-01/commands/nosuch").status_code == 404
 
 
 def test_an_order_with_an_id_of_ones_own_is_sent_once(operator: Api, broker: Broker) -> None:
-    body = {"order": "drain", "command_id": "ticket-17"}
+    body = {"command": "drain", "command_id": "ticket-17"}
     first, second = (operator.post("/nodes/gpu-01/commands", body).json() for _ in range(2))
     assert first == second
     assert len(broker.node("gpu-01").receive("0")) == 1
-    other = operator.post("/nodes/gpu-01/commands", {**body, "order": "resume"})
+    other = operator.post("/nodes/gpu-01/commands", {**body, "command": "resume"})
     assert (other.status_code, other.json()["code"]) == (409, "idempotency_conflict")
 
 
@@ -143,7 +143,7 @@ def test_a_time_without_an_offset_is_refused(operator: Api) -> None:
 
 def test_a_node_that_is_away_is_503_and_an_engine_it_does_not_have_404(operator: Api, broker: Broker) -> None:
     silent = operator.get("/nodes/gpu-01/engines/demo.0/logs")
-    assert (silent.status_code, silent.json()["code"]) == (503, "node_silent")
+    assert (silent.status_code, silent.json()["code"]) == (503, "node_unreachable")
     broker.registry.forget(node_ids=["gpu-01"])
     assert operator.get("/nodes/gpu-01/engines/demo.0/logs").status_code == 404
 

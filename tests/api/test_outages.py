@@ -173,7 +173,7 @@ def test_without_redis_nobody_is_led_to_think_that_it_was_asked(
             answer = client.post(f"/api/v1/streams/echo/{act}", json={})
             assert (answer.status_code, answer.json()) == (
                 200,
-                {"queue": "echo", "paused": paused, "changed": True, "engines_told": False},
+                {"queue": "echo", "paused": paused, "changed": True, "engines_notified": False},
             )
 
 

@@ -95,7 +95,7 @@ def test_pausing_is_audited_and_says_whether_it_changed_anything(
     assert operator.post("/streams/echo/pause", {"reason": "driver update"}).json()["changed"] is True
     assert operator.post("/streams/echo/pause").json()["changed"] is False
     assert operator.post("/streams/echo/resume").json() == {
-        "queue": "echo", "paused": False, "changed": True, "engines_told": True,
+        "queue": "echo", "paused": False, "changed": True, "engines_notified": True,
     }  # fmt: skip
     assert operator.post("/streams/Echo/pause").status_code == 422
     first = OperatorAction.objects.order_by("id")[0]

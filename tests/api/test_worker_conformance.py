@@ -167,7 +167,7 @@ def test_a_silent_worker_loses_its_task_and_one_that_beats_keeps_it(
             wait_for([waiting], timeout=0.1)
         again = waiting.result()
     assert time.monotonic() - asked > 1
-    assert (again["task_id"], again["attempt"], again["given_again"]) == (task["task_id"], 1, False)
+    assert (again["task_id"], again["attempt"], again["redelivered"]) == (task["task_id"], 1, False)
     for answer in (silent.result(task), silent.heartbeat(task), silent.call("poll", {"held": []})):
         assert refused(answer) == (409, "worker_lost")
     with site.web.client(token_for("operate")) as operator:
@@ -187,7 +187,7 @@ def submit_and_take(http: httpx.Client, queue: str, worker: Worker) -> Json:
     return task
 
 
-def test_a_task_whose_poll_got_lost_is_given_again(site: Site, http: httpx.Client, queue: str) -> None:
+def test_a_task_whose_poll_got_lost_is_redelivered(site: Site, http: httpx.Client, queue: str) -> None:
     worker = Worker(http, queue, capacity=2)
     task_id = submit(http, queue)
     address = urlsplit(site.web.url)
@@ -200,7 +200,7 @@ def test_a_task_whose_poll_got_lost_is_given_again(site: Site, http: httpx.Clien
         wait_until(lambda: Task.objects.filter(status="running").exists(), what="it was claimed")
     assert worker.heartbeat().json()["missing"] == [{"task_id": task_id, "attempt": 1}]
     [task] = worker.poll()
-    assert (task["task_id"], task["given_again"]) == (task_id, True)
+    assert (task["task_id"], task["redelivered"]) == (task_id, True)
     assert worker.poll(0, held=[task]) == []
     assert worker.result(task).status_code == 200
 

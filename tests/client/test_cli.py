@@ -312,7 +312,7 @@ def test_a_queue_is_paused_and_resumed(shell: Shell, client: Client) -> None:
     assert "paused" in shell.run("streams", "pause", "echo", "--reason", "try").stdout
     assert "paused" in shell.call("streams").stdout
     resumed = shell.call("streams", "resume", "echo", "--json").json
-    assert resumed == {"queue": "echo", "paused": False, "changed": True, "engines_told": True}
+    assert resumed == {"queue": "echo", "paused": False, "changed": True, "engines_notified": True}
     slip = shell.call("streams", "pause", "ecoh")
     assert (slip.code, "Did you mean echo?" in slip.stderr) == (Exit.NOT_FOUND, True)
     assert "add --new." in slip.stderr

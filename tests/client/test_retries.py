@@ -94,7 +94,7 @@ def test_what_is_not_safe_to_repeat_is_not_repeated() -> None:
 
 
 def test_an_order_to_a_node_is_one_order_however_often_it_is_sent() -> None:
-    done = {"command_id": "c", "state": "done", "order": "drain", "message": ""}
+    done = {"command_id": "c", "state": "done", "command": "drain", "message": ""}
     with scripted(CUT, Answer(200, done)) as server, client(server) as dalston:
         assert dalston.command("node-1", "drain")["state"] == "done"
     assert server.asked[0].body["command_id"] == server.asked[1].body["command_id"]

@@ -221,7 +221,7 @@ def test_a_pause_that_engines_do_not_hear_of_says_so(
     for do, word in (("pause", "paused"), ("resume", "resumed")):
         told = said(operator, operator.post("/queues/echo/pause/", {"do": do, "reason": "disk full"}))
         assert told.startswith(f"Stored as {word}. Redis does not answer")
-        assert OperatorAction.objects.latest("id").after["engines_told"] is False
+        assert OperatorAction.objects.latest("id").after["engines_notified"] is False
 
 
 def test_an_address_that_makes_no_sense_says_so(viewer: Client, steps: Steps) -> None:

@@ -116,7 +116,7 @@ def a_dead_letter(running: Running) -> str:
             found: list[dict[str, str]] = client.get("/dead_letters").raise_for_status().json()["items"]
             return found if len(found) >= 3 else None
 
-        body = {"order": "restart", "engine": "diarize", "reason": "new weights"}
+        body = {"command": "restart", "engine": "diarize", "reason": "new weights"}
         client.post("/nodes/gpu-02/commands", json=body).raise_for_status()
         return wait_until(letters, 60, "dead letters")[0]["dead_letter_id"]
 

@@ -59,6 +59,6 @@ def _parts(job: answers.Job) -> str:
 def _became(outcome: dict[str, Any]) -> str:
     if outcome["status"] == "cancelled":
         return "cancelled"
-    if outcome["engine_told"]:
+    if outcome["engine_notified"]:
         return f"{outcome['status']} until it has stopped; its engines were told to"
     return f"{outcome['status']} until that is recorded, or until Redis answers and its engines are told"

@@ -11,7 +11,7 @@ from dalston_client.cli.exits import Exit
 from dalston_client.cli.output import Out
 from dalston_client.client import Client
 
-_ORDERS: tuple[tuple[answers.Order, str], ...] = (
+_COMMANDS: tuple[tuple[answers.NodeCommand, str], ...] = (
     ("drain", "let a node finish what it can, hand back the rest and stop its engines"),
     ("resume", "let a drained node work again"),
     ("cordon", "let a node claim nothing more, and keep its engines up"),
@@ -28,14 +28,14 @@ def add(commands: options.Commands) -> None:
     parser = options.command(commands, "nodes", run_list, "list nodes and engines; drain, resume, restart, scale them")
     inner = parser.add_subparsers(title="commands", metavar="COMMAND")
     options.command(inner, "list", run_list, "list nodes and their engines")
-    for order, what in _ORDERS:
-        act = options.command(inner, order.replace("_", "-"), run_order, what)
-        act.set_defaults(order=order)
+    for name, what in _COMMANDS:
+        act = options.command(inner, name.replace("_", "-"), run_command, what)
+        act.set_defaults(node_command=name)
         act.add_argument("node_id")
-        if order in {"restart", "rolling_restart", "scale"}:
-            slot = ", or a slot such as demo.0" if order == "restart" else ""
+        if name in {"restart", "rolling_restart", "scale"}:
+            slot = ", or a slot such as demo.0" if name == "restart" else ""
             act.add_argument("engine", help=f"its name, such as demo{slot}")
-        if order == "scale":
+        if name == "scale":
             act.add_argument("replicas", type=int, help="how many processes")
         act.add_argument(
             "--wait",
@@ -45,11 +45,11 @@ def add(commands: options.Commands) -> None:
             help="for the node's answer (10; at most 20)",
         )
         options.add_reason(act)
-    for name, act_on, what in (
+    for worker_command, run, what in (
         ("drain-worker", run_drain_worker, "give a worker over HTTP nothing more, and tell it to leave"),
         ("resume-worker", run_resume_worker, "let it work again"),
     ):
-        act = options.command(inner, name, act_on, what)
+        act = options.command(inner, worker_command, run, what)
         act.add_argument("worker_id", help="as `dalston nodes --json` shows it, such as http.cpu-box.0123456789abcdef")
         options.add_reason(act)
     forget = options.command(inner, "forget", run_forget, "take a dead node off the list")
@@ -74,10 +74,10 @@ def rows_of(node: answers.Node) -> Iterator[tuple[object, ...]]:
         yield "", name, engine["state"], queues, engine["capacity"], text.ago(engine["last_beat_at"])
 
 
-def run_order(given: argparse.Namespace, client: Client, out: Out) -> Exit:
+def run_command(given: argparse.Namespace, client: Client, out: Out) -> Exit:
     done = client.command(
         given.node_id,
-        given.order,
+        given.node_command,
         engine=getattr(given, "engine", None),
         replicas=getattr(given, "replicas", None),
         reason=given.reason,
@@ -86,7 +86,7 @@ def run_order(given: argparse.Namespace, client: Client, out: Out) -> Exit:
     if out.as_json:
         out.json(done)
     else:
-        out.say(f"{done['order']} {given.node_id}: {done['state']}. {done['message']}")
+        out.say(f"{done['command']} {given.node_id}: {done['state']}. {done['message']}")
     return {"done": Exit.OK, "failed": Exit.FAILED}.get(done["state"], Exit.NOT_YET)
 
 

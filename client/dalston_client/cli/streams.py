@@ -53,7 +53,7 @@ def run_brake(given: argparse.Namespace, client: Client, out: Out) -> Exit:
     else:
         state = "paused; what runs goes on" if done["paused"] else "not paused"
         out.say(f"{done['queue']} is {state}{'' if done['changed'] else ', as it was'}.")
-        if not done["engines_told"]:
+        if not done["engines_notified"]:
             out.note("Redis does not answer: engines are told as soon as it does")
     return Exit.OK
 

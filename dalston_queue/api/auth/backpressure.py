@@ -1,14 +1,14 @@
 """Refuses submissions to a queue that is too full, in three steps, each stricter than the one before.
 
-    waiting above               accepted
+    waiting tasks above         accepted
     BACKPRESSURE_WAITING        high priority, or a token with the preset `listed`
     BACKPRESSURE_HIGH_ONLY      high priority
     BACKPRESSURE_LISTED_ONLY    high priority of a token with the preset `listed`
 
-If Redis does not answer, what waits is not known, and everything is accepted: submissions are stored in Postgres and
-flow when Redis is back.
+If Redis does not answer, the depths are unknown and every submission is accepted: it is stored in Postgres, and
+dispatched when Redis is back.
 
-How deep each queue is, and how fast it drains, is read at most once a second for all requests (QueueDepths).
+Depths and rates are read at most once a second for all requests (QueueDepths).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dalston_queue.redis import get_broker
 log = structlog.get_logger(__name__)
 
 FRESH_S = 1.0
-LEAST_WAIT_S, LONGEST_WAIT_S = 5, 300
+MIN_RETRY_S, MAX_RETRY_S = 5, 300
 
 
 class QueueDepths:
@@ -55,7 +55,7 @@ class QueueDepths:
         return next((stats.waiting for stats in snapshot.queues if stats.queue == queue), 0)
 
     def position(self, queue: str, priority: Priority) -> int | None:
-        """Where a task that is put in line now stands, as of at most a second ago. None if it is not known."""
+        """The queue position of a task that is appended now, at most a second old. None if it is not known."""
         self._refresh()
         snapshot = self._now
         if snapshot is None:
@@ -65,18 +65,18 @@ class QueueDepths:
         return 1 + sum(max(0, lane.lag) for lane in lanes if lane.tier in before)
 
     def seconds_until(self, queue: str, excess: int) -> int:
-        """When so many more will be gone, at the pace of the last seconds."""
+        """Until `excess` tasks have left the queue, at the rate of the last seconds."""
         before, now = self._before, self._now
         pace = rates(before, now).get(queue) if before and now else None
         wait = None if pace is None else seconds_for(excess, pace.out_per_s)
-        return LEAST_WAIT_S * 6 if wait is None else min(LONGEST_WAIT_S, max(LEAST_WAIT_S, math.ceil(wait)))
+        return MIN_RETRY_S * 6 if wait is None else min(MAX_RETRY_S, max(MIN_RETRY_S, math.ceil(wait)))
 
     def forget(self) -> None:
         self._read_at, self._before, self._now = -math.inf, None, None
 
     def _refresh(self) -> None:
         if time.monotonic() - self._read_at < FRESH_S or not self._lock.acquire(blocking=False):
-            return  # fresh, or somebody else is reading: what we have is good enough
+            return  # fresh, or another thread reads: the last snapshot is good enough
         try:
             self._before, self._now = self._now, get_broker().snapshot()
         except BrokerError as error:

@@ -1,7 +1,7 @@
-"""Who may call what. A route names the scopes that open it, any one of them; one that names none is closed to all.
+"""Authentication and scopes. A route names the scopes that open it, any one of them; without scopes it is closed.
 
-Two ways in, tried in this order: `Authorization: Bearer dal_…`, or the session cookie of somebody who is logged in,
-then with Django's CSRF check. A bearer header that does not hold is refused: it never falls back to the session.
+Two kinds of credentials, in this order: `Authorization: Bearer dal_…`, or the session cookie of a login, then with
+Django's CSRF check. An invalid bearer header is refused: it never falls back to the session.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ from dalston_queue.models import ApiToken, Project
 from dalston_queue.models.accounts import RatePreset, Scope, digest_of
 from dalston_queue.redis import get_broker
 
+log = structlog.get_logger(__name__)
+
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="dalston"'}
 LAST_USED_EVERY = timedelta(minutes=1)
-"""How exactly the time of last use is kept."""
+"""Precision of `last_used_at`."""
 
 
 class Token(HttpBearer):
@@ -62,7 +64,7 @@ class Token(HttpBearer):
 
 
 class Session(APIKeyCookie):
-    """The cookie of somebody who is logged in; writes need the CSRF token as well."""
+    """The session cookie of a login; writes need the CSRF token as well."""
 
     param_name = settings.SESSION_COOKIE_NAME
 
@@ -87,15 +89,15 @@ def needs(*scopes: Scope) -> list[Callable[[HttpRequest], Any]]:
 
 
 def sees_all_projects() -> list[Callable[[HttpRequest], Any]]:
-    """For a look at what is of no single project: a token needs `operate`, and every login sees it on the pages."""
+    """For reads that belong to no single project: a token needs `operate`; every login sees them on the pages."""
     return [Token(Scope.OPERATE), Session(Scope.READ)]
 
 
 CLOSED = needs()
-"""The default of every route: somebody forgot to say who may call it."""
+"""The default of every route: a route that names no scope is a mistake."""
 
 
-# Every request asks this. Written out: the ORM takes four times as long to build the statement as Postgres to answer.
+# Runs for every request. Raw SQL: the ORM takes four times as long to build the statement as Postgres to answer it.
 _FIELDS = ["id", "project_id", "name", "scopes", "rate_preset", "expires_at", "last_used_at", "revoked_at"]
 _FIND = f"""
     SELECT {", ".join(f"t.{name}" for name in _FIELDS)}, p.name
@@ -132,7 +134,7 @@ def _check_valid(token: ApiToken, now: datetime) -> None:
 
 def _allow(principal: Principal, scopes: tuple[Scope, ...]) -> Principal:
     if not scopes:
-        raise ApiProblem(403, Code.ROUTE_CLOSED, "Nobody may call this route: it names no scope.")
+        raise ApiProblem(403, Code.ROUTE_CLOSED, "This route names no scope, so no token and no login opens it.")
     if principal.scopes.isdisjoint(scopes):
         wanted = " or ".join(f"`{scope}`" for scope in scopes)
         detail = f"This needs the scope {wanted}, which {principal.name} does not have."
@@ -148,9 +150,6 @@ def _note_use(token: ApiToken, now: datetime) -> None:
 
 def _refused(code: Code, detail: str) -> ApiProblem:
     return ApiProblem(401, code, detail, headers=CHALLENGE)
-
-
-log = structlog.get_logger(__name__)
 
 
 def check_rate(token: ApiToken) -> None:

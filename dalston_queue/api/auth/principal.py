@@ -1,4 +1,4 @@
-"""Who is asking: a token of one project, or a person who is logged in. Routes ask it, never the request."""
+"""The principal of a request: a token of one project, or a logged-in person. Routes use it, never the request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dalston_queue.models.accounts import Scope
 M = TypeVar("M", bound=Model)
 
 SESSION_PROJECT = "default"
-"""A person belongs to no project: what somebody submits from the docs page goes here."""
+"""A person belongs to no project: submissions from the docs page go here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Principal:
 
     @classmethod
     def of_user(cls, user: AbstractBaseUser) -> Principal:
-        """Everybody who can log in may look at all projects, as on the dashboard; operators and admins may act."""
+        """Each login reads all projects, as on the dashboard; operators and admins may also write."""
         scopes = {Scope.READ, Scope.SUBMIT, Scope.OPERATE} if may_operate(user) else {Scope.READ}
         return cls(scopes=frozenset(scopes), user=user)
 
@@ -46,11 +46,11 @@ class Principal:
 
     @property
     def only_project(self) -> UUID | None:
-        """The one project that it sees; None: it sees all."""
+        """The only project that this principal sees; None: all."""
         return None if self.token is None or self.sees_everything else self.token.project_id
 
     def signature(self) -> dict[str, Any]:
-        """Who it was, for the audit trail."""
+        """Actor, user and token, for the audit trail."""
         return {"actor": self.name, "user": self.user, "token": self.token}
 
     def project(self) -> Project:
@@ -60,7 +60,7 @@ class Principal:
         return Project.objects.get_or_create(name=SESSION_PROJECT)[0]
 
     def visible(self, rows: QuerySet[M], project_field: str) -> QuerySet[M]:
-        """Only its own project's rows, unless it is an operator or a logged-in person."""
+        """Only rows of the principal's project, unless it is an operator or a logged-in person."""
         return rows if self.only_project is None else rows.filter(**{project_field: self.only_project})
 
 

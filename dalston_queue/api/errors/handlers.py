@@ -59,7 +59,7 @@ def _too_wide(request: HttpRequest, exc: SearchTooWide) -> HttpResponse:
 
 
 def _not_storable(request: HttpRequest, exc: DataError) -> HttpResponse:
-    """What checks above let through and Postgres does not take: a NUL in a query or a cookie, a number out of range."""
+    """Values that pass validation and that Postgres refuses: a NUL in a query or a cookie, a number out of range."""
     log.warning("api.not_storable", path=request.path, error=str(exc))
     return respond(request, ApiProblem(422, Code.INVALID, "A value in the request cannot be stored or compared."))
 
@@ -70,7 +70,7 @@ def _key_taken(request: HttpRequest, exc: IdempotencyConflict) -> HttpResponse:
 
 def _no_route(request: HttpRequest, exc: Http404) -> HttpResponse:
     return respond(
-        request, ApiProblem(404, Code.NOT_FOUND, "There is no such thing here; /api/v1/docs lists the routes.")
+        request, ApiProblem(404, Code.NOT_FOUND, "There is no such resource; /api/v1/docs lists the routes.")
     )
 
 
@@ -81,9 +81,9 @@ def _too_big(request: HttpRequest, exc: RequestDataTooBig) -> HttpResponse:
 def _no_database(request: HttpRequest, exc: Exception) -> HttpResponse:
     log.warning("api.database_unavailable", path=request.path, error=str(exc))
     detail = "Postgres does not answer right now. Try again."
-    if request.method not in SAFE:  # the statement may have been sent before it fell silent
-        detail += " What you asked for may still be carried out: repeat a submission with its idempotency key, and"
-        detail += " look before you repeat anything else."
+    if request.method not in SAFE:  # the statement may have been sent before Postgres stopped answering
+        detail += " The request may still be carried out: repeat a submission with its idempotency key, and"
+        detail += " check the state before you repeat anything else."
     return respond(request, ApiProblem(503, Code.DATABASE_UNAVAILABLE, detail, headers=RETRY))
 
 

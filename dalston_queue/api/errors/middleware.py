@@ -1,9 +1,9 @@
-"""Gives every request a trace id, and turns error pages under /api/ into problem documents.
+"""Middleware: a trace id for every request, and problem documents instead of error pages under /api/.
 
 django-ninja handles what happens inside a route. What happens around it (no such route, wrong method, a refused host,
 an exception in other middleware) would otherwise be answered with HTML that no API client can read.
 
-A trace id has 32 hex digits as in W3C Trace Context; a request, its log lines, its job and its messages carry it.
+A trace id has 32 hex digits as in W3C Trace Context; a request, its log lines, its job and its messages share it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ def new_trace_id() -> str:
 
 
 def trace_id_of(request: HttpRequest) -> str:
-    given: str | None = getattr(request, "trace_id", None)
-    return given or new_trace_id()
+    return getattr(request, "trace_id", None) or new_trace_id()
 
 
 PREFIX = "/api/"
@@ -60,8 +59,8 @@ class TraceMiddleware:
 
 def _trace_id_of(request: HttpRequest) -> str:
     """The caller's own trace (W3C traceparent) if it sent one, so that its logs and ours join."""
-    given = TRACEPARENT.match(request.headers.get("traceparent", ""))
-    return given.group(1) if given else new_trace_id()
+    found = TRACEPARENT.match(request.headers.get("traceparent", ""))
+    return found.group(1) if found else new_trace_id()
 
 
 def _as_problem(request: HttpRequest, response: HttpResponse) -> HttpResponse:
@@ -71,6 +70,6 @@ def _as_problem(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     answer = respond(request, ApiProblem(response.status_code, code, detail))
     if "Allow" in response:
         answer["Allow"] = response["Allow"]
-    if hasattr(response, "_has_been_logged"):  # Django's mark; without it there is a second line for the same
+    if hasattr(response, "_has_been_logged"):  # Django's mark; without it the same error is logged twice
         answer._has_been_logged = True  # type: ignore[attr-defined]  # noqa: SLF001
     return answer

@@ -1,4 +1,4 @@
-"""RFC 9457 problem documents: the one shape of every error that the API gives.
+"""RFC 9457 problem documents: the one shape of every error of the API.
 
 `code` is stable and meant for programs, `detail` is a sentence for people, `trace_id` finds the request in the logs.
 """
@@ -17,7 +17,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Code(StrEnum):
-    """Stable names of what went wrong; documented in docs/api.md, compared with it by a test."""
+    """Stable names of errors. A test compares them with docs/api.md."""
 
     UNAUTHENTICATED = "unauthenticated"
     TOKEN_INVALID = "token_invalid"  # noqa: S105
@@ -41,7 +41,7 @@ class Code(StrEnum):
     DATABASE_UNAVAILABLE = "database_unavailable"
     REDIS_UNAVAILABLE = "redis_unavailable"
     STREAMS_FULL = "streams_full"
-    NODE_SILENT = "node_silent"
+    NODE_UNREACHABLE = "node_unreachable"
     TOO_MANY_POLLS = "too_many_polls"
     RESULT_PENDING = "result_pending"
     REQUEST_REFUSED = "request_refused"
@@ -64,14 +64,14 @@ TITLES: Mapping[Code, str] = {
     Code.PAYLOAD_TOO_LARGE: "The payload is too large",
     Code.IDEMPOTENCY_CONFLICT: "The idempotency key was used for another request",
     Code.STATE_CONFLICT: "The state does not allow this",
-    Code.WORKER_LOST: "The worker was taken for dead",
+    Code.WORKER_LOST: "The worker was declared dead",
     Code.TASK_LOST: "The task is not this worker's",
     Code.RATE_LIMITED: "Too many requests",
     Code.QUEUE_FULL: "The queue is full",
     Code.DATABASE_UNAVAILABLE: "The database does not answer",
     Code.REDIS_UNAVAILABLE: "Redis does not answer",
     Code.STREAMS_FULL: "Too many event streams",
-    Code.NODE_SILENT: "The node does not answer",
+    Code.NODE_UNREACHABLE: "The node does not answer",
     Code.TOO_MANY_POLLS: "Too many polls are waiting",
     Code.RESULT_PENDING: "The result is not stored yet",
     Code.REQUEST_REFUSED: "The request was refused",
@@ -80,7 +80,7 @@ TITLES: Mapping[Code, str] = {
 
 
 class ApiProblem(Exception):
-    """Raised anywhere below a route; becomes the answer."""
+    """Raised anywhere below a route; becomes the response."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class ApiProblem(Exception):
 
 
 def not_found(what: str) -> ApiProblem:
-    """The same answer for what does not exist and for what belongs to another project."""
+    """The same answer for a missing row and for a row of another project."""
     return ApiProblem(404, Code.NOT_FOUND, f"There is no {what}, or it belongs to another project.")
 
 

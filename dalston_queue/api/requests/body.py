@@ -1,7 +1,7 @@
 """Reads request bodies: bounded in size and depth, strict JSON, nothing that Postgres or an engine could not store.
 
 Python's own parser takes NaN, lone surrogates, NUL characters and integers of any length. Each of them would fail
-later, in a jsonb column or in a message encoder, as an error that nobody can place.
+later, in a jsonb column or in a message encoder, with an error that does not name the request.
 
 MsgspecRenderer writes the answers: the same ISO times and ids as everywhere else, at a fraction of the cost.
 """
@@ -27,11 +27,11 @@ ENVELOPE_BYTES = 16 * 1024
 BATCH_ROUTE = "/jobs:batch"
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 """Of all jobs of a batch together; each of them is no larger than one that comes alone. Django refuses more than
-DATA_UPLOAD_MAX_MEMORY_SIZE before we look."""
+DATA_UPLOAD_MAX_MEMORY_SIZE before the parser runs."""
 
 WORKER_ROUTES = "/internal/workers/"
 MIN_WORKER_BYTES = 256 * 1024
-"""A traceback, or the list of all that a worker has."""
+"""For a traceback, or the list of all tasks that a worker has."""
 
 
 class StrictJson(Parser):
@@ -44,7 +44,7 @@ class StrictJson(Parser):
         except RecursionError:
             raise _too_deep() from None
         if is_batch(request) and isinstance(data, dict) and isinstance(data.get("jobs"), list):
-            check({**data, "jobs": None})  # what is wrong with a job is said of that job alone (api/schemas/jobs.py)
+            check({**data, "jobs": None})  # an invalid job refuses that job alone (api/schemas/jobs.py)
         else:
             check(data)
         return cast(DictStrAny, data)

@@ -1,4 +1,4 @@
-"""Cancels a task or a job for somebody: asks, writes it down, and says what came of it."""
+"""Cancels a task or a job for a principal, with its audit row."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Cancel(Protocol):
     def __call__(self, row_id: UUID, now: datetime, /, *, why: str) -> Cancellation: ...
 
 
-def cancel(principal: Principal, noun: str, row_id: UUID, was: str, act: Cancel, *, reason: str) -> Cancellation:
-    """Safe to repeat: of what is cancelled already nothing runs and nobody is told. What ended otherwise is 409,
-    also if it did so while it was asked to stop."""
+def cancel(principal: Principal, noun: str, row_id: UUID, was: str, action: Cancel, *, reason: str) -> Cancellation:
+    """Safe to repeat: what is cancelled already stays so. What has ended otherwise is 409, also if it ended during
+    this request."""
     with audited(f"{noun}.cancel", str(row_id), reason=reason, before={"status": was}, **principal.signature()) as row:
-        outcome = act(row_id, timezone.now(), why=cancel_message(principal.name, reason))
-        row.after = {"status": outcome.status, "was_running": outcome.was_running, "engine_told": outcome.sent}
+        outcome = action(row_id, timezone.now(), why=cancel_message(principal.name, reason))
+        row.after = {"status": outcome.status, "was_running": outcome.was_running, "engine_notified": outcome.sent}
     if not outcome.found:
         raise not_found(f"{noun} {row_id}")
     if outcome.too_late:

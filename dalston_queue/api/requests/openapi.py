@@ -21,18 +21,18 @@ _HEADERS: dict[str, dict[str, Any]] = {
 class DocumentedApi(NinjaAPI):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._made: dict[str, OpenAPISchema] = {}
+        self._cached: dict[str, OpenAPISchema] = {}
 
     def get_openapi_schema(
         self, *, path_prefix: str | None = None, path_params: DictStrAny | None = None
     ) -> OpenAPISchema:
-        """Made once: it takes half a second of the processor, and anybody may ask for it, without a token."""
+        """Cached: it takes half a second of CPU, and the route needs no token."""
         prefix = self.get_root_path(path_params or {}) if path_prefix is None else path_prefix
-        if prefix not in self._made:
-            self._made[prefix] = self._make(prefix)
-        return self._made[prefix]
+        if prefix not in self._cached:
+            self._cached[prefix] = self._build(prefix)
+        return self._cached[prefix]
 
-    def _make(self, prefix: str) -> OpenAPISchema:
+    def _build(self, prefix: str) -> OpenAPISchema:
         schema = super().get_openapi_schema(path_prefix=prefix)
         for operations in schema["paths"].values():
             for operation in operations.values():
@@ -45,7 +45,7 @@ class DocumentedApi(NinjaAPI):
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """What may be left out of a query or a header can't be sent as null there."""
+    """An optional parameter of a query or a header can be left out, but not sent as null."""
     ways = [way for way in schema.get("anyOf", []) if way != {"type": "null"}]
     if len(ways) != 1:
         return schema

@@ -1,5 +1,5 @@
-"""Refuses a query parameter that the route does not have: a misspelt filter would otherwise match everything. And one
-that is given twice: no route takes a list, so all but the last would be passed over.
+"""Refuses unknown query parameters: a misspelt filter would otherwise match everything. And repeated ones: no route
+takes a list, so all but the last would be ignored.
 
 Ninja has no public way to a route's names. It keeps the operation in `_ninja_operation`, which its own `decorate_view`
 reads; `__ninja_param_source__` and `__ninja_flatten_map__` of the operation's models are what it reads requests and
@@ -18,7 +18,7 @@ from ninja.operation import Operation
 
 
 def strict_query(view: Callable[..., Any]) -> Callable[..., Any]:
-    """For `api.add_decorator(…, mode="operation")`: it runs after the auth, and after what is known was read."""
+    """For `api.add_decorator(…, mode="operation")`: runs after the auth and the validation of known parameters."""
     known = _query_of(view._ninja_operation)  # type: ignore[attr-defined]  # noqa: SLF001 - see above
 
     @wraps(view)
@@ -30,13 +30,13 @@ def strict_query(view: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def _wrong(given: QueryDict, known: frozenset[str]) -> list[dict[str, Any]]:
+def _wrong(query: QueryDict, known: frozenset[str]) -> list[dict[str, Any]]:
     has = f"it has {', '.join(sorted(known))}" if known else "it has none"
-    unknown = [name for name in given if name not in known]
-    repeated = [name for name, values in given.lists() if name in known and len(values) > 1]
+    unknown = [name for name in query if name not in known]
+    repeated = [name for name, values in query.lists() if name in known and len(values) > 1]
     return [
         *(_error("extra_forbidden", name, f"This route has no such query parameter; {has}") for name in unknown),
-        *(_error("repeated", name, "Give it once: this route takes one value") for name in repeated),
+        *(_error("repeated", name, "Send it once: this route takes one value") for name in repeated),
     ]
 
 

@@ -1,10 +1,10 @@
-"""A worker's poll: what it should have and does not name, then new tasks, then waiting for some.
+"""A worker's poll: tasks that the worker owns and did not name, then new tasks, then a wait for new ones.
 
 A waiting poll holds a thread of the web process and a connection to Redis, but none to Postgres; a setting limits how
-many may wait. It sleeps on the wake-up tokens that engines sleep on, and looks for itself each second.
+many may wait. It sleeps on the same wake-up tokens as engines do, and polls Redis each second as well.
 
-Nothing is claimed for a worker that has closed its connection. What was claimed in that very moment is handed back; so
-is what was claimed for a token that was revoked while its poll waited.
+Nothing is claimed for a worker that has closed its connection. Tasks that were claimed in that very moment are
+released; so are tasks that were claimed for a token that was revoked while its poll waited.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Was this very result accepted before? A worker that lost the answer asks again, and must get the same.
+"""Repeated results: whether this very result was accepted before. A worker that lost the answer sends it again.
 
-Redis keeps of an ended attempt only that it ended. Who ended it, and how, is in Postgres as soon as an orchestrator has
-stored it, a moment later; until then nobody can say, and the worker is asked to ask again.
+Redis keeps of an ended attempt only that it ended. Which worker ended it, and how, is in Postgres as soon as an
+orchestrator has stored it; until then the answer is 503, and the worker sends the result again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from dalston_queue.broker.protocol.types import Cause, RecordState
 from dalston_queue.database import release_connection
 from dalston_queue.models import TaskEvent
 
-PATIENCE_S = 3.0
+STORE_TIMEOUT_S = 3.0
 POLL_S = 0.1
 
 
 def accepted_before(broker: Broker, worker: EngineBeat, hold: Hold, outcome: messages.Outcome) -> bool:
-    """Raises a problem if that is not known yet."""
-    end = time.monotonic() + PATIENCE_S
+    """Raises ApiProblem if that is not known yet."""
+    end = time.monotonic() + STORE_TIMEOUT_S
     while True:
         # Redis first: an attempt whose end is stored is in Postgres before it is gone here.
         unstored = any(_ended(broker, queue, hold) for queue in worker.queues)
@@ -51,11 +51,11 @@ def _stored(worker_id: str, hold: Hold, outcome: messages.Outcome) -> bool:
     at_attempt = Q(attempt=hold.attempt) & ~Q(transition="retry") | Q(attempt=hold.attempt + 1, transition="retry")
     ends = Q(transition__in=["complete", "fail", "dead_letter", "cancel", "retry"])
     rows = TaskEvent.objects.filter(at_attempt, ends, task_id=UUID(hold.task_id), engine_id=worker_id)
-    return any(_tells(transition, cause, outcome) for transition, cause in rows.values_list("transition", "cause"))
+    return any(_matches(transition, cause, outcome) for transition, cause in rows.values_list("transition", "cause"))
 
 
-def _tells(transition: str, cause: str, outcome: messages.Outcome) -> bool:
-    """Is this move what that result leads to? The scanner ends attempts in the worker's name, too."""
+def _matches(transition: str, cause: str, outcome: messages.Outcome) -> bool:
+    """Does this result lead to this transition? The scanner ends attempts in the worker's name, too."""
     match outcome:
         case messages.Completed():
             return transition == "complete" or cause == Cause.REJECTED  # a result that could not be kept

@@ -1,4 +1,4 @@
-"""/audit: what operators did, as on the audit page. For operators: reasons and parameters are of all projects."""
+"""/audit: operator actions, as on the audit page. For operators: reasons and parameters are of all projects."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ class LinkOut(Schema):
     hash: str
 
 
-class ActOut(Schema):
+class ActionOut(Schema):
     id: int
     at: datetime
-    finished_at: datetime | None = Field(description="Null: it goes on right now, or its process died in the middle.")
+    finished_at: datetime | None = Field(description="Null: the action is running, or its process died in the middle.")
     actor: str
     action: str
     target: str
     reason: str
     before: Any = None
     after: Any = None
-    links: list[LinkOut] = Field(description="Its links of the hash chain that `manage.py verify_audit` checks.")
+    links: list[LinkOut] = Field(description="Entries in the hash chain that `manage.py verify_audit` checks.")
 
 
 class AuditPage(Schema):
-    items: list[ActOut]
+    items: list[ActionOut]
     next_cursor: int | None = Field(description="Null on the last page.")
 
 
 @router.get("/audit", auth=sees_all_projects(), response=answers({200: AuditPage}))
-def list_acts(  # a filter each
+def list_actions(  # a filter each
     request: HttpRequest,
     actor: Text = None,
     action: Text = None,
@@ -54,7 +54,7 @@ def list_acts(  # a filter each
     limit: Limit = 50,
     cursor: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="`next_cursor` of the page before.")] = None,
 ) -> AuditPage:
-    """What operators did, newest first."""
+    """Operator actions, newest first."""
     wanted = Wanted(actor=actor, action=action, target=target, since=since, until=until, unfinished=unfinished)
     rows = actions(wanted).prefetch_related("entries")
     found = list((rows if cursor is None else rows.filter(pk__lt=cursor))[: limit + 1])
@@ -62,7 +62,7 @@ def list_acts(  # a filter each
     return AuditPage(items=[_out(row) for row in found[:limit]], next_cursor=found[limit - 1].pk if more else None)
 
 
-def _out(row: OperatorAction) -> ActOut:
-    same = {name: getattr(row, name) for name in ActOut.model_fields if name != "links"}
+def _out(row: OperatorAction) -> ActionOut:
+    same = {name: getattr(row, name) for name in ActionOut.model_fields if name != "links"}
     links = [LinkOut(position=entry.pk, fact=entry.fact, hash=entry.hash) for entry in row.entries.all()]
-    return ActOut(**same, links=sorted(links, key=lambda link: link.position))
+    return ActionOut(**same, links=sorted(links, key=lambda link: link.position))

@@ -41,7 +41,7 @@ from dalston_queue.models.dead_letter import OPEN
 
 router = Router(tags=["dead letters"])
 
-LetterId = Annotated[UUID, Path()]
+DeadLetterId = Annotated[UUID, Path()]
 
 
 @router.get("/dead_letters", auth=needs(Scope.READ), response=answers({200: Page[DeadLetterOut]}))
@@ -54,7 +54,7 @@ def list_dead_letters(
 
 @router.get("/dead_letters/groups", auth=needs(Scope.READ), response=answers({200: list[GroupOut]}))
 def group_dead_letters(request: HttpRequest, wanted: Annotated[WantedIn, Query()], limit: Limit = 50) -> list[GroupOut]:
-    """Open dead letters that look alike, the largest group first."""
+    """Open dead letters by fingerprint, the largest group first."""
     letters = matching(wanted.filter(principal_of(request).only_project)).order_by()
     groups = letters.values("fingerprint").annotate(
         count=Count("id"),
@@ -80,7 +80,7 @@ def group_dead_letters(request: HttpRequest, wanted: Annotated[WantedIn, Query()
 
 
 @router.get("/dead_letters/{dead_letter_id}", auth=needs(Scope.READ), response=answers({200: DeadLetterOut}, 404))
-def read_dead_letter(request: HttpRequest, dead_letter_id: LetterId) -> DeadLetterOut:
+def read_dead_letter(request: HttpRequest, dead_letter_id: DeadLetterId) -> DeadLetterOut:
     """One dead letter, open or closed, with its evidence."""
     letters = DeadLetter.objects.filter(pk=dead_letter_id)
     letter = principal_of(request).visible(letters, "task__job__project_id").first()
@@ -95,9 +95,9 @@ def read_dead_letter(request: HttpRequest, dead_letter_id: LetterId) -> DeadLett
     response=answers({200: ReplayedOut}, 400, 404, 409, 413),
 )
 def replay_dead_letter(
-    request: HttpRequest, dead_letter_id: LetterId, body: Annotated[ReplayIn, Body()]
+    request: HttpRequest, dead_letter_id: DeadLetterId, body: Annotated[ReplayIn, Body()]
 ) -> ReplayedOut:
-    """Take one back: the same task, fresh budgets, the next attempt. Safe to repeat."""
+    """Replay one dead letter: the same task with fresh retries, as the next attempt. Safe to repeat."""
     [done] = _replay(principal_of(request), [dead_letter_id], body)
     if done.outcome is Outcome.GONE:
         raise not_found(f"dead letter {dead_letter_id}")
@@ -112,34 +112,34 @@ def replay_dead_letter(
     response=answers({200: ReplayManyOut, 202: ReplayBatchOut}, 400, 404, 413),
 )
 def replay_dead_letters(request: HttpRequest, body: Annotated[ReplayManyIn, Body()]) -> Status[Any]:
-    """Replay these, or all that match a filter. Try it with `dry_run` first.
+    """Replay dead letters by id or by filter. Try it with `dry_run` first.
 
     With `rate_per_minute` or `undo_seconds` it becomes a replay batch (202), which the orchestrators carry out.
     """
     principal = principal_of(request)
     wanted = body.filter.filter(None) if body.filter is not None else None
-    at_most = body.limit if body.is_order else min(body.limit, MAX_REPLAY)
-    ids = (body.ids or [])[:at_most]
+    limit = body.limit if body.is_batch else min(body.limit, MAX_REPLAY)
+    ids = (body.ids or [])[:limit]
     letters = DeadLetter.objects.filter(OPEN, pk__in=ids) if wanted is None else matching(wanted)
     if body.dry_run:
-        would_be = bounded(letters[:at_most].count, NARROWER)
+        would_be = bounded(letters[:limit].count, NARROWER)
         return Status(200, ReplayManyOut(matched=would_be, replayed=0, items=[]))
-    if body.is_order:
+    if body.is_batch:
         try:
-            return Status(202, replay_batch_out(_order(principal, wanted, body)))
+            return Status(202, replay_batch_out(_create_batch(principal, wanted, body)))
         except NothingToReplay as error:
             raise ApiProblem(404, Code.NOT_FOUND, sentence(error)) from None
     matched = bounded(letters.count, NARROWER)
     if wanted is not None:
-        ids = bounded(lambda: list(letters.values_list("id", flat=True)[:at_most]), NARROWER)
+        ids = bounded(lambda: list(letters.values_list("id", flat=True)[:limit]), NARROWER)
     done = _replay(principal, ids, body)
     replayed = sum(each.outcome is Outcome.REPLAYED for each in done)
     return Status(200, ReplayManyOut(matched=matched, replayed=replayed, items=[replayed_out(each) for each in done]))
 
 
 @router.delete("/dead_letters/{dead_letter_id}", auth=needs(Scope.OPERATE), response=answers({200: DiscardOut}, 404))
-def discard_dead_letter(request: HttpRequest, dead_letter_id: LetterId, reason: Reason = "") -> DiscardOut:
-    """Close it without a replay; its task and job stay as they ended."""
+def discard_dead_letter(request: HttpRequest, dead_letter_id: DeadLetterId, reason: Reason = "") -> DiscardOut:
+    """Close a dead letter without a replay; its task and job stay as they ended."""
     if not DeadLetter.objects.filter(pk=dead_letter_id).exists():
         raise not_found(f"dead letter {dead_letter_id}")
     principal = principal_of(request)
@@ -149,7 +149,7 @@ def discard_dead_letter(request: HttpRequest, dead_letter_id: LetterId, reason: 
     return DiscardOut(dead_letter_id=dead_letter_id, discarded=discarded)
 
 
-def _order(principal: Principal, wanted: Filter | None, body: ReplayManyIn) -> ReplayBatch:
+def _create_batch(principal: Principal, wanted: Filter | None, body: ReplayManyIn) -> ReplayBatch:
     if body.parameters is not None:
         check_size(body.parameters)
     return create_replay_batch(
@@ -168,7 +168,7 @@ def _replay(principal: Principal, ids: list[UUID], body: ReplayIn) -> list[Repla
     if body.parameters is not None:
         check_size(body.parameters)
     if not DeadLetter.objects.filter(pk__in=ids).exists():
-        return [Replayed(letter, Outcome.GONE) for letter in ids]  # nothing to put on record
+        return [Replayed(letter, Outcome.GONE) for letter in ids]  # no audit row
     target = str(ids[0]) if len(ids) == 1 else f"{len(ids)} dead letters"
     before = {"ids": [str(letter) for letter in ids]}
     with audited("dead_letter.replay", target, reason=body.reason, before=before, **principal.signature()) as row:

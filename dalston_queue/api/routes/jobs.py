@@ -71,8 +71,8 @@ def submit_job(
 @router.post(body.BATCH_ROUTE, auth=needs(Scope.SUBMIT), response=answers({200: BatchOut}, 400, 413))
 def submit_batch(request: HttpRequest, batch: Annotated[BatchIn, Body()]) -> BatchOut:
     """Submit up to 1 000 jobs. Each is accepted or refused for itself; the answers are in the order of the request."""
-    if "Idempotency-Key" in request.headers:  # passed over, it would let a batch that is sent again run twice
-        detail = "A batch has no key of its own, so Idempotency-Key is refused: give each job its `idempotency_key`."
+    if "Idempotency-Key" in request.headers:  # ignored, it would let a repeated batch run twice
+        detail = "A batch has no key of its own, so Idempotency-Key is refused: set the `idempotency_key` of each job."
         raise ApiProblem(422, Code.INVALID, detail)
     principal, trace_id = principal_of(request), trace_id_of(request)
     requests: list[Request | JobsError | ApiProblem] = []
@@ -126,7 +126,7 @@ def list_jobs(
 
 @router.get("/jobs/{job_id}", auth=needs(Scope.READ), response=answers({200: JobOut}, 404))
 def read_job(request: HttpRequest, job_id: Annotated[UUID, Path()], wait: Wait = 0) -> JobOut:
-    """One job with its tasks: how far each is, and who ran it when."""
+    """One job with its tasks: their progress and their deliveries to engines."""
     principal = principal_of(request)
     job = visible_job(principal, job_id)
     if wait and job.finished_at is None:
@@ -139,11 +139,11 @@ def read_job(request: HttpRequest, job_id: Annotated[UUID, Path()], wait: Wait =
     "/jobs/{job_id}", auth=needs(Scope.SUBMIT, Scope.OPERATE), response=answers({200: CancelledJobOut}, 404, 409)
 )
 def cancel_one_job(request: HttpRequest, job_id: Annotated[UUID, Path()], reason: Reason = "") -> CancelledJobOut:
-    """Cancel a job: what waits is over at once, what runs is told to stop."""
+    """Cancel a job: waiting tasks end at once, engines are notified to stop running ones."""
     principal = principal_of(request)
     job = visible_job(principal, job_id)
     done = cancel(principal, "job", job_id, job.status, cancel_job, reason=reason)
-    return CancelledJobOut(job_id=job_id, status=done.status, was_running=done.was_running, engine_told=done.sent)
+    return CancelledJobOut(job_id=job_id, status=done.status, was_running=done.was_running, engine_notified=done.sent)
 
 
 def visible_job(principal: Principal, job_id: UUID) -> Job:
@@ -170,7 +170,7 @@ def _item(outcome: Submission | JobsError | ApiProblem) -> BatchItem:
 def send_webhook_again(
     request: HttpRequest, job_id: Annotated[UUID, Path()], delivery_id: Annotated[UUID, Path()], reason: Reason = ""
 ) -> WebhookOut:
-    """Send it again now, under the same id, delivered or given up. It gets all its attempts anew."""
+    """Send a webhook again now, under the same id and with all its attempts, whether it was delivered or not."""
     principal = principal_of(request)
     rows = WebhookDelivery.objects.filter(pk=delivery_id, job_id=job_id)
     row = principal.visible(rows, "job__project_id").first()
@@ -182,6 +182,6 @@ def send_webhook_again(
         again = send_again(row, timezone.now())
         action.after = {"due": again}
     if not again:
-        raise ApiProblem(409, Code.STATE_CONFLICT, "It is being sent right now. Look at the job again in a moment.")
+        raise ApiProblem(409, Code.STATE_CONFLICT, "It is being sent right now. Read the job again in a moment.")
     row.refresh_from_db()
     return webhook_out(row)

@@ -11,7 +11,7 @@ from ninja import Body, Path, Query, Router
 from dalston_queue.api.auth.bearer import needs, sees_all_projects
 from dalston_queue.api.auth.principal import principal_of
 from dalston_queue.api.errors.problems import ApiProblem, Code, answers, not_found
-from dalston_queue.api.schemas.base import Instant, Reason
+from dalston_queue.api.schemas.base import Instant, Reason, ReasonIn
 from dalston_queue.api.schemas.nodes import (
     CommandIn,
     CommandOut,
@@ -22,7 +22,7 @@ from dalston_queue.api.schemas.nodes import (
     logs_out,
     node_out,
 )
-from dalston_queue.api.schemas.workers import WorkerDrainOut, WorkerId, WorkerOrderIn
+from dalston_queue.api.schemas.workers import WorkerDrainOut, WorkerId
 from dalston_queue.api.subscriptions.waiting import WAIT_SLOTS
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.engine.remote import RemoteWorker
@@ -39,8 +39,8 @@ router = Router(tags=["nodes"])
 NodeId = Annotated[str, Path(pattern=f"^{NODE_ID}$")]
 CommandId = Annotated[str, Path(pattern=f"^{COMMAND_ID}$")]
 EngineName = Annotated[str, Path(pattern=f"^{ENGINE_ID}$", description="A slot (`demo.0`) or an engine id.")]
-Seconds = Annotated[float, Query(ge=0, le=20, description="Seconds to wait until the order is done or has failed.")]
-Lines = Annotated[int, Query(ge=1, le=2000, description="At most so many, the last ones.")]
+Seconds = Annotated[float, Query(ge=0, le=20, description="Seconds to wait until the command is done or has failed.")]
+Lines = Annotated[int, Query(ge=1, le=2000, description="How many at most, the last ones.")]
 Moment = Annotated[Instant | None, Query(description="Only lines of this span of time.")]
 
 
@@ -48,7 +48,7 @@ Moment = Annotated[Instant | None, Query(description="Only lines of this span of
 def list_nodes(request: HttpRequest) -> list[NodeOut]:
     """Every node with its engines; engines that run without a supervisor come under their own node id.
 
-    What the engines do for whom is told to those who see every project only.
+    Tasks and owners of engines are only shown to principals that see all projects.
     """
     everything = principal_of(request).only_project is None
     registry = get_broker().registry
@@ -64,20 +64,20 @@ def list_nodes(request: HttpRequest) -> list[NodeOut]:
 def command_node(
     request: HttpRequest, node_id: NodeId, body: Annotated[CommandIn, Body()], wait: Seconds = 0
 ) -> CommandOut:
-    """Tell a node to drain, resume, cordon, uncordon, restart, rolling_restart, scale, release_gpu. Safe to repeat."""
+    """Send a node a command: drain, resume, cordon, restart and so on. Safe to repeat."""
     principal = principal_of(request)
     _check_node(node_id)
     channel, arguments = get_broker().node(node_id), body.arguments()
-    order = Command(name=body.order, arguments=arguments, actor=principal.name, command_id=body.command_id or "")
-    with audited(f"node.{body.order}", node_id, reason=body.reason, before=arguments, **principal.signature()) as row:
+    command = Command(name=body.command, arguments=arguments, actor=principal.name, command_id=body.command_id or "")
+    with audited(f"node.{body.command}", node_id, reason=body.reason, before=arguments, **principal.signature()) as row:
         try:
-            command_id = channel.send(order)
+            command_id = channel.send(command)
         except Invalid as error:
             raise ApiProblem(409, Code.IDEMPOTENCY_CONFLICT, f"{error}.") from error
         status = _wait(channel, command_id, wait)
         row.after = {"command_id": command_id, "message": status.message if status else None}
     if status is None:
-        raise not_found(f"order {command_id}")  # the node left meanwhile, with all its orders
+        raise not_found(f"command {command_id}")  # the node left meanwhile, with all its commands
     return command_out(status)
 
 
@@ -85,16 +85,16 @@ def command_node(
     "/nodes/{node_id}/commands/{command_id}", auth=sees_all_projects(), response=answers({200: CommandOut}, 404)
 )
 def read_command(request: HttpRequest, node_id: NodeId, command_id: CommandId, wait: Seconds = 0) -> CommandOut:
-    """What became of an order. Kept for a day, while its node is there."""
+    """The state of a command. Kept for a day, while its node is registered."""
     status = _wait(get_broker().node(node_id), command_id, wait)
     if status is None:
-        raise not_found(f"order {command_id}")
+        raise not_found(f"command {command_id}")
     return command_out(status)
 
 
 @router.delete("/nodes/{node_id}", auth=needs(Scope.OPERATE), response=answers({200: ForgottenOut}, 404, 409))
 def delete_node(request: HttpRequest, node_id: NodeId, reason: Reason = "") -> ForgottenOut:
-    """Forget a dead node and its engines. Should it beat again, it is back."""
+    """Forget a dead node and its engines. Its next heartbeat registers it again."""
     _check_node(node_id)
     with audited("node.forget", node_id, reason=reason, **principal_of(request).signature()) as row:
         outcome = forget_node(get_broker(), node_id)
@@ -114,9 +114,9 @@ def read_logs(
     since: Moment = None,
     until: Moment = None,
 ) -> LogsOut:
-    """The last lines of an engine's log, asked of its node; also of a process that has ended, by its engine id.
+    """The last lines of an engine's log, read from its node; by engine id also of a process that has ended.
 
-    An engine works for every project and writes one log: a token that sees its own project only gets 403.
+    An engine works for all projects and writes one log: a token that sees only its own project gets 403.
     """
     principal = principal_of(request)
     _check_node(node_id)
@@ -133,7 +133,7 @@ def read_logs(
         return logs_out(node_id, engine, tail.lines)
     if tail.status is not None and tail.status.state is CommandState.FAILED:
         raise ApiProblem(404, Code.NOT_FOUND, f"{node_id}: {tail.status.message}.")
-    raise ApiProblem(503, Code.NODE_SILENT, f"{node_id} does not answer.", headers={"Retry-After": "5"})
+    raise ApiProblem(503, Code.NODE_UNREACHABLE, f"{node_id} does not answer.", headers={"Retry-After": "5"})
 
 
 def _wait(channel: NodeChannel, command_id: str, seconds: float) -> CommandStatus | None:
@@ -154,11 +154,11 @@ def _ms(moment: datetime | None) -> int | None:
 @router.post(
     "/workers/{worker_id}/drain", auth=needs(Scope.OPERATE), response=answers({200: WorkerDrainOut}, 400, 404, 409)
 )
-def drain_worker(request: HttpRequest, worker_id: WorkerId, body: Annotated[WorkerOrderIn, Body()]) -> WorkerDrainOut:
-    """Give a worker nothing more, and tell it to finish what it has and to leave. Safe to repeat."""
+def drain_worker(request: HttpRequest, worker_id: WorkerId, body: Annotated[ReasonIn, Body()]) -> WorkerDrainOut:
+    """Deliver no more tasks to a worker; it finishes those it has and leaves. Safe to repeat."""
     principal, worker = principal_of(request), _find(worker_id)
     if worker.is_dead:
-        raise ApiProblem(409, Code.STATE_CONFLICT, f"{worker_id} was taken for dead: it has nothing, and gets nothing.")
+        raise ApiProblem(409, Code.STATE_CONFLICT, f"{worker_id} was declared dead: it has no tasks and gets none.")
     if worker.should_drain:
         return WorkerDrainOut(worker_id=worker_id, should_drain=True, changed=False)
     with audited("worker.drain", worker_id, reason=body.reason, **principal.signature()) as row:
@@ -171,8 +171,8 @@ def drain_worker(request: HttpRequest, worker_id: WorkerId, body: Annotated[Work
 @router.post(
     "/workers/{worker_id}/resume", auth=needs(Scope.OPERATE), response=answers({200: WorkerDrainOut}, 400, 404)
 )
-def resume_worker(request: HttpRequest, worker_id: WorkerId, body: Annotated[WorkerOrderIn, Body()]) -> WorkerDrainOut:
-    """Give it work again, if it has not left. Safe to repeat."""
+def resume_worker(request: HttpRequest, worker_id: WorkerId, body: Annotated[ReasonIn, Body()]) -> WorkerDrainOut:
+    """Deliver tasks to a worker again, if it has not left. Safe to repeat."""
     principal, worker = principal_of(request), _find(worker_id)
     if not worker.should_drain:
         return WorkerDrainOut(worker_id=worker_id, should_drain=False, changed=False)

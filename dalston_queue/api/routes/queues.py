@@ -14,6 +14,7 @@ from ninja import Body, Path, Query, Router
 from dalston_queue.api.auth.bearer import needs, sees_all_projects
 from dalston_queue.api.auth.principal import principal_of
 from dalston_queue.api.errors.problems import ApiProblem, Code, answers, not_found
+from dalston_queue.api.schemas.base import ReasonIn
 from dalston_queue.api.schemas.queues import (
     Depth,
     Depths,
@@ -21,7 +22,6 @@ from dalston_queue.api.schemas.queues import (
     PauseOut,
     PendingOut,
     PendingPageOut,
-    ResumeIn,
     Stats,
     StreamOut,
     Throughput,
@@ -44,18 +44,18 @@ from dalston_queue.redis import get_broker
 
 router = Router(tags=["queue"])
 
-# A client thinks of three priorities. The tiers that come before and after them are counted with the nearest.
-_LINES = {"high": {Tier.RECOVERED, Tier.HIGH}, "medium": {Tier.MEDIUM}, "low": {Tier.LOW, Tier.SUSPECT}}
+# Clients know three priorities. The tiers before and after them are counted with the nearest one.
+_TIERS = {"high": {Tier.RECOVERED, Tier.HIGH}, "medium": {Tier.MEDIUM}, "low": {Tier.LOW, Tier.SUSPECT}}
 
 
 @router.get("/queue/stats", auth=needs(Scope.READ), response=answers({200: Stats}))
 def queue_stats(request: HttpRequest) -> Stats:
-    """How much waits, who works, and what was done in the last minute."""
+    """Waiting tasks, workers, and the throughput of the last minute."""
     broker = get_broker()
     snapshot = broker.snapshot()
     lanes = [lane for queue in snapshot.queues for lane in queue.lanes]
     return Stats(
-        queues=Depths(**{line: _depth(lane for lane in lanes if lane.tier in tiers) for line, tiers in _LINES.items()}),
+        queues=Depths(**{name: _depth(lane for lane in lanes if lane.tier in tiers) for name, tiers in _TIERS.items()}),
         workers=_workers(broker.registry.engines(), snapshot),
         throughput=_throughput(),
         lanes=[lane_out(lane) for lane in lanes],
@@ -69,7 +69,7 @@ def _depth(lanes: Iterable[LaneStats]) -> Depth:
 
 
 def _workers(engines: list[EngineInfo], snapshot: Snapshot) -> Workers:
-    """In use are no more than there are: an engine may hold quick tasks ahead, and a dead one those that it ran."""
+    """Used capacity is at most the total: an engine may prefetch, and a dead engine still has its tasks."""
     working = [engine for engine in engines if engine.state in {EngineState.READY, EngineState.DRAINING}]
     total = sum(engine.capacity for engine in working)
     return Workers(
@@ -104,13 +104,13 @@ def list_streams(request: HttpRequest) -> list[StreamOut]:
 def list_pending(
     request: HttpRequest,
     stage: Stage,
-    order: Annotated[PendingOrder, Query(description="idle: longest silent first; deadline: next to be due first.")] = (
+    order: Annotated[PendingOrder, Query(description="idle: longest idle first; deadline: next deadline first.")] = (
         PendingOrder.IDLE
     ),
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> PendingPageOut:
-    """What engines hold right now, any page of it."""
+    """Tasks that engines have claimed and not settled (PEL), by page."""
     _known(stage)
     found = get_broker().pending(stage, order=order, offset=offset, limit=limit)
     return PendingPageOut(items=[_entry(entry) for entry in found.entries], total=found.total)
@@ -118,25 +118,25 @@ def list_pending(
 
 @router.post("/streams/{stage}/pause", auth=needs(Scope.OPERATE), response=answers({200: PauseOut}, 400, 404))
 def pause_stage(request: HttpRequest, stage: Stage, body: Annotated[PauseIn, Body()]) -> PauseOut:
-    """Engines claim nothing more from this queue; what runs goes on. With `new` also one that is yet to come."""
+    """Engines claim no more from this queue; running tasks go on. With `new`, also a queue that is not used yet."""
     principal = principal_of(request)
     if not body.new:
         _check(stage, " To pause it before it has work, send `new`: true.")
     with audited("stage.pause", stage, reason=body.reason, **principal.signature()) as row:
         done = pause(stage, timezone.now(), actor=principal.name, reason=body.reason)
-        row.after = {"paused": True, "changed": done.changed, "engines_told": done.reached}
-    return PauseOut(queue=stage, paused=True, changed=done.changed, engines_told=done.reached)
+        row.after = {"paused": True, "changed": done.changed, "engines_notified": done.reached}
+    return PauseOut(queue=stage, paused=True, changed=done.changed, engines_notified=done.reached)
 
 
 @router.post("/streams/{stage}/resume", auth=needs(Scope.OPERATE), response=answers({200: PauseOut}, 400, 404))
-def resume_stage(request: HttpRequest, stage: Stage, body: Annotated[ResumeIn, Body()]) -> PauseOut:
+def resume_stage(request: HttpRequest, stage: Stage, body: Annotated[ReasonIn, Body()]) -> PauseOut:
     """Engines claim from this queue again. Safe to repeat."""
     principal = principal_of(request)
     _check(stage, to_resume=True)
     with audited("stage.resume", stage, reason=body.reason, **principal.signature()) as row:
         done = resume(stage)
-        row.after = {"paused": False, "changed": done.changed, "engines_told": done.reached}
-    return PauseOut(queue=stage, paused=False, changed=done.changed, engines_told=done.reached)
+        row.after = {"paused": False, "changed": done.changed, "engines_notified": done.reached}
+    return PauseOut(queue=stage, paused=False, changed=done.changed, engines_notified=done.reached)
 
 
 def _check(stage: str, hint: str = "", *, to_resume: bool = False) -> None:

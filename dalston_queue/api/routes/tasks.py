@@ -1,4 +1,4 @@
-"""/tasks: submit, list, read and cancel a task; why it is not running; an operator's actions on one."""
+"""/tasks: submit, list, read and cancel tasks; why a task is not running; requeue and dead-letter a task."""
 
 from __future__ import annotations
 
@@ -132,14 +132,16 @@ def read_task(
     "/tasks/{task_id}", auth=needs(Scope.SUBMIT, Scope.OPERATE), response=answers({200: CancelledTaskOut}, 404, 409)
 )
 def cancel_one_task(request: HttpRequest, task_id: Annotated[UUID, Path()], reason: Reason = "") -> CancelledTaskOut:
-    """Cancel a task. A required task of a larger job takes the job with it."""
+    """Cancel a task. If its job requires the task, the whole job is cancelled."""
     principal = principal_of(request)
     task = visible_task(principal, task_id)
     done = cancel(principal, "task", task_id, task.status, cancel_task, reason=reason)
-    return CancelledTaskOut(task_id=task_id, status=done.status, was_running=done.was_running, engine_told=done.sent)
+    return CancelledTaskOut(
+        task_id=task_id, status=done.status, was_running=done.was_running, engine_notified=done.sent
+    )
 
 
-# The most frequent question of all: raw() takes a third of the time that the ORM takes to build the same statement.
+# The most frequent request: raw() takes a third of the time that the ORM takes to build the same statement.
 _READ = """
     SELECT t.*, j.trace_id
     FROM dalston_task t JOIN dalston_job j ON j.id = t.job_id
@@ -159,7 +161,7 @@ def _rows() -> QuerySet[Task]:
 
 @router.get("/tasks/{task_id}/why", auth=needs(Scope.READ), response=answers({200: WhyOut}, 404))
 def why_not_running(request: HttpRequest, task_id: Annotated[UUID, Path()]) -> WhyOut:
-    """Why is it not running?"""
+    """Why is a task not running?"""
     task = visible_task(principal_of(request), task_id)
     why = explain(task, facts_about(task, get_broker()), timezone.now())
     return WhyOut(
@@ -179,8 +181,8 @@ def why_not_running(request: HttpRequest, task_id: Annotated[UUID, Path()]) -> W
 def requeue(
     request: HttpRequest, task_id: Annotated[UUID, Path()], body: Annotated[RequeueIn, Body()]
 ) -> TaskActionOut:
-    """Take a running task from its engine: it is next in line, and nothing is charged. The engine stops it within a
-    second, and a result of it no longer counts."""
+    """Requeue a running task: it leaves its engine and is next in its queue, uncounted. The engine stops it within a
+    second, and its result is refused."""
     principal = principal_of(request)
     was = visible_task(principal, task_id)
     before = {"status": was.status, "engine": was.assigned_worker_id}
@@ -192,7 +194,7 @@ def requeue(
     if done.outcome is Requeued.CHANGED:
         raise ApiProblem(409, Code.STATE_CONFLICT, "Another engine has the task by now; nothing was changed.")
     if done.outcome is Requeued.ABSENT:
-        detail = f"The task is at no engine: it is {done.status}, or has just ended."
+        detail = f"No engine has the task: it is {done.status}, or has just ended."
         raise ApiProblem(409, Code.STATE_CONFLICT, detail)
     return TaskActionOut(task_id=task_id, status="queued", changed=done.outcome is Requeued.RETURNED)
 
@@ -203,7 +205,7 @@ def requeue(
 def dead_letter(
     request: HttpRequest, task_id: Annotated[UUID, Path()], body: Annotated[DeadLetterIn, Body()]
 ) -> TaskActionOut:
-    """Make a task that waits or runs a dead letter now (an optional one: failed), whatever budgets it has left."""
+    """Dead-letter a waiting or running task now (an optional task fails), whatever retries it has left."""
     principal = principal_of(request)
     before = {"status": visible_task(principal, task_id).status}
     with audited("task.dead_letter", str(task_id), reason=body.reason, before=before, **principal.signature()) as row:

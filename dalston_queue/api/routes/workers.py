@@ -1,7 +1,7 @@
 """/internal/workers: the worker protocol over HTTP, for engines in any language. docs/worker-protocol.md explains it.
 
-The same scripts as for an engine that speaks to Redis itself: fenced by a session, judged dead by the same judge. All
-state is in Redis; any web process serves any call.
+The Redis scripts are those of an engine: fenced by a session, declared dead by the same judge. All state is in Redis,
+so any web process serves any call.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ log = structlog.get_logger(__name__)
 router = Router(tags=["workers"])
 WORKERS = "/internal/workers"
 WORKER = f"{WORKERS}/{{worker_id}}"
-# For a worker whose polls do not wait: a task lies for a second at most before a free one asks, and an idle one costs
-# four to six round trips to Redis a second (ADR 0015). Who wants it sooner lets the poll wait.
+# For a worker whose polls do not wait: a task waits at most a second for a free worker, and an idle worker costs four
+# to six round trips to Redis a second (ADR 0015). A poll that waits gets its task sooner.
 POLL_INTERVAL_MS = 1000
 
 
 @router.post(f"{WORKERS}/register", auth=needs(Scope.WORKER), response=answers({201: RegisterOut}, 400, 413))
 def register_worker(request: HttpRequest, worker: Annotated[RegisterIn, Body()]) -> Status[RegisterOut]:
-    """Register a worker: each process once, and again after a 404 or a 409 `worker_lost`."""
+    """Register a worker: once per process, and again after a 404 or a 409 `worker_lost`."""
     worker_id = f"{NODE}.{worker.name}.{secrets.token_hex(8)}"
     info = {"engine": worker.name, "version": worker.version, "owner": _owner(principal_of(request)), "running": 0}
     engine = EngineBeat(
@@ -88,12 +88,13 @@ def register_worker(request: HttpRequest, worker: Annotated[RegisterIn, Body()])
 
 @router.post(f"{WORKER}/poll", auth=needs(Scope.WORKER), response=answers({200: PollOut}, 400, 404, 409, 413))
 def poll_tasks(request: HttpRequest, worker_id: WorkerId, asked: Annotated[PollIn, Body()], wait: Wait = 0) -> PollOut:
-    """Claim and start tasks. What the worker has and does not name in `held` is given again. One poll at a time."""
+    """Claim and start tasks. Tasks that the worker has and does not name in `held` are delivered again. One poll at a
+    time."""
     with _worker(request, worker_id) as worker, disconnection(request) as gone:
-        _beat(worker, worker.engine.state, len(asked.held))  # a draining one may still ask for what it lost
+        _beat(worker, worker.engine.state, len(asked.held))  # a draining worker may still ask for tasks that it lost
         named, room = [each.hold for each in asked.held], asked.available_capacity
         look, claimed = poll(worker, named, room, wait, gone, partial(_check_token, request))
-        if claimed:  # `why` and the pages count by the last beat, and the next call may be seconds away
+        if claimed:  # `why` and the pages count by the last heartbeat, and the next call may be seconds away
             _beat(worker, worker.engine.state, look.count + len(claimed))
     return PollOut(
         tasks=[task_out(task, again=True) for task in look.again] + [task_out(task, again=False) for task in claimed],
@@ -104,11 +105,11 @@ def poll_tasks(request: HttpRequest, worker_id: WorkerId, asked: Annotated[PollI
 
 
 @router.post(f"{WORKER}/heartbeat", auth=needs(Scope.WORKER), response=answers({200: HeartbeatOut}, 400, 404, 409, 413))
-def worker_heartbeat(request: HttpRequest, worker_id: WorkerId, said: Annotated[HeartbeatIn, Body()]) -> HeartbeatOut:
-    """Say that the worker is alive and what it has; learn what was cancelled or lost."""
+def worker_heartbeat(request: HttpRequest, worker_id: WorkerId, report: Annotated[HeartbeatIn, Body()]) -> HeartbeatOut:
+    """Report that the worker is alive and which tasks it has; the answer names cancelled and lost ones."""
     with _worker(request, worker_id) as worker:
-        look = worker.look([each.hold for each in said.held], everything=True)
-        _beat(worker, said.status.state, look.count)
+        look = worker.look([each.hold for each in report.held], everything=True)
+        _beat(worker, report.status.state, look.count)
     return HeartbeatOut(
         should_drain=worker.should_drain,
         cancelled=holds_out(look.cancelled),
@@ -118,21 +119,22 @@ def worker_heartbeat(request: HttpRequest, worker_id: WorkerId, said: Annotated[
 
 
 @router.post(f"{WORKER}/start", auth=needs(Scope.WORKER), response=answers({200: TaskStateOut}, 400, 404, 409, 413))
-def confirm_start(request: HttpRequest, worker_id: WorkerId, said: Annotated[HoldIn, Body()]) -> TaskStateOut:
-    """Ask whether a task is still the worker's before the work begins. 409 `task_lost`: leave it alone."""
-    return _renew(request, worker_id, said.hold, None)
+def confirm_start(request: HttpRequest, worker_id: WorkerId, held: Annotated[HoldIn, Body()]) -> TaskStateOut:
+    """Check that the worker still has a task before the work begins. 409 `task_lost`: drop it."""
+    return _renew(request, worker_id, held.hold, None)
 
 
 @router.post(f"{WORKER}/progress", auth=needs(Scope.WORKER), response=answers({200: TaskStateOut}, 400, 404, 409, 413))
-def report_progress(request: HttpRequest, worker_id: WorkerId, said: Annotated[ProgressIn, Body()]) -> TaskStateOut:
-    """Say how far a task is. 409 `task_lost`: stop it, its result will not count."""
-    return _renew(request, worker_id, said.hold, {"fraction": said.fraction, "message": said.message})
+def report_progress(request: HttpRequest, worker_id: WorkerId, report: Annotated[ProgressIn, Body()]) -> TaskStateOut:
+    """Report a task's progress. 409 `task_lost`: stop it, its result will be refused."""
+    return _renew(request, worker_id, report.hold, {"fraction": report.fraction, "message": report.message})
 
 
 @router.post(f"{WORKER}/result", auth=needs(Scope.WORKER), response=answers({200: ResultOut}, 400, 404, 409, 413))
-def report_result(request: HttpRequest, worker_id: WorkerId, said: Annotated[ResultIn, Body()]) -> ResultOut:
-    """End a task. Safe to repeat: the first result counts. 409 `task_lost`: somebody else has it, or it timed out."""
-    outcome, hold = said.outcome(), said.hold
+def report_result(request: HttpRequest, worker_id: WorkerId, report: Annotated[ResultIn, Body()]) -> ResultOut:
+    """End a task. Safe to repeat: the first result counts. 409 `task_lost`: another worker has it, or it
+    timed out."""
+    outcome, hold = report.outcome(), report.hold
     _check_size(outcome)
     worker = _find(request, worker_id)
     refusal: ApiProblem | None = None
@@ -147,19 +149,19 @@ def report_result(request: HttpRequest, worker_id: WorkerId, said: Annotated[Res
         refusal = _fenced(worker_id)
     if refusal and not accepted_before(get_broker(), worker.engine, hold, outcome):
         raise refusal
-    return ResultOut(task_id=said.task_id, attempt=said.attempt, status=said.status)
+    return ResultOut(task_id=report.task_id, attempt=report.attempt, status=report.status)
 
 
 @router.delete(WORKER, auth=needs(Scope.WORKER), response=answers({200: LeaveOut}, 404, 409))
 def deregister_worker(request: HttpRequest, worker_id: WorkerId) -> LeaveOut:
-    """Leave in good order: what the worker still has goes to the front of the line, and does not count as a loss."""
+    """Leave: tasks that the worker still has are released, next in their queue and uncounted."""
     with _worker(request, worker_id) as worker:
         return LeaveOut(requeued=holds_out(worker.leave()))
 
 
 @contextmanager
 def _worker(request: HttpRequest, worker_id: str) -> Iterator[RemoteWorker]:
-    """The worker of this token, its sessions taken up. One that was taken for dead has none: 409."""
+    """The worker of this token, its sessions resumed. A worker that was declared dead has none: 409."""
     worker = _find(request, worker_id)
     try:
         worker.resume()
@@ -192,7 +194,7 @@ def _beat(worker: RemoteWorker, state: EngineState, running: int) -> None:
 
 
 def _owner(principal: Principal) -> str:
-    """Scope `worker` belongs to tokens only, so there is one."""
+    """Only tokens have the scope `worker`, so there is one."""
     return str(principal.token.pk) if principal.token else ""
 
 
@@ -201,7 +203,7 @@ def _check_token(request: HttpRequest) -> None:
     try:
         if token is not None:
             check_still_valid(token)
-    except DatabaseError as error:  # not known is no verdict: it was valid when the poll came
+    except DatabaseError as error:  # unknown: the token was valid when the poll came
         log.warning("api.token_not_checked", error=str(error))
 
 
@@ -213,12 +215,12 @@ def _check_size(outcome: messages.Outcome) -> None:
 
 def _lost(hold: Hold) -> ApiProblem:
     detail = (
-        f"Task {hold.task_id} at attempt {hold.attempt} is not this worker's any more: it timed out, was given to "
-        "another, or is over. Drop it; its result does not count."
+        f"Task {hold.task_id} at attempt {hold.attempt} is not this worker's any more: it timed out, was delivered "
+        "to another worker, or is over. Drop it; its result is refused."
     )
     return ApiProblem(409, Code.TASK_LOST, detail)
 
 
 def _fenced(worker_id: str) -> ApiProblem:
-    detail = f"{worker_id} was taken for dead, and its tasks were given to others. Drop them and register again."
+    detail = f"{worker_id} was declared dead, and its tasks were reclaimed. Drop them and register again."
     return ApiProblem(409, Code.WORKER_LOST, detail)

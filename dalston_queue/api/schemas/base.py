@@ -1,10 +1,10 @@
 """What the schemas share: strict request bodies, times and ids, reasons, and pages of a list by cursor.
 
-A request body is a JSON object without unknown fields, whose numbers are numbers. By itself pydantic also takes `false`
-for 0, "3" for 3 and 0.5 for a time in 1970. The OpenAPI page promises otherwise, and a client that mixes up two fields
-should hear of it.
+A request body is a JSON object without unknown fields, whose numbers are numbers. By default pydantic also takes
+`false` for 0, "3" for 3 and 0.5 for a time in 1970. The OpenAPI page promises otherwise, and a client that mixes up
+two fields should get an error.
 
-A cursor is the last id of a page (jobs/queries/search.py): no page is lost or doubled while new rows come in, and
+A cursor is the last id of a page (jobs/queries/search.py): no row is lost or repeated while new rows come in, and
 page one thousand costs as much as page one.
 """
 
@@ -90,6 +90,12 @@ MAX_REASON = 500
 
 Reason = Annotated[str, Query(max_length=MAX_REASON, description="Why; kept in the audit trail.")]
 ReasonInBody = Annotated[str, Field(max_length=MAX_REASON, description="Why; kept in the audit trail.")]
+
+
+class ReasonIn(BodyIn):
+    """The body of an action that needs no more than its reason."""
+
+    reason: ReasonInBody = ""
 
 
 MAX_LIMIT = 200

@@ -20,7 +20,7 @@ MAX_REPLAY = 1_000
 
 
 class WantedIn(BodyIn):
-    """Open dead letters that match everything given."""
+    """A filter of open dead letters: all of its fields must match."""
 
     queue: str | None = Field(None, max_length=64)
     cause: str | None = Field(None, max_length=20)
@@ -58,23 +58,20 @@ class ReplayManyIn(ReplayIn):
 
     ids: list[Id] | None = Field(None, min_length=1, max_length=MAX_REPLAY)
     filter: WantedIn | None = None
-    dry_run: bool = Field(False, description="Only say how many of them are open.")
+    dry_run: bool = Field(False, description="Only count the open ones.")
     limit: int = Field(
         MAX_DEAD_LETTERS,
         ge=1,
         le=MAX_DEAD_LETTERS,
-        description=f"At most so many: of `ids` the first, of the filter's the oldest. Without a batch {MAX_REPLAY} "
-        "at a time.",
+        description=f"How many at most: the first of `ids`, or the oldest that match. {MAX_REPLAY} without a batch.",
     )
-    rate_per_minute: int | None = Field(
-        None, ge=1, le=MAX_RATE, description="Makes it a replay batch: so many a minute."
-    )
+    rate_per_minute: int | None = Field(None, ge=1, le=MAX_RATE, description="Makes it a replay batch at this rate.")
     undo_seconds: float | None = Field(
-        None, ge=0, le=MAX_UNDO_S, description="Makes it a replay batch: until then it waits and can be undone."
+        None, ge=0, le=MAX_UNDO_S, description="Makes it a replay batch that waits so long and can be undone."
     )
 
     @property
-    def is_order(self) -> bool:
+    def is_batch(self) -> bool:
         return self.rate_per_minute is not None or self.undo_seconds is not None
 
     @model_validator(mode="after")
@@ -86,16 +83,16 @@ class ReplayManyIn(ReplayIn):
 
 class DeadLetterOut(Schema):
     dead_letter_id: UUID
-    task_id: UUID | None = Field(description="Null for bytes that nobody could read.")
+    task_id: UUID | None = Field(description="Null for an entry that could not be decoded.")
     queue: str
     task_type: str
     cause: str
     error: str
     error_type: str
-    fingerprint: str = Field(description="Equal for errors that look alike.")
+    fingerprint: str = Field(description="Equal for similar errors.")
     attempt: int
     deliveries: int
-    evidence: Any = Field(None, description="What the supervisor saw: exit code, signal, last log lines.")
+    evidence: Any = Field(None, description="From the supervisor: exit code, signal, last log lines.")
     created_at: datetime
     replayed_at: datetime | None
     discarded_at: datetime | None
@@ -106,7 +103,7 @@ class GroupOut(Schema):
     count: int
     queue: str
     cause: str
-    error: str = Field(description="Of one of them.")
+    error: str = Field(description="Of one dead letter of the group.")
     first_at: datetime
     last_at: datetime
 
@@ -115,18 +112,18 @@ class ReplayedOut(Schema):
     dead_letter_id: UUID
     outcome: Outcome
     task_id: UUID | None
-    attempt: int | None = Field(description="The attempt that the replay made.")
+    attempt: int | None = Field(description="The attempt that the replay starts.")
 
 
 class ReplayManyOut(Schema):
-    matched: int = Field(description="Open ones of these; of a dry run at most as many as one call takes back.")
+    matched: int = Field(description="Open dead letters that match; in a dry run at most as many as one call replays.")
     replayed: int
     items: list[ReplayedOut]
 
 
 class DiscardOut(Schema):
     dead_letter_id: UUID
-    discarded: bool = Field(description="False: it was closed before.")
+    discarded: bool = Field(description="False: the dead letter was closed before.")
 
 
 def dead_letter_out(letter: DeadLetter) -> DeadLetterOut:
@@ -143,28 +140,28 @@ def replayed_out(done: Replayed) -> ReplayedOut:
 class ReplayBatchOut(Schema):
     replay_batch_id: UUID
     state: BatchState
-    actor: str = Field(description="Who asked for it.")
+    actor: str = Field(description="The user or token that made it.")
     reason: str
-    filter: dict[str, Any] | None = Field(description="What was asked for; null if the letters were named.")
+    filter: dict[str, Any] | None = Field(description="Null if the dead letters were named by id.")
     parameters: dict[str, Any] | None
     priority: Priority | None
     rate_per_minute: int | None
-    matched: int = Field(description="Letters it is about; what arrived after it was made is not among them.")
-    handled: int = Field(description="Letters that have had their turn: replayed, already and refused together.")
+    matched: int = Field(description="Dead letters of the batch: those that were open when it was made.")
+    handled: int = Field(description="The sum of replayed, already and refused.")
     replayed: int
-    already: int = Field(description="Replayed before their turn: all letters of a job are replayed together.")
+    already: int = Field(description="Replayed earlier: all dead letters of a job are replayed together.")
     refused: int
-    error: str | None = Field(description="Why it was stopped, if no operator did.")
-    ended_by: str | None = Field(description="Who undid or stopped it.")
+    error: str | None = Field(description="Why the batch was stopped, if not by an operator.")
+    ended_by: str | None = Field(description="The user or token that undid or stopped it.")
     created_at: datetime
-    starts_at: datetime = Field(description="Until then it waits and can be undone.")
+    starts_at: datetime = Field(description="Until then the batch waits and can be undone.")
     started_at: datetime | None
     finished_at: datetime | None
-    already_open: bool = Field(description="You asked for what this open batch does already; no second one was made.")
+    already_open: bool = Field(description="This open batch does the same already; no second one was made.")
 
 
 class WithdrawnOut(Schema):
-    outcome: Literal["undone", "stopped"] = Field(description="undone: nothing of it has happened.")
+    outcome: Literal["undone", "stopped"] = Field(description="undone: nothing was replayed.")
     replay_batch: ReplayBatchOut
 
 

@@ -42,7 +42,7 @@ MAX_DELIVERIES = 20
 class WebhookOut(BaseModel):
     delivery_id: UUID = Field(description="The same in every attempt; the receiver gets it as `Dalston-Delivery`.")
     url: str
-    status: JobStatus = Field(description="What the job came to.")
+    status: JobStatus = Field(description="Of the job when it ended.")
     state: DeliveryState = Field(description="pending, delivered, or gave_up after the last attempt.")
     attempts: int
     next_at: datetime | None = Field(description="When it is sent next, while it is pending.")
@@ -72,8 +72,8 @@ def deliveries_of(job: Job) -> list[WebhookOut]:
 
 
 MAX_BATCH = 1_000
-NAMED = 3
-"""So many problems of one job of a batch are told."""
+MAX_NAMED_ERRORS = 3
+"""Of one job of a batch."""
 Title = Annotated[str, StringConstraints(min_length=1, max_length=120)]
 
 
@@ -150,7 +150,7 @@ class JobIn(BodyIn):
 
 
 def _or_its_problem(job: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-    """One job that is not valid must not take the others of its batch with it."""
+    """An invalid job must not refuse the other jobs of its batch."""
     try:
         check(job)
         return validate(job)
@@ -158,40 +158,40 @@ def _or_its_problem(job: Any, validate: ValidatorFunctionWrapHandler) -> Any:
         return problem
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
-        said = [f"{'.'.join(map(str, each['loc'])) or 'job'}: {each['msg']}" for each in found[:NAMED]]
-        more = f" ({len(found) - NAMED} more)" if len(found) > NAMED else ""
-        return ApiProblem(422, Code.INVALID, "; ".join(said) + more)
+        named = [f"{'.'.join(map(str, each['loc'])) or 'job'}: {each['msg']}" for each in found[:MAX_NAMED_ERRORS]]
+        more = f" ({len(found) - len(named)} more)" if len(found) > len(named) else ""
+        return ApiProblem(422, Code.INVALID, "; ".join(named) + more)
 
 
-def _judged_alone(schema: dict[str, Any]) -> None:
-    """What is no job does not make the request invalid."""
+def _items_may_be_invalid(schema: dict[str, Any]) -> None:
+    """An invalid job does not make the request invalid."""
     jobs = schema["properties"]["jobs"]
     other = {"title": "Anything else", "description": "Refused for itself, in its item of the answer."}
     jobs["items"] = {"anyOf": [jobs["items"], other]}
 
 
 class BatchIn(BodyIn):
-    model_config = ConfigDict(json_schema_extra=_judged_alone)
+    model_config = ConfigDict(json_schema_extra=_items_may_be_invalid)
 
     jobs: list[Annotated[JobIn, WrapValidator(_or_its_problem)]] = Field(min_length=1, max_length=MAX_BATCH)
 
     def each(self) -> list[JobIn | ApiProblem]:
-        """In order: a job, or why it is none."""
+        """In order: a job, or the problem with it."""
         return [*self.jobs]
 
 
-MOVES_READ = 5_000
-"""For the timeline: 200 stages with two dozen moves each. The oldest of more are left out."""
-RESULTS_BYTES = 1024 * 1024
-"""Of all results together. 200 tasks may have 256 KiB each, and this answer is made for whoever looks at the job."""
+MAX_EVENTS = 5_000
+"""For the timeline: 200 stages with two dozen events each. Older events are left out."""
+MAX_RESULTS_BYTES = 1024 * 1024
+"""Of all results together: 200 tasks may have 256 KiB each, too much for each read of a job."""
 
 
-class RunOut(BaseModel):
+class DeliveryOut(BaseModel):
     """One delivery of a task to an engine."""
 
     attempt: int
     engine_id: str
-    started_at: datetime | None = Field(description="Null if it was over before its start was recorded.")
+    started_at: datetime | None = Field(description="Null if it ended before its start was recorded.")
     finished_at: datetime | None
     outcome: DeliveryOutcome | None = Field(description="Null while it runs.")
     cause: str
@@ -199,21 +199,21 @@ class RunOut(BaseModel):
 
 
 class JobTaskOut(TaskOut):
-    """A task with what only its job shows: its place in the DAG and its part of the timeline."""
+    """A task with its edges in the DAG and its part of the job's timeline."""
 
     after: list[str] = Field(description="Stages that must be over first.")
     required: bool
     weight: float = Field(description="Its share of the job's progress.")
-    progress: float | None = Field(description="From 0 to 1; null while it runs and its engine says nothing.")
+    progress: float | None = Field(description="From 0 to 1; null while it runs and its engine reports none.")
     progress_message: str
     progress_known: bool = Field(
-        description="False: it runs, and Redis, which alone knows how far it is, does not answer."
+        description="False: it runs, and Redis, which alone has its progress, does not answer."
     )
-    runs: list[RunOut] = Field(
-        description="Every delivery to an engine, oldest first. From the newest 5 000 moves of the job's tasks."
+    runs: list[DeliveryOut] = Field(
+        description="Every delivery to an engine, oldest first. From the newest 5 000 events of the job."
     )
     result_left_out: bool = Field(
-        description="It has a result, which is not here: results of 1 MiB are, the first stages' first. Read the task."
+        description="Its result is left out: an answer has at most 1 MiB of results, first stages first. Read the task."
     )
 
 
@@ -254,15 +254,15 @@ class BatchOut(BaseModel):
 
 
 def job_with_tasks(job: Job) -> JobOut:
-    """The job with its timeline: three statements, and one look at Redis for each queue in which something runs."""
+    """The job with its timeline: three statements, and one read of Redis for each queue with a running task."""
     size = Func(Cast("result", TextField()), function="octet_length", output_field=IntegerField())
     tasks = list(job.tasks.defer("result").annotate(result_bytes=size).order_by("id"))
     left_out = _read_results(tasks)
-    moves: defaultdict[UUID, list[TaskEvent]] = defaultdict(list)
-    for move in reversed(TaskEvent.objects.filter(task__job_id=job.id).order_by("-id")[:MOVES_READ]):
-        moves[move.task_id].append(move)
+    events: defaultdict[UUID, list[TaskEvent]] = defaultdict(list)
+    for event in reversed(TaskEvent.objects.filter(task__job_id=job.id).order_by("-id")[:MAX_EVENTS]):
+        events[event.task_id].append(event)
     reported = reported_by([task for task in tasks if task.status == TaskStatus.RUNNING], get_broker())
-    shown = [_task(job, task, moves[task.id], reported, left_out=task.id in left_out) for task in tasks]
+    shown = [_task(job, task, events[task.id], reported, left_out=task.id in left_out) for task in tasks]
     return job_out(job, shown, deliveries_of(job) if job.callback_url else [])
 
 
@@ -287,9 +287,9 @@ def job_out(job: Job, tasks: list[JobTaskOut] | None = None, webhooks: list[Webh
 
 
 def _read_results(tasks: Sequence[Task]) -> set[UUID]:
-    """Give the tasks their results, as many as there is room for. Returns those that have one and did not get it."""
+    """Fill in the results of tasks up to MAX_RESULTS_BYTES. Returns the tasks whose result is left out."""
     sizes = {task.id: task.result_bytes for task in tasks if task.result_bytes is not None}  # type: ignore[attr-defined]
-    room, wanted = RESULTS_BYTES, list[UUID]()
+    room, wanted = MAX_RESULTS_BYTES, list[UUID]()
     for task_id, size in sizes.items():
         if size <= room:
             room -= size
@@ -301,18 +301,18 @@ def _read_results(tasks: Sequence[Task]) -> set[UUID]:
 
 
 def _task(
-    job: Job, task: Task, moves: list[TaskEvent], reported: dict[UUID, Reported] | None, *, left_out: bool
+    job: Job, task: Task, events: list[TaskEvent], reported: dict[UUID, Reported] | None, *, left_out: bool
 ) -> JobTaskOut:
-    said = (reported or {}).get(task.id, NOTHING)
+    report = (reported or {}).get(task.id, NOTHING)
     return JobTaskOut(
         **dict(task_out(task, job=job)),
         after=task.after,
         required=task.required,
         weight=task.weight,
-        progress=_share(task, said),
-        progress_message=said.message,
+        progress=_share(task, report),
+        progress_message=report.message,
         progress_known=reported is not None or task.status != TaskStatus.RUNNING,
-        runs=[RunOut.model_validate(run, from_attributes=True) for run in timeline_of(moves)],
+        runs=[DeliveryOut.model_validate(each, from_attributes=True) for each in timeline_of(events)],
         result_left_out=left_out,
     )
 
@@ -326,11 +326,11 @@ def _share(task: Task, reported: Reported) -> float | None:
 class CancelledJobOut(Schema):
     job_id: UUID
     status: str = Field(
-        description="`cancelled`, or `cancelling` until its engines have answered; or how else it ended, if that was "
-        "decided and only the rest of it was stopped."
+        description="`cancelled`; `cancelling` until its engines have answered; or another end, if that was decided "
+        "before."
     )
-    was_running: bool = Field(description="An engine had a task of it when this request came.")
-    engine_told: bool = Field(
-        description="Its engines were told to stop. If something was running and this is false: they are told as soon "
-        "as Redis answers, or it has just ended."
+    was_running: bool = Field(description="An engine had a task of the job when this request came.")
+    engine_notified: bool = Field(
+        description="Its engines were notified to stop. False although a task was running: they are notified as soon "
+        "as Redis answers, or the task has just ended."
     )

@@ -1,4 +1,4 @@
-"""Nodes and engines in the API: commands to a node and what became of them, nodes and engines as they are shown."""
+"""Nodes and engines in the API: commands to a node and their states, nodes and engines as they are shown."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
 from dalston_queue.broker.protocol.keys import COMMAND_ID
 from dalston_queue.broker.protocol.validate import moment, moment_if
 
-_TAKES = {
+_ARGUMENTS = {
     NodeCommand.RESTART: {"engine"},
     NodeCommand.ROLLING_RESTART: {"engine"},
     NodeCommand.SCALE: {"engine", "replicas"},
     NodeCommand.RELEASE_GPU: {"gpu"},
 }
-"""What each order needs; it takes nothing else, and the others take nothing."""
+"""Arguments of each command, all required; the other commands take none."""
 _TYPES = {"engine": {"type": "string"}, "replicas": {"type": "integer"}, "gpu": {"type": "string"}}
 
 
@@ -30,15 +30,15 @@ class CommandIn(BodyIn):
         json_schema_extra=either(
             *(
                 {
-                    "order": {"enum": [order]},
-                    **{name: _TYPES[name] if name in _TAKES.get(order, ()) else ABSENT for name in _TYPES},
+                    "command": {"enum": [command]},
+                    **{name: _TYPES[name] if name in _ARGUMENTS.get(command, ()) else ABSENT for name in _TYPES},
                 }
-                for order in NodeCommand
+                for command in NodeCommand
             )
         )
     )
 
-    order: Annotated[NodeCommand, Strict(False)]
+    command: Annotated[NodeCommand, Strict(False)]
     engine: str | None = Field(
         None, min_length=1, max_length=200, description="For restart, rolling_restart and scale."
     )
@@ -47,21 +47,21 @@ class CommandIn(BodyIn):
     command_id: str | None = Field(
         None,
         pattern=f"^{COMMAND_ID}$",
-        description="Your own id of this order: given twice, it is obeyed once.",
+        description="Your own id of this command: sent twice, it is executed once.",
     )
     reason: str = Field("", max_length=500, description="Why; kept in the audit trail, and shown on the node.")
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
-        needed = _TAKES.get(self.order, set())
+        needed = _ARGUMENTS.get(self.command, set())
         for name, one in (("engine", "an engine"), ("replicas", "replicas"), ("gpu", "a gpu")):
             if (name in needed) != (getattr(self, name) is not None):
-                raise ValueError(f"{self.order} {f'needs {one}' if name in needed else f'takes no {name}'}")
+                raise ValueError(f"{self.command} {f'needs {one}' if name in needed else f'takes no {name}'}")
         return self
 
     def arguments(self) -> dict[str, Any]:
-        given = {"engine": self.engine, "replicas": self.replicas, "gpu": self.gpu, "reason": self.reason or None}
-        return {name: value for name, value in given.items() if value is not None}
+        values = {"engine": self.engine, "replicas": self.replicas, "gpu": self.gpu, "reason": self.reason or None}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 class EngineOut(Schema):
@@ -71,7 +71,7 @@ class EngineOut(Schema):
     capabilities: list[str]
     capacity: int
     info: dict[str, Any] = Field(
-        description="What its beats say. Without `tasks` and `owner` for a token that sees its own project only."
+        description="From its heartbeats. Without `tasks` and `owner` for a token that sees only its own project."
     )
     last_beat_at: datetime | None
 
@@ -86,9 +86,9 @@ class NodeOut(Schema):
 
 class CommandOut(Schema):
     command_id: str
-    order: str
+    command: str
     state: CommandState = Field(description="`requested` until the node has `taken` it; then `done` or `failed`.")
-    message: str = Field(description="The node's last word.")
+    message: str = Field(description="The node's last message.")
     requested_at: datetime
     taken_at: datetime | None
     ended_at: datetime | None
@@ -108,7 +108,7 @@ class LogsOut(Schema):
 def command_out(status: CommandStatus) -> CommandOut:
     return CommandOut(
         command_id=status.command_id,
-        order=status.name,
+        command=status.name,
         state=status.state,
         message=status.message or "The node has not answered yet.",
         requested_at=moment(status.requested_at_ms),
@@ -124,11 +124,11 @@ def logs_out(node_id: str, engine: str, lines: list[LogLine]) -> LogsOut:
 
 class ForgottenOut(Schema):
     node_id: str
-    engines: list[str] = Field(description="Those that were forgotten with it.")
+    engines: list[str] = Field(description="Forgotten with the node.")
 
 
 OF_PROJECTS = frozenset({"tasks", "owner"})
-"""What a beat says of the work itself: it belongs to whichever project it is for."""
+"""Fields of a heartbeat that belong to the projects of the engine's tasks."""
 
 
 def node_out(node: NodeInfo | None, node_id: str, engines: list[EngineInfo], *, everything: bool) -> NodeOut:
@@ -142,7 +142,7 @@ def node_out(node: NodeInfo | None, node_id: str, engines: list[EngineInfo], *, 
 
 
 def _engine_out(engine: EngineInfo, everything: bool) -> EngineOut:
-    info = {name: said for name, said in engine.info.items() if everything or name not in OF_PROJECTS}
+    info = {name: value for name, value in engine.info.items() if everything or name not in OF_PROJECTS}
     return EngineOut(
         engine_id=engine.engine_id,
         state=engine.state,

@@ -5,27 +5,23 @@ from __future__ import annotations
 from ninja import Schema
 from pydantic import Field
 
-from dalston_queue.api.schemas.base import BodyIn, ReasonInBody
+from dalston_queue.api.schemas.base import ReasonIn
 from dalston_queue.broker.views.snapshot import LaneStats, QueueStats
 
 
-class ResumeIn(BodyIn):
-    reason: ReasonInBody = ""
-
-
-class PauseIn(ResumeIn):
-    new: bool = Field(False, description="Also one that nobody has used yet: its first task will wait.")
+class PauseIn(ReasonIn):
+    new: bool = Field(False, description="Also a queue that is not used yet: its first task will wait.")
 
 
 class Depth(Schema):
-    depth: int = Field(description="Tasks waiting in line.")
-    oldest_age_seconds: float | None = Field(description="How long the oldest of them waits; null if none does.")
+    depth: int = Field(description="Waiting tasks.")
+    oldest_age_seconds: float | None = Field(description="How long the oldest one waits; null if none does.")
 
 
 class Depths(Schema):
-    high: Depth = Field(description="With those that came back from a lost engine: they are first in line.")
+    high: Depth = Field(description="With tasks reclaimed from a lost engine: they come first.")
     medium: Depth
-    low: Depth = Field(description="With suspects: they are last in line.")
+    low: Depth = Field(description="With suspects: they come last.")
 
 
 class Workers(Schema):
@@ -45,7 +41,7 @@ class LaneOut(Schema):
     queue: str
     capabilities: list[str]
     tier: str = Field(description="recovered, high, medium, low or suspect: the order in which engines claim.")
-    lag: int | None = Field(description="Waiting, exact. Null if Redis' own numbers contradict each other.")
+    lag: int | None = Field(description="Waiting entries, exact. Null if Redis' own numbers contradict each other.")
     pending: int = Field(description="Claimed by an engine, not settled.")
     length: int
     oldest_age_seconds: float | None
@@ -65,7 +61,7 @@ class StreamOut(Schema):
     running: int
     oldest_age_seconds: float | None
     paused: bool
-    events_backlog: int = Field(description="Reports of engines that are not recorded in Postgres yet.")
+    events_backlog: int = Field(description="Events of engines that are not stored in Postgres yet.")
     counters: dict[str, int] = Field(description="Since the queue exists: appended, completed, recovered, refused, …")
     lanes: list[LaneOut]
 
@@ -76,7 +72,7 @@ class PendingOut(Schema):
     worker_id: str
     attempt: int
     deliveries: int
-    idle_seconds: float = Field(description="Since its claim or last sign of life.")
+    idle_seconds: float = Field(description="Since its claim or its last heartbeat.")
     running_seconds: float
     overdue_seconds: float | None = Field(description="Past its deadline; negative: time left; null: no deadline.")
     cancel_requested: bool
@@ -92,9 +88,7 @@ class PauseOut(Schema):
     queue: str
     paused: bool
     changed: bool = Field(description="False: it was so before.")
-    engines_told: bool = Field(
-        description="False: Redis does not answer, and engines go on as before until it does and they can be told."
-    )
+    engines_notified: bool = Field(description="False: Redis does not answer; engines are notified as soon as it does.")
 
 
 def seconds(milliseconds: int | None) -> float | None:

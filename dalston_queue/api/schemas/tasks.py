@@ -117,14 +117,14 @@ class TaskOut(BaseModel):
     queue: str
     status: TaskStatus
     priority: Priority
-    effective_priority: Priority = Field(description="Raised by waiting.")
+    effective_priority: Priority = Field(description="Rises while the task waits.")
     required_capabilities: list[str]
     parameters: dict[str, Any]
     timeout_seconds: int
     max_retries: int
     retry_count: int
     attempt: int
-    deliveries: int = Field(description="Engines that died with it, in this attempt.")
+    deliveries: int = Field(description="Engines that died with it in this attempt.")
     assigned_worker_id: str | None
     created_at: datetime
     scheduled_at: datetime | None
@@ -135,8 +135,8 @@ class TaskOut(BaseModel):
     trace_id: str
     queue_position: int | None = Field(
         None,
-        description="In the answer to a submission: where it stands in line, as of a second ago; null if not known, "
-        "or if it is scheduled for later.",
+        description="Only in the answer to a submission, at most a second old; null if not known, or if the task is "
+        "scheduled for later.",
     )
     history: list[EventOut] | None = Field(None, description="Only with `include_history`.")
 
@@ -174,7 +174,7 @@ def task_out(task: Task, history: Iterable[TaskEvent] | None = None, job: Job | 
 
 
 def stored_task(task: NewTask, at: datetime, parameters: dict[str, Any]) -> Task:
-    """The row of a task that was stored a moment ago, without a query."""
+    """The row of a task that was just stored, without a query."""
     fields = {**msgspec.structs.asdict(task), "parameters": parameters, "created_at": at}
     return Task(**fields, effective_priority=task.priority)
 
@@ -196,13 +196,13 @@ def _event_out(event: TaskEvent) -> EventOut:
 class CancelledTaskOut(Schema):
     task_id: UUID
     status: str = Field(
-        description="`cancelled`, or still `queued` or `running` until its engine, or Redis, has answered; or how else "
-        "it ended in this moment, if the rest of its job was stopped."
+        description="`cancelled`; `queued` or `running` until its engine, or Redis, has answered; or another end, if "
+        "it ended in this moment."
     )
-    was_running: bool = Field(description="An engine had it when this request came.")
-    engine_told: bool = Field(
-        description="That engine was told to stop. If it was running and this is false: the engine is told as soon as "
-        "Redis answers, or the task has just ended."
+    was_running: bool = Field(description="An engine had the task when this request came.")
+    engine_notified: bool = Field(
+        description="That engine was notified to stop. False although it was running: the engine is notified as soon "
+        "as Redis answers, or the task has just ended."
     )
 
 
@@ -211,26 +211,24 @@ class WhyOut(Schema):
     status: TaskStatus
     code: WhyCode
     why: str = Field(description="A sentence for people.")
-    queue_position: int | None = Field(
-        description="Its place in line, 1 for the next one; null while no engine could take it from there."
-    )
+    queue_position: int | None = Field(description="1 for the next one; null while no engine can claim it.")
     eta_seconds: float | None = Field(
-        description="If all are busy: when it starts, by the pace of the last minutes. Null while that is not known."
+        description="If all engines are busy: until it starts, by the rate of the last minutes. Null if not known."
     )
-    until: datetime | None = Field(description="Of `backoff` and `scheduled`: when it may start.")
+    until: datetime | None = Field(description="For `backoff` and `scheduled`: when it may start.")
 
 
 class RequeueIn(BodyIn):
     reason: ReasonInBody = ""
-    entry_id: str = Field("", max_length=64, description="The delivery that you saw; then no later one is taken.")
+    entry_id: str = Field("", max_length=64, description="The delivery that you saw; a later one is left alone.")
 
 
 class DeadLetterIn(BodyIn):
-    reason: str = Field(min_length=1, max_length=MAX_REASON, description="Why; it becomes the letter's error.")
-    attempt: int | None = Field(None, ge=1, description="The attempt that you saw; then no later one is ended.")
+    reason: str = Field(min_length=1, max_length=MAX_REASON, description="Why; becomes the error of the dead letter.")
+    attempt: int | None = Field(None, ge=1, description="The attempt that you saw; a later one is left alone.")
 
 
 class TaskActionOut(Schema):
     task_id: UUID
-    status: str = Field(description="Of the task, now. What was taken from an engine changes a moment later.")
-    changed: bool = Field(description="False: it was so already, or somebody else was faster.")
+    status: str = Field(description="Of the task now. A requeued task changes a moment later.")
+    changed: bool = Field(description="False: it was so already, or another request came first.")

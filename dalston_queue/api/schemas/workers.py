@@ -1,4 +1,4 @@
-"""The worker protocol: what a worker sends (registration, heartbeat, progress, result) and what it is answered."""
+"""The worker protocol: the bodies that a worker sends (registration, heartbeat, progress, result) and the answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from ninja import Path, Query, Schema
 from pydantic import ConfigDict, Field, Strict, StringConstraints, model_validator
 
-from dalston_queue.api.schemas.base import ABSENT, BodyIn, Id, ReasonInBody, either
+from dalston_queue.api.schemas.base import ABSENT, BodyIn, Id, either
 from dalston_queue.broker.engine.consumer import MAX_CAPACITY
 from dalston_queue.broker.engine.remote import Hold, RemoteTask
 from dalston_queue.broker.protocol import messages
@@ -33,7 +33,7 @@ Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait 
 class RegisterIn(BodyIn):
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "cpu-box", "stages": ["echo"], "capacity": 2}]})
 
-    name: Name = Field("worker", description="What it is called on the dashboard; need not be unique.")
+    name: Name = Field("worker", description="Its name on the dashboard; need not be unique.")
     stages: list[Name] = Field(min_length=1, max_length=MAX_STAGES, description="The queues that it serves.")
     capabilities: list[Name] = Field(default_factory=list, max_length=16, description="What it can do, such as `gpu`.")
     capacity: int = Field(1, ge=1, le=MAX_CAPACITY, description="How many tasks it runs at once.")
@@ -41,7 +41,7 @@ class RegisterIn(BodyIn):
 
 
 class HoldIn(BodyIn):
-    """A task that the worker has, at the attempt that it was given."""
+    """A task that the worker has, with the attempt of its delivery."""
 
     task_id: Id
     attempt: int = Field(ge=1, le=2**31 - 1)
@@ -76,7 +76,7 @@ class WorkerStatus(StrEnum):
 class HeartbeatIn(BodyIn):
     held: Held
     status: Annotated[WorkerStatus, Strict(False)] = Field(
-        WorkerStatus.ACTIVE, description="`draining`: it finishes what it has and then leaves."
+        WorkerStatus.ACTIVE, description="`draining`: it finishes its tasks and then leaves."
     )
 
 
@@ -161,8 +161,8 @@ class RegisterOut(Schema):
     worker_id: str
     heartbeat_seconds: float = Field(description="Send a heartbeat this often while the worker has tasks.")
     heartbeat_interval_ms: int = Field(description="The same in milliseconds.")
-    poll_interval_ms: int = Field(description="How often a worker asks that does not let its polls wait.")
-    dead_after_seconds: float = Field(description="After this long without a call its tasks are given to others.")
+    poll_interval_ms: int = Field(description="Between two polls of a worker whose polls do not wait.")
+    dead_after_seconds: float = Field(description="After this long without a call its tasks are reclaimed.")
     max_wait_seconds: float = Field(description="The longest `wait` of a poll.")
 
 
@@ -173,7 +173,7 @@ class HoldOut(Schema):
 
 class WorkerTaskOut(Schema):
     task_id: UUID
-    attempt: int = Field(description="Send it with everything that you say about the task.")
+    attempt: int = Field(description="Send it with each report about the task.")
     job_id: UUID
     task_type: str
     stage: str = Field(description="Its name in its job.")
@@ -181,26 +181,26 @@ class WorkerTaskOut(Schema):
     priority: Priority
     parameters: Any = None
     inputs: Any = Field(None, description="Results of the stages before it, by their names.")
-    deliveries: int = Field(description="Workers and engines that died with it, in this attempt.")
+    deliveries: int = Field(description="Workers and engines that died with it in this attempt.")
     timeout_seconds: float | None
-    deadline_at: datetime | None = Field(description="After this it is taken from the worker and counts as timed out.")
+    deadline_at: datetime | None = Field(description="After this the worker loses the task, which counts as timed out.")
     trace_id: str
-    given_again: bool = Field(description="The worker had it before this poll, and did not name it.")
+    redelivered: bool = Field(description="The worker had it before this poll and did not name it.")
 
 
 class PollOut(Schema):
     tasks: list[WorkerTaskOut] = Field(description="Claimed and started; empty when the time was up.")
-    should_drain: bool = Field(description="An operator wants it to: finish what it has, take nothing more, and leave.")
+    should_drain: bool = Field(description="Set by an operator: finish your tasks, poll for no more, and leave.")
     cancelled: list[HoldOut] = Field(description="Of those named: stop them, and send the result `cancelled`.")
     lost: list[HoldOut] = Field(description="Of those named: no longer the worker's; drop them.")
 
 
 class HeartbeatOut(Schema):
     acknowledged: bool = True
-    should_drain: bool = Field(description="An operator wants it to: finish what it has, take nothing more, and leave.")
+    should_drain: bool = Field(description="Set by an operator: finish your tasks, poll for no more, and leave.")
     cancelled: list[HoldOut] = Field(description="Of those named: stop them, and send the result `cancelled`.")
     lost: list[HoldOut] = Field(description="Of those named: no longer the worker's; drop them.")
-    missing: list[HoldOut] = Field(description="The worker's, and not named: the next poll gives them again.")
+    missing: list[HoldOut] = Field(description="The worker's, but not named: the next poll delivers them again.")
 
 
 class TaskStateOut(Schema):
@@ -216,7 +216,7 @@ class ResultOut(Schema):
 
 
 class LeaveOut(Schema):
-    requeued: list[HoldOut] = Field(description="What it still had: first in line for others now, and not counted.")
+    requeued: list[HoldOut] = Field(description="Tasks that it still had: released, next in their queue, uncounted.")
 
 
 def holds_out(holds: list[Hold]) -> list[HoldOut]:
@@ -239,12 +239,8 @@ def task_out(task: RemoteTask, *, again: bool) -> WorkerTaskOut:
         timeout_seconds=message.timeout_ms / 1000 if message.timeout_ms else None,
         deadline_at=moment_if(task.deadline_ms),
         trace_id=message.trace_id,
-        given_again=again,
+        redelivered=again,
     )
-
-
-class WorkerOrderIn(BodyIn):
-    reason: ReasonInBody = ""
 
 
 class WorkerDrainOut(Schema):

@@ -48,7 +48,7 @@ def cancel(request: HttpRequest, job_id: UUID) -> HttpResponse:
     before = {"status": was}
     with audited("job.cancel", str(job_id), **person(request), reason=reason, before=before) as row:
         outcome = cancel_job(job_id, timezone.now(), why=cancel_message(person(request)["actor"], reason))
-        row.after = {"status": outcome.status, "was_running": outcome.was_running, "engine_told": outcome.sent}
+        row.after = {"status": outcome.status, "was_running": outcome.was_running, "engine_notified": outcome.sent}
     if not outcome.found:
         raise Http404(f"there is no job {job_id}")
     (messages.warning if outcome.already_over else messages.success)(request, _words(outcome))

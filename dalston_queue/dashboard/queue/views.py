@@ -75,12 +75,12 @@ def pause_or_resume(request: HttpRequest, queue: str) -> HttpResponse:
     if wanted == "pause" and reason:
         with audited("stage.pause", queue, **person(request), reason=reason) as row:
             done = pause(queue, timezone.now(), actor=person(request)["actor"], reason=reason)
-            row.after = {"paused": True, "changed": done.changed, "engines_told": done.reached}
+            row.after = {"paused": True, "changed": done.changed, "engines_notified": done.reached}
         _say(request, done, "Paused: engines claim no task of it. Running tasks go on.", "paused")
     elif wanted == "resume":
         with audited("stage.resume", queue, **person(request), reason=reason) as row:
             done = resume(queue)
-            row.after = {"paused": False, "changed": done.changed, "engines_told": done.reached}
+            row.after = {"paused": False, "changed": done.changed, "engines_notified": done.reached}
         _say(request, done, "Resumed: engines claim from it again.", "resumed")
     else:
         messages.error(request, "Nothing was changed: a reason is needed to pause a queue.")

@@ -53,7 +53,7 @@ def act_on_task(request: HttpRequest, task_id: UUID, act: str) -> HttpResponse:
 
 def _cancel(request: HttpRequest, task: Task, reason: str, row: OperatorAction) -> Done:
     done = cancel_task(task.id, timezone.now(), why=cancel_message(_name(request), reason))
-    row.after = {"status": done.status, "was_running": done.was_running, "engine_told": done.sent}
+    row.after = {"status": done.status, "was_running": done.was_running, "engine_notified": done.sent}
     if done.already_over:
         return False, f"Nothing was changed: the task is {_words(done.status)} already."
     if done.sent:

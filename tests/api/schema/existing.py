@@ -169,7 +169,7 @@ def _nodes(broker: Broker, client: httpx.Client) -> Part:
     for node in gone:
         broker.registry.beat_node(node, NodeState.ACTIVE, [])
         broker.registry.condemn_node(NodeInfo(node_id=node, state=NodeState.ACTIVE))
-    answer = client.post(f"/api/v1/nodes/{NODE}/commands", json={"order": "drain", "reason": "fuzz"})
+    answer = client.post(f"/api/v1/nodes/{NODE}/commands", json={"command": "drain", "reason": "fuzz"})
     command = answer.raise_for_status().json()["command_id"]
     return {
         ("POST", "/nodes/{node_id}/commands"): [{"node_id": NODE}],
