@@ -3,7 +3,7 @@
     subscriber -> updates(key, make) or subscribed(key, make, notify) -> a tick: Source.poll() -> wakes all subscribers
 
 A source is made for the first subscriber of its key and dropped with the last one. It keeps what it read, and each
-subscriber takes from it what it has not seen yet: a slow one wakes less often, and nothing piles up for it.
+subscriber takes what it has not seen yet: a slow subscriber wakes less often, and nothing piles up for it.
 
 Polls run on threads, so that neither an event loop nor a request waits for Postgres or Redis. An event loop on a thread
 of its own times them: subscribers may be coroutines of any loop (WebSockets, server-sent events) or plain threads (long
@@ -29,7 +29,7 @@ MIN_PAUSE_S = 0.05
 
 
 class Gone(LookupError):
-    """What is polled was deleted and will not come back."""
+    """What the source polls was deleted and will not come back."""
 
 
 class Source(Protocol):
@@ -39,7 +39,7 @@ class Source(Protocol):
     threads: ThreadPoolExecutor
 
     def poll(self) -> None:
-        """Reads, and keeps what subscribers ask for. Raises Gone; any other error means: try again at the next tick."""
+        """Read, and keep what subscribers ask for. Raises Gone; after any other error the next tick tries again."""
 
 
 S = TypeVar("S", bound=Source)
@@ -64,7 +64,7 @@ class _Poller:
                 log.info("polling.gone", key=self.key, error=str(error))
                 self.is_gone = True
                 self._wake()
-            # Subscribers notice the silence; the next tick tries again.
+            # Subscribers get no update; the next tick tries again.
             except (OperationalError, InterfaceError) as error:
                 log.warning("polling.database_unavailable", key=self.key, error=str(error))
             except Exception:

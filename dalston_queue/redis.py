@@ -1,7 +1,7 @@
 """The process-wide Broker, made from the settings on first use. It connects lazily: Redis may be absent.
 
-The web process calls `mark_web_process()`: its broker waits briefly, keeps no connection to Postgres meanwhile, and has
-a circuit breaker for a Redis that hangs. No person waits for orchestrators and workers.
+The web process calls `mark_web_process()`: its broker has a short timeout, holds no connection to Postgres while it
+waits, and has a circuit breaker for a Redis that hangs. No person waits for orchestrators and workers.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _is_web_process = False
 
 
 def mark_web_process() -> None:
-    """Called by the web process, before it asks for anything."""
+    """Called by the web process, before its first call to Redis."""
     global _is_web_process  # noqa: PLW0603 - what kind of process this is
     _is_web_process = True
 
@@ -29,14 +29,14 @@ def is_web_process() -> bool:
 
 
 def get_broker() -> Broker:
-    """The one broker of this process. A test that changes the settings gets one of its own."""
+    """The broker of this process. A test that changes the settings gets another."""
     if _is_web_process:
         return _connected(*_server(), WEB_TIMEOUT_S, _before_each)
     return _connected(*_server(), SOCKET_TIMEOUT_S)
 
 
 def probe() -> Broker:
-    """The same Redis without the breaker, for a health check: briefly, but asked each time."""
+    """A broker for health checks: a short timeout, and no circuit breaker, so that Redis is asked each time."""
     _before_each()
     return _connected(*_server(), WEB_TIMEOUT_S)
 
@@ -63,6 +63,6 @@ def _connected(
 
 
 def _before_each() -> None:
-    """Requests that wait for Redis must not keep those that need Postgres out. Without a pool a new one costs more."""
+    """Return the Postgres connection to its pool while Redis answers. Without a pool a new connection costs more."""
     if settings.DALSTON_DB_POOL_SIZE:
         release_connection()

@@ -1,7 +1,8 @@
 """Circuit breaker of one server, and the backoff between tries.
 
-A server that is down refuses at once and costs nothing, so that is not remembered. One that hangs keeps each caller for
-the whole timeout. The first caller to notice opens the breaker; while it is open, one caller at a time tries again.
+A server that is down refuses at once, which costs nothing and opens no breaker. A server that hangs keeps each caller
+for the whole timeout. The first caller that times out opens the breaker; while it is open, one caller at a time tries
+again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Breaker:
         self.is_open = False
 
     def allows(self) -> bool:
-        """Whether this caller may ask the server: everybody while it is closed, one each `OPEN_S` while it is open."""
+        """Whether this caller may ask the server: any while it is closed, one per `OPEN_S` while it is open."""
         if not self.is_open:
             return True
         with self._lock:

@@ -1,4 +1,4 @@
-"""Faults: redis-py's exceptions translated into ours."""
+"""Translation of redis-py's exceptions into ours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from redis import exceptions
 
 from dalston_queue.broker.errors import BrokerError, Denied, Misconfigured, Unavailable, WrongKeyType
 
-# Passing troubles: redis-py names these by class …
+# Errors that pass: redis-py names these by class …
 PASSING = (
     redis.ConnectionError,  # includes LOADING
     redis.TimeoutError,
@@ -21,7 +21,7 @@ PASSING = (
     exceptions.ClusterError,  # includes CLUSTERDOWN and MASTERDOWN
     exceptions.RedisClusterException,
 )
-# … and leaves these as text; inside a script the code stands behind the script's own words
+# … and leaves these as text; inside a script the code follows the script's own words
 PASSING_CODES = ("READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS", "MISCONF", "UNBLOCKED", "BUSY ")
 REFUSING = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
 REFUSING_CODES = ("NOPERM", "NOAUTH", "WRONGPASS", "ACL failure")
@@ -41,7 +41,7 @@ def translate(error: Exception, where: str) -> BrokerError | None:
             f"{where} is out of memory: {text} It accepts no new work until it is drained or given more memory"
         )
     if is_wrong_type(error):
-        return WrongKeyType(f"{where} has a key of ours with another type: {text} Look for it with TYPE and delete it")
+        return WrongKeyType(f"{where} has a key of ours with another type: {text} Find it with TYPE and delete it")
     if isinstance(error, PASSING) or any(text.startswith(code) or f" {code}" in text for code in PASSING_CODES):
         return Unavailable(f"{where} does not answer: {text}")
     return None

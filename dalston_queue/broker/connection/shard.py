@@ -1,4 +1,4 @@
-"""One Redis deployment (a server, a Sentinel set, a cluster) and how calls reach it. A shard is a whole broker.
+"""A shard: one Redis deployment (a server, a Sentinel set, a cluster) and the calls to it.
 
 Nothing is retried blindly: a call whose reply is lost raises Unavailable, and the caller decides to repeat it.
 Every script can be repeated.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import msgspec
@@ -32,7 +32,7 @@ Client = redis.Redis | RedisCluster
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A command with the key that says where it goes (any, without a cluster)."""
+    """A command, and the key that decides which server of a cluster it goes to."""
 
     key: str
     arguments: tuple[Argument, ...]
@@ -49,7 +49,7 @@ def script(name: str, keys: Sequence[str], arguments: Sequence[Argument] = ()) -
 
 
 def pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """A reply that has names and values in turn."""
+    """A reply of alternating names and values."""
     return zip(flat[::2], flat[1::2], strict=True)
 
 
@@ -68,7 +68,7 @@ class Shard:
         make_client: Callable[[], Client],
         before_each: Callable[[], None] | None = None,
     ) -> None:
-        """before_each: what a web process lets go of before a call that may wait; None: a process without breaker."""
+        """before_each: called before a call that may wait; with it, the shard has a circuit breaker (web processes)."""
         self.index = index
         self.name = name  # the URL without its password: for messages and logs
         self.keys = keys
@@ -77,8 +77,8 @@ class Shard:
         self._lock = threading.Lock()
         self._before_each = before_each
         self._breaker = Breaker()
-        self._strange: set[str] = set()  # members of `stages` that are no names; logged once each
-        self._wrong_type: set[str] = set()  # keys; logged once each
+        self._invalid_names: set[str] = set()  # members of `stages` that are no queue names; each is logged once
+        self._wrong_type: set[str] = set()  # keys of another type; each is logged once
 
     @property
     def client(self) -> Client:
@@ -88,8 +88,8 @@ class Shard:
         with translated(self.name):
             made = self._make_client()  # a cluster client asks for the topology here
         with self._lock:
-            # Of two threads that come first, one makes it in vain. Replacing the other's, which would be closed then,
-            # would end the calls that are under way.
+            # Two threads may both get here first; the second drops its client. If it replaced the first one, which is
+            # closed then, it would end the calls that are under way.
             if self._client is None:
                 self._client = made
             return self._client
@@ -107,7 +107,7 @@ class Shard:
 
     @property
     def clock(self) -> Call:
-        """What now_ms() asks, for a pipeline."""
+        """The call of now_ms(), for a pipeline."""
         return Call(self.keys.stages(), ("TIME",))
 
     def call(self, call: Call) -> Any:
@@ -118,14 +118,14 @@ class Shard:
         """Like calls(), but the first error is raised."""
         return [self.checked(reply) for reply in self.calls(calls)]
 
-    def sound(self, calls: Sequence[Call]) -> list[Any]:
-        """Like all(), but None where a key has another type than ours: one queue, engine or node stops no other. It is
-        logged once."""
+    def readable(self, calls: Sequence[Call]) -> list[Any]:
+        """Like all(), but None where a key has another type than ours: one queue, engine or node stops no other. The
+        key is logged once."""
         found: list[Any] = []
         for call, reply in zip(calls, self.calls(calls), strict=True):
             wrong_type = is_wrong_type(reply)
             if wrong_type and call.key not in self._wrong_type:
-                log.warning("%s, or a key beside it, has another type than ours, and is passed over", call.key)
+                log.warning("%s, or a key beside it, has another type than ours, and is skipped", call.key)
             (self._wrong_type.add if wrong_type else self._wrong_type.discard)(call.key)
             found.append(None if wrong_type else self.checked(reply))
         return found
@@ -146,30 +146,26 @@ class Shard:
         return self.names_of_queues(self.command("SMEMBERS", self.keys.stages()))
 
     def names_of_queues(self, members: Iterable[bytes]) -> list[str]:
-        """The members of `stages`, in order. Other names are logged once each, and left out."""
+        """The members of `stages`, in order. One that is no queue name is logged once, and left out."""
         found = names(members)
-        if strange := {name for name in found if not is_queue_name(name)} - self._strange:
-            self._strange |= strange
-            log.warning("%s holds what is no name of a queue: %s", self.keys.stages(), ", ".join(sorted(strange)))
-        return [name for name in found if name not in self._strange]
+        if invalid := {name for name in found if not is_queue_name(name)} - self._invalid_names:
+            self._invalid_names |= invalid
+            log.warning("%s has members that are no queue names: %s", self.keys.stages(), ", ".join(sorted(invalid)))
+        return [name for name in found if name not in self._invalid_names]
 
     def calls(self, calls: Sequence[Call]) -> list[Any]:
-        """Run many in one round trip per server; an error of a single one is its answer."""
+        """Run calls in one round trip per server. The reply of a call that failed is its exception."""
         replies: list[Any] = [None] * len(calls)
-        with self.asking():
+        with self._guarded(self._before_each) if self._before_each else _UNGUARDED:
             for pool, positions in self._by_server(calls):
                 with translated(self.name):
                     self._pipeline(pool, calls, positions, replies)
         return replies
 
-    def asking(self) -> AbstractContextManager[None]:
-        """Around a call on a connection of the pool."""
-        return self._guarded(self._before_each) if self._before_each else _UNGUARDED
-
     @contextmanager
     def _guarded(self, before: Callable[[], None]) -> Iterator[None]:
         if not self._breaker.allows():
-            raise Unavailable(f"{self.name} did not answer a moment ago, and was not asked again")
+            raise Unavailable(f"{self.name} did not answer a moment ago; its circuit breaker is open")
         before()
         try:
             yield
@@ -189,14 +185,14 @@ class Shard:
         return client.connection_pool
 
     def connection(self, key: str, **options: Any) -> ConnectionInterface:
-        """A connection of one's own to the server that serves this key."""
+        """A new connection, outside of the pool, to the server that serves this key."""
         pool = self.pool(key)
         made: ConnectionInterface = pool.connection_class(**{**pool.connection_kwargs, **options})
-        made.connect()  # here, because one that Sentinel manages asks for the address only in connect()
+        made.connect()  # a connection managed by Sentinel asks for the address only in connect()
         return made
 
     def moved(self) -> None:
-        """The server answered that it isn't the one any more: learn the topology again, drop old connections."""
+        """After MOVED or READONLY: read the topology again, drop old connections."""
         client = self.client
         if isinstance(client, RedisCluster):
             with translated(self.name):
@@ -221,7 +217,7 @@ class Shard:
         connection = pool.get_connection()
         try:
             packed = connection.pack_commands([calls[p].arguments for p in positions])
-            connection.send_packed_command([b"".join(packed)])  # redis-py would send every 6000 bytes by themselves
+            connection.send_packed_command([b"".join(packed)])  # redis-py would send in pieces of 6000 bytes
             for position in positions:
                 replies[position] = _read(connection)
             for position in positions:
@@ -272,7 +268,7 @@ class Dedicated:
                 raise
 
     def close(self) -> None:
-        """Also from another thread: it ends the call that is under way."""
+        """May be called from another thread, to end the call that is under way."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.disconnect()

@@ -1,7 +1,7 @@
-"""The shards of a deployment, made from their URLs, and which of them holds what.
+"""The shards of a deployment: made from their URLs, which of them holds what, and whether they are healthy.
 
-A task lives in exactly one shard, by its queue and priority (`DALSTON_REDIS_URLS`). Registry, leases, commands and job
-hints live in the home shard. A URL names one server, a Sentinel set or a cluster.
+A shard is a whole broker. A task lives in exactly one, by its queue and priority (`DALSTON_REDIS_URLS`). Registry,
+leases, commands and job hints live in the home shard. A URL names one server, a Sentinel set or a cluster.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def routes(
     timeout_s: float = SOCKET_TIMEOUT_S,
     before_each: Callable[[], None] | None = None,
 ) -> tuple[Route, ...]:
-    """The map, in order; the last route is the home shard and matches everything."""
+    """The routes, in order; the last one is the home shard's and matches everything."""
 
     def shard(index: int, url: str) -> Shard:
         return Shard(index, _safe(url), keys, _client_maker(url, keys.cluster, timeout_s), before_each)
@@ -101,7 +101,7 @@ def routes(
 def _client_maker(url: str, cluster: bool, timeout_s: float) -> Callable[[], Client]:
     scheme = urlsplit(url).scheme
     options: dict[str, Any] = {
-        # the second run of a script whose reply got lost is our decision, never the client's
+        # our callers decide whether to repeat a call whose reply is lost; redis-py must not
         "retry": Retry(NoBackoff(), 0),
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,

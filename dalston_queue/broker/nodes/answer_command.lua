@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Writes down how far a command is: taken, then done or failed.
+-- Writes the state of a command: taken, then done or failed.
 -- KEYS  1 replies
 -- ARGV  1 command id  2 state  3 message
 -- Returns 1, or 0 when the command is gone. Repeatable: the time is that of the first call, the message of the
---       last; a second end, of whatever kind, changes nothing.
+--       last; after done or failed nothing changes.
 local id, field = ARGV[1], ARGV[1] .. ':' .. ARGV[2]
 if redis.call('HEXISTS', KEYS[1], id) == 0 then return 0 end
 local ended = redis.call('HMGET', KEYS[1], id .. ':done', id .. ':failed')

@@ -1,8 +1,8 @@
 """Commands from the API to a node's supervisor, and the state of each: requested, taken, then done or failed.
 
-A command has an id: sending it twice sends it once. The stream brings it to the node; a hash beside it keeps its state,
-for as long as the stream keeps the command. Questions for logs have a stream of their own: those who watch a log ask
-several times a minute, and must not push out a drain that waits for its node.
+A command has an id: sent twice, it arrives once. A stream has the commands of a node, a hash beside it their states,
+for as long as the stream keeps the command. Questions for logs have a stream of their own: each page that follows a log
+asks several times a minute, and must not push out a drain that waits for its node.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ QUESTIONS_KEPT = 200
 KEPT_S = 24 * 3600
 POLL_S = 0.1
 MAX_REPLICAS = 256  # of one engine on a node
-LOG_COMMANDS = ("tail_logs", "follow_logs")  # they ask and change nothing: no part of a node's history
+LOG_COMMANDS = ("tail_logs", "follow_logs")  # questions, not part of a node's history
 
 
 class NodeCommand(StrEnum):
-    """Commands of an operator, from the API as from the page."""
+    """Commands of an operator, from the API and from the page."""
 
     DRAIN = "drain"
     RESUME = "resume"
@@ -44,30 +44,30 @@ class NodeCommand(StrEnum):
 
 class CommandState(StrEnum):
     REQUESTED = "requested"  # sent; the node moves it on
-    TAKEN = "taken"  # the node is at it
+    TAKEN = "taken"  # the node works on it
     DONE = "done"
-    FAILED = "failed"  # refused, or it came to nothing; the message says why
+    FAILED = "failed"  # refused or not possible; the message says why
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # a NodeCommand, or a question for logs
     arguments: dict[str, Any] = {}
     actor: str = ""
-    command_id: str = ""  # the sender's; send() makes one up if there is none
+    command_id: str = ""  # the sender's; send() creates one if there is none
     entry_id: str = ""  # its position in the stream, for receive(after=…)
     at_ms: int = 0
-    asks: bool = False  # it came by the stream of questions: its entry id is a position there
+    asks: bool = False  # it came by the stream of questions: its entry id is a position in that stream
 
 
 class CommandStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A command and how far it is. Times by the Redis server's clock."""
+    """A command and its state. Times by the Redis server's clock."""
 
     command_id: str
     name: str
     arguments: dict[str, Any]
     actor: str
     state: CommandState
-    message: str  # the node's last word; empty before the first
+    message: str  # the node's last message; empty before its first reply
     requested_at_ms: int
     taken_at_ms: int | None = None
     ended_at_ms: int | None = None
@@ -78,7 +78,7 @@ class CommandStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What the supervisor says of a command."""
+    """The supervisor's report about a command."""
 
     command_id: str
     state: CommandState
@@ -95,7 +95,7 @@ class NodeChannel:
         self._replies = shard.keys.replies(node_id)
 
     def send(self, command: Command) -> str:
-        """Returns the command's id. A repeated id sends nothing; Invalid if it stood for another command."""
+        """Returns the command's id. A repeated id sends nothing; Invalid if another command has it."""
         command_id = command.command_id or secrets.token_hex(8)
         if not re.fullmatch(COMMAND_ID, command_id):
             raise Invalid(f"command id {command_id!r} must be 1 to 100 letters, digits, dots, dashes and underscores")
@@ -105,7 +105,9 @@ class NodeChannel:
         arguments: list[Argument] = [command_id, kept, KEPT_S, msgspec.json.encode(wanted)]
         sent = document(self._shard.run("send_command", [stream, self._replies], arguments), Command)
         if sent is None or (sent.name, sent.arguments) != (command.name, command.arguments):
-            raise Invalid(f"command id {command_id!r} was given to another command: {sent.name if sent else 'unread'}")
+            raise Invalid(
+                f"command id {command_id!r} belongs to another command: {sent.name if sent else 'unreadable'}"
+            )
         return command_id
 
     def status(self, command_id: str) -> CommandStatus | None:
@@ -131,7 +133,7 @@ class NodeChannel:
     def receive(self, after: str, block_ms: int = 0, count: int = 20, asked: str = "") -> list[Command]:
         """Commands after this entry ("0" from the start); keep the last entry id in the state file. Then questions,
         after `asked` if that is another position. One that can't be read is skipped."""
-        # XREAD knows no way not to block other than leaving BLOCK out: 0 would block for ever
+        # without BLOCK, XREAD returns at once; BLOCK 0 would block for ever
         block = ("BLOCK", min(block_ms, 4000)) if block_ms else ()
         streams = (self._commands, self._questions, after, asked or after)
         reply = self._shard.call(Call(self._commands, ("XREAD", "COUNT", count, *block, "STREAMS", *streams)))
@@ -147,33 +149,33 @@ class NodeChannel:
         return found
 
     def reply(self, reply: Reply) -> None:
-        """Repeatable; nothing follows an end."""
+        """Repeatable; after done or failed nothing changes the state."""
         self._shard.run("answer_command", [self._replies], [reply.command_id, reply.state, reply.message])
 
     def _statuses(self, ids: Sequence[str]) -> list[CommandStatus | None]:
         if not ids:
             return []
-        endings = ("", *(f":{state}" for state in _ANSWERS))
+        endings = ("", *(f":{state}" for state in _REPLIES))
         values = self._shard.command("HMGET", self._replies, *(name + end for name in ids for end in endings))
         size = len(endings)
         return [_status(values[index : index + size]) for index in range(0, len(values), size)]
 
 
-_ANSWERS = (CommandState.TAKEN, CommandState.DONE, CommandState.FAILED)
+_REPLIES = (CommandState.TAKEN, CommandState.DONE, CommandState.FAILED)
 
 
 def _status(values: list[bytes | None]) -> CommandStatus | None:
-    """From the fields of one command: the command itself, then what was answered."""
-    sent, *answers = (timed(value) for value in values)
+    """From the fields of one command: the command itself, then the replies to it."""
+    sent, *replies = (timed(value) for value in values)
     command = document(sent[1], Command) if sent else None
     if sent is None or command is None:
         return None
     state, message, ended_at = CommandState.REQUESTED, "", None
-    for name, answer in zip(_ANSWERS, answers, strict=True):
-        if answer is not None:
-            state, message = name, text(answer[1])
-            ended_at = None if name is CommandState.TAKEN else answer[0]
-    taken = answers[0]
+    for name, reply in zip(_REPLIES, replies, strict=True):
+        if reply is not None:
+            state, message = name, text(reply[1])
+            ended_at = None if name is CommandState.TAKEN else reply[0]
+    taken = replies[0]
     return CommandStatus(
         command_id=command.command_id,
         name=command.name,

@@ -1,8 +1,8 @@
 """Logs of engines: a node sends the lines that a reader asks for, through one capped stream.
 
-`tail` asks once: the last lines, or those of a span of time, say of one attempt. A `LogFollower` gets every new line
-for as long as it is read; the node stops sending a minute after the last call. Lines have positions, which only
-grow, so that tail and follow fit together without a gap or a double.
+`tail` asks once: for the last lines, or for those of a span of time, e.g. of one attempt. A `LogFollower` gets every
+new line while it is read; the node stops sending a minute after the last call. Lines have positions that only grow, so
+that tail and follow join without a gap or a duplicate.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from dalston_queue.broker.protocol.validate import document, text
 BATCHES_KEPT = 200
 KEPT_S = 600
 MAX_LINES = 2000
-FOLLOW_S = 60  # a request to follow lasts for so long
-RENEW_S = 20  # and is renewed so often, by the reader
+FOLLOW_S = 60  # how long a request to follow lasts
+RENEW_S = 20  # how often the reader renews it
 TAIL_TIMEOUT_S = 3.0
 POLL_S = 0.05
 STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z ")
@@ -36,7 +36,7 @@ class LogLine(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node sent at one time: `request_id` names the question it answers, empty for followed lines."""
+    """Lines that a node sent together: `request_id` names the question they answer, empty for followed lines."""
 
     entry_id: str
     slot: str
@@ -45,8 +45,8 @@ class LogBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogTail(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a question. `status` says how far the node is with it: failed, with the reason; requested: the
-    node is away; None: the node left, and took its commands along."""
+    """The answer to a question, and the state of the question: failed, with the reason; requested: the node is away;
+    None: the node was removed with its commands."""
 
     status: CommandStatus | None
     lines: list[LogLine] = []
@@ -72,7 +72,7 @@ class NodeLogs:
         timeout: float = TAIL_TIMEOUT_S,
     ) -> LogTail:
         """The last lines of an engine (slot `demo.0` or a whole process id, also of one that has ended), at most so
-        many; with times, of that span only. Waits for the node's answer, but not longer than `timeout`."""
+        many; with times, of that span only. Waits for the node's answer, at most `timeout` seconds."""
         after = self.newest()
         request_id = self.ask(engine, lines=lines, since_ms=since_ms, until_ms=until_ms, actor=actor)
         end = time.monotonic() + timeout
@@ -95,7 +95,7 @@ class NodeLogs:
         until_ms: int | None = None,
         actor: str = "",
     ) -> str:
-        """Asks and does not wait; the batch with this request id is the answer."""
+        """Ask without waiting; the batch with this request id is the answer."""
         arguments: dict[str, str | int] = {"engine": engine, "lines": lines}
         if since_ms is not None:
             arguments["since_ms"] = since_ms
@@ -109,13 +109,14 @@ class NodeLogs:
         return LogFollower(self, engine, actor)
 
     def renew(self, engine: str, actor: str = "") -> None:
-        """Asks the node to send new lines for another minute. All who watch an engine share one command per period."""
+        """Ask the node to send new lines for another minute. All followers of an engine share one command per
+        period."""
         command_id = f"follow.{engine}.{int(time.time()) // RENEW_S}"
         arguments = {"engine": engine, "seconds": FOLLOW_S}
         self.channel.send(Command(name="follow_logs", arguments=arguments, actor=actor, command_id=command_id))
 
     def newest(self) -> str:
-        """The cursor behind everything that is there."""
+        """The cursor after the newest batch."""
         rows = self._shard.command("XREVRANGE", self._key, "+", "-", "COUNT", 1)
         return rows[0][0].decode() if rows else "0"
 
@@ -139,7 +140,7 @@ class NodeLogs:
         return found
 
     def write(self, slot: str, lines: Sequence[tuple[int, str]], request_id: str = "") -> None:
-        """The supervisor: lines with their positions."""
+        """Called by the supervisor, with lines and their positions."""
         fields: list[Argument] = ["e", slot, "r", request_id, "m", msgspec.json.encode(lines)]
         self._shard.run("add_capped", [self._key], [BATCHES_KEPT, KEPT_S, *fields])
 
@@ -161,7 +162,7 @@ class LogFollower:
         self._question = logs.ask(self._slot, actor=actor)
 
     def read(self, block_ms: int = 0) -> list[LogLine]:
-        """What is new; call it about once per second. Raises Unavailable while Redis is away: call it again."""
+        """New lines; call it about once per second. Raises Unavailable while Redis is away: call it again."""
         now = time.monotonic()
         if now >= self._renew_at:
             self._logs.renew(self._slot, self._actor)
@@ -174,7 +175,7 @@ class LogFollower:
                 self._early, self._question = [], ""
             elif not batch.request_id and batch.slot == self._slot:
                 (self._early if self._question else found).extend(batch.lines)
-        if self._question and now > self._waits_until:  # no tail came; better from here on than not at all
+        if self._question and now > self._waits_until:  # no tail came: show what is followed
             found, self._early, self._question = self._early, [], ""
         fresh = []
         for line in found:

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- A node's or engine's beat: moves its counter and keeps its report; a verdict against it is void.
+-- The heartbeat of a node or engine: moves its counter and keeps its report; a verdict against it is void.
 -- KEYS  1 engine or node
 -- ARGV  1 ms to keep it without another beat, then fields and values
 -- Returns the counter. Repeatable: once more is one more beat.

@@ -1,8 +1,8 @@
-"""Nodes and engines: beats, states, and the judge's verdicts.
+"""The registry of nodes and engines: heartbeats, states, and the judge's verdicts.
 
-A beat moves a counter, so no clocks are compared. The judge (the leading orchestrator) reads pulses and condemns a
-pulse that did not move; all others only read verdicts. A verdict names the counter it was judged at, so one more beat
-makes it void: a lapsed engine that beats again is back.
+A beat moves a counter, so no clocks are compared. The judge (the leading orchestrator) reads pulses and condemns an
+engine whose pulse did not move; all other processes only read verdicts. A verdict names the counter it was judged at,
+so one more beat voids it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dalston_queue.broker.protocol.validate import Fields, by_engine, number, re
 
 Info = TypeVar("Info")
 KEPT_MS = 24 * 3600 * 1000  # an engine or node that does not beat for a day is forgotten
-DRAIN = "drain"  # in an engine's entry: why an operator wants it to drain; only workers over HTTP hear of it
+DRAIN = "drain"  # field of an engine: why an operator wants it to drain; only workers over HTTP read it
 
 
 class EngineBeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,8 +39,8 @@ class EngineBeat(msgspec.Struct, frozen=True, kw_only=True):
 class EngineInfo(EngineBeat, frozen=True, kw_only=True):
     node_id: str = ""
     beat: int = 0
-    at_ms: int = 0  # clock of the one who beat: to show, not to judge
-    drain_requested: bool = False  # by an operator; a worker over HTTP
+    at_ms: int = 0  # by the sender's clock: to show, not to judge
+    drain_requested: bool = False  # by an operator, of a worker over HTTP
 
     @property
     def report(self) -> EngineReport:
@@ -62,8 +62,7 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pulse(msgspec.Struct, frozen=True):
-    """The beat counters of one engine: by queue, one for each shard of the queue. Two equal pulses: it did not beat in
-    between."""
+    """The beat counters of one engine: by queue, one for each shard of the queue. Equal pulses: no beat in between."""
 
     engine_id: str
     counters: dict[str, tuple[int, ...]]
@@ -78,7 +77,7 @@ class Registry:
     def beat_node(
         self, node_id: str, state: NodeState, engines: Sequence[EngineBeat], info: dict[str, Any] | None = None
     ) -> None:
-        """One pipeline for the node and all its engines."""
+        """The heartbeat of a node and all its engines, in one pipeline."""
         fields: list[Argument] = ["state", state, "at", _now_ms(), "info", _encode(info or {})]
         calls = [
             script("register", [self._keys.node(node_id)], [KEPT_MS, *fields]),
@@ -87,7 +86,7 @@ class Registry:
         self._send(calls, engines, node_id)
 
     def beat_engine(self, engine: EngineBeat, node_id: str = "") -> None:
-        """For an engine that runs alone, without a supervisor."""
+        """The heartbeat of an engine without a supervisor."""
         self._send([], [engine], node_id)
 
     def nodes(self) -> list[NodeInfo]:
@@ -102,13 +101,13 @@ class Registry:
         counters: dict[str, dict[str, list[int]]] = {}
         for shard in self._topology.shards:
             queues = shard.queues()
-            replies = shard.sound([command("HGETALL", shard.keys.beats(queue)) for queue in queues])
+            replies = shard.readable([command("HGETALL", shard.keys.beats(queue)) for queue in queues])
             for queue, reply in zip(queues, replies, strict=True):
                 shards = self._topology.shards_of(queue)
                 for engine, counter in by_engine(pairs(reply or ())).items():
                     mine = counters.setdefault(engine, {}).setdefault(queue, [0] * len(shards))
                     if shard in shards:
-                        mine[shards.index(shard)] = number(counter) or 0  # else its next beat repairs it
+                        mine[shards.index(shard)] = number(counter) or 0  # the next beat repairs what is no number
         return {
             engine: Pulse(engine, {queue: tuple(each) for queue, each in by_queue.items()})
             for engine, by_queue in counters.items()
@@ -125,7 +124,7 @@ class Registry:
         self._mark_dead(self._keys.node(node.node_id))
 
     def dead(self, queue: str) -> dict[str, Cause]:
-        """Engines of this queue that are judged dead and have not beaten since, and what they died of."""
+        """Engines of this queue that are judged dead and have not beaten since, with the cause."""
         found: dict[str, Cause] = {}
         for shard in self._topology.shards_of(queue):
             keys = [shard.keys.verdicts(queue), shard.keys.beats(queue)]
@@ -140,8 +139,8 @@ class Registry:
     def forget(
         self, engine_ids: Iterable[str] = (), node_ids: Iterable[str] = (), *, with_commands: bool = True
     ) -> None:
-        """Remove from the registry: an engine that stopped in good order, a node that is gone. Without its commands
-        if it may come back: its commands and their replies stay for a day."""
+        """Remove an engine that stopped cleanly, or a node that is gone. with_commands=False for a node that may come
+        back: its commands and their replies stay for a day."""
         calls = []
         for engine_id in engine_ids:
             calls += [command("DEL", self._keys.engine(engine_id)), command("SREM", self._keys.engines(), engine_id)]
@@ -169,11 +168,11 @@ class Registry:
             batch.append(script("pulse", [shard.keys.beats(queue)], names))
             batch.append(script("index", [shard.keys.stages()], [queue]))
         for shard, batch in by_shard.items():
-            shard.sound(batch)
+            shard.readable(batch)
 
     def _read(self, index: str, key: Callable[[str], str], read: Callable[[str, Fields], Info]) -> list[Info]:
         names = self._home.names(index)
-        replies = self._home.sound([command("HGETALL", key(name)) for name in names])
+        replies = self._home.readable([command("HGETALL", key(name)) for name in names])
         found, gone = [], []
         for name, reply in zip(names, replies, strict=True):
             if reply is None:

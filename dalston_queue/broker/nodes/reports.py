@@ -1,4 +1,4 @@
-"""Reports: the typed part of a heartbeat about a node, its GPUs and its engines. A leaf.
+"""Reports: the typed part of a heartbeat, about a node, its GPUs and its engines. A leaf.
 
 Everything has a default: an older node, or an engine that runs alone, reports less. A report that can't be read is
 empty.
@@ -14,7 +14,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class RunningTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A task that an engine has in hand."""
+    """A task that an engine runs."""
 
     task_id: str
     queue: str = ""
@@ -43,10 +43,10 @@ class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
     engine: str = ""  # demo
     version: str = ""
     pid: int | None = None
-    why: str = ""  # it is in this state
+    why: str = ""  # the reason of its state
     started_at_ms: int = 0  # its process; 0 without one
     tasks: list[RunningTask] = []  # at most 32
-    running: int = 0  # how many it has in all
+    running: int = 0  # how many tasks it runs
     exits: int = 0  # processes that ended in this slot since the supervisor's start: its restarts
     last_exits: list[ExitReport] = []  # the newest last
     retry_in_s: float | None = None  # until it is started again
@@ -67,13 +67,13 @@ class GpuReport(msgspec.Struct, frozen=True, kw_only=True):
     temperature: int = 0
     power_w: float = 0.0
     standing: str = "healthy"  # healthy, quarantined, probation
-    why: str = ""  # it is not healthy
+    why: str = ""  # the reason, if it is not healthy
     until_ms: int = 0  # the end of its quarantine or probation
     last_xid: int = 0  # 0: none
 
 
 class GpusReport(msgspec.Struct, frozen=True, kw_only=True):
-    problem: str = ""  # why there are none, in words
+    problem: str = ""  # why there are none
     driver: str = ""
     devices: list[GpuReport] = []
 
@@ -82,7 +82,7 @@ class DrainReport(msgspec.Struct, frozen=True, kw_only=True):
     """How far a drain is."""
 
     engines_left: int = 0  # processes that still run
-    in_flight: int = 0  # tasks that they have in hand
+    in_flight: int = 0  # tasks that they run
     ends_in_s: float | None = None  # at the latest: by the tasks' deadlines and the engines' grace
 
 
@@ -91,7 +91,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
 
     pid: int | None = None
     labels: dict[str, str] = {}
-    why: str = ""  # it is cordoned or draining
+    why: str = ""  # the reason, if it is cordoned or draining
     config_error: str = ""
     gpus: GpusReport = GpusReport()
     drain: DrainReport | None = None  # while it drains

@@ -1,8 +1,8 @@
 #!lua
--- Puts attempts of tasks in one lane. No allow-oom: when Redis is full, this is what is refused.
+-- Adds attempts of tasks to one stream. No allow-oom: a full server refuses new work, and only that.
 -- KEYS  1 tasks  2 lanes  3 wake  4 ageing  5 counters  6 running  7 deadlines  8 stream  9 (optional) the other stream
 --       that a record was found in
--- ARGV  1 capability set  2 most lanes  3 ms of wait after which this tier is promoted (0: never)  4 the tier, counted
+-- ARGV  1 capability set  2 max lanes  3 ms of wait after which this tier is promoted (0: never)  4 the tier, counted
 --       from 1 in claiming order  5 1: they have a record here, then per message: task, job, attempt, enqueued_at (0: now),
 --       timeout ms, deliveries, losses, number of its last event, JSON
 -- Returns 'LANES' (too many), or one answer per message: 'added', 'duplicate', 'settled', 'superseded', 'moved' (it has no
@@ -57,7 +57,7 @@ for i = 6, #ARGV, 9 do
       ensure_group(stream)
       id = redis.call('XADD', stream, '*', 't', task, 'h', head, 'm', ARGV[i + 8])
     end
-    -- older than its position shows: the first of the lane does not show when it is due
+    -- older than its position shows: the first entry of the stream does not show when it is due
     local aged = 0
     if age_after > 0 and since < now - 1000 then
       redis.call('ZADD', KEYS[4], since + age_after, task)

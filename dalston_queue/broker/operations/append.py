@@ -1,4 +1,4 @@
-"""Append: puts attempts of tasks into their streams, and the hint that jobs were created into its own."""
+"""Append: adds attempts of tasks to their streams, and hints about created jobs to theirs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Lane:
 
     def __init__(self, shard: Shard, queue: str, capabilities: str, tier: Tier, known: bool) -> None:
         self.shard, self.queue, self.capabilities, self.tier = shard, queue, capabilities, tier
-        self.known = known  # these were seen in this shard
+        self.known = known  # their records were seen in this shard
         self.positions: list[int] = []
         self.encoded: list[list[str | bytes | int]] = []
 
@@ -66,13 +66,13 @@ def append(topology: Topology, messages: Sequence[TaskMessage]) -> list[Appended
             )
         check_name("queue", message.queue)
     answers: list[Appended | None] = [None] * len(messages)
-    while None in answers:  # else ageing migrated some between the read and the script
+    while None in answers:  # again, if ageing migrated some between the read and the script
         _append(topology, messages, answers)
     return [answer for answer in answers if answer is not None]
 
 
 def _append(topology: Topology, messages: Sequence[TaskMessage], answers: list[Appended | None]) -> None:
-    """Those that have no answer yet."""
+    """Append the messages that have no answer yet."""
     known = _known(topology, messages)
     lanes: dict[tuple[int, str, str, Tier, bool], _Lane] = {}
     for position, message in enumerate(messages):
@@ -85,7 +85,7 @@ def _append(topology: Topology, messages: Sequence[TaskMessage], answers: list[A
             record, home = known[message.task_id]
             if record.attempt >= message.attempt:
                 shard, is_known = home, True
-            elif home is not shard:  # no script sees both; where it runs, its engine is asked to stop
+            elif home is not shard:  # no script sees both shards; if the task runs, its engine is asked to stop
                 cancel(home, queue, message.task_id, record.attempt, flag=True)
         key = (shard.index, queue, capabilities, tier, is_known)
         if key not in lanes:
@@ -97,15 +97,15 @@ def _append(topology: Topology, messages: Sequence[TaskMessage], answers: list[A
 
 
 def _known(topology: Topology, messages: Sequence[TaskMessage]) -> dict[str, tuple[Record, Shard]]:
-    """Where tasks are, in queues of several shards. Ageing may have migrated one elsewhere than its priority says, and
-    Postgres not have heard of it yet: there it is a duplicate, here it would be a second entry."""
+    """The records of tasks in queues of several shards. Ageing may have migrated a task to another shard than that of
+    its priority before Postgres knows it: appended there it is a duplicate, here it would be a second entry."""
     found: dict[str, tuple[Record, Shard]] = {}
     by_queue: dict[str, list[str]] = {}
     for message in messages:
         by_queue.setdefault(message.queue, []).append(message.task_id)
     for queue, tasks in by_queue.items():
         shards = topology.shards_of(queue)
-        # from the lowest priority up, as ageing migrates tasks: one on its way is not missed
+        # from the lowest priority up, as ageing migrates: a task on its way is not missed
         for shard in reversed(shards if len(shards) > 1 else ()):
             for task, record in read_records(shard, queue, tasks).items():
                 if task not in found or record > found[task][0]:
@@ -117,8 +117,8 @@ def _append_to(shard: Shard, lanes: list[_Lane], answers: list[Appended | None])
     if not lanes:
         return
     batches = [(lane, start, start + BATCH) for lane in lanes for start in range(0, len(lane.positions), BATCH)]
-    # the queue must be found by its name; always, because a flush may have forgotten it, and first: a server that is
-    # full after an append must not hold a queue without a name
+    # The name of the queue: each time, because a flush may have deleted it, and first, because a server that is full
+    # after an append must not hold a queue without a name.
     named = command("SADD", shard.keys.stages(), *{lane.queue for lane in lanes})
     answered, *replies = shard.calls([named, *(lane.call(start, stop) for lane, start, stop in batches)])
     shard.checked(answered)
@@ -127,7 +127,7 @@ def _append_to(shard: Shard, lanes: list[_Lane], answers: list[Appended | None])
             tier = shard.keys.stream(lane.queue, lane.capabilities, lane.tier)
             raise WrongKeyType(
                 f"nothing can be appended to {tier}: its key, or one beside it, has another type than ours. "
-                "Look for it with TYPE and delete it"
+                "Find it with TYPE and delete it"
             )
         again = first == b"LANES" and retire_empty(shard, lane.queue)
         reply = shard.call(lane.call(start, stop)) if again else first
@@ -141,8 +141,8 @@ def _append_to(shard: Shard, lanes: list[_Lane], answers: list[Appended | None])
 
 
 def _decided(shard: Shard, lane: _Lane, position: int, answer: bytes) -> Appended | None:
-    """The script names the stream it must know before it can decide; it moves at most a few times. None: it is in
-    another shard by now."""
+    """The answer for one message. The script may name a stream that it needs as a key before it can decide: then it
+    runs again. None: the task is in another shard by now."""
     while answer.decode() not in _ANSWERS:
         if answer == b"moved":
             return None

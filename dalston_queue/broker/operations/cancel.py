@@ -29,8 +29,8 @@ def cancel(shard: Shard, queue: str, task_id: str, attempt: int | None, flag: bo
 
 
 def _cancel(topology: Topology, queue: str, task_id: str, attempt: int | None, flag: bool) -> Removed:
-    # From the lowest priority up, as ageing migrates tasks: one on its way is not missed. Two shards may know it then,
-    # and where it runs or has ended says more than a reservation or a note that was removed.
+    # From the lowest priority up, as ageing migrates: a task on its way is not missed. Two shards may know it then; the
+    # answer of the one where it runs or has ended outweighs that of a removed reservation or note.
     shards = reversed(topology.shards_of(queue))
     answers = {cancel(shard, queue, task_id, attempt, flag) for shard in shards}
     return next(answer for answer in _BY_WEIGHT if answer in answers)

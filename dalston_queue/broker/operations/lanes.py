@@ -1,4 +1,4 @@
-"""Queues and their lanes: which exist, pausing, retiring, deleting, and the ghosts in their groups."""
+"""Queues and their lanes: list, pause, retire, delete, and acknowledge ghosts (pending entries without a payload)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Lanes(msgspec.Struct, frozen=True):
 
 
 def lane_field(capabilities: str) -> str:
-    """The field of a lane in `lanes:S`. Its value has a mark per tier: 1 when something undelivered may stand in it."""
+    """The field of a lane in `lanes:S`. Its value has a mark per tier: 1 when it may have an undelivered entry."""
     return f"@{capabilities}"
 
 
 def queues(topology: Topology) -> list[str]:
-    """Queues that exist, without a scan."""
+    """All queues, without a scan."""
     return sorted({name for shard in topology.shards for name in shard.queues()})
 
 
@@ -105,7 +105,7 @@ def _delete(shard: Shard, queue: str) -> None:
     keys = shard.keys
     sets = read_lanes(shard, queue).capabilities
     engines: list[bytes] = shard.command("HKEYS", keys.beats(queue))
-    doomed = [
+    keys_of_queue = [
         keys.tasks(queue),
         keys.running(queue),
         keys.deadlines(queue),
@@ -120,4 +120,4 @@ def _delete(shard: Shard, queue: str) -> None:
         *(keys.stream(queue, lane, tier) for lane in sets for tier in TIERS),
         *(keys.session(queue, text(engine)) for engine in engines),
     ]
-    shard.calls([*(command("UNLINK", key) for key in doomed), command("SREM", keys.stages(), queue)])
+    shard.calls([*(command("UNLINK", key) for key in keys_of_queue), command("SREM", keys.stages(), queue)])

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Puts everything that a lost engine holds in one queue back in its streams and ends its session.
+-- Returns everything that a lost engine holds in one queue to its lanes, and ends its session.
 -- KEYS  1 session  2 tasks  3 running  4 deadlines  5 events  6 counters  7 beats  8 verdicts  9 lanes, then the wake key of
 --       each of the queue's L lanes, then the five streams of each lane in claiming order
--- ARGV  1 engine id  2 the beat counter it was judged at; 'verdict': only if it is judged dead; '': someone saw it die
+-- ARGV  1 engine id  2 the beat counter it was judged at; 'verdict': only if it is judged dead; '': its supervisor saw it die
 --       3 lanes version that KEYS were made from  4 L  5 'engine_lost' or 'node_lost'  6 the named task or ''
---       7 1: charge the only one it holds  8 most deliveries  9 most losses  10 JSON body of the events  11 largest entry
+--       7 1: charge the only one it holds  8 max deliveries  9 max losses  10 JSON body of the events  11 largest entry
 --       then the field of each lane in the hash of lanes
 -- Returns {'LANES'} when a lane was added since, {'ALIVE'} when it beat since; else
 --       {'OK', recovered tasks, exhausted tasks, ids of entries whose payload is gone}. Repeatable.
@@ -60,7 +60,7 @@ for _, h in ipairs(held) do
     if engine_lost and (named == f.t or alone) then
       r[DELIVERIES] = r[DELIVERIES] + 1
     elseif not engine_lost or named == '' then
-      -- lost with its node, or with others of whom one may have killed the engine: counted, but in the larger budget
+      -- lost with its node, or with other tasks of which one may have killed the engine: charged to the larger budget
       r[LOSSES] = r[LOSSES] + 1
     end
     r[SEQ] = r[SEQ] + 1
@@ -74,9 +74,9 @@ for _, h in ipairs(held) do
       exhausted[#exhausted + 1] = f.t
     else
       local lane = math.floor((index - first_stream) / 5)
-      -- Whoever died with company twice runs alone next: the guilty one is found, the others end their work. All to the
-      -- front again, they would be claimed together, and die together, for ever.
-      -- A suspect that its node takes along is no less of one.
+      -- A task whose engine died twice with several tasks runs alone next: so the guilty task is found, and the others
+      -- complete. As recovered tasks they would be claimed together, and die together, for ever.
+      -- A suspect that is lost with its node stays a suspect.
       local suspect = (index - first_stream) % 5 == 4 or r[DELIVERIES] >= SUSPECT_FROM
         or (engine_lost and r[LOSSES] >= SUSPECT_FROM)
       local tier = suspect and 4 or 0

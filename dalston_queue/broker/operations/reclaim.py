@@ -1,4 +1,4 @@
-"""Reclaim: takes the tasks of a dead engine back to their queues. Expire: ends one task that overran its time."""
+"""Reclaim: returns the tasks of a dead engine to their queues. Expire: fails one task that overran its time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dalston_queue.broker.protocol.types import Cause
 
 
 class Reclaimed(msgspec.Struct, frozen=True, kw_only=True):
-    """What one reclaim did. Each task also got its event (task.recovered or task.exhausted)."""
+    """What one reclaim did. Each task also has its event (task.recovered or task.exhausted)."""
 
     alive: bool = False  # the beat counter moved since it was judged: nothing was touched
     recovered: tuple[str, ...] = ()  # task ids, waiting again
@@ -37,11 +37,11 @@ class Expired(StrEnum):
     ABSENT = "absent"  # not running at this attempt any more
 
 
-VERDICT = "verdict"  # in place of a counter: reclaim only from an engine that is judged dead
+VERDICT = "verdict"  # instead of a counter: reclaim only if the engine is judged dead
 
 
 class Reclaim(msgspec.Struct, frozen=True, kw_only=True):
-    """The request, the same for each queue and shard."""
+    """The arguments of a reclaim, the same for each queue and shard."""
 
     engine_id: str
     cause: Cause
@@ -54,7 +54,7 @@ class Reclaim(msgspec.Struct, frozen=True, kw_only=True):
 Judged = Mapping[str, tuple[int, ...] | str]  # by queue: a counter per shard, or VERDICT
 
 
-class Place(NamedTuple):
+class _Target(NamedTuple):
     """A queue in a shard, and the beat counter that the engine was judged at there ("" for none)."""
 
     shard: Shard
@@ -76,7 +76,7 @@ def reclaim(
 ) -> Reclaimed:
     """Put everything this engine holds back in its queues and end its sessions.
 
-    judged: the pulse's counters the verdict was made at, rechecked in the script; None: the caller saw it die
+    judged: the pulse's counters at the verdict, rechecked in the script; None: the caller saw the engine die
     (waitpid). cause ENGINE_LOST charges deliveries of the named task, or of the only one it ran, and losses of all
     when it ran several and none is named; NODE_LOST charges losses of all. A task that reaches max_deliveries or
     max_losses is exhausted. error: message and evidence (exit code, log lines) that go into the events."""
@@ -88,15 +88,15 @@ def reclaim(
         max_deliveries=max_deliveries,
         max_losses=max_losses,
     )
-    places = _places(topology, queues, judged)
+    targets = _targets(topology, queues, judged)
     # an engine may hold one task in each of several queues: none of them ran alone
-    alone = named is None and (len(places) == 1 or sum(_held(place, engine_id) for place in places) == 1)
+    alone = named is None and (len(targets) == 1 or sum(_held(target, engine_id) for target in targets) == 1)
     total = Reclaimed()
     wrong_type: WrongKeyType | None = None
-    for place in places:
+    for target in targets:
         try:
-            part = _reclaim(place, request, alone)
-        except WrongKeyType as failure:  # of one queue: what it holds in others must not wait for it
+            part = _reclaim(target, request, alone)
+        except WrongKeyType as failure:  # of one queue: what the engine holds in other queues must not wait for it
             wrong_type = failure
             continue
         total = Reclaimed(
@@ -124,18 +124,18 @@ def expire(
     return Expired.ABSENT
 
 
-def _places(topology: Topology, queues: Iterable[str], judged: Judged | None) -> list[Place]:
+def _targets(topology: Topology, queues: Iterable[str], judged: Judged | None) -> list[_Target]:
     found = []
     for queue in queues:
         seen = "" if judged is None else judged.get(queue, ())
         for position, shard in enumerate(topology.shards_of(queue)):
             counter = seen if isinstance(seen, str) else seen[position] if position < len(seen) else 0
-            found.append(Place(shard, queue, counter))
+            found.append(_Target(shard, queue, counter))
     return found
 
 
-def _held(place: Place, engine_id: str) -> int:
-    shard, queue, _ = place
+def _held(target: _Target, engine_id: str) -> int:
+    shard, queue, _ = target
     try:
         keys = streams(shard, queue)
     except WrongKeyType:
@@ -145,8 +145,8 @@ def _held(place: Place, engine_id: str) -> int:
     return sum(len(reply) for reply in replies if isinstance(reply, list))
 
 
-def _reclaim(place: Place, request: Reclaim, alone: bool) -> Reclaimed:
-    shard, queue, judged = place
+def _reclaim(target: _Target, request: Reclaim, alone: bool) -> Reclaimed:
+    shard, queue, judged = target
     keys, engine = shard.keys, request.engine_id
     while True:
         lanes = read_lanes(shard, queue)

@@ -1,4 +1,4 @@
-"""Records of live tasks: what Redis knows of a task, and scripts that follow it to its stream."""
+"""Records of live tasks, and scripts that must know the stream of a task."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from dalston_queue.broker.protocol.record import Record
 
 
 def records(topology: Topology, queue: str, task_ids: Sequence[str]) -> dict[str, Record]:
-    """What Redis knows of these tasks; a task without a record is not in the answer."""
+    """The records of these tasks, by task id; a task without a record is left out."""
     found: dict[str, Record] = {}
-    # from the lowest priority up, as ageing migrates tasks: one on its way is not missed
+    # from the lowest priority up, as ageing migrates: a task on its way is not missed
     for shard in reversed(topology.shards_of(queue)):
         for task_id, record in read_records(shard, queue, task_ids).items():
-            # while a task moves between shards both may know it for a moment: the later one counts
+            # while a task moves between shards both may know it for a moment: the later record counts
             if task_id not in found or record > found[task_id]:
                 found[task_id] = record
     return found
 
 
 def scan_records(topology: Topology, queue: str, page: int = 1000) -> Iterator[dict[str, Record]]:
-    """Every record of a queue, about `page` at a time: for the reconciler. One that is there all along comes at least
-    once, others may or may not."""
+    """Every record of a queue, about `page` at a time: for the reconciler. A record that exists during the whole scan
+    is returned at least once."""
     for shard in topology.shards_of(queue):
         cursor = b""
         while cursor != b"0":
@@ -33,7 +33,7 @@ def scan_records(topology: Topology, queue: str, page: int = 1000) -> Iterator[d
 
 
 def read_records(shard: Shard, queue: str, task_ids: Sequence[str]) -> dict[str, Record]:
-    """Those of one shard."""
+    """The records of these tasks in one shard."""
     if not task_ids:
         return {}
     raw = shard.command("HMGET", shard.keys.tasks(queue), *task_ids)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Takes one running task from its owner and puts it back in its queue, uncounted: an operator wants it run elsewhere. The owner
--- learns with its next beat that it is lost. A suspect stays a suspect.
+-- Returns one running task from its owner to its queue, uncounted: an operator wants it to run elsewhere. The next beat
+-- of the owner reports it as lost. A suspect stays a suspect.
 -- KEYS  1 tasks  2 running  3 deadlines  4 events  5 counters  6 the stream that its record names  7 the lane's recovered
 --       stream  8 its suspect stream  9 its wake key  10 lanes
 -- ARGV  1 task  2 attempt  3 the entry that was seen, '' for any  4 JSON body of the event  5 field of the lane in the hash

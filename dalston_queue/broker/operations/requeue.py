@@ -1,4 +1,4 @@
-"""Requeue: an operator takes one task from its engine, back to its queue. No delivery is charged."""
+"""Requeue: an operator returns one running task to its queue. No delivery is charged."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def _requeue(shard: Shard, queue: str, task_id: str, attempt: int, entry_id: str
         lane = _lane(shard, queue, stream)
         if lane is None:
             return Requeued.ABSENT
-        front = [keys.stream(queue, lane, tier) for tier in (Tier.RECOVERED, Tier.SUSPECT)]
-        names = [*keys.task_keys(queue), stream, *front, keys.wake(queue, lane), keys.lanes(queue)]
+        streams = [keys.stream(queue, lane, tier) for tier in (Tier.RECOVERED, Tier.SUSPECT)]
+        names = [*keys.task_keys(queue), stream, *streams, keys.wake(queue, lane), keys.lanes(queue)]
         answer, *elsewhere = shard.run("requeue", names, [*arguments, lane_field(lane)])
         if answer != b"elsewhere":
             return Requeued(answer.decode())
@@ -49,6 +49,6 @@ def _requeue(shard: Shard, queue: str, task_id: str, attempt: int, entry_id: str
 
 
 def _lane(shard: Shard, queue: str, stream: str) -> str | None:
-    """Which capability set this stream belongs to."""
+    """The capability set that this stream belongs to."""
     lanes = read_lanes(shard, queue).capabilities
     return next((lane for lane in lanes if stream in shard.keys.lane(queue, lane)), None)

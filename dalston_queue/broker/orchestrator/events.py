@@ -1,4 +1,4 @@
-"""Event reader of the orchestrators: reads the events of all queues, acknowledges them after the commit."""
+"""The event reader of an orchestrator: reads the events of all queues, acknowledges them after the commit."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ REFRESH_S = 1.0  # a new queue's events are read within this
 
 
 class EventReader:
-    """One per orchestrator process; not shared between threads. What is read but not acknowledged is read again
-    after an error, and taken over by another reader after a death: apply events by (attempt, seq)."""
+    """One per orchestrator process; not shared between threads. Events that are read but not acknowledged are read
+    again after an error, and taken over by another reader if this process dies: apply events by (attempt, seq)."""
 
     def __init__(self, broker: Broker, consumer_name: str) -> None:
         self._topology = broker
         self._name = consumer_name
         self._streams: list[_Stream] = []
         self._refreshed = 0.0
-        self._again = True  # the first read of a restarted reader and the first after an error: what is ours already
-        self._partly: dict[tuple[int, str, str], set[int]] = {}
+        self._reread = True  # after a start or an error: first what this reader got and did not acknowledge
+        self._acked_parts: dict[tuple[int, str, str], set[int]] = {}  # of entries with several events
         self._connection: ConnectionInterface | None = None
-        self._per_entry = 1.0  # events in an entry, of late: busy engines report many at once
+        self._per_entry = 1.0  # events per entry in the last read: a busy engine reports many in one call
 
     def read(self, count: int = 200, block_ms: int = 1000) -> list[Event | Malformed]:
         """About `count` events per queue at most, [] after block_ms. Raises Unavailable when Redis is away; the next
-        read then brings again what this reader got but has not acknowledged."""
+        read then returns again what this reader got but has not acknowledged."""
         try:
             self._refresh()
             count = max(1, int(count / self._per_entry))
-            if self._again:
+            if self._reread:
                 found = self._read_all("0", count)
-                self._again = False
+                self._reread = False
                 if found:
                     return found
             found = self._read_all(">", count)
@@ -52,19 +52,19 @@ class EventReader:
                 return found
             return self._block(count, min(block_ms, int(REFRESH_S * 1000)))
         except Unavailable:
-            self._again = True
+            self._reread = True
             self._disconnect()
             raise
 
     def ack(self, events: Sequence[Event | Malformed]) -> int:
         """After the commit: acknowledge, delete, and clear the tombstones of ended attempts. One script per queue.
-        Also the way to be rid of a Malformed once it is dead-lettered. Returns how many were still there."""
+        A Malformed is acknowledged once it is dead-lettered. Returns how many entries were still there."""
         by_stream: dict[tuple[int, str, str], list[Argument]] = {}
         for event in events:
             ends = isinstance(event, Event) and event.kind.ends_attempt
             task, attempt = (event.task_id, event.attempt) if ends and isinstance(event, Event) else ("", "")
             arguments = by_stream.setdefault((event.shard, event.stream, event.queue), [EVENT_GROUP])
-            arguments += (event.entry_id if self._is_whole(event) else "", task, attempt)
+            arguments += (event.entry_id if self._is_entry_done(event) else "", task, attempt)
         total = 0
         for (index, stream, queue), arguments in by_stream.items():
             shard = self._topology.shards[index]
@@ -73,8 +73,8 @@ class EventReader:
         return total
 
     def take_over(self, idle_ms: int = 60_000, count: int = 200) -> list[Event | Malformed]:
-        """Events that another reader got and did not acknowledge for idle_ms. Call it now and then; a cursor is
-        kept, so that each call goes on where the last one stopped."""
+        """Events that another reader got and did not acknowledge for idle_ms. Call it periodically: each call
+        continues at the cursor of the last one."""
         self._refresh()
         found: list[Event | Malformed] = []
         for shard in self._topology.shards:
@@ -89,27 +89,27 @@ class EventReader:
         return found
 
     def close(self) -> None:
-        """Leave the groups where nothing is pending for this reader."""
+        """Leave the groups in which nothing is pending for this reader."""
         self._disconnect()
         for shard in self._topology.shards:
             mine = [stream.key for stream in self._streams if stream.shard is shard]
             shard.calls([script("forget_consumer", [key], [EVENT_GROUP, self._name]) for key in mine])
 
-    def _is_whole(self, event: Event | Malformed) -> bool:
-        """What one call of an engine reports may share an entry: it goes when the last part is acknowledged."""
+    def _is_entry_done(self, event: Event | Malformed) -> bool:
+        """Whether the entry can go: its events may share it, and it goes when the last of them is acknowledged."""
         if isinstance(event, Malformed) or event.parts == 1:
             return True
         key = (event.shard, event.stream, event.entry_id)
-        done = self._partly.setdefault(key, set())
+        done = self._acked_parts.setdefault(key, set())
         done.add(event.part)
         if len(done) < event.parts:
             return False
-        del self._partly[key]
+        del self._acked_parts[key]
         return True
 
     def _refresh(self) -> None:
-        """Follow new queues, and make groups anew that a flush took away."""
-        if self._streams and not self._again and time.monotonic() - self._refreshed < REFRESH_S:
+        """Add new queues, and create again the groups that a flush deleted."""
+        if self._streams and not self._reread and time.monotonic() - self._refreshed < REFRESH_S:
             return
         known = {(stream.shard.index, stream.key): stream for stream in self._streams}
         self._streams = []
@@ -118,7 +118,7 @@ class EventReader:
             if shard is self._topology.home:
                 queues.insert(0, JOBS)
             streams = [_Stream(shard, queue) for queue in queues]
-            made = shard.sound([script("ensure_group", [stream.key], [EVENT_GROUP]) for stream in streams])
+            made = shard.readable([script("ensure_group", [stream.key], [EVENT_GROUP]) for stream in streams])
             there = [stream for stream, reply in zip(streams, made, strict=True) if reply is not None]
             self._streams += [known.get((shard.index, stream.key), stream) for stream in there]
         self._refreshed = time.monotonic()
@@ -133,13 +133,13 @@ class EventReader:
         return found
 
     def _block(self, count: int, block_ms: int) -> list[Event | Malformed]:
-        """Nothing is there: sleep on the streams of the home server, or in a cluster on the first of them."""
+        """There is no event: block on the streams of the home server, or in a cluster on the first of them."""
         home = self._topology.home
         streams = [stream for stream in self._streams if stream.shard is home]
         if home.keys.cluster:
             streams = streams[:1]
         if len(self._topology.shards) > 1 or home.keys.cluster:
-            block_ms = min(block_ms, 50)  # the other servers are asked in between
+            block_ms = min(block_ms, 50)  # the other servers are polled in between
         with translated(home.name):
             if self._connection is None:
                 self._connection = home.connection(streams[0].key)
@@ -161,10 +161,9 @@ class EventReader:
         return events
 
     def _is_gone(self, reply: Any) -> bool:
-        """Whether the stream was deleted, or flushed with all the rest, or replaced: then the next read makes its group
-        anew, or passes it over."""
+        """Whether the stream was deleted, flushed or replaced: the next read creates its group again, or skips it."""
         gone = isinstance(reply, redis.ResponseError) and str(reply).startswith(("NOGROUP", "UNBLOCKED", "WRONGTYPE"))
-        self._again = self._again or gone
+        self._reread = self._reread or gone
         return gone
 
     def _disconnect(self) -> None:
@@ -174,8 +173,8 @@ class EventReader:
 
 
 def clear_tombstones(topology: Topology, queue: str, ended: Iterable[tuple[str, int]]) -> None:
-    """Of these attempts (task, attempt), which ended without their event: none will be acknowledged. A record that is
-    no tombstone, or of another attempt, is left alone."""
+    """Delete the tombstones of attempts (task, attempt) whose events got lost, so that no ack deletes them. A record
+    that is no tombstone, or of another attempt, is left alone."""
     arguments: list[Argument] = [EVENT_GROUP]
     for task, attempt in ended:
         arguments += ("", task, attempt)
@@ -185,8 +184,8 @@ def clear_tombstones(topology: Topology, queue: str, ended: Iterable[tuple[str, 
 
 
 def forget_idle_readers(topology: Topology, idle_ms: int = 3_600_000) -> int:
-    """Remove readers that have not asked for an hour and hold nothing: orchestrators that were killed. One that comes
-    back is made anew by its next read. Returns how many were removed, counted per stream."""
+    """Remove readers that have not read for an hour and hold nothing: orchestrators that were killed. A reader that
+    comes back is created by its next read. Returns how many were removed, counted per stream."""
     forgotten = 0
     for shard in topology.shards:
         queues = shard.queues()
@@ -227,7 +226,7 @@ def _xreadgroup(
     return ("XREADGROUP", "GROUP", EVENT_GROUP, name, "COUNT", count, *block, "STREAMS", *keys, *([after] * len(keys)))
 
 
-def _parts(arguments: list[Argument], most: int = 500) -> list[list[Argument]]:
-    """At most so many events per script."""
+def _parts(arguments: list[Argument], limit: int = 500) -> list[list[Argument]]:
+    """The arguments of ack_events, for at most `limit` events per script."""
     head, rest = arguments[:1], arguments[1:]
-    return [head + rest[i : i + 3 * most] for i in range(0, len(rest), 3 * most)]
+    return [head + rest[i : i + 3 * limit] for i in range(0, len(rest), 3 * limit)]

@@ -1,9 +1,9 @@
-"""Leadership of a role: a key with a token and a term, renewed and released by compare.
+"""Leadership of a role: a key with a token and a term, renewed and released by compare-and-set.
 
-Failure cases. The holder stalls: its lease runs out, another one takes it, and the old one's renew and release name a
-token that is no longer there, so they change nothing; it learns so from their answer. The holder loses Redis: it trusts
-the lease only until start of the call + TTL - margin by its own monotonic clock. Redis fails over and forgets the
-lease: two leaders for a moment, harmless, because each action guards itself.
+Failure cases. The holder stalls: its lease expires, another process acquires it, and the old holder's renew and release
+name a token that is no longer there, so they change nothing and return False. The holder loses Redis: it trusts the
+lease only until start of the call + TTL - margin by its own monotonic clock. Redis fails over and forgets the lease:
+there are two leaders for a moment, which is harmless, because each action guards itself.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 
 from dalston_queue.broker.connection.shard import Shard, command
 from dalston_queue.broker.protocol.types import Role
+from dalston_queue.broker.protocol.validate import number, text
 
 
 class Leader(msgspec.Struct, frozen=True):
@@ -41,7 +42,7 @@ class Lease:
         return time.monotonic() < self._trusted_until
 
     def acquire(self, term: int = 0) -> bool:
-        """Take it if it is free, or renew it if it is ours. The term comes from Postgres."""
+        """Acquire it if it is free, renew it if it is ours. The term comes from Postgres."""
         self.term = term
         return self._run("lease_acquire", term, int(self._ttl_s * 1000))
 
@@ -54,13 +55,10 @@ class Lease:
         return bool(self._shard.run("lease_release", [self._key], [self._token, self.term]))
 
     def leader(self) -> Leader | None:
-        """Who leads now."""
-        (token, term), ttl_ms = self._shard.all(
-            [command("HMGET", self._key, "token", "term"), command("PTTL", self._key)]
-        )
-        if token is None:
-            return None
-        return Leader(token.decode(), int(term), ttl_ms)
+        """The process that leads now."""
+        calls = [command("HMGET", self._key, "token", "term"), command("PTTL", self._key)]
+        (token, term), ttl_ms = self._shard.all(calls)
+        return None if token is None else Leader(text(token), number(term or b"") or 0, ttl_ms)
 
     def _run(self, name: str, term: int, ttl_ms: int) -> bool:
         # the TTL starts on the server after this moment, so trusting it from here errs on the safe side

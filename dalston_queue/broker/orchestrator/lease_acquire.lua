@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Takes the lease of a role if it is free, renews it if it is ours.
+-- Acquires the lease of a role if it is free, renews it if it is ours.
 -- KEYS  1 leader
 -- ARGV  1 token  2 term  3 ttl in ms
 -- Returns 1 or 0. Repeatable.

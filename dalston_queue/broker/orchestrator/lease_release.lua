@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Gives the lease of a role back, only as its holder in this term.
+-- Releases the lease of a role, only as its holder in this term.
 -- KEYS  1 leader
 -- ARGV  1 token  2 term
 -- Returns 1, or 0 when it was not ours (any more). Repeatable.

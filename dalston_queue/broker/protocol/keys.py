@@ -113,7 +113,7 @@ class Keys:
         return f"{self.prefix}:counters:{self._queue(queue)}"
 
     def task_keys(self, queue: str) -> list[str]:
-        """What every script needs that ends a running task or takes it from its owner, in their order."""
+        """The first keys, in this order, of every script that ends a running task or takes it from its owner."""
         return [
             self.tasks(queue),
             self.running(queue),

@@ -1,4 +1,4 @@
-"""What travels: the task message in a work stream, the outcome of an attempt, the event in an event stream.
+"""Messages: the task in a work stream, the outcome of an attempt, the event in an event stream.
 
 A work entry has `t`, the task, `h`, a line of version, job, attempt, first enqueued at and timeout in ms, and `m`, the
 rest as JSON. An event has `h`, its head as a line of tab-separated fields, and `m`, its result or error as JSON;
@@ -37,7 +37,7 @@ class TaskMessage(msgspec.Struct, frozen=True):
     timeout_ms: int = 0  # 0: no deadline
     enqueued_at_ms: int = 0  # the first time, kept by moves and rebuilds; 0 means now
     trace_id: str = ""
-    deliveries: int = 0  # engines that died with it before: a rebuild must not forget them
+    deliveries: int = 0  # engines that died with it before; a rebuild keeps the count
     losses: int = 0
 
 
@@ -75,7 +75,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0
     seq: int = 0
     deliveries: int = 0  # engines that died with it
-    losses: int = 0  # nodes that got lost with it, engines that died with it and others
+    losses: int = 0  # nodes lost with it, and engines that died with it and other tasks
     engine_id: str = ""
     at_ms: int = 0  # by the clock of the Redis server
     tier: Tier | None = None
@@ -85,7 +85,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     stream: str = ""
     entry_id: str = ""
     shard: int = 0
-    part: int = 0  # what one call of an engine reports may share an entry
+    part: int = 0  # events that one call of an engine reports may share an entry
     parts: int = 1
 
 
@@ -119,7 +119,7 @@ class _EventBody(msgspec.Struct, kw_only=True, omit_defaults=True):
     error: ErrorInfo | None = None
 
 
-_COMPLETED = EventKind.TASK_COMPLETED  # looking a member of an enum up is slow
+_COMPLETED = EventKind.TASK_COMPLETED  # an enum's attribute is slow on the hot path
 _encoder = msgspec.json.Encoder()
 _NO_RESULT = _encoder.encode(_EventBody())
 _decode_body_of_task = msgspec.json.Decoder(_Body).decode
@@ -163,12 +163,12 @@ def decode_task(queue: str, task_id: bytes, record: Sequence[bytes], head: bytes
         attempt = record[ATTEMPT]
         body = _decode_body_of_task(raw)
         # a newer sender may add fields at the end
-        _, _, told_attempt, enqueued_at_ms, timeout_ms = head.split(b"\t", 5)[:5]
+        _, _, entry_attempt, enqueued_at_ms, timeout_ms = head.split(b"\t", 5)[:5]
         if not record[SEQ].isdigit():
             return f"the entry can not be read: the number of events in its record is {record[SEQ][:20]!r}"
-        if told_attempt != attempt:
-            return f"the entry can not be read: it is of attempt {told_attempt[:20]!r}, and its record of {attempt!r}"
-        return TaskMessage(  # by place: with names it takes longer
+        if entry_attempt != attempt:
+            return f"the entry can not be read: it is of attempt {entry_attempt[:20]!r}, and its record of {attempt!r}"
+        return TaskMessage(  # positional: keywords take longer
             task_id.decode(),
             record[JOB].decode(),
             queue,
@@ -201,8 +201,8 @@ def encode_outcome(outcome: Outcome) -> tuple[EventKind, bytes]:
 
 
 def _one_line(body: _EventBody) -> bytes:
-    """Several bodies share an entry, a line each. JSON that somebody else wrote (msgspec.Raw) may have line breaks: in
-    JSON they stand between values only."""
+    """Several bodies share an entry, a line each. JSON that an engine encoded itself (msgspec.Raw) may have line
+    breaks; in JSON they are between values only."""
     return _encoder.encode(body).replace(b"\n", b" ")
 
 
@@ -222,14 +222,14 @@ def decode_events(
     queue: str, stream: str, shard: int, entry_id: str, fields: Sequence[bytes]
 ) -> list[Event | Malformed]:
     """From an event stream's flat field list: a head line per event, and a body line for each of the first ones. If
-    only the body of an attempt's end can't be read, the attempt failed: its task must hear of it, or it would wait
-    for ever."""
+    only the body of an attempt's end can't be read, the attempt failed: without its event the task would wait for
+    ever."""
     values = dict(zip(fields[::2], fields[1::2], strict=False))
     try:
-        # one strange id must not make the other events of the entry unreadable
+        # an id of invalid bytes must not make the other events of the entry unreadable
         heads = values[b"h"].decode(errors="backslashreplace").split("\n")
         body = values.get(b"m", b"")
-        # only ends have a body: what belongs to a single one is not looked into
+        # only events that end an attempt have a body; a single body is not split
         ends = sum(EventKind(head.partition("\t")[0]).ends_attempt for head in heads)
         bodies = body.split(b"\n") if ends > 1 else [body]
         raw = _raw_fields(values[b"raw"]) if b"raw" in values else None
@@ -287,7 +287,7 @@ def _decode_body(kind: EventKind, raw: bytes) -> tuple[EventKind, Any, ErrorInfo
 
 
 def _unreadable(kind: EventKind, body: bytes, error: Exception) -> ErrorInfo:
-    """What is said of an attempt whose end was reported with a body that can't be read."""
+    """The error of an attempt whose engine reported its end with a body that can't be read."""
     start = body[:MAX_EVIDENCE_BYTES].decode(errors="backslashreplace")
     return ErrorInfo(
         message=f"what its engine reported with {kind} can't be read: {error}",

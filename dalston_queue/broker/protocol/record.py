@@ -12,7 +12,7 @@ from dalston_queue.broker.protocol.types import RecordState
 
 (STATE, ENTRY, STREAM, AGED, TIMEOUT, JOB, ATTEMPT, SEQ, DELIVERIES, LOSSES) = range(10)
 (OWNER, CLAIMED, RENEWED, DEADLINE, CANCEL, PROGRESS) = range(10, 16)
-"""Places of the fields in a line, for those who need only a few of them. The second row is there while it runs."""
+"""Positions of the fields in a line, for readers of a few fields. The second row exists while the task runs."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, order=True):
@@ -20,13 +20,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, order=True):
     seq: int  # number of the task's last event in this attempt
     state: RecordState
     deliveries: int = 0  # engines that died with it
-    losses: int = 0  # nodes that got lost with it, engines that died with it and others
+    losses: int = 0  # nodes lost with it, and engines that died with it and other tasks
     stream: str = ""  # key of its lane
     entry_id: str = ""
-    aged: int = 0  # 1: listed in `ageing:S`, because its place in line doesn't show its age
+    aged: int = 0  # 1: listed in `ageing:S`, because its queue position doesn't show its age
     timeout_ms: int = 0  # how long it may run from its claim; 0: no limit
     job_id: str = ""
-    # what follows is there only while it runs
+    # only while it runs
     owner: str = ""
     claimed_at_ms: int = 0
     renewed_at_ms: int = 0
@@ -36,12 +36,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 _SEQ = {RecordState.WAITING: -1, RecordState.RUNNING: 0, RecordState.SETTLED: 1}
-"""From the number in the line to that of the last event: a waiting task's line has the number that its start will have,
-a tombstone's is that of the run which it ended."""
+"""From the number in the line to that of the last event: the line of a waiting task has the number of its next event
+(its start), a tombstone has the number before its last event."""
 
 
 def decode_record(raw: bytes) -> Record | None:
-    """None for bytes that aren't a record (a foreign hand in the hash)."""
+    """None for bytes that aren't a record: another program wrote them."""
     try:
         state, entry, stream, aged, timeout, job, attempt, seq, deliveries, losses, *rest = raw.decode().split("\t", 15)
         record = Record(

@@ -1,6 +1,6 @@
 """The broker's leaf: names of priorities, tiers, causes, events and states. Imports nothing of ours.
 
-Each state's comment says who moves it on.
+Each state's comment says which operation or process moves it on.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Priority(StrEnum):
-    """What the submitter asked for."""
+    """The priority that the submitter asked for."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -19,7 +19,7 @@ class Priority(StrEnum):
 class Tier(StrEnum):
     """The stream of its lane that an entry is in; engines claim strictly in this order."""
 
-    RECOVERED = "recovered"  # came back from an engine; reclaim and release put it here
+    RECOVERED = "recovered"  # reclaimed, released or requeued
     HIGH = "high"
     MEDIUM = "medium"
     LOW = "low"
@@ -30,12 +30,12 @@ TIERS: tuple[Tier, ...] = tuple(Tier)
 
 
 def tier_number(tier: Tier) -> int:
-    """As the scripts count them: from 1, in claiming order."""
+    """The number of a tier in the scripts: from 1, in claiming order."""
     return TIERS.index(tier) + 1
 
 
 class Cause(StrEnum):
-    """Why an attempt ended other than well. The retry policy reads it."""
+    """Why an attempt did not complete. The retry policy reads it."""
 
     ERROR = "error"
     REJECTED = "rejected"
@@ -52,7 +52,7 @@ class EventKind(StrEnum):
     """What engines, scripts and submitters report to the orchestrators."""
 
     JOB_CREATED = "job.created"  # a hint by the submitter; pending jobs are polled as well
-    TASK_STARTED = "task.started"  # settle_and_claim gave it to an engine
+    TASK_STARTED = "task.started"  # settle_and_claim delivered it to an engine
     TASK_COMPLETED = "task.completed"  # its owner settled it; ends the attempt
     TASK_FAILED = "task.failed"  # its owner settled it, or the scanner or supervisor expired it; ends the attempt
     TASK_CANCELLED = "task.cancelled"  # its owner stopped it on request; ends the attempt
@@ -60,7 +60,7 @@ class EventKind(StrEnum):
     TASK_EXHAUSTED = "task.exhausted"  # reclaim found its delivery budget used up; ends the attempt
     TASK_RELEASED = "task.released"  # its engine released it, or an operator requeued it; uncounted, same attempt
     TASK_PROMOTED = "task.promoted"  # ageing moved it to a higher tier, same attempt
-    TASK_DEAD_LETTERED = "task.dead_lettered"  # its entry can't be read; carries the raw fields; ends the attempt
+    TASK_DEAD_LETTERED = "task.dead_lettered"  # its entry can't be read; has the raw fields; ends the attempt
 
     @property
     def ends_attempt(self) -> bool:

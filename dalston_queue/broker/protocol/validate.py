@@ -1,8 +1,8 @@
 """Validation of what comes out of Redis: raw replies in, typed values out.
 
-Any program may write to our keys. What is not ours is left out here, so that callers trust what they get. Two modules
-beside this one do the same for their own format: record.py for the records of tasks, messages.py for entries and events
-(which are dead-lettered, not left out). A key of another type raises WrongKeyType (connection/faults.py).
+Any program may write to our keys. This module leaves out what is not valid, so that callers trust what they get. Two
+modules beside it do the same for their own format: record.py for the records of tasks, messages.py for entries and
+events (which are dead-lettered, not left out). A key of another type raises WrongKeyType (connection/faults.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Fields = dict[bytes, bytes]
 Pairs = Iterable[tuple[bytes, bytes]]
 
 MAX_DEPTH = 64
-"""How deep JSON may nest. Readers have limits of their own, some of them low; ours is below them all."""
+"""How deep JSON may nest: less than every parser that reads it allows."""
 
 _LANE = re.compile(rb"@(%b(\+%b)*)?" % (NAME.pattern.encode(), NAME.pattern.encode()))
 _CAUSES = {cause.encode(): cause for cause in Cause}
@@ -61,11 +61,11 @@ def document(raw: bytes, kind: type[T]) -> T | None:
 
 
 def readable(key: str, read: Callable[[Fields], T], fields: Fields) -> T | None:
-    """A hash as `read` makes it. One that it can't read is logged: the next heartbeat repairs it."""
+    """A hash, parsed by `read`. A hash that can't be read is logged: the next heartbeat repairs it."""
     try:
         return read(fields)
     except (KeyError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-        log.warning("%s can't be read, and is passed over: %s", key, error)
+        log.warning("%s can't be read, and is skipped: %s", key, error)
         return None
 
 

@@ -1,6 +1,6 @@
 #!lua flags=no-writes,allow-stale
 -- A page of one stream's pending entries in the order of their ids, of all engines or of one. Never walks the PEL: it
--- begins at an id, and an engine has a list of its own. Reads only.
+-- begins at an id, and each engine has its own list. Reads only.
 -- KEYS  1 stream  2 tasks
 -- ARGV  1 entry id after which to begin, '' for the first  2 how many  3 engine id, '' for all
 -- Returns {now, per entry {id, task, record}}; a ghost (its payload is gone) and a copy are left out

@@ -1,7 +1,7 @@
-"""Pages of a queue's tasks: running ones by idle time or deadline, and one lane's, waiting or running.
+"""Pages of a queue's tasks: running tasks by idle time or deadline, and the waiting or running tasks of one stream.
 
-Running tasks come from the sorted sets, never from a walk of the PEL. A lane's page begins at an entry id, so that page
-one thousand costs as much as page one, and no payload travels.
+Running tasks come from the sorted sets, never from a walk of the PEL. A stream's page begins at an entry id, so that
+page one thousand costs as much as page one. Payloads stay in Redis.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class LaneTier(msgspec.Struct, frozen=True):
 
 
 class WaitingEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One undelivered entry. `task_id` is empty for bytes that can't be read; claiming dead-letters them."""
+    """One undelivered entry. `task_id` is empty for an entry that can't be read; claiming dead-letters it."""
 
-    place: LaneTier
+    lane_tier: LaneTier
     entry_id: str
     task_id: str
     job_id: str
@@ -69,9 +69,9 @@ def pending(
     min_idle_ms: int = 0,
     overdue_by_ms: int | None = None,
 ) -> PendingPage:
-    """A page of running entries. min_idle_ms: only those not renewed for so long (order IDLE). overdue_by_ms: only
-    those past their deadline by so much (order DEADLINE). With several shards each gives its first offset + limit, and
-    the page is cut from the merged order."""
+    """A page of running tasks. min_idle_ms: only tasks not renewed for so long (order IDLE). overdue_by_ms: only tasks
+    past their deadline by so much (order DEADLINE). With several shards each returns its first offset + limit, and the
+    page is cut from the merged order."""
     shards = topology.shards_of(queue)
     found: list[tuple[float, PendingEntry]] = []
     total, now = 0, 0
@@ -93,35 +93,35 @@ def pending(
 
 
 def waiting(
-    topology: Topology, queue: str, *, place: LaneTier | None = None, after: str = "", limit: int = 50
+    topology: Topology, queue: str, *, lane_tier: LaneTier | None = None, after: str = "", limit: int = 50
 ) -> list[WaitingEntry]:
-    """The next to be claimed: of one lane after an entry, or of all lanes in claiming order."""
+    """The tasks to be claimed next: of one stream after an entry, or of all streams in claiming order."""
     found: list[WaitingEntry] = []
     for shard in topology.shards_of(queue):
-        places = [place] if place else _places(shard, queue)
-        keys = [shard.keys.stream(queue, p.capabilities, p.tier) for p in places]
-        replies = shard.all([script("waiting_page", [key], [after if place else "", limit]) for key in keys])
-        for its_place, rows in zip(places, replies, strict=True):
-            found += [_waiting(its_place, *row) for row in rows]
-    return sorted(found, key=lambda entry: TIERS.index(entry.place.tier))[:limit]
+        lane_tiers = [lane_tier] if lane_tier else _lane_tiers(shard, queue)
+        keys = [shard.keys.stream(queue, each.capabilities, each.tier) for each in lane_tiers]
+        replies = shard.all([script("waiting_page", [key], [after if lane_tier else "", limit]) for key in keys])
+        for found_in, rows in zip(lane_tiers, replies, strict=True):
+            found += [_waiting(found_in, *row) for row in rows]
+    return sorted(found, key=lambda entry: TIERS.index(entry.lane_tier.tier))[:limit]
 
 
 def held(
     topology: Topology,
     queue: str,
     *,
-    place: LaneTier | None = None,
+    lane_tier: LaneTier | None = None,
     engine_id: str = "",
     after: str = "",
     limit: int = 50,
 ) -> list[PendingEntry]:
-    """What is pending in one lane, or held by one engine, or both; by entry id within a lane. `after` needs a lane."""
+    """Running tasks of one stream, or of one engine, or both; by entry id within a stream. `after` needs a stream."""
     found: list[PendingEntry] = []
     for shard in topology.shards_of(queue):
-        places = [place] if place else _places(shard, queue)
+        lane_tiers = [lane_tier] if lane_tier else _lane_tiers(shard, queue)
         tasks = shard.keys.tasks(queue)
-        keys = [[shard.keys.stream(queue, p.capabilities, p.tier), tasks] for p in places]
-        asked = [script("held_page", key, [after if place else "", limit, engine_id]) for key in keys]
+        keys = [[shard.keys.stream(queue, each.capabilities, each.tier), tasks] for each in lane_tiers]
+        asked = [script("held_page", key, [after if lane_tier else "", limit, engine_id]) for key in keys]
         for now, rows in shard.all(asked):
             for _, task, raw in rows:
                 record = decode_record(raw)
@@ -130,14 +130,16 @@ def held(
     return found[:limit]
 
 
-def _places(shard: Shard, queue: str) -> list[LaneTier]:
+def _lane_tiers(shard: Shard, queue: str) -> list[LaneTier]:
     lanes = read_lanes(shard, queue).capabilities
     return [LaneTier(lane, tier) for tier in TIERS for lane in lanes]
 
 
-def _waiting(place: LaneTier, entry: bytes, task: bytes, job: bytes, attempt: bytes, enqueued: bytes) -> WaitingEntry:
+def _waiting(
+    lane_tier: LaneTier, entry: bytes, task: bytes, job: bytes, attempt: bytes, enqueued: bytes
+) -> WaitingEntry:
     return WaitingEntry(
-        place=place,
+        lane_tier=lane_tier,
         entry_id=entry.decode(),
         task_id=text(task),
         job_id=text(job),

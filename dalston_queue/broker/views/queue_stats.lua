@@ -1,7 +1,7 @@
 #!lua flags=no-writes,allow-stale
 -- The numbers of one queue, in O(its lanes). Reads only.
 -- KEYS  1 events  2 counters  3 lanes  4 running  5 tasks  6 ageing, then streams
--- ARGV  1 how many of those in KEYS[6] to sample for the oldest
+-- ARGV  1 how many members of KEYS[6] to sample for the oldest
 -- Returns {now, event backlog, counters, fields of the hash of lanes, running, per stream {length, pending, consumers,
 --       enqueued_at of the oldest undelivered entry or -1, entries ever added}}
 -- include: record
@@ -24,8 +24,8 @@ local function enqueued_at(entry)
   return tonumber(string.match(entry[1], '^%d+'))
 end
 
--- Per stream the oldest of those that stand behind younger ones. They are sorted by when they are due, and in one stream
--- all are due after the same wait: so the first of each is its oldest, and one entry per stream is read.
+-- Per stream the oldest entry that is behind younger ones. KEYS[6] is sorted by when entries are due, and in one stream
+-- all are due after the same wait: so the first of each stream is its oldest, and one entry per stream is read.
 local function behind_younger()
   local declared, oldest = {}, {}
   for i = FIRST, #KEYS do declared[KEYS[i]] = true end

@@ -14,28 +14,17 @@ from dalston_queue.broker.operations.lanes import PAUSED
 from dalston_queue.broker.protocol import validate
 from dalston_queue.broker.protocol.types import TIERS, Tier
 
-ENDS = (
-    "completed",
-    "failed",
-    "cancelled",
-    "expired",
-    "exhausted",
-    "removed",
-    "dead_lettered",
-)  # counters of what left for good
+RUNS = ("completed", "failed", "cancelled", "expired", "exhausted")  # counters of attempts that ended at an engine
+ENDS = (*RUNS, "removed", "dead_lettered")  # counters of attempts that left the queue for good
 
-
-RUNS = ("completed", "failed", "cancelled", "expired", "exhausted")  # counters of what an engine had
-
-LANE_NAME = 200
-"""The most characters of a lane's name. A queue and 16 capabilities of 40 characters each are more than that."""
-
+MAX_LANE_NAME = 200
+"""Characters of a lane's name. A queue and 16 capabilities of 40 characters each are more than that."""
 
 MAX_AGED_SAMPLES = 100
 """How many waiting entries that are older than their position shows (promoted, rebuilt: `ageing:S`) are sampled for the
-oldest, beside the first of each lane. The next to be promoted come first, so of more than these the oldest of a lane
-may be missed. So it may in a tier that doesn't age, where only the first entry is sampled: a task that was recovered
-after a younger one is behind it. An age shown is never more than the true one."""
+oldest, beside the first entry of each stream. They are sampled in the order of their promotion, so a queue with more of
+them may hide its oldest. A tier that doesn't age samples only its first entry: a recovered task that is older may be
+behind it. The age shown is never more than the true one."""
 
 
 class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,19 +38,17 @@ class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
     lag: int  # waiting: length - pending
     consistent: bool  # False: lag is negative, the PEL has ghosts; the reconciler acknowledges them
     consumers: int
-    oldest_age_ms: (
-        int | None
-    )  # of the undelivered entries, since first enqueued; MAX_AGED_SAMPLES says where it may be less
+    oldest_age_ms: int | None  # of the undelivered entries, since first enqueued; a lower bound (MAX_AGED_SAMPLES)
     added: int  # entries ever added, for rates
     removed: int  # entries ever removed (settled, cancelled or moved), for rates
 
     @property
     def name(self) -> str:
-        """One lane of the whole deployment, under which its samples are kept. A long one ends in a hash."""
+        """The name of this stream in the whole deployment, for its samples. A long name ends in a hash."""
         whole = f"{self.shard} {self.stream}"
-        if len(whole) <= LANE_NAME:
+        if len(whole) <= MAX_LANE_NAME:
             return whole
-        return f"{whole[: LANE_NAME - 17]} {hashlib.blake2s(whole.encode(), digest_size=8).hexdigest()}"
+        return f"{whole[: MAX_LANE_NAME - 17]} {hashlib.blake2s(whole.encode(), digest_size=8).hexdigest()}"
 
 
 class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +63,7 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ran(self) -> int:
-        """Attempts that ever ended at an engine: each made room for the next."""
+        """Attempts that ever ended at an engine."""
         return sum(self.counters.get(name, 0) for name in RUNS)
 
 
@@ -91,7 +78,8 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rates(before: Snapshot, after: Snapshot) -> dict[str, Rates]:
-    """Per lane (by LaneStats.name) and per queue (by queue name). A lane made anew in between counts from zero."""
+    """Per lane (by LaneStats.name) and per queue (by queue name). A lane that was deleted and created in between counts
+    from zero."""
     seconds = (after.at_ms - before.at_ms) / 1000
     if seconds <= 0:
         return {}
@@ -121,19 +109,19 @@ LanesByQueue = Mapping[str, tuple[str, ...]]
 """Capability sets by queue."""
 
 PLAIN = ("",)
-"""The lanes to ask for in a queue that was not seen before: most have no other."""
+"""The lanes to ask for in a new queue: most queues have no other."""
 
 
 class SnapshotReader:
     """Reads snapshots in one pipeline per shard, in a cluster one per server.
 
-    Which queues and lanes there are stands in Redis. So the reader asks for the numbers of those that it saw last time,
-    and in the same pipeline which there are now. Only for a queue that is new, or has a lane that is, it asks again.
+    Redis knows which queues and lanes there are. The reader asks for the numbers of those that it saw last time, and in
+    the same pipeline which there are now. Only for a new queue or lane it asks again.
     """
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
-        # Replaced, never changed. Of two threads the later wins, and what it did not see is asked for once more.
+        # Replaced, never changed. Of two threads the later wins; a queue that it did not see is asked for once more.
         self._seen: dict[Shard, LanesByQueue] = {shard: {} for shard in topology.shards}
 
     def snapshot(self, wanted: Sequence[str] | None) -> Snapshot:
@@ -157,8 +145,10 @@ class SnapshotReader:
         seen = self._seen[shard]
         asked: LanesByQueue = {queue: lanes for queue, lanes in seen.items() if wanted is None or queue in wanted}
         stages = command("SMEMBERS", shard.keys.stages())
-        members, *replies = shard.sound([stages, *more, *_calls(shard, asked)])
-        names = set(shard.queues() if members is None else shard.names_of_queues(members))  # the first says why not
+        members, *replies = shard.readable([stages, *more, *_calls(shard, asked)])
+        names = set(
+            shard.queues() if members is None else shard.names_of_queues(members)
+        )  # raises if `stages` has another type
         found, missing = _parts(shard, asked, replies[len(more) :])
         missing |= {name: PLAIN for name in names if name not in asked and (wanted is None or name in wanted)}
         while missing:
@@ -171,14 +161,14 @@ class SnapshotReader:
 
 
 class _Part(msgspec.Struct):
-    """What one shard says of one queue."""
+    """The numbers of one queue in one shard."""
 
     backlog: int
     counters: dict[str, int]
     paused: bool
     running: int
     capabilities: tuple[str, ...]  # of its lanes
-    lanes: list[LaneStats]  # of those that were asked for and are there
+    lanes: list[LaneStats]  # those that were asked for and exist
 
 
 def _calls(shard: Shard, lanes: LanesByQueue) -> list[Call]:
@@ -196,7 +186,7 @@ def _calls(shard: Shard, lanes: LanesByQueue) -> list[Call]:
 def _parts(
     shard: Shard, asked: LanesByQueue, replies: list[Any]
 ) -> tuple[dict[str, _Part], dict[str, tuple[str, ...]]]:
-    """What was found by queue, and the queues that have more lanes than were asked for, with all of them."""
+    """The numbers by queue, and all lanes of the queues that have more lanes than were asked for."""
     found, grown = {}, {}
     for (queue, lanes), reply in zip(asked.items(), replies, strict=True):
         part = _part(shard, queue, lanes, reply)
@@ -210,7 +200,7 @@ def _parts(
 def _part(shard: Shard, queue: str, asked: tuple[str, ...], reply: list[Any]) -> _Part:
     now, backlog, counters, fields, running, streams = reply
     there = validate.capability_sets(fields)
-    places = [(lane, tier) for lane in asked for tier in TIERS]
+    lane_tiers = [(lane, tier) for lane in asked for tier in TIERS]
     return _Part(
         backlog=backlog,
         counters=validate.counters(pairs(counters)),
@@ -219,7 +209,7 @@ def _part(shard: Shard, queue: str, asked: tuple[str, ...], reply: list[Any]) ->
         capabilities=there,
         lanes=[
             _lane(shard, queue, lane, tier, now, numbers)
-            for (lane, tier), numbers in zip(places, streams, strict=True)
+            for (lane, tier), numbers in zip(lane_tiers, streams, strict=True)
             if lane in there
         ],
     )

@@ -2,7 +2,7 @@
 -- A page of the undelivered entries of one stream, without their payload. Reads only.
 -- KEYS  1 stream
 -- ARGV  1 entry id after which to begin, '' for the first of the lane  2 how many
--- Returns per entry {id, task, job, attempt, enqueued_at}; what cannot be read has '' in place of its values
+-- Returns per entry {id, task, job, attempt, enqueued_at}; an entry that can't be read has '' for its values
 -- include: record
 local groups = redis.pcall('XINFO', 'GROUPS', KEYS[1])
 if groups.err then return {} end

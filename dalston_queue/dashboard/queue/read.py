@@ -127,7 +127,9 @@ def read_queue(queue: str, wanted: QueueQuery) -> QueueView:
 def _with_entries(view: QueueView, wanted: QueueQuery) -> QueueView:
     running, total, more_running = _running_page(view.queue, wanted)
     by_deadline = wanted.order is PendingOrder.DEADLINE and not wanted.owner and not wanted.lane
-    waiting = get_broker().waiting(view.queue, place=wanted.lane, after=wanted.waiting_after, limit=WAITING_SHOWN + 1)
+    waiting = get_broker().waiting(
+        view.queue, lane_tier=wanted.lane, after=wanted.waiting_after, limit=WAITING_SHOWN + 1
+    )
     shown = waiting[:WAITING_SHOWN]
     names = _names([*(entry.task_id for entry in running), *(entry.task_id for entry in shown)])
     return replace(
@@ -147,10 +149,10 @@ def _running_page(queue: str, wanted: QueueQuery) -> tuple[list[PendingEntry], i
     """A page, how many there are, and where the next page of a lane begins."""
     broker = get_broker()
     if wanted.owner:
-        found = broker.held(queue, place=wanted.lane, engine_id=wanted.owner, limit=MAX_PER_ENGINE)
+        found = broker.held(queue, lane_tier=wanted.lane, engine_id=wanted.owner, limit=MAX_PER_ENGINE)
         return found, len(found), ""
     if wanted.lane:
-        found = broker.held(queue, place=wanted.lane, after=wanted.after, limit=SHOWN + 1)
+        found = broker.held(queue, lane_tier=wanted.lane, after=wanted.after, limit=SHOWN + 1)
         return found[:SHOWN], None, found[SHOWN - 1].record.entry_id if len(found) > SHOWN else ""
     page = broker.pending(queue, order=wanted.order, offset=wanted.start, limit=SHOWN)
     # Among those renewed just now the order would change with each heartbeat: they keep the order of their claims.
@@ -200,7 +202,9 @@ def _running_line(entry: PendingEntry, named: Named) -> RunningLine:
 
 def _waiting_line(entry: WaitingEntry, named: Named) -> WaitingLine:
     since = moment(entry.enqueued_at_ms)
-    return WaitingLine(entry.task_id, entry.job_id, entry.entry_id, named, lane_word(entry.place), entry.attempt, since)
+    return WaitingLine(
+        entry.task_id, entry.job_id, entry.entry_id, named, lane_word(entry.lane_tier), entry.attempt, since
+    )
 
 
 def _lane_of(stream: str) -> str:

@@ -329,7 +329,7 @@ def test_a_foreign_member_among_the_queues_is_passed_over_and_said_once(
     assert broker.registry.engines() == []
     forget_idle_readers(broker, 0)
     [said] = [record.getMessage() for record in caplog.records]
-    assert said.endswith(f"holds what is no name of a queue: Not A Queue, \\xff, {'x' * 42}")
+    assert said.endswith(f"has members that are no queue names: Not A Queue, \\xff, {'x' * 42}")
     home.command("SREM", home.keys.stages(), b"\xff", "Not A Queue", "x" * 42)
     home.command("SREM", home.keys.engines(), b"\xff")
 

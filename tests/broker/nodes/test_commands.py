@@ -38,7 +38,7 @@ def test_a_command_id_given_twice_sends_once_and_stands_for_one_command(broker: 
     for _ in range(2):
         assert node.send(Command(name="restart", arguments={"engine": "demo"}, command_id="click-1")) == "click-1"
     assert len(node.receive("0")) == 1
-    with pytest.raises(Invalid, match="was given to another command: restart"):
+    with pytest.raises(Invalid, match="belongs to another command: restart"):
         node.send(Command(name="restart", arguments={"engine": "other"}, command_id="click-1"))
     with pytest.raises(Invalid, match="must be 1 to 100"):
         node.send(Command(name="restart", command_id="click 1"))

@@ -13,7 +13,7 @@ from tests.broker.conftest import MakeEngine, message
 def test_waiting_tasks_come_in_claiming_order(broker: Broker) -> None:
     broker.append([message("low", priority=Priority.LOW), message("medium"), message("high", priority=Priority.HIGH)])
     page = broker.waiting("echo")
-    assert [(entry.task_id, entry.place.tier) for entry in page] == [
+    assert [(entry.task_id, entry.lane_tier.tier) for entry in page] == [
         ("high", Tier.HIGH),
         ("medium", Tier.MEDIUM),
         ("low", Tier.LOW),
@@ -25,8 +25,8 @@ def test_what_is_claimed_does_not_wait_and_pages_go_on_after_an_entry(broker: Br
     broker.append([message(f"t{n}") for n in range(5)])
     engine("e").claim()
     place = LaneTier()
-    first = broker.waiting("echo", place=place, limit=2)
-    rest = broker.waiting("echo", place=place, after=first[-1].entry_id, limit=9)
+    first = broker.waiting("echo", lane_tier=place, limit=2)
+    rest = broker.waiting("echo", lane_tier=place, after=first[-1].entry_id, limit=9)
     assert [entry.task_id for entry in first + rest] == ["t1", "t2", "t3", "t4"]
 
 
@@ -36,9 +36,9 @@ def test_what_is_held_by_one_engine_or_of_one_lane(broker: Broker, engine: MakeE
     engine("two", capacity=2).claim()
     assert [entry.task_id for entry in broker.held("echo", engine_id="one")] == ["b"]
     assert [entry.task_id for entry in broker.held("echo", engine_id="two")] == ["a", "c"]
-    lane = broker.held("echo", place=LaneTier(), limit=1)
+    lane = broker.held("echo", lane_tier=LaneTier(), limit=1)
     assert [entry.task_id for entry in lane] == ["a"]
-    rest = broker.held("echo", place=LaneTier(), after=lane[0].record.entry_id)
+    rest = broker.held("echo", lane_tier=LaneTier(), after=lane[0].record.entry_id)
     assert [(entry.task_id, entry.record.owner) for entry in rest] == [("c", "two")]
 
 
@@ -48,7 +48,7 @@ def test_foreign_bytes_and_ghosts_do_not_stop_a_page(broker: Broker, engine: Mak
     home = broker.home
     home.command("XADD", claimed.stream, "*", "t", b"\xff" * 300, "x", "y")
     home.command("XDEL", claimed.stream, claimed.entry_id)
-    assert broker.held("echo", place=LaneTier()) == []
+    assert broker.held("echo", lane_tier=LaneTier()) == []
     assert [entry.task_id for entry in broker.waiting("echo")] == ["b", ""]
     assert not broker.waiting("nosuch") and not broker.held("nosuch")
 
