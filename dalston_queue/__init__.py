@@ -2,20 +2,20 @@
 
 broker/            the protocol in Redis: streams, Lua scripts, leases, heartbeats; no Django
 models/            the tables; migrations/ makes them
-jobs/              what may happen to jobs and tasks
-orchestrator/      what makes it happen
+jobs/              jobs and tasks in Postgres: submit, lifecycle, operator's actions, queries, webhooks
+orchestrator/      advances jobs by events, schedules, recovers; the duties of housekeeping
 api/               the REST API
 dashboard/         the live pages
 admin/             Django's admin; admin_site opens it by role
 accounts/          roles, tokens, throttled logins
-audit/             what operators did: written, read, exported, verified
+audit/             the audit trail: written, read, exported, verified
 management/        commands
 redis, database    the broker of this process; database connections and their errors
 polling            one poll for all subscribers of a key
-metrics            the queue's numbers for Prometheus
+metrics            the queue's metrics for Prometheus
 ids                time-ordered ids
 defaults           values of settings that engines share
-tasks              what huey runs
+tasks              the periodic task that huey runs
 apps, crash_points the Django app, and a hook for tests that kill a process
 
 Keep this file free of imports: engines and supervisors use `dalston_queue.broker` without Django.

@@ -1,6 +1,6 @@
-"""The admin site: opened by role, entered through the dashboard's own login, which is the one that is throttled.
+"""The admin site: opened by role, with the dashboard's login, which is throttled.
 
-Not inside dalston_queue/admin: importing that package registers pages with the site that is being made.
+Not inside dalston_queue/admin: importing that package registers pages with the site, which must exist first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class DalstonAdminSite(AdminSite):
         return may_operate(request.user)
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:  # noqa: ARG002
-        """No second form. A user who is logged in and comes here has no role: another login page would loop."""
+        """Redirects to the dashboard's login. A user who is logged in and has no role gets 403: a login would loop."""
         if request.user.is_authenticated and not self.has_permission(request):
             raise PermissionDenied
         wanted = request.GET.get("next") or reverse("admin:index")

@@ -1,4 +1,4 @@
-"""The Django app that holds Dalston's truth: jobs, tasks, their history, and who may touch them."""
+"""The Django app of the queue. Limits idle transactions, and imports the pipelines of installed apps."""
 
 from typing import Any
 from weakref import WeakSet
@@ -23,9 +23,9 @@ _limited: WeakSet[Any] = WeakSet()
 
 
 def _limit_idle_transactions(connection: Any, **_: Any) -> None:
-    """A process that is stopped, or whose machine is cut off, in the middle of a transaction holds locks on jobs. Let
-    Postgres end such a transaction, or all others wait for it."""
-    # Django says "created" for each loan from its pool, too: a connection that was here before is left as it is.
+    """Let Postgres end the transaction of a process that is stopped or cut off: it holds locks on jobs, for which all
+    other processes wait."""
+    # Django sends the signal for each checkout from its pool, too: a known connection is left as it is.
     if connection.vendor == "postgresql" and connection.connection not in _limited:
         _limited.add(connection.connection)
         with connection.cursor() as cursor:

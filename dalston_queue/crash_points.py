@@ -1,7 +1,7 @@
-"""A hook for tests that kill a process at a named moment: DALSTON_FAULT=<point>[:<detail>]. Without it nothing happens.
+"""Crash points: DALSTON_FAULT=<point>[:<detail>] kills the process at a named moment, for tests.
 
 The process dies by SIGKILL: no handler runs, no transaction commits, nothing is released. DALSTON_FAULT_SIGNAL names
-another signal; SIGSTOP freezes it there, as a paused machine would.
+another signal; SIGSTOP freezes the process there, as a paused machine would.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Database connections and their errors: which pass by themselves, and waiting without a connection."""
+"""Database connections and their errors: which errors are transient, and how to release a connection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.db import Error, InterfaceError, OperationalError, close_old_connect
 
 # SQLSTATE classes: connection lost, transaction rolled back (deadlock, serialization), out of resources, operator
 # intervention (shutdown, cancelled statement); and lock not available, transaction idle for too long, or too long.
-_PASSING = ("08", "40", "53", "57", "55P03", "25P03", "25P04")
+_TRANSIENT = ("08", "40", "53", "57", "55P03", "25P03", "25P04")
 
 
 def is_transient(error: Error) -> bool:
@@ -16,15 +16,15 @@ def is_transient(error: Error) -> bool:
     if sqlstate is None:
         # Without a code the server never answered: the connection is gone or was never made.
         return isinstance(error, OperationalError | InterfaceError)
-    return sqlstate.startswith(_PASSING)
+    return sqlstate.startswith(_TRANSIENT)
 
 
 def drop_broken_connection() -> None:
-    """Before the next try: let go of a connection that is no longer usable."""
+    """Close a connection that is no longer usable, before the next attempt."""
     close_old_connections()
 
 
 def release_connection() -> None:
-    """Back to the pool, before a wait; the next query takes one again. Inside a transaction it stays."""
+    """Return the connection to the pool before a wait; the next query takes one again. Not inside a transaction."""
     if connection.connection is not None and not connection.in_atomic_block:
         connection.close()

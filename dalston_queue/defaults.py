@@ -1,7 +1,7 @@
-"""Defaults of the settings that engines read, too. A leaf without imports: an engine has no Django settings.
+"""Defaults of the settings that engines share. A leaf without imports: an engine has no Django settings.
 
-`dalston_site/settings.py` declares them with these values. A supervisor hands its values to its engines; an engine that
-runs alone falls back to these.
+`dalston_site/settings.py` declares the settings with these values. A supervisor passes its values to its engines; an
+engine without a supervisor uses these.
 """
 
 REDIS_PREFIX = "dalston"

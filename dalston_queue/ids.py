@@ -1,7 +1,7 @@
 """UUIDv7 ids (RFC 9562): time-ordered, so that new rows land at the right edge of every index.
 
-Python gets `uuid.uuid7` in 3.14; until then these few lines do it. Ids made by one process only grow: the twelve
-bits after the milliseconds count up, and a clock that steps back keeps the last millisecond until it catches up.
+Python has `uuid.uuid7` from 3.14 on. Ids made by one process only grow: the twelve bits after the milliseconds count
+up, and a clock that steps back keeps the last millisecond until it catches up.
 """
 
 import os
@@ -13,8 +13,8 @@ _COUNTER_BITS = 12
 
 
 class _Stamps:
-    """Milliseconds and counter as one number. When the counter overflows it carries into the milliseconds, which then
-    run ahead of the clock by a few, never behind."""
+    """Milliseconds and counter as one number. A counter that overflows increments the milliseconds, which are then
+    ahead of the clock by a few, never behind."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

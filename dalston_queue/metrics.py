@@ -1,6 +1,6 @@
 """The queue's metrics, read from one snapshot of the broker at each scrape.
 
-On `/metrics` of the web process, and of each orchestrator that is given a port for it. `stage` is the queue's name.
+On `/metrics` of the web process, and of an orchestrator started with `--metrics`. The label `stage` is the queue.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from dalston_queue.redis import get_broker
 
 
 class QueueCollector(Collector):
-    """All numbers of one scrape come from one snapshot. Without Redis they are absent, and `dalston_redis_up` is 0."""
+    """All metrics of a scrape come from one snapshot. Without Redis they are absent, and `dalston_redis_up` is 0."""
 
     def describe(self) -> list[Metric]:
         return []  # registering must not ask Redis
@@ -51,7 +51,7 @@ def _queues(broker: Broker) -> Iterator[Metric]:
 
 
 def register(registry: CollectorRegistry = REGISTRY) -> None:
-    """Add the queue's numbers to what a process exposes anyway."""
+    """Add the queue's metrics to a process's registry."""
     registry.register(QueueCollector())
 
 
@@ -60,5 +60,5 @@ register(_web)
 
 
 def metrics(_request: HttpRequest) -> HttpResponse:
-    """`GET /metrics`: numbers only, no names of jobs or people, so it asks for no login."""
+    """`GET /metrics`. No login: it has no names of jobs or people."""
     return HttpResponse(generate_latest(_web), content_type=CONTENT_TYPE_LATEST)

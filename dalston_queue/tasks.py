@@ -1,4 +1,4 @@
-"""What huey runs. Huey finds this file by its name (`manage.py run_huey`)."""
+"""The periodic task that huey runs. Huey finds this file by its name (`manage.py run_huey`)."""
 
 from huey import crontab
 from huey.contrib.djhuey import db_periodic_task

@@ -1,6 +1,6 @@
-"""Who may do what: by login with a role, or by token.
+"""Accounts: logins with a role, and API tokens.
 
 roles            the three roles, and what each may do in Django's admin
-tokens           API tokens: issued and revoked, on record
-login_throttle   how many logins may be tried, per account and per address
+tokens           issues and revokes API tokens, with audit entries
+login_throttle   limits failed logins per account and per address
 """

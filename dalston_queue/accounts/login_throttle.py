@@ -1,8 +1,8 @@
-"""Throttles logins against guessed passwords: so many tries per account and per address in a sliding window.
+"""Throttles logins against guessed passwords: a limit per account and per address in a sliding window.
 
-The tries are rows in Postgres, which a login needs anyway, so the throttle works while Redis is away. A try is counted
-before the password is checked, under a lock, or a hundred parallel guesses would all be the first. A refused one is
-not counted. The answer does not depend on whether the account exists, and a refusal checks no password at all.
+Attempts are rows in Postgres, which a login needs anyway, so the throttle works while Redis is away. An attempt is
+counted before the password is checked, under a lock, or a hundred parallel guesses would all be the first. A refused
+attempt is not counted, and checks no password. The answer does not depend on whether the account exists.
 
 An attacker who knows an account's name can keep it refused by guessing on; people who are logged in stay so.
 """
@@ -27,12 +27,12 @@ _BY_ADDRESS = _COUNTED.format(column="address")
 
 
 def take(username: str, address: str, now: datetime) -> timedelta | None:
-    """Count a try. Returns how long to wait instead, if there were too many."""
+    """Count an attempt; returns how long to wait instead, if there were too many."""
     account, network = digest(username), network_of(address)
     window = timedelta(seconds=settings.DALSTON_LOGIN_WINDOW_S)
     since = now - window
     with transaction.atomic(), connection.cursor() as cursor:
-        # In one order for all, or two tries that share an account and an address would wait for each other.
+        # Sorted: two attempts that share an account and an address would otherwise deadlock.
         for key in sorted({f"login account {account}", f"login address {network}"}):
             cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [key])
         waits: list[timedelta] = []
@@ -51,7 +51,7 @@ def take(username: str, address: str, now: datetime) -> timedelta | None:
 
 
 def forgive(username: str, address: str) -> None:
-    """Who gets in was no guesser: their tries from there do not count any more."""
+    """After a successful login: earlier attempts of this account from this address no longer count."""
     LoginAttempt.objects.filter(account=digest(username), address=network_of(address)).delete()
 
 
@@ -60,7 +60,7 @@ def digest(username: str) -> str:
 
 
 def network_of(address: str) -> str:
-    """An IPv6 customer has at least a /64: they are one address here. What is no address is one, too."""
+    """An IPv6 customer has at least a /64, which counts as one address; so do all invalid addresses together."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

@@ -1,10 +1,10 @@
-"""Roles on the pages and in the admin: three groups, made by the migration, and nothing else decides.
+"""Roles on the pages and in the admin: three groups, made by the migration.
 
-viewer    sees everything; also everyone who is in no group
+viewer    sees everything; the role of a user without a group
 operator  changes work: cancel, replay, pause, drain; recurring jobs in the admin
 admin     also manages users, projects and tokens; a superuser is one
 
-Django's staff flag means nothing here: two truths about one person would differ one day.
+Django's staff flag is not used: two sources of one person's role would differ one day.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SEEN = "_dalston_role"
 
 
 def role_of(user: AbstractBaseUser | AnonymousUser) -> Role:
-    """The highest of its groups. Read once per request: the user object keeps it."""
+    """The highest role of the user's groups. Read once per request: the user object caches it."""
     if not isinstance(user, User) or not user.is_active:
         return Role.VIEWER
     seen: Role | None = getattr(user, _SEEN, None)
@@ -60,14 +60,14 @@ class Person(TypedDict):
 
 
 def person(request: HttpRequest) -> Person:
-    """Who it was, for `audited(...)`. Only behind a login."""
+    """The signature of the logged-in user for `audited(...)`."""
     if not isinstance(request.user, User):
         raise PermissionDenied
     return Person(actor=f"user {request.user.get_username()}", user=request.user)
 
 
 def give_role(user: User, role: Role) -> None:
-    """This one, and none of the other two."""
+    """Set the user's only role."""
     user.groups.remove(*Group.objects.filter(name__in=_RANKS).exclude(name=role))
     user.groups.add(Group.objects.get_or_create(name=role)[0])
     vars(user).pop(_SEEN, None)
@@ -75,11 +75,11 @@ def give_role(user: User, role: Role) -> None:
 
 _QUEUE = "dalston_queue"
 _OPERATORS_EDIT = "schedule"
-"""Recurring jobs are work; projects, tokens and users say who may do work."""
+"""Recurring jobs are work; projects, tokens and users are for admins."""
 
 
 class RolePermissions(BaseBackend):
-    """Logs no user in: Django's own backend knows the passwords."""
+    """Permissions in Django's admin by role. Logins are left to Django's own backend."""
 
     def has_perm(self, user_obj: AbstractBaseUser | AnonymousUser, perm: str, obj: Any = None) -> bool:  # noqa: ARG002  # Django's
         role = role_of(user_obj)

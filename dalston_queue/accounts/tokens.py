@@ -1,4 +1,4 @@
-"""Issues and revokes API tokens, on record: the same for the shell and the admin."""
+"""Issues and revokes API tokens with an audit entry, for the shell and the admin."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def issue(
     expires_at: datetime | None = None,
     rate_preset: str = "",
 ) -> tuple[ApiToken, str]:
-    """The row and its text. Both or neither: a token that is not on record does not work."""
+    """A new token's row and text. Token and audit entry are one transaction: no token works without its entry."""
     with transaction.atomic():
         token, text = ApiToken.issue(project, name, scopes, expires_at, rate_preset)
         with audited("token.issue", str(token.pk), actor=actor, user=user) as row:
@@ -39,11 +39,11 @@ def issue(
 
 
 def revoke(tokens: QuerySet[ApiToken], *, actor: str, user: AbstractBaseUser | None = None) -> int:
-    """How many of them worked until now."""
+    """Revoke these tokens; returns how many were not revoked before."""
     revoked = 0
     for token in tokens.filter(revoked_at__isnull=True):
         with audited("token.revoke", str(token.pk), actor=actor, user=user, before={"name": token.name}) as row:
-            # Somebody else may have been faster.
+            # Another process may have been faster.
             ours = ApiToken.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=timezone.now()) == 1
             row.after = {"revoked": ours}
         revoked += ours

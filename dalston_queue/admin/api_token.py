@@ -1,6 +1,6 @@
 """Admin pages of projects and their API tokens.
 
-A token is made here and shown once, revoked here, never edited. Its digest is not shown either.
+A token is made here and its text shown once, and revoked here; it is never edited, and its digest is not shown.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from dalston_queue.accounts import tokens
+from dalston_queue.accounts.roles import person
 from dalston_queue.admin.base import AuditedAdmin, TableAdmin
 from dalston_queue.models import ApiToken, Project
 from dalston_queue.models.accounts import Scope
@@ -64,7 +65,7 @@ class ApiTokenAdmin(TableAdmin):
             obj.scopes,
             expires_at=obj.expires_at,
             rate_preset=obj.rate_preset,
-            **_signature(request),
+            **person(request),
         )
         obj.pk = row.pk
         request.issued_token_text = text  # type: ignore[attr-defined]
@@ -83,13 +84,8 @@ class ApiTokenAdmin(TableAdmin):
 
     @admin.action(description="Revoke the selected tokens now", permissions=["add"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
-        revoked = tokens.revoke(queryset, **_signature(request))
+        revoked = tokens.revoke(queryset, **person(request))
         self.message_user(request, f"Revoked {revoked}. They work no more from now on.")
-
-
-def _signature(request: HttpRequest) -> dict[str, Any]:
-    """Who it was, for the audit trail."""
-    return {"actor": f"user {request.user}", "user": request.user}
 
 
 @admin.register(Project)

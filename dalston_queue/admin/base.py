@@ -1,4 +1,4 @@
-"""What the admin pages share: read-only rows, lists that stay fast in long tables, changes on record."""
+"""Base classes of the admin pages: read-only rows, bounded lists, changes with an audit entry."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class BoundedPaginator(AnyPaginator):
 
 
 class ReadOnly:
-    """The lifecycle, the orchestrator or an engine writes these rows. They are not edited by hand."""
+    """Rows that the lifecycle, the orchestrator or an engine writes. They are not edited by hand."""
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -80,7 +80,7 @@ def _uuid(text: str) -> UUID | None:
 
 
 class AuditedAdmin(TableAdmin):
-    """The row and its audit entry are written in one transaction: the admin's own."""
+    """Writes the row and its audit entry in one transaction, the admin's own."""
 
     def save_model(self, request: HttpRequest, obj: Model, form: Any, change: bool) -> None:
         noun = self.opts.model_name
@@ -101,6 +101,6 @@ class AuditedAdmin(TableAdmin):
 
 
 def _fields(obj: Model) -> dict[str, Any]:
-    """What can be edited, as JSON."""
+    """The editable fields as JSON."""
     fields: dict[str, Any] = json.loads(json.dumps(model_to_dict(obj), cls=DjangoJSONEncoder))
     return fields

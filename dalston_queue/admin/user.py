@@ -1,4 +1,4 @@
-"""Users and their roles. An account is switched off, not deleted: the audit trail keeps pointing at it."""
+"""Admin pages of users and their roles. An account is deactivated, not deleted: the audit trail points at it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class UserAdmin(DjangosUserAdmin):
         return False
 
     def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        """A password that an admin sets goes by a page of its own, past `save_related`."""
+        """A password that an admin sets has a page of its own, which does not call `save_related`."""
         match = request.resolver_match
         if match is not None and match.url_name == "auth_user_password_change":
             with audited("user.password", obj.get_username(), **person(request)) as row:
@@ -61,7 +61,7 @@ class UserAdmin(DjangosUserAdmin):
         return super().log_change(request, obj, message)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
-        """Where the groups are written: what the account could do before and after is on record."""
+        """Writes the groups, and an audit entry with the account's groups before and after."""
         user: User = form.instance
         active = {"is_active": form.initial.get("is_active", user.is_active)}
         before = {**active, "groups": _groups(user)} if change else None

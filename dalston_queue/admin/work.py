@@ -68,19 +68,19 @@ class DeadLetterAdmin(ReadOnly, TableAdmin):
 
 @admin.register(ReplayBatch)
 class ReplayBatchAdmin(ReadOnly, TableAdmin):
-    """Made, undone and stopped on the dead letters page or over the API."""
+    """Batches are made, undone and stopped on the dead letters page or over the API."""
 
     list_display = ["id", "actor", "state", "matched", "replayed", "already", "refused", "created_at", "finished_at"]
     list_filter = ["state", "created_at"]
     search_fields = ["actor__startswith", "reason"]
-    search_help_text = "A batch's id, the start of who made it, or words of the reason."
+    search_help_text = "A batch's id, the start of its actor's name, or words of the reason."
     exclude = ["dead_letter_ids"]  # up to 100 000
     ordering = ["-id"]
 
 
 @admin.register(Schedule)
 class ScheduleAdmin(AuditedAdmin):
-    """Made and changed here. The next tick follows from the expression."""
+    """Schedules are made and changed here. The next tick is computed from the expression."""
 
     list_display = ["name", "project", "cron", "time_zone", "enabled", "next_at", "last_error"]
     list_filter = ["enabled", "project"]

@@ -1,9 +1,9 @@
-"""Verifies the audit chain, and compares the rows that people read with it.
+"""Verifies the audit chain, and compares the rows of actions with it.
 
 Found: a link or row that was changed, removed from the middle or added past the triggers, and a row whose links are
-gone. Not found by the chain alone: its end cut off, or everything from some link on written anew, by a user who may
-drop triggers. Both are found with a head that was noted outside of the database (`Head`, which is why it is printed,
-logged each hour and part of every export).
+gone. Not found by the chain alone: its end cut off, or everything from some link on rewritten, by a user who may drop
+triggers. Both are found with a head that was noted outside of the database (`Head`, which is why it is printed, logged
+each hour and part of every export).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class Head:
     def parse(cls, text: str) -> Head:
         count, _, digest = text.partition(":")
         if not count.isdecimal() or len(digest) != len(START) or set(digest) - set("0123456789abcdef"):
-            raise ValueError(f"{text!r} is no head: it looks like 1234:5f2c… with 64 hexadecimal digits")
+            raise ValueError(f"{text!r} is no head, such as 1234:5f2c… with 64 hexadecimal digits")
         return cls(int(count), digest)
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
     head: Head
-    problem: str = ""  # of the first link or row that is wrong; empty: all is well
-    unfinished: tuple[int, ...] = ()  # actions that were begun and have no outcome: no fault of the chain
+    problem: str = ""  # of the first link or row that is wrong; empty: none
+    unfinished: tuple[int, ...] = ()  # actions without an outcome: no fault of the chain
 
 
 def head() -> Head:
@@ -54,7 +54,7 @@ def head() -> Head:
 
 
 def verify(noted: Head | None = None, *, last: int | None = None) -> Verified:
-    """Of the whole chain, or of its `last` so many links. `noted` is a head from before."""
+    """Verify the whole chain, or its `last` links. `noted` is an earlier head."""
     with _one_view():
         now = head()
         first = 1 if last is None else max(1, now.entries - last + 1)
@@ -65,7 +65,7 @@ def verify(noted: Head | None = None, *, last: int | None = None) -> Verified:
 
 @contextmanager
 def _one_view() -> Iterator[None]:
-    """Links and rows as of one moment: what is written meanwhile would look like a row without a link."""
+    """Links and rows as of one moment: an action written meanwhile would be a row without a link."""
     if connection.in_atomic_block:
         yield
         return
@@ -84,28 +84,24 @@ def _noted(noted: Head | None, now: Head) -> str:
 
 
 def _links(first: int, now: Head) -> str:
-    """What is wrong with the first bad link."""
+    """The fault of the first bad link."""
     before = START if first == 1 else AuditEntry.objects.values_list("hash", flat=True).filter(pk=first - 1).first()
     if before is None:
         return f"link {first - 1} is missing"
-    place = first
+    position = first
     for entry in AuditEntry.objects.filter(pk__gte=first).order_by("pk").iterator(CHUNK):
-        if entry.pk != place:
-            return f"link {place} is missing"
+        if entry.pk != position:
+            return f"link {position} is missing"
         if entry.previous_hash != before:
-            return f"link {place} does not follow the one before it"
-        if entry.hash != hash_of(before, place, entry.content):
-            return f"link {place} ({_what(entry)}) was changed after it was written"
-        before, place = entry.hash, place + 1
-    return "" if place == now.entries + 1 else f"link {place} is missing"
-
-
-def _what(entry: AuditEntry) -> str:
-    return f"action {entry.action_id}, {entry.fact}"
+            return f"link {position} does not follow the one before it"
+        if entry.hash != hash_of(before, position, entry.content):
+            return f"link {position} (action {entry.action_id}, {entry.fact}) was changed after it was written"
+        before, position = entry.hash, position + 1
+    return "" if position == now.entries + 1 else f"link {position} is missing"
 
 
 def _rows(first: int) -> str:
-    """Does each row say what its links say? Walks both in the order of the actions."""
+    """The first difference between a row and its links, both read by action id."""
     since = 0 if first == 1 else AuditEntry.objects.values_list("action_id", flat=True).get(pk=first)
     links, rows = _links_by_action(since), OperatorAction.objects.filter(pk__gte=since).order_by("pk").iterator(CHUNK)
     link, row = next(links, None), next(rows, None)
@@ -135,7 +131,7 @@ def _links_by_action(since: int) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def expected(row: OperatorAction) -> dict[str, Any]:
-    """What the links of this row have to say."""
+    """The facts that the links of this row must have."""
     begun = {"action_id": row.pk, "at": _utc(row.at), "actor": row.actor, "action": row.action, "target": row.target}
     facts: dict[str, Any] = {Fact.BEGUN.value: {**begun, "reason": row.reason, "before": row.before}}
     if row.finished_at is not None:

@@ -1,7 +1,7 @@
-"""Records an operator's actions: who, what, to what, why, how it was before and after.
+"""Records an operator's action: actor, action, target, reason, and the state before and after.
 
 The row is written before the action and finished after it, so that an action whose process dies in the middle is on
-record, and is seen to be unfinished. Each of the two is a link of the hash chain, which the database adds by itself.
+record as unfinished. Each of the two is a link of the hash chain, which a trigger adds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def audited(
         yield row
     except Exception as error:
         row.after = {"failed": f"{type(error).__name__}: {error}"[:500].replace("\x00", "\ufffd")}
-        with suppress(DatabaseError):  # it may be the database that failed: then the row stays unfinished
+        with suppress(DatabaseError):  # if the database failed, the row stays unfinished
             _finish(row)
         raise
     _finish(row)

@@ -1,6 +1,6 @@
 """Reads the audit trail for the page, the API and the exports: CSV for a spreadsheet, JSON lines for a program.
 
-Each exported action carries the hashes of its links.
+Each exported action has the hashes of its links.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dalston_queue.models import OperatorAction
 from dalston_queue.models.audit import Fact
 
 KINDS = ("user", "token", "shell user")
-"""What stands before a name in `actor`."""
+"""Prefixes of the name in `actor`."""
 PAGE = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Actions that match everything given."""
+    """A filter of actions, by every field that is set."""
 
     actor: str | None = None  # as written (`user ada`), or only the name (`ada`)
     action: str | None = None
@@ -36,7 +36,7 @@ class Wanted:
 
 
 def actions(wanted: Wanted) -> QuerySet[OperatorAction]:
-    """Newest first. Each filter has its index; ids grow with time, so a page is found by the id it ends with."""
+    """Actions, newest first. Each filter has its index; ids grow with time, so a page begins after an id."""
     rows = OperatorAction.objects.order_by("-id")
     if wanted.actor:
         rows = rows.filter(actor__in=[wanted.actor, *(f"{kind} {wanted.actor}" for kind in KINDS)])
@@ -54,12 +54,12 @@ def actions(wanted: Wanted) -> QuerySet[OperatorAction]:
 
 
 def about(targets: list[str]) -> QuerySet[OperatorAction]:
-    """What was done to these things, newest first."""
+    """Actions on these targets, newest first."""
     return OperatorAction.objects.filter(target__in=targets).order_by("-id")
 
 
 def pages(wanted: Wanted) -> Iterator[list[OperatorAction]]:
-    """All of it with its links, a page at a time: an export of any length holds no more than one, and no cursor."""
+    """Actions with their links, a page at a time: an export of any length holds one page in memory, and no cursor."""
     rows = actions(wanted).prefetch_related("entries")
     page = list(rows[:PAGE])
     while page:

@@ -1,9 +1,9 @@
-"""Jobs and tasks in Postgres: every action on them that is allowed, and every question about them.
+"""Jobs and tasks in Postgres: every allowed action on them, and every query about them.
 
 submit/      from a client's request to rows
-lifecycle/   states, the only writer of a status, and what follows from each move
-operator/    what an operator or a client does to work that exists
+lifecycle/   states, transitions, and what follows from each; `lifecycle/status.py` is the only writer of a status
+operator/    actions on existing work: cancel, requeue, dead-letter, replay, pause
 queries/     read only: search, timeline, progress, pace, why
 webhooks/    calls to a job's callback URL
-errors       what can be wrong with a request, as one tree
+errors       the exception tree
 """

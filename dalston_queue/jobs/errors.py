@@ -1,11 +1,11 @@
-"""Errors of requests about jobs. All are the caller's to mend; none is worth a blind retry.
+"""Errors of requests about jobs. All are permanent: the same request fails again.
 
 JobsError
 ├── InvalidJob            the request can't become a job: a bad name, a cycle, a value Postgres can't hold
-│   └── InvalidCallback   its callback URL is none that may be called
+│   └── InvalidCallback   its callback URL may not be called
 ├── IdempotencyConflict   the key was used for another request
 ├── InvalidSearch         the search can't be understood
-├── NothingToReplay       no dead letter is what was asked for
+├── NothingToReplay       no dead letter matches
 └── SearchTooWide         the search would read too much of the history
 """
 
@@ -15,7 +15,7 @@ class JobsError(Exception):
 
 
 def sentence(error: Exception) -> str:
-    """As it stands before a client: a capital at its start, a full stop at its end."""
+    """The message as a client sees it: with a capital and a full stop."""
     text = str(error)
     return f"{text[:1].upper()}{text[1:]}".rstrip(".") + "."
 

@@ -1,5 +1,5 @@
--- The audit chain. What is written in dalston_operator_action is hashed into dalston_audit_entry by the transaction that
--- writes it, whatever code that is. Run by the initial migration.
+-- Triggers of the audit chain: each write to dalston_operator_action is hashed into dalston_audit_entry by the same
+-- transaction, whatever code writes. Run by the initial migration.
 
 CREATE FUNCTION dalston_audit_append(action_number bigint, kind text, facts jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

@@ -41,7 +41,7 @@ class Scope(StrEnum):
 
 
 class RatePreset(StrEnum):
-    """How often a token may call. Without one: as often as it likes."""
+    """The rate limit of a token; without one it has no limit."""
 
     LIMITED = "limited"
     LISTED = "listed"
@@ -58,7 +58,7 @@ _MEANINGS = {
 
 
 def digest_of(text: str) -> str:
-    """What is stored and looked up for a token's text. The text has 256 random bits, so a plain digest is enough."""
+    """The stored digest of a token's text. The text has 256 random bits, so it needs no salt and no slow hash."""
     return sha256(text.encode()).hexdigest()
 
 
@@ -96,7 +96,7 @@ class ApiToken(models.Model):
         expires_at: datetime | None = None,
         rate_preset: str = "",
     ) -> tuple[Self, str]:
-        """Make a token; returns its row and its text, which exists nowhere else."""
+        """Make a token; returns its row and its text, which is not stored."""
         text = PREFIX + secrets.token_urlsafe(32)
         token = cls.objects.create(
             project=project,
@@ -113,7 +113,7 @@ class ApiToken(models.Model):
 
 
 class LoginAttempt(models.Model):
-    """A login that was tried and has not succeeded: what the throttle counts. Kept for a day."""
+    """A failed login, counted by the throttle. Kept for a day."""
 
     id = models.BigAutoField(primary_key=True)
     at = models.DateTimeField()

@@ -1,7 +1,7 @@
-"""The audit trail: what operators did, and the hash chain that shows a later change.
+"""The audit trail: actions of operators, and the hash chain that shows a later change.
 
-The database itself keeps these rows as they were written (migrations/audit_chain.sql): none can be deleted, and only
-two changes pass: an action is finished once, and a deleted user or token is forgotten here while its name stays.
+Triggers (migrations/audit_chain.sql) refuse to delete these rows, and to change them except in two ways: an action is
+finished once, and the foreign key to a deleted user or token becomes null while the actor's name stays.
 """
 
 from hashlib import sha256
@@ -13,11 +13,11 @@ from dalston_queue.models.accounts import ApiToken
 
 
 class OperatorAction(models.Model):
-    """Who did what, to which thing, why, and how it was before and after."""
+    """One action: actor, action, target, reason, and the state before and after."""
 
     id = models.BigAutoField(primary_key=True)
     at = models.DateTimeField()
-    # Who: a person by login, a program by token. `actor` keeps the name when the row it came from is gone.
+    # A person by login, or a program by token. `actor` keeps the name when that row is deleted.
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True)
     token = models.ForeignKey(ApiToken, on_delete=models.SET_NULL, null=True, blank=True)
     actor = models.CharField(max_length=200)
@@ -33,7 +33,7 @@ class OperatorAction(models.Model):
     class Meta:
         db_table = "dalston_operator_action"
         indexes = [
-            # What was done to this thing: WHERE target = %s ORDER BY id DESC
+            # Actions on one target: WHERE target = %s ORDER BY id DESC
             models.Index(fields=["target", "-id"], name="action_by_target"),
             # The audit page's filters: WHERE actor = %s ORDER BY id DESC, and so on
             models.Index(fields=["actor", "-id"], name="action_by_actor"),
@@ -46,7 +46,7 @@ class OperatorAction(models.Model):
 
 
 START = "0" * 64
-"""What stands before the first link."""
+"""The hash before the first link."""
 
 
 class Fact(models.TextChoices):
@@ -57,13 +57,13 @@ class Fact(models.TextChoices):
 class AuditEntry(models.Model):
     """A link of the chain: one fact about an action, hashed together with the link before.
 
-    Written by a trigger in the transaction of the action itself, so no code can forget it; never changed and never
-    deleted, which another trigger refuses. `manage.py verify_audit` walks the chain.
+    Written by a trigger in the transaction of the action, so no code can forget it; another trigger refuses changes and
+    deletes. `manage.py verify_audit` checks the chain.
     """
 
-    # Its place in the chain: counted without gaps, so that a missing link shows.
+    # Its position in the chain, without gaps, so that a missing link shows.
     id = models.BigIntegerField(primary_key=True)
-    # Which action it is about. The index is that of the constraint below.
+    # The constraint below has the index.
     action = models.ForeignKey(
         OperatorAction, on_delete=models.DO_NOTHING, related_name="entries", db_constraint=False, db_index=False
     )
@@ -81,5 +81,5 @@ class AuditEntry(models.Model):
 
 
 def hash_of(previous_hash: str, position: int, content: str) -> str:
-    """As the trigger does it, written again: who verifies must not ask the one who wrote."""
+    """The same computation as in the trigger: verifying must not rely on the code that wrote the link."""
     return sha256(f"{previous_hash}\n{position}\n{content}".encode()).hexdigest()

@@ -1,11 +1,11 @@
-"""A dead letter: a task whose budgets are used up, or bytes that could not be read. Waits for an operator."""
+"""Dead letters: tasks whose budgets are used up, and bytes that could not be read. They wait for an operator."""
 
 from django.db import models
 
 from dalston_queue.ids import uuid7
 from dalston_queue.models.task import Task
 
-# Neither replayed nor discarded: it still waits for an operator.
+# Neither replayed nor discarded.
 OPEN = models.Q(replayed_at__isnull=True, discarded_at__isnull=True)
 
 

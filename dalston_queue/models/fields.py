@@ -1,4 +1,4 @@
-"""Choices and check constraints from our leaf enums, so that the database refuses a word the code doesn't know."""
+"""Choices and check constraints made of enums, so that the database refuses a value the code doesn't know."""
 
 from collections.abc import Iterable
 from enum import StrEnum

@@ -1,6 +1,7 @@
-"""A job: one or more tasks that succeed or fail together; and the idempotency key that a client gave with it.
+"""Jobs, and the idempotency keys of their requests.
 
-A single task is a job of one. The keys live in Postgres, so they survive the loss of Redis.
+A job is one or more tasks that succeed or fail together; a single task is a job of one. The keys are in Postgres, so
+they survive the loss of Redis.
 """
 
 from django.db import models
@@ -59,7 +60,7 @@ class Job(models.Model):
 
 
 class IdempotencyKey(models.Model):
-    """A client's promise that two requests are the same one."""
+    """The key of a request: a second request with it returns the same job."""
 
     id = models.BigAutoField(primary_key=True)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, db_index=False)  # unique(project, key)

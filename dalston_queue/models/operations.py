@@ -58,7 +58,7 @@ class StagePause(models.Model):
 
 
 class Duty(models.Model):
-    """The last run of a recurring duty. A duty that stopped running is seen by its age."""
+    """The last run of a recurring duty. Its age shows a duty that stopped running."""
 
     name = models.CharField(primary_key=True, max_length=40)
     every_s = models.FloatField(help_text="how often it should run; one that is older than twice this is late")
@@ -80,7 +80,7 @@ class Duty(models.Model):
 
 
 class Leadership(models.Model):
-    """The term of each leading role. Redis holds the lease; the number that only grows comes from here."""
+    """The term of each leading role, which only grows. Redis holds the lease."""
 
     role = models.CharField(primary_key=True, max_length=20)
     term = models.BigIntegerField()
@@ -95,7 +95,7 @@ class Leadership(models.Model):
 
 
 class Sample(models.Model):
-    """A few numbers of one thing at one minute: what the sparklines are drawn from. Kept for a day."""
+    """Numbers of a queue, a lane, the dead letters or a GPU at one minute, for sparklines. Kept for a day."""
 
     id = models.BigAutoField(primary_key=True)
     kind = models.CharField(max_length=20, help_text="`queue`, `lane`, `dead_letters`, `gpu`")

@@ -1,4 +1,4 @@
-"""Replay batches: dead letters to replay later, slowly, or both. Can be undone until the first one is replayed."""
+"""Replay batches: dead letters to replay later, at a rate, or both. Can be undone until the first one is replayed."""
 
 from enum import StrEnum
 
@@ -13,11 +13,11 @@ from dalston_queue.models.fields import choices, one_of, over_has_time
 
 
 class BatchState(StrEnum):
-    WAITING = "waiting"  # nothing of it has happened; an orchestrator starts it at `next_at`, an operator may undo it
+    WAITING = "waiting"  # nothing was replayed; an orchestrator starts it at `next_at`, an operator may undo it
     RUNNING = "running"  # an orchestrator replays the next dead letters at `next_at`; an operator may stop the rest
     DONE = "done"
-    UNDONE = "undone"  # by an operator, before anything happened
-    STOPPED = "stopped"  # by an operator, or because of `error`; what was replayed stays so
+    UNDONE = "undone"  # by an operator, before anything was replayed
+    STOPPED = "stopped"  # by an operator, or because of `error`; replayed tasks stay replayed
 
 
 LIVE = ("waiting", "running")
@@ -26,23 +26,21 @@ OVER = ("done", "undone", "stopped")
 
 class ReplayBatch(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    # Who: as in the audit trail. `actor` keeps the name when the row it came from is gone.
+    # As in the audit trail: `actor` keeps the name when the user or token is deleted.
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True)
     token = models.ForeignKey(ApiToken, on_delete=models.SET_NULL, null=True, blank=True)
     actor = models.CharField(max_length=200)
     reason = models.TextField(blank=True, default="")
-    # What: the dead letters that matched when the batch was made, not those that arrive later.
+    # The dead letters that matched when the batch was made, not later ones.
     filter = models.JSONField(
         null=True, blank=True, help_text="what was asked for; null if the dead letters were named"
     )
     dead_letter_ids = ArrayField(
         models.UUIDField(), help_text="the dead letters, in the order in which they are replayed"
     )
-    # How.
     parameters = models.JSONField(null=True, blank=True, help_text="instead of the tasks' own")
     priority = models.CharField(max_length=6, choices=choices(Priority), blank=True, default="", help_text="or none")
     rate_per_minute = models.PositiveIntegerField(null=True, blank=True, help_text="null: as fast as it goes")
-    # How far.
     state = models.CharField(max_length=7, choices=choices(BatchState), default=BatchState.WAITING.value)
     matched = models.PositiveIntegerField(help_text="how many dead letters it is about")
     handled = models.PositiveIntegerField(default=0, help_text="how many of them have had their turn")
@@ -60,7 +58,7 @@ class ReplayBatch(models.Model):
     finished_at = models.DateTimeField(null=True, blank=True)
 
     already_open = False
-    """Not stored: who has just asked for it got one that was there."""
+    """Not stored: the request that asked for this batch found it open."""
 
     class Meta:
         db_table = "dalston_replay_batch"

@@ -1,4 +1,4 @@
-"""A recurring job: a cron expression in a time zone, and the job to make at each tick.
+"""Schedules of recurring jobs: a cron expression in a time zone, and the stages of the job to submit at each tick.
 
 Clock changes are handled as Debian's cron does.
 """

@@ -34,7 +34,7 @@ class Task(models.Model):
     attempt = models.PositiveIntegerField(default=1)
     # Of the last event applied at this attempt; an event applies only if its own is greater.
     event_seq = models.BigIntegerField(default=0)
-    # Budgets, each counted apart: failures, engines that died with it, nodes that vanished with it.
+    # Budgets, each counted apart: failures, engine crashes, lost nodes.
     max_retries = models.PositiveSmallIntegerField()
     retry_count = models.PositiveSmallIntegerField(default=0)
     deliveries = models.PositiveSmallIntegerField(default=0)
@@ -95,7 +95,7 @@ class Task(models.Model):
 
 
 class TaskEvent(models.Model):
-    """One move of one task, written in the same statement as the move itself. Never changed, only expired."""
+    """One transition of one task, written by the statement that moves it. Never changed, only expired."""
 
     id = models.BigAutoField(primary_key=True)
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="events", db_index=False)

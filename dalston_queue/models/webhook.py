@@ -24,12 +24,12 @@ class DeliveryState(StrEnum):
 
 
 class WebhookDelivery(models.Model):
-    # The receiver sees it, and knows a repetition by it.
+    # The receiver gets it, and recognises a repetition by it.
     id = models.UUIDField(primary_key=True, default=uuid4, editable=False)
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="webhooks", db_index=False)
     url = models.TextField()
     origin = models.TextField(help_text="scheme, host and port: a slow receiver must not keep others waiting")
-    # Of the job when it ended: it may run again before this is sent.
+    # Of the job when it ended: a replay may run it again before this is sent.
     status = models.CharField(max_length=12, choices=choices(JobStatus))
     error = models.TextField(blank=True, default="", help_text="why the job failed")
     finished_at = models.DateTimeField()
@@ -47,11 +47,11 @@ class WebhookDelivery(models.Model):
         indexes = [
             # Orchestrator, each second: WHERE state = 'pending' AND next_at <= %s ORDER BY next_at
             models.Index(fields=["next_at"], name="webhook_due", condition=models.Q(state="pending")),
-            # When those are all of busy receivers: the first of each other, by a range of (origin, next_at)
+            # When those are all of busy receivers: the first of each other receiver, by a range of (origin, next_at)
             models.Index(
                 fields=["origin", "next_at"], name="webhook_due_by_origin", condition=models.Q(state="pending")
             ),
-            # Beside it: how many each receiver is being sent, WHERE sending_until > %s GROUP BY origin
+            # Deliveries being sent to each receiver: WHERE sending_until > %s GROUP BY origin
             models.Index(
                 fields=["origin", "sending_until"],
                 name="webhook_being_sent",
@@ -87,6 +87,6 @@ class WebhookSecret(models.Model):
 
     @classmethod
     def issue(cls, project: Project, now: datetime) -> Self:
-        """A new one; the one before is void from now on."""
+        """A new secret; the one before is void from now on."""
         text = PREFIX + secrets.token_urlsafe(32)
         return cls.objects.update_or_create(project=project, defaults={"text": text, "created_at": now})[0]

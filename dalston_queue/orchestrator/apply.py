@@ -1,7 +1,7 @@
 """Applies a batch of events in one transaction, in few statements.
 
 The events of one task are applied in the order of their (attempt, seq), one per round; a round is one statement per
-transition. What arrives late, twice or in the wrong order finds no row to move, and that is its whole effect.
+transition. An event that arrives late, twice or in the wrong order finds no row to move, and has no effect.
 """
 
 from collections import defaultdict
@@ -34,7 +34,7 @@ _jitter = SystemRandom().random
 
 @transaction.atomic
 def apply(events: Sequence[Event], now: datetime) -> Advanced:
-    """Apply these events; what is returned has to be done after the commit."""
+    """Apply these events; returns what has to be done after the commit."""
     jobs = lock_jobs({UUID(event.job_id) for event in events})
     touched: set[UUID] = set()
     created = {UUID(event.job_id) for event in events if event.kind is EventKind.JOB_CREATED}
@@ -53,16 +53,16 @@ def apply(events: Sequence[Event], now: datetime) -> Advanced:
 
 
 def rounds(events: Iterable[Event]) -> list[list[Event]]:
-    """Split events so that no task is twice in one list, and the events of one task are in order over the lists."""
+    """Split events into rounds with at most one event per task, the events of one task in order over the rounds."""
     of_task: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         of_task[event.task_id].append(event)
     result: list[list[Event]] = []
     for its_events in of_task.values():
-        for place, event in enumerate(sorted(its_events, key=lambda event: (event.attempt, event.seq))):
-            if place == len(result):
+        for index, event in enumerate(sorted(its_events, key=lambda event: (event.attempt, event.seq))):
+            if index == len(result):
                 result.append([])
-            result[place].append(event)
+            result[index].append(event)
     return result
 
 
@@ -87,8 +87,8 @@ def _started(events: list[Event], _now: datetime) -> list[Moved]:
 
 
 def _completed(events: list[Event], now: datetime) -> list[Moved]:
-    """Complete them, and add the stages that their results ask for. A result that can't be kept or acted on ends its
-    task for good: another attempt would give the same."""
+    """Complete the tasks, and add the stages that their results ask for. A result that can't be stored or applied makes
+    its task a dead letter: another attempt would have the same result."""
     endings: list[Ending] = []
     changes: list[Change] = []
     more: dict[UUID, list[NewTask]] = {}
@@ -109,13 +109,13 @@ def _completed(events: list[Event], now: datetime) -> list[Moved]:
 
 
 class _InvalidResult(Exception):
-    """Says what is wrong, as the end of a sentence."""
+    """The message completes the sentence "its result …"."""
 
 
 def _storable(result: object) -> msgspec.Raw:
     """The result as the JSON that Postgres will store."""
     if too_deep(result):
-        raise _InvalidResult(f"is nested deeper than {MAX_DEPTH} levels; give it as text or as an artifact")
+        raise _InvalidResult(f"is nested deeper than {MAX_DEPTH} levels; return it as text or as an artifact")
     encoded = _encode(result)
     if holds_nul(encoded.decode()):
         raise _InvalidResult("holds a NUL character, which Postgres can't store")
@@ -141,7 +141,7 @@ def _cancelled(events: list[Event], _now: datetime) -> list[Moved]:
 
 
 def _failed(events: list[Event], now: datetime) -> list[Moved]:
-    """Ask the retry policy about each, then act on its verdicts in bulk."""
+    """Ask the retry policy about each event, then apply its verdicts in bulk."""
     policy = RetryPolicy.from_settings()
     attempts = _attempts(events)
     endings: list[Ending] = []
@@ -264,8 +264,8 @@ def _ending(event: Event, error: ErrorInfo, why: str) -> Ending:
 
 
 # A result may ask for more stages: `{"$stages": [{"stage": "transcribe_ch1", "after": ["split"]}, …]}`.
-# They are made by the same code as those of a submission, in the transaction that completes the stage which asked. A
-# request that can't be met makes that stage a dead letter: its result can't be acted on.
+# They are added by the same code as those of a submission, in the transaction that completes the stage. A request that
+# can't be met makes the stage a dead letter.
 KEY = "$stages"
 
 
@@ -280,8 +280,8 @@ def wanted_stages(result: object) -> Sequence[StageSpec]:
 
 
 def added_tasks(job_id: UUID, stages: Sequence[StageSpec]) -> list[NewTask]:
-    """The rows of these stages, ready to insert; none if the job is gone. The job is locked. Raises InvalidJob for what
-    doesn't fit the job as it is, or can't be stored. Advancing the job makes those ready that wait for nothing."""
+    """The rows of these stages, ready to insert; none if the job is gone. The job must be locked. Raises InvalidJob for
+    stages that don't fit the job, or can't be stored."""
     priority = Job.objects.filter(id=job_id).values_list("priority", flat=True).first()
     if priority is None:
         return []

@@ -1,7 +1,7 @@
-"""Takes a batch of events through apply, commit and acknowledgement, and isolates the one that can't be applied.
+"""Applies and commits a batch of events, and isolates an event that can't be applied.
 
-A batch that fails for a passing reason is the caller's to repeat: nothing was acknowledged. A batch that fails for its
-content is split in halves until the culprit stands alone; that one becomes a dead letter, and the rest goes on.
+If a server is the reason of a failure, it is raised: the caller repeats the batch, of which nothing was acknowledged.
+Otherwise the batch is halved until the faulty event is alone; its task becomes a dead letter, and the rest is applied.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,14 +30,14 @@ _POISON = "UnstorableEvent"  # the error type of such a dead letter
 
 
 def handle(batch: Sequence[Event | Malformed], now: datetime) -> Advanced:
-    """Apply a batch and commit. When it returns, every event of the batch is in Postgres in one form or another."""
+    """Apply a batch and commit. When it returns, every event is applied or kept as a dead letter."""
     done = Advanced()
     events: list[Event] = []
     for item in batch:
         if isinstance(item, Malformed):
             _keep_raw(item, item.reason, item.raw, now)
         elif item.kind is EventKind.TASK_DEAD_LETTERED and not item.job_id:
-            # An entry that belongs to no record: a stray copy, or bytes of another program. No task ends with it.
+            # An entry without a record: a stray copy, or bytes of another program. It ends no task.
             _keep_raw(item, item.error.message if item.error else "an unreadable entry", item.raw or {}, now)
         else:
             events.append(item)
@@ -54,12 +54,12 @@ def _apply_or_split(events: list[Event], now: datetime, done: Advanced) -> None:
     except Exception as error:
         if _is_outage(error):
             raise
-        # Whatever else it is, an event that raised it would raise it again in every orchestrator that takes it over.
+        # Any other error would be raised again in every orchestrator that takes the event over.
         _isolate(events, now, done, error)
 
 
 def _is_outage(error: Exception) -> bool:
-    """True if a server is the reason, and not the events."""
+    """True if a server is the reason, not the events."""
     return isinstance(error, BrokerError) or (isinstance(error, Error) and is_transient(error))
 
 
@@ -86,16 +86,16 @@ def _isolate(events: list[Event], now: datetime, done: Advanced, error: Exceptio
 
 def _keep_raw(item: Event | Malformed, reason: str, raw: Mapping[str, bytes], now: datetime) -> None:
     log.error("unreadable bytes are kept as a dead letter", queue=item.queue, reason=reason)
-    dead_letter_unreadable(item.queue, _place(item), reason, raw, now)
+    dead_letter_unreadable(item.queue, _source(item), reason, raw, now)
 
 
-def _place(event: Event | Malformed) -> str:
-    """Where it came from. One entry may hold several events, so its own content belongs to the name."""
+def _source(event: Event | Malformed) -> str:
+    """A name of the event in Redis. One entry may hold several events, so the content is part of the name."""
     return f"{event.shard} {event.stream} {event.entry_id} {_written(event)}"
 
 
 def _written(event: Event | Malformed) -> str:
-    """All of it; without its body where that is nested too deeply to be written out."""
+    """The event as text; without its body if that is nested too deeply."""
     try:
         return repr(event)
     except RecursionError:
@@ -103,13 +103,13 @@ def _written(event: Event | Malformed) -> str:
 
 
 def _keep_alone(event: Event, message: str, now: datetime) -> None:
-    dead_letter_unreadable(event.queue, _place(event), message, {"event": _written(event).encode()}, now)
+    dead_letter_unreadable(event.queue, _source(event), message, {"event": _written(event).encode()}, now)
 
 
 @transaction.atomic
 def _dead_letter(event: Event, message: str, now: datetime) -> Advanced:
-    """End the task whose event is poison. An event that names no task of ours, or one that can't move, is kept by
-    itself."""
+    """End the task of an event that can't be applied. If there is no such task, or it can't move, the event is kept in
+    a dead letter of its own."""
     try:
         job_id, task_id = UUID(event.job_id), UUID(event.task_id)
     except ValueError:

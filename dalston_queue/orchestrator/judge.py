@@ -1,7 +1,7 @@
-"""The judge of dead engines, pure: an engine is dead when its beat counter stood still over the judge's own polls.
+"""The judge of dead engines and nodes, pure: dead are those whose beat counter stood still over the judge's own polls.
 
-Only time between two successful polls counts, and never more than one gap of it, so an outage of Redis, a failover, a
-paused judge or a skewed clock kills no engine: they leave a hole in the polls, not silence in the engine.
+Only time between two successful polls counts, and at most `max_gap_s` of it, so an outage of Redis, a failover, a
+paused judge or a skewed clock kills no engine: they leave a gap between the polls, not an idle engine.
 """
 
 from collections.abc import Hashable, Mapping
@@ -15,12 +15,12 @@ Pulse = TypeVar("Pulse")
 @dataclass(slots=True)
 class _Seen(Generic[Pulse]):
     pulse: Pulse
-    silent_s: float = 0.0
+    idle_s: float = 0.0
 
 
 @dataclass(slots=True)
 class Judge(Generic[Key, Pulse]):
-    """Judges anything that has a pulse: engines by their counters, nodes by theirs. Times are monotonic seconds."""
+    """Judges keys by their pulses, which are beat counters. Times are monotonic seconds."""
 
     dead_after_s: float
     max_gap_s: float  # a longer time between two polls counts as this much
@@ -28,7 +28,7 @@ class Judge(Generic[Key, Pulse]):
     _last_poll: float | None = None
 
     def observe(self, pulses: Mapping[Key, Pulse], now: float) -> list[Key]:
-        """Take note of a successful poll; returns who is dead, again and again until it beats or is gone."""
+        """Record a successful poll; returns the dead keys, at each poll until they beat or are gone."""
         passed = 0.0 if self._last_poll is None else min(now - self._last_poll, self.max_gap_s)
         self._last_poll = now
         for gone in self._seen.keys() - pulses.keys():
@@ -38,13 +38,13 @@ class Judge(Generic[Key, Pulse]):
             if seen is None or seen.pulse != pulse:
                 self._seen[key] = _Seen(pulse)
             else:
-                seen.silent_s += passed
-        return [key for key, seen in self._seen.items() if seen.silent_s >= self.dead_after_s]
+                seen.idle_s += passed
+        return [key for key, seen in self._seen.items() if seen.idle_s >= self.dead_after_s]
 
     def knows(self, key: Key) -> bool:
         return key in self._seen
 
-    def silent_for(self, key: Key) -> float:
-        """Seconds that it has been silent in our polls; 0 if it is unknown."""
+    def idle_s(self, key: Key) -> float:
+        """Seconds without a beat in our polls; 0 if the key is unknown."""
         seen = self._seen.get(key)
-        return seen.silent_s if seen else 0.0
+        return seen.idle_s if seen else 0.0

@@ -1,8 +1,8 @@
-"""Leadership of a role by a lease: taken when it is free, renewed in time, released on a clean stop.
+"""Leadership of a role by a lease: acquired when it is free, renewed in time, released on a clean stop.
 
-Redis says who leads; Postgres gives each new leader a term that is higher than any before it, and remembers who it was.
-A leader that loses Redis trusts its lease only until it would have run out by its own clock. Two leaders for a moment
-(a failover that forgot the lease) are harmless: each thing a leader does guards itself.
+Redis holds the lease; Postgres numbers each new leader with a higher term, and keeps its name. A leader that loses
+Redis trusts its lease only until it expires by the leader's own clock. Two leaders for a moment (a failover that lost
+the lease) are harmless: each action of a leader is guarded by itself.
 """
 
 import os
@@ -28,7 +28,7 @@ _NEXT_TERM = """
 
 
 def process_name() -> str:
-    """A name that no other process has, nor another call in this one."""
+    """A unique name: no other process has it, and no other call in this process returns it."""
     return f"{socket.gethostname()}.{os.getpid()}.{uuid7().hex[-8:]}"
 
 
@@ -46,12 +46,12 @@ class Leadership:
         return self._lease.held
 
     def keep(self) -> bool:
-        """Call it a few times per TTL: renews the lease if it is ours, takes it if it is free. True: we lead."""
+        """Renew the lease, or acquire it if it is free; call this a few times per TTL. True: this process leads."""
         if self._lease.held:
             if self._lease.renew():
                 return True
             log.warning("lost the lease", role=self.role, term=self._lease.term)
-        # Asking first keeps the term from growing with every poll of every standby.
+        # Read first: otherwise the term would grow with every poll of every standby.
         if self._lease.leader() is not None:
             return False
         term = self._next_term(timezone.now())
@@ -61,7 +61,7 @@ class Leadership:
         return True
 
     def renew(self) -> bool:
-        """Only renew: from a second thread, while the first one works. Never touches Postgres."""
+        """Only renew, from a second thread while the first one works. Never uses Postgres."""
         try:
             return self._lease.renew()
         except BrokerError as error:
@@ -69,7 +69,7 @@ class Leadership:
             return False
 
     def resign(self) -> None:
-        """Let the next one lead at once."""
+        """Release the lease, so that another process leads at once."""
         self._lease.release()
 
     def _next_term(self, now: datetime) -> int:

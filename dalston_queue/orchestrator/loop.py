@@ -43,11 +43,11 @@ class Orchestrator:
     stopping: Callable[[], bool]
     ready: Callable[[], None]
     batch: int = 200
-    _flags_known: bool = False  # Redis has answered ever since its flags were put right
+    _flags_known: bool = False  # Redis has answered ever since the pause flags were restored
     _complained: dict[str, float] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Until `stopping()`. A batch that has been read is finished first."""
+        """Run until `stopping()`. A batch that has been read is finished first."""
         next_poll = 0.0
         announced = False
         while not self.stopping():
@@ -66,7 +66,7 @@ class Orchestrator:
                 wait_ms = max(0, int((next_poll - time.monotonic()) * 1000))
                 self._handle(self.reader.read(count=self.batch, block_ms=wait_ms))
             except BrokerError as error:
-                self._flags_known = False  # while it was away an operator may have paused or resumed a queue
+                self._flags_known = False  # during the outage an operator may have paused or resumed a queue
                 self._complain("redis does not answer; will try again", error)
                 self._pause()
             except Error as error:
@@ -88,8 +88,8 @@ class Orchestrator:
         follow_up(advanced)
 
     def _committed(self, batch: list[Event | Malformed]) -> Advanced:
-        """Apply the batch, however long Postgres is away: the events are ours until they are acknowledged, and another
-        orchestrator that takes them over meanwhile does no harm."""
+        """Apply the batch, however long Postgres is away. Another orchestrator may take the events over meanwhile:
+        applying an event twice changes nothing."""
         while True:
             try:
                 return handle(batch, timezone.now())
@@ -104,7 +104,7 @@ class Orchestrator:
         try:
             self.reader.close()
         except BrokerError as error:
-            log.warning("redis does not answer; others will take over what is left", error=str(error))
+            log.warning("redis does not answer; other orchestrators take over the events left", error=str(error))
         connection.close()
 
     def _complain(self, what: str, error: Exception) -> None:
@@ -124,7 +124,7 @@ def _kinds(batch: list[Event | Malformed]) -> Iterator[str]:
 
 
 def follow_up(advanced: Advanced) -> None:
-    """What follows from a commit, each in a transaction of its own."""
+    """Dispatch and stop tasks after a commit, each in a transaction of its own."""
     now = timezone.now()
     if advanced.ready:
         dispatch(advanced.ready, now)

@@ -1,6 +1,6 @@
-"""Recovery: the leading orchestrator judges engines, condemns the dead ones and reclaims their work.
+"""Recovery: the leading orchestrator judges engines, condemns the dead ones and reclaims their tasks.
 
-In a thread of its own, so that a slow Postgres delays no recovery: it needs only Redis.
+It runs in a thread of its own and needs only Redis, so that a slow Postgres delays no recovery.
 """
 
 import time
@@ -26,7 +26,7 @@ RECORD_INTERVAL_S = 15.0
 
 
 def _judge() -> "Judge[str, object]":
-    # Two polls may be late by one interval; more than that is a hole.
+    # A poll may be late by one interval; more than that is a gap.
     return Judge(settings.DALSTON_DEAD_AFTER_S, 2 * settings.DALSTON_RECOVERY_INTERVAL_S)
 
 
@@ -39,7 +39,7 @@ class Recovery:
     _recorded_at: float = float("-inf")
 
     def run(self, wait: Callable[[float], bool]) -> None:
-        """Until `wait`, which sleeps for so many seconds, says that it is time to stop."""
+        """Run until `wait`, which sleeps for so many seconds, returns True."""
         while True:
             try:
                 if self.leadership.keep():
@@ -54,7 +54,7 @@ class Recovery:
         self._resign()
 
     def _poll_and_record(self) -> None:
-        """Poll, and leave a record for the dashboard now and then. The record needs Postgres, the poll does not."""
+        """Poll, and record the run for the dashboard every RECORD_INTERVAL_S. Only the record needs Postgres."""
         started, clock = timezone.now(), time.monotonic()
         report = Report()
         report.note("reclaimed", self.poll(clock))
@@ -65,7 +65,7 @@ class Recovery:
             self._recorded_at = clock
 
     def poll(self, now: float) -> int:
-        """One poll; returns how many tasks were reclaimed from the dead."""
+        """One poll; returns how many tasks were reclaimed from dead engines."""
         pulses = self.broker.registry.pulses()
         nodes = {node.node_id: node for node in self.broker.registry.nodes()}
         home = {engine.engine_id: engine.node_id for engine in self.broker.registry.engines()}
@@ -76,17 +76,17 @@ class Recovery:
         return sum(self._reclaim_or_log(pulses[engine], self._cause(home.get(engine, ""))) for engine in dead)
 
     def forget_polls(self) -> None:
-        """A standby doesn't poll, so it must not judge by what it saw before."""
+        """A standby doesn't poll, so it must not judge by earlier polls."""
         self._engines, self._nodes = _judge(), _judge()
 
     def _cause(self, node_id: str) -> Cause:
-        """An engine that falls silent while its node beats has died; with a silent node, or none, it is not known."""
+        """ENGINE_LOST if the engine's node still beats; without a node that beats it is not known which one died."""
         known = bool(node_id) and self._nodes.knows(node_id)
-        silent = self._nodes.silent_for(node_id) >= settings.DALSTON_DEAD_AFTER_S / 2
-        return Cause.ENGINE_LOST if known and not silent else Cause.NODE_LOST
+        idle = self._nodes.idle_s(node_id) >= settings.DALSTON_DEAD_AFTER_S / 2
+        return Cause.ENGINE_LOST if known and not idle else Cause.NODE_LOST
 
     def _reclaim_or_log(self, pulse: Pulse, cause: Cause) -> int:
-        """Keys of a wrong type in one queue must not keep the work of others from being reclaimed."""
+        """A key of a wrong type in one queue must not keep the tasks of other engines from being reclaimed."""
         try:
             return self._reclaim(pulse, cause)
         except WrongKeyType as error:
@@ -117,5 +117,5 @@ class Recovery:
         try:
             self.leadership.resign()
         except BrokerError as error:
-            log.warning("the lease runs out by itself: redis does not answer", error=str(error))
+            log.warning("redis does not answer; the lease expires by itself", error=str(error))
         connection.close()

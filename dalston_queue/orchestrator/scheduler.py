@@ -1,7 +1,7 @@
-"""The scheduler: makes tasks ready whose time has come, and the jobs of schedules whose tick has come.
+"""The scheduler: makes due tasks ready, and submits the jobs of due schedules.
 
 No leader is needed: each poll takes a batch that no other process has locked. If Redis is away the tasks become READY,
-which dispatch finds again; if Postgres is away they stay due.
+and dispatch finds them later; if Postgres is away they stay due.
 """
 
 from datetime import datetime
@@ -39,20 +39,20 @@ NEXT = "SELECT scheduled_at FROM dalston_task WHERE status = 'scheduled' ORDER B
 
 
 def make_due_ready(now: datetime) -> list[Moved]:
-    """All that is due, batch by batch; returns the tasks that are READY now, to be dispatched."""
+    """Make all due tasks READY, batch by batch; returns them, to be dispatched."""
     ready: list[Moved] = []
     size: int = settings.DALSTON_SCHEDULER_BATCH
     with FAILED.count_exceptions():
         while True:
             seen, moved = _batch(now, size)
             ready += moved
-            # A full batch of which nothing moved is in other hands.
+            # Of a full batch nothing moved: other orchestrators have locked these jobs.
             if seen < size or not moved:
                 return ready
 
 
 def rest_s(now: datetime) -> float:
-    """How long until the next poll: an interval; less, but at least half of it, if something is due before."""
+    """Seconds until the next poll: the interval, or down to half of it if a task is due before."""
     interval: float = settings.DALSTON_SCHEDULER_INTERVAL_S
     with connection.cursor() as cursor:
         cursor.execute(NEXT)
@@ -82,10 +82,10 @@ def _batch(now: datetime, size: int) -> tuple[int, list[Moved]]:
 
 @transaction.atomic
 def submit_due(now: datetime, limit: int = 100) -> int:
-    """Make the jobs of every schedule whose tick has come; returns how many.
+    """Submit a job for every schedule whose tick has come; returns how many.
 
-    The tick is moved on in the transaction that makes the job, under the row's lock, so a tick gives at most one job,
-    however many orchestrators poll. Ticks missed while nothing ran give one job, not many.
+    `next_at` is advanced in the transaction that stores the job, under the row's lock: a tick makes at most one job,
+    however many orchestrators poll. Ticks missed while no orchestrator ran make one job, not many.
     """
     due = Schedule.objects.select_for_update(skip_locked=True, of=("self",)).select_related("project")
     made = 0

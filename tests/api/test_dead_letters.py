@@ -64,7 +64,7 @@ def test_what_would_take_too_long_is_refused_not_waited_for(
         cursor.execute("SELECT count(*) FROM dalston_dead_letter")  # the connection is there, and fast
     # Nobody may read the letters meanwhile: as good as a hundred million of them.
     with psycopg.connect(**_server()) as other, monkeypatch.context() as patch:
-        patch.setattr(search, "SEARCH_MS", 50)
+        patch.setattr(search, "SEARCH_TIMEOUT_MS", 50)
         other.execute("LOCK TABLE dalston_dead_letter IN ACCESS EXCLUSIVE MODE")
         everything: dict[str, Any] = {"filter": {"queue": "echo"}}
         answers = [

@@ -67,7 +67,7 @@ def test_what_makes_no_sense_is_said_and_not_a_500(client: Client, page: Callabl
 
 
 def test_a_search_that_is_too_wide_says_so(page: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "SEARCH_MS", 1)
+    monkeypatch.setattr(search, "SEARCH_TIMEOUT_MS", 1)
     monkeypatch.setattr(search, "created_between", lambda rows, *_: rows.extra(where=["pg_sleep(1) IS NOT NULL"]))
     make.single("echo")
     assert "name a status, a type or a time" in page("")

@@ -102,7 +102,7 @@ def test_a_search_that_takes_too_long_is_stopped_and_the_connection_goes_on(monk
     make.single("echo")
     slow = Job.objects.extra(where=["pg_sleep(1) IS NOT NULL"])
     with monkeypatch.context() as patch:
-        patch.setattr(search, "SEARCH_MS", 20)
+        patch.setattr(search, "SEARCH_TIMEOUT_MS", 20)
         with pytest.raises(SearchTooWide, match="name a status"):
             page_of(slow, 10, None)
     assert page_of(Job.objects.all(), 10, None)[1] is None

@@ -183,8 +183,8 @@ def test_a_poison_event_that_is_handled_twice_leaves_one_letter() -> None:
     ("result", "why"),
     [
         ({"text": "a\x00b"}, "its result holds a NUL character, which Postgres can't store"),
-        (nested(65), "its result is nested deeper than 64 levels; give it as text or as an artifact"),
-        (nested(900), "its result is nested deeper than 64 levels; give it as text or as an artifact"),
+        (nested(65), "its result is nested deeper than 64 levels; return it as text or as an artifact"),
+        (nested(900), "its result is nested deeper than 64 levels; return it as text or as an artifact"),
         (
             {"$stages": [{"stage": "more", "parameters": {"path": "\x00"}}]},
             "its result holds a NUL character, which Postgres can't store",

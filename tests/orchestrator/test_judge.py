@@ -26,7 +26,7 @@ def test_an_outage_of_the_judge_kills_nobody() -> None:
     court = judge()
     court.observe({"a": 1}, 0)
     assert court.observe({"a": 1}, 3600) == []
-    assert court.silent_for("a") == 10
+    assert court.idle_s("a") == 10
 
 
 def test_the_dead_are_named_until_they_beat_or_are_gone() -> None:

@@ -17,7 +17,7 @@ from dalston_queue.jobs.lifecycle.status import Change, Moved, id_array, lock_jo
 
 @dataclass(slots=True)
 class Advanced:
-    """What has to happen after the commit. Each is also found again by polling, should this process die first."""
+    """What has to happen after the commit. Polling finds each of them too, should this process die first."""
 
     ready: list[Moved] = field(default_factory=list)  # tasks to dispatch
     ended: list[UUID] = field(default_factory=list)  # jobs that are over
@@ -42,7 +42,7 @@ _TALLY = """
     WHERE j.id = ANY(%s::uuid[])
     GROUP BY j.id"""
 
-# Stages that wait for nothing any more. An optional parent that ended otherwise gave nothing, and that is enough.
+# Stages whose parents are all over. An optional parent may also have failed: its dependents run without its result.
 _UNBLOCKED = """
     SELECT c.id, c.attempt, c.scheduled_at > %s
     FROM dalston_task c
@@ -68,7 +68,7 @@ _REQUEST_STOP = """
 
 
 def claim_jobs(job_ids: Collection[UUID], now: datetime, *, skip_locked: bool = False) -> Advanced:
-    """Take pending jobs: the one orchestrator whose transaction moves a job makes its roots ready."""
+    """Claim pending jobs: the one orchestrator whose transaction moves a job makes its first stages ready."""
     locked = lock_jobs(job_ids, skip_locked=skip_locked)
     return Advanced(ready=make_stages_ready(move_jobs("claim", locked, now), now))
 
@@ -108,7 +108,7 @@ def advance(job_ids: Collection[UUID], now: datetime) -> Advanced:
 
 
 def make_stages_ready(job_ids: Collection[UUID], now: datetime) -> list[Moved]:
-    """Make READY, or scheduled for its own time, every stage of these running jobs that waits for nothing any more."""
+    """Make every stage of these running jobs whose parents are all over READY, or scheduled for its own time."""
     if not job_ids:
         return []
     with connection.cursor() as cursor:
@@ -121,15 +121,15 @@ def make_stages_ready(job_ids: Collection[UUID], now: datetime) -> list[Moved]:
 
 
 def request_stop(job_ids: Collection[UUID], now: datetime, *, only: UUID | None = None) -> dict[UUID, str]:
-    """Note when what is in a stream or at an engine was first asked to stop; returns the state of each. `only`: of all
-    their tasks this one."""
+    """Mark the queued and running tasks of these jobs as asked to stop; returns the status of each. `only`: this task
+    alone."""
     with connection.cursor() as cursor:
         cursor.execute(_REQUEST_STOP, [now, id_array(job_ids), only, only])
         return dict(cursor.fetchall())
 
 
 def _end_early(verdicts: dict[str, list[UUID]], now: datetime) -> None:
-    """Skip what waits in jobs that end early, and mark what is at an engine as asked to stop."""
+    """In jobs that end early, skip the waiting tasks and mark the queued and running ones as asked to stop."""
     ending = [job for move in ("wind_down", "fail", "cancel") for job in verdicts.get(move, ())]
     if not ending:
         return

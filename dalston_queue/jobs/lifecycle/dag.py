@@ -1,4 +1,4 @@
-"""The DAG of a job, pure: which stages are valid, in which order they run, what the tasks' states mean for the job."""
+"""The DAG of a job, pure: which stages are valid, and what the tasks' states mean for the job."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -15,12 +15,12 @@ _CHANNEL = re.compile(r"_ch[0-9]+$")
 
 
 def queue_of(stage: StageSpec) -> str:
-    """The stream of a stage: the one it names, else its own name without a channel (`transcribe_ch0`: `transcribe`)."""
+    """The queue of a stage: the one it names, else its own name without a channel (`transcribe_ch0`: `transcribe`)."""
     return stage.queue or _CHANNEL.sub("", stage.stage)
 
 
 def check(stages: Sequence[StageSpec], existing: Collection[str] = ()) -> None:
-    """Refuse stages that can't make a DAG, naming the place. `existing` are stages that the job already has."""
+    """Raises InvalidJob, naming the stage, if they can't make a DAG. `existing` are stages that the job already has."""
     if not stages:
         raise InvalidJob("a job needs at least one stage")
     if len(stages) + len(existing) > MAX_STAGES:
@@ -65,7 +65,7 @@ def _cycle(after: dict[str, tuple[str, ...]]) -> list[str] | None:
             parents.difference_update(free)
     if not left:
         return None
-    # Each stage left waits for another one left, so walking upwards must come back to a stage already passed.
+    # Each stage left waits for another one left, so going upwards must return to a stage already passed.
     path = [min(left)]
     while (parent := min(left[path[-1]])) not in path:
         path.append(parent)
@@ -74,7 +74,7 @@ def _cycle(after: dict[str, tuple[str, ...]]) -> list[str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How the tasks of one job stand."""
+    """Counts of the tasks of one job."""
 
     status: JobStatus
     total: int
@@ -86,7 +86,7 @@ class Tally:
 
 
 def verdict(tally: Tally) -> str | None:
-    """The job transition that this tally asks for, or None. After `wind_down` the caller skips what waits."""
+    """The job transition that this tally asks for, or None. After `wind_down` the caller skips the waiting tasks."""
     ending_early = tally.status is JobStatus.CANCELLING or tally.died + tally.cancelled > 0
     if tally.status not in (JobStatus.RUNNING, JobStatus.CANCELLING):
         return None
@@ -98,6 +98,6 @@ def verdict(tally: Tally) -> str | None:
         return "wind_down" if tally.status is JobStatus.RUNNING else None
     if tally.died > 0:
         return "fail"
-    # Asked to stop too late: everything that had to be done was done, and its results are there.
+    # Asked to stop too late: every required task is done, and its results are there.
     in_time = tally.cancelled > 0 or tally.waiting > 0 or tally.completed == 0
     return "cancel" if in_time else "complete"

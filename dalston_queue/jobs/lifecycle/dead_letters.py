@@ -1,4 +1,4 @@
-"""Ends tasks that get no further attempt: a required one becomes a dead letter, an optional one has just failed."""
+"""Ends tasks that get no further attempt: a required task becomes a dead letter, an optional one just fails."""
 
 import json
 import re
@@ -60,8 +60,8 @@ def end_tasks(endings: Sequence[Ending]) -> list[Moved]:
 def dead_letter_unreadable(queue: str, entry: str, reason: str, raw: Mapping[str, bytes], now: datetime) -> None:
     """Keep bytes that can't be read, and that name no task, for an operator.
 
-    `entry` names where in Redis they were. The dead letter's id is made from it, so that a batch which is handled twice
-    (the process died before it acknowledged) leaves one dead letter.
+    `entry` names the entry in Redis. The dead letter's id is made from it, so that a batch which is handled twice (the
+    process died before it acknowledged) leaves one dead letter.
     """
     dead_letter = DeadLetter(
         id=uuid5(_UNREADABLE, entry),
@@ -139,6 +139,7 @@ _VARIES = re.compile(
 
 
 def fingerprint(queue: str, cause: str, error_type: str, message: str) -> str:
+    """Equal for errors of one kind: the first line of the message counts, without ids, paths, values and numbers."""
     first_line = message.strip().split("\n", 1)[0][:500]
     same = "\x1f".join((queue, cause, error_type, _VARIES.sub("#", first_line)))
     return sha256(same.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Dispatch: puts READY tasks into their streams.
+"""Dispatch: appends READY tasks to their streams.
 
 The jobs stay locked from before the append until the commit: no other process can move these tasks meanwhile. A crash
 after the append leaves a task READY with an entry: the next dispatch appends again, gets DUPLICATE, and goes on.
@@ -54,8 +54,8 @@ _INPUTS = """
 
 
 def dispatch(ready: Sequence[Moved], now: datetime) -> None:
-    """Queue these tasks, which this process has just made READY. While Redis is full they wait, READY, in Postgres:
-    everything else must go on, or nothing would ever drain it."""
+    """Queue these tasks, which this process has just made READY. While Redis is full they stay READY in Postgres: the
+    orchestrator must go on applying events, or nothing would ever drain Redis."""
     try:
         for start in range(0, len(ready), BATCH):
             batch = ready[start : start + BATCH]
@@ -65,7 +65,7 @@ def dispatch(ready: Sequence[Moved], now: datetime) -> None:
 
 
 def dispatch_oldest(now: datetime) -> Dispatched:
-    """Queue a batch of whatever is READY. Jobs that another process has locked are left to it."""
+    """Queue a batch of the oldest READY tasks, without those whose jobs another process has locked."""
     with connection.cursor() as cursor:
         cursor.execute(READY, [BATCH])
         found: list[tuple[UUID, UUID]] = cursor.fetchall()
@@ -78,7 +78,7 @@ def dispatch_oldest(now: datetime) -> Dispatched:
 
 @transaction.atomic
 def _dispatch(found: list[tuple[UUID, UUID]], now: datetime, *, skip_locked: bool) -> int:
-    """Queue those of these (task, job) that are READY and whose jobs run; returns how many."""
+    """Queue the (task, job) pairs that are READY and whose jobs run; returns how many."""
     jobs = lock_jobs((job for _, job in found), skip_locked=skip_locked)
     running = [job.id for job in jobs.values() if job.status == JobStatus.RUNNING]
     messages = _messages([task for task, _ in found], ["ready"], running, now)
@@ -92,7 +92,7 @@ def _dispatch(found: list[tuple[UUID, UUID]], now: datetime, *, skip_locked: boo
     for message, outcome in zip(messages, outcomes, strict=True):
         change = Change(task_id=UUID(message.task_id), attempt=message.attempt, at=now)
         if isinstance(outcome, WrongKeyType):
-            continue  # it waits, READY
+            continue  # the task stays READY
         if isinstance(outcome, Invalid):
             refused.append(
                 Ending(
@@ -116,8 +116,7 @@ def _dispatch(found: list[tuple[UUID, UUID]], now: datetime, *, skip_locked: boo
 
 @transaction.atomic
 def append_again(task_ids: Collection[UUID], now: datetime) -> int:
-    """Make sure that tasks which are QUEUED or RUNNING have their entry: append adds it where it is gone. Returns how
-    many were gone."""
+    """Append the entries of QUEUED and RUNNING tasks that have none any more; returns how many."""
     with connection.cursor() as cursor:
         cursor.execute(_JOBS_OF, [list(task_ids)])
         jobs = lock_jobs(row[0] for row in cursor.fetchall())
@@ -159,8 +158,8 @@ def _message(row: tuple[Any, ...], inputs: dict[str, Any], now: datetime) -> Tas
 
 
 def _append(messages: list[TaskMessage]) -> list[Appended | Invalid | WrongKeyType]:
-    """Append all in one go; if the broker refuses one of them, one by one, to learn which. A key of a wrong type in one
-    lane must not keep the tasks of others."""
+    """Append all in one call; if the broker refuses one, append one by one, to learn which. A key of a wrong type in
+    one lane must not hold up the tasks of other lanes."""
     if not messages:
         return []
     broker = get_broker()

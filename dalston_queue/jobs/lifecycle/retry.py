@@ -13,7 +13,7 @@ from django.conf import settings
 
 from dalston_queue.broker.protocol.types import Cause
 
-LONGEST_WAIT_S = 365 * 86_400.0  # that an engine may ask for: a date must come out of it
+MAX_RETRY_AFTER_S = 365 * 86_400.0  # of what an engine may ask for: later times overflow a date
 
 
 class Budget(Enum):
@@ -68,7 +68,7 @@ class Exhausted:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """It ended as requested."""
+    """The task ended as requested."""
 
 
 Verdict = Retry | Exhausted | Cancel
@@ -115,13 +115,13 @@ class RetryPolicy:
             return Retry(now, attempt.timeout_seconds, charged=False)
         delay = self._backoff_s(attempt.retry_count, cause) * jitter
         return Retry(
-            now + timedelta(seconds=max(delay, min(retry_after_s or 0.0, LONGEST_WAIT_S))),
+            now + timedelta(seconds=max(delay, min(retry_after_s or 0.0, MAX_RETRY_AFTER_S))),
             self._timeout_s(attempt.timeout_seconds, cause),
             charged=True,
         )
 
     def _backoff_s(self, retry_count: int, cause: Cause) -> float:
-        """The upper end of the wait. With full jitter it is anywhere below, so that retries don't come in waves."""
+        """The upper end of the delay. Full jitter draws it from below, so that retries don't come in waves."""
         limit = min(self.backoff_cap_s, self.backoff_base_s * 2.0 ** min(retry_count, 32))
         return 2 * limit if cause is Cause.RATE_LIMITED else limit
 

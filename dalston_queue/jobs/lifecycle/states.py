@@ -1,6 +1,6 @@
-"""The states of jobs and tasks, and every legal move between them, as data. Imports nothing of ours.
+"""The states of jobs and tasks, and every legal transition between them, as data. Imports nothing of ours.
 
-`status` builds its guarded UPDATEs from TRANSITIONS, and `docs/lifecycle.md` is drawn from the same table.
+`status` builds its guarded UPDATEs from these tables, and `docs/lifecycle.md` is drawn from them.
 """
 
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ class TaskStatus(StrEnum):
     QUEUED = "queued"
     """Has a live entry in a stream. An engine's claim moves it on, through the `started` event."""
     RUNNING = "running"
-    """An engine holds it. The engine's settlement moves it on, or the judge's take-back."""
+    """An engine holds it. The engine's settlement moves it on, or the reclaim after the engine died."""
     COMPLETED = "completed"
-    """Over: it gave a result."""
+    """Over: it has a result."""
     FAILED = "failed"
-    """Over: optional, and its budgets are used up. Its dependents run as if it had given nothing."""
+    """Over: optional, and its budgets are used up. Its dependents run without its result."""
     DEAD_LETTER = "dead_letter"
     """Over unless an operator replays it: required, and its budgets are used up or it was rejected."""
     CANCELLED = "cancelled"
     """Over: it was cancelled, or its job failed while it ran. A replay of the job reopens it."""
     SKIPPED = "skipped"
-    """Over: its job ended before it could run. A replay of the job takes it back."""
+    """Over: its job ended before it could run. A replay of the job reopens it."""
 
 
 class JobStatus(StrEnum):
@@ -48,7 +48,7 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One legal move: who makes it, from which states, and to which."""
+    """One legal transition: from which states, to which, and which process makes it."""
 
     name: str
     sources: frozenset[str]
@@ -78,11 +78,11 @@ TASK_TRANSITIONS: dict[str, Transition] = {
         ),
         _task("due", "scheduled", TaskStatus.READY, "scheduler: its time has come"),
         _task("enqueue", "ready", TaskStatus.QUEUED, "dispatch: the entry is in the stream"),
-        _task("start", "ready queued running", TaskStatus.RUNNING, "orchestrator: an engine claimed it"),
-        _task("recover", "ready queued running", TaskStatus.QUEUED, "orchestrator: its engine died, or gave it back"),
+        _task("start", _AT_ENGINE, TaskStatus.RUNNING, "orchestrator: an engine claimed it"),
+        _task("recover", _AT_ENGINE, TaskStatus.QUEUED, "orchestrator: its engine died or released it"),
         _task("complete", _AT_ENGINE, TaskStatus.COMPLETED, "orchestrator: the engine settled it as done"),
         _task("retry", _AT_ENGINE, TaskStatus.SCHEDULED, "retry policy: failed, and the budget allows another attempt"),
-        _task("rebuild", "ready queued running", TaskStatus.READY, "reconciler: its entry is lost; a new attempt"),
+        _task("rebuild", _AT_ENGINE, TaskStatus.READY, "reconciler: its entry is lost; a new attempt"),
         _task("fail", _AT_ENGINE, TaskStatus.FAILED, "retry policy: budgets used up, and it is optional"),
         _task(
             "dead_letter",

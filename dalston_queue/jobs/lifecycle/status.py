@@ -1,4 +1,4 @@
-"""The only writer of a status: every move of a job or task is one guarded statement that also writes its audit rows.
+"""The only writer of a status: every transition of a job or task is one guarded statement that also writes its history.
 
 The rules, which every caller follows:
 
@@ -24,7 +24,7 @@ from dalston_queue.jobs.submit.storable import without_nul
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a caller asks for one task. Which of the later fields count depends on the transition: see _WRITES.
+    """One task to move. Which of the later fields are written depends on the transition: see _WRITES.
 
     Changes travel to Postgres as one JSON text, which costs a fraction of an array per column.
     """
@@ -49,7 +49,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One row that moved."""
+    """One task that moved."""
 
     task_id: UUID
     job_id: UUID
@@ -111,10 +111,8 @@ _WRITES: dict[str, str] = {
 
 @cache
 def _task_statement(name: str) -> str:
-    """The statement of one transition.
-
-    The row is joined to itself to say what it was before: no other process can move it, its job is locked.
-    """
+    """The statement of one transition. The row is joined to itself for the status before: its job is locked, so no
+    other process can move it."""
     writes = _WRITES[name]
     extra = [field for field in _EXTRA if f"v.{field}" in writes]
     return f"""
@@ -141,7 +139,7 @@ def _task_statement(name: str) -> str:
 
 
 def move_tasks(name: str, changes: Sequence[Change]) -> list[Moved]:
-    """Move each task named, once, by one transition; returns those that moved. Their jobs must be locked."""
+    """Move tasks by one transition; returns those that moved. Their jobs must be locked."""
     if not changes:
         return []
     _require_transaction()
@@ -200,7 +198,7 @@ _WEBHOOK = """
 def move_jobs(
     name: str, job_ids: Iterable[UUID], now: datetime, errors: Mapping[UUID, str] | None = None
 ) -> list[UUID]:
-    """Move jobs that are locked; returns those that moved. `errors` says why, for those that fail."""
+    """Move locked jobs by one transition; returns those that moved. `errors`: why a job fails."""
     wanted = list(job_ids)
     if not wanted:
         return []

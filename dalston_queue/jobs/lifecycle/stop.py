@@ -1,6 +1,6 @@
 """Stops tasks whose cancel was requested: removes them from Redis, asks engines, ends those that no engine has.
 
-Repeatable and polled: such a task keeps `cancel_requested_at` until it is over, so any process can go on with it.
+Repeatable and polled: such a task keeps `cancel_requested_at` until it is over, so any orchestrator can go on with it.
 """
 
 from collections.abc import Collection
@@ -15,8 +15,8 @@ from dalston_queue.jobs.lifecycle.advance import Advanced, advance
 from dalston_queue.jobs.lifecycle.status import Change, id_array, lock_jobs, move_tasks
 from dalston_queue.redis import get_broker
 
-# An engine sees the request within a second. One that hasn't answered after this loses the task,
-# and a later result from it is refused.
+# An engine sees the request within a second. If it hasn't answered after this, it loses the task: a later result is
+# refused.
 GRACE = timedelta(seconds=30)
 
 # Each second.
@@ -33,7 +33,7 @@ _SENT = "UPDATE dalston_task SET cancel_sent_at = %s WHERE id = ANY(%s::uuid[]) 
 
 
 def stopping_jobs(limit: int = 500) -> list[UUID]:
-    """Jobs with tasks that were asked to stop and have not."""
+    """Jobs with tasks that were asked to stop and still run."""
     with connection.cursor() as cursor:
         cursor.execute(STOPPING, [limit])
         return [row[0] for row in cursor.fetchall()]
@@ -41,11 +41,8 @@ def stopping_jobs(limit: int = 500) -> list[UUID]:
 
 @transaction.atomic
 def stop_tasks(job_ids: Collection[UUID], now: datetime, *, skip_locked: bool = False) -> Advanced:
-    """Ask Redis about every task that should stop.
-
-    One that waits is removed and over. One that runs ends with the answer of its engine, which is asked to stop it. One
-    that has settled will be ended by its event.
-    """
+    """Stop the marked tasks of these jobs: a waiting task is removed and ended here, a running one ends with the answer
+    of its engine, a settled one ends with its event."""
     jobs = lock_jobs(job_ids, skip_locked=skip_locked)
     with connection.cursor() as cursor:
         cursor.execute(_TO_STOP, [id_array(jobs)])
@@ -56,7 +53,7 @@ def stop_tasks(job_ids: Collection[UUID], now: datetime, *, skip_locked: bool = 
         found = _ask(queue, task, attempt, overdue=now - requested_at > GRACE)
         if found is Removed.FLAGGED:
             sent.append(task)
-        elif found in (Removed.REMOVED, Removed.ABSENT):  # no event will end it, so this does
+        elif found in (Removed.REMOVED, Removed.ABSENT):  # no event will end it
             why = "it was stopped before it ran"
             over.append(Change(task_id=task, attempt=attempt, at=now, cause=Cause.CANCELLED, message=why))
     if sent:
@@ -67,7 +64,7 @@ def stop_tasks(job_ids: Collection[UUID], now: datetime, *, skip_locked: bool = 
 
 
 def _ask(queue: str, task: UUID, attempt: int, *, overdue: bool) -> Removed:
-    """Remove it, or ask its engine to stop it; an engine that did not answer in time loses it."""
+    """Remove the task, or ask its engine to stop it; an engine that did not answer in time loses it."""
     broker = get_broker()
     found = broker.request_cancel(queue, str(task), attempt)
     if found is Removed.FLAGGED and overdue:

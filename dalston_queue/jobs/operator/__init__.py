@@ -1,4 +1,4 @@
-"""What an operator or a client does to work that exists.
+"""Actions of an operator or a client on work that exists.
 
 cancel           cancels a job or a task
 task             requeues a running task, or makes a task a dead letter

@@ -1,7 +1,7 @@
-"""Cancels jobs and tasks: what waits is over at once, what runs is asked to stop and ends with its engine's answer.
+"""Cancels jobs and tasks. A waiting task ends at once; a running one is asked to stop, and its engine's answer ends it.
 
-Racing a completion, the one whose transaction gets the job first wins; the other finds the task over. An engine may
-have completed a task before the request reached it: then its completion counts, and the cancel was too late.
+Racing a completion, the transaction that locks the job first wins; the other finds the task over. An engine may have
+completed a task before the request reached it: then its completion counts, and the cancel was too late.
 """
 
 from collections.abc import Mapping
@@ -34,19 +34,19 @@ class Cancellation:
     found: bool = True  # there is such a job or task
     already_over: bool = False  # it had ended before; nothing was changed
     too_late: bool = False  # it ended otherwise, before or while it was asked to stop; nothing else was stopped either
-    status: str = ""  # of what was cancelled, now
-    was_running: bool = False  # an engine had it, or a task of it
-    sent: bool = False  # its engine was asked to stop
-    reached: bool = True  # Redis answered, if it had to be asked; if False, it is asked as soon as it does
+    status: str = ""  # of the job or task, now
+    was_running: bool = False  # an engine had the task, or a task of the job
+    sent: bool = False  # an engine was asked to stop
+    reached: bool = True  # False: Redis did not answer; an orchestrator asks the engines when it does
 
     @classmethod
-    def of_what_is_over(cls, status: str) -> "Cancellation":
+    def refused(cls, status: str) -> "Cancellation":
         return cls(already_over=True, too_late=status != CANCELLED, status=status)
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a cancel's first transaction did: tasks that it ended at once, and the state of those asked to stop."""
+    """The outcome of a cancel's first transaction: tasks that it ended, and the status of those asked to stop."""
 
     ended: frozenset[UUID]
     to_stop: Mapping[UUID, str]
@@ -54,17 +54,17 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Stopped:
-    """How the job and the tasks stand, seen at once; which tasks engines had, and which of these engines know."""
+    """The outcome of a cancel's second transaction: the status of the job and of the tasks, read at once."""
 
     job: str
     tasks: Mapping[UUID, str]
-    running: frozenset[UUID]
-    sent: frozenset[UUID]
+    running: frozenset[UUID]  # tasks that engines had
+    sent: frozenset[UUID]  # of those, the ones that engines were asked to stop
     reached: bool
 
     @property
-    def in_vain(self) -> bool:
-        """Nothing was left that could be cancelled: all ended otherwise."""
+    def too_late(self) -> bool:
+        """Every task ended otherwise."""
         return all(status in TASK_OVER - {CANCELLED} for status in self.tasks.values())
 
 
@@ -74,17 +74,17 @@ def cancel_message(actor: str, reason: str) -> str:
 
 
 def cancel_job(job_id: UUID, now: datetime, *, why: str = "cancelled on request") -> Cancellation:
-    """Cancel a job and all of its tasks. One that has only optional work left completes when that is stopped."""
+    """Cancel a job and all of its tasks. A job that has only optional tasks left completes when those are stopped."""
     with transaction.atomic():
         job = lock_jobs([job_id]).get(job_id)
         if job is None:
             return Cancellation(found=False)
         if job.status in JOB_OVER:
-            return Cancellation.of_what_is_over(job.status)
+            return Cancellation.refused(job.status)
         asked = _cancel_all(job_id, now, why)
     stopped = _stop(job_id, asked, now)
     return Cancellation(
-        too_late=stopped.job in JOB_OVER - {CANCELLED} and stopped.in_vain,
+        too_late=stopped.job in JOB_OVER - {CANCELLED} and stopped.too_late,
         status=stopped.job,
         was_running=bool(stopped.running),
         sent=bool(stopped.sent),
@@ -93,7 +93,7 @@ def cancel_job(job_id: UUID, now: datetime, *, why: str = "cancelled on request"
 
 
 def cancel_task(task_id: UUID, now: datetime, *, why: str = "cancelled on request") -> Cancellation:
-    """Cancel one task. A required task takes its job with it; an optional one only itself."""
+    """Cancel one task. Cancelling a required task cancels its job."""
     task = Task.objects.filter(id=task_id).only("job_id", "required").first()
     if task is None:
         return Cancellation(found=False)
@@ -101,12 +101,12 @@ def cancel_task(task_id: UUID, now: datetime, *, why: str = "cancelled on reques
         lock_jobs([task.job_id])
         task.refresh_from_db(fields=["status"])
         if task.status in TASK_OVER:
-            return Cancellation.of_what_is_over(task.status)
+            return Cancellation.refused(task.status)
         asked = (_cancel_all if task.required else partial(_cancel_only, task_id))(task.job_id, now, why)
     stopped = _stop(task.job_id, asked, now)
     status = stopped.tasks[task_id]
     return Cancellation(
-        too_late=stopped.in_vain,
+        too_late=stopped.too_late,
         status=status,
         was_running=task_id in stopped.running,
         sent=task_id in stopped.sent,
@@ -130,7 +130,7 @@ def _cancel_only(task_id: UUID, job_id: UUID, now: datetime, why: str) -> _Asked
 
 
 def _cancel_waiting(tasks: QuerySet[Task], now: datetime, why: str) -> frozenset[UUID]:
-    """End those that no engine can have: they wait for others, for their time, or for dispatch."""
+    """End the tasks that no engine can have: they wait for other stages, for their time, or for dispatch."""
     rows = tasks.filter(status__in=["pending", "scheduled", "ready"]).values_list("id", "attempt")
     moved = move_tasks(
         "cancel",
@@ -140,9 +140,9 @@ def _cancel_waiting(tasks: QuerySet[Task], now: datetime, why: str) -> frozenset
 
 
 def _stop(job_id: UUID, asked: _Asked, now: datetime) -> _Stopped:
-    """Ask Redis now rather than at the next poll. If it does not answer, the poll will do it.
+    """Ask the engines now rather than at the next poll. If Redis does not answer, a later poll does it.
 
-    What came of it is read before the job is let go: an event that is applied a moment later would make the answer
+    The outcome is read before the job's lock is released: an event that is applied a moment later would make the answer
     contradict itself.
     """
     crash_points.point("cancel.committed")
@@ -160,7 +160,7 @@ def _stop(job_id: UUID, asked: _Asked, now: datetime) -> _Stopped:
         job = Job.objects.values_list("status", flat=True).get(id=job_id)
         rows = list(Task.objects.filter(id__in=asked.to_stop).values_list("id", "status", "cancel_sent_at"))
     seen = {task: status for task, status, _ in rows}
-    # One that is over by now waited in its queue, even if an engine that has died since was asked to stop it.
+    # A task that is over by now waited in its queue, even if an engine that has died since was asked to stop it.
     sent = frozenset(task for task, status, sent_at in rows if sent_at is not None and status not in TASK_OVER)
     running = {task for task, status in asked.to_stop.items() if status == TaskStatus.RUNNING}
     running |= {task for task, status in seen.items() if status not in (TaskStatus.QUEUED, CANCELLED)}

@@ -1,4 +1,4 @@
-"""Forgets a node that is gone for good. Otherwise its death is shown for a day."""
+"""Forgets a dead node, which would otherwise be shown for a day."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dalston_queue.broker.protocol.types import NodeState
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """`engines` went with it. Nothing is changed for a node that is not dead, or that is not known."""
+    """The outcome: `engines` are those of the node. A node that is alive or not known is left alone."""
 
     found: bool
     state: str = ""
@@ -22,7 +22,7 @@ class Forgotten:
 
 
 def forget_node(broker: Broker, node_id: str) -> Forgotten:
-    """Takes a dead node and its engines from the registry. One that beats again is back by itself: no race to lose."""
+    """Remove a dead node and its engines from the registry. A node that beats again registers anew: no race to lose."""
     registry = broker.registry
     node = next((node for node in registry.nodes() if node.node_id == node_id), None)
     if node is None:

@@ -1,4 +1,4 @@
-"""Pauses and resumes a queue. The row is the truth; the flag that engines see is in Redis, and put back if lost."""
+"""Pauses and resumes a queue. The row is the truth; the flag that engines see is in Redis, and restored if lost."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,12 +15,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PauseResult:
-    changed: bool  # False: it was so before
-    reached: bool  # False: Redis does not answer, and gets the flag when it does
+    changed: bool  # False: the queue was paused, or not paused, before
+    reached: bool  # False: Redis does not answer; an orchestrator sets the flag when it does
 
 
 class NoSuchQueue(LookupError):
-    """No engine and no task has used this name: most likely it is misspelt."""
+    """No engine and no task has used this name: it is probably misspelt."""
 
     def __init__(self, queue: str, known: list[str]) -> None:
         alike = get_close_matches(queue, known, 3)
@@ -29,10 +29,7 @@ class NoSuchQueue(LookupError):
 
 
 def check_queue(queue: str, *, to_resume: bool = False) -> None:
-    """Raises NoSuchQueue. While Redis does not answer any name will do.
-
-    What was ever paused can be resumed, and that again, even if it was never used since.
-    """
+    """Raises NoSuchQueue; while Redis does not answer, any name passes. A queue that was ever paused can be resumed."""
     try:
         known = get_broker().queues()
     except BrokerError:
@@ -46,7 +43,7 @@ def check_queue(queue: str, *, to_resume: bool = False) -> None:
 
 
 def pause(queue: str, now: datetime, *, actor: str, reason: str = "") -> PauseResult:
-    """Engines claim nothing more from this queue; what runs goes on."""
+    """Engines claim nothing more from this queue; running tasks go on."""
     _, created = StagePause.objects.get_or_create(queue=queue, defaults={"actor": actor, "reason": reason, "at": now})
     return PauseResult(created, _set_flag(queue, paused=True))
 
@@ -57,10 +54,8 @@ def resume(queue: str) -> PauseResult:
 
 
 def restore() -> int:
-    """Make Redis agree with the rows; returns how many flags were wrong.
-
-    The rows are read last: of a pause or a resume that comes in between they know, and the flag is set as it is.
-    """
+    """Make the flags in Redis agree with the rows; returns how many were wrong. The rows are read last, so that a pause
+    or resume that comes in between is seen."""
     broker = get_broker()
     flagged = {stats.queue for stats in broker.snapshot().queues if stats.paused}
     wanted = set(StagePause.objects.values_list("queue", flat=True))

@@ -1,7 +1,8 @@
-"""Replays dead letters: the same row, fresh budgets, the next attempt. Its job runs again, what was skipped waits.
+"""Replays dead letters at once, or discards them. A replayed task has fresh budgets and the next attempt; its job runs
+again, and its skipped tasks wait again.
 
-Idempotent: a dead letter that was replayed answers with the attempt it got. A job can't succeed while any required task
-of it is dead, so all dead letters of a job are replayed together.
+Idempotent: the second replay of a dead letter returns the attempt that the first one made. A job can't succeed while
+any required task of it is dead, so all dead letters of a job are replayed together.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,7 +26,7 @@ from dalston_queue.models import DeadLetter, Task
 from dalston_queue.models.dead_letter import OPEN
 
 CHUNK = 100
-NARROWER = "name a queue, a cause or a time"  # to an operator who asked for too many
+NARROWER = "name a queue, a cause or a time"  # hint for a filter that matches too many
 
 
 class Outcome(StrEnum):
@@ -47,7 +48,7 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which open dead letters: those that match everything given."""
+    """A filter of open dead letters, by every field that is not None."""
 
     queue: str | None = None
     cause: str | None = None
@@ -61,7 +62,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a replay changes, and for whom: the tasks of the dead letters that were asked for, not their siblings."""
+    """Changes of a replay to the tasks of the dead letters that were asked for, not to their siblings."""
 
     parameters: msgspec.Raw | None
     priority: Priority | None
@@ -74,7 +75,7 @@ class Changes:
         priority: Priority | None,
         asked_for: Callable[[Collection[UUID]], Collection[UUID]] = frozenset[UUID]().intersection,
     ) -> "Changes":
-        """Raises InvalidJob. Without `asked_for` it applies to none of them: only a check."""
+        """Raises InvalidJob. Without `asked_for` the changes are only checked: they apply to no task."""
         text = None if parameters is None else storable(parameters, "the new parameters")
         limit: int = settings.DALSTON_MAX_PAYLOAD_BYTES
         if text is not None and len(bytes(text)) > limit:
@@ -107,7 +108,7 @@ def replay(
     parameters: Mapping[str, Any] | None = None,
     priority: Priority | None = None,
 ) -> list[Replayed]:
-    """Replay these dead letters, in the order given. New parameters and priority apply to their tasks only.
+    """Replay these dead letters, in this order. New parameters and priority apply to their tasks only.
 
     Raises InvalidJob if the parameters can't be stored; nothing is replayed then.
     """
@@ -123,7 +124,7 @@ def replay(
 def discard(dead_letter_ids: Collection[UUID], now: datetime) -> int:
     """Close dead letters without a replay; their tasks and jobs stay as they ended. Returns how many were open.
 
-    Racing a replay, the one whose transaction gets the job first wins; the other finds the dead letter closed.
+    Racing a replay, the transaction that locks the job first wins; the other finds the dead letter closed.
     """
     _lock_jobs_of(dead_letter_ids)
     dead_letters = DeadLetter.objects.filter(OPEN, id__in=dead_letter_ids)
@@ -132,7 +133,7 @@ def discard(dead_letter_ids: Collection[UUID], now: datetime) -> int:
 
 @transaction.atomic
 def replay_chunk(ids: Sequence[UUID], now: datetime, new: Changes) -> dict[UUID, Replayed]:
-    """Replay a chunk of what was asked for."""
+    """Replay these in one transaction."""
     jobs = _lock_jobs_of(ids)
     asked = {
         dead_letter.id: dead_letter for dead_letter in DeadLetter.objects.filter(id__in=ids).select_related("task")
@@ -192,7 +193,7 @@ def _closed(dead_letter_id: UUID, dead_letter: DeadLetter | None) -> Replayed:
 
 
 def _reopen(job_ids: list[UUID], now: datetime) -> None:
-    """What was skipped or stopped when the job failed waits again for its parents."""
+    """Reopen the tasks that were skipped or stopped when the job failed: they wait again for their parents."""
     rows = Task.objects.filter(job_id__in=job_ids, status__in=["skipped", "cancelled"]).values_list("id", "attempt")
     changes = [Change(task_id=task, attempt=attempt, at=now, message="its job runs again") for task, attempt in rows]
     move_tasks("reopen", changes)

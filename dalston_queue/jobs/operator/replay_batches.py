@@ -1,14 +1,12 @@
-"""Replay batches: replays of dead letters that can be undone, or that go slowly. An orchestrator runs them.
+"""Replay batches: replays of dead letters that can be undone or that are paced. Orchestrators run them.
 
-A batch waits until `starts_at`; while it waits nothing of it has happened, and `undo` ends it whole. Undo and the first
-chunk want the same row, so exactly one of them wins. Then the dead letters are replayed in chunks, each in one
-transaction with the batch's own count of how far it got: a process killed at any moment leaves whole chunks behind it,
-and the next orchestrator goes on from there.
+A batch waits until `starts_at`. Until then nothing is replayed, and `undo` ends the whole batch. Undo and the first
+chunk change the same row, so exactly one of them wins. Then the dead letters are replayed in chunks, each in one
+transaction with the batch's progress: a process killed at any moment leaves whole chunks behind, and the next
+orchestrator goes on from there. `next_at` keeps the rate, in the row.
 
-The dead letters are named when the batch is made: later ones are not included. `next_at` keeps the rate, in the row,
-whichever orchestrator comes next.
-
-Asking twice makes one batch: dead letters of an open batch with the same changes are not named by a second one.
+The ids of the dead letters are stored when the batch is made: later dead letters are not included. Those that an open
+batch with the same changes already has are left out of a second one, so that asking twice replays once.
 
 The batch's row is locked before the jobs. No transaction that holds a job's lock asks for a batch's, so they can't
 deadlock.
@@ -44,16 +42,16 @@ MAX_RATE = 60_000
 MAX_UNDO_S = 3_600.0
 CREATE_LOCK = 7304872  # an advisory lock
 CATCH_UP = timedelta(seconds=2)
-"""How much of the rate that was missed, for instance while no orchestrator ran, is made up for in a burst."""
+"""How much of a missed rate, for instance while no orchestrator ran, is made up for in a burst."""
 
 
 class Withdrawal(StrEnum):
-    """What became of an undo or a stop."""
+    """The outcome of an undo or a stop."""
 
-    UNDONE = "undone"  # nothing of it has happened, nothing will
-    STOPPED = "stopped"  # the rest will not happen
-    RUNNING = "running"  # too late to undo: dead letters were replayed; it can be stopped
-    OVER = "over"  # another operator was faster, or it is done: the batch says who and when
+    UNDONE = "undone"  # nothing was replayed
+    STOPPED = "stopped"  # the rest is not replayed
+    RUNNING = "running"  # too late to undo: dead letters were replayed; the batch can be stopped
+    OVER = "over"  # another operator was faster, or it is done: the batch has who and when
     GONE = "gone"  # there is no such batch
 
 
@@ -76,11 +74,11 @@ def create_replay_batch(
     undo_seconds: float = 10,
     limit: int = MAX_DEAD_LETTERS,
 ) -> ReplayBatch:
-    """Make a batch of all that match now, the oldest first, or of these dead letters.
+    """Make a batch of all dead letters that match now, the oldest first, or of these ids.
 
-    If an open batch names them all, with the same changes and rate, it is returned, and says `already_open`.
+    If an open batch has them all, with the same changes and rate, it is returned with `already_open` set.
 
-    Raises InvalidJob, NothingToReplay if there is none of them, and SearchTooWide if it takes too long to find them.
+    Raises InvalidJob, NothingToReplay if there is no such dead letter, and SearchTooWide if the search takes too long.
     """
     _check(rate_per_minute, undo_seconds)
     now = timezone.now()
@@ -141,14 +139,14 @@ def _create(batch: ReplayBatch, signature: Mapping[str, Any]) -> ReplayBatch:
 def undo(
     batch_id: UUID, *, actor: str, user: AbstractBaseUser | None = None, token: ApiToken | None = None, reason: str = ""
 ) -> Withdrawn:
-    """End a batch whole, if nothing of it has happened. Of two operators who try, one gets UNDONE, the other OVER."""
+    """End a batch of which nothing was replayed. Of two operators who try, one gets UNDONE, the other OVER."""
     return _withdraw(batch_id, "undo", BatchState.WAITING, actor=actor, user=user, token=token, reason=reason)
 
 
 def stop(
     batch_id: UUID, *, actor: str, user: AbstractBaseUser | None = None, token: ApiToken | None = None, reason: str = ""
 ) -> Withdrawn:
-    """End the rest of a batch. One that still waits is undone by it: that is all of it."""
+    """End the rest of a batch; one that still waits is undone."""
     signature: dict[str, Any] = {"actor": actor, "user": user, "token": token}
     done = undo(batch_id, reason=reason, **signature)
     if done.what is not Withdrawal.RUNNING:
@@ -178,7 +176,7 @@ def _too_late(batch: ReplayBatch) -> Withdrawn:
 
 
 def run_due_batches(now: datetime) -> bool:
-    """A chunk of each batch that is due; True if there is more to do at once. For orchestrators, each second."""
+    """Replay a chunk of each batch that is due; True if there is more to do at once. Polled each second."""
     with connection.cursor() as cursor:
         cursor.execute(DUE, [now])
         due: list[UUID] = [row[0] for row in cursor.fetchall()]
@@ -197,7 +195,7 @@ def _run_batch(batch_id: UUID, now: datetime) -> bool:
     try:
         return _run_chunk(batch_id, now)
     except (DataError, IntegrityError, JobsError) as error:
-        # The fault of this batch, today and at every repetition: it must not hold up the others.
+        # A fault of the batch itself, which every repetition would meet: it must not hold up other batches.
         log.error("a replay batch can't be run", batch=str(batch_id), error=str(error))
         failed = ReplayBatch.objects.filter(id=batch_id, state__in=LIVE)
         failed.update(state=BatchState.STOPPED, finished_at=now, error=str(error))
@@ -230,7 +228,7 @@ def _run_chunk(batch_id: UUID, now: datetime) -> bool:
 
 
 def _next_dead_letters(batch_id: UUID, start: int, count: int) -> list[UUID]:
-    """The next ones. A batch may have a hundred thousand, and a chunk has no use for the others."""
+    """The next ids. A batch may have a hundred thousand, so only a slice is read."""
     rows = ReplayBatch.objects.filter(id=batch_id)
     found: list[UUID] = rows.values_list(f"dead_letter_ids__{start}_{start + count}", flat=True)[0]
     return found
@@ -265,6 +263,5 @@ def _check(rate_per_minute: int | None, undo_seconds: float) -> None:
 
 
 def _shown(wanted: Filter) -> dict[str, Any]:
-    """What was asked for, as JSON."""
-    given = {name: value for name, value in asdict(wanted).items() if value is not None}
-    return {name: value if isinstance(value, str) else str(value) for name, value in given.items()}
+    """The filter as JSON."""
+    return {name: str(value) for name, value in asdict(wanted).items() if value is not None}

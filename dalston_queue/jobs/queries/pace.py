@@ -1,4 +1,4 @@
-"""Estimates of pace: tasks per second of a queue, and how long until a task's turn comes."""
+"""Pace of a queue: tasks per second, and how long until a task starts."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from dalston_queue.models import Sample
 
 WINDOW = timedelta(minutes=10)
 MIN_ELAPSED_MS = 15_000
-"""What ran in less than this may be chance."""
+"""A pace over less time than this may be chance."""
 
 Numbers = Mapping[str, float]
 
 
 def seconds_for(tasks: float, per_second: float) -> float | None:
-    """How long so many take. None if none of them goes: it is not known."""
+    """How long so many tasks take; None if the pace is 0."""
     return tasks / per_second if per_second > 0 else None
 
 
 def numbers_of(queue: QueueStats, at_ms: int) -> dict[str, int]:
-    """What a sample of a queue holds. The duty that takes it runs at any second of its minute, so who reckons with the
-    counter needs to know when it was read."""
+    """The numbers of a queue's sample. The duty runs at any second of its minute, so the counter's time is kept with
+    it."""
     return {"waiting": queue.waiting, "ran": queue.ran, "at_ms": at_ms}
 
 
 def paces(snapshot: Snapshot) -> dict[str, float]:
-    """What engines are done with in each queue per second, since its samples; without those where it is not known."""
+    """The tasks that engines finish per second, by queue, from its samples; without queues whose pace is not known."""
     names = [queue.queue for queue in snapshot.queues]
     recent = Sample.objects.filter(kind="queue", name__in=names, at__gt=moment(snapshot.at_ms) - WINDOW)
     before: defaultdict[str, list[Numbers]] = defaultdict(list)
@@ -41,14 +41,14 @@ def paces(snapshot: Snapshot) -> dict[str, float]:
 
 
 def pace(now: Numbers, before: Sequence[Numbers]) -> float | None:
-    """`before`: the newest first. Only as far back as work waited in each: an empty queue completes nothing, however
-    fast it could."""
+    """`before`: samples, newest first. Only those in a row with waiting tasks count: an empty queue completes nothing,
+    however fast its engines are."""
     busy = list(takewhile(lambda numbers: numbers["waiting"] > 0, before))
     if not busy:
         return None
     elapsed_ms = now["at_ms"] - busy[-1]["at_ms"]
     ran = now["ran"] - busy[-1]["ran"]
-    # a counter that went back was lost with its Redis
+    # A counter that decreased was lost with its Redis.
     return 1000 * ran / elapsed_ms if elapsed_ms >= MIN_ELAPSED_MS and ran >= 0 else None
 
 

@@ -1,4 +1,4 @@
-"""Progress of running tasks, as their engines report it. Only Redis has it: it may be lost."""
+"""Progress of running tasks, as their engines report it. It is kept in Redis only, and may be lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_MESSAGE_LENGTH = 200
 
 
 class InQueue(Protocol):
-    """A task's row, or anything else that says which task it is and where it runs."""
+    """A task's row, or anything else with the task's id and queue."""
 
     @property
     def id(self) -> UUID: ...
@@ -27,7 +27,7 @@ class InQueue(Protocol):
 @dataclass(frozen=True, slots=True)
 class Reported:
     fraction: float | None = None
-    """From 0 to 1; None: the engine reports something else, or nothing."""
+    """From 0 to 1; None: the engine reports no fraction."""
     message: str = ""
 
 
@@ -35,7 +35,7 @@ NOTHING = Reported()
 
 
 def reported_by(tasks: Iterable[InQueue], broker: Broker) -> dict[UUID, Reported] | None:
-    """By task; one read per queue. None if Redis does not answer."""
+    """The progress of each task, in one read per queue; None if Redis does not answer."""
     by_queue: defaultdict[str, dict[str, UUID]] = defaultdict(dict)
     for task in tasks:
         by_queue[task.queue][str(task.id)] = task.id

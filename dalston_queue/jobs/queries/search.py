@@ -1,7 +1,7 @@
-"""Finding jobs and tasks among all there ever were: the same rules for the API and for the page.
+"""Search of jobs and tasks, the same for the API and the pages.
 
 Lists are newest first. Ids are time-ordered, so a page begins after an id, and a span of time is a span of ids: both
-use the primary key. A search that finds little in a long history would read all of it: it is stopped, and says so.
+use the primary key. A search that finds little in a long history would read all of it, so it has a time limit.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from dalston_queue.jobs.errors import InvalidSearch, SearchTooWide
 from dalston_queue.models import Job, Task
 
-SEARCH_MS = 5_000
+SEARCH_TIMEOUT_MS = 5_000
 _SLACK = timedelta(minutes=1)
 """Between the id of a row and its created_at: both are taken at about the same time, by clocks of several machines."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -28,7 +28,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class JobSearch:
-    """What is wanted of a job; None: anything."""
+    """A filter of jobs, by every field that is not None."""
 
     id: UUID | None = None  # its own, or that of one of its tasks
     status: str | None = None
@@ -42,7 +42,7 @@ class JobSearch:
 
     @property
     def is_cheap(self) -> bool:
-        """An index leads to what it asks for; otherwise each job has to be read until there are enough."""
+        """True if an index finds the jobs; otherwise jobs are read one by one until a page is full."""
         return not any((self.name, self.task_type, self.error, self.payload, self.token))
 
 
@@ -85,21 +85,21 @@ def _with_offset(moment: datetime) -> datetime:
 
 
 def _id_at(moment: datetime, slack: timedelta) -> UUID:
-    """The lowest UUIDv7 of this millisecond, so much later; times that no id has get the nearest one there is."""
+    """The lowest UUIDv7 of this time plus `slack`, within the range that an id can have."""
     milliseconds = (moment - _EPOCH + slack) // timedelta(milliseconds=1)
     return UUID(int=max(0, min(milliseconds, 2**48 - 1)) << 80)
 
 
 def with_parameter(tasks: QuerySet[Task], wanted: str) -> QuerySet[Task]:
-    """Those with this field in their parameters, written as `user.id:42`. Raises InvalidSearch."""
+    """Tasks with this field in their parameters, written as `user.id:42`. Raises InvalidSearch."""
     path, colon, value = wanted.partition(":")
     *parents, leaf = path.split(".")
     if not colon or "\x00" in wanted or not all([*parents, leaf]):
         raise InvalidSearch("payload: write the path of a field and its value, as in `user.id:42`")
-    place: Any = "parameters"
+    field: Any = "parameters"
     for parent in parents:
-        place = KeyTransform(parent, place)
-    return tasks.annotate(wanted_parameter=KeyTextTransform(leaf, place)).filter(wanted_parameter=value)
+        field = KeyTransform(parent, field)
+    return tasks.annotate(wanted_parameter=KeyTextTransform(leaf, field)).filter(wanted_parameter=value)
 
 
 def page_of(rows: QuerySet[Row], limit: int, after: UUID | None) -> tuple[Sequence[Row], UUID | None]:
@@ -111,12 +111,12 @@ def page_of(rows: QuerySet[Row], limit: int, after: UUID | None) -> tuple[Sequen
 
 
 def bounded(ask: Callable[[], Found], hint: str = "name a status, a type or a time") -> Found:
-    """What `ask` reads, if the database finds it in time. Raises SearchTooWide."""
+    """The result of `ask`, if the database has it in time. Raises SearchTooWide."""
     try:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(SEARCH_MS)])
+            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(SEARCH_TIMEOUT_MS)])
             return ask()
     except OperationalError as error:
         if getattr(error.__cause__, "sqlstate", None) == "57014":
-            raise SearchTooWide(f"the search took more than {SEARCH_MS // 1000} s: {hint}") from None
+            raise SearchTooWide(f"the search took more than {SEARCH_TIMEOUT_MS // 1000} s: {hint}") from None
         raise

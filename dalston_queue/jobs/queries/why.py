@@ -1,4 +1,4 @@
-"""Why is this task not running? One code and one sentence, from what Postgres and Redis know of it.
+"""Explains why a task is not running: one code and one sentence, from its row and Redis.
 
 `explain` is pure; `facts_about` gathers what it needs in a fixed number of reads.
 """
@@ -19,7 +19,7 @@ from dalston_queue.jobs.queries.pace import in_words, paces, seconds_for
 from dalston_queue.models import StagePause, Task
 
 COUNT_LIMIT = 1_000
-"""So many older tasks of its queue are counted, in Postgres: a stream does not know how many are before one."""
+"""So many older tasks of a queue are counted, in Postgres: a stream can't count the entries before one."""
 
 
 class WhyCode(StrEnum):
@@ -54,17 +54,17 @@ class Facts:
     """`queue` and `engines` are None when Redis does not answer."""
 
     unfinished: tuple[str, ...] = ()  # stages it waits for
-    redis_is_away: bool = False  # asked while only an orchestrator is waited for: none takes up a job without Redis
+    redis_is_away: bool = False  # read for PENDING tasks only: no orchestrator claims a job without Redis
     paused_because: str | None = None  # None: not paused
     record: Record | None = None
     queue: QueueStats | None = None
     engines: Sequence[EngineInfo] | None = None  # that serve its queue
     pace: float | None = None  # tasks that leave its queue per second; None: not known
-    earlier: int | None = None  # older tasks of its queue and priority that wait, too; None: not counted, or too many
+    earlier: int | None = None  # older waiting tasks of its queue and priority; None: not counted, or too many
 
 
 def facts_about(task: Task, broker: Broker) -> Facts:
-    """Reads what `explain` needs; Redis only if the task has got that far."""
+    """Reads what `explain` needs."""
     if task.status == TaskStatus.PENDING:
         siblings = Task.objects.filter(job_id=task.job_id, stage__in=task.after)
         waits_for = siblings.exclude(status__in=TASK_OVER).order_by("id").values_list("stage", flat=True)
@@ -103,18 +103,18 @@ def _capable(task: Task, engines: Sequence[EngineInfo]) -> list[EngineInfo]:
     return [engine for engine in ready if set(task.required_capabilities) <= set(engine.capabilities)]
 
 
-def _goes_first(needed: Iterable[str], capable: Sequence[EngineInfo]) -> bool:
-    """Whether work that needs this can be in the way of one that these engines can run."""
+def _competes(needed: Iterable[str], capable: Sequence[EngineInfo]) -> bool:
+    """True if one of these engines has the needed capabilities."""
     return any(set(needed) <= set(engine.capabilities) for engine in capable)
 
 
 def _earlier(task: Task, capable: Sequence[EngineInfo]) -> int | None:
-    """An id grows with the time it was made, so they were queued in this order, but for retries and stages."""
+    """Counted by id: ids are time-ordered, so tasks were queued in this order, except for retries and later stages."""
     older = Task.objects.filter(queue=task.queue, status=TaskStatus.QUEUED, id__lt=task.id).order_by("id")
     found = list(older.values_list("effective_priority", "required_capabilities")[: COUNT_LIMIT + 1])
     if len(found) > COUNT_LIMIT:
         return None
-    return sum(priority == task.effective_priority and _goes_first(needed, capable) for priority, needed in found)
+    return sum(priority == task.effective_priority and _competes(needed, capable) for priority, needed in found)
 
 
 def explain(task: Task, facts: Facts, now: datetime) -> Why:
@@ -178,25 +178,25 @@ def _behind(facts: Facts, record: Record, queue: QueueStats, capable: Sequence[E
     if record.state is RecordState.RUNNING:
         return Why(WhyCode.ABOUT_TO_RUN, f"{record.owner} has just claimed it.")
     mine = next((lane.tier for lane in queue.lanes if lane.stream == record.stream), Tier.MEDIUM)
-    lanes = [lane for lane in queue.lanes if _goes_first(filter(None, lane.capabilities.split("+")), capable)]
-    place = _place(lanes, mine, facts.earlier)
+    lanes = [lane for lane in queue.lanes if _competes(filter(None, lane.capabilities.split("+")), capable)]
+    position = _position(lanes, mine, facts.earlier)
     if mine is Tier.SUSPECT:
         lost = f"Engines were lost with it {record.deliveries + record.losses} times"
         sentence = f"{lost}: it runs alone, on an empty engine, after everything else."
-        return Why(WhyCode.SUSPECT, sentence, queue_position=place)
+        return Why(WhyCode.SUSPECT, sentence, queue_position=position)
     slots = sum(engine.capacity for engine in capable)
     at_most = "at most " if facts.earlier is None else ""
-    position = f"it is {at_most}number {place} in the queue for {slots} slot{'' if slots == 1 else 's'}"
+    number = f"it is {at_most}number {position} in the queue for {slots} slot{'' if slots == 1 else 's'}"
     if any(engine.report.running < engine.capacity for engine in capable):  # as of its last beat
-        return Why(WhyCode.ABOUT_TO_RUN, f"It should start soon: {position}.", queue_position=place)
-    eta = None if facts.pace is None else seconds_for(place, facts.pace)
+        return Why(WhyCode.ABOUT_TO_RUN, f"It should start soon: {number}.", queue_position=position)
+    eta = None if facts.pace is None else seconds_for(position, facts.pace)
     turn = "when its turn comes is not known yet" if eta is None else f"its turn comes in about {in_words(max(1, eta))}"
-    sentence = f"All engines that can run it are busy: {position}, and {turn}."
-    return Why(WhyCode.ALL_BUSY, sentence, queue_position=place, eta_seconds=eta)
+    sentence = f"All engines that can run it are busy: {number}, and {turn}."
+    return Why(WhyCode.ALL_BUSY, sentence, queue_position=position, eta_seconds=eta)
 
 
-def _place(lanes: Sequence[LaneStats], mine: Tier, earlier: int | None) -> int:
-    """Everything in the tiers before its own, and of its own the older ones; all of it if those were not counted."""
+def _position(lanes: Sequence[LaneStats], mine: Tier, earlier: int | None) -> int:
+    """The queue position: all tasks of higher tiers, and the older ones of its own tier; all of it if not counted."""
     before = sum(max(0, lane.lag) for lane in lanes if TIERS.index(lane.tier) < TIERS.index(mine))
     with_it = max(1, sum(max(0, lane.lag) for lane in lanes if lane.tier is mine))
     return before + (with_it if earlier is None else min(with_it, earlier + 1))

@@ -1,7 +1,7 @@
 """Hints of new jobs to the orchestrators: `job.created`. Only hints: pending jobs are polled each second as well.
 
-The web process leaves it to one thread. No request then waits for Redis, and the jobs of a busy moment go in one call.
-Elsewhere it is sent at once: a command may end right after it.
+In the web process one thread sends them: no request waits for Redis, and the jobs of a busy moment go in one call.
+Elsewhere they are sent at once: a command may end right after it.
 """
 
 import threading
@@ -18,9 +18,9 @@ from dalston_queue.redis import get_broker, is_web_process
 log = structlog.get_logger(__name__)
 
 PAUSE_S = 0.01
-"""After each call: what comes meanwhile goes together. A job that comes alone is sent at once."""
+"""Pause after each call, to collect the next hints. A single hint is sent at once."""
 MAX_HINTS = 1000
-"""In one call."""
+"""Hints in one call."""
 
 
 def send(job_ids: Sequence[UUID]) -> None:

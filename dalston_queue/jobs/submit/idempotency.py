@@ -27,7 +27,7 @@ _READ = "SELECT body_digest, job_id FROM dalston_idempotency_key WHERE project_i
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key and the job that it is to stand for."""
+    """An idempotency key and the job to store under it."""
 
     key: str
     key_project: UUID
@@ -37,17 +37,17 @@ class NewKey:
     key_until: datetime
 
     def arguments(self) -> dict[str, Any]:
-        """Of TAKE."""
+        """The arguments of TAKE."""
         return asdict(self)
 
     def take(self) -> bool:
-        """False: it is taken."""
+        """False: another request has taken it."""
         with connection.cursor() as cursor:
             cursor.execute(TAKE + TAKE_CONFLICT, self.arguments())
             return cursor.fetchone() is not None
 
     def earlier(self) -> UUID | None:
-        """The job that it stands for; None if it has expired meanwhile. Raises IdempotencyConflict."""
+        """The job that was stored under the key; None if it has expired meanwhile. Raises IdempotencyConflict."""
         with connection.cursor() as cursor:
             cursor.execute(_READ, [self.key_project, self.key])
             row: tuple[str, UUID] | None = cursor.fetchone()

@@ -1,4 +1,4 @@
-"""New jobs and tasks on their way into Postgres, with all that must hold for them, in one statement.
+"""Inserts new jobs and their tasks, and takes the idempotency key, in one statement.
 
 A batch is one JSON text per table: several times faster than the ORM's bulk_create, which prepares every value of every
 row by itself. A job of one task is sent as plain values, for which Postgres takes two thirds of the time.
@@ -89,12 +89,12 @@ _TASK = """
 
 
 def _one(insert: str, argument: str, types: Mapping[str, str]) -> str:
-    """Of a row that comes as plain values, each an argument of its own."""
+    """The statement for one row, each value an argument of its own."""
     return insert.format_map({name: f"%({argument}_{name})s" for name in types})
 
 
 def _many(insert: str, argument: str, types: Mapping[str, str], source: str = "") -> str:
-    """Of rows that come as a JSON text."""
+    """The statement for rows in a JSON text."""
     columns = ", ".join(f"{name} {kind}" for name, kind in types.items())
     selected = insert.format_map({name: f"new.{name}" for name in types})
     return f"{selected} FROM {source}jsonb_to_recordset(%({argument})s::jsonb) AS new ({columns})"
@@ -107,8 +107,8 @@ _MANY_JOBS = f"WITH jobs AS ({_many(_JOB, 'jobs', _JOB_TYPES)}) {_MANY_TASKS}"
 
 @cache
 def _one_job(*, of_one: bool, taken: bool) -> str:
-    """A chain, each step made from the row that the step before returned: the key is taken, the job stored, its tasks
-    stored. A key that another request holds returns no row, so nothing is stored."""
+    """A chain: take the key, insert the job, insert its tasks, each from the row that the step before returned. A key
+    that another request holds returns no row, so nothing is stored."""
     steps, source = [], ""
     if taken:
         steps, source = [f"taken AS ({TAKE} {TAKE_CONFLICT})"], "FROM taken"
@@ -121,7 +121,7 @@ def _one_job(*, of_one: bool, taken: bool) -> str:
 
 
 def insert_job(job: NewJob, tasks: Collection[NewTask], now: datetime, *, key: NewKey | None = None) -> bool:
-    """One job with its tasks, by one statement, which is a transaction by itself if there is none around it.
+    """Insert one job with its tasks by one statement, which is a transaction by itself if there is none around it.
 
     False: nothing was stored, because the key is taken.
     """
@@ -140,7 +140,7 @@ def insert_job(job: NewJob, tasks: Collection[NewTask], now: datetime, *, key: N
 
 
 def insert_jobs(jobs: Collection[NewJob], tasks: Collection[NewTask], now: datetime) -> None:
-    """Jobs with all their tasks, in one statement: without a transaction around it, it is one by itself."""
+    """Insert jobs with all their tasks by one statement."""
     texts = {"jobs": msgspec.json.encode(jobs).decode(), "tasks": msgspec.json.encode(tasks).decode()}
     with connection.cursor() as cursor:
         cursor.execute(_MANY_JOBS, {"now": now, **texts})
@@ -152,7 +152,7 @@ def insert_tasks(tasks: Collection[NewTask], now: datetime) -> None:
 
 
 def _values(argument: str, row: NewJob | NewTask) -> dict[str, Any]:
-    """As psycopg takes them: a tuple would be a composite type, an enum its name."""
+    """The arguments as psycopg needs them: it would send a tuple as a composite type, an enum as its name."""
     values: dict[str, Any] = {f"{argument}_{name}": getattr(row, name) for name in row.__struct_fields__}
     values[f"{argument}_priority"] = str(row.priority)
     values[f"{argument}_parameters"] = bytes(row.parameters).decode()

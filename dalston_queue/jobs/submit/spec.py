@@ -19,7 +19,7 @@ from dalston_queue.jobs.errors import InvalidJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageSpec:
-    """One stage. What is None is filled in from the job or from the settings."""
+    """One stage. A field that is None gets its value from the job or from the settings."""
 
     stage: str
     queue: str | None = None
@@ -46,7 +46,7 @@ class JobSpec:
 
 
 def single_task(task_type: str, *, queue: str | None = None, **wanted: Any) -> JobSpec:
-    """A job of one: the stage and, unless named, the queue are the task type. `wanted` are fields of StageSpec."""
+    """A job of one task: the task type names the stage and, by default, the queue. `wanted` are fields of StageSpec."""
     priority = wanted.pop("priority", None) or Priority.MEDIUM
     of_job = {name: wanted.pop(name, None) for name in ("trace_id", "callback_url")}
     stage = StageSpec(stage=task_type, queue=queue or task_type, task_type=task_type, **wanted)
@@ -54,7 +54,7 @@ def single_task(task_type: str, *, queue: str | None = None, **wanted: Any) -> J
 
 
 def stage_from(wanted: object) -> StageSpec:
-    """A stage from JSON, as a schedule or an engine's result has it. The types are checked, unknown fields refused."""
+    """A stage from the JSON of a schedule or a result. Raises InvalidJob for a wrong type or an unknown field."""
     if isinstance(wanted, Mapping):
         known = StageSpec.__dataclass_fields__
         if unknown := [name for name in wanted if name not in known]:

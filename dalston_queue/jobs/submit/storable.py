@@ -1,4 +1,4 @@
-"""What Postgres can store of a client's JSON: no U+0000, no lone surrogate; or the reason why it can't."""
+"""JSON that Postgres can store: without U+0000 and lone surrogates."""
 
 import json
 import re
@@ -19,14 +19,14 @@ def holds_nul(json_text: str) -> bool:
 
 
 def without_nul(json_text: str) -> str:
-    """The same JSON with U+FFFD in its place, for texts that are only shown."""
+    """The same JSON with U+FFFD instead of U+0000, for texts that are only shown."""
     if r"\u0000" not in json_text:
         return json_text
     return _NUL.sub(lambda found: found.group().removesuffix(r"\u0000") + r"\ufffd", json_text)
 
 
 def storable(value: Mapping[str, Any], what: str) -> msgspec.Raw:
-    """Raises InvalidJob; `what` names the value in its sentence."""
+    """The value as JSON. Raises InvalidJob, whose message calls the value `what`."""
     try:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:

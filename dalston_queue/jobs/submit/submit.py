@@ -40,12 +40,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """The job that a request stands for: made now, or made earlier under the same key."""
+    """The job of a request: stored now, or earlier under the same idempotency key."""
 
     job_id: UUID
     task_ids: tuple[UUID, ...]  # in the order of the stages asked for
     created: bool
-    # The rows and the time they were stored at, if they were stored now: showing them needs no query.
+    # The rows, and when they were stored, if that was now: showing them needs no query.
     tasks: tuple[NewTask, ...] = field(default=(), compare=False)
     at: datetime | None = field(default=None, compare=False)
 
@@ -100,7 +100,7 @@ def submit_many(
 
 
 def _tasks_of(job_id: UUID, of_this_batch: Mapping[UUID, Sequence[NewTask]]) -> tuple[UUID, ...]:
-    """The tasks of a job that was submitted before, perhaps earlier in this very batch and not stored yet."""
+    """The tasks of a job that was submitted before, perhaps earlier in this batch and not stored yet."""
     if job_id in of_this_batch:
         return tuple(task.id for task in of_this_batch[job_id])
     return tuple(Task.objects.filter(job_id=job_id).order_by("id").values_list("id", flat=True))
@@ -115,7 +115,7 @@ _DEFAULTS = {
 
 
 def task_row(stage: StageSpec, job_id: UUID, job_priority: Priority) -> NewTask:
-    """The row of a stage, with what it left open filled in from its job and the settings."""
+    """The row of a stage, with defaults from its job and the settings."""
     priority = stage.priority or job_priority
     retries, timeout = _DEFAULTS[priority]
     return NewTask(
@@ -165,17 +165,17 @@ def _rows(spec: JobSpec, project: Project, token: ApiToken | None, callbacks: Ca
 def _take_keys(
     requests: Sequence[Request], made: Sequence[Rows | JobsError], project: Project, now: datetime
 ) -> list[UUID | JobsError | None]:
-    """For each of them what _take_key says. In the order of the keys, which is the same for every batch: two batches
-    with the same keys would otherwise wait for each other."""
+    """The result of _take_key for each request. Keys are taken in sorted order: two batches with the same keys would
+    otherwise deadlock."""
     taken: list[UUID | JobsError | None] = [None] * len(requests)
-    for place in sorted(range(len(requests)), key=lambda place: requests[place].idempotency_key or ""):
-        rows = made[place]
+    for index in sorted(range(len(requests)), key=lambda index: requests[index].idempotency_key or ""):
+        rows = made[index]
         if isinstance(rows, JobsError):
             continue
         try:
-            taken[place] = _take_key(requests[place], project, rows[0].id, now)
+            taken[index] = _take_key(requests[index], project, rows[0].id, now)
         except IdempotencyConflict as error:
-            taken[place] = error
+            taken[index] = error
     return taken
 
 
@@ -184,7 +184,7 @@ def _take_key(request: Request, project: Project, job_id: UUID, now: datetime) -
     if request.idempotency_key is None:
         return None
     key = _new_key(request.idempotency_key, request.spec, project, job_id, now)
-    # Inside the transaction a key that was not to be had is locked: it can't expire before it is read.
+    # Inside the transaction a key that is taken is locked: it can't expire before it is read.
     return None if key.take() else key.earlier()
 
 
@@ -196,7 +196,7 @@ def _new_key(key: str, spec: JobSpec, project: Project, job_id: UUID, now: datet
 
 
 def _digest(spec: JobSpec) -> str:
-    """Equal for equal requests. The trace id is left out: it names the request's journey, not what was asked for."""
+    """Equal for equal requests. The trace id is left out: a repeated request may have another one."""
     asked = [spec.name, spec.priority, spec.parameters, [_asked(stage) for stage in spec.stages]]
     if spec.callback_url:
         asked.append(spec.callback_url)

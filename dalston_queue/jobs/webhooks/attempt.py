@@ -1,8 +1,8 @@
-"""One attempt to send one webhook. Its outcome is a value; nothing is raised.
+"""One attempt to send one webhook. The outcome is a value; nothing is raised.
 
-The name is looked up once, every address of it must be one that may be called, and the connection goes to that address
-and not to the name. No redirect is followed, and of the answer only the status is read: a receiver gets nothing out of
-us and holds us no longer than the timeout, of which the lookup has a part (lookups.py).
+The name is looked up once, each of its addresses must be allowed, and the connection goes to the address, not to the
+name. No redirect is followed, and only the status of the answer is read: a receiver learns nothing and holds the thread
+no longer than the timeout, which includes the lookup (lookups.py).
 """
 
 import contextlib
@@ -47,10 +47,10 @@ def send(
         return NotDelivered(str(error))
     except TimeoutError:
         return NotDelivered(f"no answer within {timeout_s:g} s")
-    except Exception as error:  # noqa: BLE001 (whatever a receiver makes us raise: it is this attempt that failed)
+    except Exception as error:  # noqa: BLE001 (whatever a receiver causes: this attempt failed)
         if time.monotonic() >= end:  # cut off
             return NotDelivered(f"no answer within {timeout_s:g} s")
-        # What came instead of HTTP is not repeated: it may hold anything.
+        # Bytes that are not HTTP are not repeated in the message: they may hold anything.
         text = "" if isinstance(error, http.client.HTTPException) else f": {error}"
         return NotDelivered(f"{type(error).__name__}{text}"[:500].replace("\x00", ""))
     if 200 <= code < 300:
@@ -60,7 +60,7 @@ def send(
 
 
 def _look_up(target: Target, allowed: Sequence[Network], names: Lookups, timeout_s: float) -> list[str]:
-    """Every address of the name, each of them checked: one that may not be called spoils them all."""
+    """The addresses of the name. Raises InvalidCallback if any of them may not be called."""
     addresses = names.find(target.host, timeout_s)
     for address in addresses:
         check_address(address, allowed)
@@ -91,7 +91,7 @@ def _post(addresses: list[str], target: Target, headers: Mapping[str, str], body
 
 
 class _Pinned(http.client.HTTPConnection):
-    """To one address, whatever the name stands for by now; the certificate is still checked for the name."""
+    """A connection to one address, whatever the name resolves to by now; the certificate is checked for the name."""
 
     sock: socket.socket | None
 
@@ -105,13 +105,13 @@ class _Pinned(http.client.HTTPConnection):
         self.sock = plain
         if self._target.secure:
             context = ssl.create_default_context()
-            # The handshake comes after the assignment, so that cut() finds the socket that it is made on.
+            # The handshake comes after the assignment, so that cut() finds the socket.
             secure = context.wrap_socket(plain, server_hostname=self._target.host, do_handshake_on_connect=False)
             self.sock = secure
             secure.do_handshake()
 
     def cut(self) -> None:
-        """From another thread: whatever waits for this connection fails now."""
+        """Called from another thread: whatever waits for this connection fails now."""
         if self.sock is not None:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(self.sock, socket.SHUT_RDWR)

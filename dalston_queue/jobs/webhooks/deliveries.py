@@ -1,4 +1,4 @@
-"""Webhook deliveries: who may have one, which one is claimed next, when a failed one is sent again."""
+"""Webhook deliveries in Postgres: checks callback URLs, claims the next delivery, decides about retries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,9 +60,9 @@ def after_failure(attempts: int, now: datetime, jitter: float) -> RetryAt | Give
 
 
 def send_again(delivery: WebhookDelivery, now: datetime) -> bool:
-    """Due at once, with all attempts before it. False: it is being sent right now."""
+    """Make a delivery due at once, with a fresh budget of attempts. False: it is being sent right now."""
     rows = WebhookDelivery.objects.filter(pk=delivery.pk).exclude(sending_until__gt=now)
-    # Without a lease: a sender that took longer than its own does not mark this one.
+    # The lease is cleared: a sender that outlived its own must not mark this delivery.
     fresh = {"attempts": 0, "next_at": now, "delivered_at": None, "sending_until": None}
     return rows.update(state=DeliveryState.PENDING, **fresh) == 1
 
@@ -71,8 +71,8 @@ MAX_PER_ORIGIN = 2
 FIRST = 100
 LEASE_SLACK_S = 30.0
 
-# Each second, and after each delivery. `receivers` steps from one to the next by a probe of the index by origin. Pairs
-# are compared because `origin =` would let the planner choose the index by time, and read the whole backlog after all.
+# Each second, and after each delivery. `receivers` steps from one origin to the next by a probe of the index by origin.
+# Pairs are compared because `origin =` would let the planner choose the index by time, and read the whole backlog.
 CLAIM = """
     WITH RECURSIVE busy AS MATERIALIZED (
         SELECT origin FROM dalston_webhook_delivery
@@ -111,10 +111,10 @@ CLAIM = """
 
 
 def claim(now: datetime) -> WebhookDelivery | None:
-    """One that is due, of a receiver that is not busy, with its job, project and secret; counted as an attempt.
+    """Claim a due delivery of a receiver that is not busy, with its job, project and secret; counted as an attempt.
 
-    What is due longest comes first. A busy receiver may have a backlog of any length before the others, and is not
-    walked: if all of the first are of busy receivers, the receivers are gone through instead, each for its first.
+    The one that is due longest comes first. The backlog of a busy receiver may be long, and is not read: if the first
+    FIRST deliveries are all of busy receivers, the statement goes from receiver to receiver instead.
     """
     until = now + timedelta(seconds=settings.DALSTON_WEBHOOK_TIMEOUT_S + LEASE_SLACK_S)
     with connection.cursor() as cursor:

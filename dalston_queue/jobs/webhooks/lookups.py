@@ -1,8 +1,8 @@
 """Name lookups with a time limit.
 
 `getaddrinfo` has none and can't be interrupted: it ends when the machine's resolver gives up, after as many timeouts as
-there are dead name servers. So each lookup has a daemon thread of its own, which may be left behind. There is one per
-name: all callers that want a name wait for the same answer, and none waits for a name that is late.
+there are dead name servers. So each name has a daemon thread of its own, which may be left behind; all callers that
+want the name wait for its answer.
 """
 
 import socket
@@ -32,9 +32,9 @@ class Lookups:
         self._lookups: dict[str, tuple[float, Future[list[str]]]] = {}
 
     def find(self, name: str, within_s: float) -> list[str]:
-        """Its addresses. Raises LookupFailed if it takes longer, and what the resolver raises."""
+        """The addresses of a name. Raises LookupFailed if it takes longer, and what the resolver raises."""
         with suppress(socket.gaierror):
-            return _addresses(name, socket.AI_NUMERICHOST)  # it is an address: no lookup
+            return _addresses(name, socket.AI_NUMERICHOST)  # the name is an address: no lookup
         began, answer = self._join(name)
         left = began + self._limit_s - time.monotonic()
         try:
@@ -66,7 +66,7 @@ class Lookups:
             answer.set_result(found)
 
     def _forget(self, name: str) -> None:
-        """Before the answer is known: a caller that comes after it looks the name up anew."""
+        """Called before the answer is set: a later caller starts a new lookup."""
         with self._lock:
             del self._lookups[name]
 

@@ -18,7 +18,7 @@ class TaskRef(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """The body. The same in every attempt: what the job came to when it ended."""
+    """The body, the same in every attempt: the job as it ended."""
 
     event: str  # job.completed, job.failed, job.cancelled
     delivery_id: UUID
@@ -38,7 +38,7 @@ def encode(message: Message) -> bytes:
 
 
 def headers(message: Message, body: bytes, secret: str, at: int) -> dict[str, str]:
-    """`at`: seconds since 1970, now. Signed, so that a copy of an old request is recognised."""
+    """`at`: seconds since 1970, now. It is signed, so that a receiver recognises a copy of an old request."""
     return {
         "Content-Type": "application/json",
         "User-Agent": "Dalston-Webhook/1",

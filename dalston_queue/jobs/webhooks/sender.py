@@ -1,11 +1,11 @@
-"""Sends the webhooks that are due, in threads beside the orchestrator's loop. Any number of orchestrators may do so.
+"""The webhook sender: sends due deliveries, in threads beside the loop of every orchestrator.
 
 A delivery is claimed by a committed UPDATE that makes it due again a while later, sent outside of any transaction, and
-then marked. An orchestrator that dies in between has perhaps sent it: it is sent again, under the same id. One
-receiver gets at most a few at a time, so that a dead one does not keep the others waiting.
+then marked. If the orchestrator dies in between, the delivery is sent again, with the same id. A receiver gets at most
+a few at a time, so that a dead receiver does not hold up the others.
 
-Each is sent in a daemon thread of its own, not in a pool: Python waits for a pool's threads when the process ends, and
-a slow receiver would hold up its stop.
+Each delivery is sent in a daemon thread of its own, not in a pool: Python waits for a pool's threads when the process
+ends, and a slow receiver would delay the stop.
 """
 
 import threading
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 MAX_SENDING = 8
 POLL_INTERVAL_S = 1.0
 RECORD_INTERVAL_S = 15.0
-STOP_TIMEOUT_S = 2.0  # for what is being sent when the process is asked to stop
+STOP_TIMEOUT_S = 2.0  # for deliveries that are being sent when the process is asked to stop
 
 ATTEMPTS = Metric("dalston_webhook_attempts", "Attempts to deliver a webhook: delivered, failed, gave_up", ["outcome"])
 
@@ -52,19 +52,19 @@ _jitter = SystemRandom().random
 class _Lease:
     delivery_id: UUID
     attempts: int
-    until: datetime | None  # by which this claim differs from every other
+    until: datetime | None  # identifies this claim
 
 
 @dataclass(slots=True)
 class WebhookSender:
     record: Callable[[Mapping[str, int]], None]
-    """Gets what was delivered, failed and given up since the last time, a few times a minute."""
+    """Called every RECORD_INTERVAL_S with the attempts by outcome since the last call."""
     _sending: "dict[Future[Outcome], _Lease]" = field(default_factory=dict)
     _counted: "Counter[str]" = field(default_factory=Counter)
     _recorded_at: float = float("-inf")
 
     def run(self, wait: Callable[[float], bool]) -> None:
-        """Until `wait`, which sleeps for so many seconds, says that it is time to stop."""
+        """Run until `wait`, which sleeps for so many seconds, returns True."""
         while True:
             try:
                 self.send_due()
@@ -81,7 +81,7 @@ class WebhookSender:
         self._leave()
 
     def send_due(self) -> None:
-        """Mark what was sent, and send what is due."""
+        """Mark the deliveries that were sent, and send the due ones."""
         for future in [future for future in self._sending if future.done()]:
             self._mark(self._sending[future], future.result(), timezone.now())
             del self._sending[future]
@@ -89,7 +89,7 @@ class WebhookSender:
             self._sending[self._submit(delivery)] = _lease(delivery)
 
     def _submit(self, delivery: WebhookDelivery) -> "Future[Outcome]":
-        """Everything that needs Postgres happens here, in our thread; a sender has no connection to it."""
+        """Reads all that needs Postgres in this thread: the sending thread has no database connection."""
         secret = getattr(delivery.job.project, "webhook_secret", None)
         allowed, timeout_s = allowed_networks(), settings.DALSTON_WEBHOOK_TIMEOUT_S
         try:
@@ -108,20 +108,20 @@ class WebhookSender:
         values: dict[str, object] = {"sending_until": None, "last_code": outcome.code}
         if isinstance(outcome, Delivered):
             values |= {"state": DeliveryState.DELIVERED, "delivered_at": now, "last_error": ""}
-            came_to = "delivered"
+            result = "delivered"
         else:
             values["last_error"] = outcome.why
             match after_failure(lease.attempts, now, _jitter()):
                 case RetryAt(at):
                     values["next_at"] = at
-                    came_to = "failed"
+                    result = "failed"
                 case _:
                     values["state"] = DeliveryState.GAVE_UP
-                    came_to = "gave_up"
-                    log.warning("gave a webhook up", delivery=str(lease.delivery_id), why=outcome.why)
-        self._counted[came_to] += 1
-        ATTEMPTS.labels(came_to).inc()
-        # One that took longer than its lease is another's by now, or was asked for anew.
+                    result = "gave_up"
+                    log.warning("gave up a webhook", delivery=str(lease.delivery_id), why=outcome.why)
+        self._counted[result] += 1
+        ATTEMPTS.labels(result).inc()
+        # After its lease another sender may have claimed the delivery, or an operator sent it again: no row matches.
         mine = WebhookDelivery.objects.filter(pk=lease.delivery_id, sending_until=lease.until, state="pending")
         mine.update(**values)
 
@@ -138,7 +138,7 @@ class WebhookSender:
                 if future.done():
                     self._mark(lease, future.result(), timezone.now())
         except Error as error:
-            log.warning("what was sent last will be sent again: postgres does not answer", error=str(error))
+            log.warning("postgres does not answer; the last webhooks will be sent again", error=str(error))
         connection.close()
 
 

@@ -1,9 +1,7 @@
-"""Where a webhook may go: http or https to the public internet, and to private networks only where settings allow it.
+"""Which URLs a webhook may call, pure: http or https on the public internet, and private networks that settings allow.
 
-An address is checked twice: as text when it is submitted, for what can be seen from it, and as the numbers that its
-name stands for when it is sent. The connection goes to those very numbers, so a name that changes in between gains
-nothing.
-Pure: nothing here asks the network.
+A URL is checked twice: as text when it is submitted, and as the addresses of its name when it is sent. The connection
+goes to an address that was checked, so a name that changes in between gains nothing.
 """
 
 import re
@@ -39,12 +37,12 @@ class Target:
 
     @property
     def url(self) -> str:
-        """The one way to write it."""
+        """The URL in its canonical form."""
         return f"{'https' if self.secure else 'http'}://{self.host_header}{self.path}"
 
 
 def read_target(url: str, allowed: Sequence[Network] = ()) -> Target:
-    """Raises InvalidCallback for what is never sent to, as far as the text shows."""
+    """Raises InvalidCallback for a URL that may not be called, as far as the text shows."""
     if len(url) > MAX_URL or not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
         raise InvalidCallback(f"callback_url must be plain ASCII without spaces, up to {MAX_URL} characters")
     try:
@@ -112,7 +110,7 @@ def _is_allowed(address: Address, allowed: Sequence[Network]) -> bool:
 
 
 def _inside(address: Address) -> list[Address]:
-    """The address, or the IPv4 address that a gateway would make of it; both where it is not known which."""
+    """The address, the IPv4 address that a gateway would translate it to, or both if either is possible."""
     if isinstance(address, IPv4Address):
         return [address]
     if address.ipv4_mapped:

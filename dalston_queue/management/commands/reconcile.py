@@ -1,4 +1,4 @@
-"""`manage.py reconcile [--dry-run]`: make Redis agree with Postgres now, and say what was found."""
+"""`manage.py reconcile [--dry-run]`: makes Redis agree with Postgres now, and lists what differed."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -12,7 +12,7 @@ class Command(BaseCommand):
     help = "Compare Postgres with Redis both ways and repair what differs."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+        parser.add_argument("--dry-run", action="store_true", help="only list what would be done")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         report = reconcile(dry_run=options["dry_run"], say=self.stdout.write)

@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class Command(BaseCommand):
-    help = "Consume events, move jobs on, dispatch tasks, recover the work of the dead. Any number may run; one leads."
+    help = "Consume events, advance jobs, dispatch tasks, recover tasks of dead engines. Any number may run; one leads."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--metrics", type=_address, metavar="ADDRESS:PORT", help="serve /metrics there")
@@ -79,7 +79,7 @@ class Command(BaseCommand):
 
 
 class _Thread(threading.Thread):
-    """Takes the whole process down if it fails: an orchestrator that seems healthy and recovers nothing is worse."""
+    """A thread whose failure stops the process: an orchestrator that seems healthy and recovers nothing is worse."""
 
     def __init__(self, name: str, work: Callable[[Callable[[float], bool]], None], stop: threading.Event) -> None:
         super().__init__(name=name)

@@ -1,4 +1,4 @@
-"""`manage.py token create|list|revoke`: API tokens from the shell. A token's text is printed once, when it is made."""
+"""`manage.py token create|list|revoke`: API tokens from the shell. Prints the text of a new token once."""
 
 from __future__ import annotations
 

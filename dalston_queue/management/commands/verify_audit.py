@@ -1,7 +1,7 @@
-"""`manage.py verify_audit`: is the audit trail as it was written? Ends with 0 if so, with 1 and the first fault if not.
+"""`manage.py verify_audit`: verifies the audit chain. Exits with 0, or with 1 and the first fault.
 
-Note the head that it prints somewhere outside of this database, and give it back later with --expect: only that shows
-an end that was cut off, or a chain that a user with all rights wrote anew.
+Note the head that it prints somewhere outside of this database, and pass it later as --expect: only that shows an end
+that was cut off, or a chain that a user with all rights rewrote.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Command(BaseCommand):
         if found.unfinished:
             ids = ", ".join(str(action) for action in found.unfinished[:20])
             more = ", …" if len(found.unfinished) > len(found.unfinished[:20]) else ""
-            self.stderr.write(f"Begun and not finished (it goes on, or its process died in the middle): {ids}{more}.")
+            self.stderr.write(f"Unfinished actions (in progress, or their process died): {ids}{more}.")
         if found.problem:
             raise CommandError(f"The audit trail is not as it was written: {found.problem}.", returncode=1)
         self.stdout.write(f"The audit trail is whole: {found.head.entries} links. Its head:\n{found.head}")
         if options["expect"] is None:
             self.stderr.write(
-                "Without --expect this cannot see an end that was cut off, nor a chain that was written anew: "
+                "Without --expect this cannot see an end that was cut off, nor a chain that was rewritten: "
                 "note the head outside of this database."
             )

@@ -1,4 +1,4 @@
-"""Small duties: ageing, expiry of what was kept long enough, the digest of dead letters, rows of nodes and engines."""
+"""Small duties: ageing, expiry, digest of dead letters, rows of nodes and engines, check of the audit chain."""
 
 from datetime import datetime, timedelta
 
@@ -19,7 +19,7 @@ BATCH = 1000
 
 
 def promote_aged() -> Report:
-    """Tasks that waited long count as a higher priority. The event of each reaches its row by the usual way."""
+    """Promote tasks that waited long to a higher priority. Each writes an event, which updates the task's row."""
     broker = get_broker()
     report = Report()
     size: int = settings.DALSTON_PROMOTE_BATCH
@@ -56,8 +56,8 @@ _DELETE_JOBS = (
 
 
 def expire_kept(now: datetime) -> Report:
-    """Forget what was kept long enough: dead letters and orders to replay them, tries to log in, idempotency keys,
-    finished jobs with all their history."""
+    """Delete expired dead letters, replay batches, login attempts, idempotency keys, and finished jobs with their
+    history."""
     report = Report()
     long_ago = now - timedelta(days=settings.DALSTON_DEAD_LETTER_DAYS)
     report.note("dead letters", DeadLetter.objects.filter(created_at__lt=long_ago).delete()[0])
@@ -81,7 +81,7 @@ def _delete_jobs(before: datetime) -> int:
 
 
 def digest_dead_letters(now: datetime) -> Report:
-    """What the open dead letters of the last day have in common, the most frequent first; new patterns are counted."""
+    """Group the open dead letters of the last day by fingerprint, the largest group first, and count new patterns."""
     report = Report()
     recent = DeadLetter.objects.filter(OPEN, created_at__gte=now - timedelta(days=1))
     patterns = recent.values("fingerprint", "queue", "cause").annotate(
@@ -96,7 +96,7 @@ def digest_dead_letters(now: datetime) -> Report:
 
 
 def mirror_registry(now: datetime) -> Report:
-    """Keep what Redis says about nodes and engines in rows that outlive their heartbeat."""
+    """Copy nodes and engines from Redis to rows, which outlive their heartbeats."""
     registry = get_broker().registry
     report = Report()
     nodes, engines = registry.nodes(), registry.engines()
@@ -146,7 +146,7 @@ CHECKED_LINKS = 10_000
 
 
 class AuditBroken(Exception):
-    """The trail is not as it was written. The duty fails with it, and the overview says so."""
+    """The audit trail was changed. The duty fails with it, and the overview shows that."""
 
 
 def check_audit(_now: datetime) -> Report:

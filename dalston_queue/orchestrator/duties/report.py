@@ -1,4 +1,4 @@
-"""The report of one run of a duty, and its row."""
+"""The report of one run of a duty, and the row that records it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -15,14 +15,14 @@ class Report:
     found: "Counter[str]" = field(default_factory=Counter)
 
     def note(self, kind: str, count: int = 1, *, repaired: bool = True) -> None:
-        """Count what was found; `repaired` if it was put right."""
+        """Count what was found, and whether it was repaired."""
         if count:
             self.found[kind] += count
             self.repaired += count if repaired else 0
 
 
 def for_each(queues: Iterable[str], run: Callable[[str], None]) -> None:
-    """Run it for each queue. A queue whose keys have a wrong type fails at the end: the others don't wait for it."""
+    """Call `run` for each queue. The error of a queue with a key of a wrong type is raised after the last queue."""
     wrong_type: WrongKeyType | None = None
     for queue in queues:
         try:
@@ -43,7 +43,7 @@ def record_run(
     every_s: float,
     holder: str,
 ) -> None:
-    """Write down the last run of a duty; `problem` is the error it ended with."""
+    """Record the last run of a duty; `problem` is the error it ended with."""
     row = Duty.objects.filter(name=name).first() or Duty(name=name)
     row.every_s = every_s
     row.last_run_at = started

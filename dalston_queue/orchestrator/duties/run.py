@@ -1,8 +1,7 @@
 """Runs the recurring duties that are due, in the housekeeping process that leads.
 
-It holds the role's lease while it runs them, and releases it. Each run is recorded, with what it repaired or the error
-it ended with. A duty that raises doesn't stop the others; it is due again at once, and its failures are counted where
-operators see them.
+The process holds the role's lease while duties run, and releases it. Each run is recorded, with what it repaired or the
+error it ended with. A duty that raises doesn't stop the others; it is due again at once, and its failures are counted.
 """
 
 import threading
@@ -48,7 +47,7 @@ DUTIES: tuple[DutySpec, ...] = (
 
 
 def run_due_duties() -> list[str]:
-    """Run what is due, if this process can lead; returns the names of what ran."""
+    """Run the due duties, if this process can lead; returns the names of those that succeeded."""
     # A token per run: two workers of one process must not take each other's lease for their own.
     leadership = Leadership(Role.HOUSEKEEPING, process_name())
     if not leadership.keep():
@@ -77,7 +76,7 @@ def run_duty(spec: DutySpec, holder: str) -> bool:
     report, problem = Report(), ""
     try:
         report = spec.run(started)
-    except Exception as error:  # whatever it is: it is recorded and shown, and the other duties go on
+    except Exception as error:  # recorded and shown; the other duties go on
         log.exception("a duty failed", duty=spec.name)
         problem = f"{type(error).__name__}: {error}"
     took_ms = int((time.monotonic() - clock) * 1000)

@@ -1,4 +1,4 @@
-"""The duty that writes a sample of everything the pages draw a history of, once a minute, and trims what is a day old.
+"""The duty that stores a sample of queues, lanes, dead letters and GPUs once a minute, and deletes those a day old.
 
 Counters are stored as they are (entries ever added, ever removed): a missed minute then loses no event, only detail.
 """
@@ -24,7 +24,7 @@ Sampler = Callable[[datetime], Iterable[Sample]]
 def take_samples(now: datetime) -> Report:
     minute = now.replace(second=0, microsecond=0)
     rows = [sample for sampler in SAMPLERS for sample in sampler(minute)]
-    # The same minute again, after a run that failed half way: what is there stays.
+    # The same minute again, after a run that failed halfway: existing rows stay.
     Sample.objects.bulk_create(rows, ignore_conflicts=True)
     report = Report()
     report.note("samples", len(rows), repaired=False)
@@ -42,13 +42,13 @@ def _queues(minute: datetime) -> Iterator[Sample]:
 
 
 def _numbers(lane: LaneStats) -> dict[str, int]:
-    """A negative lag is no number of waiting tasks: it is left out, as not known."""
+    """A negative lag is no number of waiting tasks: it is left out."""
     known = {"waiting": lane.lag} if lane.consistent else {}
     return {**known, "running": lane.pending, "added": lane.added, "removed": lane.removed}
 
 
 def _is_plain(lane: LaneStats) -> bool:
-    """The lane of a queue that is shown even if it was never used."""
+    """True for the lane that is shown even if it was never used."""
     return lane.tier is Tier.MEDIUM and not lane.capabilities
 
 
@@ -59,7 +59,7 @@ def _dead_letters(minute: datetime) -> Iterator[Sample]:
 
 
 def _gpus(minute: datetime) -> Iterator[Sample]:
-    """Of the nodes that beat: the last report of a dead one is no measurement."""
+    """GPUs of live nodes: the last report of a dead node is no measurement."""
     for node in get_broker().registry.nodes():
         if node.state is not NodeState.DEAD:
             for gpu in node.report.gpus.devices:

@@ -1,8 +1,8 @@
 """The stale scanner: the last net under the supervisors and the judge.
 
-It finds every stream by itself and goes by what is judged, never by its own suspicion: work of engines that the judge
-condemned is reclaimed; a task past its deadline plus a grace, or not renewed within the absolute timeout, is taken
-from its owner even if that one is alive, and fails with the cause `timeout`. A live owner in time is left alone.
+It reclaims the tasks of engines that the judge condemned, and judges no engine itself. A task past its deadline plus a
+grace, or not renewed within the absolute timeout, is taken from its owner, even a live one, and fails with the cause
+`timeout`.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def scan() -> Report:
 
 
 def _reclaim_from_the_dead(broker: Broker, queue: str, report: Report) -> None:
-    """What the leading orchestrator left, should it have died between verdict and reclaim."""
+    """Finish what a leading orchestrator left that died between verdict and reclaim."""
     for engine, cause in broker.registry.dead(queue).items():
         taken = broker.reclaim(
             engine,
@@ -49,7 +49,7 @@ def _reclaim_from_the_dead(broker: Broker, queue: str, report: Report) -> None:
 
 
 def _overdue(broker: Broker, queue: str) -> Iterator[tuple[PendingEntry, str]]:
-    """Past their deadline for longer than the supervisor needs to act on it."""
+    """Tasks past their deadline for longer than the supervisor needs to end them."""
     grace_ms = int(settings.DALSTON_DEADLINE_GRACE_S * 1000)
     page = broker.pending(queue, order=PendingOrder.DEADLINE, overdue_by_ms=grace_ms, limit=PAGE)
     for entry in page.entries:
@@ -57,7 +57,7 @@ def _overdue(broker: Broker, queue: str) -> Iterator[tuple[PendingEntry, str]]:
 
 
 def _forgotten(broker: Broker, queue: str) -> Iterator[tuple[PendingEntry, str]]:
-    """Not renewed for the absolute timeout, or for the task's own timeout if that is longer."""
+    """Tasks not renewed for the absolute timeout, or for their own timeout if that is longer."""
     absolute_ms: int = settings.DALSTON_ABSOLUTE_TIMEOUT_MS
     page = broker.pending(queue, order=PendingOrder.IDLE, min_idle_ms=absolute_ms, limit=PAGE)
     for entry in page.entries:
