@@ -1,18 +1,18 @@
-"""The client of Dalston: submit, follow, cancel and replay from Python. `dalston` is the same for a shell.
+"""The client of Dalston: submit, watch, cancel and replay from Python; the command `dalston` for a shell.
 
     with Client() as dalston:                               # DALSTON_URL and DALSTON_TOKEN
-        job = dalston.submit_job(pipeline="shop", parameters={"order": 7})
+        job = dalston.submit_job(pipeline="shop", parameters={"item": 7})
         for event in dalston.watch(job["job_id"]):
             ...
 
-client.py      Client: one method per thing that the API can do
-answers.py     what the API answers, as types
-errors.py      what can go wrong; the tree is in its docstring
-config.py      where the address and the token come from
+client.py      Client: one method per route of the API
+answers.py     types of the API's answers
+errors.py      the tree of exceptions
+config.py      address and token, from arguments, files or the environment
 transport.py   HTTP: retries, problem documents, streams
-patience.py    whether and when a call is tried again
-sse.py         reads server-sent events
-watch.py       follows a job over broken connections
+retry.py       whether to retry a call, and the backoff
+sse.py         parses server-sent events
+watch.py       watches a job, reconnects broken streams
 cli/           the command `dalston`
 """
 

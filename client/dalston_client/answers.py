@@ -1,4 +1,4 @@
-"""What the API answers, as types. The values are its JSON as it came, with whatever a newer server adds."""
+"""Types of the API's answers. The values are its JSON, with the fields that a newer server adds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TaskError(TypedDict):
     cause: str
 
 
-class Move(TypedDict):
+class TaskEvent(TypedDict):
     at: str
     transition: str
     from_status: str
@@ -51,10 +51,10 @@ class Task(TypedDict):
     error: TaskError | None
     trace_id: str
     queue_position: int | None
-    history: list[Move] | None
+    history: list[TaskEvent] | None
 
 
-class Run(TypedDict):
+class Delivery(TypedDict):
     attempt: int
     engine_id: str
     started_at: str | None
@@ -71,7 +71,7 @@ class JobTask(Task):
     progress: float | None
     progress_message: str
     progress_known: bool
-    runs: list[Run]
+    runs: list[Delivery]
     result_left_out: bool
 
 

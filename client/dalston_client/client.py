@@ -1,7 +1,7 @@
-"""One method per thing that the API can do; docs/api.md says what each of them means.
+"""Client: one method per route of the API; docs/api.md explains them.
 
-Calls that may be repeated are, within `patience` seconds, when nobody answers or the server says that it is busy. A
-submission always may: it carries an idempotency key, the caller's or one made here.
+Repeatable calls are retried for up to `retry_timeout` seconds when the server does not answer or is busy. A submission
+is always repeatable: it has an idempotency key, the caller's or one made here.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dalston_client import answers, config
 from dalston_client.transport import OnRetry, Transport, route
 from dalston_client.watch import OVER, Event, watch
 
-PATIENCE_S = 30.0
-LONGEST_WAIT_S = 30.0
-BATCH, PAGE = 1_000, 200
+RETRY_TIMEOUT_S = 30.0
+MAX_WAIT_S = 30.0
+MAX_BATCH, MAX_PAGE = 1_000, 200
 
 
 class Client:
@@ -28,12 +28,12 @@ class Client:
         url: str | None = None,
         token: str | None = None,
         *,
-        patience: float = PATIENCE_S,
+        retry_timeout: float = RETRY_TIMEOUT_S,
         on_retry: OnRetry | None = None,
     ) -> None:
-        """Without arguments: DALSTON_URL and DALSTON_TOKEN. `on_retry` hears of every second try."""
+        """Without arguments: DALSTON_URL and DALSTON_TOKEN. `on_retry` is called before each retry."""
         url, token = config.resolve(url, token)
-        self._transport = Transport(url, token, bound=patience, on_retry=on_retry)
+        self._transport = Transport(url, token, retry_timeout=retry_timeout, on_retry=on_retry)
 
     def __repr__(self) -> str:
         return f"Client({self._transport.url!r})"
@@ -121,7 +121,7 @@ class Client:
         """Any number of jobs, as submit_job takes them; sent a thousand at a time, answered in their order."""
         whole: answers.Batch = {"accepted": 0, "refused": 0, "items": []}
         remaining = iter(jobs)
-        while chunk := [{"idempotency_key": uuid4().hex, **job} for job in itertools.islice(remaining, BATCH)]:
+        while chunk := [{"idempotency_key": uuid4().hex, **job} for job in itertools.islice(remaining, MAX_BATCH)]:
             part = cast(answers.Batch, self._transport.call("POST", "/jobs:batch", body={"jobs": chunk}))
             whole["accepted"] += part["accepted"]
             whole["refused"] += part["refused"]
@@ -139,10 +139,10 @@ class Client:
         return cast(answers.CancelledJob, self._delete(route("jobs", job_id), reason))
 
     def wait(self, job_id: str, *, timeout: float | None = None) -> answers.Job:
-        """The job when it is over, or, after `timeout` seconds, as it is then."""
+        """The job when it is over, or as it is after `timeout` seconds."""
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            left = LONGEST_WAIT_S if end is None else max(0.0, min(LONGEST_WAIT_S, end - time.monotonic()))
+            left = MAX_WAIT_S if end is None else max(0.0, min(MAX_WAIT_S, end - time.monotonic()))
             asked = time.monotonic()
             job = self.job(job_id, wait=left)
             if job["status"] in OVER or (end is not None and time.monotonic() >= end):
@@ -150,7 +150,7 @@ class Client:
             time.sleep(max(0.0, min(left, 1.0) - (time.monotonic() - asked)))  # a busy server ignores `wait`
 
     def watch(self, job_id: str, *, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:
-        """Follow a job until its `end`, or for `timeout` seconds. `after`: the id of the last event known already."""
+        """Events of a job until its `end`, or for `timeout` seconds. `after`: the id of the last known event."""
         return watch(self._transport, job_id, after, timeout)
 
     # dead letters
@@ -174,7 +174,7 @@ class Client:
         priority: answers.Priority | None = None,
         reason: str = "",
     ) -> answers.Replayed:
-        body = _given(parameters=parameters, priority=priority, reason=reason)
+        body = _fields(parameters=parameters, priority=priority, reason=reason)
         return cast(
             answers.Replayed, self._transport.call("POST", route("dead_letters", dead_letter_id, "replay"), body=body)
         )
@@ -190,11 +190,11 @@ class Client:
         priority: answers.Priority | None = None,
         reason: str = "",
     ) -> answers.ReplayedMany:
-        """These, or all that match: at once. `dry_run` only counts. For many, or slowly: replay_in_batch."""
-        body = _wanted(ids, filters) | _given(
+        """Replay at once, by ids or by filters. `dry_run` only counts. For many, or at a rate: replay_in_batch."""
+        body = _selection(ids, filters) | _fields(
             dry_run=dry_run, limit=limit, parameters=parameters, priority=priority, reason=reason
         )
-        # Naming the same letters twice replays them once; "the next thousand that match" are others the second time.
+        # The same ids twice are replayed once; "the next thousand that match" are other dead letters the second time.
         repeatable = dry_run or ids is not None
         return cast(
             answers.ReplayedMany, self._transport.call("POST", "/dead_letters:replay", body=body, repeatable=repeatable)
@@ -212,8 +212,8 @@ class Client:
         priority: answers.Priority | None = None,
         reason: str = "",
     ) -> answers.ReplayBatch:
-        """The server replays them, at this rate, and not before `undo_seconds`: until then it can be withdrawn."""
-        body = _wanted(ids, filters) | _given(
+        """The server replays them at this rate, not before `undo_seconds`: until then the batch can be undone."""
+        body = _selection(ids, filters) | _fields(
             rate_per_minute=rate_per_minute,
             undo_seconds=undo_seconds,
             limit=limit,
@@ -255,19 +255,19 @@ class Client:
         reason: str = "",
         wait: float = 0.0,
     ) -> answers.Command:
-        """Tell a node something; with `wait` (up to 20 s) the answer says what became of it."""
-        body = _given(engine=engine, replicas=replicas, gpu=gpu, reason=reason)
+        """Send a node a command; with `wait` (up to 20 s) the answer has its result."""
+        body = _fields(engine=engine, replicas=replicas, gpu=gpu, reason=reason)
         body |= {"command": command, "command_id": uuid4().hex}
         return cast(
             answers.Command, self._transport.call("POST", route("nodes", node_id, "commands"), body=body, wait=wait)
         )
 
     def forget_node(self, node_id: str, *, reason: str = "") -> answers.Forgotten:
-        """Take a dead node off the list. Should it beat again, it is back."""
+        """Take a dead node off the list. Its next heartbeat registers it again."""
         return cast(answers.Forgotten, self._delete(route("nodes", node_id), reason))
 
     def drain_worker(self, worker_id: str, *, reason: str = "") -> answers.WorkerDrain:
-        """Give a worker over HTTP nothing more, and tell it to leave. Nodes are drained by `command`."""
+        """Deliver no more tasks to a worker over HTTP, which then leaves. Nodes are drained by `command`."""
         body = {"reason": reason}
         return cast(answers.WorkerDrain, self._transport.call("POST", route("workers", worker_id, "drain"), body=body))
 
@@ -289,7 +289,7 @@ class Client:
         return cast(list[answers.Stream], self._transport.call("GET", "/streams"))
 
     def pause(self, stage: str, *, reason: str = "", new: bool = False) -> answers.Paused:
-        """`new`: also a queue that nobody has used yet. Else that is a 404, since most likely its name is misspelt."""
+        """`new`: also a queue that is not used yet. Otherwise that is a 404: its name is probably misspelt."""
         path, body = route("streams", stage, "pause"), {"reason": reason, "new": new}
         return cast(answers.Paused, self._transport.call("POST", path, body=body))
 
@@ -298,9 +298,9 @@ class Client:
         return cast(answers.Paused, self._transport.call("POST", path, body=body))
 
     def _submit(self, path: str, body: dict[str, Any], key: str | None, wait: float) -> Any:
-        given = {name: value for name, value in body.items() if value is not None and value != []}
+        fields = {name: value for name, value in body.items() if value is not None and value != []}
         headers = {"Idempotency-Key": key or uuid4().hex}
-        return self._transport.call("POST", path, body=given, headers=headers, wait=wait)
+        return self._transport.call("POST", path, body=fields, headers=headers, wait=wait)
 
     def _delete(self, path: str, reason: str) -> Any:
         return self._transport.call("DELETE", path, params={"reason": reason or None})
@@ -308,7 +308,7 @@ class Client:
     def _pages(self, path: str, limit: int, filters: Mapping[str, Any]) -> Iterator[Any]:
         cursor: str | None = None
         while limit > 0:
-            params = {**filters, "limit": min(limit, PAGE), "cursor": cursor}
+            params = {**filters, "limit": min(limit, MAX_PAGE), "cursor": cursor}
             page = self._transport.call("GET", path, params=params)
             yield from page["items"]
             limit -= len(page["items"])
@@ -317,12 +317,12 @@ class Client:
                 return
 
 
-def _given(**fields: Any) -> dict[str, Any]:
-    """What the caller gave: the rest is left to the server."""
+def _fields(**fields: Any) -> dict[str, Any]:
+    """Without empty values, which are left to the server."""
     return {name: value for name, value in fields.items() if value is not None and value != "" and value is not False}
 
 
-def _wanted(ids: Iterable[str] | None, filters: Mapping[str, Any] | None) -> dict[str, Any]:
+def _selection(ids: Iterable[str] | None, filters: Mapping[str, Any] | None) -> dict[str, Any]:
     if (ids is None) == (filters is None):
         raise ValueError("either ids or filters is needed, and not both")
-    return {"filter": _given(**filters)} if filters is not None else {"ids": list(ids or ())}
+    return {"filter": _fields(**filters)} if filters is not None else {"ids": list(ids or ())}

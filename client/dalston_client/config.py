@@ -1,6 +1,6 @@
-"""Where the address and the token come from: arguments first, then DALSTON_URL and DALSTON_TOKEN.
+"""Configuration: address and token from arguments, then from DALSTON_URL and DALSTON_TOKEN.
 
-A token is never an argument of the command: every user of a machine can read those.
+A token is never an argument of the command: every user of the machine can read those.
 """
 
 from __future__ import annotations

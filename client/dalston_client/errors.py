@@ -1,13 +1,13 @@
-"""What can go wrong. Everything that this package raises on purpose is a DalstonError.
+"""Errors of the client. Everything that this package raises on purpose is a DalstonError.
 
 DalstonError
 ├── NotConfigured      no address, no token, or one that cannot be used
-├── Unreachable        nobody answered, or not in time
+├── Unreachable        the server did not answer, or not in time
 └── ApiError           the API answered with a problem document: `code` is stable, `detail` is a sentence
     ├── Invalid        400, 413, 422: the request is wrong; sending it again changes nothing
     ├── Refused        401, 403: the token is not valid, or may not do this
-    ├── NotFound       404: there is no such thing, or it belongs to another project
-    ├── Conflict       409: the state does not allow it, or the idempotency key was used for something else
+    ├── NotFound       404: it does not exist, or belongs to another project
+    ├── Conflict       409: the state does not allow it, or the idempotency key was used for another request
     ├── Busy           429: too many calls, or the queue is full
     └── Unavailable    5xx: the server cannot do it now
 """
@@ -95,16 +95,14 @@ _KINDS: dict[int, type[ApiError]] = {
 
 
 def error_of(response: httpx.Response) -> ApiError:
-    """From a problem document, or from whatever a proxy in between says. The body must have been read."""
+    """From a problem document, or from a proxy's error page. The body must have been read."""
     kind = _KINDS.get(response.status_code, Unavailable if response.status_code >= 500 else ApiError)
     try:
         document = response.json()
     except ValueError:
         document = None
     if not isinstance(document, dict) or "code" not in document:
-        detail = (
-            f"HTTP {response.status_code} {response.reason_phrase}, and not in Dalston's words: is the address right?"
-        )
+        detail = f"HTTP {response.status_code} {response.reason_phrase}, not from Dalston: is the address right?"
         return kind(response.status_code, "", detail, retry_after=_retry_after(response))
     return kind(
         response.status_code,
@@ -117,7 +115,7 @@ def error_of(response: httpx.Response) -> ApiError:
 
 
 def _retry_after(response: httpx.Response) -> float | None:
-    """Seconds, whichever of its two forms was sent."""
+    """In seconds; the header has a number or a date."""
     value = response.headers.get("Retry-After", "").strip()
     if value.isdecimal():
         return float(value)

@@ -1,4 +1,4 @@
-"""Reads server-sent events from bytes, however these are cut into pieces.
+"""Server-sent events from chunks of bytes, wherever these are cut.
 
 Lines end at a line feed and nowhere else: JSON may contain U+2028 and other characters that Python counts as line ends.
 """
@@ -18,10 +18,10 @@ class Message:
     id: int | None = None
 
 
-def messages(pieces: Iterable[bytes]) -> Iterator[Message | None]:
-    """Each message; None for a comment, which only says that the other side is there."""
+def messages(chunks: Iterable[bytes]) -> Iterator[Message | None]:
+    """Each message; None for a comment, which the server sends to keep the connection alive."""
     fields: dict[str, str] = {}
-    for line in _lines(pieces):
+    for line in _lines(chunks):
         if line.startswith(":"):
             yield None
         elif line:
@@ -39,9 +39,9 @@ def messages(pieces: Iterable[bytes]) -> Iterator[Message | None]:
             fields = {}
 
 
-def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
+def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
     rest = b""
-    for piece in pieces:
-        *whole, rest = (rest + piece).split(b"\n")
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
         for line in whole:
             yield line.removesuffix(b"\r").decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""HTTP to one Dalston: the token, retries within a bound, problem documents as exceptions, streams."""
+"""HTTP to a Dalston server: the token, retries, problem documents as exceptions, streams."""
 
 from __future__ import annotations
 
@@ -10,29 +10,28 @@ from urllib.parse import quote
 
 import httpx
 
-from dalston_client import patience
 from dalston_client.errors import ApiError, DalstonError, NotConfigured, Unreachable, error_of
+from dalston_client.retry import backoff, may_retry
 
-CONNECT_S, ANSWER_S = 5.0, 15.0
+CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S = 5.0, 15.0
 OnRetry = Callable[[DalstonError, float], None]
 
 
 class Body(Protocol):
-    """The bytes of an answer, as they come."""
+    """The bytes of a streamed response."""
 
     def __call__(self) -> Iterator[bytes]: ...
 
 
 class Transport:
-    def __init__(self, url: str, token: str, *, bound: float, on_retry: OnRetry | None = None) -> None:
+    def __init__(self, url: str, token: str, *, retry_timeout: float, on_retry: OnRetry | None = None) -> None:
         self.url = url
-        self.bound = bound
-        """How many seconds a call may spend on being tried again."""
+        self.retry_timeout = retry_timeout
         self._on_retry = on_retry
         self._http = httpx.Client(
             base_url=f"{url}/api/v1/",
             headers={"Authorization": f"Bearer {token}", "User-Agent": "dalston-client"},
-            timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
+            timeout=httpx.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
         )
 
     def close(self) -> None:
@@ -49,31 +48,31 @@ class Transport:
         repeatable: bool = True,
         wait: float = 0.0,
     ) -> Any:
-        """The answer's JSON. `repeatable`: sending it twice does no more than sending it once."""
-        given = {name: value for name, value in (params or {}).items() if value is not None}
+        """The response's JSON. `repeatable`: sending it twice does no more than sending it once."""
+        query = {name: value for name, value in (params or {}).items() if value is not None}
         if wait:
-            given["wait"] = wait
+            query["wait"] = wait
         request = self._http.build_request(
             method,
             path,
-            params=given,
+            params=query,
             json=body,
             headers=headers,
-            timeout=httpx.Timeout(ANSWER_S + wait, connect=CONNECT_S),
+            timeout=httpx.Timeout(ANSWER_TIMEOUT_S + wait, connect=CONNECT_TIMEOUT_S),
         )
         started, attempt = time.monotonic(), 0
         while True:
             problem, nothing_sent = self._try(request)
             if not isinstance(problem, DalstonError):
                 return problem
-            if not patience.may_pass(problem, repeatable=repeatable, nothing_sent=nothing_sent):
+            if not may_retry(problem, repeatable=repeatable, nothing_sent=nothing_sent):
                 raise problem
-            self.hold_on(problem, attempt, time.monotonic() - started)
+            self.back_off(problem, attempt, time.monotonic() - started)
             attempt += 1
 
-    def hold_on(self, problem: DalstonError, attempt: int, waited: float) -> None:
-        """Sleep before the next try, or raise the problem: it has lasted long enough."""
-        pause = patience.pause(attempt, waited, self.bound, problem.retry_after)
+    def back_off(self, problem: DalstonError, attempt: int, waited: float) -> None:
+        """Sleep before the next try, or raise the problem after `retry_timeout`."""
+        pause = backoff(attempt, waited, self.retry_timeout, problem.retry_after)
         if pause is None:
             raise problem
         if self._on_retry is not None:
@@ -81,9 +80,9 @@ class Transport:
         time.sleep(pause)
 
     @contextmanager
-    def stream(self, path: str, headers: Mapping[str, str], *, silence: float) -> Iterator[Body]:
-        """An answer without end. Silence for longer than `silence` seconds is an error."""
-        timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S, read=silence)
+    def stream(self, path: str, headers: Mapping[str, str], *, read_timeout: float) -> Iterator[Body]:
+        """A streamed response. An error after `read_timeout` seconds without a byte."""
+        timeout = httpx.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, read=read_timeout)
         try:
             with self._http.stream("GET", path, headers=headers, timeout=timeout) as response:
                 if not response.is_success:
@@ -94,7 +93,7 @@ class Transport:
             raise self._unreachable(error) from error
 
     def _try(self, request: httpx.Request) -> tuple[Any, bool]:
-        """The answer or the problem, and whether it is certain that nothing was sent."""
+        """The response's JSON or the problem, and whether it is certain that nothing was sent."""
         try:
             response = self._http.send(request)
         except httpx.TransportError as error:
@@ -118,5 +117,5 @@ class Transport:
 
 
 def route(*parts: object) -> str:
-    """A path of the API; ids come from people and may contain anything."""
+    """A path of the API. Ids come from people, so they are quoted."""
     return "".join(f"/{quote(str(part), safe=':')}" for part in parts)

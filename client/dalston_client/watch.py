@@ -1,7 +1,7 @@
-"""Follows a job until it is over, over broken connections: nothing is missed and nothing comes twice.
+"""Watches a job until it is over and reconnects broken streams: no event is missed and none comes twice.
 
-Where a stream is not to be had (the server serves as many as it may, or a proxy holds it back), it asks again and again
-instead; then there are `progress` and `end`, and no single moves.
+Without a stream (the server has no free one, or a proxy buffers it) it polls the job instead; then there are `progress`
+and `end` events, and no `task` events.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from dalston_client.errors import ApiError, DalstonError, NotFound, Unavailable, Unreachable
-from dalston_client.patience import may_pass
+from dalston_client.retry import may_retry
 from dalston_client.sse import messages
 from dalston_client.transport import Transport, route
 
-SILENCE_S = 25.0
-"""The server says something every 10 s. Longer silence means that the connection is gone, or that a proxy collects."""
-SILENT_TRIES = 2
-POLL_S, LEAST_S = 20.0, 1.0
+READ_TIMEOUT_S = 25.0
+"""The server sends a comment every 10 s. After this the connection is dead, or a proxy buffers."""
+MAX_TIMEOUTS = 2
+"""Streams without a byte before it polls instead."""
+POLL_WAIT_S, MIN_POLL_INTERVAL_S = 20.0, 1.0
 OVER = frozenset({"completed", "failed", "cancelled"})
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`name`: task (a move of a task, with its id), progress, or end; `data`: as docs/api.md has it."""
+    """`name`: task (a transition of a task, with its id), progress, or end; `data`: see docs/api.md."""
 
     name: str
     data: dict[str, Any]
@@ -35,11 +36,11 @@ class Event:
 
 
 class _NoStream(Exception):
-    """Ask instead."""
+    """Poll instead."""
 
 
-class _Clock:
-    """How much of the follower's time is left."""
+class _Deadline:
+    """How many seconds are left of the timeout."""
 
     def __init__(self, timeout: float | None) -> None:
         self._end = math.inf if timeout is None else time.monotonic() + timeout
@@ -50,47 +51,47 @@ class _Clock:
 
 
 def watch(transport: Transport, job_id: str, after: int | None, timeout: float | None) -> Iterator[Event]:
-    clock = _Clock(timeout)
+    deadline = _Deadline(timeout)
     try:
-        with closing(_streamed(transport, job_id, after, clock)) as events:
+        with closing(_streamed(transport, job_id, after, deadline)) as events:
             for event in events:
                 yield event
                 if event.name == "end":
                     return
     except _NoStream:
-        yield from _asked(transport, job_id, clock)
+        yield from _polled(transport, job_id, deadline)
 
 
-def _streamed(transport: Transport, job_id: str, after: int | None, clock: _Clock) -> Generator[Event]:
-    broken_since, tries, silent = time.monotonic(), 0, 0
-    while clock.left > 0:
-        heard = False
-        problem: DalstonError = Unreachable(f"{transport.url} broke the stream off.")
+def _streamed(transport: Transport, job_id: str, after: int | None, deadline: _Deadline) -> Generator[Event]:
+    broken_since, tries, timeouts = time.monotonic(), 0, 0
+    while deadline.left > 0:
+        received = False
+        problem: DalstonError = Unreachable(f"{transport.url} closed the stream.")
         try:
-            for event in _one_stream(transport, job_id, after, min(SILENCE_S, clock.left)):
-                heard = True
-                broken_since, tries, silent = time.monotonic(), 0, 0
+            for event in _one_stream(transport, job_id, after, min(READ_TIMEOUT_S, deadline.left)):
+                received = True
+                broken_since, tries, timeouts = time.monotonic(), 0, 0
                 if event is not None:
                     after = after if event.id is None else event.id
                     yield event
-                if clock.left <= 0:
+                if deadline.left <= 0:
                     return
         except Unreachable as error:
-            if clock.left <= 0:
+            if deadline.left <= 0:
                 return
             problem = error
-            silent += error.timed_out and not heard
+            timeouts += error.timed_out and not received
         except ApiError as error:
-            problem = _passing(error)
-        if silent >= SILENT_TRIES:
+            problem = _retryable(error)
+        if timeouts >= MAX_TIMEOUTS:
             raise _NoStream
-        transport.hold_on(problem, tries, time.monotonic() - broken_since)
+        transport.back_off(problem, tries, time.monotonic() - broken_since)
         tries += 1
 
 
-def _one_stream(transport: Transport, job_id: str, after: int | None, silence: float) -> Iterator[Event | None]:
+def _one_stream(transport: Transport, job_id: str, after: int | None, read_timeout: float) -> Iterator[Event | None]:
     headers = {"Accept": "text/event-stream"} | ({} if after is None else {"Last-Event-ID": str(after)})
-    with transport.stream(route("jobs", job_id, "events"), headers, silence=silence) as body:
+    with transport.stream(route("jobs", job_id, "events"), headers, read_timeout=read_timeout) as body:
         for message in messages(body()):
             if message is None:
                 yield None
@@ -100,37 +101,37 @@ def _one_stream(transport: Transport, job_id: str, after: int | None, silence: f
                 yield Event(message.event, message.data, message.id)
 
 
-def _passing(error: ApiError) -> ApiError:
-    """The problem, if waiting can help. Otherwise it is raised."""
+def _retryable(error: ApiError) -> ApiError:
+    """The problem, if another try can help. Otherwise it is raised."""
     if error.code == "streams_full":
         raise _NoStream from error
-    if not may_pass(error, repeatable=True, nothing_sent=False):
+    if not may_retry(error, repeatable=True, nothing_sent=False):
         raise error
     return error
 
 
 def _closed(data: dict[str, Any]) -> ApiError:
-    """Why the server ends the stream. A revoked token is said in full by the answer to the next call."""
+    """Why the server ends the stream. The next call gets the full error of a revoked token."""
     code, detail = str(data.get("code")), str(data.get("detail"))
     return NotFound(404, code, detail) if code == "not_found" else Unavailable(503, code, detail)
 
 
-def _asked(transport: Transport, job_id: str, clock: _Clock) -> Iterator[Event]:
-    shown: dict[str, Any] | None = None
-    while clock.left > 0:
+def _polled(transport: Transport, job_id: str, deadline: _Deadline) -> Iterator[Event]:
+    last: dict[str, Any] | None = None
+    while deadline.left > 0:
         started = time.monotonic()
-        job = transport.call("GET", route("jobs", job_id), wait=min(POLL_S, clock.left) if shown else 0.0)
+        job = transport.call("GET", route("jobs", job_id), wait=min(POLL_WAIT_S, deadline.left) if last else 0.0)
         now = {"status": job["status"], "progress": job["progress"], "tasks": [_running(it) for it in job["tasks"]]}
         now["tasks"] = [task for task in now["tasks"] if task]
-        if now != shown:
-            shown = now
+        if now != last:
+            last = now
             yield Event("progress", now)
         if job["status"] in OVER:
             names = ("job_id", "status", "progress", "error", "completed_at")
             yield Event("end", {name: job[name] for name in names})
             return
-        # `wait` is ignored by a server that is busy
-        time.sleep(max(0.0, min(started + LEAST_S - time.monotonic(), clock.left)))
+        # a busy server ignores `wait`
+        time.sleep(max(0.0, min(started + MIN_POLL_INTERVAL_S - time.monotonic(), deadline.left)))
 
 
 def _running(task: dict[str, Any]) -> dict[str, Any] | None:

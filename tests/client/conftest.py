@@ -1,4 +1,4 @@
-"""One whole Dalston for the tests of the command: what `./dev up` starts, with its node and the demo engine."""
+"""Fixtures of the client's tests: all processes of `./dev up` with the demo engine, and a shell to run `dalston` in."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ import pytest
 
 from dalston_client import Client
 from dalston_client.cli.main import main
+from tests.conftest import ROOT
 from tests.e2e.conftest import Up
 from tests.support import reserve_port
 
+MISSING = "00000000-0000-7000-8000-000000000000"
+"""An id that does not exist."""
 COMMAND = Path(sys.executable).parent / "dalston"
 
 
@@ -70,7 +73,7 @@ class Shell:
         return Done(process.returncode, stdout, stderr)
 
     def call(self, *arguments: str, **more: str) -> Done:
-        """The same without a process of its own, which takes half a second of computing to start."""
+        """The same inside of this process: a process takes half a second of CPU to start."""
         stdout, stderr = StringIO(), StringIO()
         with patch.dict(os.environ, {**self.env, **more}), redirect_stdout(stdout), redirect_stderr(stderr):
             try:
@@ -80,9 +83,16 @@ class Shell:
         return Done(code, stdout.getvalue(), stderr.getvalue())
 
 
+def make_token(up: Up, project: str, scope: str, *options: str) -> str:
+    command = ("token", "create", "--project", project, "--name", "test", "--scope", scope, *options)
+    env = {**os.environ, **up.env}
+    made = subprocess.run([sys.executable, "manage.py", *command], env=env, cwd=ROOT, capture_output=True, check=True)
+    return made.stdout.decode().strip()
+
+
 @pytest.fixture(scope="package")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """On the servers of the test run, with a database and a key prefix of its own: two servers fewer to start."""
+    """On the servers of the test run, with a database and a key prefix of its own."""
     name = f"client_{secrets.token_hex(6)}"
     folder = tmp_path_factory.mktemp("client")
     one = Up(folder / "data", reserve_port(), folder)

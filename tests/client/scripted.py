@@ -1,4 +1,4 @@
-"""A real HTTP server that answers what a test wants, one request after the other, and remembers what it was asked."""
+"""A scripted HTTP server: it answers each request with the next answer, and records the requests."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Answer:
     """JSON, or bytes as they are."""
     headers: dict[str, str] = field(default_factory=dict)
     holds: bool = False
-    """Keep the connection open after the body, in silence."""
+    """Keep the connection open after the body and send nothing."""
 
 
 CUT = Answer(0)
-"""Close the connection without a word."""
+"""Close the connection without an answer."""
 
 
 def problem(status: int, code: str, **headers: str) -> Answer:

@@ -1,4 +1,4 @@
-"""docs/client.md and the client's README are true: examples run, tables are complete, types are those of the API."""
+"""docs/client.md and the client's README: examples run, tables are complete, types are those of the API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs" / "client.md").read_text()
 
 
 def test_the_commands_of_the_page_work(shell: Shell) -> None:
-    """Most of them in this process; the block with a variable in a real shell."""
+    """Most run in this process; the block with a variable in a real shell."""
     commands, script = blocks_of("docs/client.md", "sh")
     for line in commands.splitlines():
         done = shell.call(*line.split()[1:])
@@ -31,7 +31,7 @@ def test_the_commands_of_the_page_work(shell: Shell) -> None:
 
 
 def test_the_command_of_the_readme_works(shell: Shell) -> None:
-    """Installed it is by ./dev, and the variables are set to this Dalston's."""
+    """./dev has installed the client; the variables are those of the test's server."""
     [block] = blocks_of("client/README.md", "")
     install, variables, command = block.splitlines()
     assert install == "pip install ./client"
@@ -59,9 +59,9 @@ def test_the_page_has_every_exit_code_command_and_method(shell: Shell) -> None:
 
 
 TYPES: dict[str, Any] = {
-    "JobOut": answers.Job, "JobTaskOut": answers.JobTask, "TaskOut": answers.Task, "RunOut": answers.Run,
-    "EventOut": answers.Move, "ErrorOut": answers.TaskError, "WebhookOut": answers.Webhook, "BatchOut": answers.Batch,
-    "BatchItem": answers.BatchItem, "CancelledTaskOut": answers.CancelledTask,
+    "JobOut": answers.Job, "JobTaskOut": answers.JobTask, "TaskOut": answers.Task, "DeliveryOut": answers.Delivery,
+    "EventOut": answers.TaskEvent, "ErrorOut": answers.TaskError, "WebhookOut": answers.Webhook,
+    "BatchOut": answers.Batch, "BatchItem": answers.BatchItem, "CancelledTaskOut": answers.CancelledTask,
     "CancelledJobOut": answers.CancelledJob, "WhyOut": answers.Why,
     "DeadLetterOut": answers.DeadLetter, "GroupOut": answers.Group, "ReplayedOut": answers.Replayed,
     "ReplayManyOut": answers.ReplayedMany, "ReplayBatchOut": answers.ReplayBatch, "WithdrawnOut": answers.Withdrawn,

@@ -1,4 +1,4 @@
-"""What is tried again, what is not, and that a submission is one submission however often it is sent."""
+"""Retries of the client: which calls are repeated, when, and that a repeated submission is one submission."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from dalston_client import (
     Unavailable,
     Unreachable,
     config,
-    patience,
 )
 from dalston_client.errors import DalstonError
+from dalston_client.retry import backoff, may_retry
 from tests.client.scripted import CUT, Answer, Server, problem, scripted
 from tests.support import reserve_port
 
-TOKEN = "dal_a-secret-that-nobody-may-see"
+TOKEN = "dal_a-secret"
 TASK = {"task_id": "t", "job_id": "j"}
 
 
-def client(server: Server, patience: float = 5.0) -> Client:
-    return Client(server.url, TOKEN, patience=patience)
+def client(server: Server, retry_timeout: float = 5.0) -> Client:
+    return Client(server.url, TOKEN, retry_timeout=retry_timeout)
 
 
 def test_a_submission_is_sent_again_under_the_same_key() -> None:
-    heard: list[str] = []
+    retried: list[str] = []
     with scripted(CUT, problem(503, "database_unavailable"), Answer(201, TASK)) as server:
-        with Client(server.url, TOKEN, on_retry=lambda error, _: heard.append(type(error).__name__)) as dalston:
+        with Client(server.url, TOKEN, on_retry=lambda error, _: retried.append(type(error).__name__)) as dalston:
             assert dalston.submit_task("echo", parameters={"a": 1})["job_id"] == "j"
         keys = {asked.headers["idempotency-key"] for asked in server.asked}
     assert len(server.asked) == 3 and len(keys) == 1 and len(keys.pop()) == 32
     assert server.asked[2].body == {"task_type": "echo", "parameters": {"a": 1}, "priority": "medium"}
-    assert heard == ["Unreachable", "Unavailable"]
+    assert retried == ["Unreachable", "Unavailable"]
 
 
 def test_two_submissions_have_two_keys_and_the_callers_own_is_kept() -> None:
@@ -65,25 +65,25 @@ def test_a_batch_is_sent_a_thousand_at_a_time_and_each_job_has_a_key() -> None:
     assert server.asked[1].body == server.asked[2].body
 
 
-def test_retry_after_is_kept_to() -> None:
+def test_retry_after_is_respected() -> None:
     with scripted(problem(429, "rate_limited", Retry_After="1"), Answer(200, [])) as server, client(server) as dalston:
         started = time.monotonic()
         assert dalston.nodes() == []
         assert time.monotonic() - started >= 1
 
 
-def test_it_gives_up_when_the_wait_would_be_too_long() -> None:
+def test_it_gives_up_at_once_when_retry_after_is_past_the_timeout() -> None:
     later = format_datetime(datetime.now(UTC) + timedelta(minutes=5), usegmt=True)
     for value in ("300", later):
         with scripted(problem(429, "queue_full", Retry_After=value)) as server, client(server) as dalston:
             started = time.monotonic()
             with pytest.raises(Busy) as caught:
                 dalston.stats()
-            assert time.monotonic() - started < 5, "not even as long as its patience"
+            assert time.monotonic() - started < 5, "not even as long as its retry timeout"
             assert 200 < (caught.value.retry_after or 0) <= 300
 
 
-def test_what_is_not_safe_to_repeat_is_not_repeated() -> None:
+def test_a_call_that_is_not_safe_to_repeat_is_sent_once() -> None:
     with scripted(CUT) as server, client(server) as dalston, pytest.raises(Unreachable):
         dalston.replay_in_batch(filters={"queue": "echo"}, rate_per_minute=5)
     busy = problem(503, "database_unavailable")
@@ -93,15 +93,15 @@ def test_what_is_not_safe_to_repeat_is_not_repeated() -> None:
         dalston.nodes()
 
 
-def test_an_order_to_a_node_is_one_order_however_often_it_is_sent() -> None:
+def test_a_repeated_command_to_a_node_has_the_same_id() -> None:
     done = {"command_id": "c", "state": "done", "command": "drain", "message": ""}
     with scripted(CUT, Answer(200, done)) as server, client(server) as dalston:
         assert dalston.command("node-1", "drain")["state"] == "done"
     assert server.asked[0].body["command_id"] == server.asked[1].body["command_id"]
 
 
-def test_nobody_there_is_said_within_the_bound() -> None:
-    with Client(f"http://127.0.0.1:{reserve_port()}", TOKEN, patience=0.5) as dalston:
+def test_an_unreachable_server_is_an_error_after_the_retry_timeout() -> None:
+    with Client(f"http://127.0.0.1:{reserve_port()}", TOKEN, retry_timeout=0.5) as dalston:
         started = time.monotonic()
         with pytest.raises(Unreachable, match="does not answer"):
             dalston.submit_task("echo")
@@ -115,7 +115,7 @@ def test_nobody_there_is_said_within_the_bound() -> None:
 )  # fmt: skip
 def test_a_problem_document_becomes_an_exception(status: int, kind: type[ApiError]) -> None:
     answer = problem(status, "some_code")
-    with scripted(answer) as server, client(server, patience=0.0) as dalston, pytest.raises(kind) as caught:
+    with scripted(answer) as server, client(server, retry_timeout=0.0) as dalston, pytest.raises(kind) as caught:
         dalston.job("../../nodes?x#y")
     assert type(caught.value) is kind
     assert (caught.value.code, caught.value.status, caught.value.trace_id) == ("some_code", status, "a" * 32)
@@ -123,7 +123,7 @@ def test_a_problem_document_becomes_an_exception(status: int, kind: type[ApiErro
     assert server.asked[0].path == "/api/v1/jobs/..%2F..%2Fnodes%3Fx%23y"
 
 
-def test_what_is_not_dalston_is_named_as_such() -> None:
+def test_a_server_that_is_not_dalston_is_named_as_such() -> None:
     for answer in (Answer(200, b"<html>"), Answer(404, b"<html>")):
         with scripted(answer) as server, client(server) as dalston, pytest.raises(ApiError, match="address"):
             dalston.nodes()
@@ -141,7 +141,7 @@ def test_the_token_is_sent_and_shown_nowhere(caplog: pytest.LogCaptureFixture) -
 
 
 @pytest.mark.parametrize(
-    ("url", "token", "said"),
+    ("url", "token", "message"),
     [
         (None, TOKEN, "DALSTON_URL"),
         ("ftp://x", TOKEN, "must look like"),
@@ -152,8 +152,8 @@ def test_the_token_is_sent_and_shown_nowhere(caplog: pytest.LogCaptureFixture) -
         ("http://x", "dal_\nX: y", "no token has"),
     ],
 )
-def test_a_wrong_configuration_is_a_sentence(url: str | None, token: str | None, said: str) -> None:
-    with pytest.raises(NotConfigured, match=said) as caught:
+def test_a_wrong_configuration_is_a_sentence(url: str | None, token: str | None, message: str) -> None:
+    with pytest.raises(NotConfigured, match=message) as caught:
         config.resolve(url, token, {})
     assert "secret" not in str(caught.value)
 
@@ -179,10 +179,10 @@ def test_the_environment_is_read_and_arguments_come_first() -> None:
     ],
 )
 def test_whether_another_try_can_help(error: DalstonError, repeatable: bool, nothing_sent: bool, again: bool) -> None:
-    assert patience.may_pass(error, repeatable=repeatable, nothing_sent=nothing_sent) is again
+    assert may_retry(error, repeatable=repeatable, nothing_sent=nothing_sent) is again
 
 
-def test_pauses_grow_to_a_cap_and_end_at_the_bound() -> None:
-    assert [patience.pause(n, 0, 99, None, 1.0) for n in (0, 1, 2, 9)] == [0.25, 0.5, 1.0, 5.0]
-    assert patience.pause(0, 0, 99, 7.0, 0.0) == 7.0
-    assert patience.pause(0, 95, 99, 7.0, 0.0) is None
+def test_the_backoff_grows_to_a_cap_and_ends_at_the_timeout() -> None:
+    assert [backoff(n, 0, 99, None, 1.0) for n in (0, 1, 2, 9)] == [0.25, 0.5, 1.0, 5.0]
+    assert backoff(0, 0, 99, 7.0, 0.0) == 7.0
+    assert backoff(0, 95, 99, 7.0, 0.0) is None

@@ -1,4 +1,4 @@
-"""`dalston cancel`: jobs or tasks; says what it stops."""
+"""`dalston cancel`: cancels jobs or tasks by id, and shows what was running."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 from dalston_client import answers
 from dalston_client.cli import options
 from dalston_client.cli.exits import Exit
-from dalston_client.cli.output import Out
-from dalston_client.cli.several import one_by_one, told
+from dalston_client.cli.output import Out, for_each, report_failures
 from dalston_client.client import Client
 from dalston_client.errors import NotFound
 
-WAITS = {"pending", "scheduled", "ready", "queued"}
+WAITING = {"pending", "scheduled", "ready", "queued"}
 
 
 def add(commands: options.Commands) -> None:
@@ -22,14 +21,14 @@ def add(commands: options.Commands) -> None:
     options.add_reason(parser)
 
 
-def run(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    done, failures = one_by_one(given.ids, lambda each: _cancel_and_say(client, out, each, given.reason))
+def run(args: argparse.Namespace, client: Client, out: Out) -> Exit:
+    done, failures = for_each(args.ids, lambda each: _cancel(client, out, each, args.reason))
     if out.as_json and done:
         out.json(done)
-    return told(out, given.ids, failures)
+    return report_failures(out, args.ids, failures)
 
 
-def _cancel_and_say(client: Client, out: Out, some_id: str, reason: str) -> dict[str, Any]:
+def _cancel(client: Client, out: Out, some_id: str, reason: str) -> dict[str, Any]:
     outcome, words = _cancel_job_or_task(client, some_id, reason)
     if not out.as_json:
         out.say(f"{words}: {_became(outcome)}")
@@ -37,7 +36,7 @@ def _cancel_and_say(client: Client, out: Out, some_id: str, reason: str) -> dict
 
 
 def _cancel_job_or_task(client: Client, some_id: str, reason: str) -> tuple[dict[str, Any], str]:
-    """A job of that id, or else a task."""
+    """The job with this id, or else the task."""
     try:
         job = client.job(some_id)
     except NotFound:
@@ -52,7 +51,7 @@ def _cancel_job_or_task(client: Client, some_id: str, reason: str) -> tuple[dict
 def _parts(job: answers.Job) -> str:
     tasks = job["tasks"] or []
     running = [f"{it['stage']} on {it['assigned_worker_id']}" for it in tasks if it["status"] == "running"]
-    waiting = sum(it["status"] in WAITS for it in tasks)
+    waiting = sum(it["status"] in WAITING for it in tasks)
     return f"{len(running)} running{': ' if running else ''}{', '.join(running)}; {waiting} waiting"
 
 
@@ -60,5 +59,5 @@ def _became(outcome: dict[str, Any]) -> str:
     if outcome["status"] == "cancelled":
         return "cancelled"
     if outcome["engine_notified"]:
-        return f"{outcome['status']} until it has stopped; its engines were told to"
-    return f"{outcome['status']} until that is recorded, or until Redis answers and its engines are told"
+        return f"{outcome['status']} until its engines have stopped it"
+    return f"{outcome['status']} until that is stored, or until Redis answers and its engines are notified"

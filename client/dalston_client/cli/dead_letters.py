@@ -1,4 +1,4 @@
-"""`dalston dead-letters`: list, replay and discard dead letters. A command that changes something counts, then asks."""
+"""`dalston dead-letters`: list, replay and discard dead letters. Changes are counted first and confirmed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from typing import Any
 
 from dalston_client import answers
 from dalston_client.cli import options, text
-from dalston_client.cli.confirm import confirmed
 from dalston_client.cli.exits import Exit, UsageError
-from dalston_client.cli.output import Out
-from dalston_client.cli.parameters import object_of
-from dalston_client.cli.several import one_by_one, told
+from dalston_client.cli.output import Out, for_each, report_failures
 from dalston_client.client import Client
 
 EXAMPLES = """\
@@ -30,7 +27,7 @@ def add(commands: options.Commands) -> None:
     inner = parser.add_subparsers(title="commands", metavar="COMMAND")
     listing = options.command(inner, "list", run_list, "list open dead letters, newest first")
     _add_filters(listing)
-    listing.add_argument("--groups", action="store_true", help="those that look alike as one line")
+    listing.add_argument("--groups", action="store_true", help="one line per fingerprint")
     options.add_limit(listing)
     show = options.command(inner, "show", run_show, "show one dead letter with its evidence")
     show.add_argument("dead_letter_id")
@@ -50,32 +47,35 @@ def add(commands: options.Commands) -> None:
 def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--queue", metavar="QUEUE", help="only of this queue")
     parser.add_argument("--cause", metavar="CAUSE", help="only of this cause: error, timeout, engine_lost, …")
-    parser.add_argument("--fingerprint", metavar="HEX", help="only those that look alike")
+    parser.add_argument("--fingerprint", metavar="HEX", help="only with this fingerprint")
     parser.add_argument("--type", dest="task_type", metavar="TYPE", help="only of this task type")
     parser.add_argument("--error", metavar="WORDS", help="only those whose error contains the words")
     options.add_span(parser)
 
 
 def _add_replay(inner: options.Commands) -> None:
-    parser = options.command(inner, "replay", run_replay, "take dead letters back: these, or all that match")
-    parser.add_argument("ids", nargs="*", metavar="id", help="these; without ids, all that match the filters")
+    parser = options.command(inner, "replay", run_replay, "replay dead letters, by id or by filter")
+    parser.add_argument("ids", nargs="*", metavar="id", help="without ids: all that match the filters")
     _add_filters(parser)
-    parser.add_argument("--all", action="store_true", help="all open ones, if no filter is given")
-    parser.add_argument("--dry-run", action="store_true", help="only say how many it would be")
+    parser.add_argument("--all", action="store_true", help="all open ones, without a filter")
+    parser.add_argument("--dry-run", action="store_true", help="only count them")
     parser.add_argument("--yes", action="store_true", help="do it without asking")
-    parser.add_argument("--rate", type=options.positive, metavar="N", help="so many a minute, by the server")
+    parser.add_argument("--rate", type=options.positive, metavar="N", help="so many a minute, as a replay batch")
     parser.add_argument(
-        "--undo", type=options.duration, metavar="SECONDS", help="wait so long, so that it can be undone"
+        "--undo",
+        type=options.duration,
+        metavar="SECONDS",
+        help="as a replay batch that can be undone so long",
     )
-    parser.add_argument("--limit", type=options.positive, metavar="N", help="at most so many, oldest first")
+    parser.add_argument("--limit", type=options.positive, metavar="N", help="how many at most, oldest first")
     parser.add_argument("--parameters", metavar="JSON", help="instead of the tasks' own: an object, @FILE or @-")
     parser.add_argument("--priority", choices=options.PRIORITIES, help="instead of their own")
     options.add_reason(parser)
 
 
-def run_list(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    if given.groups:
-        groups = client.dead_letter_groups(limit=min(given.limit, 200), **_filters(given))
+def run_list(args: argparse.Namespace, client: Client, out: Out) -> Exit:
+    if args.groups:
+        groups = client.dead_letter_groups(limit=min(args.limit, 200), **_filters(args))
         if out.as_json:
             out.json(groups)
         else:
@@ -92,7 +92,7 @@ def run_list(given: argparse.Namespace, client: Client, out: Out) -> Exit:
             ]
             out.table(("fingerprint", "count", "queue", "cause", "last", "error"), rows, "no open dead letters")
         return Exit.OK
-    letters = list(client.dead_letters(limit=given.limit, **_filters(given)))
+    letters = list(client.dead_letters(limit=args.limit, **_filters(args)))
     if out.as_json:
         out.json(letters)
     else:
@@ -104,8 +104,8 @@ def run_list(given: argparse.Namespace, client: Client, out: Out) -> Exit:
     return Exit.OK
 
 
-def run_show(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    letter = client.dead_letter(given.dead_letter_id)
+def run_show(args: argparse.Namespace, client: Client, out: Out) -> Exit:
+    letter = client.dead_letter(args.dead_letter_id)
     if out.as_json:
         out.json(letter)
         return Exit.OK
@@ -115,52 +115,50 @@ def run_show(given: argparse.Namespace, client: Client, out: Out) -> Exit:
     return Exit.OK
 
 
-def run_replay(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    wanted = _wanted(given)
-    matched = client.replay_many(**wanted, dry_run=True, limit=given.limit)["matched"]
-    if given.dry_run:
-        _answer(
+def run_replay(args: argparse.Namespace, client: Client, out: Out) -> Exit:
+    wanted = _selection(args)
+    matched = client.replay_many(**wanted, dry_run=True, limit=args.limit)["matched"]
+    if args.dry_run:
+        _show(
             out,
             {"matched": matched, "replayed": 0, "items": []},
             f"{text.counted(matched, 'dead letter')} would be replayed.",
         )
         return Exit.OK
-    if not confirmed(out, f"{text.counted(matched, 'dead letter')} would be replayed.", yes=given.yes):
+    if not out.confirm(f"{text.counted(matched, 'dead letter')} would be replayed.", yes=args.yes):
         return Exit.USAGE
-    parameters = None if given.parameters is None else object_of(given.parameters, "--parameters")
-    more = {"limit": given.limit, "parameters": parameters, "priority": given.priority, "reason": given.reason}
-    if given.rate is None and given.undo is None:
+    parameters = None if args.parameters is None else options.object_of(args.parameters, "--parameters")
+    more = {"limit": args.limit, "parameters": parameters, "priority": args.priority, "reason": args.reason}
+    if args.rate is None and args.undo is None:
         done = client.replay_many(**wanted, **more)
-        _answer(out, done, _words(done))
+        _show(out, done, _summary(done))
         return (
             Exit.OK if all(it["outcome"] in {"replayed", "already replayed"} for it in done["items"]) else Exit.FAILED
         )
-    batch = client.replay_in_batch(**wanted, **more, rate_per_minute=given.rate, undo_seconds=given.undo or 0.0)
-    _answer(out, batch, _batch(batch))
+    batch = client.replay_in_batch(**wanted, **more, rate_per_minute=args.rate, undo_seconds=args.undo or 0.0)
+    _show(out, batch, _batch(batch))
     if batch["already_open"]:
-        out.note(f"{batch['actor']} had asked for it before, and that batch is not over: no second one was made")
+        out.note(f"this open batch of {batch['actor']} does the same already: no second one was made")
     out.note(f"to undo it, or to stop the rest: dalston dead-letters undo {batch['replay_batch_id']}")
     return Exit.OK
 
 
-def run_discard(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    if not confirmed(
-        out, f"{text.counted(len(given.ids), 'dead letter')} would be closed without a replay.", yes=given.yes
-    ):
+def run_discard(args: argparse.Namespace, client: Client, out: Out) -> Exit:
+    if not out.confirm(f"{text.counted(len(args.ids), 'dead letter')} would be closed without a replay.", yes=args.yes):
         return Exit.USAGE
-    done, failures = one_by_one(given.ids, lambda each: client.discard(each, reason=given.reason))
+    done, failures = for_each(args.ids, lambda each: client.discard(each, reason=args.reason))
     if done:
         closed = sum(it["discarded"] for it in done)
-        _answer(out, done, f"{closed} discarded, {len(done) - closed} were closed before.")
-    return told(out, given.ids, failures)
+        _show(out, done, f"{closed} discarded, {len(done) - closed} were closed before.")
+    return report_failures(out, args.ids, failures)
 
 
-def run_batches(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    if given.replay_batch_id is not None:
-        batch = client.replay_batch(given.replay_batch_id)
-        _answer(out, batch, _batch(batch))
+def run_batches(args: argparse.Namespace, client: Client, out: Out) -> Exit:
+    if args.replay_batch_id is not None:
+        batch = client.replay_batch(args.replay_batch_id)
+        _show(out, batch, _batch(batch))
         return Exit.OK
-    batches = list(client.replay_batches(limit=given.limit))
+    batches = list(client.replay_batches(limit=args.limit))
     if out.as_json:
         out.json(batches)
     else:
@@ -174,37 +172,37 @@ def run_batches(given: argparse.Namespace, client: Client, out: Out) -> Exit:
             )
             for it in batches
         ]
-        out.table(("batch", "state", "handled", "by", "given"), rows, "no replay batches")
+        out.table(("batch", "state", "handled", "by", "made"), rows, "no replay batches")
     return Exit.OK
 
 
-def run_undo(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    done = client.undo_replay_batch(given.replay_batch_id, reason=given.reason)
-    _answer(out, done, f"{done['outcome']}: {_batch(done['replay_batch'])}")
+def run_undo(args: argparse.Namespace, client: Client, out: Out) -> Exit:
+    done = client.undo_replay_batch(args.replay_batch_id, reason=args.reason)
+    _show(out, done, f"{done['outcome']}: {_batch(done['replay_batch'])}")
     return Exit.OK
 
 
-def _filters(given: argparse.Namespace) -> dict[str, Any]:
-    return {**{name: getattr(given, name) for name in _FILTERS}, **options.span(given)}
+def _filters(args: argparse.Namespace) -> dict[str, Any]:
+    return {**{name: getattr(args, name) for name in _FILTERS}, **options.span(args)}
 
 
-def _wanted(given: argparse.Namespace) -> dict[str, Any]:
-    filters = {name: value for name, value in _filters(given).items() if value is not None}
-    if given.ids and (filters or given.all):
+def _selection(args: argparse.Namespace) -> dict[str, Any]:
+    filters = {name: value for name, value in _filters(args).items() if value is not None}
+    if args.ids and (filters or args.all):
         raise UsageError("Name dead letters, or filters, and not both.")
-    if not given.ids and not filters and not given.all:
+    if not args.ids and not filters and not args.all:
         raise UsageError("Name dead letters, or a filter, or --all.")
-    return {"ids": given.ids} if given.ids else {"filters": filters}
+    return {"ids": args.ids} if args.ids else {"filters": filters}
 
 
-def _answer(out: Out, value: Any, words: str) -> None:
+def _show(out: Out, value: Any, words: str) -> None:
     if out.as_json:
         out.json(value)
     else:
         out.say(words)
 
 
-def _words(done: answers.ReplayedMany) -> str:
+def _summary(done: answers.ReplayedMany) -> str:
     others: dict[str, int] = {}
     for item in done["items"]:
         if item["outcome"] != "replayed":

@@ -1,4 +1,4 @@
-"""What each exit code means. docs/client.md has the same table; a test compares."""
+"""Exit codes and their meanings. A test compares them with docs/client.md."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Exit(IntEnum):
 
 MEANINGS = {
     Exit.OK: "it worked; with --wait or --watch the job completed, too",
-    Exit.FAILED: "the job failed or was cancelled, a replay was refused, or a node could not obey",
+    Exit.FAILED: "the job failed or was cancelled, a replay was refused, or a command to a node failed",
     Exit.USAGE: "the command line is wrong, the address or the token is missing, or --yes is",
-    Exit.UNREACHABLE: "nobody answered, or the server cannot answer now (5xx)",
+    Exit.UNREACHABLE: "the server did not answer, or cannot answer now (5xx)",
     Exit.REFUSED: "the token is not valid, or may not do this",
-    Exit.NOT_FOUND: "there is no such thing, or it belongs to another project",
+    Exit.NOT_FOUND: "it does not exist, or belongs to another project",
     Exit.CONFLICT: "the state does not allow it (any more)",
-    Exit.INVALID: "the server says that the request is wrong",
+    Exit.INVALID: "the server refuses the request as invalid",
     Exit.BUSY: "too many calls, or the queue is full: try again later",
-    Exit.NOT_YET: "it is not over, and the time given for it is up",
+    Exit.NOT_YET: "it is not over, and the timeout has passed",
     Exit.INTERRUPTED: "Ctrl-C",
 }
 
@@ -56,12 +56,12 @@ _OF = {
 
 
 def exit_of(error: DalstonError) -> Exit:
-    """Everything else is a server that is away or in trouble."""
+    """All other errors mean that the server is unreachable or unavailable."""
     return _OF.get(type(error), Exit.UNREACHABLE)
 
 
 def described(error: DalstonError) -> dict[str, Any]:
-    """As programs get it."""
+    """As JSON for programs."""
     if not isinstance(error, ApiError):
         return {"code": type(error).__name__.lower(), "detail": str(error)}
     known = {"code": error.code, "detail": error.detail, "status": error.status, "trace_id": error.trace_id}
@@ -69,4 +69,4 @@ def described(error: DalstonError) -> dict[str, Any]:
 
 
 class UsageError(Exception):
-    """Something that argparse cannot see; ends with exit code 2."""
+    """A usage error that argparse cannot detect; exit code 2."""

@@ -1,4 +1,4 @@
-"""`dalston jobs`: a list of jobs, or one with its tasks and who ran them."""
+"""`dalston jobs`: lists jobs, or shows one with its tasks and their engines."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def add(commands: options.Commands) -> None:
     options.add_limit(parser)
 
 
-def run(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    if given.job_id is not None:
-        job = client.job(given.job_id)
+def run(args: argparse.Namespace, client: Client, out: Out) -> Exit:
+    if args.job_id is not None:
+        job = client.job(args.job_id)
         if out.as_json:
             out.json(job)
         else:
             show_job(out, job, results=False)
         return Exit.OK
     names = ("status", "name", "task_type", "error", "payload")
-    wanted = {name: getattr(given, name) for name in names}
-    found = list(client.jobs(limit=given.limit, **wanted, **options.span(given)))
+    wanted = {name: getattr(args, name) for name in names}
+    found = list(client.jobs(limit=args.limit, **wanted, **options.span(args)))
     if out.as_json:
         out.json(found)
     else:
@@ -66,22 +66,24 @@ def show_job(out: Out, job: answers.Job, *, results: bool) -> None:
 
 def _rows(tasks: list[answers.JobTask]) -> Iterator[tuple[object, ...]]:
     for task in tasks:
-        runs = task["runs"]
-        for number, run in enumerate(runs):
-            last = number == len(runs) - 1
+        deliveries = task["runs"]
+        for number, delivery in enumerate(deliveries):
+            last = number == len(deliveries) - 1
             yield (
                 task["stage"] if number == 0 else "",
-                task["status"] if last else run["outcome"] or "",
+                task["status"] if last else delivery["outcome"] or "",
                 text.share(task["progress"]) if last else "",
-                run["attempt"],
-                run["engine_id"],
-                text.between(run["started_at"], run["finished_at"]),
-                text.short(_progress(task) if run["outcome"] is None else run["message"] or run["cause"]),
+                delivery["attempt"],
+                delivery["engine_id"],
+                text.between(delivery["started_at"], delivery["finished_at"]),
+                text.short(
+                    _progress(task) if delivery["outcome"] is None else delivery["message"] or delivery["cause"]
+                ),
             )
-        if not runs:
+        if not deliveries:
             waits = f"after {', '.join(task['after'])}" if task["after"] and task["status"] == "pending" else ""
             yield task["stage"], task["status"], text.share(task["progress"]), task["attempt"], "", "", waits
 
 
 def _progress(task: answers.JobTask) -> str:
-    return task["progress_message"] if task["progress_known"] else "how far is not known: Redis does not answer"
+    return task["progress_message"] if task["progress_known"] else "progress is not known: Redis does not answer"

@@ -1,4 +1,4 @@
-"""`dalston nodes`: who works where, and orders to a node."""
+"""`dalston nodes` and `dalston logs`: nodes and their engines, commands to a node, logs of an engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dalston_client.cli.output import Out
 from dalston_client.client import Client
 
 _COMMANDS: tuple[tuple[answers.NodeCommand, str], ...] = (
-    ("drain", "let a node finish what it can, hand back the rest and stop its engines"),
+    ("drain", "let a node finish what it can, release the rest and stop its engines"),
     ("resume", "let a drained node work again"),
     ("cordon", "let a node claim nothing more, and keep its engines up"),
     ("uncordon", "let it claim again"),
@@ -20,7 +20,7 @@ _COMMANDS: tuple[tuple[answers.NodeCommand, str], ...] = (
     ("rolling_restart", "restart the processes of an engine one after the other"),
     ("scale", "run so many processes of an engine"),
 )
-_LONGEST_WAIT_S = 20.0
+_MAX_WAIT_S = 20.0
 COLUMNS = ("node", "engine", "state", "queues", "slots", "beat")
 
 
@@ -29,32 +29,38 @@ def add(commands: options.Commands) -> None:
     inner = parser.add_subparsers(title="commands", metavar="COMMAND")
     options.command(inner, "list", run_list, "list nodes and their engines")
     for name, what in _COMMANDS:
-        act = options.command(inner, name.replace("_", "-"), run_command, what)
-        act.set_defaults(node_command=name)
-        act.add_argument("node_id")
+        sub = options.command(inner, name.replace("_", "-"), run_command, what)
+        sub.set_defaults(node_command=name)
+        sub.add_argument("node_id")
         if name in {"restart", "rolling_restart", "scale"}:
             slot = ", or a slot such as demo.0" if name == "restart" else ""
-            act.add_argument("engine", help=f"its name, such as demo{slot}")
+            sub.add_argument("engine", help=f"its name, such as demo{slot}")
         if name == "scale":
-            act.add_argument("replicas", type=int, help="how many processes")
-        act.add_argument(
+            sub.add_argument("replicas", type=int, help="how many processes")
+        sub.add_argument(
             "--wait",
             type=options.duration,
             default=10.0,
             metavar="SECONDS",
             help="for the node's answer (10; at most 20)",
         )
-        options.add_reason(act)
+        options.add_reason(sub)
     for worker_command, run, what in (
-        ("drain-worker", run_drain_worker, "give a worker over HTTP nothing more, and tell it to leave"),
-        ("resume-worker", run_resume_worker, "let it work again"),
+        ("drain-worker", run_drain_worker, "deliver no more tasks to a worker over HTTP, which then leaves"),
+        ("resume-worker", run_resume_worker, "deliver tasks to it again"),
     ):
-        act = options.command(inner, worker_command, run, what)
-        act.add_argument("worker_id", help="as `dalston nodes --json` shows it, such as http.cpu-box.0123456789abcdef")
-        options.add_reason(act)
+        sub = options.command(inner, worker_command, run, what)
+        sub.add_argument("worker_id", help="as `dalston nodes --json` shows it, such as http.cpu-box.0123456789abcdef")
+        options.add_reason(sub)
     forget = options.command(inner, "forget", run_forget, "take a dead node off the list")
     forget.add_argument("node_id")
     options.add_reason(forget)
+    logs = options.command(commands, "logs", run_logs, "show the last lines of an engine's log")
+    logs.add_argument("node_id")
+    logs.add_argument("engine", help="a slot such as demo.0, or an engine id, also of one that has ended")
+    logs.add_argument("--lines", type=options.positive, default=50, metavar="N", help="how many (50)")
+    logs.add_argument("--since", type=options.time_of, metavar="WHEN", help="only lines after this time, or age: 5m")
+    logs.add_argument("--until", type=options.time_of, metavar="WHEN", help="only lines before this time")
 
 
 def run_list(_: argparse.Namespace, client: Client, out: Out) -> Exit:
@@ -74,31 +80,31 @@ def rows_of(node: answers.Node) -> Iterator[tuple[object, ...]]:
         yield "", name, engine["state"], queues, engine["capacity"], text.ago(engine["last_beat_at"])
 
 
-def run_command(given: argparse.Namespace, client: Client, out: Out) -> Exit:
+def run_command(args: argparse.Namespace, client: Client, out: Out) -> Exit:
     done = client.command(
-        given.node_id,
-        given.node_command,
-        engine=getattr(given, "engine", None),
-        replicas=getattr(given, "replicas", None),
-        reason=given.reason,
-        wait=min(given.wait, _LONGEST_WAIT_S),
+        args.node_id,
+        args.node_command,
+        engine=getattr(args, "engine", None),
+        replicas=getattr(args, "replicas", None),
+        reason=args.reason,
+        wait=min(args.wait, _MAX_WAIT_S),
     )
     if out.as_json:
         out.json(done)
     else:
-        out.say(f"{done['command']} {given.node_id}: {done['state']}. {done['message']}")
+        out.say(f"{done['command']} {args.node_id}: {done['state']}. {done['message']}")
     return {"done": Exit.OK, "failed": Exit.FAILED}.get(done["state"], Exit.NOT_YET)
 
 
-def run_drain_worker(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    return _told(out, client.drain_worker(given.worker_id, reason=given.reason), "is told to drain")
+def run_drain_worker(args: argparse.Namespace, client: Client, out: Out) -> Exit:
+    return _drain_changed(out, client.drain_worker(args.worker_id, reason=args.reason), "drains")
 
 
-def run_resume_worker(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    return _told(out, client.resume_worker(given.worker_id, reason=given.reason), "may work")
+def run_resume_worker(args: argparse.Namespace, client: Client, out: Out) -> Exit:
+    return _drain_changed(out, client.resume_worker(args.worker_id, reason=args.reason), "does not drain")
 
 
-def _told(out: Out, done: answers.WorkerDrain, words: str) -> Exit:
+def _drain_changed(out: Out, done: answers.WorkerDrain, words: str) -> Exit:
     if out.as_json:
         out.json(done)
     else:
@@ -106,10 +112,22 @@ def _told(out: Out, done: answers.WorkerDrain, words: str) -> Exit:
     return Exit.OK
 
 
-def run_forget(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    done = client.forget_node(given.node_id, reason=given.reason)
+def run_forget(args: argparse.Namespace, client: Client, out: Out) -> Exit:
+    done = client.forget_node(args.node_id, reason=args.reason)
     if out.as_json:
         out.json(done)
     else:
         out.say(f"{done['node_id']} is forgotten, with {text.counted(len(done['engines']), 'engine')}.")
+    return Exit.OK
+
+
+def run_logs(args: argparse.Namespace, client: Client, out: Out) -> Exit:
+    found = client.logs(args.node_id, args.engine, lines=args.lines, since=args.since, until=args.until)
+    if out.as_json:
+        out.json(found)
+        return Exit.OK
+    for line in found["lines"]:
+        out.say(f"{line['at'] or '':32} {line['text']}")
+    if not found["lines"]:
+        out.note("no such lines")
     return Exit.OK

@@ -1,18 +1,21 @@
-"""What several commands take, and how a command is put together."""
+"""Options of several commands, and parameters: key=value is text, key:=value is JSON, @file is a file of JSON."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import json
+import sys
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
-from dalston_client.cli.exits import Exit
+from dalston_client.cli.exits import Exit, UsageError
 from dalston_client.cli.output import Out
 from dalston_client.client import Client
 
 Command = Callable[[argparse.Namespace, Client, Out], Exit]
-Commands = Any  # argparse's own type of it is private
+Commands = Any  # argparse's own type is private
 PRIORITIES = ("high", "medium", "low")
 
 
@@ -44,8 +47,8 @@ def add_span(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--before", type=time_of, metavar="WHEN", help="made before this")
 
 
-def span(given: argparse.Namespace) -> dict[str, Any]:
-    return {"created_after": given.since, "created_before": given.before}
+def span(args: argparse.Namespace) -> dict[str, Any]:
+    return {"created_after": args.since, "created_before": args.before}
 
 
 def positive(text: str) -> int:
@@ -83,3 +86,46 @@ def _moment(text: str, direction: int) -> str:
         return (moment if moment.tzinfo else moment.astimezone()).isoformat()
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(f"{text!r} is no time: write 2026-01-31T12:00:00Z, or 6h") from None
+
+
+def parameters_of(pairs: Iterable[str], whole: str | None) -> dict[str, Any]:
+    """The object of --parameters, overridden by the pairs."""
+    found = object_of(whole, "--parameters") if whole is not None else {}
+    for pair in pairs:
+        key, is_set, value = pair.partition("=")
+        if not is_set or not key.strip(":"):
+            raise UsageError(f"{pair!r} is no parameter: write key=value, or key:=JSON.")
+        found[key.removesuffix(":")] = _json(value, f"the value of {key[:-1]}") if key.endswith(":") else value
+    return found
+
+
+def object_of(text: str, what: str) -> dict[str, Any]:
+    """JSON, or the file after an @; @- is standard input."""
+    if text.startswith("@"):
+        return object_in(text[1:], what)
+    return _object(_json(text, what), what)
+
+
+def object_in(name: str, what: str) -> dict[str, Any]:
+    return _object(json_in(name, what), what)
+
+
+def json_in(name: str, what: str) -> Any:
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{what}: {name} cannot be read: {error}.") from None
+    return _json(text, f"{what} ({name})")
+
+
+def _json(text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{what} is not JSON: {error}.") from None
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{what} is not a JSON object.")
+    return value

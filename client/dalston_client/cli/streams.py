@@ -1,4 +1,4 @@
-"""`dalston streams` and `dalston stats`: the queues, their brake, and the numbers of the whole installation."""
+"""`dalston streams` and `dalston stats`: queues, pause and resume, and numbers of the installation."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from dalston_client.errors import NotFound
 def add(commands: options.Commands) -> None:
     parser = options.command(commands, "streams", run_list, "list queues; pause and resume them")
     inner = parser.add_subparsers(title="commands", metavar="COMMAND")
-    options.command(inner, "list", run_list, "list queues with what waits and runs in them")
+    options.command(inner, "list", run_list, "list queues with their waiting and running tasks")
     for name, what in (("pause", "let engines claim nothing more from a queue"), ("resume", "let them claim again")):
-        act = options.command(inner, name, run_brake, what)
-        act.set_defaults(brake=name)
-        act.add_argument("stage", metavar="queue")
-        options.add_reason(act)
+        sub = options.command(inner, name, run_pause, what)
+        sub.set_defaults(pause_or_resume=name)
+        sub.add_argument("stage", metavar="queue")
+        options.add_reason(sub)
         if name == "pause":
-            act.add_argument("--new", action="store_true", help="also a queue that nobody has used yet")
-    options.command(commands, "stats", run_stats, "show how much waits, who works, and what the last minute brought")
+            sub.add_argument("--new", action="store_true", help="also a queue that is not used yet")
+    options.command(commands, "stats", run_stats, "show waiting tasks, engines, and the throughput of the last minute")
 
 
 def run_list(_: argparse.Namespace, client: Client, out: Out) -> Exit:
@@ -39,22 +39,22 @@ def run_list(_: argparse.Namespace, client: Client, out: Out) -> Exit:
     return Exit.OK
 
 
-def run_brake(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    if given.brake == "pause":
+def run_pause(args: argparse.Namespace, client: Client, out: Out) -> Exit:
+    if args.pause_or_resume == "pause":
         try:
-            done = client.pause(given.stage, reason=given.reason, new=given.new)
+            done = client.pause(args.stage, reason=args.reason, new=args.new)
         except NotFound as error:
-            words = error.detail.replace("send `new`: true", "add --new")  # what the API advises, as one types it here
+            words = error.detail.replace("send `new`: true", "add --new")  # the API's advice as an option
             raise NotFound(error.status, error.code, words, trace_id=error.trace_id) from None
     else:
-        done = client.resume(given.stage, reason=given.reason)
+        done = client.resume(args.stage, reason=args.reason)
     if out.as_json:
         out.json(done)
     else:
-        state = "paused; what runs goes on" if done["paused"] else "not paused"
+        state = "paused; running tasks go on" if done["paused"] else "not paused"
         out.say(f"{done['queue']} is {state}{'' if done['changed'] else ', as it was'}.")
         if not done["engines_notified"]:
-            out.note("Redis does not answer: engines are told as soon as it does")
+            out.note("Redis does not answer: engines are notified as soon as it does")
     return Exit.OK
 
 

@@ -1,4 +1,4 @@
-"""`dalston submit`: a task, a pipeline, or the stages in a file; waits or watches if asked to."""
+"""`dalston submit`: a task, a pipeline, or the stages in a file; with --wait or --watch until the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dalston_client.cli import options
 from dalston_client.cli.exits import Exit, UsageError, described, exit_of
 from dalston_client.cli.jobs import show_job
 from dalston_client.cli.output import Out
-from dalston_client.cli.parameters import object_in, parameters_of
 from dalston_client.cli.watch import interrupted, watch
 from dalston_client.client import Client
 from dalston_client.errors import DalstonError
@@ -57,66 +56,66 @@ def add(commands: options.Commands) -> None:
     )
 
 
-def run(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    job_id, answer = _submit(given, client)
-    if given.watch or given.wait:
+def run(args: argparse.Namespace, client: Client, out: Out) -> Exit:
+    job_id, answer = _submit(args, client)
+    if args.watch or args.wait:
         out.note(f"job {job_id}")
         try:
-            return (watch if given.watch else _wait)(client, out, job_id, given.give_up_after)
-        except DalstonError as error:  # the job is submitted all the same: whoever asked must not lose it
+            return (watch if args.watch else _wait)(client, out, job_id, args.give_up_after)
+        except DalstonError as error:  # the job is submitted all the same: the caller must not lose its id
             out.failed(exit_of(error), {**described(error), "job_id": job_id})
             return exit_of(error)
     if out.as_json:
         out.json(answer)
     else:
         out.say(job_id)
-        out.note(f"submitted. Follow it: dalston watch {job_id}")
+        out.note(f"submitted. Watch it: dalston watch {job_id}")
     return Exit.OK
 
 
-def _submit(given: argparse.Namespace, client: Client) -> tuple[str, Any]:
-    is_task = given.pipeline is None and given.file is None
-    pairs = given.pairs
-    if not is_task and given.task_type is not None:
-        pairs = [given.task_type, *pairs]  # argparse took the first parameter for it
-    parameters = parameters_of(pairs, given.parameters)
+def _submit(args: argparse.Namespace, client: Client) -> tuple[str, Any]:
+    is_task = args.pipeline is None and args.file is None
+    pairs = args.pairs
+    if not is_task and args.task_type is not None:
+        pairs = [args.task_type, *pairs]  # argparse took the first parameter for it
+    parameters = options.parameters_of(pairs, args.parameters)
     if is_task:
-        if given.task_type is None and given.stage is None:
+        if args.task_type is None and args.stage is None:
             raise UsageError("Name a task type, --pipeline or --file.")
-        if given.task_type is not None and "=" in given.task_type:
-            raise UsageError(f"{given.task_type!r} looks like a parameter: name the task type first.")
+        if args.task_type is not None and "=" in args.task_type:
+            raise UsageError(f"{args.task_type!r} looks like a parameter: name the task type first.")
         task = client.submit_task(
-            given.task_type,
-            stage=given.stage,
+            args.task_type,
+            stage=args.stage,
             parameters=parameters,
-            priority=given.priority or "medium",
-            required_capabilities=given.capability,
-            timeout_seconds=given.timeout,
-            max_retries=given.max_retries,
-            scheduled_at=given.at,
-            callback_url=given.callback_url,
-            idempotency_key=given.key,
+            priority=args.priority or "medium",
+            required_capabilities=args.capability,
+            timeout_seconds=args.timeout,
+            max_retries=args.max_retries,
+            scheduled_at=args.at,
+            callback_url=args.callback_url,
+            idempotency_key=args.key,
         )
         return task["job_id"], task
-    job = _job(given, client, parameters)
+    job = _job(args, client, parameters)
     return job["job_id"], job
 
 
-def _job(given: argparse.Namespace, client: Client, parameters: dict[str, Any]) -> answers.Job:
-    if given.stage or given.capability or given.timeout or given.max_retries is not None or given.at:
+def _job(args: argparse.Namespace, client: Client, parameters: dict[str, Any]) -> answers.Job:
+    if args.stage or args.capability or args.timeout or args.max_retries is not None or args.at:
         raise UsageError("--stage, --capability, --timeout, --max-retries and --at are for a single task.")
-    job = object_in(given.file, "--file") if given.file is not None else {"pipeline": given.pipeline}
+    job = options.object_in(args.file, "--file") if args.file is not None else {"pipeline": args.pipeline}
     unknown = set(job) - {"name", "pipeline", "stages", "parameters", "priority", "callback_url", "idempotency_key"}
     if unknown:
         raise UsageError(f"--file: a job has no {', '.join(sorted(unknown))}.")
     return client.submit_job(
-        given.name or job.get("name"),
+        args.name or job.get("name"),
         pipeline=job.get("pipeline"),
         stages=job.get("stages") or (),
         parameters={**(job.get("parameters") or {}), **parameters},
-        priority=given.priority or job.get("priority") or "medium",
-        callback_url=given.callback_url or job.get("callback_url"),
-        idempotency_key=given.key or job.get("idempotency_key"),
+        priority=args.priority or job.get("priority") or "medium",
+        callback_url=args.callback_url or job.get("callback_url"),
+        idempotency_key=args.key or job.get("idempotency_key"),
     )
 
 
@@ -130,6 +129,6 @@ def _wait(client: Client, out: Out, job_id: str, give_up_after: float | None) ->
     else:
         show_job(out, job, results=True)
     if job["completed_at"] is None:
-        out.note(f"the job goes on. Follow it: dalston watch {job_id}")
+        out.note(f"the job goes on. Watch it: dalston watch {job_id}")
         return Exit.NOT_YET
     return Exit.OK if job["status"] == "completed" else Exit.FAILED

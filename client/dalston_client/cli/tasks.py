@@ -1,4 +1,4 @@
-"""`dalston tasks` and `dalston why`: a list of tasks, one with its history, and why it is not running."""
+"""`dalston tasks` and `dalston why`: lists tasks, shows one with its history, and why it is not running."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATUSES = (
 
 def add(commands: options.Commands) -> None:
     parser = options.command(commands, "tasks", run, "list tasks, newest first, or show one")
-    parser.add_argument("task_id", nargs="?", help="show this one, with every move it made")
+    parser.add_argument("task_id", nargs="?", help="show this one, with its history")
     parser.add_argument("--status", choices=STATUSES, help="only these")
     parser.add_argument("--stage", metavar="QUEUE", help="only of this queue")
     parser.add_argument("--type", dest="task_type", metavar="TYPE", help="only of this task type")
@@ -25,22 +25,20 @@ def add(commands: options.Commands) -> None:
     parser.add_argument("--payload", metavar="FIELD:VALUE", help="only with this parameter, such as user.id:42")
     options.add_span(parser)
     options.add_limit(parser)
-    asked = options.command(commands, "why", run_why, "say why a task is not running")
-    asked.add_argument("task_id")
+    why = options.command(commands, "why", run_why, "say why a task is not running")
+    why.add_argument("task_id")
 
 
-def run(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    if given.task_id is not None:
-        task = client.task(given.task_id, history=True)
+def run(args: argparse.Namespace, client: Client, out: Out) -> Exit:
+    if args.task_id is not None:
+        task = client.task(args.task_id, history=True)
         if out.as_json:
             out.json(task)
         else:
             _show(out, task)
         return Exit.OK
     names = ("status", "stage", "task_type", "error", "payload")
-    found = list(
-        client.tasks(limit=given.limit, **{name: getattr(given, name) for name in names}, **options.span(given))
-    )
+    found = list(client.tasks(limit=args.limit, **{name: getattr(args, name) for name in names}, **options.span(args)))
     if out.as_json:
         out.json(found)
     else:
@@ -53,8 +51,8 @@ def run(given: argparse.Namespace, client: Client, out: Out) -> Exit:
     return Exit.OK
 
 
-def run_why(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    why = client.why(given.task_id)
+def run_why(args: argparse.Namespace, client: Client, out: Out) -> Exit:
+    why = client.why(args.task_id)
     if out.as_json:
         out.json(why)
     else:
@@ -67,10 +65,10 @@ def _show(out: Out, task: answers.Task) -> None:
     out.say(f"{task['status']}, attempt {task['attempt']}, queue {task['queue']}, priority {task['priority']}")
     if task["error"]:
         out.say(f"error: {task['error']['message']} ({task['error']['cause']})")
-    moves = [
+    history = [
         (it["at"], it["to_status"], it["attempt"], it["engine_id"], text.short(it["message"] or it["cause"]))
         for it in task["history"] or []
     ]
-    out.table(("at", "status", "attempt", "engine", "what"), moves, "it has not moved yet")
+    out.table(("at", "status", "attempt", "engine", "what"), history, "it has no history yet")
     if task["result"] is not None:
         out.say(text.as_json(task["result"]))

@@ -1,4 +1,4 @@
-"""Words for times and shares. What others wrote loses its control characters: they could move a terminal's cursor."""
+"""Formats times and shares, and removes control characters: they could move a terminal's cursor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 def clean(text: object) -> str:
     """On one line, without control and direction characters."""
     return "".join(
-        " " if character in "\n\r\t" else "\N{REPLACEMENT CHARACTER}" if _is_odd(character) else character
+        " " if character in "\n\r\t" else "\N{REPLACEMENT CHARACTER}" if _is_control(character) else character
         for character in str(text)
     )
 
@@ -23,13 +23,13 @@ def clean_lines(text: object) -> str:
 _DIRECTIONS = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
-def _is_odd(character: str) -> bool:
+def _is_control(character: str) -> bool:
     return unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} or character in _DIRECTIONS
 
 
-def short(text: object, most: int = 60) -> str:
+def short(text: object, limit: int = 60) -> str:
     line = clean(text)
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def counted(number: int, noun: str) -> str:
@@ -65,5 +65,5 @@ def parsed(at: str | None) -> datetime | None:
 
 
 def as_json(value: Any) -> str:
-    """For people, in colour-free lines; what programs get is written by Out.json."""
+    """For people; Out.json writes JSON for programs."""
     return clean_lines(json.dumps(value, indent=2, ensure_ascii=False))

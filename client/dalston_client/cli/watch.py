@@ -1,4 +1,4 @@
-"""`dalston watch`: follows a job. On a terminal a bar per stage, elsewhere a line per move, or a line of JSON."""
+"""`dalston watch`: watches a job. On a terminal a bar per stage, elsewhere a line per task event, or a line of JSON."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _OVER = {"completed", "failed", "dead_letter", "cancelled", "skipped"}
 
 def add(commands: options.Commands) -> None:
     parser = options.command(
-        commands, "watch", run, "follow a job until it is over", "Ctrl-C stops watching; the job goes on."
+        commands, "watch", run, "watch a job until it is over", "Ctrl-C stops watching; the job goes on."
     )
     parser.add_argument("job_id")
     parser.add_argument("--give-up-after", type=options.duration, metavar="SECONDS", help="stop watching (exit code 9)")
 
 
-def run(given: argparse.Namespace, client: Client, out: Out) -> Exit:
-    return watch(client, out, given.job_id, given.give_up_after)
+def run(args: argparse.Namespace, client: Client, out: Out) -> Exit:
+    return watch(client, out, args.job_id, args.give_up_after)
 
 
 def watch(client: Client, out: Out, job_id: str, give_up_after: float | None) -> Exit:
@@ -58,7 +58,7 @@ def _watch(client: Client, out: Out, job_id: str, give_up_after: float | None) -
             if event.name == "end":
                 break
         else:
-            out.note(f"the job goes on. Follow it: dalston watch {job_id}")
+            out.note(f"the job goes on. Watch it: dalston watch {job_id}")
             return Exit.NOT_YET
     if not out.as_json:
         why = f": {event.data['error']}" if event.data["error"] else ""
@@ -66,11 +66,11 @@ def _watch(client: Client, out: Out, job_id: str, give_up_after: float | None) -
     return Exit.OK if event.data["status"] == "completed" else Exit.FAILED
 
 
-def _line(move: dict[str, Any]) -> str:
-    where = f" on {move['engine_id']}" if move["engine_id"] and move["to_status"] == "running" else ""
-    why = f": {move['message'] or move['cause']}" if move["message"] or move["cause"] else ""
-    attempt = f" (attempt {move['attempt']})" if move["attempt"] > 1 else ""
-    return f"{move['at']} {move['stage']} {move['to_status']}{where}{attempt}{text.short(why, 200)}"
+def _line(change: dict[str, Any]) -> str:
+    where = f" on {change['engine_id']}" if change["engine_id"] and change["to_status"] == "running" else ""
+    why = f": {change['message'] or change['cause']}" if change["message"] or change["cause"] else ""
+    attempt = f" (attempt {change['attempt']})" if change["attempt"] > 1 else ""
+    return f"{change['at']} {change['stage']} {change['to_status']}{where}{attempt}{text.short(why, 200)}"
 
 
 class Bars:
@@ -96,36 +96,36 @@ class Bars:
 
     def show(self, event: Event) -> None:
         if event.name == "task":
-            self._moved(event.data)
+            self._show_change(event.data)
         elif event.name == "progress":
             self.progress.update(self._whole, completed=event.data["progress"], what=text.clean(event.data["status"]))
             for running in event.data["tasks"]:
-                self._runs(running)
+                self._show_progress(running)
         elif event.name == "end":
             self.progress.update(self._whole, completed=event.data["progress"], what=text.clean(event.data["status"]))
 
-    def _runs(self, running: dict[str, Any]) -> None:
+    def _show_progress(self, running: dict[str, Any]) -> None:
         bar = self._bars.get(running["stage"])
         if bar is None:
             return
         if not running["progress_known"]:
-            self.progress.update(bar, what="running; how far is not known while the server's Redis is away")
+            self.progress.update(bar, what="running; its progress is not known while Redis does not answer")
             return
         what = text.short(running["message"] or "running")
         self.progress.update(bar, completed=running["progress"] or 0.0, what=what)
 
-    def _moved(self, move: dict[str, Any]) -> None:
-        bar = self._bars.get(move["stage"])
+    def _show_change(self, change: dict[str, Any]) -> None:
+        bar = self._bars.get(change["stage"])
         if bar is None:
             return
-        status, engine = move["to_status"], text.clean(move["engine_id"])
+        status, engine = change["to_status"], text.clean(change["engine_id"])
         if status == "running":
             self.progress.reset(bar, what=f"on {engine}")
         elif status in _OVER:
             self.progress.update(bar, completed=1.0, what=text.clean(status))
             self.progress.stop_task(bar)
         else:
-            why = text.short(move["message"] or move["cause"], 40)
+            why = text.short(change["message"] or change["cause"], 40)
             self.progress.update(bar, completed=0.0, what=f"{status}{f': {why}' if why else ''}")
 
     def _add(self, stage: str, done: float, what: str) -> TaskID:
