@@ -1,4 +1,4 @@
-"""The fenced blocks of every page."""
+"""The fenced code blocks of every page, for the tests that run them."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ def all_blocks() -> list[Block]:
 
 
 def blocks_of(page: str, language: str) -> list[str]:
-    """For the test that runs a page's examples. Unpack them all: one that is added must not stay unread."""
+    """For the test that runs a page's examples. It unpacks them all, so that it fails for a new one."""
     return [block.text for block in all_blocks() if (block.page, block.language) == (page, language)]

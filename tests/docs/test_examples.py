@@ -1,4 +1,4 @@
-"""Every example on every page is run: here, or by the test that is named for it. Whatever is neither says why."""
+"""Every example on every page is run: here, or by the test in BY. NOT_RUN has the reason for each other one."""
 
 from __future__ import annotations
 
@@ -43,10 +43,7 @@ NOT_RUN = {
     ("docs/audit.md", "hash = SHA-256"): "a formula; tests/audit/test_chain.py computes it",
     ("docs/benchmarks.md", "./dev bench"): "takes minutes; tests/bench runs them on a small scale",
     ("docs/broker.md", "append ─▶"): "a drawing",
-    (
-        "docs/broker.md",
-        "broker = connect",
-    ): "a sketch with … in it; tests/broker/engine/test_claim.py calls the same",
+    ("docs/broker.md", "broker = connect"): "a sketch; tests/broker/engine/test_claim.py makes the same calls",
     ("docs/client.md", "pip install"): "an installation: ./dev has made it before it runs any test",
     ("docs/lifecycle.md", "stateDiagram"): "a drawing; tests/jobs/test_states.py compares it with the code",
     ("docs/webhooks.md", "import hashlib"): "run by tests/api/test_webhooks.py",
@@ -76,14 +73,14 @@ def test_every_block_is_run_or_says_why_not() -> None:
 
 
 class System:
-    """A web process, and somebody who works on what is submitted."""
+    """A web process, and a thread that runs what is submitted."""
 
     def __init__(self, web: Web, token: str, project: Project) -> None:
         self.web, self.project = web, project
         self.values = {"DALSTON_URL": web.url, "DALSTON_TOKEN": token}
 
     def filled(self, command: str) -> str:
-        """With what a reader would put in."""
+        """With the values that a reader would fill in."""
         if "$JOB" in command:
             body = {"name": "example", "stages": [{"stage": "echo"}]}
             made = self.post("/api/v1/jobs?wait=30", body)
@@ -103,8 +100,8 @@ class System:
 
     def leave_a_dead_letter(self) -> None:
         made = self.post("/api/v1/jobs?wait=30", {"name": "example", "stages": [{"stage": "echo"}]})
-        letter = {"queue": "echo", "cause": "error", "fingerprint": "f"}
-        DeadLetter.objects.create(task_id=made["tasks"][0]["task_id"], created_at=timezone.now(), **letter)
+        values = {"queue": "echo", "cause": "error", "fingerprint": "f"}
+        DeadLetter.objects.create(task_id=made["tasks"][0]["task_id"], created_at=timezone.now(), **values)
 
     def post(self, path: str, body: Any) -> Any:
         headers = {"Authorization": f"Bearer {self.values['DALSTON_TOKEN']}"}

@@ -1,4 +1,4 @@
-"""A package whose first page lists its files lists all of them."""
+"""The docstring of a package lists all its modules, and the tutorial names files that exist."""
 
 import ast
 import re
@@ -23,7 +23,9 @@ PAGES = [f"dalston_queue/dashboard/{path.parent.name}" for path in ROOT.glob("da
         "dalston_queue/broker",
         "dalston_queue/broker/ageing",
         "dalston_queue/broker/connection",
+        "dalston_queue/broker/engine",
         "dalston_queue/broker/nodes",
+        "dalston_queue/broker/orchestrator",
         "dalston_queue/broker/protocol",
         "dalston_queue/broker/views",
         "dalston_queue/dashboard",
@@ -56,3 +58,10 @@ def test_the_map_of_a_package_has_every_file(package: str) -> None:
     if package == "dalston_queue/api":  # what a route takes and answers: named after the route
         files = {name for name in files if not name.endswith(("_in", "_out"))}
     assert sorted(files - set(re.findall(r"\w+", page))) == []
+
+
+def test_the_files_that_the_tutorial_names_exist() -> None:
+    text = (ROOT / "tests/fundamentals/test_a_task.py").read_text()
+    named = re.findall(r"[\w/]+/\w+\.(?:py|lua)", text)
+    assert len(named) > 15
+    assert [name for name in named if not (ROOT / "dalston_queue" / name).is_file()] == []

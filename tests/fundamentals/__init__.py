@@ -1,1 +1,1 @@
-"""Read these tests first: what Dalston promises for one task, from submit to result, in ten short stories."""
+"""Read these tests first: what Dalston guarantees for a task, from submit to result."""

@@ -1,4 +1,4 @@
-"""Dalston in one process, a step at a time: the real Postgres and Redis, one orchestrator, and engines by name."""
+"""Dalston in one process, driven step by step: the real Postgres and Redis, one orchestrator, and engines by name."""
 
 from collections.abc import Iterator
 from uuid import UUID
@@ -28,25 +28,25 @@ class Dalston:
         return Task.objects.get(job_id=submit(spec, project=self.project, idempotency_key=key).job_id).id
 
     def submit_dag(self, **after: str) -> UUID:
-        """A job from its stages and the stages that each of them waits for. Returns the job's id."""
+        """A job from its stages, each with the stages that it waits for. Returns the job's id."""
         stages = tuple(StageSpec(stage=name, queue=QUEUE, after=tuple(names.split())) for name, names in after.items())
         return submit(JobSpec(name="podcast", stages=stages), project=self.project).job_id
 
     def orchestrate(self) -> None:
-        """What `manage.py runorchestrator` does: apply what engines reported, then dispatch what is ready."""
+        """What `manage.py runorchestrator` does: apply the events of engines, dispatch the tasks that are ready."""
         self._orchestrator.drain()
         self._orchestrator.poll()
         self._orchestrator.drain()
 
     def engine(self, name: str) -> Consumer:
-        """An engine's end of the queue. Its session is opened by the first call."""
+        """The engine of this name: its end of the queue, as the engine SDK uses it."""
         if name not in self._engines:
             self._engines[name] = Consumer(self.broker, name, [QUEUE], capacity=4)
             self._engines[name].open()
         return self._engines[name]
 
-    def kill(self, name: str) -> None:
-        """What a supervisor reports when its child died: the engine's work goes back to its queue."""
+    def reclaim(self, name: str) -> None:
+        """What happens when a supervisor sees its engine die, or the judge misses its heartbeats."""
         self.broker.reclaim(name, [QUEUE], Cause.ENGINE_LOST, max_deliveries=3, max_losses=10)
         del self._engines[name]
 

@@ -1,4 +1,7 @@
-"""Ten stories of a task: read them from the top; each one needs only those before it."""
+"""The life of a task in ten tests: read them from the top; each uses only what the tests before it showed.
+
+Each docstring ends with the files that decide what the test shows, under dalston_queue/.
+"""
 
 from datetime import timedelta
 
@@ -14,45 +17,54 @@ from dalston_queue.models import DeadLetter, Task
 from tests.fundamentals.conftest import Dalston
 
 
-def test_1_submit_stores_a_task_in_postgres_and_the_same_key_stores_it_once(dalston: Dalston) -> None:
+def test_1_submit_stores_a_task_in_postgres(dalston: Dalston) -> None:
+    """Redis is not needed. A request that is repeated with the same idempotency key stores nothing new.
+    Code: jobs/submit/submit.py"""
     task_id = dalston.submit(key="upload-42")
 
     assert dalston.task(task_id).status == "pending"
     assert dalston.submit(key="upload-42") == task_id
 
 
-def test_2_claim_gives_a_queued_task_to_one_engine(dalston: Dalston) -> None:
+def test_2_claim_delivers_a_queued_task_to_one_engine(dalston: Dalston) -> None:
+    """The orchestrator dispatches a task to a Redis stream, and one script both claims it and reports that it started.
+    Code: jobs/lifecycle/dispatch.py, broker/operations/append.lua, broker/engine/settle_and_claim.lua"""
     task_id = dalston.submit()
-    dalston.orchestrate()  # pending -> ready -> queued: the task has an entry in a Redis stream
+    dalston.orchestrate()  # pending -> ready -> queued
     assert dalston.task(task_id).status == "queued"
 
     [delivery] = dalston.engine("first").claim()
     assert (delivery.task_id, delivery.message.parameters) == (str(task_id), {"file": "a.wav"})
     assert dalston.engine("second").claim() == []
 
-    dalston.orchestrate()  # the script that claimed also wrote the event `task.started`
+    dalston.orchestrate()  # applies the event `task.started`
     assert (dalston.task(task_id).status, dalston.task(task_id).assigned_worker_id) == ("running", "first")
 
 
-def test_3_settle_reports_the_result_and_claims_the_next_task_in_one_round_trip(dalston: Dalston) -> None:
+def test_3_settle_reports_the_result_and_claims_the_next_task(dalston: Dalston) -> None:
+    """Both in one round trip. Engines write to Redis only: the orchestrator applies their events to Postgres.
+    Code: broker/engine/settle_and_claim.lua, orchestrator/apply.py, jobs/lifecycle/status.py"""
     first, second = dalston.submit(), dalston.submit()
     dalston.orchestrate()
     engine = dalston.engine("engine")
     [delivery] = engine.claim(1)
 
-    answer = engine.exchange([(delivery, Completed({"text": "hello"}))], free=1)
-    assert (answer.settled, [each.task_id for each in answer.claimed]) == ([Settled.ACCEPTED], [str(second)])
+    answer = engine.exchange([(delivery, Completed({"text": "hello"}))], free=1)  # room for one more task
+    assert answer.settled == [Settled.ACCEPTED]
+    assert [each.task_id for each in answer.claimed] == [str(second)]
 
     dalston.orchestrate()
     assert (dalston.task(first).status, dalston.task(first).result) == ("completed", {"text": "hello"})
 
 
-def test_4_a_crashed_engine_loses_nothing_and_the_crash_is_counted(dalston: Dalston) -> None:
+def test_4_the_task_of_a_crashed_engine_is_reclaimed(dalston: Dalston) -> None:
+    """Nothing is lost, and the crash is counted: a task that kills three engines ends as a dead letter.
+    Code: orchestrator/recovery.py, orchestrator/judge.py, broker/operations/reclaim.lua"""
     task_id = dalston.submit()
     dalston.orchestrate()
     dalston.engine("crashes").claim()
 
-    dalston.kill("crashes")
+    dalston.reclaim("crashes")
 
     [delivery] = dalston.engine("survives").claim()
     assert (delivery.attempt, delivery.deliveries) == (1, 1)  # the same attempt; one engine died with it
@@ -61,11 +73,13 @@ def test_4_a_crashed_engine_loses_nothing_and_the_crash_is_counted(dalston: Dals
     assert dalston.task(task_id).status == "completed"
 
 
-def test_5_a_zombie_that_comes_back_late_is_refused(dalston: Dalston) -> None:
+def test_5_the_late_result_of_a_zombie_is_refused(dalston: Dalston) -> None:
+    """A zombie is an engine that was judged dead but still runs, e.g. after a network partition. Its session is closed.
+    Code: broker/engine/settle_and_claim.lua, broker/engine/session.py"""
     task_id = dalston.submit()
     dalston.orchestrate()
     [stale] = dalston.engine("zombie").claim()
-    dalston.kill("zombie")  # taken for dead, but the process still runs
+    dalston.reclaim("zombie")
     [delivery] = dalston.engine("owner").claim()
 
     with pytest.raises(Fenced):
@@ -76,7 +90,9 @@ def test_5_a_zombie_that_comes_back_late_is_refused(dalston: Dalston) -> None:
     assert dalston.task(task_id).result == "from the owner"
 
 
-def test_6_a_failed_task_is_retried_after_a_backoff_as_the_next_attempt(dalston: Dalston) -> None:
+def test_6_a_failed_task_is_retried_after_a_backoff(dalston: Dalston) -> None:
+    """A retry is a new attempt. The retry policy decides from the cause of the failure and the attempts so far.
+    Code: jobs/lifecycle/retry.py, orchestrator/scheduler.py"""
     task_id = dalston.submit()
     dalston.orchestrate()
     engine = dalston.engine("engine")
@@ -95,6 +111,8 @@ def test_6_a_failed_task_is_retried_after_a_backoff_as_the_next_attempt(dalston:
 
 
 def test_7_a_dag_runs_a_stage_when_the_stages_before_it_are_completed(dalston: Dalston) -> None:
+    """A job is a DAG of stages, each a task. A stage gets the results of the stages before it.
+    Code: jobs/lifecycle/dag.py, jobs/lifecycle/advance.py"""
     job_id = dalston.submit_dag(prepare="", left="prepare", right="prepare", merge="left right")
     engine = dalston.engine("engine")
     waves = []
@@ -104,13 +122,15 @@ def test_7_a_dag_runs_a_stage_when_the_stages_before_it_are_completed(dalston: D
         waves.append(sorted(delivery.message.stage for delivery in deliveries))
         engine.exchange([(delivery, Completed(delivery.message.stage)) for delivery in deliveries], free=0)
     assert waves == [["prepare"], ["left", "right"], ["merge"]]
-    assert deliveries[0].message.inputs == {"left": "left", "right": "right"}  # results of the stages before it
+    assert deliveries[0].message.inputs == {"left": "left", "right": "right"}
 
     dalston.orchestrate()
     assert dalston.job(job_id).status == "completed"
 
 
-def test_8_cancel_removes_what_waits_and_asks_the_engine_of_what_runs_to_stop(dalston: Dalston) -> None:
+def test_8_cancel_removes_waiting_tasks_and_asks_engines_to_stop_running_ones(dalston: Dalston) -> None:
+    """The engine of a running task gets the request with its next heartbeat, and settles the task as cancelled.
+    Code: jobs/operator/cancel.py, jobs/lifecycle/stop.py, broker/operations/cancel.lua, broker/engine/beat.lua"""
     job_id = dalston.submit_dag(runs="", waits="runs")
     dalston.orchestrate()
     engine = dalston.engine("engine")
@@ -120,13 +140,15 @@ def test_8_cancel_removes_what_waits_and_asks_the_engine_of_what_runs_to_stop(da
     cancel_job(job_id, timezone.now())
     assert dalston.job(job_id).status == "cancelling"
 
-    assert engine.beat().cancelled == [delivery]  # the engine hears of it with its next heartbeat
+    assert engine.beat().cancelled == [delivery]
     delivery.settle(Cancelled())
     dalston.orchestrate()
     assert dalston.statuses(job_id) == {"runs": "cancelled", "waits": "cancelled"}
 
 
-def test_9_a_task_without_retries_left_is_a_dead_letter_until_an_operator_replays_it(dalston: Dalston) -> None:
+def test_9_a_task_without_retries_left_is_a_dead_letter_until_it_is_replayed(dalston: Dalston) -> None:
+    """A rejected task gets no retry: the next attempt would fail too. An operator replays it when the cause is gone.
+    Code: jobs/lifecycle/dead_letters.py, jobs/operator/replay.py"""
     job_id = dalston.submit_dag(broken="", later="broken")
     dalston.orchestrate()
     engine = dalston.engine("engine")
@@ -139,10 +161,12 @@ def test_9_a_task_without_retries_left_is_a_dead_letter_until_an_operator_replay
     dalston.orchestrate()
     assert dalston.statuses(job_id) == {"broken": "queued", "later": "pending"}
     [again] = engine.claim()
-    assert again.attempt == 2  # attempts only grow: a late answer of attempt 1 can't count any more
+    assert again.attempt == 2  # attempts only grow: a late result of attempt 1 is refused
 
 
-def test_10_a_draining_engine_releases_its_work_and_nothing_is_counted(dalston: Dalston) -> None:
+def test_10_a_draining_engine_releases_its_tasks(dalston: Dalston) -> None:
+    """Another engine runs them, as the same attempt and without a counted delivery: a deploy costs no retries.
+    Code: broker/engine/consumer.py, broker/engine/release.lua"""
     task_id = dalston.submit()
     dalston.orchestrate()
     draining = dalston.engine("draining")
