@@ -45,7 +45,7 @@ NOT_RUN = {
     ("docs/broker.md", "append ─▶"): "a drawing",
     ("docs/broker.md", "broker = connect"): "a sketch; tests/broker/engine/test_claim.py makes the same calls",
     ("docs/client.md", "pip install"): "an installation: ./dev has made it before it runs any test",
-    ("docs/lifecycle.md", "stateDiagram"): "a drawing; tests/jobs/test_states.py compares it with the code",
+    ("docs/lifecycle.md", "stateDiagram"): "a drawing; tests/jobs/lifecycle/test_states.py compares it with the code",
     ("docs/webhooks.md", "import hashlib"): "run by tests/api/test_webhooks.py",
 }
 

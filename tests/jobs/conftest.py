@@ -1,4 +1,4 @@
-"""Fixtures for tests of jobs that are about Postgres only."""
+"""Fixtures for tests of jobs that need only Postgres."""
 
 import pytest
 from pytest_django import Settings
@@ -6,5 +6,5 @@ from pytest_django import Settings
 
 @pytest.fixture
 def no_hints(settings: Settings) -> None:
-    """Redis is absent: submissions are accepted all the same, and the hint goes nowhere."""
+    """Redis is away: submissions are accepted, and their hint is lost."""
     settings.REDIS_URL = "redis://127.0.0.1:1/0"

@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
-from pytest_django import Settings
 
 from dalston_queue.broker import Broker
+from tests.jobs.conftest import no_hints
 from tests.orchestrator.support import Steps
+
+__all__ = ["no_hints"]
 
 
 @pytest.fixture
@@ -15,9 +17,3 @@ def steps(transactional_db: None, broker: Broker) -> Iterator[Steps]:
     steps.events()
     yield steps
     steps.reader.close()
-
-
-@pytest.fixture
-def no_hints(settings: Settings) -> None:
-    """Redis is absent: submissions are accepted all the same, and the hint goes nowhere."""
-    settings.REDIS_URL = "redis://127.0.0.1:1/0"

@@ -14,7 +14,7 @@ from dalston_queue.jobs.submit.spec import JobSpec, StageSpec
 from dalston_queue.jobs.submit.submit import Request, submit_many
 from dalston_queue.models import DeadLetter, Job, Task, TaskEvent
 from tests.jobs import make
-from tests.orchestrator.chaos import Zoo
+from tests.orchestrator.crashes.chaos import Zoo
 from tests.orchestrator.processes import FAST
 from tests.support import Spawned, wait_until
 

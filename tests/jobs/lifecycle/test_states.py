@@ -14,7 +14,7 @@ from dalston_queue.jobs.lifecycle.states import (
 from dalston_queue.jobs.lifecycle.status import _JOB_WRITES, _WRITES
 from tests.tools import lifecycle_page as drawing
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_every_state_that_is_not_the_end_can_be_left() -> None:
