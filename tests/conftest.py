@@ -20,6 +20,8 @@ from tests.web import web
 __all__ = ["web"]  # here and nowhere else: each conftest that imports it would have a web process of its own
 
 if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
     from dalston_queue.broker import Broker
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,6 +58,14 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
 @pytest.fixture(scope="session")
 def redis_url() -> str:
     return os.environ["REDIS_URL"]
+
+
+@pytest.fixture
+def admin_user(db: None) -> "User":
+    """For `admin_client`. Without a password: hashing one takes longer than most tests."""
+    from django.contrib.auth.models import User
+
+    return User.objects.create_superuser("admin", password=None)
 
 
 @pytest.fixture

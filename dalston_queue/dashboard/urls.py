@@ -56,8 +56,8 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/cancel/", job.cancel, name="cancel-job"),
     path("jobs/<uuid:job_id>/webhooks/<uuid:delivery_id>/send/", webhooks.send_webhook, name="send-webhook"),
     path("tasks/<uuid:task_id>/", task.task, name="task"),
-    path("tasks/<uuid:task_id>/runs/<int:number>/log/", task.run_log, name="run-log"),
-    path("tasks/<uuid:task_id>/act/<str:act>/", task_actions.act_on_task, name="act-on-task"),
+    path("tasks/<uuid:task_id>/deliveries/<int:number>/log/", task.delivery_log, name="delivery-log"),
+    path("tasks/<uuid:task_id>/actions/<str:action>/", task_actions.task_action, name="task-action"),
     path("queues/", queue.queues, name="queues"),
     re_path(rf"^queues/{QUEUE}/$", queue.queue_page, name="queue"),
     re_path(rf"^queues/{QUEUE}/pause/$", queue.pause_or_resume, name="pause-queue"),
@@ -94,7 +94,7 @@ websocket_urlpatterns = [
     live("ws/jobs/", jobs_fragments, jobs_read.FIELDS),
     live("ws/jobs/<uuid:job_id>/", job_fragments, by_role=True),
     live("ws/tasks/<uuid:task_id>/", task_fragments, by_role=True),
-    # Without it, an unknown address is a traceback in the log and a 500.
+    # Otherwise an unknown URL is a traceback in the log and a 500.
     re_path(r"", WebsocketDenier.as_asgi()),
 ]
 

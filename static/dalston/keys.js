@@ -1,10 +1,10 @@
 /* The keyboard: / searches, j and k go from row to row, Enter opens, ? says so. Rows are moved through by focusing their
-   links, so a screen reader follows; a live swap that takes the focused row away does not lose the place. */
+   links, so a screen reader follows; a live swap that removes the focused row keeps its position. */
 (function () {
   "use strict";
 
   const dialog = document.getElementById("keys");
-  let place = -1;       // of the row that was focused last, among those that are there
+  let position = -1;    // of the row that was focused last
   let focusedRow = "";  // its id
 
   function rows() {
@@ -22,7 +22,7 @@
     if (!all.length) return;
     const here = document.activeElement && document.activeElement.closest("tr[id]");
     const at = all.indexOf(here);
-    const next = at >= 0 ? at + step : place < 0 ? 0 : step > 0 ? place : place - 1;  // its row is gone: its place is not
+    const next = at >= 0 ? at + step : position < 0 ? 0 : step > 0 ? position : position - 1;  // the row is gone, its position is not
     focus(all[Math.max(0, Math.min(all.length - 1, next))]);
   }
 
@@ -39,18 +39,18 @@
 
   document.addEventListener("focusin", (event) => {
     const row = event.target.closest("tr[id]");
-    if (row) { focusedRow = row.id; place = rows().indexOf(row); }
+    if (row) { focusedRow = row.id; position = rows().indexOf(row); }
     else if (event.target !== document.body) focusedRow = "";
   });
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || !dialog || dialog.open) return;
     if (isTyping(event.target)) { if (event.key === "Escape") event.target.blur(); return; }
-    const act = { "/": search, j: () => go(1), k: () => go(-1), "?": () => dialog.showModal() }[event.key];
-    if (act) { event.preventDefault(); act(); }
+    const action = { "/": search, j: () => go(1), k: () => go(-1), "?": () => dialog.showModal() }[event.key];
+    if (action) { event.preventDefault(); action(); }
   });
 
-  // After live.js, which looks for the very link: one without an id is found again by its row.
+  // After live.js, which focuses the same link again: a link without an id is found by its row.
   document.body.addEventListener("htmx:wsAfterMessage", () => {
     const row = focusedRow && document.activeElement === document.body && document.getElementById(focusedRow);
     if (row && row.querySelector("a[href]")) focus(row);

@@ -1,12 +1,12 @@
-/* What a live page does in the browser: says how fresh the page is, ticks relative times, and reconnects.
-   All data comes as HTML over the WebSocket; htmx puts it in place. */
+/* A live page in the browser: shows how fresh the page is, updates relative times, and reconnects.
+   All data comes as HTML over the WebSocket; htmx swaps it in. */
 (function () {
   "use strict";
 
   const LOST_AFTER_MS = 3500;     // ticks come every 0.8 s: four missing ones are no accident
-  const REDIAL_AFTER_MS = 9000;   // silent, but not closed: the network went away without saying so
+  const RECONNECT_AFTER_MS = 9000;   // no message, but not closed: the network went away unnoticed
   const root = document.documentElement;
-  let lastNews = Date.now();
+  let lastMessage = Date.now();
   let skew = 0;                   // server clock minus ours, so that ages are right on a wrong clock
   let socket = null;
   let focused = null;
@@ -30,30 +30,30 @@
     return Math.floor(s / 3600) + " h " + String(Math.floor((s % 3600) / 60)).padStart(2, "0") + " min";
   }
 
-  function say(element, text) { if (element.textContent !== text) element.textContent = text; }
+  function setText(element, text) { if (element.textContent !== text) element.textContent = text; }
 
   function tick() {
     const now = Date.now() + skew;
     for (const time of document.querySelectorAll("time[data-show]")) {
       const at = Date.parse(time.dateTime);
       if (!time.title) time.title = new Date(at).toLocaleString();
-      if (time.dataset.show === "ago") say(time, ago(now - at) + " ago");
-      else if (time.dataset.show === "age") say(time, ago(now - at));
-      else if (time.dataset.show === "until") say(time, now < at ? "in " + clock(at - now + 999) : "now");
-      else if (time.dataset.show === "left") { say(time, now > at ? "over by " + clock(now - at) : clock(at - now)); time.classList.toggle("over", now > at); }
-      else say(time, clock(now - at));
+      if (time.dataset.show === "ago") setText(time, ago(now - at) + " ago");
+      else if (time.dataset.show === "age") setText(time, ago(now - at));
+      else if (time.dataset.show === "until") setText(time, now < at ? "in " + clock(at - now + 999) : "now");
+      else if (time.dataset.show === "left") { setText(time, now > at ? "over by " + clock(now - at) : clock(at - now)); time.classList.toggle("over", now > at); }
+      else setText(time, clock(now - at));
     }
   }
 
-  function look() {
-    const silence = Date.now() - lastNews;
+  function checkConnection() {
+    const quiet = Date.now() - lastMessage;
     const label = document.getElementById("pulse-text");
     if (root.dataset.link === "signed-out" || root.dataset.link === "gone") return;
-    if (silence > LOST_AFTER_MS) {
+    if (quiet > LOST_AFTER_MS) {
       root.dataset.link = "lost";
-      if (label) say(label, "No news for " + ago(silence) + " – reconnecting");
-      if (silence > REDIAL_AFTER_MS && socket) {
-        lastNews = Date.now() - LOST_AFTER_MS;  // one redial per while, not one per second
+      if (label) setText(label, "No update for " + ago(quiet) + " – reconnecting");
+      if (quiet > RECONNECT_AFTER_MS && socket) {
+        lastMessage = Date.now() - LOST_AFTER_MS;  // one reconnect per period, not one per second
         socket.reconnect();
       }
     }
@@ -61,7 +61,7 @@
 
   document.body.addEventListener("htmx:wsOpen", (event) => { socket = event.detail.socketWrapper; });
 
-  // A swapped row loses what the reader did to it: the keyboard focus, what was folded open, what was ticked.
+  // A swapped row loses its state in the browser: the keyboard focus, open details, ticked boxes.
   document.body.addEventListener("htmx:wsBeforeMessage", () => {
     focused = document.activeElement && document.activeElement.id;
     opened = Array.from(document.querySelectorAll("details[open][id]"), (details) => details.id);
@@ -69,9 +69,9 @@
   });
 
   document.body.addEventListener("htmx:wsAfterMessage", () => {
-    lastNews = Date.now();
+    lastMessage = Date.now();
     const pulse = document.getElementById("pulse");
-    if (pulse) skew = Number(pulse.dataset.now) - lastNews;
+    if (pulse) skew = Number(pulse.dataset.now) - lastMessage;
     root.dataset.link = "live";
     tick();
     for (const id of opened) { const details = document.getElementById(id); if (details) details.open = true; }
@@ -94,7 +94,7 @@
     } else if (code === 4404) {
       root.dataset.link = "gone";
       const label = document.getElementById("pulse-text");
-      if (label) say(label, "This is no more: it was removed with the old history. What you see is the last of it.");
+      if (label) setText(label, "This was deleted with the old history. The page shows its last state.");
     } else if (code === 4403) {
       location.reload();  // another role: the page itself has other buttons
     } else if (![1006, 1011, 1012, 1013].includes(code) && socket) {
@@ -103,5 +103,5 @@
   });
 
   tick();
-  setInterval(() => { tick(); look(); }, 1000);
+  setInterval(() => { tick(); checkConnection(); }, 1000);
 })();

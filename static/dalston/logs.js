@@ -1,15 +1,15 @@
 /* Follows an engine's log in a pane: opens its socket when the pane is opened, and closes it with the pane or the page.
-   Lines come as JSON and are put in as text. Reading further up, or pausing, keeps the place; new lines wait below. */
+   Lines come as JSON and are inserted as text. After scrolling up or pausing, new lines do not move the view. */
 (function () {
   "use strict";
 
-  const MOST_LINES = 2000;
-  const MOST_READ = 10000;  // while somebody reads further up
+  const MAX_LINES = 2000;
+  const MAX_LINES_SCROLLED = 10000;  // while the viewer has scrolled up
   const AGAIN_AFTER_MS = 2000;
 
   function follow(pane) {
     const text = pane.querySelector("pre");
-    const said = pane.querySelector("[data-said]");
+    const status = pane.querySelector("[data-status]");
     const button = pane.querySelector("[data-pause]");
     let waiting = [];
     let paused = false;
@@ -24,39 +24,38 @@
         text.append(row);
       }
       waiting = [];
-      // Lines are dropped above while nobody reads there; a reader further up loses them only where the page would
-      // grow without end.
-      const most = atEnd ? MOST_LINES : MOST_READ;
-      while (text.childElementCount > most) text.firstElementChild.remove();
+      // Old lines are dropped at the top, later if the viewer has scrolled up.
+      const limit = atEnd ? MAX_LINES : MAX_LINES_SCROLLED;
+      while (text.childElementCount > limit) text.firstElementChild.remove();
       if (atEnd) text.scrollTop = text.scrollHeight;
     }
 
-    function say() {
-      said.textContent = paused ? "paused, " + waiting.length + " new lines" : socket && socket.readyState === 1 ? "following" : "connecting";
+    function showStatus() {
+      status.textContent = paused ? "paused, " + waiting.length + " new lines" : socket && socket.readyState === 1 ? "following" : "connecting";
     }
 
-    function dial() {
+    function connect() {
       if (!pane.open || !pane.isConnected) return;
       const scheme = location.protocol === "https:" ? "wss://" : "ws://";
       socket = new WebSocket(scheme + location.host + pane.dataset.log);
-      socket.onopen = () => { text.replaceChildren(); waiting = []; say(); };
+      socket.onopen = () => { text.replaceChildren(); waiting = []; showStatus(); };
       socket.onmessage = (event) => {
-        const news = JSON.parse(event.data);
-        waiting = waiting.concat(news.lines).slice(-MOST_LINES);
+        const message = JSON.parse(event.data);
+        waiting = waiting.concat(message.lines).slice(-MAX_LINES);
         if (!paused) show();
-        if (news.problem) said.textContent = news.problem; else say();
+        if (message.problem) status.textContent = message.problem; else showStatus();
       };
-      socket.onclose = () => { say(); setTimeout(dial, AGAIN_AFTER_MS); };
+      socket.onclose = () => { showStatus(); setTimeout(connect, AGAIN_AFTER_MS); };
     }
 
     button.addEventListener("click", () => {
       paused = !paused;
-      button.textContent = paused ? "Go on" : "Pause";
+      button.textContent = paused ? "Resume" : "Pause";
       if (!paused) { show(); text.scrollTop = text.scrollHeight; }
-      say();
+      showStatus();
     }, { signal: life.signal });
     pane.addEventListener("toggle", () => { if (!pane.open) stop(); }, { signal: life.signal });
-    // A pane whose engine went away is taken out of the page without a word.
+    // A pane whose engine went away is removed from the page without an event.
     const watch = setInterval(() => { if (!pane.isConnected) stop(); }, 2000);
 
     function stop() {
@@ -67,11 +66,11 @@
       if (socket) { socket.onclose = null; socket.close(); }
     }
 
-    say();
-    dial();
+    showStatus();
+    connect();
   }
 
-  // `toggle` does not bubble, but can be caught on its way down.
+  // `toggle` does not bubble, but can be captured.
   document.addEventListener("toggle", (event) => {
     const pane = event.target;
     if (pane.matches("details[data-log]") && pane.open && pane.dataset.followed !== "yes") {

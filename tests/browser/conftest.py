@@ -1,4 +1,4 @@
-"""Chromium, people logged in with their roles, and axe. What they are for stands in __init__.py."""
+"""Chromium, pages of people with a role, and axe; __init__.py says how to use them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def expected_errors() -> list[str]:
 
 @pytest.fixture
 def open_page(live_web: Web, chromium: Browser, expected_errors: list[str]) -> Iterator[OpenPage]:
-    """open_page("viewer", width=380, dark=True): somebody of that role ("": nobody), in a browser of their own."""
+    """open_page("viewer", width=380, dark=True): logged in with that role ("": not logged in), with its own cookies."""
     contexts: list[BrowserContext] = []
     errors: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What journeys ask of a page."""
+"""Questions about an open page."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tests.support import WAIT_TIMEOUT_S, wait_until
 
 
 def live(page: Page, timeout_s: float = WAIT_TIMEOUT_S) -> None:
-    """Until the page's socket has spoken."""
+    """Until the page's WebSocket has sent a message."""
     page.locator("html[data-link=live]").wait_for(state="attached", timeout=timeout_s * 1000)
 
 
 def mark(page: Page) -> None:
-    """Remember the document: `still_same` is false once the page was loaded anew."""
+    """Remember the document: `still_same` is false after a reload."""
     page.evaluate("window.sameDocument = true")
 
 

@@ -1,4 +1,4 @@
-"""Every page with something of everything on it: axe finds nothing serious by day or night, and it fits a telephone."""
+"""Every page with all kinds of data: axe finds nothing serious, light or dark, and it fits a telephone."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.web import Web
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-# The address, and something that must be on it: a page without its data is easily accessible. In three walks, each in
-# one window: a world and a browser for every page would take longer than the pages.
+# The URL, and a text that must be on the page: a page without its data is easily accessible. In three walks, each in
+# one window: a browser and new data for every page would take longer than the pages.
 WALKS = {
     "work": {
         "/": "no audio track",
@@ -22,11 +22,11 @@ WALKS = {
         "/queues/transcribe/": "12 of 30 minutes",
         "/jobs/": "call-4711.wav",
         "/jobs/{job}/": "transcribe_ch0",
-        "/tasks/{task}/?act=1": "Requeue",
+        "/tasks/{task}/?actions=1": "Requeue",
     },
     "trouble": {
         "/dead-letters/": "no audio track",
-        "/dead-letters/{letter}/": "no audio track",
+        "/dead-letters/{dead_letter}/": "no audio track",
         "/audit/": "new model",
         "/nothing-here": "There is nothing here",
     },
@@ -45,19 +45,19 @@ def world(live_web: Web) -> World:
 
 
 @pytest.mark.parametrize("walk", WALKS)
-def test_every_page_is_accessible_by_day_and_night_and_fits_a_telephone(
+def test_every_page_is_accessible_light_and_dark_and_fits_a_telephone(
     world: World, page: Page, axe: Axe, walk: str, expected_errors: list[str]
 ) -> None:
     expected_errors.append("404.*nothing-here")
     for path, words in WALKS[walk].items():
-        look_at(page, axe, world.path(path), words)
+        check(page, axe, world.path(path), words)
 
 
-def test_the_login_is_accessible_by_day_and_night_and_fits_a_telephone(open_page: OpenPage, axe: Axe) -> None:
-    look_at(open_page(""), axe, "/login/", "Sign in")
+def test_the_login_is_accessible_light_and_dark_and_fits_a_telephone(open_page: OpenPage, axe: Axe) -> None:
+    check(open_page(""), axe, "/login/", "Sign in")
 
 
-def look_at(page: Page, axe: Axe, path: str, words: str) -> None:
+def check(page: Page, axe: Axe, path: str, words: str) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
     page.emulate_media(color_scheme="light")
     page.goto(path)

@@ -1,4 +1,4 @@
-"""A job's page: its picture follows the tasks, a cancel of a running DAG says what it stops and is on record."""
+"""A job's page: its pictures follow the tasks, and a cancel of a running DAG says what it stops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def job(live_web: object) -> Job:
-    """split runs, two wait for it, and one for both."""
+    """split runs, left and right wait for it, merge for both."""
     job = make.dag(split="", left="split", right="split", merge="left right")
     make.claim(job)
     [split] = Task.objects.filter(job=job, stage="split")
@@ -28,11 +28,11 @@ def test_a_running_dag_is_cancelled_and_the_page_follows(page: Page, job: Job, a
     page.goto(f"/jobs/{job.pk}/")
     live(page)
     expect(page.locator("#dag-split")).to_have_class("box busy")
-    expect(page.locator("#stops")).to_contain_text("1 running task on gpu-01.demo.0.b, 3 that wait.")
+    expect(page.locator("#stops")).to_contain_text("1 running task on gpu-01.demo.0.b, 3 waiting.")
     axe(page)
     page.get_by_label("Reason").fill("wrong file")
     page.get_by_role("button", name="Cancel job").click()
-    # Nobody runs it here: Redis knows nothing of it, so it is over at once.
+    # No engine runs it: Redis has no record of it, so it is over at once.
     expect(page.locator("#job .chip").first).to_have_text("cancelled")
     expect(page.locator("#trail")).to_contain_text("wrong file")
     expect(page.locator("#dag-merge title")).to_contain_text("cancelled")
@@ -44,10 +44,10 @@ def test_a_task_that_ends_changes_its_box_and_its_bar_without_a_reload(page: Pag
     page.goto(f"/jobs/{job.pk}/")
     live(page)
     mark(page)
-    expect(page.locator(".gantt .run.busy")).to_have_count(1)
+    expect(page.locator(".gantt .delivery.busy")).to_have_count(1)
     make.move("complete", Task.objects.filter(job=job, stage="split"), seq=2, result=b'{"words": 7}')
     expect(page.locator("#dag-split")).to_have_class("box ok")
-    expect(page.locator(".gantt .run.ok")).to_have_count(1)
+    expect(page.locator(".gantt .delivery.ok")).to_have_count(1)
     assert still_same(page)
     page.locator("#stage-split-link").click()
     expect(page.get_by_text('"words": 7')).to_be_visible()
@@ -59,14 +59,14 @@ def test_a_tasks_result_appears_on_its_page_without_a_reload(page: Page, job: Jo
     page.goto(f"/tasks/{Task.objects.get(job=job, stage='split').pk}/")
     live(page)
     mark(page)
-    expect(page.locator("#contents")).to_contain_text("nothing yet")
+    expect(page.locator("#contents")).to_contain_text("no result yet")
     make.move("complete", Task.objects.filter(job=job, stage="split"), seq=2, result=b'{"words": 7}')
     expect(page.locator("#task .chip")).to_have_text("completed")
     expect(page.get_by_text('"words": 7')).to_be_visible()
     assert still_same(page)
 
 
-def test_a_viewer_looks_and_has_no_button(viewer_page: Page, job: Job) -> None:
+def test_a_viewer_has_no_button(viewer_page: Page, job: Job) -> None:
     viewer_page.goto(f"/jobs/{job.pk}/")
     live(viewer_page)
     expect(viewer_page.locator("#dag-split")).to_be_visible()

@@ -1,4 +1,4 @@
-"""The page of jobs: searched by keyboard, its filters in its address, its rows live."""
+"""The page of jobs: searched by keyboard, its filters in the URL, its rows live."""
 
 from __future__ import annotations
 

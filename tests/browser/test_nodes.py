@@ -1,4 +1,4 @@
-"""A node on its page: drained by a click, its log followed, and an operator's command seen to its end."""
+"""A node's page: drained by a click, its commands shown until their end, its log followed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_node_is_drained_and_resumed_by_clicks(node: Node, page: Page, axe: Ax
     live(page)
     running = node.submit("slow", seconds=60)
     node.started(running)
-    expect(page.locator("#engines .hand")).to_contain_text(running[-8:])
+    expect(page.locator("#engines .running-task")).to_contain_text(running[-8:])
     axe(page)
     page.get_by_text("Drain…").click()
     page.get_by_role("button", name="Drain node-a").click()
@@ -85,36 +85,36 @@ def test_a_worker_over_http_is_drained_and_resumed_by_clicks(live_web: Web, page
     broker.registry.forget([worker_id])
     expect(page.get_by_role("button", name="Resume")).to_be_hidden()
     expect(page.locator("#worker")).to_contain_text("has left")
-    assert still_same(page), "what fits the worker's state changes under the page"
+    assert still_same(page), "the buttons follow the worker's state"
     RemoteWorker.register(broker, EngineBeat(engine_id=worker_id, state=EngineState.READY, queues=("echo",)))
     expect(page.get_by_role("button", name="Drain")).to_be_visible()
     assert [(row.action, row.reason) for row in OperatorAction.objects.all()] == [("worker.drain", "new disk")]
 
 
-def say_in_its_log(node: Node, slot: str, text: str) -> None:
-    """Until this engine got one of the tasks that say it: any engine of the queue may take them."""
+def log_a_line(node: Node, slot: str, text: str) -> None:
+    """Until this engine got one of the tasks that log it: any engine of the queue may claim them."""
 
-    def said() -> bool:
+    def claimed() -> bool:
         event = node.started(node.submit("say", text=text))
         return event.engine_id.startswith(f"{node.name}.{slot}.")
 
-    wait_until(said, what=f"a task that {slot} runs")
+    wait_until(claimed, what=f"a task that {slot} runs")
 
 
-def test_a_log_is_followed_live_and_keeps_its_place_while_paused(node: Node, page: Page) -> None:
+def test_a_log_is_followed_live_and_stands_still_while_paused(node: Node, page: Page) -> None:
     page.goto("/nodes/node-a/")
     live(page)
     pane = page.locator('[id="log-fix.0"]')
     pane.locator("summary").click()
-    expect(pane.locator("[data-said]")).to_have_text("following")
-    say_in_its_log(node, "fix.0", "<b>first</b>")
+    expect(pane.locator("[data-status]")).to_have_text("following")
+    log_a_line(node, "fix.0", "<b>first</b>")
     expect(pane.locator("pre")).to_contain_text("<b>first</b>")
     pane.get_by_role("button", name="Pause").click()
-    expect(pane.locator("[data-said]")).to_have_text("paused, 0 new lines")
-    say_in_its_log(node, "fix.0", "second")
-    expect(pane.locator("[data-said]")).to_have_text(re.compile(r"paused, [1-9]\d* new lines"))
+    expect(pane.locator("[data-status]")).to_have_text("paused, 0 new lines")
+    log_a_line(node, "fix.0", "second")
+    expect(pane.locator("[data-status]")).to_have_text(re.compile(r"paused, [1-9]\d* new lines"))
     expect(pane.locator("pre")).not_to_contain_text("second")
-    pane.get_by_role("button", name="Go on").click()
+    pane.get_by_role("button", name="Resume").click()
     expect(pane.locator("pre")).to_contain_text("second")
     assert pane.locator("pre b").count() == 0
 

@@ -1,4 +1,4 @@
-"""The overview: live without a reload, honest when the connection is lost, back by itself."""
+"""The overview: live without a reload, greyed when the connection is lost, reconnected by itself."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def test_a_task_appears_and_ends_without_a_reload(overview: Page) -> None:
     assert still_same(overview)
 
 
-def test_a_lost_connection_is_seen_within_five_seconds_and_mends_itself(
+def test_a_lost_connection_is_shown_within_five_seconds_and_reconnects(
     live_web: Web, overview: Page, expected_errors: list[str]
 ) -> None:
-    expected_errors.append(r"WebSocket connection|\[object Event\]")  # what Chromium and htmx say of it
+    expected_errors.append(r"WebSocket connection|\[object Event\]")  # logged by Chromium and htmx
     live_web.process.stop()
     overview.locator("html[data-link=lost]").wait_for(state="attached", timeout=5000)
-    expect(overview.locator("#pulse")).to_contain_text("No news for")
+    expect(overview.locator("#pulse")).to_contain_text("No update for")
     until(overview, "Number(getComputedStyle(document.querySelector('.live')).opacity) < 0.5")
     task_id = new_task()
     live_web.start()

@@ -1,4 +1,4 @@
-"""A stream's page: who holds what, live, and an operator's hand in it. Of two who press, one wins, one is told."""
+"""A queue's page: its rows follow the tasks, and of two operators who press one button one wins."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def steps(live_web: Web) -> Steps:
 
 
 @pytest.fixture
-def held(steps: Steps) -> Iterator[tuple[Task, Consumer, Delivery]]:
-    """A task that an engine holds."""
+def running(steps: Steps) -> Iterator[tuple[Task, Consumer, Delivery]]:
+    """A task that an engine runs."""
     task = make.single("echo", timeout_seconds=600)
     steps.poll()
     with engine(get_broker(), name=ONE) as consumer:
@@ -46,9 +46,9 @@ def held(steps: Steps) -> Iterator[tuple[Task, Consumer, Delivery]]:
 
 
 def test_the_row_of_a_lost_engine_moves_to_the_next_without_a_reload(
-    page: Page, steps: Steps, held: tuple[Task, Consumer, Delivery]
+    page: Page, steps: Steps, running: tuple[Task, Consumer, Delivery]
 ) -> None:
-    task, _, _ = held
+    task, _, _ = running
     page.goto("/queues/echo/")
     live(page)
     mark(page)
@@ -68,9 +68,9 @@ def test_the_row_of_a_lost_engine_moves_to_the_next_without_a_reload(
 
 
 def test_two_operators_press_and_one_wins(
-    open_page: OpenPage, steps: Steps, held: tuple[Task, Consumer, Delivery], axe: Axe
+    open_page: OpenPage, steps: Steps, running: tuple[Task, Consumer, Delivery], axe: Axe
 ) -> None:
-    task, _, _ = held
+    task, _, _ = running
     first, second = open_page("operator"), open_page("admin")
     for page in (first, second):
         page.goto("/queues/echo/")
@@ -79,35 +79,35 @@ def test_two_operators_press_and_one_wins(
         expect(page.locator("#target")).to_contain_text(ONE)
     axe(first)
     first.get_by_role("button", name="Requeue").click()
-    assert first.locator("#act-reason:invalid").count() == 1, "it asks why"
+    assert first.locator("#action-reason:invalid").count() == 1, "a reason is needed"
     for page in (first, second):
         page.get_by_label("Reason").locator("visible=true").fill("it hangs")
     first.get_by_role("button", name="Requeue").click()
-    # Pressed at the same moment: a second later the page knows better and has taken the button away.
+    # Pressed at the same moment: a second later the page has updated itself and the button is gone.
     second.evaluate(
-        "() => { const b = document.querySelector('#act [formaction$=\"requeue/\"]'); b.form.requestSubmit(b); }"
+        "() => { const b = document.querySelector('#actions [formaction$=\"requeue/\"]'); b.form.requestSubmit(b); }"
     )
-    expect(first.locator(".notice")).to_contain_text("Handed back: it is next in line")
-    expect(second.locator(".notice")).to_contain_text("Somebody else was faster")
+    expect(first.locator(".notice")).to_contain_text("Requeued: it is first in its queue")
+    expect(second.locator(".notice")).to_contain_text("Another operator was faster")
     steps.drain()
     assert [row.after["outcome"] for row in OperatorAction.objects.order_by("id")] == ["returned", "waiting"]
 
 
-def test_a_task_that_ends_while_one_looks_takes_its_buttons_along(
-    page: Page, steps: Steps, held: tuple[Task, Consumer, Delivery]
+def test_the_buttons_of_a_task_that_ends_disappear_from_the_open_page(
+    page: Page, steps: Steps, running: tuple[Task, Consumer, Delivery]
 ) -> None:
-    task, _, claimed = held
-    page.goto(f"/queues/echo/?task={task.id}#act")
+    task, _, claimed = running
+    page.goto(f"/queues/echo/?task={task.id}#actions")
     live(page)
     expect(page.get_by_role("button", name="Dead-letter")).to_be_visible()
-    page.locator("#act-reason").fill("half a senten")
+    page.locator("#action-reason").fill("half a senten")
     claimed.settle(Completed({"done": True}))
     steps.drain()
     expect(page.locator("#target")).to_contain_text("It is not queued any more: it is completed.")
     expect(page.get_by_role("button", name="Dead-letter")).to_be_hidden()
 
 
-def test_the_brake_is_pulled_with_a_reason_and_released(page: Page, steps: Steps) -> None:
+def test_a_queue_is_paused_with_a_reason_and_resumed(page: Page, steps: Steps) -> None:
     make.single("echo")
     steps.poll()
     page.goto("/queues/echo/")
@@ -124,9 +124,9 @@ def test_the_brake_is_pulled_with_a_reason_and_released(page: Page, steps: Steps
 
 
 def test_a_viewer_has_no_buttons_live_or_not(
-    viewer_page: Page, steps: Steps, held: tuple[Task, Consumer, Delivery]
+    viewer_page: Page, steps: Steps, running: tuple[Task, Consumer, Delivery]
 ) -> None:
-    task, _, _ = held
+    task, _, _ = running
     viewer_page.goto(f"/queues/echo/?task={task.id}")
     live(viewer_page)
     expect(viewer_page.locator(f"#running-{task.id}")).to_be_visible()
@@ -137,10 +137,10 @@ def test_a_viewer_has_no_buttons_live_or_not(
     assert viewer_page.get_by_role("button", name="Cancel").count() == 0
 
 
-def test_the_keyboard_goes_through_the_rows_and_stays_where_it_was(
-    page: Page, steps: Steps, held: tuple[Task, Consumer, Delivery]
+def test_the_keyboard_moves_through_the_rows_and_keeps_its_position(
+    page: Page, steps: Steps, running: tuple[Task, Consumer, Delivery]
 ) -> None:
-    task, _, claimed = held
+    task, _, claimed = running
     page.goto("/queues/echo/")
     live(page)
     page.keyboard.press("j")
@@ -184,7 +184,7 @@ def node(live_web: Web, spawn: Callable[..., Spawned], tmp_path: Path) -> Iterat
 
 
 def test_an_engine_is_killed_and_its_row_moves_to_the_other(node: Node, page: Page) -> None:
-    """The whole way: a real process dies, its supervisor sees it, and the page follows."""
+    """End to end: a real process dies, its supervisor notices, and the page follows."""
     task = node.submit("slow", seconds=60, timeout_ms=600_000)
     node.started(task)
     page.goto(f"/queues/{QUEUE}/")

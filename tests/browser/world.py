@@ -1,4 +1,4 @@
-"""Something of everything: a running DAG, dead letters, a replay order, all kinds of nodes, an audit row."""
+"""Data of all kinds for every page: a running DAG, dead letters, a replay batch, nodes in all states, an audit row."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class World:
     dead_letter_id: str
 
     def path(self, path: str) -> str:
-        return path.format(job=self.job_id, task=self.task_id, letter=self.dead_letter_id)
+        return path.format(job=self.job_id, task=self.task_id, dead_letter=self.dead_letter_id)
 
 
 def make_world(broker: Broker) -> World:
@@ -61,15 +61,15 @@ def make_world(broker: Broker) -> World:
         task_id = first.task_id
         submit(single_task("transcribe", priority="low"), project=project)
         steps.poll()
-        # Leaves its session open: what it holds stays in its hands.
+        # Leaves its session open: its tasks stay running.
         consumer.close = lambda: None  # type: ignore[method-assign]
-    letters = list(DeadLetter.objects.order_by("id"))
-    create_replay_batch([letters[0].pk], actor="user grace", reason="fixed", undo_seconds=600)
+    dead_letters = list(DeadLetter.objects.order_by("id"))
+    create_replay_batch([dead_letters[0].pk], actor="user grace", reason="fixed", undo_seconds=600)
     _nodes(broker, task_id)
     _webhook(job.job_id)
     with audited("queue.pause", "transcribe", actor="user grace", reason="new model", before={"paused": False}) as row:
         row.after = {"paused": True}
-    return World(str(job.job_id), task_id, str(letters[-1].pk))
+    return World(str(job.job_id), task_id, str(dead_letters[-1].pk))
 
 
 def _outcome(task: Delivery) -> Outcome:
@@ -80,12 +80,12 @@ def _outcome(task: Delivery) -> Outcome:
 
 
 def _webhook(job_id: UUID) -> None:
-    """That its job was told to somebody who does not answer, at an earlier end."""
+    """A webhook of an earlier end of the job, whose receiver did not answer."""
     url, now = "https://calls.example/done", timezone.now()
     Job.objects.filter(pk=job_id).update(callback_url=url)
-    said = {"state": "gave_up", "attempts": 12, "last_error": "no answer within 10 s"}
+    outcome = {"state": "gave_up", "attempts": 12, "last_error": "no answer within 10 s"}
     WebhookDelivery.objects.create(
-        job_id=job_id, url=url, origin="https://calls.example", status="failed", finished_at=now, next_at=now, **said
+        job_id=job_id, url=url, origin="https://calls.example", status="failed", finished_at=now, next_at=now, **outcome
     )
 
 
@@ -98,10 +98,10 @@ def _nodes(broker: Broker, task_id: str) -> None:
         "text": "exit code 1; CUDA out of memory",
     }
     task = {"task_id": task_id, "queue": "transcribe", "started_at_ms": now, "deadline_ms": now + 600_000}
-    said = {"slot": "transcribe.0", "engine": "transcribe", "version": "2.1", "pid": 77, "tasks": [task], "running": 2,
-            "exits": 1, "last_exits": [exit_], "cpu_percent": 71.0, "memory_mib": 3100.0}  # fmt: skip
+    report = {"slot": "transcribe.0", "engine": "transcribe", "version": "2.1", "pid": 77, "tasks": [task],
+              "running": 2, "exits": 1, "last_exits": [exit_], "cpu_percent": 71.0, "memory_mib": 3100.0}  # fmt: skip
     engines = [
-        EngineBeat(engine_id=OWNER, state=EngineState.READY, queues=QUEUES, capacity=4, info=said),
+        EngineBeat(engine_id=OWNER, state=EngineState.READY, queues=QUEUES, capacity=4, info=report),
         EngineBeat(
             engine_id="gpu-01.diarize.0.b00t", state=EngineState.CRASHLOOP, queues=("diarize",),
             info={"slot": "diarize.0", "engine": "diarize", "why": "5 failures in 10 min; next try in 40 s"},

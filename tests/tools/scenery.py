@@ -1,7 +1,7 @@
-"""GPU nodes for the pictures, played by this process: they beat, take tasks, report progress, finish and fail.
+"""Simulated GPU nodes for the screenshots: they send heartbeats, claim tasks, report progress, complete and fail.
 
-Their protocol is the real one (a Consumer, beats through the registry), so everything else on the pages is real, too.
-Only the last hour is painted: it is written into the samples, since nobody waits an hour for a picture.
+Their protocol is the real one (a Consumer, heartbeats through the registry), so everything else on the pages is real,
+too. Only the samples of the last hour are invented.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ torch.OutOfMemoryError: {OOM}"""
 
 
 @dataclass
-class Played:
-    """One engine: what it holds, and since when."""
+class SimulatedEngine:
+    """One engine: its running tasks, and when each began."""
 
     node: str
     slot: str
@@ -56,7 +56,7 @@ class Played:
             self.began.setdefault(task.task_id, now)
         self.consumer.beat({task.task_id: self._progress(task) for task in self.consumer.held})
 
-    def said(self) -> EngineBeat:
+    def heartbeat(self) -> EngineBeat:
         now_ms = int(time.time() * 1000)
         tasks = [
             {"task_id": task.task_id, "queue": self.queue, "attempt": task.attempt, "fraction": self._share(task),
@@ -100,7 +100,7 @@ class Scenery:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._play, name="scenery")
+        self._thread = threading.Thread(target=self._run, name="scenery")
         self.failed: BaseException | None = None
 
     def __enter__(self) -> Self:
@@ -111,30 +111,30 @@ class Scenery:
         self._stop.set()
         self._thread.join()
 
-    def _play(self) -> None:
+    def _run(self) -> None:
         try:
             engines = [self._engine(node, slot) for node, slots in ENGINES.items() for slot in slots]
             engines[1].exits = 2
-            painted = 0
+            sampled = 0
             while not self._stop.wait(0.5):
                 for engine in engines:
                     engine.step()
                 for node in ENGINES:
                     self._beat(node, [engine for engine in engines if engine.node == node])
                 lanes = [lane for queue in self._broker.snapshot().queues for lane in queue.lanes]
-                if len(lanes) > painted:
-                    self._paint_the_past(lanes)
-                    painted = len(lanes)
+                if len(lanes) > sampled:
+                    self._invent_samples(lanes)
+                    sampled = len(lanes)
         except BaseException as error:
             self.failed = error
             raise
 
-    def _engine(self, node: str, slot: str) -> Played:
+    def _engine(self, node: str, slot: str) -> SimulatedEngine:
         consumer = Consumer(self._broker, f"{node}.{slot}.7c1e04", [slot.partition(".")[0]], capacity=2)
         consumer.open()
-        return Played(node, slot, consumer)
+        return SimulatedEngine(node, slot, consumer)
 
-    def _beat(self, node: str, engines: list[Played]) -> None:
+    def _beat(self, node: str, engines: list[SimulatedEngine]) -> None:
         devices = [
             {"uuid": f"GPU-{node}-{index}", "index": index, "name": "NVIDIA L4", "total_mib": 23034,
              "used_mib": 14_200 + random.randrange(600), "utilisation": random.randrange(78, 97),
@@ -142,9 +142,9 @@ class Scenery:
             for index in range(GPUS[node])
         ]  # fmt: skip
         info = {"pid": 812, "labels": {"zone": "eu-west-1b"}, "gpus": {"driver": "580.82", "devices": devices}}
-        self._broker.registry.beat_node(node, NodeState.ACTIVE, [engine.said() for engine in engines], info)
+        self._broker.registry.beat_node(node, NodeState.ACTIVE, [engine.heartbeat() for engine in engines], info)
 
-    def _paint_the_past(self, lanes: list[LaneStats]) -> None:
+    def _invent_samples(self, lanes: list[LaneStats]) -> None:
         """In this thread: Playwright's loop runs in the other, and Django refuses its ORM there."""
         from django.utils import timezone
 

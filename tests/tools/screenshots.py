@@ -1,7 +1,7 @@
-"""Pictures of every page, light, dark and narrow: `python -m tests.tools.screenshots`.
+"""Screenshots of every page, light, dark and narrow: `python -m tests.tools.screenshots`.
 
-Starts a Dalston of its own, gives it work, and looks at it with a real Chromium. The pictures go to var/screenshots/,
-and those that the README shows to docs/images/.
+Starts a Dalston of its own, submits work, and opens each page in a real Chromium. The screenshots go to
+var/screenshots/, and those that the README shows to docs/images/.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def api(running: Running) -> httpx.Client:
     return httpx.Client(base_url=f"{running.url}/api/v1", headers=headers, timeout=40)
 
 
-def give_work(running: Running) -> str:
-    """Done, failing, and much that waits. Returns the newest job's id: it is urgent, so it is the first to run."""
+def submit_work(running: Running) -> str:
+    """Tasks that succeed, fail and wait. Returns the newest job's id: its priority is high, so it runs first."""
     with api(running) as client:
         for number in range(6):
             client.post("/tasks", json={"task_type": "echo", "parameters": {"number": number}}).raise_for_status()
@@ -112,42 +112,42 @@ def give_work(running: Running) -> str:
 def a_dead_letter(running: Running) -> str:
     with api(running) as client:
 
-        def letters() -> list[dict[str, str]] | None:
-            found: list[dict[str, str]] = client.get("/dead_letters").raise_for_status().json()["items"]
-            return found if len(found) >= 3 else None
+        def found() -> list[dict[str, str]] | None:
+            items: list[dict[str, str]] = client.get("/dead_letters").raise_for_status().json()["items"]
+            return items if len(items) >= 3 else None
 
         body = {"command": "restart", "engine": "diarize", "reason": "new weights"}
         client.post("/nodes/gpu-02/commands", json=body).raise_for_status()
-        return wait_until(letters, 60, "dead letters")[0]["dead_letter_id"]
+        return wait_until(found, 60, "dead letters")[0]["dead_letter_id"]
 
 
 class Camera:
-    """Pages as three people see them: by day, by night, on a telephone."""
+    """Takes each page in three themes: light, dark, and 380 pixels wide."""
 
     def __init__(self, browser: Browser, running: Running, out: Path) -> None:
         self.errors: list[str] = []
         self._out = out
-        looks: dict[str, Any] = {
+        themes: dict[str, Any] = {
             "light": {"viewport": {"width": 1280, "height": 800}},
             "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
             "380": {"viewport": {"width": 380, "height": 800}},
         }
-        self.pages = {look: self._open(browser, running, options) for look, options in looks.items()}
+        self.pages = {theme: self._open(browser, running, options) for theme, options in themes.items()}
 
-    def take(self, name: str, path: str, *, until: str = "", looks: Iterable[str] = ("light", "dark", "380")) -> None:
-        for look in looks:
-            page = self.pages[look]
+    def take(self, name: str, path: str, *, until: str = "", themes: Iterable[str] = ("light", "dark", "380")) -> None:
+        for theme in themes:
+            page = self.pages[theme]
             page.goto(path)
             if page.locator("body[ws-connect]").count():
                 page.locator("html[data-link=live]").wait_for(state="attached")
             if until:
                 page.locator(until).first.wait_for()
-            page.screenshot(path=self._out / f"{name}-{look}.png", full_page=True)
-            if look == "light" and name in IN_THE_README:
+            page.screenshot(path=self._out / f"{name}-{theme}.png", full_page=True)
+            if theme == "light" and name in IN_THE_README:
                 page.screenshot(path=self._out / f"{name}-window.png")
 
-    def see(self, path: str, selector: str) -> None:
-        """Until this is on the page."""
+    def wait_for(self, path: str, selector: str) -> None:
+        """Opens the page and waits for this element."""
         self.pages["light"].goto(path)
         self.pages["light"].locator(selector).first.wait_for(timeout=60_000)
 
@@ -163,7 +163,7 @@ class Camera:
         return context.new_page()
 
     def _note(self, message: ConsoleMessage) -> None:
-        # The 404 page is one of those that are taken.
+        # The page 404 is taken, too.
         if message.type == "error" and not re.search(r"404", message.text):
             self.errors.append(f"{message.text} {message.location.get('url', '')}")
 
@@ -172,13 +172,13 @@ def take(running: Running, camera: Camera) -> None:
     camera.take("login", "/login/")
     camera.log_in(running)
     camera.take("overview-empty", "/")
-    camera.take("nodes-empty", "/nodes/", looks=("light",))
-    job_id = give_work(running)
+    camera.take("nodes-empty", "/nodes/", themes=("light",))
+    job_id = submit_work(running)
     with Scenery(get_broker()) as scenery:
-        camera.see("/nodes/", "#node-gpu-02 .chip.ok")
+        camera.wait_for("/nodes/", "#node-gpu-02 .chip.ok")
         dead_letter_id = a_dead_letter(running)
-        camera.see("/", "#tasks .chip.busy")
-        # Housekeeping runs once a minute, and until then the health line says that it did not.
+        camera.wait_for("/", "#tasks .chip.busy")
+        # Housekeeping runs once a minute; until then the overview warns that it did not.
         until(camera.pages["light"], "!document.getElementById('health').textContent.includes('run_huey')", 90)
         until(camera.pages["light"], "!document.getElementById('lanes').textContent.includes('no samples yet')", 60)
         for name, path in {
@@ -196,10 +196,10 @@ def take(running: Running, camera: Camera) -> None:
             camera.take(name, path)
         if scenery.failed:
             raise scenery.failed
-    camera.take("admin", "/admin/", looks=("light", "dark"))
-    camera.take("admin-job", f"/admin/dalston_queue/job/{job_id}/change/", looks=("light", "dark"))
-    camera.take("not-found", "/nothing-here", looks=("light", "dark"))
-    camera.take("api", "/api/v1/docs", until=".opblock", looks=("light",))
+    camera.take("admin", "/admin/", themes=("light", "dark"))
+    camera.take("admin-job", f"/admin/dalston_queue/job/{job_id}/change/", themes=("light", "dark"))
+    camera.take("not-found", "/nothing-here", themes=("light", "dark"))
+    camera.take("api", "/api/v1/docs", until=".opblock", themes=("light",))
 
 
 def main() -> None:
@@ -208,7 +208,7 @@ def main() -> None:
     out: Path = parser.parse_args().out
     program = find_chromium() or sys.exit(HOW_TO_GET_IT)
     with (
-        tempfile.TemporaryDirectory(prefix="dalston-pictures-") as folder,
+        tempfile.TemporaryDirectory(prefix="dalston-screenshots-") as folder,
         dalston(Path(folder)) as running,
         chromium(program) as browser,
     ):
@@ -218,7 +218,7 @@ def main() -> None:
         take(running, camera)
     for name in IN_THE_README:
         shutil.copy(out / f"{name}-window.png", IMAGES / f"{name}.png")
-    print(f"Pictures are in {out}; those of the README ({', '.join(IN_THE_README)}) in {IMAGES}, too.")
+    print(f"Screenshots are in {out}; those of the README ({', '.join(IN_THE_README)}) in {IMAGES}, too.")
     if camera.errors:
         sys.exit("The browser reported errors:\n" + "\n".join(camera.errors))
 

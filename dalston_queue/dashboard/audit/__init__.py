@@ -1,6 +1,6 @@
 """The page of the audit trail.
 
 read          the actions that match the query string, and what each changed
-render        their rows; job/ and dead_letters/ show the same
+render        the page, and its rows for job/ and dead_letters/
 views         the page, and its exports as CSV and JSON lines
 """

@@ -1,4 +1,4 @@
-"""The audit trail as plain values: a page of the actions that match, what each changed, and where the next begins."""
+"""What the audit page reads, as plain values: a page of the actions that match, and what each changed."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _PAGES = {
     "engine": "node",
     "stage": "queue",
 }
-_OF_ORDERS = {"dead_letter.replay_batch"}
-"""Their target is the order, which has no page of its own."""
+_WITHOUT_PAGE = {"dead_letter.replay_batch"}
+"""Their target is a replay batch, which has no page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class ActionLine:
     actor: str
     action: str
     target: str
-    link: str  # the page of what it was done to; empty if it has none
+    link: str  # the page of the target; empty if it has none
     reason: str
     changes: tuple[Changed, ...]
 
@@ -95,7 +95,7 @@ def offered() -> tuple[list[str], list[str]]:
 
 
 def _link(action: str, target: str) -> str:
-    page = "" if action in _OF_ORDERS else _PAGES.get(action.partition(".")[0], "")
+    page = "" if action in _WITHOUT_PAGE else _PAGES.get(action.partition(".")[0], "")
     return page_url(page, target) if page else ""
 
 
@@ -105,8 +105,8 @@ MAX_CHARACTERS = 300
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    place: str
-    was: str | None = None  # None: it was not there, or not recorded
+    field: str
+    was: str | None = None  # None: absent, or not recorded
     now: str | None = None
 
     @property
@@ -115,20 +115,20 @@ class Changed:
 
 
 def changes(before: Any, after: Any) -> tuple[Changed, ...]:
-    """Line by line; what only one side has stands alone on it. The rest of a long one is summed up."""
+    """A line per field; a field that only one side has is None on the other. The end of a long list is a count."""
     was, now = dict(_leaves(before)), dict(_leaves(after))
-    lines = [Changed(place or "value", was.get(place), now.get(place)) for place in dict.fromkeys([*was, *now])]
+    lines = [Changed(field or "value", was.get(field), now.get(field)) for field in dict.fromkeys([*was, *now])]
     if len(lines) <= MAX_CHANGES:
         return tuple(lines)
     return (*lines[:MAX_CHANGES], Changed(f"… and {len(lines) - MAX_CHANGES} more, all in the export"))
 
 
-def _leaves(value: Any, place: str = "") -> list[tuple[str, str]]:
-    if value is None and not place:
+def _leaves(value: Any, field: str = "") -> list[tuple[str, str]]:
+    if value is None and not field:
         return []
     if isinstance(value, dict) and value:
-        return [leaf for name, inner in value.items() for leaf in _leaves(inner, f"{place}.{name}" if place else name)]
-    return [(place, _words(value))]
+        return [leaf for name, inner in value.items() for leaf in _leaves(inner, f"{field}.{name}" if field else name)]
+    return [(field, _words(value))]
 
 
 def _words(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The audit page as fragments, the same for the page and its socket."""
+"""Fragments of the audit page, the same for the page and its WebSocket."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dalston_queue.dashboard.audit.read import ActionLine, AuditView, read_audit
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
 from dalston_queue.dashboard.parts.request import BadQuery, address
 
-NO_ACTION = "No action matches. What an operator does, on a page, over the API or from a shell, appears here at once."
+NO_ACTION = "No action matches. Every operator action on a page, over the API or from a shell appears here at once."
 
 
 def audit_fragments(query: Mapping[str, str]) -> list[Fragment]:
     try:
         view = read_audit(query)
-    except BadQuery:  # the page says what is wrong with it; the socket only keeps it alive
+    except BadQuery:  # the page says what is wrong; its WebSocket only keeps it alive
         view = AuditView(timezone.now(), (), None)
     return fragments_of(view, query)
 
@@ -33,7 +33,7 @@ def fragments_of(view: AuditView, query: Mapping[str, str]) -> list[Fragment]:
 
 
 def trail_table(actions: tuple[ActionLine, ...]) -> Fragment:
-    """For the pages of what operators acted on."""
+    """The trail of one target, for its own page."""
     return table("trail", [action_row(action) for action in actions], columns=4, empty="No operator action yet.")
 
 

@@ -1,4 +1,4 @@
-"""The audit page and its two files."""
+"""The audit page, and its exports as CSV and JSON lines."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def export(request: HttpRequest, kind: str) -> HttpResponse | StreamingHttpRespo
 
 async def _on_threads(text: Iterator[str]) -> AsyncIterator[str]:
     """Page by page: Django would put all of a plain iterator into memory before it sends the first byte."""
-    step = database_sync_to_async(_next)  # gives the connection back after each: the reader may be slow
+    step = database_sync_to_async(_next)  # releases the connection after each page: the client may be slow
     while piece := await step(text):
         yield piece
 

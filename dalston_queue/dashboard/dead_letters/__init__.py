@@ -2,9 +2,8 @@
 
 query         finds open dead letters at a cost that does not grow with their number
 read          groups or dead letters, and the replay batches in progress
-read_one      the page of one
-render        both pages
-views         both pages
+read_one      one dead letter
+render, views both pages
 actions       replay, discard, undo
 replay        replay with changes: a form, a dry run, the replay batch
 """

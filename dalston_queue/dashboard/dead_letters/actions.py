@@ -31,7 +31,7 @@ UNDO_S = 10
 @require_POST
 @operator_required
 def replay(request: HttpRequest) -> HttpResponse:
-    """Those that were ticked, after the time to undo it."""
+    """Replays the selected dead letters after the undo window."""
     wanted = _ids(request)
     if not wanted:
         return _back(request, "Nothing was changed: no dead letter was selected.", bad=True)
@@ -42,15 +42,15 @@ def replay(request: HttpRequest) -> HttpResponse:
         messages.warning(request, f"{count(late, 'dead letter')} had been replayed or discarded before.")
     fresh, taken = _not_in_batch(still_open)
     if taken is not None:
-        # Two replay batches of one dead letter would do no harm, but one of two operators should know.
-        _say_already_replaying(request, taken, len(still_open) - len(fresh))
+        # Two replay batches with one dead letter would do no harm, but the second operator should know.
+        _warn_already_replaying(request, taken, len(still_open) - len(fresh))
     if fresh:
         try:
             batch = create_replay_batch(fresh, **person(request), reason=reason_of(request), undo_seconds=UNDO_S)
-        except NothingToReplay:  # since we looked
+        except NothingToReplay:  # deleted meanwhile
             return _back(request, "Nothing was changed: there is no such dead letter.", bad=True)
-        if batch.already_open:  # since we looked
-            _say_already_replaying(request, batch, len(fresh))
+        if batch.already_open:  # created meanwhile
+            _warn_already_replaying(request, batch, len(fresh))
             return _back(request, "")
         return _back(
             request,
@@ -83,8 +83,8 @@ def discard(request: HttpRequest) -> HttpResponse:
 @require_POST
 @operator_required
 def withdraw(request: HttpRequest, batch_id: UUID, verb: str) -> HttpResponse:
-    act = {"undo": replay_batches.undo, "stop": replay_batches.stop}.get(verb)
-    done = act(batch_id, **person(request), reason=reason_of(request)) if act else None
+    action = {"undo": replay_batches.undo, "stop": replay_batches.stop}.get(verb)
+    done = action(batch_id, **person(request), reason=reason_of(request)) if action else None
     if done is None or done.batch is None:
         raise Http404(f"there is no replay batch {batch_id}")
     won = done.what in (Withdrawal.UNDONE, Withdrawal.STOPPED)
@@ -106,7 +106,7 @@ def withdrawn_words(done: Withdrawn, batch: ReplayBatch) -> str:
 
 
 def _ids(request: HttpRequest) -> list[UUID]:
-    """What is no id was not sent by our form: it is passed over."""
+    """Texts that are no id are ignored: our form sends none."""
     found: dict[UUID, None] = {}
     for text in request.POST.getlist("id")[:MAX_SELECTED]:
         with suppress(ValueError):
@@ -129,9 +129,9 @@ def _not_in_batch(wanted: list[UUID]) -> tuple[list[UUID], ReplayBatch | None]:
     return [dead_letter for dead_letter in wanted if dead_letter not in taken], newest
 
 
-def _say_already_replaying(request: HttpRequest, batch: ReplayBatch, ordered: int) -> None:
+def _warn_already_replaying(request: HttpRequest, batch: ReplayBatch, number: int) -> None:
     who = "You were" if batch.actor == person(request)["actor"] else f"{batch.actor} was"
-    messages.warning(request, f"{who} faster: {count(ordered, 'dead letter')} will be replayed already.")
+    messages.warning(request, f"{who} faster: {count(number, 'dead letter')} will be replayed already.")
 
 
 def _back(request: HttpRequest, text: str, *, bad: bool = False) -> HttpResponse:

@@ -1,8 +1,8 @@
-"""Open dead letters for the page, at a cost that does not grow with how many are open.
+"""SQL of the pages of dead letters: finds open ones at a cost that does not grow with their number.
 
-Groups: without words or times in the filter, from group to group along the index, with first and last seen from its
-two ends and a count that stops at COUNT_LIMIT. With them, over the newest SEARCH_LIMIT open dead letters. A list:
-always over those. The page says so where a limit was met.
+Groups without a type, an error or a time in the filter: one index lookup per group, with first and last seen from the
+two ends of the group and a count that stops at COUNT_LIMIT. Groups with such a filter, and all lists: a search in the
+newest SEARCH_LIMIT open dead letters. The page says where a limit applies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SEARCH_LIMIT = 20_000
 COUNT_LIMIT = 2_000
 MAX_GROUPS = 50
 MAX_FINGERPRINTS = 500
-"""Fingerprints that are read: more different errors than that at once are one problem."""
+"""Fingerprints that are read: more different errors at once are one problem."""
 SHOWN = 50
 
 _OPEN = "replayed_at IS NULL AND discarded_at IS NULL"
@@ -72,12 +72,12 @@ _MATCH = """
 _SEARCH_GROUPS = f"""
     SELECT fingerprint, count(*), max(queue), max(cause), max(task_type), max(error_type),
         left((array_agg(error ORDER BY created_at DESC))[1], 300), min(created_at), max(created_at) AS last_at
-    FROM ({_NEWEST}) AS looked WHERE {_MATCH}
+    FROM ({_NEWEST}) AS newest WHERE {_MATCH}
     GROUP BY fingerprint ORDER BY last_at DESC, fingerprint LIMIT {MAX_GROUPS}"""  # noqa: S608
 
 _LIST = f"""
     SELECT id, task_id, queue, task_type, cause, error_type, left(error, 300), attempt, created_at
-    FROM ({_NEWEST}) AS looked WHERE {_MATCH}
+    FROM ({_NEWEST}) AS newest WHERE {_MATCH}
     ORDER BY created_at DESC, id DESC LIMIT {SHOWN + 1}"""  # noqa: S608
 
 
@@ -113,11 +113,12 @@ class DeadLetterLine:
     created_at: datetime
 
 
-Place = tuple[datetime, UUID]
+Cursor = tuple[datetime, UUID]
+"""The last dead letter of a page: the next page begins behind it."""
 
 
 def is_search(wanted: Filter) -> bool:
-    """Does it need each dead letter? Queue and cause are the same for a whole group."""
+    """Must each dead letter be compared? Queue and cause are the same for a whole group."""
     return any((wanted.task_type, wanted.error_contains, wanted.created_after, wanted.created_before))
 
 
@@ -127,8 +128,8 @@ def groups_of(wanted: Filter) -> tuple[GroupLine, ...]:
     return tuple(GroupLine(*row) for row in _rows(query, wanted))
 
 
-def dead_letters_of(wanted: Filter, after: Place | None = None) -> tuple[tuple[DeadLetterLine, ...], Place | None]:
-    """A page of dead letters, newest first, and where the next one begins."""
+def dead_letters_of(wanted: Filter, after: Cursor | None = None) -> tuple[tuple[DeadLetterLine, ...], Cursor | None]:
+    """A page of dead letters, newest first, and the cursor of the next page."""
     found = tuple(DeadLetterLine(*row) for row in _rows(_LIST, wanted, after))
     if len(found) <= SHOWN:
         return found, None
@@ -136,7 +137,7 @@ def dead_letters_of(wanted: Filter, after: Place | None = None) -> tuple[tuple[D
     return found[:SHOWN], (last.created_at, last.id)
 
 
-def _rows(query: str, wanted: Filter, after: Place | None = None) -> list[tuple[Any, ...]]:
+def _rows(query: str, wanted: Filter, after: Cursor | None = None) -> list[tuple[Any, ...]]:
     after_at, after_id = after or (None, None)
     values = {
         "queue": wanted.queue,

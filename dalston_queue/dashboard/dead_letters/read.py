@@ -1,4 +1,4 @@
-"""What the page of dead letters shows, as plain values: live replay batches, and groups or dead letters."""
+"""What the page of dead letters reads, as plain values: live replay batches, and groups or dead letters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from dalston_queue.dashboard.dead_letters.query import DeadLetterLine, GroupLine, Place, dead_letters_of, groups_of
+from dalston_queue.dashboard.dead_letters.query import Cursor, DeadLetterLine, GroupLine, dead_letters_of, groups_of
 from dalston_queue.dashboard.parts.request import BadQuery, moment, word
 from dalston_queue.jobs.operator.replay import Filter
 from dalston_queue.models import ReplayBatch
@@ -20,7 +20,7 @@ RECENT = timedelta(minutes=5)
 SHOWN_BATCHES = 10
 FIELDS = ("queue", "cause", "task_type", "error", "since", "until", "fingerprint")
 ALL_FIELDS = (*FIELDS, "each", "after")
-"""The filter; and a list instead of groups, and where its page begins."""
+"""The filter; `each`: a list instead of groups; `after`: the cursor of its page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ def read_dead_letters(query: Mapping[str, str]) -> DeadLettersView:
     wanted, now = filter_by(query), timezone.now()
     if not is_list(query):
         return DeadLettersView(now, read_batches(now), groups_of(wanted), None, "")
-    dead_letters, place = dead_letters_of(wanted, _place(query))
-    older = f"{place[0].astimezone(UTC).isoformat()},{place[1]}" if place else ""
+    dead_letters, cursor = dead_letters_of(wanted, _cursor(query))
+    older = f"{cursor[0].astimezone(UTC).isoformat()},{cursor[1]}" if cursor else ""
     return DeadLettersView(now, read_batches(now), None, dead_letters, older)
 
 
@@ -84,7 +84,7 @@ def nothing() -> DeadLettersView:
 
 
 def read_batches(now: datetime) -> tuple[BatchLine, ...]:
-    """Those that wait or go on, and those that ended a moment ago; newest first."""
+    """Waiting and running replay batches, and those that ended within RECENT; newest first."""
     # The dead letters of a batch may be many, and are not shown here.
     rows = ReplayBatch.objects.defer("dead_letter_ids", "filter")
     live = list(rows.filter(state__in=LIVE).order_by("next_at")[:SHOWN_BATCHES])
@@ -114,7 +114,7 @@ def batch_line(row: ReplayBatch) -> BatchLine:
     )
 
 
-def _place(query: Mapping[str, str]) -> Place | None:
+def _cursor(query: Mapping[str, str]) -> Cursor | None:
     text = word(query, "after")
     if text is None:
         return None
@@ -122,7 +122,7 @@ def _place(query: Mapping[str, str]) -> Place | None:
     try:
         return datetime.fromisoformat(at).astimezone(UTC), UUID(dead_letter)
     except (ValueError, OverflowError):  # a time in the year 0 of UTC
-        raise BadQuery("after names no place: follow the link that says Older.") from None
+        raise BadQuery("after is no cursor: follow the link Older.") from None
 
 
 NEWEST_BATCHES = 20
@@ -146,7 +146,7 @@ def live_batch_of(dead_letter: UUID) -> ReplayBatch | None:
 
 
 def _naming(batches: list[UUID], dead_letters: Collection[UUID]) -> list[UUID]:
-    """The batches that name one of these dead letters. Pages ask for the same each tick."""
+    """The batches that name one of these dead letters. Cached: pages ask for the same each tick."""
     wanted = frozenset(dead_letters)
     if not wanted:
         return []

@@ -1,4 +1,4 @@
-"""What the page of one dead letter shows, as plain values."""
+"""What the page of one dead letter reads, as plain values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN_ACTIONS = 50
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterView:
-    """What may change while somebody looks."""
+    """What may change while the page is open."""
 
     at: datetime
     id: str

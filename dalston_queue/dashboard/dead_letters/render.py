@@ -23,7 +23,7 @@ from dalston_queue.models.replay_batch import LIVE
 from dalston_queue.polling import Gone
 
 BATCH_TONES = {"waiting": "wait", "running": "busy", "done": "ok", "stopped": "bad"}
-LIMITED = f"The {MAX_GROUPS} groups seen last. Narrow the filter to see others."
+MORE_GROUPS = f"The {MAX_GROUPS} groups seen last. Narrow the filter to see more."
 NO_DEAD_LETTER = "No open dead letter matches."
 NO_GROUP = (
     "No open dead letter. A task that has used up its retries, or a message that cannot be read, comes here and waits"
@@ -34,7 +34,7 @@ NO_GROUP = (
 def dead_letters_fragments(query: Mapping[str, str], may_operate: bool) -> list[Fragment]:
     try:
         view = read_dead_letters(query)
-    except BadQuery:  # the page says what is wrong with it; the socket only keeps it alive
+    except BadQuery:  # the page says what is wrong; its WebSocket only keeps it alive
         view = nothing()
     return fragments_of(view, query, may_operate)
 
@@ -44,9 +44,7 @@ def fragments_of(view: DeadLettersView, query: Mapping[str, str], may_operate: b
     if view.dead_letters is None:
         groups = view.groups or ()
         within = tuple(sorted((name, value) for name, value in query.items() if name != "fingerprint"))
-        limit = (
-            f"The {MAX_GROUPS} groups seen last. Narrow the filter to see others." if len(groups) == MAX_GROUPS else ""
-        )
+        limit = MORE_GROUPS if len(groups) == MAX_GROUPS else ""
         return [
             *pieces,
             table("groups", [_group(group, within) for group in groups], columns=5, empty=NO_GROUP),

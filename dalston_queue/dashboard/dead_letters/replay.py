@@ -1,6 +1,6 @@
-"""Replay with changes, or of all that match: a form with a dry run, then what would happen, then the order.
+"""Replay with changes, or of all that match: a form with a dry run, a preview, then the replay batch.
 
-Nothing is kept between the steps: the second form carries the first one's fields.
+Nothing is stored between the steps: the second form has the fields of the first as hidden ones.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What was filled in."""
+    """The form, checked."""
 
     wanted: Filter | list[UUID]
     reason: str = ""
@@ -62,41 +62,41 @@ class DiffLine:
 def replay_many(request: HttpRequest) -> HttpResponse:
     """GET: the form, and how many match now. POST `check`: what would change. POST `replay`: makes the replay batch."""
     query = flat(request.GET)
-    given = flat(request.POST) if request.method == "POST" else {}
+    form = flat(request.POST) if request.method == "POST" else {}
     try:
-        plan = plan_of(query, given)
-        Changes.of(plan.parameters, plan.priority)  # refused now, not after "this is what will happen"
+        plan = plan_of(query, form)
+        Changes.of(plan.parameters, plan.priority)  # refused before the preview
         found = count(plan.wanted)
-        if "replay" in given and found:
+        if "replay" in form and found:
             return _batch(request, plan)
     except (BadQuery, InvalidJob, NothingToReplay, SearchTooWide) as error:
-        context = {**_context(query, given), "problem": f"{error}"}
+        context = {**_context(query, form), "problem": f"{error}"}
         return render(request, "dashboard/dead_letters/replay.html", context, status=400)
-    checked = _checked(plan) if "check" in given else None
-    context = {**_context(query, given), "count": found, "plan": plan, "checked": checked, "most": MAX_DEAD_LETTERS}
+    checked = _checked(plan) if "check" in form else None
+    context = {**_context(query, form), "count": found, "plan": plan, "checked": checked}
     return render(request, "dashboard/dead_letters/replay.html", context)
 
 
-def plan_of(query: Mapping[str, str], given: Mapping[str, str]) -> Plan:
+def plan_of(query: Mapping[str, str], form: Mapping[str, str]) -> Plan:
     """Raises BadQuery."""
     one = uuid(query, "id")
-    undo_s = number(given, "undo_seconds")
+    undo_s = number(form, "undo_seconds")
     undo_s = UNDO_S if undo_s is None else undo_s
     if undo_s > MAX_UNDO_S:
         raise BadQuery(f"The time to undo it is at most {MAX_UNDO_S:.0f} s.")
-    rate = number(given, "rate")
+    rate = number(form, "rate")
     if rate is not None and not 1 <= rate <= MAX_RATE:
         raise BadQuery(f"The rate is between 1 and {MAX_RATE} dead letters a minute.")
-    priority = given.get("priority", "")
+    priority = form.get("priority", "")
     if priority not in ("", *Priority):
         raise BadQuery("There is no such priority.")
     return Plan(
         wanted=[one] if one else filter_by(query),
-        reason=cleaned(given.get("reason", "")),
+        reason=cleaned(form.get("reason", "")),
         priority=Priority(priority) if priority else None,
         rate=rate,
         undo_s=undo_s,
-        parameters=_parameters(given.get("parameters", ""), one),
+        parameters=_parameters(form.get("parameters", ""), one),
     )
 
 
@@ -156,22 +156,23 @@ def _checked(plan: Plan) -> list[tuple[UUID, tuple[DiffLine, ...]]]:
     return [(dead_letter, diff(own, plan.parameters)) for dead_letter, own in own_parameters(ids).items()]
 
 
-def _context(query: Mapping[str, str], given: Mapping[str, str]) -> dict[str, Any]:
+def _context(query: Mapping[str, str], form: Mapping[str, str]) -> dict[str, Any]:
     kept = {name: value for name, value in query.items() if name in FIELDS and value}
     one, own = _one(query), ""
-    if one is not None and "parameters" not in given:
+    if one is not None and "parameters" not in form:
         own = _own_text(one)
     back = reverse("dashboard:dead-letters") + address(kept)
     return {
         "filter": kept,
-        "given": {"undo_seconds": str(UNDO_S), "parameters": own, **given},
+        "form": {"undo_seconds": str(UNDO_S), "parameters": own, **form},
         "one": query.get("id", ""),
         "here": address(query),
         "back": back if one is None else reverse("dashboard:dead-letter", args=[one]),
         "priorities": [priority.value for priority in Priority],
-        "longest_reason": MAX_REASON,
-        "most_rate": MAX_RATE,
-        "most_undo": int(MAX_UNDO_S),
+        "max_dead_letters": MAX_DEAD_LETTERS,
+        "max_reason": MAX_REASON,
+        "max_rate": MAX_RATE,
+        "max_undo": int(MAX_UNDO_S),
     }
 
 

@@ -36,7 +36,7 @@ def dead_letters(request: HttpRequest) -> HttpResponse:
         "problem": problem,
         "causes": [cause.value for cause in Cause],
         "is_list": is_list(query) and not problem,
-        "looked": SEARCH_LIMIT if searched else None,
+        "searched": SEARCH_LIMIT if searched else None,
         "socket_query": address(query),
         "filter_query": address(query, after=None, each=None),
         "groups_address": address(query, fingerprint=None, after=None, each=None),

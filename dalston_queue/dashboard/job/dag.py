@@ -1,6 +1,6 @@
 """A job's DAG as a picture: stages in columns, each behind the last stage it waits for. Drawn by the server as SVG.
 
-The layout only depends on the shape, so a stage keeps its place while its state changes.
+The layout depends only on the shape of the DAG, so a box does not move while its stage's state changes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dalston_queue.dashboard.parts.words import count
 
 GAP_X, GAP_Y = 54, 10
 WIDE, NARROW = (172, 36, 22), (124, 26, 15)
-"""Width and height of a box, and the letters that fit in it; the small ones where a column had to be wrapped."""
+"""Width and height of a box, and the characters that fit in it; the small ones where a column is wrapped."""
 ROWS = 14
-"""A column with more boxes than that is wrapped into several: a picture that fits on a screen can be read."""
+"""A column with more boxes is wrapped, so that the picture fits on a screen."""
 MARGIN = 6
-EDGES = 2_000
-"""More lines than that are a grey area, and a megabyte."""
+MAX_EDGES = 2_000
+"""More lines are a grey area, and a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     x: int
     y: int
 
@@ -44,7 +44,7 @@ class Picture:
     height: int
     box: tuple[int, int]
     label: int
-    places: dict[str, Place]
+    positions: dict[str, Position]
 
 
 def columns(after: dict[str, tuple[str, ...]]) -> list[list[str]]:
@@ -57,8 +57,8 @@ def columns(after: dict[str, tuple[str, ...]]) -> list[list[str]]:
             depth[name] = 1 + max((depth.get(parent, -1) for parent in after[name]), default=-1)
             del left[name]
     found: list[list[str]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
-    for name, place in depth.items():
-        found[place].append(name)
+    for name, column in depth.items():
+        found[column].append(name)
     for names in found[1:]:
         rows = {name: row for column in found for row, name in enumerate(column)}
         means = {name: _mean([rows[parent] for parent in after[name] if parent in rows]) for name in names}
@@ -68,10 +68,10 @@ def columns(after: dict[str, tuple[str, ...]]) -> list[list[str]]:
 
 def arrange(after: dict[str, tuple[str, ...]]) -> Picture:
     found = columns(after)
-    most = max((len(column) for column in found), default=0)
-    width, box, label = NARROW if most > ROWS else WIDE
-    height = min(most, ROWS) * (box + GAP_Y) - GAP_Y + 2 * MARGIN
-    places: dict[str, Place] = {}
+    tallest = max((len(column) for column in found), default=0)
+    width, box, label = NARROW if tallest > ROWS else WIDE
+    height = min(tallest, ROWS) * (box + GAP_Y) - GAP_Y + 2 * MARGIN
+    positions: dict[str, Position] = {}
     x = MARGIN
     for column in found:
         parts = -(-len(column) // ROWS)
@@ -79,18 +79,18 @@ def arrange(after: dict[str, tuple[str, ...]]) -> Picture:
         for start in range(0, len(column), rows):
             part = column[start : start + rows]
             top = (height - (rows * (box + GAP_Y) - GAP_Y)) // 2
-            places |= {name: Place(x, top + row * (box + GAP_Y)) for row, name in enumerate(part)}
+            positions |= {name: Position(x, top + row * (box + GAP_Y)) for row, name in enumerate(part)}
             x += width + GAP_Y
         x += GAP_X - GAP_Y
-    return Picture(x - GAP_X + MARGIN, height, (width, box), label, places)
+    return Picture(x - GAP_X + MARGIN, height, (width, box), label, positions)
 
 
 def draw(stages: Sequence[Stage]) -> SafeString:
     picture = arrange({stage.name: stage.after for stage in stages})
-    edges = [(parent, stage.name) for stage in stages for parent in stage.after if parent in picture.places]
-    lines = format_html_join("", '<path d="{}"/>', ((_line(picture, *edge),) for edge in edges[:EDGES]))
+    edges = [(parent, stage.name) for stage in stages for parent in stage.after if parent in picture.positions]
+    lines = format_html_join("", '<path d="{}"/>', ((_line(picture, *edge),) for edge in edges[:MAX_EDGES]))
     boxes = format_html_join("", "{}", ((_box(picture, stage),) for stage in stages))
-    left_out = f" {len(edges) - EDGES} lines are left out." if len(edges) > EDGES else ""
+    left_out = f" {len(edges) - MAX_EDGES} lines are left out." if len(edges) > MAX_EDGES else ""
     return format_html(
         '<svg class="dag" width="{w}" height="{h}" viewBox="0 0 {w} {h}" role="group" '
         'aria-labelledby="dag-name dag-words">'
@@ -99,7 +99,7 @@ def draw(stages: Sequence[Stage]) -> SafeString:
         w=picture.width,
         h=picture.height,
         words=f"{count(len(stages), 'stage')}, from left to right as they wait for each other." + left_out,
-        # Between wrapped columns a line passes behind boxes that it has nothing to do with: it must not be too loud.
+        # Between wrapped columns lines pass behind boxes of other stages, so they are drawn fainter.
         dense=" dense" if picture.label == NARROW[2] else "",
         lines=lines,
         boxes=boxes,
@@ -107,7 +107,7 @@ def draw(stages: Sequence[Stage]) -> SafeString:
 
 
 def _box(picture: Picture, stage: Stage) -> SafeString:
-    place, status = picture.places[stage.name], stage.status.replace("_", " ")
+    position, status = picture.positions[stage.name], stage.status.replace("_", " ")
     width, height = picture.box
     waits = f", after {', '.join(stage.after)}" if stage.after else ""
     label = stage.name if len(stage.name) <= picture.label else f"{stage.name[: picture.label - 1]}…"
@@ -119,23 +119,23 @@ def _box(picture: Picture, stage: Stage) -> SafeString:
         optional="" if stage.required else " optional",
         status=status,
         waits=waits,
-        x=place.x,
-        y=place.y,
+        x=position.x,
+        y=position.y,
         width=width,
         height=height,
-        tx=place.x + 10,
-        ty=place.y + height // 2 + 5,
+        tx=position.x + 10,
+        ty=position.y + height // 2 + 5,
         label=label,
     )
 
 
 def _line(picture: Picture, parent: str, child: str) -> str:
-    start, end = picture.places[parent], picture.places[child]
+    start, end = picture.positions[parent], picture.positions[child]
     width, height = picture.box
     x1, y1, x2, y2 = start.x + width, start.y + height // 2, end.x, end.y + height // 2
     middle = (x1 + x2) // 2
     return f"M{x1} {y1}C{middle} {y1} {middle} {y2} {x2} {y2}"
 
 
-def _mean(places: list[int]) -> float:
-    return sum(places) / len(places) if places else 0.0
+def _mean(rows: list[int]) -> float:
+    return sum(rows) / len(rows) if rows else 0.0

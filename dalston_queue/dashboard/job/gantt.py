@@ -1,6 +1,6 @@
 """A job's timeline as a picture: a row per stage, a bar per delivery to an engine. Drawn by the server as SVG.
 
-All lengths are percentages of the width, so it fits any screen without a script. The end of what still runs moves in
+All lengths are percentages of the width, so it fits any screen without a script. The end of a running delivery moves in
 steps of a hundredth of the whole: a picture that differs with every tick would be sent with every tick.
 """
 
@@ -18,18 +18,18 @@ from dalston_queue.jobs.queries.timeline import Delivery
 
 ROW, BAR, HEAD = 38, 14, 22
 STEPS = 100
-LEAST = 0.35
-"""A bar is at least this wide, in per cent: what took no time happened all the same."""
+MIN_WIDTH = 0.35
+"""Of a bar, in per cent: a delivery that took no time is drawn, too."""
 
-At = Callable[[datetime], float]
-"""Where a moment is, in per cent of the width."""
+X = Callable[[datetime], float]
+"""A moment's position, in per cent of the width."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
     stage: str
-    waits_since: datetime | None  # since it was queued first
-    runs: tuple[Delivery, ...]
+    waits_since: datetime | None  # when it was queued first
+    deliveries: tuple[Delivery, ...]
 
 
 def draw(spans: Sequence[Span], start: datetime, finished: datetime | None, now: datetime) -> SafeString:
@@ -41,11 +41,11 @@ def draw(spans: Sequence[Span], start: datetime, finished: datetime | None, now:
 
     rows = format_html_join("", "{}", ((_row(number, span, end, at),) for number, span in enumerate(spans)))
     height = HEAD + len(spans) * ROW
-    marks = [(f"{place}%", place, anchor) for place, anchor in ((0, "start"), (50, "middle"), (100, "end"))]
+    marks = [(f"{percent}%", percent, anchor) for percent, anchor in ((0, "start"), (50, "middle"), (100, "end"))]
     axis = format_html_join(
         "",
         '<line x1="{0}" x2="{0}" y1="16" y2="{1}"/><text x="{0}" y="12" text-anchor="{2}">{3}</text>',
-        ((x, height, anchor, duration(seconds * place / 100) if place else "0") for x, place, anchor in marks),
+        ((x, height, anchor, duration(seconds * percent / 100) if percent else "0") for x, percent, anchor in marks),
     )
     return format_html(
         '<svg class="gantt" width="100%" height="{}" role="img" aria-labelledby="gantt-name gantt-words">'
@@ -58,32 +58,32 @@ def draw(spans: Sequence[Span], start: datetime, finished: datetime | None, now:
     )
 
 
-def _row(number: int, span: Span, end: datetime, place: At) -> SafeString:
+def _row(number: int, span: Span, end: datetime, at: X) -> SafeString:
     top = HEAD + number * ROW
-    first = next((run.started_at for run in span.runs if run.started_at), None)
+    first = next((each.started_at for each in span.deliveries if each.started_at), None)
     waited = ""
     if span.waits_since is not None:
-        x, until = place(span.waits_since), place(first or end)
+        x, until = at(span.waits_since), at(first or end)
         waited = format_html(
             '<rect class="waited" x="{}%" width="{}%" y="{}" height="4"><title>waiting</title></rect>',
             _short(x),
             _short(max(until - x, 0)),
             top + 21,
         )
-    bars = format_html_join("", "{}", ((_bar(run, end, top + 16, place),) for run in span.runs))
+    bars = format_html_join("", "{}", ((_bar(each, end, top + 16, at),) for each in span.deliveries))
     return format_html('<g><text x="0" y="{}">{}</text>{}{}</g>', top + 12, span.stage, waited, bars)
 
 
-def _bar(run: Delivery, end: datetime, y: int, at: At) -> SafeString:
-    until = run.finished_at or end
-    since = run.started_at or until
-    x = min(at(since), 100 - LEAST)
-    words = f"attempt {run.attempt} on {run.engine_id or 'an engine that is not known'}: {outcome_words(run)}"
+def _bar(delivery: Delivery, end: datetime, y: int, at: X) -> SafeString:
+    until = delivery.finished_at or end
+    since = delivery.started_at or until
+    x = min(at(since), 100 - MIN_WIDTH)
+    words = f"attempt {delivery.attempt} on {delivery.engine_id or 'an unknown engine'}: {outcome_words(delivery)}"
     return format_html(
-        '<rect class="run {}" x="{}%" width="{}%" y="{}" height="{}" rx="3"><title>{}</title></rect>',
-        outcome_tone(run),
+        '<rect class="delivery {}" x="{}%" width="{}%" y="{}" height="{}" rx="3"><title>{}</title></rect>',
+        outcome_tone(delivery),
         _short(x),
-        _short(max(at(until) - x, LEAST)),
+        _short(max(at(until) - x, MIN_WIDTH)),
         y,
         BAR,
         words,

@@ -1,5 +1,6 @@
-"""What a job's page shows, as plain values: the job, its tasks, who ran them when, their history and what was done to
-them. A fixed number of queries and reads of Redis; large parameters and results stay in the database until asked for.
+"""What a job's page reads, as plain values: the job, its tasks with their deliveries and history, operator actions.
+
+A fixed number of queries and reads of Redis. Large parameters and results are read by the task's own page.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from dalston_queue.redis import get_broker
 SHOWN_EVENTS = 100
 READ_EVENTS = 5_000
 """For the timeline: 200 stages with two dozen moves each. The oldest of more are left out."""
-SHOWN_RUNS = 5
+SHOWN_DELIVERIES = 5
 SHOWN_ACTIONS = 50
 SHOWN_CHARACTERS = 4_000
 INLINE_BYTES = 8_000
 INLINE_TASKS = 40
-"""What is larger, and of more tasks than that, is on the task's own page: this one is read every second."""
-FOLLOWED = 50
-"""For so many of its running tasks the page says how far they are."""
+"""Larger contents, and those of more tasks, are on the task's own page: this one is read every second."""
+MAX_PROGRESS = 50
+"""Running tasks whose progress is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class TaskLine:
     enqueued_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
-    runs: tuple[Delivery, ...]
+    deliveries: tuple[Delivery, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ def _event(row: TaskEvent, stage: str) -> EventLine:
 
 
 def _without_content() -> QuerySet[Task]:
-    """With the stored sizes of parameters and result, which cost nothing to know, instead of both."""
+    """With the stored sizes of parameters and result instead: Postgres knows them without reading either."""
 
     def size(field: str) -> Func:
         return Func(F(field), function="pg_column_size", output_field=IntegerField())
@@ -166,7 +167,7 @@ def _lines(tasks: list[Task], moves: list[TaskEvent], now: datetime) -> list[Tas
     broker = get_broker()
     why = why_each(tasks, broker, now)
     running = [task for task in tasks if task.status == TaskStatus.RUNNING]
-    progress = progress_of(running[:FOLLOWED], broker)
+    progress = progress_of(running[:MAX_PROGRESS], broker)
     by_task: defaultdict[UUID, list[TaskEvent]] = defaultdict(list)
     for move in reversed(moves):
         by_task[move.task_id].append(move)
@@ -188,17 +189,17 @@ def _content(tasks: list[Task]) -> dict[UUID, tuple[Any, Any]]:
     if len(tasks) > INLINE_TASKS:
         return {}
     small = [task.id for task in tasks if _bytes(task, "parameters") <= INLINE_BYTES]
-    given = dict(Task.objects.filter(id__in=small).values_list("id", "parameters"))
+    parameters = dict(Task.objects.filter(id__in=small).values_list("id", "parameters"))
     small = [task.id for task in tasks if 0 < _bytes(task, "result") <= INLINE_BYTES]
     results = dict(Task.objects.filter(id__in=small).values_list("id", "result"))
-    return {task.id: (given.get(task.id), results.get(task.id)) for task in tasks}
+    return {task.id: (parameters.get(task.id), results.get(task.id)) for task in tasks}
 
 
 def _bytes(task: Task, field: str) -> int:
     return getattr(task, f"{field}_bytes") or 0
 
 
-def _line(task: Task, why: str, progress: str, content: tuple[Any, Any], runs: tuple[Delivery, ...]) -> TaskLine:
+def _line(task: Task, why: str, progress: str, content: tuple[Any, Any], deliveries: tuple[Delivery, ...]) -> TaskLine:
     parameters, result = content
     return TaskLine(
         id=str(task.id),
@@ -218,7 +219,7 @@ def _line(task: Task, why: str, progress: str, content: tuple[Any, Any], runs: t
         enqueued_at=task.enqueued_at,
         started_at=task.started_at,
         finished_at=task.finished_at,
-        runs=runs,
+        deliveries=deliveries,
     )
 
 

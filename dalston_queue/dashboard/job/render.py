@@ -1,4 +1,4 @@
-"""A job's page as fragments, the same for the page and its socket."""
+"""Fragments of a job's page, the same for the page and its WebSocket."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from uuid import UUID
 
 from dalston_queue.dashboard.audit.render import trail_table
 from dalston_queue.dashboard.job import dag, gantt
-from dalston_queue.dashboard.job.read import SHOWN_RUNS, EventLine, JobView, TaskLine, read_job
+from dalston_queue.dashboard.job.read import SHOWN_DELIVERIES, EventLine, JobView, TaskLine, read_job
 from dalston_queue.dashboard.job.webhooks import webhook_row
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
 from dalston_queue.dashboard.parts.words import TASK_TONES, outcome_words, words_for
@@ -60,7 +60,7 @@ def _drawn_dag(stages: tuple[dag.Stage, ...]) -> str:
 
 
 def _gantt(view: JobView) -> str:
-    spans = [gantt.Span(task.stage, task.enqueued_at, task.runs) for task in view.tasks]
+    spans = [gantt.Span(task.stage, task.enqueued_at, task.deliveries) for task in view.tasks]
     return gantt.draw(spans, view.created_at, view.finished_at, view.at)
 
 
@@ -69,10 +69,11 @@ def _task(task: TaskLine, may_operate: bool) -> Row:
     row_id = f"stage-{task.stage}"
     spent = words_for(task.started_at, task.finished_at)
     status, tone = task.status.replace("_", " "), TASK_TONES.get(task.status, "")
-    runs = [(run, outcome_words(run)) for run in task.runs[-SHOWN_RUNS:]] if len(task.runs) > 1 else []
-    words = {"status": status, "tone": tone, "spent": spent, "runs": runs}
-    may_act = may_operate and task.status in {TaskStatus.QUEUED, TaskStatus.RUNNING}
-    return Row(row_id, render("job/_task", row_id=row_id, task=task, may_act=may_act, **words))
+    several = task.deliveries[-SHOWN_DELIVERIES:] if len(task.deliveries) > 1 else ()
+    deliveries = [(each, outcome_words(each)) for each in several]
+    words = {"status": status, "tone": tone, "spent": spent, "deliveries": deliveries}
+    has_actions = may_operate and task.status in {TaskStatus.QUEUED, TaskStatus.RUNNING}
+    return Row(row_id, render("job/_task", row_id=row_id, task=task, has_actions=has_actions, **words))
 
 
 def events_table(events: tuple[EventLine, ...]) -> Fragment:

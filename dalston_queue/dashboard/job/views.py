@@ -1,4 +1,4 @@
-"""The page of one job, and its one button."""
+"""The page of one job; cancel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a job's webhooks stand, one line for each end of the job, and sending one again."""
+"""The webhooks of a job, a line for each end of the job, and sending one again."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _TONES: dict[str, str] = {DeliveryState.PENDING: "wait", DeliveryState.DELIVERED
 class WebhookLine:
     id: str
     job_id: str
-    to: str  # the receiver; the rest of a callback's address may be a secret
+    to: str  # the origin only: the rest of a callback URL may be a secret
     job_status: str
     state: str
     attempts: int
     last_code: int | None
     last_error: str
-    finished_at: datetime  # the end of the job that it tells of
+    finished_at: datetime  # the end of the job that it reports
     next_at: datetime | None  # None: nothing is due
     delivered_at: datetime | None
 

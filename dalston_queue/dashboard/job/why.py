@@ -20,7 +20,7 @@ QUEUED_STATES = (TaskStatus.READY, TaskStatus.QUEUED)
 
 
 def why_each(tasks: Sequence[Task], broker: Broker, now: datetime) -> dict[UUID, str]:
-    """In the words of `jobs/queries/why.py`, by task; what is over needs none."""
+    """A sentence of `jobs/queries/why.py` for each task that is not over."""
     open_stages = {task.stage for task in tasks if task.status not in TASK_OVER}
     queued = _queued([task for task in tasks if task.status in QUEUED_STATES], broker)
     found = {}
@@ -33,7 +33,7 @@ def why_each(tasks: Sequence[Task], broker: Broker, now: datetime) -> dict[UUID,
 
 
 def _queued(tasks: list[Task], broker: Broker) -> dict[UUID, Facts]:
-    """As `facts_about` reads them for one task; but the older ones before each are not counted."""
+    """As `facts_about` reads them for one task, without the number of older tasks before each."""
     if not tasks:
         return {}
     queues = sorted({task.queue for task in tasks})

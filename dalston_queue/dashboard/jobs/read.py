@@ -1,4 +1,4 @@
-"""What the page of jobs shows, as plain values: a page of those that match its address.
+"""What the page of jobs reads, as plain values: a page of the jobs that match the query string.
 
 An expensive search is not repeated with every tick: between two searches only the rows it found are read again, by
 their primary keys.
@@ -25,7 +25,7 @@ from dalston_queue.models import ApiToken, Job
 SHOWN = 50
 FIELDS = ("id", "status", "type", "error", "payload", "token", "since", "until", "after")
 REST = 20.0
-"""A search rests for so many times as long as it took."""
+"""An expensive search is repeated after so many times as long as it took."""
 MAX_OFFERED = 200
 
 
@@ -71,7 +71,7 @@ def wanted_by(query: Mapping[str, str]) -> JobSearch:
 
 @dataclass(slots=True)
 class JobsReader:
-    """One address as its viewers see it, tick by tick."""
+    """The results for one query string, kept from tick to tick."""
 
     query: Mapping[str, str]
     _found: tuple[list[UUID], UUID | None] = field(default_factory=lambda: ([], None))
@@ -105,7 +105,7 @@ class JobsReader:
 
 @lru_cache(maxsize=256)
 def reader_of(query: tuple[tuple[str, str], ...]) -> JobsReader:
-    """The one of this address, from tick to tick: it knows when to search again."""
+    """One reader per query string: it knows when to search again."""
     return JobsReader(dict(query))
 
 

@@ -1,4 +1,4 @@
-"""The page of jobs as fragments, the same for the page and its socket."""
+"""Fragments of the page of jobs, the same for the page and its WebSocket."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _empty(view: JobsView, query: Mapping[str, str]) -> str:
     if view.problem:
         return "Nothing was searched."
     if any(name != "after" for name in query):
-        return "No job matches. Names, types and tokens are compared exactly; of an error any part will do."
+        return "No job matches. Names, types and tokens are compared exactly; an error matches by any part of it."
     return "No job yet. The overview shows the command that submits the first one."
 
 

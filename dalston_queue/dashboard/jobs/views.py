@@ -1,4 +1,4 @@
-"""The page of jobs: a search whose fields are its address."""
+"""The page of jobs: a search whose fields are its query string."""
 
 from __future__ import annotations
 

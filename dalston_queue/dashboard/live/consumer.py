@@ -1,4 +1,4 @@
-"""The WebSocket of every live page: one viewer. It only sends, and what it sends is polled once for all viewers.
+"""The WebSocket of every live page, one per viewer. It only sends; a poll per tick serves all viewers of a page.
 
 live("ws/jobs/<uuid:job_id>/", job_fragments, by_role=True)
 
@@ -23,17 +23,17 @@ from django.urls import URLPattern, path, re_path
 
 from dalston_queue.accounts.roles import may_operate
 from dalston_queue.dashboard.live.fragments import Fragment, LivePage
-from dalston_queue.dashboard.parts.request import asked
+from dalston_queue.dashboard.parts.request import known_fields
 from dalston_queue.polling import Source, updates
 
 log = structlog.get_logger(__name__)
 
 SIGNED_OUT = 4401
-"""Our close code for "log in again": the page says so instead of trying to reconnect."""
+"""Close code: the page asks for a login instead of reconnecting."""
 GONE = 4404
-"""Likewise for "this does not exist any more": a job that was deleted while its page was open."""
+"""Close code: the job, or what else the page shows, was deleted while the page was open."""
 OTHER_ROLE = 4403
-"""The page reloads: the parts around the live ones have buttons, too."""
+"""Close code: the page reloads, since the parts around the live ones have buttons, too."""
 RECHECK_S = 30.0
 """How long a socket may outlive its login."""
 
@@ -49,20 +49,20 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         super().__init__()
         self.make, self.fields, self.by_role = make, fields, by_role
         self.may_operate = False
-        self._jobs: tuple[asyncio.Task[None], ...] = ()
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
 
     async def connect(self) -> None:
-        # Accepted first: a refusal during the handshake reaches the page without a code that it could explain.
+        # Accepted first: a refusal during the handshake reaches the page without a close code.
         await self.accept()
         if not self.scope["user"].is_authenticated:
             await self.close(code=SIGNED_OUT)
             return
         self.may_operate = await database_sync_to_async(may_operate)(self.scope["user"])
-        self._jobs = (asyncio.create_task(self._push()), asyncio.create_task(self._watch_login()))
+        self._tasks = (asyncio.create_task(self._push()), asyncio.create_task(self._watch_login()))
 
     async def disconnect(self, code: int) -> None:
-        for job in self._jobs:
-            job.cancel()
+        for task in self._tasks:
+            task.cancel()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Ignores what browsers send."""
@@ -70,7 +70,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     def arguments(self) -> dict[str, Any]:
         found = dict(self.scope["url_route"]["kwargs"])
         if self.fields:
-            found["query"] = asked(self.scope["query_string"], self.fields)
+            found["query"] = known_fields(self.scope["query_string"], self.fields)
         if self.by_role:
             found["may_operate"] = self.may_operate
         return found
@@ -94,8 +94,8 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await polls.aclose()
 
     async def _watch_login(self) -> None:
-        """A logout, an expired session or a changed password ends the socket too. So does another role, with a code
-        after which the page reloads: then it gets what the new role may see."""
+        """Closes the socket after a logout, an expired session or a changed password. After a change of role, too: the
+        page reloads and gets what the new role may see."""
         store: Any = import_module(settings.SESSION_ENGINE)
         while True:
             await asyncio.sleep(RECHECK_S)
@@ -104,7 +104,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
                 user = await get_user({**self.scope, "session": session})
                 operates = await database_sync_to_async(may_operate)(user)
             except DatabaseError as error:
-                # Not known is no verdict: the page greys by itself, and the next check decides.
+                # Unknown is no reason to close: the page greys by itself, and the next check decides.
                 log.warning("dashboard.login_not_checked", error=str(error))
                 continue
             if not user.is_authenticated:

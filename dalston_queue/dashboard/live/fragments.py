@@ -1,8 +1,8 @@
-"""Fragments: the named elements of a live page, and which of them changed since a viewer was last sent something.
+"""Fragments: the named elements of a live page, and which of them changed since a viewer's last message.
 
-Each poll gives a version number to every fragment and row that differs from the poll before. A viewer remembers the
-last version it was sent; what it gets next is everything newer. So a viewer that is slow, or that comes back after a
-lost connection, catches up with one message, and nothing is kept per viewer but a number.
+Each poll gives a version number to every fragment and row that differs from the poll before. A viewer has the version
+of its last message and gets everything newer. So a viewer that is slow, or that reconnects, catches up with one
+message, and the server keeps only a number per viewer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Fragment:
 
 
 def pulse(at: datetime) -> Fragment:
-    """Says how fresh the page is. It differs in every tick, so it also tells the page that the connection lives."""
+    """The time of the poll. It changes with every tick, so the page knows that the connection lives."""
     return Fragment("pulse", render("_pulse", at=at, now_ms=int(at.timestamp() * 1000)))
 
 
@@ -66,6 +66,8 @@ class _Shown:
 
 
 class Board:
+    """The latest fragments of a page, each with the version of its last change."""
+
     def __init__(self) -> None:
         self.version = 0
         self._shown: dict[str, _Shown] = {}
@@ -94,14 +96,14 @@ class Board:
             return _Shown(new, self.version, {row.id: self.version for row in new.rows})
         before = {row.id: row.html for row in old.fragment.rows}
         rows = {row.id: old.rows[row.id] if before.get(row.id) == row.html else self.version for row in new.rows}
-        # Rows that came, went or moved change the whole element; otherwise the rows speak for themselves.
+        # Rows that came, went or moved change the whole element; otherwise only changed rows are sent.
         if new.rows and list(before) == list(rows):
             return _Shown(new, old.changed, rows)
         return _Shown(new, old.changed if old.fragment.html == new.html else self.version, rows)
 
 
 class LivePage:
-    """A page as polled (see polling.py): its fragments, rendered once per tick for all who have it open."""
+    """A page as a polled source (polling.py): its fragments, rendered once per tick for all viewers."""
 
     tick_s = 0.8
     """A change must be on the screen within a second: this leaves 0.2 s for reading, rendering and the network."""

@@ -1,4 +1,4 @@
-"""The view of a page that is nothing but its fragments. A page that needs more has a view of its own."""
+"""The view of a page that has only fragments. A page that needs more has a view of its own."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The pages of nodes: all nodes with their engines, workers and GPUs, and one node.
 
-cards         heartbeats as plain values
-read          the registry; of one node its commands, and the tasks it has or lost
-render, views both pages
-actions       commands to nodes and to workers over HTTP: a form read, sent once, audited
-logs          an engine's log, followed by all who read it
+cards         nodes, engines and GPUs as plain values, made from heartbeats
+read          the registry; of one node also its commands, its running tasks and its lost ones
+render        both pages
+views         the page of one node
+actions       commands to nodes and to workers over HTTP
+logs          an engine's log, followed live
 """

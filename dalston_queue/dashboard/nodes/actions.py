@@ -1,7 +1,7 @@
-"""Commands to nodes and to workers over HTTP: a form is read, the command is sent once and audited.
+"""Commands to nodes and to workers over HTTP: reads the form, sends the command once, writes the audit row.
 
-A node answers commands, and its page shows what becomes of them. A worker over HTTP has no node: it hears in its own
-calls that it should drain.
+A node replies to a command, and its page shows the replies. A worker over HTTP has no node: it learns from the response
+to its next call that it should drain.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def forget(request: HttpRequest, node_id: str) -> HttpResponse:
     try:
         node = _find(node_id)
         if node.state != NodeState.DEAD:
-            messages.error(request, f"Nothing was changed: {node_id} is {node.state or 'alone'}, not dead.")
+            messages.error(request, f"Nothing was changed: {node_id} is {node.state or 'not supervised'}, not dead.")
         elif not reason:
-            messages.error(request, "Nothing was changed: say why the node is forgotten.")
+            messages.error(request, "Nothing was changed: a reason is needed to forget a node.")
         else:
             with audited("node.forget", node_id, reason=reason, **person(request)) as row:
                 outcome = forget_node(get_broker(), node_id)
@@ -76,19 +76,19 @@ def forget(request: HttpRequest, node_id: str) -> HttpResponse:
     return redirect("dashboard:node", node_id=node_id)
 
 
-def _send(request: HttpRequest, node_id: str, asked: CommandForm) -> str:
+def _send(request: HttpRequest, node_id: str, form: CommandForm) -> str:
     channel, who = get_broker().node(node_id), person(request)
-    words = asked.name.replace("_", " ")
-    if channel.status(asked.command_id) is not None:
+    words = form.name.replace("_", " ")
+    if channel.status(form.command_id) is not None:
         return f"That {words} was requested already: the table of commands shows its state."
-    with audited(f"node.{asked.name}", node_id, reason=asked.reason, before=asked.arguments, **who) as row:
-        command = Command(name=asked.name, arguments=asked.arguments, actor=who["actor"], command_id=asked.command_id)
+    with audited(f"node.{form.name}", node_id, reason=form.reason, before=form.arguments, **who) as row:
+        command = Command(name=form.name, arguments=form.arguments, actor=who["actor"], command_id=form.command_id)
         row.after = {"command_id": channel.send(command)}
     return f"Requested: {words}. The table of commands shows when the node takes it and how it ends."
 
 
 def _find(node_id: str) -> NodeCard:
-    """Fresh from the registry: an command must not be judged by a page that is a moment old."""
+    """Fresh from the registry: a command must not be judged by a page that is a moment old."""
     registry = get_broker().registry
     found = cards(registry.nodes(), registry.engines(), timezone.now())
     node = next((node for node in found if node.id == node_id), None)
@@ -98,7 +98,7 @@ def _find(node_id: str) -> NodeCard:
 
 
 _NEEDS_REASON = {NodeCommand.DRAIN, NodeCommand.CORDON, NodeCommand.RESTART, NodeCommand.ROLLING_RESTART}
-"""Tasks are released or kept away: the audit trail should say why."""
+"""They release tasks or keep tasks away: the audit trail says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class CommandForm:
 
 
 def read_command(form: Mapping[str, str], node: NodeCard) -> CommandForm | str:
-    """A string says what is wrong with it."""
+    """The command, or what is wrong with the form."""
     name, command_id = form.get("command", ""), form.get("command_id", "")
     if name not in set(NodeCommand) or not re.fullmatch(COMMAND_ID, command_id):
         return "That is no command for a node. Reload the page and try again."
@@ -120,7 +120,7 @@ def read_command(form: Mapping[str, str], node: NodeCard) -> CommandForm | str:
     if wrong:
         return wrong
     if not reason and (name in _NEEDS_REASON or _shrinks(name, arguments, node)):
-        return f"Nothing was requested: say why you {name.replace('_', ' ')}, it takes work away."
+        return f"Nothing was requested: a reason is needed, since {name.replace('_', ' ')} takes work away."
     return CommandForm(name, arguments, reason, command_id)
 
 
@@ -154,8 +154,8 @@ def _shrinks(name: str, arguments: dict[str, Any], node: NodeCard) -> bool:
     return name == "scale" and arguments["replicas"] < node.kinds[arguments["engine"]]
 
 
-Said = tuple[bool, str]
-"""Whether something was changed, and what is said of it."""
+Result = tuple[bool, str]
+"""Whether something was changed, and the message for the operator."""
 
 
 @require_POST
@@ -164,21 +164,21 @@ def command_worker(request: HttpRequest, worker_id: str, verb: str) -> HttpRespo
     try:
         worker = RemoteWorker.find(get_broker(), worker_id)
         if worker is None:
-            changed, said = False, f"Nothing was changed: {worker_id} has left."
+            changed, message = False, f"Nothing was changed: {worker_id} has left."
         else:
-            changed, said = (_drain if verb == "drain" else _resume)(request, worker)
+            changed, message = (_drain if verb == "drain" else _resume)(request, worker)
     except BrokerError:
-        changed, said = False, "Nothing was changed: Redis does not answer."
-    (messages.success if changed else messages.error)(request, said)
+        changed, message = False, "Nothing was changed: Redis does not answer."
+    (messages.success if changed else messages.error)(request, message)
     return redirect("dashboard:node", node_id=NODE)
 
 
-def _drain(request: HttpRequest, worker: RemoteWorker) -> Said:
+def _drain(request: HttpRequest, worker: RemoteWorker) -> Result:
     worker_id, reason, who = worker.engine.engine_id, reason_of(request), person(request)
     if worker.is_dead:
         return False, f"Nothing was changed: {worker_id} was judged dead."
     if not reason:
-        return False, "Nothing was changed: say why the worker should drain."
+        return False, "Nothing was changed: a reason is needed to drain a worker."
     if worker.should_drain:
         return False, f"{worker_id} is draining already."
     with audited("worker.drain", worker_id, reason=reason, **who) as row:
@@ -188,7 +188,7 @@ def _drain(request: HttpRequest, worker: RemoteWorker) -> Said:
     return True, f"{worker_id} gets no new task, and learns with its next call that it should finish and leave."
 
 
-def _resume(request: HttpRequest, worker: RemoteWorker) -> Said:
+def _resume(request: HttpRequest, worker: RemoteWorker) -> Result:
     worker_id = worker.engine.engine_id
     if not worker.should_drain:
         return False, f"Nothing was changed: {worker_id} is not draining."

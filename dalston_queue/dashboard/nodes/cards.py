@@ -1,4 +1,4 @@
-"""What the pages of nodes show, as plain values made from heartbeats. Pure: takes the registry and the time.
+"""Cards: nodes, engines, GPUs and tasks as plain values, made from heartbeats. Pure: takes the registry and the time.
 
 Values hold times, not ages. A heartbeat is shown only once it is late: a time that moves with each one would resend
 every row for nothing.
@@ -20,7 +20,7 @@ from dalston_queue.broker.protocol.types import EngineState, NodeState
 from dalston_queue.broker.protocol.validate import moment_if
 
 LATE_BEATS = 3
-"""So many missed heartbeats are shown; a little later the orchestrator judges the engine dead."""
+"""Missed heartbeats until a page shows it. A little later the orchestrator judges the engine dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class TaskCard:
     message: str
     started_at: datetime | None
     deadline_at: datetime | None
-    job_id: str = ""  # known where its record was looked up
+    job_id: str = ""  # from the task's record; empty without one
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class ExitCard:
 @dataclass(frozen=True, slots=True)
 class EngineCard:
     id: str
-    slot: str  # its place on the node; for an engine that runs alone, its name
+    slot: str  # as in `demo.0`; without a supervisor, the engine's id
     kind: str  # the engine's name in commands; empty without a supervisor: no commands, no log
     state: str
     why: str
@@ -65,7 +65,7 @@ class EngineCard:
     late_since: datetime | None
     usage: str = ""  # CPU and memory, where the page has room for it
     gpus: tuple[str, ...] = ()
-    over_http: bool = False  # a worker: it hears in its own calls that it should drain
+    over_http: bool = False  # a worker: learns from the responses to its calls that it should drain
     drain_requested: bool = False  # by an operator
 
     @property
@@ -101,7 +101,7 @@ class DrainCard:
 @dataclass(frozen=True, slots=True)
 class NodeCard:
     id: str
-    state: str  # empty: no supervisor speaks for it
+    state: str  # empty: no supervisor
     why: str
     problem: str  # what is wrong with its files
     labels: tuple[str, ...]
@@ -113,12 +113,12 @@ class NodeCard:
 
     @property
     def supervised(self) -> bool:
-        """Somebody answers commands."""
+        """A live supervisor answers commands."""
         return bool(self.state) and self.state != NodeState.DEAD
 
     @property
     def over_http(self) -> bool:
-        """Not a machine: the place where workers over HTTP are listed."""
+        """Not a machine: the list of workers over HTTP."""
         return not self.state and self.id == WORKERS_NODE
 
     @property
@@ -132,7 +132,7 @@ class NodeCard:
 
     @property
     def words(self) -> str:
-        """All its engines in one line: 6 ready, 1 crashloop."""
+        """Its engines by state: 6 ready, 1 crashloop."""
         if not self.engines:
             return "no engines"
         states = Counter(engine.state for engine in self.engines)
@@ -147,7 +147,7 @@ class NodeCard:
 
 
 def cards(nodes: Sequence[NodeInfo], engines: Sequence[EngineInfo], now: datetime) -> list[NodeCard]:
-    """By node id. Engines without a supervisor come under the id that they give, those without any under none."""
+    """By node id. Engines without a supervisor are listed under the node that they report, or under an empty one."""
     by_node: dict[str, list[EngineInfo]] = {}
     for engine in engines:
         by_node.setdefault(engine.node_id, []).append(engine)
@@ -161,43 +161,43 @@ def _node(name: str, node: NodeInfo | None, engines: Iterable[EngineInfo], now: 
     own = tuple(sorted(found, key=lambda card: (_natural(card.slot), card.id)))
     if node is None:
         return NodeCard(name, "", "", "", (), None, "", own, ())
-    said = node.report
+    report = node.report
     return NodeCard(
         id=name,
         state=node.state,
-        why=said.why,
-        problem=said.config_error,
-        labels=tuple(f"{label}: {value}" for label, value in said.labels.items()),
+        why=report.why,
+        problem=report.config_error,
+        labels=tuple(f"{label}: {value}" for label, value in report.labels.items()),
         late_since=_late(node.at_ms, now),
-        gpu_problem=said.gpus.problem,
+        gpu_problem=report.gpus.problem,
         engines=own,
-        gpus=tuple(_gpu(name, gpu) for gpu in said.gpus.devices),
-        drain=_drain(said.drain, node.at_ms),
+        gpus=tuple(_gpu(name, gpu) for gpu in report.gpus.devices),
+        drain=_drain(report.drain, node.at_ms),
     )
 
 
 def _engine(engine: EngineInfo, now: datetime, *, alone: bool) -> EngineCard:
-    said = engine.report
-    slot = said.slot or engine.engine_id.removeprefix(f"{engine.node_id}.")
+    report = engine.report
+    slot = report.slot or engine.engine_id.removeprefix(f"{engine.node_id}.")
     gone = engine.state is EngineState.DEAD
     return EngineCard(
         id=engine.engine_id,
         slot=slot,
-        kind="" if alone else said.engine or said.slot.rpartition(".")[0],
+        kind="" if alone else report.engine or report.slot.rpartition(".")[0],
         state=engine.state,
-        why="" if said.why == engine.state else said.why,
-        version=said.version,
+        why="" if report.why == engine.state else report.why,
+        version=report.version,
         queues=engine.queues,
         capabilities=engine.capabilities,
         capacity=engine.capacity,
-        running=0 if gone else max(said.running, len(said.tasks)),
-        tasks=tuple(_task(task) for task in said.tasks),
-        restarts=said.exits,
-        exits=tuple(_exit(slot, each) for each in said.last_exits),
-        started_at=moment_if(said.started_at_ms),
+        running=0 if gone else max(report.running, len(report.tasks)),
+        tasks=tuple(_task(task) for task in report.tasks),
+        restarts=report.exits,
+        exits=tuple(_exit(slot, each) for each in report.last_exits),
+        started_at=moment_if(report.started_at_ms),
         late_since=_late(engine.at_ms, now),
-        usage=f"{said.cpu_percent:.0f} % CPU, {said.memory_mib:.0f} MiB" if said.pid else "",
-        gpus=tuple(said.gpus),
+        usage=f"{report.cpu_percent:.0f} % CPU, {report.memory_mib:.0f} MiB" if report.pid else "",
+        gpus=tuple(report.gpus),
         over_http=alone and engine.node_id == WORKERS_NODE,
         drain_requested=engine.drain_requested,
     )
@@ -209,8 +209,8 @@ def _task(task: RunningTask) -> TaskCard:
     return TaskCard(task.task_id, task.queue, task.attempt, percent, task.message, started, deadline)
 
 
-def _exit(slot: str, said: ExitReport) -> ExitCard:
-    return ExitCard(said.engine_id, slot, moment_if(said.at_ms), said.kind.replace("_", " "), said.text)
+def _exit(slot: str, report: ExitReport) -> ExitCard:
+    return ExitCard(report.engine_id, slot, moment_if(report.at_ms), report.kind.replace("_", " "), report.text)
 
 
 def _gpu(node_id: str, gpu: GpuReport) -> GpuCard:
@@ -231,13 +231,13 @@ def _gpu(node_id: str, gpu: GpuReport) -> GpuCard:
     )
 
 
-def _drain(said: DrainReport | None, at_ms: int) -> DrainCard | None:
-    if said is None:
+def _drain(report: DrainReport | None, at_ms: int) -> DrainCard | None:
+    if report is None:
         return None
-    ends_at = None if said.ends_in_s is None else moment_if(at_ms + round(said.ends_in_s * 1000))
+    ends_at = None if report.ends_in_s is None else moment_if(at_ms + round(report.ends_in_s * 1000))
     # To ten seconds: it is an upper bound, and moves with every heartbeat.
     rounded = None if ends_at is None else ends_at.replace(microsecond=0) - timedelta(seconds=ends_at.second % 10)
-    return DrainCard(said.engines_left, said.in_flight, rounded)
+    return DrainCard(report.engines_left, report.in_flight, rounded)
 
 
 def _late(at_ms: int, now: datetime) -> datetime | None:

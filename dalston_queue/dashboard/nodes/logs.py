@@ -1,6 +1,6 @@
-"""An engine's log, followed live: one follower per engine and web process, shared by all who read it.
+"""An engine's log, followed live: one follower per engine and web process, shared by all its viewers.
 
-It is polled while a pane with it is open; the node stops sending within a minute after the last one was closed.
+The log is polled while a pane with it is open. The node stops sending within a minute after the last pane was closed.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from dalston_queue.redis import get_broker
 log = structlog.get_logger(__name__)
 
 KEPT = 500
-"""Lines for a pane that is opened later, or read slowly."""
+"""Lines for panes that are opened later, and for slow viewers."""
 MAX_CHARACTERS = 2000
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
     r"|\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: titles and links
     r"|[@-Z\\-_])"
-    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"  # and what else a terminal would obey
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"  # other control characters
 )
 
 
@@ -45,7 +45,7 @@ class NoSuchEngine(LookupError):
 
 
 class LogFeed:
-    """The log of one engine as polled (see polling.py), for all who read it."""
+    """The log of one engine as a polled source (polling.py), for all its viewers."""
 
     tick_s = 0.7
     threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="engine-logs")
@@ -67,7 +67,7 @@ class LogFeed:
             log.warning("dashboard.log_unavailable", node=self._node_id, slot=self._slot, error=str(error))
             lines, problem = [], "Redis does not answer"
         except Exception:
-            # Without this the pane would stand still and still say that it follows.
+            # Otherwise the pane would stop and still say that it follows.
             log.exception("dashboard.log_failed", node=self._node_id, slot=self._slot)
             lines, problem = [], "The log could not be read; trying again"
         if lines or problem != self._problem:
@@ -92,13 +92,13 @@ class LogFeed:
 
 
 def _exists(node_id: str, slot: str) -> bool:
-    """Asking would leave a command behind for a node that does not exist."""
+    """Checked first: a request would leave a command behind for a node that does not exist."""
     nodes = shared.get().nodes or ()
     return any(node.id == node_id and slot in {engine.slot for engine in node.engines} for node in nodes)
 
 
 def shown(line: LogLine) -> str:
-    """A line as a page shows it: with its time, and without anything that a terminal would obey."""
+    """A line as a page shows it: with its time, and without escape sequences."""
     text = _ESCAPES.sub("", line.text)[:MAX_CHARACTERS]
     at = moment(line.at_ms).strftime("%H:%M:%S ") if line.at_ms else ""
     return at + text

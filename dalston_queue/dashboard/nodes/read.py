@@ -1,4 +1,4 @@
-"""Reads what the pages of nodes show: the registry, and of one node its commands and the tasks it has or had."""
+"""What the pages of nodes read: the registry; of one node also its commands, its running tasks and its lost ones."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class LostTask:
     job_id: str
     queue: str
     status: str
-    engine: str  # who has it now
+    engine: str  # that runs it now
     lost_by: str
 
 
@@ -89,7 +89,7 @@ shared = _Shared()
 
 
 def worker_of(query: Mapping[str, str]) -> str:
-    """The worker that a page's address names; empty if it names none."""
+    """The worker that a query string names; empty if it names none."""
     worker_id = query.get("worker", "")
     return worker_id if re.fullmatch(WORKER_ID, worker_id) else ""
 
@@ -120,30 +120,30 @@ def _last_seen(node_id: str) -> datetime | None:
 
 
 def _with_records(card: NodeCard, broker: Broker) -> NodeCard:
-    """Beats come every few seconds; the records know each task's job and its progress as of now."""
+    """Heartbeats come every few seconds; the records have each task's job and its current progress."""
     by_queue: dict[str, list[str]] = {}
-    for task in _in_hand(card.engines):
+    for task in _running(card.engines):
         by_queue.setdefault(task.queue, []).append(task.id)
     records = {id_: record for queue, ids in by_queue.items() for id_, record in broker.records(queue, ids).items()}
     engines = tuple(replace(engine, tasks=_current(engine, records)) for engine in card.engines)
     return replace(card, engines=engines)
 
 
-def _in_hand(engines: Iterable[EngineCard]) -> list[TaskCard]:
+def _running(engines: Iterable[EngineCard]) -> list[TaskCard]:
     return [task for engine in engines for task in engine.tasks if task.queue]
 
 
 def _current(engine: EngineCard, records: dict[str, Record]) -> tuple[TaskCard, ...]:
-    """Without those that ended since the heartbeat; of a dead engine all, as it had them."""
+    """Without the tasks that ended since the heartbeat; of a dead engine all tasks of its last heartbeat."""
     if engine.state == EngineState.DEAD:
         return engine.tasks
     found = []
     for task in engine.tasks:
         record = records.get(task.id)
         if record is not None and record.owner == engine.id:
-            said = reported(record.progress)
-            percent = task.percent if said.fraction is None else round(100 * said.fraction)
-            found.append(replace(task, job_id=record.job_id, percent=percent, message=said.message or task.message))
+            progress = reported(record.progress)
+            percent = task.percent if progress.fraction is None else round(100 * progress.fraction)
+            found.append(replace(task, job_id=record.job_id, percent=percent, message=progress.message or task.message))
     return tuple(found)
 
 

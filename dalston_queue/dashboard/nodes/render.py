@@ -1,4 +1,4 @@
-"""The pages of nodes as fragments, the same for the page and its socket."""
+"""Fragments of the pages of nodes, the same for a page and its WebSocket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dalston_queue.dashboard.nodes.cards import EngineCard, ExitCard, GpuCard, N
 from dalston_queue.dashboard.nodes.read import Fleet, LostTask, NodeView, read_node, shared, worker_of
 from dalston_queue.dashboard.parts.charts import History, series, sparkline
 from dalston_queue.dashboard.parts.request import page_url
-from dalston_queue.dashboard.parts.words import MACHINE_TONES, SICK, TASK_TONES, count
+from dalston_queue.dashboard.parts.words import MACHINE_TONES, TASK_TONES, UNHEALTHY_TONES, count
 
 EXITS_SHOWN = 20
 GPU_TONES = {"healthy": "ok", "probation": "wait", "quarantined": "bad"}
@@ -91,10 +91,10 @@ def _findings(node: NodeCard) -> Iterator[NodeFinding]:
     if node.state in {NodeState.DRAINING, NodeState.CORDONED}:
         yield NodeFinding("warn", f"{node.id} is {node.state}{': ' if node.why else ''}{node.why}.", there)
     for engine in node.engines:
-        if engine.state in SICK:
+        if engine.state in UNHEALTHY_TONES:
             why = f": {engine.why}" if engine.why else ""
             text = f"{engine.slot} on {node.id or 'no node'} is {engine.state}{why}."
-            yield NodeFinding(SICK[engine.state], text, there)
+            yield NodeFinding(UNHEALTHY_TONES[engine.state], text, there)
     for gpu in node.gpus:
         if gpu.standing != "healthy":
             how = "on probation" if gpu.standing == "probation" else gpu.standing
@@ -134,8 +134,8 @@ def node_fragments(node_id: str, query: Mapping[str, str], may_operate: bool) ->
     return fragments_of(view, worker_of(query), may_operate)
 
 
-def fragments_of(view: NodeView, worker_id: str = "", operates: bool = False) -> list[Fragment]:
-    """worker_id: the worker whose actions are shown. Rows have a button for those who may press it."""
+def fragments_of(view: NodeView, worker_id: str = "", may_operate: bool = False) -> list[Fragment]:
+    """worker_id: the worker whose actions are shown. Only operators get rows with buttons."""
     card = view.card
     engines = card.engines if card else ()
     state = (card.state or "alone") if card else "gone" if view.known else "not known"
@@ -144,7 +144,7 @@ def fragments_of(view: NodeView, worker_id: str = "", operates: bool = False) ->
     return [
         pulse(view.at),
         Fragment("node", head),
-        _rows(view, "engines", [_engine(engine, operates) for engine in engines], 6, NO_ENGINE),
+        _rows(view, "engines", [_engine(engine, may_operate) for engine in engines], 6, NO_ENGINE),
         Fragment("worker", _worker(view, worker_id)),
         _gpus(view),
         _logs(view.id, [engine.slot for engine in engines if engine.kind]),
@@ -176,7 +176,7 @@ def _charts(gpu: GpuCard, past: list[Mapping[str, float] | None] | None) -> tupl
 
 
 def _logs(node_id: str, slots: list[str]) -> Fragment:
-    """A pane changes only when its engine comes or goes: what is being read in it must stay."""
+    """A pane changes only when its engine comes or goes: the lines that a viewer reads must stay."""
     rows = tuple(_log(node_id, slot) for slot in dict.fromkeys(slots))
     body = "".join(row.html for row in rows) or '<p class="quiet pad">No engine of this node has a log.</p>'
     return Fragment("logs", f'<div id="logs">{body}</div>', rows)
@@ -188,17 +188,17 @@ def _log(node_id: str, slot: str) -> Row:
 
 
 @lru_cache(maxsize=512)
-def _engine(engine: EngineCard, operates: bool) -> Row:
+def _engine(engine: EngineCard, may_operate: bool) -> Row:
     row_id, tone = f"engine-{engine.id}", MACHINE_TONES.get(engine.state, "")
-    act = "" if not operates or not engine.accepts_commands else "Resume" if engine.drain_requested else "Drain"
-    return Row(row_id, render("nodes/_engine", row_id=row_id, engine=engine, tone=tone, act=act))
+    action = "" if not may_operate or not engine.accepts_commands else "Resume" if engine.drain_requested else "Drain"
+    return Row(row_id, render("nodes/_engine", row_id=row_id, engine=engine, tone=tone, action=action))
 
 
 def _worker(view: NodeView, worker_id: str) -> str:
     engines = view.card.engines if view.card else ()
     worker = next((engine for engine in engines if engine.id == worker_id and engine.accepts_commands), None)
-    state = "not known" if not view.known else "gone" if not worker else "told" if worker.drain_requested else "working"
-    return render("nodes/_worker", worker=worker, worker_id=worker_id, state=state)
+    state = "gone" if worker is None else "draining" if worker.drain_requested else "working"
+    return render("nodes/_worker", worker=worker, worker_id=worker_id, state=state if view.known else "not known")
 
 
 @lru_cache(maxsize=256)

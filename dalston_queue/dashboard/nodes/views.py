@@ -29,7 +29,7 @@ def node(request: HttpRequest, node_id: str) -> HttpResponse:
         "view": view,
         "card": view.card,
         "worker_id": worker_id,
-        # A form sent twice is one command: its id was given with the page.
-        "command_ids": {order: f"page.{order}.{secrets.token_hex(8)}" for order in NodeCommand},
+        # A form that is sent twice is one command: its id comes with the page.
+        "command_ids": {name: f"page.{name}.{secrets.token_hex(8)}" for name in NodeCommand},
     }
     return render(request, "dashboard/nodes/node.html", context)

@@ -1,8 +1,9 @@
-"""The overview: all at a glance.
+"""The overview: health, queues, nodes, dead letters, the latest tasks.
 
-values        what it shows, as plain values
-from_postgres, from_redis   how they are read
-read          the latest overview of this process, shared by pages and sockets
-health        the same in sentences: what is wrong, what is stuck
+values        what the page shows, as plain values
+from_postgres what is read from Postgres
+from_redis    what is read from Redis
+read          the latest overview of this process, shared by pages and WebSockets
+health        the overview in sentences: what is wrong, what is stuck
 render        the page
 """

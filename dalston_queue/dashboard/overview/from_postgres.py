@@ -35,7 +35,7 @@ _FIELDS = (
 )
 
 
-# Both in one round trip; a count without a limit would read every open dead letter.
+# One round trip for both. A count without a limit would read every open dead letter.
 _DEAD_LETTERS_AND_DUTIES = """
     SELECT open.count, made.count,
         duty.name, duty.every_s, duty.last_run_at, duty.last_error, duty.duration_ms, duty.repaired

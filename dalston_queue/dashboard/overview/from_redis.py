@@ -1,4 +1,4 @@
-"""The overview's part from Redis: lanes, nodes, engines and who leads. A fixed number of round trips."""
+"""The overview's part from Redis: lanes, nodes, engines and the leader. A fixed number of round trips."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dalston_queue.broker.views.snapshot import LaneStats, QueueStats, Rates, Sn
 from dalston_queue.dashboard.overview.values import EngineLine, InRedis, Lane, NodeLine, Pace
 
 _READER = "dashboard"
-"""A lease is asked for by a token; with this one the lease is only read."""
+"""A lease needs a token; with this one it is only read, never taken."""
 
 
 def read(broker: Broker, before: Snapshot | None = None) -> InRedis:
@@ -43,7 +43,7 @@ def can_take(engine: EngineInfo | EngineLine, lane: LaneStats) -> bool:
 
 
 def _is_plain(lane: LaneStats) -> bool:
-    """The one lane of a queue that is shown even when empty, so that the queue itself is seen."""
+    """The lane that is shown even when it is empty: otherwise its queue would be missing."""
     return lane.tier is Tier.MEDIUM and not lane.capabilities
 
 
@@ -74,7 +74,7 @@ def _rounded(per_second: float) -> float:
 
 
 def _suspected(snapshot: Snapshot) -> set[str]:
-    """Queues of which a suspect runs."""
+    """Queues with a running suspect."""
     return {
         lane.queue for stats in snapshot.queues for lane in stats.lanes if lane.tier is Tier.SUSPECT and lane.pending
     }
@@ -84,7 +84,7 @@ def _nodes(nodes: list[NodeInfo], engines: list[EngineInfo], suspected: set[str]
     lines = [_node(node, _engines(node.node_id, engines, suspected)) for node in nodes]
     known = {node.node_id for node in nodes}
     alone = sorted({engine.node_id for engine in engines} - known)
-    # Engines that run without a supervisor, or whose node has not beaten yet.
+    # Engines without a supervisor, or whose node has not sent a heartbeat yet.
     lines += [NodeLine(node_id, "", _engines(node_id, engines, suspected)) for node_id in alone]
     return sorted(lines, key=lambda line: line.id)
 
@@ -108,7 +108,7 @@ def _engines(node_id: str, engines: list[EngineInfo], suspected: set[str]) -> tu
 
 def _engine(engine: EngineInfo, suspected: set[str]) -> EngineLine:
     note, running = engine.info.get("why") or "", engine.info.get("running")
-    in_hand = running if isinstance(running, int) else 0
+    held = running if isinstance(running, int) else 0
     return EngineLine(
         id=engine.engine_id,
         node_id=engine.node_id,
@@ -117,8 +117,8 @@ def _engine(engine: EngineInfo, suspected: set[str]) -> EngineLine:
         capabilities=tuple(engine.capabilities),
         capacity=engine.capacity,
         note=str(note),
-        is_full=in_hand >= engine.capacity or (in_hand == 1 and _may_be_suspect(engine, suspected)),
-        is_empty=in_hand == 0,
+        is_full=held >= engine.capacity or (held == 1 and _may_be_suspect(engine, suspected)),
+        is_empty=held == 0,
     )
 
 

@@ -1,6 +1,6 @@
-"""The health line: is it healthy, and what is wrong, in words. Pure: an overview in, sentences out.
+"""Health: findings about an overview, in sentences, the worst first. Pure: an overview in, sentences out.
 
-Each sentence leads to the place where one can do something about it.
+Each finding links to the page where an operator can do something about it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dalston_queue.dashboard.overview.values import (
 )
 from dalston_queue.dashboard.parts.charts import Numbers, series
 from dalston_queue.dashboard.parts.request import page_url
-from dalston_queue.dashboard.parts.words import SICK, count
+from dalston_queue.dashboard.parts.words import UNHEALTHY_TONES, count
 from dalston_queue.jobs.queries.pace import in_words, seconds_for
 
 
@@ -53,13 +53,13 @@ class Health:
 
 SLACK_S = 60
 """Huey checks once a minute."""
-STILL_MIN = 15
-"""A queue in which nothing ended for so many minutes needs attention, however busy its engines seem. If all are full,
-it may be that their tasks are long: each has its deadline, so that is no alarm."""
+STALLED_MIN = 15
+"""A queue in which no task ended for so many minutes needs attention, however busy its engines seem. If all its engines
+are full, their tasks may be long: each task has its deadline, so that is only a warning."""
 GROWTH_MIN = 10
 
 
-def duties_place() -> str:
+def duties_url() -> str:
     return f"{page_url('overview')}#duties-title"
 
 
@@ -89,11 +89,11 @@ def _headline(overview: Overview, worst: Tone) -> str:
 
 def _findings(overview: Overview) -> Iterator[Finding]:
     if overview.redis is None:
-        yield Finding(Tone.BAD, "Submissions are still accepted and stored; they flow again when Redis is back.")
+        yield Finding(Tone.BAD, "Submissions are still accepted and stored; they are dispatched when Redis is back.")
     else:
         yield from _of_redis(overview.redis, overview.past)
     if overview.postgres is None:
-        yield Finding(Tone.BAD, "Engines finish what they hold; their results wait in Redis until Postgres is back.")
+        yield Finding(Tone.BAD, "Engines finish their tasks; the results wait in Redis until Postgres is back.")
     else:
         yield from _of_postgres(overview.postgres, overview.past, overview.at)
 
@@ -101,7 +101,7 @@ def _findings(overview: Overview) -> Iterator[Finding]:
 def _of_redis(redis: InRedis, past: Past) -> Iterator[Finding]:
     if not redis.is_led:
         text = "No orchestrator is the leader: nothing is dispatched. Start manage.py runorchestrator."
-        yield Finding(Tone.BAD, text, duties_place())
+        yield Finding(Tone.BAD, text, duties_url())
     for queue in redis.snapshot.queues:
         yield from _of_queue(redis, past, queue)
     yield from _of_lanes(redis)
@@ -113,7 +113,7 @@ def _of_redis(redis: InRedis, past: Past) -> Iterator[Finding]:
 
 
 def queue_finding(overview: Overview, queue: str) -> Finding:
-    """One queue in words, for its own page."""
+    """The worst finding of one queue, for its own page."""
     if overview.redis is None:
         return Finding(Tone.BAD, "Redis does not answer: what is waiting and running is not known.")
     stats = next((stats for stats in overview.redis.snapshot.queues if stats.queue == queue), None)
@@ -129,19 +129,19 @@ def queue_finding(overview: Overview, queue: str) -> Finding:
 def _of_queue(redis: InRedis, past: Past, queue: QueueStats) -> Iterator[Finding]:
     name, waiting, there = queue.queue, queue.waiting, page_url("queue", queue.queue)
     engines, pace, full = _engines_of(redis, name), redis.paces.get(name), _are_full(redis, queue)
-    stands = queue.running == 0 and pace is not None and pace.goes == 0
+    idle = queue.running == 0 and pace is not None and pace.goes == 0
     if any(not lane.consistent for lane in queue.lanes):
-        yield Finding(Tone.WARN, f"{name}: the counts are inconsistent; the reconciler will mend them.", there)
+        yield Finding(Tone.WARN, f"{name}: the counts are inconsistent; the reconciler will repair them.", there)
     if queue.paused:
         yield Finding(Tone.WARN, f"{name} is paused with {waiting or 'nothing'} waiting.", there)
     elif waiting > 0 and engines == 0:
         yield Finding(Tone.BAD, f"{name}: {waiting} waiting, and no ready engine serves it.", there)
-    elif waiting > 0 and stands and not full:
+    elif waiting > 0 and idle and not full:
         yield Finding(Tone.BAD, f"{name}: {waiting} waiting, {count(engines, 'engine')}, and nothing moves.", there)
-    elif waiting > 0 and _is_still(queue, past):
+    elif waiting > 0 and _is_stalled(queue, past):
         busy = f"{count(engines, 'engine')}, all busy" if full else ""
-        still = f"and nothing has ended for {STILL_MIN} min. See what its engines run"
-        yield Finding(Tone.WARN if full else Tone.BAD, _sentence(queue, f"{waiting} waiting", busy, still), there)
+        stalled = f"and nothing has ended for {STALLED_MIN} min. See what its engines run"
+        yield Finding(Tone.WARN if full else Tone.BAD, _sentence(queue, f"{waiting} waiting", busy, stalled), there)
     elif waiting > 0 and queue.running == 0 and full:
         busy = f"{count(engines, 'engine')}, all busy with other queues"
         yield Finding(Tone.WARN, _sentence(queue, f"{waiting} waiting", _oldest(queue), busy), there)
@@ -155,14 +155,14 @@ def _sentence(queue: QueueStats, *words: str) -> str:
     return f"{queue.queue}: {', '.join(word for word in words if word)}."
 
 
-def _is_still(queue: QueueStats, past: Past) -> bool:
-    """Work waited in each of the last minutes, and nothing left the queue. False if there are not enough samples."""
+def _is_stalled(queue: QueueStats, past: Past) -> bool:
+    """Tasks waited in each of the last minutes, and none left the queue. False without enough samples."""
     lanes = [(lane, past.lanes.get(lane.name)) for lane in queue.lanes if lane.added]
     if not lanes or any(samples is None for _, samples in lanes):
         return False
-    waited = [series(samples, "waiting")[-STILL_MIN:] for _, samples in lanes]
-    removed = [series(samples, "removed")[-STILL_MIN:] for _, samples in lanes]
-    if any(None in numbers or len(numbers) < STILL_MIN for numbers in removed + waited):
+    waited = [series(samples, "waiting")[-STALLED_MIN:] for _, samples in lanes]
+    removed = [series(samples, "removed")[-STALLED_MIN:] for _, samples in lanes]
+    if any(None in numbers or len(numbers) < STALLED_MIN for numbers in removed + waited):
         return False
     unchanged = all(set(numbers) == {lane.removed} for (lane, _), numbers in zip(lanes, removed, strict=True))
     return unchanged and all(sum(minute) > 0 for minute in zip(*waited, strict=True))
@@ -175,7 +175,7 @@ def _oldest(queue: QueueStats) -> str:
 
 
 def _of_lanes(redis: InRedis) -> Iterator[Finding]:
-    """Of a queue that has engines, what none of them can run: no finding of the queue tells of it."""
+    """Lanes that none of their queue's engines can run: the findings of the queue do not show it."""
     stuck: Counter[tuple[str, str]] = Counter()
     for lane in redis.lanes:
         if lane.waiting and not lane.engines and not lane.paused and _engines_of(redis, lane.queue):
@@ -191,9 +191,9 @@ def _of_node(node: NodeLine) -> Iterator[Finding]:
         yield Finding(Tone.BAD, f"Node {node.id} is dead: its tasks went back to their queues.", there)
         return
     for engine in node.engines:
-        if engine.state in SICK:
+        if engine.state in UNHEALTHY_TONES:
             why = f": {engine.note}" if engine.note else ""
-            yield Finding(Tone(SICK[engine.state]), f"Engine {engine.id} is {engine.state}{why}.", there)
+            yield Finding(Tone(UNHEALTHY_TONES[engine.state]), f"Engine {engine.id} is {engine.state}{why}.", there)
 
 
 def clear_in(waiting: int, pace: Pace | None) -> str:
@@ -209,14 +209,14 @@ def clear_in(waiting: int, pace: Pace | None) -> str:
 def _of_postgres(postgres: InPostgres, past: Past, now: datetime) -> Iterator[Finding]:
     if not postgres.duties:
         text = "No housekeeping has run yet: manage.py run_huey does it once a minute."
-        yield Finding(Tone.WARN, text, duties_place())
+        yield Finding(Tone.WARN, text, duties_url())
     for duty in postgres.duties:
         if is_late(duty, now):
             minutes = round((now - duty.last_run_at).total_seconds() / 60)
             text = f"The {duty.name} has not run for {minutes} min: check manage.py run_huey."
-            yield Finding(Tone.BAD, text, duties_place())
+            yield Finding(Tone.BAD, text, duties_url())
         elif duty.error:
-            yield Finding(Tone.WARN, f"The {duty.name} failed: {duty.error[:200]}", duties_place())
+            yield Finding(Tone.WARN, f"The {duty.name} failed: {duty.error[:200]}", duties_url())
     if postgres.dead_letters:
         text = f"{_dead_letters(postgres.dead_letters)}{_growth(past.dead_letters)}."
         yield Finding(Tone.WARN, text, page_url("dead-letters"))
@@ -233,7 +233,7 @@ def _dead_letters(dead_letters: int) -> str:
 
 
 def _growth(samples: Sequence[Numbers | None]) -> str:
-    """Whether they grow, from what came in the last minutes; nothing if that is not known."""
+    """New dead letters of the last minutes; empty if that is not known."""
     made = [number for number in series(samples[-GROWTH_MIN:], "made") if number is not None]
     return f", {sum(made):.0f} new in the last {GROWTH_MIN} min" if any(made) else ""
 
@@ -243,17 +243,17 @@ def _engines_of(redis: InRedis, queue: str) -> int:
 
 
 def _is_all_busy(redis: InRedis) -> bool:
-    """Does work wait, and no engine has room, of whichever queue?"""
+    """Do tasks wait while every ready engine is full?"""
     waits = any(queue.waiting > 0 and not queue.paused for queue in redis.snapshot.queues)
     ready = _ready(redis)
     return waits and bool(ready) and all(engine.is_full for engine in ready)
 
 
 def _are_full(redis: InRedis, queue: QueueStats) -> bool:
-    """Has none of the engines that can run what waits room for it? Then it waits for its turn, and nothing is stuck."""
+    """Are all engines that can run the waiting tasks full? Then the tasks wait for capacity, and nothing is stuck."""
     ready, lanes = _ready(redis), [lane for lane in queue.lanes if lane.lag > 0]
-    takers = [(lane, engine) for lane in lanes for engine in ready if can_take(engine, lane)]
-    return bool(takers) and not any(_has_room(engine, lane) for lane, engine in takers)
+    able = [(lane, engine) for lane in lanes for engine in ready if can_take(engine, lane)]
+    return bool(able) and not any(_has_room(engine, lane) for lane, engine in able)
 
 
 def _has_room(engine: EngineLine, lane: LaneStats) -> bool:

@@ -1,4 +1,4 @@
-"""The newest overview of this process. Pages and the hub share it, so that ten reloads cost one reading."""
+"""The latest overview of this process. Pages and WebSockets share it, so that ten reloads cost one read."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from dalston_queue.redis import get_broker
 log = structlog.get_logger(__name__)
 
 FRESH_S = 0.25
-"""What a page has just read may be this old when a socket sends it: it adds to the tick."""
-WINDOW_S, LEAST_S = 15.0, 4.0
-"""Paces are measured over the last 15 s, and not known before there are 4."""
+"""How old an overview may be when it is sent: it adds to the tick."""
+WINDOW_S, MIN_WINDOW_S = 15.0, 4.0
+"""Rates are measured over the last 15 s, and unknown for the first 4."""
 
 
 class Latest:
@@ -37,7 +37,7 @@ class Latest:
         self._lanes, self._dead_letters = History("lane"), History("dead_letters")
 
     def get(self) -> Overview:
-        """One thread reads; others that come meanwhile wait for it and take the same."""
+        """One thread reads; threads that come meanwhile wait and take the same overview."""
         with self._lock:
             if self._overview is None or time.monotonic() - self._read_at > self.fresh_s:
                 self._overview = self._read()
@@ -60,11 +60,11 @@ class Latest:
             return Past()
 
     def _before(self) -> Snapshot | None:
-        """The oldest snapshot of the window; nothing right after a start, or after no page was open for a while."""
+        """The oldest snapshot of the window; None after a start, and after a while without an open page."""
         now = time.monotonic()
         while self._past and now - self._past[0][0] > WINDOW_S:
             self._past.popleft()
-        return self._past[0][1] if self._past and now - self._past[0][0] >= LEAST_S else None
+        return self._past[0][1] if self._past and now - self._past[0][0] >= MIN_WINDOW_S else None
 
     def _remember(self, redis: InRedis | None) -> None:
         if redis is None:

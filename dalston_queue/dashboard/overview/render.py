@@ -1,4 +1,4 @@
-"""Overview -> fragments. The page and its socket render the same partials, so they cannot differ."""
+"""Fragments of the overview, the same for the page and its WebSocket."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _waited(overview: Overview, lane: Lane) -> tuple[float | None, ...]:
 
 
 def _clear(lane: Lane) -> str:
-    """When the lane is empty, in a word; an ellipsis while its pace is not known."""
+    """When the lane will be empty; an ellipsis while its rates are not known."""
     if not lane.waiting:
         return "–"
     if lane.pace is None:
@@ -106,7 +106,7 @@ def _clear(lane: Lane) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NodeChip:
-    """One node in the strip: as long as nothing happens to it, it stays as it is."""
+    """One node in the strip. It has no times, so it changes only with the node's state."""
 
     id: str
     state: str
@@ -143,7 +143,7 @@ def _dead_letters(overview: Overview) -> str:
 
 
 def _leaders(overview: Overview) -> list[dict[str, Any]] | None:
-    """Each role; whether an orchestrator leads is known by its lease, not by who took it last."""
+    """Each role. Whether an orchestrator leads now, its lease in Redis says, not the row of the last leader."""
     if overview.postgres is None:
         return None
     led = overview.redis.is_led if overview.redis else None

@@ -1,4 +1,4 @@
-"""What the overview shows, as plain values: read once per tick from Postgres and Redis, the same for every viewer.
+"""Values of the overview: read once per tick from Postgres and Redis, the same for every viewer.
 
 A part that cannot be read is None, and the page says "not known". It is never shown as zero.
 Values hold times, not ages: an age would differ with each tick, and every row would count as changed.
@@ -16,7 +16,7 @@ from dalston_queue.dashboard.parts.charts import Numbers
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Tasks per second over the last seconds, rounded: an idle digit would resend the row."""
+    """Tasks per second over the last seconds, rounded: a digit more would resend the row each tick."""
 
     comes: float
     goes: float
@@ -52,7 +52,7 @@ class RecentTask:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
-    percent: int | None = None  # how far it is, if its engine says so
+    percent: int | None = None  # None: the engine reports no progress
     message: str = ""
 
     @property
@@ -69,7 +69,7 @@ class EngineLine:
     capabilities: tuple[str, ...]
     capacity: int
     note: str
-    is_full: bool = False  # as many running tasks as its capacity, of any queue; or one that runs alone
+    is_full: bool = False  # as many running tasks as its capacity, of any queue; or a suspect, which runs alone
     is_empty: bool = True  # no running task: only then it takes a suspect
 
 
@@ -96,7 +96,7 @@ class DutyLine:
 
 @dataclass(frozen=True, slots=True)
 class LeaderLine:
-    """Who took a role's lease last. Whether it is held now, only Redis knows."""
+    """The process that took a role's lease last. Whether it holds the lease now, only Redis knows."""
 
     role: str
     holder: str

@@ -1,7 +1,7 @@
-"""What several pages share.
+"""Parts that several pages share.
 
-charts        small SVG charts, and the last hour of samples
-black_box     what is left of a dead engine or of unreadable bytes
+charts        sparklines, and the last hour of samples
+black_box     the black box of a dead engine, and unreadable messages
 words         counted nouns, durations, tones, progress, outcomes
 request       query strings and forms, checked; URLs of our own pages
 """

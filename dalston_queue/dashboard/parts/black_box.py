@@ -1,4 +1,4 @@
-"""What is left of something that went wrong, made readable: a dead engine's black box, bytes that could not be read.
+"""Evidence of failures, made readable: a dead engine's black box, and messages that could not be read.
 
 Both come from outside and may have any shape: what is not as expected is shown as JSON, never dropped.
 """
@@ -31,7 +31,7 @@ class BlackBox:
     log: str
     stack: str
     gpus: tuple[GpuSample, ...]
-    rest: str  # what we have no place for, as JSON
+    rest: str  # fields that we do not know, as JSON
 
 
 def black_box(evidence: Any) -> BlackBox | None:

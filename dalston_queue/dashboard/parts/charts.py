@@ -1,7 +1,6 @@
-"""Small charts of the last hour, drawn by the server as SVG: no script, no inline style.
+"""Sparklines of the last hour, drawn by the server as SVG: no script, no inline style.
 
-Each has its words, for those who cannot see it.
-A value of None is a gap: what was not measured is not drawn as zero.
+Each has a title for screen readers. A value of None is a gap: what was not measured is not drawn as zero.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def sparkline(values: Sequence[float | None], title: str, *, top: float | None =
 
 
 def words(values: Sequence[float | None], unit: str = "") -> str:
-    """The chart as a sentence: where it is now, and between what it was."""
+    """The chart as a sentence: its latest, lowest and highest value."""
     known = [value for value in values if value is not None]
     if not known:
         return "not known"
@@ -56,16 +55,16 @@ def _number(value: float) -> str:
 
 
 def _stretches(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
-    """Runs of known values, with their places."""
+    """Stretches of known values, each value with its index."""
     found = []
-    for is_known, run in groupby(enumerate(values), key=lambda item: item[1] is not None):
+    for is_known, part in groupby(enumerate(values), key=lambda item: item[1] is not None):
         if is_known:
-            found.append([(place, value) for place, value in run if value is not None])
+            found.append([(index, value) for index, value in part if value is not None])
     return found
 
 
-def _stretch(run: list[tuple[int, float]], places: int, highest: float) -> str:
-    points = [(_x(place, places), _y(value, highest)) for place, value in run]
+def _stretch(part: list[tuple[int, float]], length: int, highest: float) -> str:
+    points = [(_x(index, length), _y(value, highest)) for index, value in part]
     if len(points) == 1:
         [(x, y)] = points
         return f'<circle class="spark-dot" cx="{x}" cy="{y}" r="1.5"/>'
@@ -74,8 +73,8 @@ def _stretch(run: list[tuple[int, float]], places: int, highest: float) -> str:
     return f'<polygon class="spark-area" points="{area}"/><polyline class="spark-line" points="{line}"/>'
 
 
-def _x(place: int, places: int) -> str:
-    return f"{WIDTH * place / max(places - 1, 1):.4g}"
+def _x(index: int, length: int) -> str:
+    return f"{WIDTH * index / max(length - 1, 1):.4g}"
 
 
 def _y(value: float, highest: float) -> str:
@@ -105,7 +104,7 @@ class History:
             return self._found
 
     def _read(self, now: datetime) -> dict[str, list[Numbers | None]]:
-        """The minute that is running counts once its sample is there; before, it would be a gap at the end."""
+        """The current minute counts once it has a sample; before, it would be a gap at the end."""
         minute = now.replace(second=0, microsecond=0)
         since = minute - timedelta(minutes=MINUTES)
         rows = Sample.objects.filter(kind=self.kind, at__gte=since, at__lte=minute)
@@ -113,14 +112,14 @@ class History:
         last = minute if any(at == minute for _, at, _ in samples) else minute - timedelta(minutes=1)
         found: dict[str, list[Numbers | None]] = {}
         for name, at, numbers in samples:
-            place = MINUTES - 1 - int((last - at).total_seconds() // 60)
-            if place >= 0:
-                found.setdefault(name, [None] * MINUTES)[place] = numbers
+            index = MINUTES - 1 - int((last - at).total_seconds() // 60)
+            if index >= 0:
+                found.setdefault(name, [None] * MINUTES)[index] = numbers
         return found
 
 
 def series(samples: Sequence[Numbers | None] | None, number: str) -> list[float | None]:
-    """One number of them over time; a minute without it is None."""
+    """One number of the samples over time; None for a minute without it."""
     if samples is None:
         return []
     return [None if sample is None else sample.get(number) for sample in samples]

@@ -19,7 +19,7 @@ class BadQuery(ValueError):
 
 
 def word(query: Mapping[str, str], name: str) -> str | None:
-    """None if it is not given; Postgres holds no U+0000, so nothing can match it."""
+    """None if it is absent. Postgres holds no U+0000, so nothing can match one."""
     text = query.get(name, "").strip()
     if "\x00" in text or len(text) > MAX_CHARACTERS:
         raise BadQuery(f"{name} is at most {MAX_CHARACTERS} characters of text.")
@@ -57,18 +57,18 @@ def uuid(query: Mapping[str, str], name: str) -> UUID | None:
 
 def flat(query: QueryDict | str) -> dict[str, str]:
     """The last value of each name, whether it comes from a request or as a socket's query string."""
-    given = QueryDict(query) if isinstance(query, str) else query
-    return {name: str(given[name]) for name in sorted(given)}
+    fields = QueryDict(query) if isinstance(query, str) else query
+    return {name: str(fields[name]) for name in sorted(fields)}
 
 
-def asked(query_string: bytes, fields: Iterable[str]) -> dict[str, str]:
-    """Of a socket's address only what its page knows: any other name would make a poll of its own."""
-    given = flat(query_string.decode("latin-1"))
-    return {name: given[name] for name in fields if given.get(name)}
+def known_fields(query_string: bytes, fields: Iterable[str]) -> dict[str, str]:
+    """The fields that the page knows: any other name would make a poll of its own."""
+    query = flat(query_string.decode("latin-1"))
+    return {name: query[name] for name in fields if query.get(name)}
 
 
 def address(query: Mapping[str, str], **changed: object) -> str:
-    """`?…` with these fields changed; one that is None or empty goes."""
+    """`?…` with these fields changed, without those that are None or empty."""
     merged = {**query, **{name: "" if value is None else str(value) for name, value in changed.items()}}
     return "?" + urlencode({name: value for name, value in merged.items() if value})
 
@@ -77,7 +77,7 @@ MAX_REASON = 500
 
 
 def reason_of(request: HttpRequest) -> str:
-    """Empty if none was given."""
+    """Empty without one."""
     return cleaned(request.POST.get("reason", ""))
 
 
@@ -87,15 +87,15 @@ def cleaned(text: str) -> str:
 
 
 def back_to_page(request: HttpRequest, below: str, otherwise: str) -> HttpResponseRedirect:
-    """`next` of the form is followed if it is a path of ours `below` this one: it may be anything, even a view's name,
-    which Django's `redirect` would take for one."""
+    """Follows `next` of the form if it is a path of ours `below` this one. Django's `redirect` would resolve names of
+    views, too."""
     wanted = request.POST.get("next", "")
     safe = wanted.startswith(below) and url_has_allowed_host_and_scheme(wanted, allowed_hosts=None)
     return HttpResponseRedirect(wanted if safe else otherwise)
 
 
 def page_url(page: str, *names: str) -> str:
-    """Empty if that has no page: an engine may give any text as its node, an act's target may be "3 dead letters"."""
+    """Empty if there is no such page: an engine may report any text as its node, and "3 dead letters" have no page."""
     try:
         return reverse(f"dashboard:{page}", args=names)
     except NoReverseMatch:

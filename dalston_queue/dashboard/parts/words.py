@@ -12,7 +12,7 @@ from dalston_queue.jobs.queries.progress import Reported, reported_by
 from dalston_queue.jobs.queries.timeline import Delivery, DeliveryOutcome
 from dalston_queue.models import Task
 
-SICK: dict[str, str] = {
+UNHEALTHY_TONES: dict[str, str] = {
     EngineState.CRASHLOOP: "bad",
     EngineState.FATAL: "warn",
     EngineState.UNKILLABLE: "warn",
@@ -51,7 +51,7 @@ def count(number: int, noun: str) -> str:
 
 
 def words_for(started_at: datetime | None, finished_at: datetime | None) -> str | None:
-    """How long it ran, in words, once it is over; while it runs, the page counts."""
+    """The duration, once it is over; while it runs, the page counts."""
     if started_at is None or finished_at is None:
         return None
     return duration((finished_at - started_at).total_seconds())
@@ -89,14 +89,14 @@ _TONES = {
 }
 
 
-def outcome_tone(run: Delivery) -> str:
-    return "busy" if run.outcome is None else _TONES[run.outcome]
+def outcome_tone(delivery: Delivery) -> str:
+    return "busy" if delivery.outcome is None else _TONES[delivery.outcome]
 
 
-def outcome_words(run: Delivery) -> str:
-    if run.outcome is None:
-        return "runs"
-    spent = words_for(run.started_at, run.finished_at)
+def outcome_words(delivery: Delivery) -> str:
+    if delivery.outcome is None:
+        return "running"
+    spent = words_for(delivery.started_at, delivery.finished_at)
     took = f" after {spent}" if spent else ""
-    said = f": {run.message[:200]}" if run.message else ""
-    return f"{run.outcome.replace('_', ' ')}{took}{said}"
+    message = f": {delivery.message[:200]}" if delivery.message else ""
+    return f"{delivery.outcome.replace('_', ' ')}{took}{message}"

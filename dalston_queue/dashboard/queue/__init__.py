@@ -1,7 +1,7 @@
 """The page of one queue.
 
-query         order, lane, engine and page that its query string asks for
-read          what runs (the PEL), what waits, whether it is paused
+query         the query string: order, lane, engine, page
+read          running tasks (the PEL), waiting tasks, the pause
 render        the page
 views         the page; pause and resume
 """

@@ -1,4 +1,4 @@
-"""The query string of a queue's page: the order, one lane or one engine, which page, and the task of the actions."""
+"""The query string of a queue's page: order, lane, engine, page, and the task whose actions are shown."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dalston_queue.broker.views.pages import LaneTier, PendingOrder
 from dalston_queue.dashboard.parts.request import BadQuery, number, uuid, word
 
 FIELDS = ("order", "owner", "lane", "start", "after", "waiting", "task")
-"""What a link keeps. `start` counts from the top of the sorted set; `after` and `waiting` are entry ids, of the entries
-that run and that wait."""
+"""What a link keeps. `start` is an offset in the sorted set; `after` and `waiting` are entry ids, behind which a page
+of running and of waiting tasks begins."""
 _ENTRY = re.compile(r"\d{1,19}-\d{1,19}")
 MAX_START = 10_000_000
 
@@ -43,9 +43,9 @@ def queue_query(query: Mapping[str, str]) -> QueueQuery:
     )
 
 
-def lane_word(place: LaneTier) -> str:
-    """A lane in an address: `high`, `a100+large:medium`."""
-    return f"{place.capabilities}:{place.tier}" if place.capabilities else str(place.tier)
+def lane_word(lane: LaneTier) -> str:
+    """A lane in a URL: `high`, `a100+large:medium`."""
+    return f"{lane.capabilities}:{lane.tier}" if lane.capabilities else str(lane.tier)
 
 
 def _order(text: str | None) -> PendingOrder:

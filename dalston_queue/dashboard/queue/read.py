@@ -1,8 +1,8 @@
-"""What a queue's page shows, as plain values: a page of the running tasks, the first that wait, and the pause.
+"""What a queue's page reads, as plain values: a page of running tasks, the first waiting tasks, and the pause.
 
-Nothing here reads all of anything: pages come from the sorted sets, from one engine's own list, or begin at an entry.
-Values hold times, not ages. An engine renews what it holds each second; a row would then change with every tick, so
-below FRESH_MS a renewal is just "fresh".
+No read grows with the queue: pages come from the sorted sets, from one engine's own list, or begin at an entry.
+Values hold times, not ages. An engine renews its leases each second, and each renewal would resend the row, so a lease
+that was renewed within FRESH_MS has no time.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from dalston_queue.redis import get_broker
 
 SHOWN = 50
 MAX_PER_ENGINE = 256
-"""The most that one engine can hold: its list needs no second page."""
+"""The capacity limit of an engine: its list needs no second page."""
 WAITING_SHOWN = 20
 FRESH_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What Postgres calls a task; empty if it does not know it, or does not answer."""
+    """A task's names in Postgres; empty if Postgres has no such task or does not answer."""
 
     task_type: str = ""
     stage: str = ""
@@ -94,10 +94,10 @@ class QueueView:
     engines: int
     pause: Pause | None
     running: tuple[RunningLine, ...]
-    total: int | None  # of what is running, by the chosen filter; None: not counted
+    total: int | None  # running tasks that match the filter; None: not counted
     waiting: tuple[WaitingLine, ...]
-    target: ActionTarget | None = None  # the task that the page is asked to act on
-    undated: int = 0  # of what is running: without a deadline, and so not in the order of deadlines
+    target: ActionTarget | None = None  # the task whose actions are shown
+    undated: int = 0  # running tasks without a deadline, and so not in the order of deadlines
     more_running: str = ""  # the entry after which the next page of a lane begins
     more_waiting: str = ""
 
@@ -146,7 +146,7 @@ def _with_entries(view: QueueView, wanted: QueueQuery) -> QueueView:
 
 
 def _running_page(queue: str, wanted: QueueQuery) -> tuple[list[PendingEntry], int | None, str]:
-    """A page, how many there are, and where the next page of a lane begins."""
+    """A page, the total, and the entry behind which the next page of a lane begins."""
     broker = get_broker()
     if wanted.owner:
         found = broker.held(queue, lane_tier=wanted.lane, engine_id=wanted.owner, limit=MAX_PER_ENGINE)
@@ -155,7 +155,7 @@ def _running_page(queue: str, wanted: QueueQuery) -> tuple[list[PendingEntry], i
         found = broker.held(queue, lane_tier=wanted.lane, after=wanted.after, limit=SHOWN + 1)
         return found[:SHOWN], None, found[SHOWN - 1].record.entry_id if len(found) > SHOWN else ""
     page = broker.pending(queue, order=wanted.order, offset=wanted.start, limit=SHOWN)
-    # Among those renewed just now the order would change with each heartbeat: they keep the order of their claims.
+    # The order of fresh leases would change with each heartbeat: they keep the order of their claims.
     in_order = page.entries if wanted.order is PendingOrder.DEADLINE else sorted(page.entries, key=_by_idle)
     return in_order, page.total, ""
 
@@ -179,8 +179,8 @@ def _target(queue: str, task_id: str) -> ActionTarget | None:
 
 def _running_line(entry: PendingEntry, named: Named) -> RunningLine:
     record, fresh = entry.record, entry.idle_ms < FRESH_MS
-    shown = reported(record.progress)
-    patience_ms = max(settings.DALSTON_ABSOLUTE_TIMEOUT_MS, record.deadline_ms - record.claimed_at_ms)
+    progress = reported(record.progress)
+    lease_ms = max(settings.DALSTON_ABSOLUTE_TIMEOUT_MS, record.deadline_ms - record.claimed_at_ms)
     return RunningLine(
         task_id=entry.task_id,
         job_id=record.job_id,
@@ -192,10 +192,10 @@ def _running_line(entry: PendingEntry, named: Named) -> RunningLine:
         deliveries=record.deliveries,
         losses=record.losses,
         idle_since=None if fresh else moment(record.renewed_at_ms),
-        lease_ends_at=None if fresh else moment(record.renewed_at_ms) + timedelta(milliseconds=patience_ms),
+        lease_ends_at=None if fresh else moment(record.renewed_at_ms) + timedelta(milliseconds=lease_ms),
         deadline_at=moment(record.deadline_ms) if record.deadline_ms else None,
-        percent=None if shown.fraction is None else round(100 * shown.fraction),
-        message=shown.message,
+        percent=None if progress.fraction is None else round(100 * progress.fraction),
+        message=progress.message,
         cancelling=bool(record.cancel),
     )
 

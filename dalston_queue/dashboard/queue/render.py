@@ -1,5 +1,7 @@
-"""The fragments of a queue's page, the same for the page and its socket. Rows have a button for operators only, so
-operators and viewers have a poll each."""
+"""Fragments of a queue's page, the same for the page and its WebSocket.
+
+Rows have a button for operators only, so operators and viewers have a poll each.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,16 @@ from dalston_queue.dashboard.queue.read import SHOWN, QueueView, RunningLine, Wa
 def queue_fragments(queue: str, query: Mapping[str, str], may_operate: bool) -> list[Fragment]:
     try:
         wanted = queue_query(query)
-    except BadQuery:  # the page says what is wrong with it; the socket shows the queue without a filter
+    except BadQuery:  # the page says what is wrong; its WebSocket shows the queue without a filter
         wanted, query = QueueQuery(), {}
     return fragments_of(read_queue(queue, wanted), wanted, query, may_operate)
 
 
-def fragments_of(view: QueueView, wanted: QueueQuery, query: Mapping[str, str], operates: bool) -> list[Fragment]:
+def fragments_of(view: QueueView, wanted: QueueQuery, query: Mapping[str, str], may_operate: bool) -> list[Fragment]:
     plain = {name: value for name, value in query.items() if name != "task"}
     here = address(plain, task=None)
-    running = [_running(line, here, operates) for line in view.running]
-    waiting = [_waiting(line, here, operates) for line in view.waiting]
+    running = [_running(line, here, may_operate) for line in view.running]
+    waiting = [_waiting(line, here, may_operate) for line in view.waiting]
     return [
         pulse(view.at),
         Fragment("queue", render("queue/_head", view=view, finding=_finding(view))),
@@ -44,28 +46,28 @@ def _finding(view: QueueView) -> Finding:
     if not view.known:
         return Finding(Tone.BAD, "Redis does not answer.")
     finding = queue_finding(latest.get(), view.queue)
-    return replace(finding, text=finding.text.removeprefix(f"{view.queue}: "))  # it stands above, as the title
+    return replace(finding, text=finding.text.removeprefix(f"{view.queue}: "))  # the page's title
 
 
 @lru_cache(maxsize=2048)
-def _running(line: RunningLine, here: str, operates: bool) -> Row:
-    row_id, act = f"running-{line.task_id}", _act(here, line.task_id) if operates else ""
-    return Row(row_id, render("queue/_running", row_id=row_id, line=line, act=act))
+def _running(line: RunningLine, here: str, may_operate: bool) -> Row:
+    row_id, actions = f"running-{line.task_id}", _actions_url(here, line.task_id) if may_operate else ""
+    return Row(row_id, render("queue/_running", row_id=row_id, line=line, actions=actions))
 
 
 @lru_cache(maxsize=1024)
-def _waiting(line: WaitingLine, here: str, operates: bool) -> Row:
+def _waiting(line: WaitingLine, here: str, may_operate: bool) -> Row:
     row_id = f"waiting-{line.entry_id}"
-    act = _act(here, line.task_id) if operates and line.task_id else ""
-    return Row(row_id, render("queue/_waiting", row_id=row_id, line=line, act=act))
+    actions = _actions_url(here, line.task_id) if may_operate and line.task_id else ""
+    return Row(row_id, render("queue/_waiting", row_id=row_id, line=line, actions=actions))
 
 
-def _act(here: str, task_id: str) -> str:
-    return f"{here}{'&' if len(here) > 1 else ''}task={task_id}#act"
+def _actions_url(here: str, task_id: str) -> str:
+    return f"{here}{'&' if len(here) > 1 else ''}task={task_id}#actions"
 
 
 def _pages(view: QueueView, wanted: QueueQuery, query: Mapping[str, str]) -> dict[str, object]:
-    """Which part of what is held is shown, and the ways to the parts before and after it."""
+    """The part of the running tasks that is shown, and the links to the pages around it."""
     shown: dict[str, object] = {
         "first": wanted.start + 1,
         "last": wanted.start + len(view.running),
@@ -76,7 +78,7 @@ def _pages(view: QueueView, wanted: QueueQuery, query: Mapping[str, str]) -> dic
         further = address(query, after=view.more_running) if view.more_running else ""
         return {**shown, "first": None, "total": view.total, "top": top, "further": further}
     shown["undated"] = max(0, view.undated)
-    shown["by_silence"] = address(query, order=PendingOrder.IDLE, start=None)
+    shown["by_idle"] = address(query, order=PendingOrder.IDLE, start=None)
     more = view.total is not None and view.total > wanted.start + SHOWN
     return {
         **shown,

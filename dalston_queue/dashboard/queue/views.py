@@ -66,7 +66,7 @@ def queue_page(request: HttpRequest, queue: str) -> HttpResponse:
 @require_POST
 @operator_required
 def pause_or_resume(request: HttpRequest, queue: str) -> HttpResponse:
-    """Pause, or resume, by name: so pressing it twice is pressing it once."""
+    """The form names pause or resume, so sending it twice changes nothing more."""
     wanted, reason = request.POST.get("do", ""), reason_of(request)
     try:
         check_queue(queue, to_resume=wanted == "resume")
@@ -76,30 +76,30 @@ def pause_or_resume(request: HttpRequest, queue: str) -> HttpResponse:
         with audited("stage.pause", queue, **person(request), reason=reason) as row:
             done = pause(queue, timezone.now(), actor=person(request)["actor"], reason=reason)
             row.after = {"paused": True, "changed": done.changed, "engines_notified": done.reached}
-        _say(request, done, "Paused: engines claim no task of it. Running tasks go on.", "paused")
+        _show(request, done, "Paused: engines claim no task from it. Running tasks go on.", "paused")
     elif wanted == "resume":
         with audited("stage.resume", queue, **person(request), reason=reason) as row:
             done = resume(queue)
             row.after = {"paused": False, "changed": done.changed, "engines_notified": done.reached}
-        _say(request, done, "Resumed: engines claim from it again.", "resumed")
+        _show(request, done, "Resumed: engines claim from it again.", "resumed")
     else:
         messages.error(request, "Nothing was changed: a reason is needed to pause a queue.")
     return redirect("dashboard:queue", queue=queue)
 
 
-def _say(request: HttpRequest, done: PauseResult, said: str, word: str) -> None:
+def _show(request: HttpRequest, done: PauseResult, message: str, word: str) -> None:
     if not done.reached:
         messages.warning(request, f"Stored as {word}. Redis does not answer; engines learn of it when it does.")
     elif done.changed:
-        messages.success(request, said)
+        messages.success(request, message)
     else:
         messages.warning(request, f"It was {word} already.")
 
 
 def _lanes(view: QueueView) -> list[tuple[str, str]]:
-    """Lanes to filter by: their word in the address, and as people read it."""
-    found = [LaneTier(lane.capabilities, Tier(lane.tier)) for lane in view.lanes]
-    return [(lane_word(place), lane_word(place).replace(":", " ").replace("+", " + ")) for place in found]
+    """Lanes to filter by: as in the URL, and as the page shows them."""
+    found = [lane_word(LaneTier(lane.capabilities, Tier(lane.tier))) for lane in view.lanes]
+    return [(lane, lane.replace(":", " ").replace("+", " + ")) for lane in found]
 
 
 def _queues(overview: Overview) -> list[str]:

@@ -1,7 +1,7 @@
-"""Who gets in, and what a browser may do.
+"""Security of the pages: login, roles, origins of WebSockets, Content-Security-Policy.
 
-roles         operators only: for views and templates
-middleware    Content-Security-Policy; a page of its own while Postgres does not answer
-sockets       WebSockets: from our own origin only
-views         the login form, throttled; /healthz and /favicon.ico, which need no login
+roles         operator_required for views; the role for templates
+middleware    Content-Security-Policy; the page 503 while Postgres does not answer
+sockets       the origin of WebSockets; their refusal while Postgres does not answer
+views         pages without a login: the throttled login form, /healthz, /favicon.ico
 """

@@ -1,4 +1,4 @@
-"""Middleware of the pages: the Content-Security-Policy header, and a page of its own while Postgres does not answer."""
+"""Middleware of the pages: the Content-Security-Policy header, and the page 503 while Postgres does not answer."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ class UnavailableMiddleware:
         if not isinstance(exception, OperationalError | InterfaceError):
             return None
         log.warning("pages.database_unavailable", path=request.path, error=str(exception))
-        # Without the request: its context processors would ask Postgres who is logged in.
+        # Without the request: its context processors would read the user from Postgres.
         return HttpResponse(render_to_string("503.html"), status=503, headers={"Retry-After": "5"})

@@ -1,4 +1,4 @@
-"""Roles on the pages: what templates may show, and what a view refuses."""
+"""Roles on the pages: views that need an operator, and the role for templates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def operator_required(view: View[P]) -> View[P]:
 
 
 def role_context(request: HttpRequest) -> dict[str, object]:
-    """For templates: a button that you may not press is not shown."""
+    """For templates: a button that the user may not press is not shown."""
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
         return {"may_operate": False, "may_administer": False}

@@ -1,4 +1,4 @@
-"""WebSockets from our own pages only: the origin's scheme, host and port must be those of the request.
+"""Origins of WebSockets: the scheme, host and port of the page must be those of the request.
 
 Cookies know no port, and a browser sends them with every WebSocket, so another service on the same host could read the
 dashboard with a visitor's login. Channels' own check compares host names only.
@@ -38,7 +38,7 @@ class SameOrigin:
 
 
 def allowed(origin: str, host: str, scheme: str) -> bool:
-    """`scheme` is that of the request, ws or wss, as the proxy in front says."""
+    """`scheme`: of the request, ws or wss, as reported by the proxy."""
     parsed = _parsed(origin)
     if parsed is None or not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
         return False
@@ -47,7 +47,7 @@ def allowed(origin: str, host: str, scheme: str) -> bool:
     ours = _parsed(f"{scheme}://{host}")
     if ours is None or (parsed.hostname, _port(parsed)) != (ours.hostname, _port(ours, parsed.scheme)):
         return False
-    # A page that came unencrypted may be anybody's, so it does not speak to us over TLS.
+    # A page that came unencrypted may be an attacker's, so it must not connect to us over TLS.
     return parsed.scheme == "https" or scheme == "ws"
 
 
@@ -73,7 +73,7 @@ def _matches(origin: SplitResult, pattern: str) -> bool:
 
 
 class UnavailableSocket:
-    """Around WebSockets, whose login is looked up in Postgres. A page whose socket is refused tries again by itself."""
+    """Refuses WebSockets while Postgres, which has their logins, does not answer. The page tries again by itself."""
 
     def __init__(self, application: Callable[..., Awaitable[Any]]) -> None:
         self.application = application

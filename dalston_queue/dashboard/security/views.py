@@ -1,4 +1,4 @@
-"""Pages that need no login: the login form itself (the admin uses it, too), throttled; /healthz and /favicon.ico."""
+"""Pages without a login: the throttled login form (the admin uses it, too), /healthz and /favicon.ico."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def favicon(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
-    """200 if everything answers, 503 if not. Says no more than that: it needs no login."""
+    """200 if Postgres and Redis answer, 503 if not. No details: it needs no login."""
     parts = {"postgres": _answers(_ask_postgres), "redis": _answers(_ask_redis)}
     healthy = all(parts.values())
     words = {name: "ok" if up else "no answer" for name, up in parts.items()}
@@ -86,4 +86,4 @@ def _ask_postgres() -> None:
 
 
 def _ask_redis() -> None:
-    probe().ping()  # each time anew: it says how it is now
+    probe().ping()  # not cached: the state of now

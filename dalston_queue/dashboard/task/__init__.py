@@ -1,6 +1,7 @@
 """The page of one task.
 
-read          parameters, results, deliveries; and the task as an operator would act on it now
-render, views the page, and the log of each delivery
+read          parameters, results and deliveries; the task as the target of an action
+render        the page
+views         the page, and the log of each delivery
 actions       cancel, requeue, dead-letter
 """

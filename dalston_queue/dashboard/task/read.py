@@ -1,4 +1,4 @@
-"""What a task's page shows, as plain values: what it was given, what its parents and it gave, and who ran it when."""
+"""What a task's page reads, as plain values: parameters, results of its parents and its own, and its deliveries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FOLDED = 2_000
 class Content:
     name: str
     text: str
-    empty: str = "nothing"
+    empty: str = "none"
 
     @property
     def is_long(self) -> bool:
@@ -38,12 +38,12 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class RunLine:
+class DeliveryLine:
     number: int
-    run: Delivery
+    delivery: Delivery
     words: str
     tone: str
-    node: str  # empty: it ran without a supervisor, and its log is not kept
+    node: str  # empty: the engine had no supervisor, and its log is not kept
     slot: str
 
 
@@ -53,7 +53,7 @@ class TaskView:
     task: Task
     why: str
     progress: str
-    runs: tuple[RunLine, ...]  # oldest first, counted from 1
+    deliveries: tuple[DeliveryLine, ...]  # oldest first, counted from 1
     contents: tuple[Content, ...]
     dead_letters: tuple[tuple[UUID, datetime], ...]
     target: ActionTarget | None  # None: Redis does not answer
@@ -77,7 +77,7 @@ def read_task(task_id: UUID) -> TaskView | None:
         task=task,
         why=explain(task, facts_about(task, broker), now).sentence,
         progress=progress_of(running, broker).get(str(task.id), ""),
-        runs=run_lines(task_id),
+        deliveries=delivery_lines(task_id),
         contents=_contents(task_id, ((task.id, task.status, task.attempt), *version)),
         dead_letters=tuple(dead_letters[:20]),
         target=_target(task, broker),
@@ -91,9 +91,9 @@ def _target(task: Task, broker: Broker) -> ActionTarget | None:
         return None
 
 
-def run_lines(task_id: UUID) -> tuple[RunLine, ...]:
-    runs = timeline_of(TaskEvent.objects.filter(task_id=task_id).order_by("id"))
-    return tuple(_run_line(number, run) for number, run in enumerate(runs, 1))
+def delivery_lines(task_id: UUID) -> tuple[DeliveryLine, ...]:
+    found = timeline_of(TaskEvent.objects.filter(task_id=task_id).order_by("id"))
+    return tuple(_delivery_line(number, delivery) for number, delivery in enumerate(found, 1))
 
 
 @lru_cache(maxsize=16)
@@ -108,13 +108,13 @@ def _contents(task_id: UUID, version: Version) -> tuple[Content, ...]:
     )
 
 
-def _run_line(number: int, run: Delivery) -> RunLine:
-    node, slot = node_and_slot(run.engine_id) or ("", "")
-    return RunLine(number, run, outcome_words(run), outcome_tone(run), node, slot)
+def _delivery_line(number: int, delivery: Delivery) -> DeliveryLine:
+    node, slot = node_and_slot(delivery.engine_id) or ("", "")
+    return DeliveryLine(number, delivery, outcome_words(delivery), outcome_tone(delivery), node, slot)
 
 
 def _no_result(task: Task) -> str:
-    return "nothing: it gave none" if task.finished_at else "nothing yet"
+    return "no result" if task.finished_at else "no result yet"
 
 
 def _text(value: Any) -> str:
@@ -122,12 +122,14 @@ def _text(value: Any) -> str:
 
 
 TARGET_FIELDS = ("queue", "task_type", "stage", "job__name", "status", "required", "attempt")
-"""What is read of it."""
+"""The columns that an ActionTarget needs."""
 _STATES = {RecordState.RUNNING: "running", RecordState.WAITING: "waiting"}
 
 
 @dataclass(frozen=True, slots=True)
 class ActionTarget:
+    """A task as the target of an operator's action, as Redis has it now."""
+
     task_id: str
     job_id: str
     task_type: str

@@ -1,6 +1,6 @@
-"""A task's page as fragments, the same for the page and its socket.
+"""Fragments of a task's page, the same for the page and its WebSocket.
 
-A piece with logs in it asks for them when it is put in place, so it only changes when a run begins or ends.
+The fragment of deliveries loads their logs when it is inserted, so it changes only when a delivery begins or ends.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ def task_fragments(task_id: UUID, may_operate: bool) -> list[Fragment]:
     return fragments_of(view, may_operate)
 
 
-def fragments_of(view: TaskView, operates: bool) -> list[Fragment]:
+def fragments_of(view: TaskView, may_operate: bool) -> list[Fragment]:
     status, tone = view.task.status.replace("_", " "), TASK_TONES.get(view.task.status, "")
-    may_act = operates and view.target is not None and view.target.is_live
-    head = render("task/_head", view=view, task=view.task, status=status, tone=tone, may_act=may_act)
+    has_actions = may_operate and view.target is not None and view.target.is_live
+    head = render("task/_head", view=view, task=view.task, status=status, tone=tone, has_actions=has_actions)
     return [
         pulse(view.at),
         Fragment("task", head),
         Fragment("target", render("task/_target", target=view.target)),
-        Fragment("runs", render("task/_runs", task=view.task, runs=view.runs[::-1])),
+        Fragment("deliveries", render("task/_deliveries", task=view.task, deliveries=view.deliveries[::-1])),
         Fragment("contents", render("task/_contents", contents=view.contents)),
     ]

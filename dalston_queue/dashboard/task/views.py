@@ -1,4 +1,4 @@
-"""The page of one task, and the log of each of its runs: asked of the node, or why it is not known."""
+"""The page of one task, and the log of each of its deliveries, which is requested from the node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dalston_queue.broker.nodes.commands import CommandState
 from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.nodes.logs import shown
 from dalston_queue.dashboard.parts.black_box import BlackBox, black_box
-from dalston_queue.dashboard.task.read import RunLine, read_task, run_lines
+from dalston_queue.dashboard.task.read import DeliveryLine, delivery_lines, read_task
 from dalston_queue.dashboard.task.render import fragments_of
 from dalston_queue.database import release_connection
 from dalston_queue.jobs.queries.timeline import Delivery
@@ -33,20 +33,21 @@ def task(request: HttpRequest, task_id: UUID) -> HttpResponse:
     if view is None:
         raise Http404(f"there is no task {task_id}")
     shown = by_name(fragments_of(view, may_operate(request.user)))
-    return render(request, "dashboard/task/page.html", {**shown, "view": view, "acts": "act" in request.GET})
+    context = {**shown, "view": view, "with_actions": "actions" in request.GET}
+    return render(request, "dashboard/task/page.html", context)
 
 
 @require_safe
 @never_cache
 @login_required
-def run_log(request: HttpRequest, task_id: UUID, number: int) -> HttpResponse:
-    """Asks the node, which takes a moment: the page loads this on its own. Without a script it is a page."""
-    lines = run_lines(task_id)
+def delivery_log(request: HttpRequest, task_id: UUID, number: int) -> HttpResponse:
+    """The node needs a moment to send the log, so the task's page loads it separately. Without a script, a page."""
+    lines = delivery_lines(task_id)
     if not 1 <= number <= len(lines):
-        raise Http404(f"task {task_id} has no run {number}")
+        raise Http404(f"task {task_id} has no delivery {number}")
     line = lines[number - 1]
     log, problem = read_log(line)
-    box = None if log else box_of(task_id, line.run)
+    box = None if log else box_of(task_id, line.delivery)
     template = "_log" if "HX-Request" in request.headers else "log"
     context = {"line": line, "log": log, "problem": problem, "box": box, "task_id": task_id}
     return render(request, f"dashboard/task/{template}.html", context)
@@ -54,39 +55,39 @@ def run_log(request: HttpRequest, task_id: UUID, number: int) -> HttpResponse:
 
 LINES = 500
 AROUND = timedelta(seconds=1)
-"""Logged a moment before the start was recorded, or after the end, and of the run all the same."""
+"""An engine may log a moment before its start or after its end is recorded."""
 
 
-def read_log(line: RunLine) -> tuple[str, str]:
-    """Its lines, or why there are none."""
+def read_log(line: DeliveryLine) -> tuple[str, str]:
+    """The lines of the log, or why there are none."""
     if not line.node:
-        return "", "It ran without a supervisor, so its log is not kept."
-    since, until = line.run.started_at or line.run.finished_at, line.run.finished_at
+        return "", "The engine had no supervisor, so its log is not kept."
+    since, until = line.delivery.started_at or line.delivery.finished_at, line.delivery.finished_at
     broker = get_broker()
     try:
         if line.node not in {node.node_id for node in broker.registry.nodes()}:
-            return "", f"The node {line.node} is down, and its logs with it."
+            return "", f"The node {line.node} is down, so its logs cannot be read."
         release_connection()
         tail = broker.logs(line.node).tail(
-            line.run.engine_id,
+            line.delivery.engine_id,
             lines=LINES,
             since_ms=_ms(since - AROUND) if since else None,
             until_ms=_ms(until + AROUND) if until else None,
             actor="dashboard",
         )
     except BrokerError:
-        return "", "Redis does not answer, so the node cannot be asked."
+        return "", "Redis does not answer, so the log cannot be requested."
     if tail.complete:
         text = "\n".join(shown(each) for each in tail.lines)
-        return text, "" if text else "It wrote nothing while it ran, or its log of that time is gone."
+        return text, "" if text else "The engine logged nothing meanwhile, or its log of that time was deleted."
     if tail.status is not None and tail.status.state is CommandState.FAILED:
-        return "", f"{line.node} says: {tail.status.message}."
+        return "", f"{line.node}: {tail.status.message}."
     return "", f"The node {line.node} does not answer."
 
 
-def box_of(task_id: UUID, run: Delivery) -> BlackBox | None:
-    """What the supervisor saw, kept with the dead letter of this attempt: all that is left of a lost node's engine."""
-    dead_letters = DeadLetter.objects.filter(task_id=task_id, attempt=run.attempt).order_by("-id")
+def box_of(task_id: UUID, delivery: Delivery) -> BlackBox | None:
+    """What the supervisor recorded, from this attempt's dead letter: the only trace of an engine on a lost node."""
+    dead_letters = DeadLetter.objects.filter(task_id=task_id, attempt=delivery.attempt).order_by("-id")
     return black_box(dead_letters.values_list("evidence", flat=True).first())
 
 

@@ -1,0 +1,123 @@
+"""The page of a queue: running and waiting tasks, filters and pages, pause and resume."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import Client
+
+from dalston_queue.broker import Broker
+from dalston_queue.broker.errors import Unavailable
+from dalston_queue.models import OperatorAction, StagePause
+from tests.dashboard.running import Running, notice
+from tests.jobs import make
+from tests.orchestrator.support import Steps, engine
+
+pytestmark = [pytest.mark.django_db, pytest.mark.keeps_keys]
+
+
+def test_it_shows_running_and_waiting_tasks(viewer: Client, running: Running, steps: Steps) -> None:
+    task, _, consumer = running
+    consumer.beat({str(task.id): {"fraction": 0.4, "message": "minute 3 of 8"}})
+    waits = make.single("echo", priority="high")
+    steps.poll()
+    page = viewer.get("/queues/echo/").content.decode()
+    row = re.search(rf'<tr id="running-{task.id}">.*?</tr>', page).group()
+    for shown in (
+        "gpu-01.demo.0.boot",
+        "under 10 s",
+        "renewed",
+        'value="40"',
+        "minute 3 of 8",
+        f"/jobs/{task.job_id}/",
+    ):
+        assert shown in row
+    table = re.search(r'<tbody id="waiting">.*?</tbody>', page, re.DOTALL).group()
+    assert str(waits.id) in table
+    assert ">high<" in table
+    assert "1–1 of 1 running" in page
+    assert "1 waiting, and no ready engine serves it." in page
+
+
+def test_a_viewer_sees_no_button_and_is_refused(viewer: Client, running: Running) -> None:
+    task, _, _ = running
+    page = viewer.get(f"/queues/echo/?task={task.id}").content.decode()
+    assert "Actions…" not in page
+    assert "Requeue" not in page
+    assert "Pause queue" not in page
+    for path in (f"/tasks/{task.id}/actions/cancel/", "/queues/echo/pause/"):
+        assert viewer.post(path, {"reason": "x", "do": "pause"}).status_code == 403
+    assert not OperatorAction.objects.exists()
+
+
+def test_pause_needs_a_reason_and_a_second_press_says_so(operator: Client, steps: Steps) -> None:
+    make.single("echo")
+    steps.poll()
+    pause = "/queues/echo/pause/"
+    assert notice(operator, operator.post(pause, {"do": "pause"})).startswith("Nothing was changed")
+    assert notice(operator, operator.post(pause, {"do": "pause", "reason": "disk full"})).startswith("Paused")
+    assert notice(operator, operator.post(pause, {"do": "pause", "reason": "disk full"})).startswith(
+        "It was paused already"
+    )
+    page = operator.get("/queues/echo/").content.decode()
+    assert "Paused by user olga" in page
+    assert "disk full" in page
+    assert notice(operator, operator.post(pause, {"do": "resume"})).startswith("Resumed")
+    assert not StagePause.objects.exists()
+    assert OperatorAction.objects.filter(action__startswith="stage.").count() == 3
+
+
+def test_a_queue_that_does_not_exist_cannot_be_paused(operator: Client, broker: Broker) -> None:
+    for do in ("pause", "resume"):
+        assert operator.post("/queues/ecoh/pause/", {"do": do, "reason": "disk full"}).status_code == 404
+    assert not StagePause.objects.exists() and not OperatorAction.objects.exists()
+
+
+def test_a_pause_that_does_not_reach_redis_says_so(
+    operator: Client, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise Unavailable("Redis is away")
+
+    for operation in ("queues", "pause", "resume"):
+        monkeypatch.setattr(Broker, operation, away)
+    for do, word in (("pause", "paused"), ("resume", "resumed")):
+        message = notice(operator, operator.post("/queues/echo/pause/", {"do": do, "reason": "disk full"}))
+        assert message.startswith(f"Stored as {word}. Redis does not answer")
+        assert OperatorAction.objects.latest("id").after["engines_notified"] is False
+
+
+def test_an_invalid_query_string_says_why(viewer: Client, steps: Steps) -> None:
+    make.single("echo")
+    steps.poll()
+    for query in ("lane=fast", "order=size", "after=1", "start=-1", "task=1", "lane=A%00:high"):
+        page = viewer.get(f"/queues/echo/?{query}")
+        assert (page.status_code, b'role="alert"' in page.content) == (400, True), query
+
+
+def test_a_queue_that_does_not_exist_is_a_404(viewer: Client, broker: Broker) -> None:
+    assert viewer.get("/queues/nosuch/").status_code == 404
+    assert viewer.get("/queues/NoSuch/").status_code == 404
+    assert viewer.get("/queues/")["Location"] == "/"
+
+
+def test_pages_of_running_tasks_follow_each_other_without_a_gap(viewer: Client, broker: Broker, steps: Steps) -> None:
+    for _ in range(60):
+        make.single("echo")
+    steps.poll()
+    with engine(broker, capacity=60) as consumer:
+        consumer.claim()
+        steps.drain()
+        pages = [viewer.get(path).content.decode() for path in ("/queues/echo/", "/queues/echo/?start=50")]
+        shown = [set(re.findall(r'<tr id="running-([^"]+)"', page)) for page in pages]
+        assert [len(rows) for rows in shown] == [50, 10]
+        assert not shown[0] & shown[1]
+        assert "51–60 of 60 running" in pages[1]
+        lane = viewer.get("/queues/echo/?lane=medium").content.decode()
+        further = re.search(r'id="running-further" rel="next" href="\?lane=medium&amp;after=([^"]+)"', lane).group(1)
+        rest = viewer.get(f"/queues/echo/?lane=medium&after={further}").content.decode()
+        assert len(set(re.findall(r'<tr id="running-([^"]+)"', rest))) == 10
+        mine = viewer.get(f"/queues/echo/?owner={consumer.engine_id}").content.decode()
+        assert "60 running" in mine
+        assert b"No running task matches" in viewer.get("/queues/echo/?owner=no-such-engine").content
