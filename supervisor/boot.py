@@ -1,4 +1,4 @@
-"""Puts a supervisor together: lock, clean-up after an earlier one, logs, socket, Redis, loop. And takes it apart."""
+"""Builds a supervisor, runs it and closes it: node lock, clean-up, logs, notify socket, Redis link, main loop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = structlog.get_logger("supervisor")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line and the settings say."""
+    """From the command line and the settings."""
 
     state_dir: Path
     redis_url: str
@@ -46,7 +46,7 @@ class Options:
 
 
 def run(plan: NodePlan, options: Options, broker: Broker, watch: Watch) -> int:
-    """The whole life of a supervisor. Raises AlreadyRunningError if there is one."""
+    """Runs a supervisor from start to exit code. Raises AlreadyRunningError if the node has one."""
     node = plan.config.node
     options.state_dir.mkdir(parents=True, exist_ok=True)
     state_dir = options.state_dir.resolve()
@@ -98,7 +98,7 @@ def run(plan: NodePlan, options: Options, broker: Broker, watch: Watch) -> int:
 
 
 def _after_a_kill(record: EngineRecord) -> ReclaimWork:
-    """These engines died with their supervisor: no fault of their tasks, so it counts as a lost node."""
+    """For an engine that died with its supervisor: no fault of its tasks, so it counts as a lost node."""
     message = f"engine {record.engine_id} ended together with its supervisor"
     error = ErrorInfo(message=message, type="SupervisorLost", cause=Cause.NODE_LOST)
     return ReclaimWork(record.engine_id, record.queues, Cause.NODE_LOST, error)
@@ -119,7 +119,7 @@ class NodeLock:
             os.close(self.fd)
             raise AlreadyRunningError(
                 f"{holder or 'another supervisor'} already runs here and holds {path}: "
-                "stop it first, or give this one another --state-dir and --node-id"
+                "stop it first, or start this one with another --state-dir and --node-id"
             ) from None
         os.ftruncate(self.fd, 0)
         os.write(self.fd, f"node {node}, pid {os.getpid()}".encode())

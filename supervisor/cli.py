@@ -1,4 +1,4 @@
-"""Where a node's files are: the command line arguments that runsupervisor and doctor share."""
+"""Command-line arguments of runsupervisor and doctor, and the node plan, state folder and broker they lead to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dalston_queue.broker import Broker, connect
 from .config import NodePlan, read_plan
 
 
-def add_place_arguments(parser: ArgumentParser) -> None:
+def add_node_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, help="node.yaml; without it every engine under engines/ runs once")
     parser.add_argument("--node-id", default="", help="this node's name (default: node.yaml's, else the host's)")
     parser.add_argument("--state-dir", type=Path, help="for the lock, the logs and the state file")
@@ -23,7 +23,7 @@ def add_place_arguments(parser: ArgumentParser) -> None:
 
 
 def plan_reader(options: dict[str, Any]) -> Callable[[], NodePlan]:
-    """Reads the plan that these arguments lead to, again and again."""
+    """A function that reads the plan of these arguments; the supervisor calls it after each change."""
     folders = options["engines"] or ([] if options["config"] else [str(settings.BASE_DIR / "engines")])
     return lambda: read_plan(options["config"], engines=tuple(folders), node=options["node_id"])
 

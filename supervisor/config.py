@@ -1,4 +1,4 @@
-"""node.yaml: what this node runs. Without a file: every engine found under `engines/`, once each."""
+"""node.yaml and the engine.yaml files it leads to: read, validated, watched for changes."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     node: str = ""
     engines: tuple[str, ...] = ("engines",)  # folders that hold engine.yaml files, relative to node.yaml
-    replicas: dict[str, Count] = {}  # processes per engine id; 1 where not named
-    gpus: tuple[str, ...] | None = None  # UUIDs to use; all where not given
+    replicas: dict[str, Count] = {}  # processes per engine id; default: 1
+    gpus: tuple[str, ...] | None = None  # UUIDs to use; default: all
     labels: dict[str, str] = {}
-    gpu_poll: Annotated[float, msgspec.Meta(gt=0, le=60)] = 5.0  # seconds between two looks at the GPUs
+    gpu_poll: Annotated[float, msgspec.Meta(gt=0, le=60)] = 5.0  # seconds between two readings of the GPUs
     vram_headroom_mib: Annotated[int, msgspec.Meta(ge=0)] = 512
     logs: LogLimits = LogLimits()
-    http: str = ""  # address for /metrics and /healthz, such as 0.0.0.0:9201; none where empty
+    http: str = ""  # address for /metrics and /healthz, such as 0.0.0.0:9201; empty: none
     cloud: str = "none"  # whose spot notices to watch: aws, gcp, azure or none
 
 
@@ -45,18 +45,14 @@ class NodePlan(msgspec.Struct, frozen=True):
 
     config: NodeConfig
     manifests: dict[str, Manifest]
-    watched: tuple[str, ...]  # node.yaml and the folders of engines
-
-    def places(self) -> list[Path]:
-        """Where a change matters."""
-        return [Path(name) for name in self.watched]
+    watched: tuple[Path, ...]  # node.yaml and the folders of engines
 
     def replicas(self, engine: str) -> int:
         return self.config.replicas.get(engine, 1)
 
 
 def read_plan(file: Path | None, *, engines: tuple[str, ...] = (), node: str = "") -> NodePlan:
-    """node.yaml (if given) and every engine.yaml. The command line's folders and node id win. Raises ManifestError."""
+    """node.yaml (if any) and every engine.yaml. Folders and node id of the command line win. Raises ManifestError."""
     config = NodeConfig()
     base = Path.cwd()
     if file is not None:
@@ -82,7 +78,7 @@ def read_plan(file: Path | None, *, engines: tuple[str, ...] = (), node: str = "
     unknown = sorted(set(config.replicas) - set(manifests))
     if unknown:
         raise ManifestError(f"{file}: field replicas.{unknown[0]}: no engine has this id")
-    return NodePlan(config, manifests, tuple(str(place) for place in ([file] if file else []) + folders))
+    return NodePlan(config, manifests, tuple([file] if file else []) + tuple(folders))
 
 
 def _manifest_files(folders: list[Path]) -> list[Path]:
@@ -96,31 +92,31 @@ def _manifest_files(folders: list[Path]) -> list[Path]:
 
 
 class Watch:
-    """Looks at names, sizes and times every two seconds: no dependency, and editors may rename files."""
+    """Compares names, sizes and times every two seconds: no dependency, and editors may rename files."""
 
     def __init__(self, read: Callable[[], NodePlan], plan: NodePlan) -> None:
         self._read = read
         self._plan = plan
         self._next_at = 0.0
-        self._seen = self._look()
+        self._seen = self._stat()
 
     def read(self) -> NodePlan:
-        """Raises ManifestError. Whatever it says, it is about the files as they are now."""
-        self._seen = self._look()
+        """The plan in the files as they are now. Raises ManifestError."""
+        self._seen = self._stat()
         self._plan = self._read()
-        self._seen = self._look()  # it may lead to other folders
+        self._seen = self._stat()  # the new node.yaml may name other folders
         return self._plan
 
     def changed(self, now: float) -> bool:
         if now < self._next_at:
             return False
         self._next_at = now + RELOAD_POLL_S
-        return self._look() != self._seen
+        return self._stat() != self._seen
 
-    def _look(self) -> tuple[tuple[str, int, int], ...]:
+    def _stat(self) -> tuple[tuple[str, int, int], ...]:
         found: list[tuple[str, int, int]] = []
-        for place in self._plan.places():
-            files = [place] if place.is_file() else [place / "engine.yaml", *place.glob("*/engine.yaml")]
+        for path in self._plan.watched:
+            files = [path] if path.is_file() else [path / "engine.yaml", *path.glob("*/engine.yaml")]
             for file in files:
                 try:
                     status = file.stat()

@@ -1,4 +1,4 @@
-"""What works on this node and what is degraded: one finding per subject, each with what to do about it."""
+"""Checks of a node: one finding per subject, each with what to do about it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from .process.cgroup import MemoryEvents
 from .process.linux import become_subreaper
 
 SLOW_REDIS_S = 0.05
-SKEW_S = 2.0
-NVML_DEADLINE_S = 15.0
-LITTLE_DISK = 1 << 30
+MAX_SKEW_S = 2.0
+NVML_TIMEOUT_S = 15.0
+MIN_FREE_BYTES = 1 << 30
 
 
 class Grade(IntEnum):
-    """Also the exit code: the worst of them."""
+    """The exit code is the worst of all findings."""
 
     OK = 0
     DEGRADED = 1
@@ -45,7 +45,7 @@ class Finding:
 
 
 def examine(make_broker: Callable[[], Broker], read_plan: Callable[[], NodePlan], state_dir: Path) -> Iterator[Finding]:
-    """Everything, the most important first. Never raises."""
+    """All checks, the most important first. Never raises."""
     yield from redis(make_broker)
     yield engines(read_plan)
     yield state(state_dir)
@@ -68,7 +68,7 @@ def redis(make_broker: Callable[[], Broker]) -> Iterator[Finding]:
     for sentence in broker.check():
         yield Finding(Grade.DEGRADED, "redis", sentence)
     skew = broker.snapshot([]).at_ms / 1000 - time.time()
-    if abs(skew) > SKEW_S:
+    if abs(skew) > MAX_SKEW_S:
         text = f"the clock of Redis is {skew:+.1f} s from ours: deadlines shown to engines will be off; set up NTP"
         yield Finding(Grade.DEGRADED, "clock", text)
     else:
@@ -87,12 +87,12 @@ def engines(read_plan: Callable[[], NodePlan]) -> Finding:
 
 
 def state(state_dir: Path) -> Finding:
-    place = next(parent for parent in (state_dir, *state_dir.absolute().parents) if parent.exists())
-    if not os.access(place, os.W_OK):
-        text = f"{state_dir} can't be written: give the supervisor another --state-dir"
+    existing = next(parent for parent in (state_dir, *state_dir.absolute().parents) if parent.exists())
+    if not os.access(existing, os.W_OK):
+        text = f"{state_dir} can't be written: start the supervisor with another --state-dir"
         return Finding(Grade.BROKEN, "state dir", text)
-    free = shutil.disk_usage(place).free
-    if free < LITTLE_DISK:
+    free = shutil.disk_usage(existing).free
+    if free < MIN_FREE_BYTES:
         return Finding(Grade.DEGRADED, "state dir", f"{state_dir} has only {free >> 20} MiB free for logs")
     return Finding(Grade.OK, "state dir", f"{state_dir}, {free >> 30} GiB free")
 
@@ -107,7 +107,7 @@ def setpriv() -> Finding:
 
 def subreaper() -> Finding:
     if become_subreaper():
-        return Finding(Grade.OK, "subreaper", "orphaned grandchildren come to us")
+        return Finding(Grade.OK, "subreaper", "orphaned grandchildren become children of the supervisor")
     return Finding(Grade.DEGRADED, "subreaper", "refused: grandchildren are found by their environment only")
 
 
@@ -116,17 +116,17 @@ def cgroup() -> Finding:
     if file is None:
         text = "no memory.events: an engine killed for lack of memory shows as signal 9 only"
         return Finding(Grade.DEGRADED, "cgroup", text)
-    return Finding(Grade.OK, "cgroup", f"{file} tells when the host runs out of memory")
+    return Finding(Grade.OK, "cgroup", f"{file} shows when the host runs out of memory")
 
 
 def gpus() -> Finding:
-    """One reading of the probe, in its own process with a deadline."""
+    """One reading of the probe, in its own process with a timeout."""
     argv = [sys.executable, "-m", "supervisor.gpu.probe", "0"]
     try:
-        done = subprocess.run(argv, input=b"", capture_output=True, timeout=NVML_DEADLINE_S, check=False)
+        done = subprocess.run(argv, input=b"", capture_output=True, timeout=NVML_TIMEOUT_S, check=False)
         reading = msgspec.json.decode(done.stdout.splitlines()[0], type=Reading)
     except subprocess.TimeoutExpired:
-        text = f"the NVIDIA driver did not answer within {NVML_DEADLINE_S:.0f} s: reboot the node"
+        text = f"the NVIDIA driver did not answer within {NVML_TIMEOUT_S:.0f} s: reboot the node"
         return Finding(Grade.BROKEN, "gpu", text)
     except (IndexError, msgspec.MsgspecError):
         return Finding(Grade.BROKEN, "gpu", f"the probe failed: {done.stderr.decode(errors='replace').strip()[-300:]}")

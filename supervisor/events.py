@@ -18,7 +18,7 @@ class WorkReclaimed:
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """link: a task of ours ran past its deadline. It is settled as timed out; its engine is still to be ended."""
+    """link: a task on this node ran past its deadline. It is settled as timed out; its engine is still to be ended."""
 
     engine_id: str
     task_id: str
@@ -26,14 +26,14 @@ class Overdue:
 
 @dataclass(frozen=True, slots=True)
 class Commanded:
-    """link: a command of an operator, by way of the API."""
+    """link: a command of an operator, sent by the API."""
 
     command: Command
 
 
 @dataclass(frozen=True, slots=True)
 class SpotNotice:
-    """spot: the cloud takes this machine away in so many seconds; None: it only might."""
+    """spot: the cloud takes this machine away in so many seconds; None: a mere recommendation."""
 
     seconds: float | None
     why: str
@@ -41,7 +41,7 @@ class SpotNotice:
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """probes: the health check of an engine answered, or did not."""
+    """probes: a health check of an engine succeeded or failed."""
 
     slot: str
     engine_id: str

@@ -1,4 +1,4 @@
-"""The supervisor's own port: /healthz and /metrics. GPU gauges have the names that DCGM users know."""
+"""HTTP server of the supervisor: /healthz and /metrics. GPU gauges have the names that DCGM users know."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GPU_GAUGES = {
 
 
 class NodeCollector:
-    """Reads the last report of the main loop: one read, no locks, no work without a request."""
+    """Metrics from the main loop's last report: one read, no locks."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
@@ -41,8 +41,10 @@ class NodeCollector:
             states.add_metric([state], sum(engine.state is state for engine in report.engines))
         yield states
         exits = CounterMetricFamily("dalston_engine_exits", "Ended processes of a slot", labels=["engine"])
-        cpu = GaugeMetricFamily("dalston_engine_cpu_percent", "Processor time of an engine's family", labels=["engine"])
-        memory = GaugeMetricFamily("dalston_engine_memory_mib", "Memory of an engine's family", labels=["engine"])
+        cpu = GaugeMetricFamily(
+            "dalston_engine_cpu_percent", "CPU of an engine with its descendants", labels=["engine"]
+        )
+        memory = GaugeMetricFamily("dalston_engine_memory_mib", "Memory of the same processes", labels=["engine"])
         for engine in report.engines:
             name = [str(engine.info["slot"])]
             exits.add_metric(name, engine.info["exits"])
@@ -60,7 +62,7 @@ class NodeCollector:
 
 
 class NodeServer:
-    """Answers in threads of its own; a slow client delays no other request."""
+    """One thread per request: a slow client delays no other request."""
 
     def __init__(self, address: str, link: Link) -> None:
         host, _, port = address.rpartition(":")
@@ -87,7 +89,7 @@ class NodeServer:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """A scrape every few seconds is no news."""
+                """No log: a scraper comes every few seconds."""
 
         self.server = ThreadingHTTPServer((host.strip("[]") or "127.0.0.1", int(port)), Handler)
         self.server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""The inbox of the main loop: signals, events of other threads, notices of engines. Handlers only enqueue."""
+"""The inbox of the main loop: signals and events of other threads. Signal handlers only enqueue."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class Inbox:
             signal.signal(number, self._on_signal)
 
     def watch(self, source: Any) -> None:
-        """Anything with a fileno() that shall end the wait."""
+        """`source` has a fileno(); data on it ends the wait."""
         self._selector.register(source, selectors.EVENT_READ)
 
     def unwatch(self, source: Any) -> None:
         self._selector.unregister(source)
 
     def post(self, message: Event | signal.Signals) -> None:
-        """From any thread, and from signal handlers."""
+        """Safe in any thread and in signal handlers."""
         self._messages.append(message)
-        if self._closed:  # a second SIGTERM, the end of the last child: the supervisor is on its way out already
+        if self._closed:  # a second SIGTERM, or the last SIGCHLD, while the supervisor ends
             return
-        with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well as a fuller one
+        with contextlib.suppress(BlockingIOError):  # a full pipe ends the wait, too
             os.write(self._writer, b"!")
 
     def wait(self, seconds: float) -> None:

@@ -1,7 +1,7 @@
 """The supervisor's link to Redis: a thread of its own, so that a slow or absent Redis delays no signal and no restart.
 
-It beats for the node, reclaims dead engines' tasks, polls for tasks past their deadline and receives commands. Work
-that can't be done now is kept and done in order when Redis is back.
+It sends the node's heartbeat, reclaims dead engines' tasks, polls for tasks past their deadline and receives commands.
+Messages that can't be sent during an outage are kept and sent in order when Redis is back.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from .logs.reader import Line
 
 log = structlog.get_logger("supervisor.redis_link")
 
-POLL_EVERY = 1.0  # for overdue tasks and commands; as often as it beats, if that is oftener
-RETRY_EVERY = 0.5
-ASKED_S = 10.0
+POLL_EVERY_S = 1.0  # for overdue tasks and commands; or DALSTON_HEARTBEAT_S, if that is shorter
+RETRY_EVERY_S = 0.5
+QUESTION_TIMEOUT_S = 10.0
 OVERDUE_MS = 2500
 """Past its deadline in Redis, which counts from the claim: a prefetched task may have started a second later (see
-docs/adr/0024-prefetch.md), and one that heeds its cancellation has stopped by then, so that its engine may live."""
-MAIN_LOOP_DEAD_AFTER = 30.0
+docs/adr/0024-prefetch.md), and a task that stops when cancelled has ended by then, so that its engine may live."""
+MAIN_LOOP_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the next beat says."""
+    """Content of the next heartbeat."""
 
     state: NodeState
     engines: tuple[EngineBeat, ...]
@@ -50,7 +50,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class ReclaimWork:
-    """Reclaim everything that this engine holds; with `forget`, its name goes as well."""
+    """Reclaims all tasks of an engine; with `forget`, the engine is removed from the registry, too."""
 
     engine_id: str
     queues: tuple[str, ...]
@@ -62,7 +62,7 @@ class ReclaimWork:
 
 @dataclass(frozen=True, slots=True)
 class LogLines:
-    """For those who follow a slot's log, or for the one who asked this question."""
+    """For the subscribers of a slot's log, or in answer to one `tail_logs` command."""
 
     slot: str
     lines: list[Line]
@@ -70,7 +70,7 @@ class LogLines:
 
 
 class Link:
-    """`post` hands a message to the main loop; it must be safe to call from this thread."""
+    """`post` enqueues an event for the main loop; it is called from the link's thread."""
 
     def __init__(
         self,
@@ -86,18 +86,19 @@ class Link:
         self.broker = broker
         self.channel = broker.node(node)
         self.logs = broker.logs(node)
-        self.after = after  # the last command that was heard
-        self.asked = f"{int((time.time() - ASKED_S) * 1000)}-0"  # the same for questions; an old one is not waited for
+        self.after = after  # entry id of the last command received
+        # The same for questions. No client waits for the answer to an old one.
+        self.asked = f"{int((time.time() - QUESTION_TIMEOUT_S) * 1000)}-0"
         self.node = node
         self.post = post
         self.heartbeat_s = heartbeat_s
         self.max_deliveries = max_deliveries
         self.max_losses = max_losses
         self.up = True
-        self.alive_at = time.monotonic()  # when the main loop last came by
+        self.alive_at = time.monotonic()  # when the main loop last reported
         self._report: Report | None = None
-        self._fresh = self._news = False
-        self._jobs: deque[ReclaimWork | Reply | LogLines] = deque()
+        self._beat_now = self._beat_soon = False
+        self._outbox: deque[ReclaimWork | Reply | LogLines] = deque()
         self._gone: deque[str] = deque(maxlen=1000)
         self._wake = threading.Event()
         self._closing = False
@@ -106,60 +107,60 @@ class Link:
     def start(self) -> None:
         self._thread.start()
 
-    def tell(self, report: Report) -> None:
-        """The state of things; a change goes out at once, the same again with the next beat."""
-        if self._report is None or _essence(report) != _essence(self._report):
-            self._fresh = True
+    def publish(self, report: Report) -> None:
+        """Sends a change of state at once, everything else with the next beat."""
+        if self._report is None or _state_of(report) != _state_of(self._report):
+            self._beat_now = True
             self._wake.set()
-        elif _work(report) != _work(self._report):
-            self._news = True  # with the next poll, not at once: short tasks come by the thousand
+        elif _tasks_of(report) != _tasks_of(self._report):
+            self._beat_soon = True  # with the next poll: a thousand short tasks must not cause a thousand beats
         self._report = report
 
-    def send(self, job: ReclaimWork | Reply | LogLines) -> None:
-        """Done in order, once Redis is there."""
-        self._jobs.append(job)
+    def send(self, message: ReclaimWork | Reply | LogLines) -> None:
+        """Sends it after all earlier messages, as soon as Redis answers."""
+        self._outbox.append(message)
         self._wake.set()
 
     @property
     def report(self) -> Report | None:
-        """The last one; for /metrics."""
+        """The last report, for /metrics."""
         return self._report
 
     def problem(self) -> str:
-        """Why this supervisor is not well; empty if it is. Redis away is no reason: a restart would not help."""
-        silence = time.monotonic() - self.alive_at
-        if silence > MAIN_LOOP_DEAD_AFTER:
-            return f"the main loop stands still for {silence:.0f} s"
+        """Why /healthz fails; empty if all is well. An outage of Redis is no reason: a restart would not help."""
+        idle = time.monotonic() - self.alive_at
+        if idle > MAIN_LOOP_TIMEOUT_S:
+            return f"the main loop stands still for {idle:.0f} s"
         return ""
 
     def close(self, timeout: float) -> None:
-        """Does what is left to do, for as long as this, and takes the node off the list."""
+        """Sends the remaining messages within the timeout and removes the node from the registry."""
         self._closing = True
         self._wake.set()
         self._thread.join(timeout)
 
     def _run(self) -> None:
         next_beat = next_poll = 0.0
-        while not (self._closing and not self._jobs):
+        while not (self._closing and not self._outbox):
             now = time.monotonic()
             try:
-                self._work_off()
-                if (self._fresh or now >= next_beat) and self._beat(now):
+                self._flush()
+                if (self._beat_now or now >= next_beat) and self._beat(now):
                     next_beat = now + self.heartbeat_s
                 if now >= next_poll and not self._closing:
-                    next_poll = now + min(POLL_EVERY, self.heartbeat_s)
-                    self._fresh = self._fresh or self._news
-                    self._hear_commands()
+                    next_poll = now + min(POLL_EVERY_S, self.heartbeat_s)
+                    self._beat_now = self._beat_now or self._beat_soon
+                    self._receive_commands()
                     self._find_overdue()
                 self._mark(up=True)
                 self._sleep(min(next_beat, next_poll) - time.monotonic())
             except BrokerError as error:
                 self._mark(up=False, why=str(error))
-                self._sleep(RETRY_EVERY, patient=True)
+                self._sleep(RETRY_EVERY_S, ignore_wakes=True)
             except Exception:
-                # A node that stops beating for a bug of ours would look dead: say it loudly and go on.
+                # A node that stops beating because of a bug here would be judged dead: log it and go on.
                 log.exception("the link to redis failed")
-                self._sleep(RETRY_EVERY, patient=True)
+                self._sleep(RETRY_EVERY_S, ignore_wakes=True)
         with contextlib.suppress(BrokerError):
             engines = [engine.engine_id for engine in self._last_engines()]
             self.broker.registry.forget(engines, [self.node], with_commands=False)
@@ -167,52 +168,52 @@ class Link:
     def _last_engines(self) -> tuple[EngineBeat, ...]:
         return self._report.engines if self._report else ()
 
-    def _sleep(self, seconds: float, *, patient: bool = False) -> None:
-        if patient and not self._closing:
+    def _sleep(self, seconds: float, *, ignore_wakes: bool = False) -> None:
+        if ignore_wakes and not self._closing:
             time.sleep(seconds)  # a wake-up would only make us retry faster
         elif seconds > 0:
             self._wake.wait(seconds)
         self._wake.clear()
 
-    def _work_off(self) -> None:
-        while self._jobs:
+    def _flush(self) -> None:
+        while self._outbox:
             try:
-                self._do(self._jobs[0])
+                self._deliver(self._outbox[0])
             except (Invalid, WrongKeyType) as error:
-                # It will not be accepted, and nothing behind it may wait. The judge reclaims what an engine that
-                # doesn't beat any more still holds.
-                log.error("could not be sent", what=type(self._jobs[0]).__name__, why=str(error))
+                # Redis will never accept it, and later messages must not wait for it. The judge reclaims the tasks of
+                # an engine that doesn't beat any more.
+                log.error("message dropped", what=type(self._outbox[0]).__name__, why=str(error))
             except BrokerError:
-                if isinstance(self._jobs[0], LogLines):
-                    self._jobs.popleft()  # their readers are gone by then, and the dead engines' tasks wait behind them
+                if isinstance(self._outbox[0], LogLines):
+                    self._outbox.popleft()  # its readers are gone by then, and reclaims wait behind it
                 raise
-            self._jobs.popleft()  # only now: what an outage interrupted is done again, and can be
+            self._outbox.popleft()  # only now: a message that an outage interrupted is sent again; each is idempotent
 
-    def _do(self, job: ReclaimWork | Reply | LogLines) -> None:
-        match job:
+    def _deliver(self, message: ReclaimWork | Reply | LogLines) -> None:
+        match message:
             case ReclaimWork():
-                self._reclaim(job)
+                self._reclaim(message)
             case LogLines():
-                self.logs.write(job.slot, job.lines, job.request_id)
+                self.logs.write(message.slot, message.lines, message.request_id)
             case Reply():
-                self.channel.reply(job)
+                self.channel.reply(message)
 
-    def _reclaim(self, job: ReclaimWork) -> None:
+    def _reclaim(self, work: ReclaimWork) -> None:
         reclaimed = self.broker.reclaim(
-            job.engine_id,
-            job.queues,
-            job.cause,
-            named=job.named,
-            error=job.error,
+            work.engine_id,
+            work.queues,
+            work.cause,
+            named=work.named,
+            error=work.error,
             max_deliveries=self.max_deliveries,
             max_losses=self.max_losses,
         )
-        if job.forget:
-            self._gone.append(job.engine_id)
-            self.broker.registry.forget([job.engine_id])
-        self.post(WorkReclaimed(job.engine_id, reclaimed))
+        if work.forget:
+            self._gone.append(work.engine_id)
+            self.broker.registry.forget([work.engine_id])
+        self.post(WorkReclaimed(work.engine_id, reclaimed))
 
-    def _hear_commands(self) -> None:
+    def _receive_commands(self) -> None:
         for command in self.channel.receive(self.after, asked=self.asked):
             if command.asks:
                 self.asked = command.entry_id
@@ -221,12 +222,12 @@ class Link:
             self.post(Commanded(command))
 
     def _beat(self, now: float) -> bool:
-        """Not if the main loop stands still: then the node must look as dead as it is."""
-        if self._report is None or now - self.alive_at > MAIN_LOOP_DEAD_AFTER:
+        """Sends the heartbeat, unless the main loop stands still: then the node has to be judged dead."""
+        if self._report is None or now - self.alive_at > MAIN_LOOP_TIMEOUT_S:
             return False
-        self._fresh = self._news = False
+        self._beat_now = self._beat_soon = False
         report = self._report
-        # The report may be older than a reclaim: a forgotten engine must not be beaten back to life.
+        # The report may be older than a reclaim: it must not register a forgotten engine again.
         engines = [engine for engine in report.engines if engine.engine_id not in self._gone]
         self.broker.registry.beat_node(self.node, report.state, engines, report.info)
         return True
@@ -237,14 +238,14 @@ class Link:
             return
         mine = {engine.engine_id for engine in report.engines}
         for queue in sorted({queue for engine in report.engines for queue in engine.queues}):
-            with contextlib.suppress(WrongKeyType):  # the scanner says so; the other queues go on
+            with contextlib.suppress(WrongKeyType):  # the scanner reports it; the other queues go on
                 page = self.broker.pending(queue, order=PendingOrder.DEADLINE, overdue_by_ms=OVERDUE_MS, limit=200)
                 for entry in page.entries:
                     if entry.record.owner in mine:
                         self._expire(entry)
 
     def _expire(self, entry: PendingEntry) -> None:
-        """Settled before the engine is killed: so it is a timeout, whatever the engine's end looks like."""
+        """Settles the task as timed out before its engine is killed, so that its cause is the timeout."""
         seconds = entry.running_ms / 1000
         message = f"still running after {seconds:.0f} s, its timeout; its engine {entry.record.owner} is ended"
         error = ErrorInfo(message=message, type="Timeout", cause=Cause.TIMEOUT)
@@ -258,11 +259,11 @@ class Link:
         self.up = up
 
 
-def _essence(report: Report) -> tuple[object, ...]:
-    """What is worth a beat of its own when it changes; processor load is not."""
+def _state_of(report: Report) -> tuple[object, ...]:
+    """What is worth a beat of its own when it changes: states, but not the processor load."""
     return (report.state, *((engine.engine_id, engine.state, engine.info.get("why")) for engine in report.engines))
 
 
-def _work(report: Report) -> list[object]:
-    """What is worth telling within a second: which tasks are in hand, and how far they are."""
+def _tasks_of(report: Report) -> list[object]:
+    """What is worth a beat within a second when it changes: running tasks and their progress."""
     return [engine.info.get("tasks") for engine in report.engines]

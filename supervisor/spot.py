@@ -1,4 +1,4 @@
-"""Watches the cloud's metadata server for the news that this machine will be taken away. A thread: it may be slow.
+"""Polls the cloud's metadata server for the notice that this machine will be taken away, in a thread of its own.
 
 AWS: spot/instance-action (two minutes) and the rebalance recommendation. GCP: instance/preempted (30 s) and
 maintenance-event. Azure: scheduled events of type Preempt (30 s) and Terminate.
@@ -22,22 +22,22 @@ from .events import SpotNotice
 
 log = structlog.get_logger("supervisor.spot")
 
-POLL = 5.0
-TIMEOUT = 2.0
+POLL_EVERY_S = 5.0
+TIMEOUT_S = 2.0
 URLS = {
     "aws": "http://169.254.169.254",
     "gcp": "http://metadata.google.internal",
     "azure": "http://169.254.169.254",
 }
-GCP_NOTICE = 30.0
+GCP_NOTICE_S = 30.0
 Fetch = Callable[..., str | None]
 
 
 def fetch(url: str, *, method: str = "GET", headers: dict[str, str] | None = None) -> str | None:
-    """The body; None for 404, which means "no news"."""
+    """The body; None for 404, which means that there is no notice."""
     request = urllib.request.Request(url, method=method, headers=headers or {})  # noqa: S310 (http by design)
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
             return str(answer.read().decode("utf-8", "replace"))
     except urllib.error.HTTPError as error:
         if error.code == 404:
@@ -50,10 +50,10 @@ def ask_aws(base: str, now: float, get: Fetch = fetch) -> SpotNotice | None:
     headers = {"X-aws-ec2-metadata-token": token or ""}
     action = get(f"{base}/latest/meta-data/spot/instance-action", headers=headers)
     if action:
-        action_of = json.loads(action)
+        planned = json.loads(action)
         return SpotNotice(
-            _seconds_until(action_of["time"], now),
-            f"AWS will {action_of['action']} this instance at {action_of['time']}",
+            _seconds_until(planned["time"], now),
+            f"AWS will {planned['action']} this instance at {planned['time']}",
         )
     hint = get(f"{base}/latest/meta-data/events/recommendations/rebalance", headers=headers)
     return SpotNotice(None, "AWS recommends a rebalance: this instance may be taken soon") if hint else None
@@ -62,7 +62,7 @@ def ask_aws(base: str, now: float, get: Fetch = fetch) -> SpotNotice | None:
 def ask_gcp(base: str, _now: float, get: Fetch = fetch) -> SpotNotice | None:
     headers = {"Metadata-Flavor": "Google"}
     if (get(f"{base}/computeMetadata/v1/instance/preempted", headers=headers) or "").strip() == "TRUE":
-        return SpotNotice(GCP_NOTICE, "GCP preempts this instance")
+        return SpotNotice(GCP_NOTICE_S, "GCP preempts this instance")
     event = (get(f"{base}/computeMetadata/v1/instance/maintenance-event", headers=headers) or "NONE").strip()
     if event == "TERMINATE_ON_HOST_MAINTENANCE":
         return SpotNotice(60.0, "GCP terminates this instance for maintenance")
@@ -83,14 +83,14 @@ ASK: dict[str, Callable[[str, float], SpotNotice | None]] = {"aws": ask_aws, "gc
 
 
 class SpotWatch:
-    """Polls every 5 s; tells each piece of news once. DALSTON_METADATA_URL replaces the address (tests, proxies)."""
+    """Posts each notice once. DALSTON_METADATA_URL replaces the address (tests, proxies)."""
 
-    def __init__(self, cloud: str, post: Callable[[SpotNotice], None], poll: float = POLL) -> None:
+    def __init__(self, cloud: str, post: Callable[[SpotNotice], None], poll: float = POLL_EVERY_S) -> None:
         self.cloud = cloud
         self.post = post
-        self.poll = poll
+        self.poll_every = poll
         self.base = os.environ.get("DALSTON_METADATA_URL", "").rstrip("/") or URLS[cloud]
-        self._told: set[tuple[str, bool]] = set()
+        self._posted: set[tuple[str, bool]] = set()
         self._stop = threading.Event()
         self._answers = True
 
@@ -102,20 +102,20 @@ class SpotWatch:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self.look()
-            self._stop.wait(self.poll)
+            self.poll()
+            self._stop.wait(self.poll_every)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         try:
             notice = ASK[self.cloud](self.base, time.time())
-        except Exception as error:  # noqa: BLE001 (whatever it answers, the watch goes on)
+        except Exception as error:  # noqa: BLE001 (with any answer, the next poll follows)
             if self._answers:
                 log.warning("metadata server does not answer", cloud=self.cloud, url=self.base, why=str(error))
             self._answers = False
             return
         self._answers = True
-        if notice is not None and (notice.why, notice.seconds is None) not in self._told:
-            self._told.add((notice.why, notice.seconds is None))
+        if notice is not None and (notice.why, notice.seconds is None) not in self._posted:
+            self._posted.add((notice.why, notice.seconds is None))
             self.post(notice)
 
 

@@ -1,7 +1,7 @@
-"""The node's supervisor. One loop: wait, handle events, reap, let the policy decide, act, report.
+"""The supervisor's main loop: wait, handle events, reap, let the policy decide, act, report.
 
-Signal handlers only enqueue, the policy only decides, and another thread speaks to Redis (redis_link.py): so nothing
-that hangs elsewhere keeps an engine from being watched, stopped or started.
+Signal handlers only enqueue, the policy only decides, and another thread speaks to Redis (redis_link.py): so no hang
+elsewhere keeps an engine from being watched, stopped or started.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from .redis_link import Link, Report
 
 log = structlog.get_logger("supervisor")
 
-LONGEST_SLEEP = 1.0
+MAX_SLEEP_S = 1.0
 NVIDIA_DRIVER = Path("/proc/driver/nvidia")
 
 
 class Supervisor:
-    """Runs what the plan says until it is asked to stop."""
+    """Runs the engines of the plan until SIGTERM."""
 
     def __init__(
         self, plan: NodePlan, around: Surroundings, *, fleet: Fleet, link: Link, inbox: Inbox, watch: Watch
@@ -65,39 +65,39 @@ class Supervisor:
         self.probes = Probes(fleet, inbox.post)
         self.followers = Followers(fleet, link)
         self.usage = Usage(fleet)
-        self.leaving = ""  # why the supervisor ends
+        self.leaving = ""  # why the supervisor ends; empty: it does not
         self.spot = ""  # the notice of the cloud
         self.failing = ""  # why the node cordoned itself
         self.config_error = ""
 
-    # --- the page -----------------------------------------------------------------------------------------------------
+    # --- the loop -----------------------------------------------------------------------------------------------------
 
     def run(self, notices: NoticeSocket) -> int:
-        """Until every engine is stopped after a TERM. Returns the exit code."""
+        """Runs until every engine is stopped after a TERM. Returns the exit code."""
         self.inbox.watch(notices)
         self.arrange(time.monotonic())
         notify("READY=1", f"STATUS=node {self.plan.config.node}")
         while not self.finished():
             self.inbox.wait(self.next_moment() - time.monotonic())
             now = time.monotonic()
-            self.fleet.memory.look(now)
+            self.fleet.memory.poll(now)
             for message in self.inbox.messages():
-                self.hear(message, now)
+                self.handle(message, now)
             for notice in notices.receive():
-                self.fleet.listen(notice, now)
+                self.fleet.handle_notice(notice, now)
             for pid, returncode in children.reap(self.fleet.children):
                 self.reaped(pid, returncode, now)
-            self.look_at_gpus(now)
+            self.poll_gpus(now)
             for slot in self.fleet:
                 self.fleet.attend(slot, now)
-            self.keep_order(now)
+            self.step(now)
             self.report(now)
         return 0
 
-    def hear(self, message: Event | signal.Signals, now: float) -> None:
+    def handle(self, message: Event | signal.Signals, now: float) -> None:
         match message:
             case signal.SIGTERM | signal.SIGINT:
-                self.leave(message.name, now)
+                self.shut_down(message.name, now)
             case signal.SIGHUP:
                 self.reload(now)
             case Overdue(engine_id, task_id):
@@ -105,7 +105,7 @@ class Supervisor:
             case Commanded(command):
                 self.commands.handle(command, now)
             case SpotNotice(seconds, why):
-                self.prepare_for_the_end(seconds, why, now)
+                self.on_spot_notice(seconds, why, now)
             case Probed():
                 self.probes.judge(message)
             case WorkReclaimed(engine_id, reclaimed):
@@ -133,10 +133,10 @@ class Supervisor:
             if slot is not None and slot.child is child:
                 self.fleet.ended(slot, returncode, now)
 
-    def look_at_gpus(self, now: float) -> None:
-        """Reads the probe's lines, ends it when the driver hangs, and acts on GPUs in trouble."""
+    def poll_gpus(self, now: float) -> None:
+        """Reads the probe, kills it when the driver hangs, and stops engines on GPUs with errors."""
         monitor = self.gpus.monitor
-        for uuid, response in self.gpus.hear(now):
+        for uuid, response in self.gpus.read(now):
             for slot in self.fleet:
                 if uuid in slot.gpus and (response.restart_engines or response.evict_engines):
                     grace = 1.0 if response.evict_engines else slot.manifest.stop_grace
@@ -148,19 +148,19 @@ class Supervisor:
             self.inbox.watch(monitor)
 
     def gpus_matter(self) -> bool:
-        """On a node without a driver, and without engines that want a GPU, no probe is needed."""
+        """False on a node without a driver and without engines that need a GPU: it needs no probe."""
         if NVIDIA_DRIVER.exists() or any(manifest.gpu for manifest in self.plan.manifests.values()):
             return True
         self.gpus.monitor.reading = Reading(problem="no NVIDIA driver here, and no engine asks for a GPU")
         return False
 
-    def keep_order(self, now: float) -> None:
-        """What concerns the node as a whole."""
+    def step(self, now: float) -> None:
+        """One round of everything that is not about one slot: commands, probes, logs, reload, cordon."""
         self.rolling.step(now)
         self.pending.step()
         self.probes.step(now)
         self.followers.step(now)
-        relay = self.fleet.logs.look_after_relay(now)
+        relay = self.fleet.logs.check_relay(now)
         if relay is not None:
             self.fleet.children[relay.pid] = relay
         if self.usage.due(now):
@@ -169,7 +169,7 @@ class Supervisor:
         if self.watch.changed(now):
             self.reload(now)
         lives = [slot.life for slot in self.fleet]
-        self.failing = "" if node.recovered(lives, now) else node.everything_dies(lives)
+        self.failing = "" if node.recovered(lives, now) else node.cordon_reason(lives)
         self.fleet.pause(self.intents.intent.cordoned or self.spot or self.failing)
         notify("WATCHDOG=1", timeout_s=0.0)  # the next one comes within a second
 
@@ -177,11 +177,11 @@ class Supervisor:
         now = time.monotonic()
         moments = [lifecycle.next_moment(slot.life, slot.manifest, now) for slot in self.fleet if not slot.reclaiming]
         moments.append(self.followers.next_moment(now))
-        # A slot that could start but may not waits for an event, not for a time: don't spin on it.
-        return min([now + LONGEST_SLEEP, *(moment for moment in moments if moment > now)])
+        # A slot that may not start yet waits for an event, not for a time: no busy loop for it.
+        return min([now + MAX_SLEEP_S, *(moment for moment in moments if moment > now)])
 
     def finished(self) -> bool:
-        """One that can't be killed is not waited for: it is the kernel's now."""
+        """True when the supervisor may exit. It does not wait for a process that can't be killed."""
         return bool(self.leaving) and not any(
             slot.child and slot.life.state is not EngineState.UNKILLABLE for slot in self.fleet
         )
@@ -196,7 +196,7 @@ class Supervisor:
             self.drain(self.intents.intent.drained, now)
 
     def reload(self, now: float) -> None:
-        """A file that can't be used leaves everything as it is."""
+        """Applies the changed files; one that can't be used changes nothing."""
         try:
             plan = self.watch.read()
             self.check_same_node(plan)
@@ -215,7 +215,7 @@ class Supervisor:
             raise ManifestError(f"the node's id changed to {plan.config.node}: restart the supervisor for that")
 
     def drain(self, why: str, now: float, grace: float | None = None) -> None:
-        """No new work; what runs may finish within its grace; then the engines are stopped."""
+        """Stops all engines: they claim nothing more and finish their tasks within the grace."""
         for slot in self.fleet:
             slot.life = lifecycle.unwanted(slot.life)
             allowed = slot.manifest.stop_grace if grace is None else min(grace, slot.manifest.stop_grace)
@@ -226,20 +226,20 @@ class Supervisor:
             if not slot.retired:
                 slot.life = lifecycle.wanted_again(slot.life)
 
-    def prepare_for_the_end(self, seconds: float | None, why: str, now: float) -> None:
-        """The cloud takes the machine: finish what fits the notice. A mere hint only cordons."""
+    def on_spot_notice(self, seconds: float | None, why: str, now: float) -> None:
+        """Drains within the time of the notice. A mere recommendation only cordons."""
         self.spot = why
         log.warning("spot notice", why=why, seconds=seconds)
         if seconds is not None:
             self.drain(why, now, grace=max(0.0, seconds - 5.0))
 
-    def leave(self, why: str, now: float) -> None:
-        """Drains and stops everything; the second time without a grace."""
-        hurry = bool(self.leaving)
+    def shut_down(self, why: str, now: float) -> None:
+        """Drains all engines; the second call ends their grace."""
+        second = bool(self.leaving)
         self.leaving = f"supervisor stops ({why})"
         log.info("stopping all engines", why=why)
         notify("STOPPING=1")
-        self.drain(self.leaving, now, grace=0.0 if hurry else None)
+        self.drain(self.leaving, now, grace=0.0 if second else None)
 
     def report(self, now: float) -> None:
         intent = self.intents.intent
@@ -257,7 +257,7 @@ class Supervisor:
             "drain": self.drain_report(now) if draining else None,
         }
         self.link.alive_at = now
-        self.link.tell(Report(state, tuple(slot.beat(now) for slot in self.fleet), info))
+        self.link.publish(Report(state, tuple(slot.beat(now) for slot in self.fleet), info))
 
     def drain_report(self, now: float) -> DrainReport:
         left = (Leaving(slot.life, slot.tasks, slot.running) for slot in self.fleet if slot.child is not None)

@@ -14,7 +14,7 @@ from dalston_queue.defaults import MAX_RESULT_BYTES
 
 from .outcomes import TRACEBACK_BYTES, Cancelled, Done, Failed, Outcome, Reject, Retry, text
 
-LONGEST_DELAY_S = 365 * 86400.0  # a date past the last calendar year would raise where it is computed
+MAX_DELAY_S = 365 * 86400.0  # a date past the last calendar year would raise where it is computed
 
 
 def settlement(outcome: Outcome, max_bytes: int = MAX_RESULT_BYTES) -> messages.Outcome:
@@ -78,7 +78,7 @@ def _seconds(after: object) -> float | None:
         seconds = float(after)  # type: ignore[arg-type]
     except BaseException:  # noqa: BLE001 (an author's own __float__, which may even exit)
         return None
-    return min(max(0.0, seconds), LONGEST_DELAY_S) if math.isfinite(seconds) else None
+    return min(max(0.0, seconds), MAX_DELAY_S) if math.isfinite(seconds) else None
 
 
 def _rejected(message: str) -> messages.Outcome:

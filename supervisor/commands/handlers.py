@@ -1,4 +1,4 @@
-"""Handlers of the commands from the API: each is handled once, answered, and harmless when sent twice."""
+"""Handlers of the commands from the API, one method per command."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ log = structlog.get_logger("supervisor.commands")
 
 SLOT = re.compile(r"[a-z][a-z0-9_-]{0,40}\.\d{1,4}")
 _SPAN = ("since_ms", "until_ms")
-COMMANDS = (*(order.value for order in NodeCommand), *LOG_COMMANDS)
+COMMANDS = (*(command.value for command in NodeCommand), *LOG_COMMANDS)
 
 
 class RefusedError(Exception):
-    """The command can't be carried out; the message says why."""
+    """The command can't be executed; the message says why."""
 
 
 class Commands:
@@ -35,25 +35,25 @@ class Commands:
         self.known: dict[str, Callable[[Command, float], str]] = {name: getattr(self, name) for name in COMMANDS}
 
     def handle(self, command: Command, now: float) -> None:
-        """Save its entry id, carry it out, reply. The log line is the node's own record; the API keeps the audit."""
+        """Saves the entry id, executes the command and replies. The log is the node's record; the API has the audit."""
         intents = self.supervisor.intents
         if not command.asks:
             intents.intent.after = command.entry_id
-            intents.save()  # before it is carried out: a crash in between must not repeat a restart
+            intents.save()  # before it is executed: a crash must not repeat a restart
         begun = len(intents.intent.unfinished)
         try:
             message = self.known.get(command.name, self.unknown)(command, now)
             state = CommandState.TAKEN if len(intents.intent.unfinished) > begun else CommandState.DONE
         except RefusedError as error:
             message, state = str(error), CommandState.FAILED
-        if command.name not in LOG_COMMANDS:  # pages ask every minute, and a question changes nothing
+        if command.name not in LOG_COMMANDS:  # pages send them every minute, and they change nothing
             intents.save()
             details = {"actor": command.actor, "arguments": command.arguments}
             log.info("command", name=command.name, state=str(state), answer=message, **details)
         self.supervisor.link.send(Reply(command_id=command.command_id, state=state, message=message))
 
     def keep_pending(self, command: Command, engine: str = "", before: tuple[str, ...] = (), replicas: int = 0) -> None:
-        """It takes time: the final reply follows when it has its effect."""
+        """For a command that takes time: its final reply follows when it is done."""
         self.supervisor.pending.begin(PendingCommand(command.command_id, command.name, engine, before, replicas))
 
     def unknown(self, command: Command, _now: float) -> str:
@@ -74,7 +74,7 @@ class Commands:
         intent = self.supervisor.intents.intent
         if not intent.drained and not self.supervisor.spot:
             return "the node is not drained"
-        intent.drained = self.supervisor.spot = ""  # a cloud may change its mind; people know
+        intent.drained = self.supervisor.spot = ""  # the operator knows better than the notice
         self.supervisor.resume()
         return "engines start again"
 
@@ -83,14 +83,14 @@ class Commands:
         if intent.cordoned:
             return f"already cordoned: {intent.cordoned}"
         intent.cordoned = _why(command, "cordoned")
-        return "engines keep what they have and take nothing new"
+        return "engines keep their tasks and claim nothing more"
 
     def uncordon(self, _command: Command, _now: float) -> str:
         intent = self.supervisor.intents.intent
         if not intent.cordoned and not self.supervisor.spot:
             return "the node is not cordoned"
         intent.cordoned = self.supervisor.spot = ""
-        return "engines take work again"
+        return "engines claim tasks again"
 
     def release_gpu(self, command: Command, now: float) -> str:
         uuid = _text(command, "gpu")
@@ -157,7 +157,7 @@ class Commands:
         return f"following for {seconds} s"
 
     def _log_of(self, command: Command) -> tuple[str, str]:
-        """The slot whose log is meant, and the process, if one is named: it may be gone, its lines are still there."""
+        """The slot of the log, and the process if one is named: also one that has ended."""
         name = _text(command, "engine")
         slots = self.supervisor.fleet.find(name)
         if slots:

@@ -1,4 +1,4 @@
-"""Pending commands and the operators' intent, kept over restarts. Pending ones are checked until done or failed."""
+"""Pending commands, checked until done or failed, and the operators' intent; both are kept over restarts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..process.slot import Slot
     from ..supervisor import Supervisor
 
-FORGOTTEN_AFTER_S = 60.0
+MAX_COMMAND_AGE_S = 60.0
 ON_THE_WAY = (EngineState.STARTING, EngineState.LOADING, EngineState.DRAINING)
 
 
@@ -26,30 +26,30 @@ class PendingCommand(msgspec.Struct, frozen=True):
     command_id: str
     name: str
     engine: str = ""
-    before: tuple[str, ...] = ()  # ids of the processes that have to go
+    before: tuple[str, ...] = ()  # ids of the processes to be replaced
     replicas: int = 0
 
 
 class Intent(msgspec.Struct):
-    """What operators want of this node."""
+    """The state that operators want for this node."""
 
     after: str = ""  # the last command's entry id in its stream
     drained: str = ""  # why, by whom
     cordoned: str = ""
     replicas: dict[str, int] = {}  # by engine id; wins over node.yaml
-    unfinished: list[PendingCommand] = []  # commands that are taken and not done
+    unfinished: list[PendingCommand] = []  # pending commands
 
 
 class IntentFile:
-    """Saved before a command is carried out: after a crash it is not carried out twice."""
+    """Saved before a command is executed: after a crash it is not executed twice."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             self.intent = msgspec.json.decode(path.read_bytes(), type=Intent)
         except (OSError, msgspec.MsgspecError):
-            # A node without a past does not repeat the commands that an earlier one of its name received.
-            self.intent = Intent(after=f"{int((time.time() - FORGOTTEN_AFTER_S) * 1000)}-0")
+            # A new node must not execute commands that an earlier node of its name received.
+            self.intent = Intent(after=f"{int((time.time() - MAX_COMMAND_AGE_S) * 1000)}-0")
 
     def save(self) -> None:
         write_whole(self.path, msgspec.json.encode(self.intent))
@@ -78,7 +78,7 @@ class PendingCommands:
                 self.supervisor.link.send(reply)
 
     def judge(self, pending: PendingCommand) -> Reply | None:
-        """Its end, or None while it goes on."""
+        """The final reply, or None while it is pending."""
         state, message = self.judges[pending.name](pending)
         return None if state is None else Reply(command_id=pending.command_id, state=state, message=message)
 
@@ -90,7 +90,7 @@ class PendingCommands:
         if len(left) > len(stuck):
             return None, ""
         if stuck:
-            return CommandState.FAILED, f"drained, but for what can't be killed: {', '.join(stuck)}"
+            return CommandState.FAILED, f"drained, except processes that can't be killed: {', '.join(stuck)}"
         return CommandState.DONE, "drained: every engine has stopped"
 
     def _restarted(self, pending: PendingCommand) -> tuple[CommandState | None, str]:
@@ -102,7 +102,7 @@ class PendingCommands:
         if unwanted is not None:
             return CommandState.FAILED, f"{unwanted.name} is not started again: {unwanted.why}"
         fresh = [slot for slot in slots if slot.child is None or slot.engine_id not in pending.before]
-        failed = _failed(fresh)  # a rolling restart ends at the first that fails, and leaves the others alone
+        failed = _failed(fresh)  # a rolling restart ends with the first failure
         if failed:
             return CommandState.FAILED, failed
         if len(fresh) < len(slots) or not all(_ready(slot) for slot in slots):
@@ -110,7 +110,7 @@ class PendingCommands:
         return CommandState.DONE, f"{len(slots)} of {len(slots)} ready again"
 
     def _successors(self, pending: PendingCommand) -> list[Slot]:
-        """A process was named by its whole id: the one that came after it is in the same slot."""
+        """If a process was named by its id: its slot, where the next process runs."""
         names = {old.rsplit(".", 1)[0] for old in pending.before}
         return [slot for slot in self.supervisor.fleet if f"{slot.node}.{slot.name}" in names]
 

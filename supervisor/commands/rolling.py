@@ -1,4 +1,4 @@
-"""A rolling restart: one process at a time, the next when the last is ready again. The first that fails ends it."""
+"""Rolling restart: one process at a time, the next one when the last is ready again. The first failure ends it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Rolling:
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
         self.waiting: deque[tuple[str, str]] = deque()  # slot, why
-        self.current: tuple[str, str] | None = None  # slot, id of the process that goes
+        self.current: tuple[str, str] | None = None  # slot, id of the process that stops
 
     def begin(self, slots: list[str], why: str) -> int:
-        """Adds those that are not on the list yet; says how many."""
+        """Adds slots that are not waiting already; returns how many."""
         listed = {slot for slot, _ in self.waiting} | ({self.current[0]} if self.current else set())
         fresh = [slot for slot in slots if slot not in listed]
         self.waiting.extend((slot, why) for slot in fresh)

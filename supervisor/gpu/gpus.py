@@ -1,4 +1,4 @@
-"""The node's GPUs as the fleet sees them: the probe's readings, each GPU's health, and who may start where."""
+"""The node's GPUs for the fleet: the probe's readings, the health of each GPU, admission of engines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = structlog.get_logger("supervisor.gpu")
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """An engine that has a place on GPUs."""
+    """An engine with GPUs reserved."""
 
     need: Gpu | None
     gpus: tuple[str, ...]
@@ -34,10 +34,10 @@ class Gpus:
         self.headroom_mib = headroom_mib
         self.monitor = monitor
         self.health: dict[str, Health] = {}
-        self.xids: dict[str, int] = {}  # the last one by UUID, for the gauge
+        self.xids: dict[str, int] = {}  # the last number by UUID, for the gauge
 
-    def hear(self, now: float) -> list[tuple[str, Response]]:
-        """Takes the probe's new readings in; returns what is to be done about GPUs in trouble."""
+    def read(self, now: float) -> list[tuple[str, Response]]:
+        """Reads the probe; returns the responses to new Xid errors by UUID."""
         responses: list[tuple[str, Response]] = []
         for reading in self.monitor.read(now):
             for xid in reading.xids:
@@ -62,7 +62,7 @@ class Gpus:
         return admit(need, reading, reserved=reserved, headroom=self.headroom_mib, allowed=self.allowed, closed=closed)
 
     def release(self, uuid: str, now: float) -> bool:
-        """An admin's word: out of quarantine, on probation."""
+        """From quarantine to probation, by an operator."""
         health = self.health.get(uuid)
         if health is None or health.standing is not Standing.QUARANTINED:
             return False
@@ -72,7 +72,7 @@ class Gpus:
     def held_by(self, pids: Iterable[int], since: float) -> str:
         """Why memory of dead processes is not known to be free; empty when it is."""
         if self.monitor.read_at <= since and self.monitor.child is not None:
-            return "waiting for a look at the GPU's memory"
+            return "waiting for a reading of the GPU's memory"
         reading = self.monitor.reading
         for device in reading.devices if reading else ():
             for pid in pids:
@@ -81,16 +81,16 @@ class Gpus:
         return ""
 
     def describe(self, now: float) -> GpusReport:
-        """For the node's beat."""
+        """For the node's heartbeat."""
         reading = self.monitor.reading
         if reading is None:
-            return GpusReport(problem="not looked at yet")
-        devices = [self._said(device, now) for device in reading.devices]
+            return GpusReport(problem="no reading yet")
+        devices = [self._report(device, now) for device in reading.devices]
         return GpusReport(problem=reading.problem, driver=reading.driver, devices=devices)
 
-    def _said(self, device: Device, now: float) -> GpuReport:
+    def _report(self, device: Device, now: float) -> GpuReport:
         health = self.health.get(device.uuid, Health())
-        ill = health.standing is not Standing.HEALTHY
+        unhealthy = health.standing is not Standing.HEALTHY
         return GpuReport(
             uuid=device.uuid,
             index=device.index,
@@ -101,7 +101,7 @@ class Gpus:
             temperature=device.temperature,
             power_w=device.power_w,
             standing=str(health.standing),
-            why=health.why if ill else "",
-            until_ms=int((time.time() + health.until - now) * 1000) if ill else 0,
+            why=health.why if unhealthy else "",
+            until_ms=int((time.time() + health.until - now) * 1000) if unhealthy else 0,
             last_xid=self.xids.get(device.uuid, 0),
         )

@@ -1,4 +1,4 @@
-"""Our end of the probe: starts it, reads its lines, ends it when the driver hangs, and starts it again later."""
+"""Monitor of the GPU probe: starts it, reads its lines, kills it when the driver hangs, restarts it later."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..process.linux import start_time
 from .reading import Reading
 
 NAME = "gpu-probe"
-STARTUP = 10.0  # for Python and the library, on a busy node
+STARTUP_S = 10.0  # for Python and the library, on a busy node
 
 
 class GpuMonitor:
-    """`reading` is the last word; None before the first. Never blocks."""
+    """`reading` is the last one; None before the first. Never blocks."""
 
     def __init__(self, period: float = 5.0, deadline: float = 10.0, retry_after: float = 60.0) -> None:
         self.period = period
@@ -29,7 +29,7 @@ class GpuMonitor:
         self.reading: Reading | None = None
         self.read_at = 0.0
         self.child: Child | None = None
-        self.samples: deque[Reading] = deque(maxlen=12)  # the last minute, for black boxes
+        self.samples: deque[Reading] = deque(maxlen=12)  # the last minute, as evidence of a crash
         self._input = self._output = -1
         self._buffer = b""
         self._next_start = 0.0
@@ -52,7 +52,7 @@ class GpuMonitor:
         os.close(stdin)
         os.close(stdout)
         self.child = Child(NAME, popen, start_time(popen.pid) or 0)
-        self.read_at = now + STARTUP
+        self.read_at = now + STARTUP_S
         self._buffer = b""
         self._killed = False
         return self.child
@@ -78,25 +78,25 @@ class GpuMonitor:
         return readings
 
     def poke(self) -> None:
-        """Asks for a reading now: memory of a dead engine may have come free."""
+        """Asks for a reading now: memory of a dead engine may be free."""
         if self.child is not None:
             with contextlib.suppress(OSError):
                 os.write(self._input, b"\n")
 
     def tick(self, now: float) -> None:
-        """A probe that is silent for too long hangs in the driver."""
+        """Kills a probe without a reading for too long: it hangs in the driver."""
         if self.child is not None and not self._killed and now - self.read_at > self.period + self.deadline:
             self._killed = True
             self.reading = Reading(problem=f"the NVIDIA driver did not answer within {self.deadline:.0f} s")
             send(self.child.pid, signal.SIGKILL, whole_group=True)
 
     def exited(self, now: float) -> None:
-        """Reaped. Its last reading holds: a probe that found no GPU ends by itself."""
+        """After it was reaped. Its last reading holds: a probe that found no GPU ends by itself."""
         self.read(now)
         os.close(self._input)
         os.close(self._output)
         if self.reading is None:
-            self.reading = Reading(problem="the GPU probe ended without a word")
+            self.reading = Reading(problem="the GPU probe ended without a reading")
         self.child = None
         self._next_start = now + self.retry_after
 

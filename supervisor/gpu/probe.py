@@ -1,4 +1,4 @@
-"""The process that calls NVML: prints one JSON line per reading. A hung driver hangs this process and no other.
+"""The probe process: calls NVML and prints one JSON line per reading. A hung driver hangs this process and no other.
 
 Run as `python -m supervisor.gpu.probe SECONDS`. A line on its stdin asks for a reading at once.
 """
@@ -29,14 +29,14 @@ def main(seconds: float) -> int:
         pynvml.nvmlInit()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
     except pynvml.NVMLError as error:
-        say(Reading(problem=PROBLEMS.get(error.value, f"NVML does not start: {error}")))
+        write(Reading(problem=PROBLEMS.get(error.value, f"NVML does not start: {error}")))
         return 0
     events = subscribe(handles)
     while True:
         xids = collect(events)
         devices = tuple(read(index, handle) for index, handle in enumerate(handles))
         problem = "" if devices else "NVML works, but there is no GPU"
-        say(Reading(devices, xids, driver=pynvml.nvmlSystemGetDriverVersion(), problem=problem))
+        write(Reading(devices, xids, driver=pynvml.nvmlSystemGetDriverVersion(), problem=problem))
         if select.select([sys.stdin], [], [], seconds)[0] and not sys.stdin.readline():
             return 0  # the supervisor is gone
 
@@ -59,7 +59,7 @@ def read(index: int, handle: Any) -> Device:
 
 
 def optional(function: Any, *arguments: Any) -> Any:
-    """Some cards can't say some things; that is no reason to know nothing."""
+    """None if this card does not support the call."""
     try:
         return function(*arguments)
     except pynvml.NVMLError:
@@ -83,7 +83,7 @@ def collect(events: Any) -> tuple[Xid, ...]:
     return tuple(found)
 
 
-def say(reading: Reading) -> None:
+def write(reading: Reading) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(reading) + b"\n")
     sys.stdout.buffer.flush()
 

@@ -1,4 +1,4 @@
-"""What the probe says of the node's GPUs at one moment. A leaf: imports nothing of ours."""
+"""A reading of the node's GPUs, as the probe prints it. A leaf: imports nothing of Dalston."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Reading(msgspec.Struct, frozen=True):
     devices: tuple[Device, ...] = ()
     xids: tuple[Xid, ...] = ()  # since the last reading
     driver: str = ""
-    problem: str = ""  # why there are no GPUs, in words; empty when all is well
+    problem: str = ""  # why there are no GPUs; empty if there are
 
     def device(self, uuid: str) -> Device | None:
         return next((device for device in self.devices if device.uuid == uuid), None)

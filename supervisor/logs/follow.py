@@ -1,4 +1,4 @@
-"""Log lines for subscribers: the tail once, then every new line for a while, through Redis."""
+"""Log followers: sends new lines of a slot's log to subscribers, through Redis, for a while."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..process.fleet import Fleet
 from ..redis_link import Link, LogLines
 
-EVERY = 0.5
+SEND_EVERY_S = 0.5
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class Followers:
         self.next_at = 0.0
 
     def follow(self, slot: str, until: float) -> None:
-        """From here on; asking again prolongs it. A spammer's log is followed in jumps."""
+        """From the log's end on; another call prolongs it. Of a log that grows too fast lines are left out."""
         if slot in self.followed:
             self.followed[slot].until = until
         else:
@@ -36,7 +36,7 @@ class Followers:
     def step(self, now: float) -> None:
         if not self.followed or now < self.next_at:
             return
-        self.next_at = now + EVERY
+        self.next_at = now + SEND_EVERY_S
         for slot, follower in list(self.followed.items()):
             lines = self.fleet.logs.new(slot, follower.position)
             if lines:

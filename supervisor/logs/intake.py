@@ -1,4 +1,4 @@
-"""Makes a log of what an engine writes: whole lines, each with its stamp, and a note where something is missing."""
+"""Intake of a log: splits engine output into lines, each with a timestamp, and notes where bytes were dropped."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 
 from .rotation import RotatingLog
 
-READ = 1 << 20  # no less than a pipe holds: so a mark of the relay is never read in two halves
-LONGEST_LINE = 64 << 10
+READ_BYTES = 1 << 20  # at least the size of a pipe: a mark of the relay is never read in two halves
+MAX_LINE_BYTES = 64 << 10
 MARK = re.compile(rb"\n\0(\d+)\n")  # see relay.py
 
 
 class Intake:
-    """One process' output on its way into its slot's log."""
+    """Output of one process on its way into its slot's log."""
 
     def __init__(self, log: RotatingLog) -> None:
         self.log = log
@@ -21,9 +21,9 @@ class Intake:
         self.skipped = 0
 
     def read(self, pipe: int, stamp: bytes) -> int:
-        """Takes what is there; says how many bytes that were."""
+        """Reads the pipe; returns the number of bytes."""
         try:
-            data = os.read(pipe, READ)
+            data = os.read(pipe, READ_BYTES)
         except BlockingIOError:
             return 0
         self.take(data, stamp)
@@ -37,18 +37,18 @@ class Intake:
         self.partial = data[end:]
         if end:
             self.log.write(_stamped(_bounded(data[:end]), stamp))
-        if len(self.partial) > LONGEST_LINE:
+        if len(self.partial) > MAX_LINE_BYTES:
             *whole, self.partial = _pieces(self.partial)
             self.log.write(_stamped(b"\n".join(whole) + b"\n", stamp))
 
     def end(self, stamp: bytes) -> None:
-        """No more will come: the last line counts although it has no end."""
+        """Writes the last line, which has no line end."""
         if self.partial:
             self.log.write(_stamped(self.partial + b"\n", stamp))
             self.partial = b""
 
     def _without_marks(self, data: bytes) -> bytes:
-        """A note instead of each, and of the torn line before it."""
+        """Replaces each mark, and the torn line before it, by a note."""
         parts: list[bytes] = []
         start = 0
         for found in MARK.finditer(data):
@@ -61,17 +61,17 @@ class Intake:
 
 
 def _bounded(lines: bytes) -> bytes:
-    """No line is so long that it would not fit into a file, or into a reader's memory."""
-    if len(lines) <= LONGEST_LINE:
+    """Splits lines that are too long for a file or a reader's memory."""
+    if len(lines) <= MAX_LINE_BYTES:
         return lines
     each = lines[:-1].split(b"\n")
-    if max(map(len, each)) <= LONGEST_LINE:
+    if max(map(len, each)) <= MAX_LINE_BYTES:
         return lines
     return b"\n".join(piece for line in each for piece in _pieces(line)) + b"\n"
 
 
 def _pieces(line: bytes) -> list[bytes]:
-    return [line[at : at + LONGEST_LINE] for at in range(0, len(line), LONGEST_LINE)] or [b""]
+    return [line[at : at + MAX_LINE_BYTES] for at in range(0, len(line), MAX_LINE_BYTES)] or [b""]
 
 
 def _stamped(lines: bytes, stamp: bytes) -> bytes:

@@ -1,6 +1,6 @@
-"""Our end of the relay (relay.py): starts it, gives it the engines' pipes, replaces it when it dies or stands still.
+"""The supervisor's end of the relay (relay.py): starts it, passes it pipes, replaces it when it dies or hangs.
 
-We hold every pipe as well, so that an engine never writes into nothing: without a relay the log thread reads itself.
+The supervisor holds every pipe as well: without a relay no engine gets SIGPIPE, and the log thread reads the pipes.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from ..process.linux import start_time
 log = structlog.get_logger("supervisor.logs")
 
 NAME = "log-relay"
-SIZE = 1 << 20  # as much as an ordinary user may have; it takes memory only when it is full
-ANSWER_S = 0.3
-ASK_EVERY_S = 1.0
-MOST_UNANSWERED = 3
-RESTART_S = 1.0
+PIPE_BYTES = 1 << 20  # the limit of an ordinary user; an empty pipe takes no memory
+REPLY_TIMEOUT_S = 0.3
+CHECK_EVERY_S = 1.0
+MAX_UNANSWERED = 3
+RESTART_AFTER_S = 1.0
 
 
 @dataclass(slots=True)
 class Pipes:
-    """The way of one engine's output: it writes into `output`, the relay moves it on, the log thread reads `inlet`."""
+    """Pipes of an engine: it writes to `output`, the relay copies `source` to `sink`, the log thread reads `inlet`."""
 
-    output: int  # for the child; closed once it has it
-    source: int  # the other end of it
+    output: int  # for the child; closed here once the child has it
+    source: int  # the other end of `output`
     sink: int
     inlet: int
 
     @classmethod
     def make(cls) -> Pipes:
-        source, output = _pipe(SIZE)
+        source, output = _pipe(PIPE_BYTES)
         try:
-            inlet, sink = _pipe(SIZE)
+            inlet, sink = _pipe(PIPE_BYTES)
         except OSError:
             os.close(source)
             os.close(output)
             raise
-        for fd in (source, sink, inlet):  # not the child's end: it has a right to a plain descriptor
+        for fd in (source, sink, inlet):  # not `output`: programs expect blocking descriptors
             os.set_blocking(fd, False)
         return cls(output, source, sink, inlet)
 
     def handed_over(self) -> None:
-        """The child has its end."""
+        """After the child got its end."""
         if self.output >= 0:
             os.close(self.output)
             self.output = -1
@@ -66,7 +66,7 @@ class Pipes:
 
 
 class Relay:
-    """Only the main thread speaks to it; `child` is None while there is none."""
+    """For the main thread only. `child` is None while no relay runs."""
 
     def __init__(self, env: dict[str, str] | None = None) -> None:
         self.child: Child | None = None
@@ -76,7 +76,7 @@ class Relay:
         self._unanswered = 0
 
     def start(self, now: float, pipes: dict[str, Pipes]) -> Child:
-        """Not on our leash: an engine that dies with us must not find its pipe broken before that."""
+        """Without PDEATHSIG: the pipes of engines must not break before the engines end."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         popen = subprocess.Popen(
             [sys.executable, "-I", "-S", str(Path(__file__).with_name("relay.py")), str(theirs.fileno())],
@@ -86,7 +86,7 @@ class Relay:
             start_new_session=True,
         )
         theirs.close()
-        ours.settimeout(ANSWER_S)
+        ours.settimeout(REPLY_TIMEOUT_S)
         self._control = ours
         self._started_at = self._asked_at = now
         self._unanswered = 0
@@ -97,19 +97,19 @@ class Relay:
 
     def attach(self, engine_id: str, pipes: Pipes) -> None:
         if self._control is not None:
-            with contextlib.suppress(OSError):  # it died a moment ago: its successor gets it
+            with contextlib.suppress(OSError):  # it just died: the next relay gets them
                 socket.send_fds(self._control, [b"+" + engine_id.encode()], [pipes.source, pipes.sink])
 
     def release(self, engine_id: str) -> bytes:
-        """It lets go of an engine's pipes; what it took and could not give yet."""
+        """Makes the relay close an engine's pipes; returns the bytes that it had not passed on."""
         if self._control is None:
             return b""
         name = engine_id.encode()
         try:
             self._control.send(b"-" + name)
             for answer in self._answers():
-                who, _, kept = answer.partition(b"\n")
-                if who == name:
+                owner, _, kept = answer.partition(b"\n")
+                if owner == name:
                     return kept
         except OSError:
             log.warning("the log relay does not answer", engine=engine_id)
@@ -117,8 +117,8 @@ class Relay:
         return b""
 
     def check(self, now: float) -> None:
-        """Asks once per second whether it is alive; one that does not answer is replaced."""
-        if self._control is None or now - self._asked_at < ASK_EVERY_S:
+        """Pings the relay once per second and kills one that does not reply, to be replaced."""
+        if self._control is None or now - self._asked_at < CHECK_EVERY_S:
             return
         self._asked_at = now
         self._control.setblocking(False)
@@ -128,9 +128,9 @@ class Relay:
                 self._unanswered = 0
         with contextlib.suppress(OSError):
             self._control.send(b"?")
-        self._control.settimeout(ANSWER_S)
-        if self._unanswered > MOST_UNANSWERED:  # counted, not timed: we may have been stopped ourselves
-            log.warning("the log relay stands still and is replaced")
+        self._control.settimeout(REPLY_TIMEOUT_S)
+        if self._unanswered > MAX_UNANSWERED:  # counted, not timed: this process may have been stopped itself
+            log.warning("the log relay hangs and is replaced")
             self.kill()
 
     def kill(self) -> None:
@@ -138,17 +138,16 @@ class Relay:
             send(self.child.pid, signal.SIGKILL)
 
     def exited(self) -> None:
-        """It was reaped."""
+        """After it was reaped."""
         self.child = None
         if self._control is not None:
             self._control.close()
             self._control = None
 
     def startable(self, now: float) -> bool:
-        return self.child is None and now >= self._started_at + RESTART_S
+        return self.child is None and now >= self._started_at + RESTART_AFTER_S
 
     def close(self) -> None:
-        """It ends by itself when the engines have."""
         if self._control is not None:
             self._control.close()
             self._control = None
@@ -164,6 +163,6 @@ class Relay:
 
 def _pipe(size: int) -> tuple[int, int]:
     reader, writer = os.pipe2(os.O_CLOEXEC)
-    with contextlib.suppress(OSError):  # a user with many pipes gets small ones: then more is dropped, nothing breaks
+    with contextlib.suppress(OSError):  # a user with many pipes gets small ones: then more is dropped
         fcntl(writer, F_SETPIPE_SZ, size)
     return reader, writer

@@ -1,4 +1,4 @@
-"""Reads a slot's log: its end, a span of time, or what came after a position. Never more than a bounded part of it.
+"""Reader of a slot's log: its last lines, a span of time, or the lines after a position; always a bounded number.
 
 Every line starts with a stamp of fixed width, and stamps grow with the file: a moment is found by bisection.
 """
@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-MOST_BYTES = 256 << 10  # of one answer
-LONGEST_LINE = 2000  # characters of a line that are shown
+MAX_BYTES = 256 << 10  # of one answer
+MAX_LINE_LENGTH = 2000  # characters
 BLOCK = 64 << 10
 STAMP_LENGTH = 24
 
@@ -30,7 +30,7 @@ class Span(NamedTuple):
 
 
 def stamp_of(ms: int) -> bytes:
-    """The stamp of a moment. What no calendar has is as early or as late as it gets."""
+    """The timestamp of a moment; of one outside of the calendar the earliest or the latest."""
     try:
         moment = datetime.fromtimestamp(ms / 1000, UTC)
     except (OverflowError, ValueError, OSError):
@@ -45,7 +45,7 @@ def last_lines(
     *,
     span: Span = Span(),  # noqa: B008 (it can't be changed)
     after: int = 0,
-    room: int = MOST_BYTES,
+    room: int = MAX_BYTES,
 ) -> list[Line]:
     """The last lines of a log and its rotated files (the newest first; `end` is its position): at most `count` of
     them, at most `room` bytes, only those of a span of time or after a position."""
@@ -68,7 +68,7 @@ def last_lines(
 
 
 def lines_of(engine_id: str, lines: list[Line]) -> list[Line]:
-    """Those of one process: from the note of its start to that of the next one's. Without either note, all of them."""
+    """Lines of one process: from the note of its start to that of the next. Without the notes: all lines."""
     first, last = 0, len(lines)
     for index, line in enumerate(lines):
         if line.text.endswith(" starts") and line.text[STAMP_LENGTH:].startswith(" --- "):
@@ -80,7 +80,7 @@ def lines_of(engine_id: str, lines: list[Line]) -> list[Line]:
 
 
 def _backwards(file: BinaryIO, low: int, high: int, count: int, room: int) -> tuple[list[tuple[int, str]], int]:
-    """(end, text) of the last whole lines between two offsets, in the file's order, and the bytes they have."""
+    """(end, text) of the last whole lines between two offsets, oldest first, and their number of bytes."""
     start = max(low, high - room)
     file.seek(start)
     data = file.read(max(0, high - start))
@@ -91,12 +91,12 @@ def _backwards(file: BinaryIO, low: int, high: int, count: int, room: int) -> tu
     at = start
     for raw in data.split(b"\n")[:-1]:
         at += len(raw) + 1
-        lines.append((at, raw.decode("utf-8", "replace")[:LONGEST_LINE]))
+        lines.append((at, raw.decode("utf-8", "replace")[:MAX_LINE_LENGTH]))
     return (lines[-count:] if count > 0 else []), len(data)
 
 
 def _offset(file: BinaryIO, size: int, stamp: bytes) -> int:
-    """Where the first line begins whose stamp is not before this one."""
+    """The offset of the first line whose stamp is not before this one."""
     low, high = 0, size  # the line begins at low or later, and at high or before
     while high - low > BLOCK:
         middle = (low + high) // 2

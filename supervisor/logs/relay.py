@@ -1,14 +1,15 @@
-"""A small process between the engines' output and the log: it always takes what an engine writes, so no engine waits.
+"""The relay process between engines and supervisor: it always reads what engines write, so that no engine waits.
 
-What the supervisor has no room for, because it is busy or stopped, is dropped and counted; the last part is kept, since
-last words matter most. Run as `python -I -S relay.py FD`, where FD is a SOCK_SEQPACKET socket. Its commands:
+Output that the supervisor does not read, because it is busy or stopped, is dropped and counted; the last part is kept,
+because the last lines of a process matter most. Run as `python -I -S relay.py FD`, where FD is a SOCK_SEQPACKET socket.
+Its commands:
 
-    +ID with two descriptors    take from the first (a pipe's end), give to the second
-    -ID                         let go; the answer is `ID` and, behind a line end, what is not given yet
-    ?                           the answer is `!`: it is alive
+    +ID with two descriptors    copy from the first pipe to the second
+    -ID                         close both; the reply is `ID`, a line end, and the bytes that were not passed on
+    ?                           a ping; the reply is `!`
 
-It uses the standard library alone and as little of it as it can: it is there once per node, for as long as the node is.
-When the supervisor is gone it goes on taking until the last engine has ended, and ends too.
+It imports little of the standard library, to stay small: each node always runs one. After the end of the supervisor it
+reads on until the last engine has ended, and ends too.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ import socket
 import sys
 import termios
 
-READ = 64 << 10
-KEPT = 48 << 10  # the last part of what is dropped stays
-ROUNDS = 64  # of one engine, before the next has its turn
+READ_BYTES = 64 << 10
+TAIL_BYTES = 48 << 10  # kept of dropped output
+ROUNDS = 64  # reads of one engine before the next engine
 RETRY_S = 0.02
 NOTHING = os.open("/dev/null", os.O_WRONLY)
 
 
-class Line:
-    """The output of one engine on its way: `kept` goes next, then `lost` bytes are missing, then comes `tail`."""
+class Channel:
+    """Output of one engine: `kept` is sent next, then `lost` bytes are missing, then comes `tail`."""
 
     def __init__(self, source: int, sink: int) -> None:
         self.source = source
@@ -43,11 +44,11 @@ class Line:
         return bool(self.kept or self.tail)
 
     def move(self) -> bool:
-        """Takes what the engine has written, and gives what there is room for. False: the engine has closed its end."""
+        """Reads what the engine has written and sends what fits. False: the engine has closed its end."""
         for _ in range(ROUNDS):
             ready = self.deliver()
             try:
-                data = os.read(self.source, READ) if ready else self.swallow()
+                data = os.read(self.source, READ_BYTES) if ready else self.swallow()
             except BlockingIOError:
                 return True
             if not data:
@@ -58,7 +59,7 @@ class Line:
         return True
 
     def deliver(self) -> bool:
-        """False: there is no room. After a loss the sink has to be empty first: one gap is better than many."""
+        """False: the sink is full. After a loss the sink has to be empty first: one gap is better than many."""
         try:
             if self.kept:
                 self.kept = self.kept[os.write(self.sink, self.kept) :]
@@ -72,14 +73,14 @@ class Line:
         return not self.stalled
 
     def swallow(self) -> bytes:
-        """The engine must not wait: all that it wrote is taken, and all but the last part of it dropped."""
-        excess = waiting(self.source) - KEPT
+        """Reads all that the engine wrote, so that it need not wait, and drops all but the last part."""
+        excess = waiting(self.source) - TAIL_BYTES
         if excess > 0:
             self.lost += len(self.tail) + os.splice(self.source, NOTHING, excess)
             self.tail = b""
-        data = os.read(self.source, KEPT)
+        data = os.read(self.source, TAIL_BYTES)
         both = self.tail + data
-        self.tail = both[-KEPT:]
+        self.tail = both[-TAIL_BYTES:]
         self.lost += len(both) - len(self.tail)
         return data
 
@@ -89,7 +90,7 @@ class Line:
 
 
 def with_mark(lost: int, tail: bytes) -> bytes:
-    """What follows a loss, from its first whole line on; in an empty pipe the mark can't be read in two halves."""
+    """The output after a loss, from its first whole line on. Into an empty pipe the mark is written in one piece."""
     if not lost:
         return tail
     torn = tail.find(b"\n") + 1
@@ -97,7 +98,7 @@ def with_mark(lost: int, tail: bytes) -> bytes:
 
 
 def mark(lost: int) -> bytes:
-    """Ends the torn line before it; the reader leaves that line out and says what is missing."""
+    """Ends the torn line before it; the intake replaces that line by a note."""
     return b"\n\0%d\n" % lost
 
 
@@ -112,46 +113,46 @@ class Relay:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self.supervised = True
-        self.lines: dict[bytes, Line] = {}
-        self.by_source: dict[int, Line] = {}  # those that may have more
+        self.channels: dict[bytes, Channel] = {}
+        self.by_source: dict[int, Channel] = {}  # that may have more
         self.poll = select.epoll()
         self.poll.register(control, select.EPOLLIN)
 
     def run(self) -> None:
         while self.supervised or self.by_source:
-            stalled = [fd for fd, line in self.by_source.items() if line.stalled]
+            stalled = [fd for fd, channel in self.by_source.items() if channel.stalled]
             ready = [fd for fd, _ in self.poll.poll(RETRY_S if stalled else None)]
             if self.control.fileno() in ready:
-                self.hear()
+                self.receive()
             for fd in {*ready, *stalled} & self.by_source.keys():
                 if not self.by_source[fd].move():
                     self.forget(fd)
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         try:
             message, descriptors, _, _ = socket.recv_fds(self.control, 1024, 2)
-        except ConnectionError:  # it was killed with an answer of ours unread
+        except ConnectionError:  # the supervisor was killed with a reply unread
             message, descriptors = b"", []
         name = message[1:]
         if not message:
             self.poll.unregister(self.control)
             self.supervised = False
         elif message[:1] == b"?":
-            self.say(b"!")
+            self.reply(b"!")
         elif message[:1] == b"+" and len(descriptors) == 2:
-            line = self.lines[name] = self.by_source[descriptors[0]] = Line(*descriptors)
-            self.poll.register(line.source, select.EPOLLIN)
-        elif message[:1] == b"-" and name in self.lines:
-            line = self.lines.pop(name)
-            self.forget(line.source)
-            self.say(name + b"\n" + line.kept + with_mark(line.lost, line.tail))
-            line.close()
+            channel = self.channels[name] = self.by_source[descriptors[0]] = Channel(*descriptors)
+            self.poll.register(channel.source, select.EPOLLIN)
+        elif message[:1] == b"-" and name in self.channels:
+            channel = self.channels.pop(name)
+            self.forget(channel.source)
+            self.reply(name + b"\n" + channel.kept + with_mark(channel.lost, channel.tail))
+            channel.close()
 
-    def say(self, answer: bytes) -> None:
+    def reply(self, answer: bytes) -> None:
         try:
             self.control.send(answer)
         except ConnectionError:
-            return  # killed: that is heard with the next look
+            return  # the supervisor was killed: the next receive() notices
 
     def forget(self, source: int) -> None:
         if self.by_source.pop(source, None) is not None:

@@ -1,4 +1,4 @@
-"""A log file that is rotated by size: `name.log`, `name.log.1` and so on. It never uses more disk than it may."""
+"""One log file, rotated by size: `name.log`, `name.log.1` and so on, with a limit for all of them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 
 
 class RotatingLog:
-    """Whole lines in, oldest file out. A full disk loses lines, counts them, and raises nothing."""
+    """The oldest file is deleted. On a full disk lines are lost and counted; nothing is raised."""
 
     def __init__(self, path: Path, max_bytes: int, keep: int) -> None:
         self.path = path
         self.max_bytes = max_bytes
         self.keep = keep
         self.lost = 0
-        # Of the log's end, for those who read on later. It starts at the clock, so that it also grows over restarts.
+        # Of the log's end, for readers that continue later. It starts with the clock, so that it grows over restarts.
         self.position = time.time_ns()
         self._open()
 
     def write(self, lines: bytes) -> None:
-        """Whole lines; no file gets longer than it may."""
+        """Writes whole lines, and rotates before a file gets too long."""
         while lines:
             piece = self._fitting(lines)
             lines = lines[len(piece) :]
@@ -34,7 +34,7 @@ class RotatingLog:
                 self.position += written
 
     def _fitting(self, lines: bytes) -> bytes:
-        """As many of them as this file has room for, or the next one, if it has none."""
+        """As many lines as fit into this file, or into the next one if none fits."""
         room = self.max_bytes - self.size
         if len(lines) <= room:
             return lines
@@ -47,7 +47,7 @@ class RotatingLog:
         return lines[:whole]
 
     def tail(self, count: int, after: bytes = b"") -> list[str]:
-        """The last lines, oldest first; only those behind the last line that contains `after`, if it is given."""
+        """The last lines, oldest first; with `after`, only those behind the last line that contains it."""
         lines: list[bytes] = []
         for path in self.files():
             try:
@@ -64,7 +64,7 @@ class RotatingLog:
         return [line.decode("utf-8", "replace") for line in lines]
 
     def files(self) -> list[Path]:
-        """The newest first."""
+        """All files of the log, the newest first."""
         return [self._name(number) for number in range(self.keep + 1)]
 
     def close(self) -> None:
@@ -78,8 +78,8 @@ class RotatingLog:
         return self.path if number == 0 else self.path.with_name(f"{self.path.name}.{number}")
 
     def _rotate(self) -> None:
-        """The old file stays open until the new one is. If that can't be made, the old one starts over: losing lines
-        is better than filling the disk."""
+        """The old file stays open until the new one is. If that fails, the old one is truncated: better lost lines than
+        a full disk."""
         old = self.fd
         try:
             for number in range(self.keep - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Decisions as pure functions of state, event and `now`. The main loop acts on them.
+"""Policy: decisions as pure functions of state, event and `now`. The main loop acts on them.
 
 lifecycle    the states of one engine slot, what moves it on, restart delays and crash loops
 ladder       the signals that end a process, each with its time

@@ -1,4 +1,4 @@
-"""Which GPUs an engine may start on: `max(reserved, used as NVML says) + headroom + need <= total`, pinned by UUID."""
+"""Admission of an engine to GPUs, by UUID: `max(reserved, used by NVML) + headroom + need <= total`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..gpu.reading import Device, Reading
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The UUIDs to pin it to, or the reason why it has to wait."""
+    """The UUIDs for the engine, or the reason why it has to wait."""
 
     gpus: tuple[str, ...] = ()
     why_not: str = ""
@@ -27,11 +27,11 @@ def admit(
     allowed: Collection[str] | None = None,
     closed: Mapping[str, str] | None = None,
 ) -> Admission:
-    """`reserved`: MiB by UUID that engines of ours were promised. `closed`: GPUs that take no engine, and why."""
+    """`reserved`: MiB by UUID for engines of this node. `closed`: GPUs in quarantine, and why."""
     if need is None:
         return Admission()
     if reading is None:
-        return Admission(why_not="waiting for the first look at the GPUs")
+        return Admission(why_not="waiting for the first reading of the GPUs")
     if not reading.devices:
         return Admission(why_not=f"needs {need.count} GPU: {reading.problem}")
     closed = closed or {}
@@ -52,7 +52,7 @@ def admit(
 
 
 def reservation(need: Gpu | None, device: Device) -> int:
-    """What an engine reserves on a GPU; without a figure it wants the GPU for itself."""
+    """MiB that an engine reserves on a GPU; without `vram_mib` all of it."""
     if need is None:
         return 0
     return need.vram_mib or device.total_mib
@@ -60,7 +60,7 @@ def reservation(need: Gpu | None, device: Device) -> int:
 
 def _lack(device: Device, need: Gpu, reserved: int, headroom: int) -> str:
     if not need.vram_mib:
-        return f"{reserved} MiB are promised to others" if reserved else ""
+        return f"{reserved} MiB are reserved by other engines" if reserved else ""
     taken = max(reserved, device.used_mib)
     if taken + headroom + need.vram_mib <= device.total_mib:
         return ""

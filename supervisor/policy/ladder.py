@@ -1,4 +1,4 @@
-"""How a process is made to end: a ladder of signals, each with its time.
+"""Ladders of signals that end a process, each signal with its time.
 
 CONT is on it because a stopped process keeps TERM pending.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-UNKILLABLE_AFTER = 60.0
+UNKILLABLE_AFTER_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,9 @@ def hang_ladder() -> tuple[Rung, ...]:
 
 
 def stop_ladder(grace: float) -> tuple[Rung, ...]:
-    """It may finish for `grace` seconds; the second TERM says "release what you hold, now".
+    """It may finish its tasks for `grace` seconds; the second TERM makes it release them.
 
-    It is sent twice: TERMs that meet are one to the process, as the first two do without grace, or while it is
-    stopped.
+    That one is sent twice: two pending TERMs reach a process as one, without a grace or while it is stopped.
     """
     return (
         Rung(0.0, signal.SIGTERM),
@@ -48,7 +47,7 @@ def stop_ladder(grace: float) -> tuple[Rung, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Climb:
-    """Where on its ladder a stopping process is."""
+    """The ladder of a stopping process, and the next rung."""
 
     rungs: tuple[Rung, ...]
     began: float
@@ -62,15 +61,15 @@ class Climb:
         return None
 
     def next_at(self) -> float:
-        """When there is something to do again."""
+        """When the next signal is due, or the process counts as unkillable."""
         if self.step < len(self.rungs):
             return self.began + self.rungs[self.step].after
-        return self.began + self.rungs[-1].after + UNKILLABLE_AFTER
+        return self.began + self.rungs[-1].after + UNKILLABLE_AFTER_S
 
     def grace_ends_at(self) -> float:
-        """Until then it may finish what it has."""
+        """Until then it may finish its tasks."""
         return self.began + self.rungs[1].after
 
     def hopeless(self, now: float) -> bool:
-        """KILL was sent a minute ago and the process is still there: it hangs in the kernel."""
+        """True a minute after KILL: the process hangs in the kernel."""
         return self.step >= len(self.rungs) and now >= self.next_at()

@@ -1,6 +1,6 @@
-"""The life of one engine slot: pending, starting, loading, ready, draining, stopped, and what can go wrong beside them.
+"""Lifecycle of one engine slot: pending, starting, loading, ready, draining, stopped, and the failures beside them.
 
-Each function takes what is known and what happened and returns what is known now. Nothing here touches a process.
+Each function takes the state and an event and returns the new state. None touches a process.
 """
 
 from __future__ import annotations
@@ -14,47 +14,47 @@ from engines.sdk.manifest import Manifest
 from ..process.exits import Exit, ExitKind
 from .ladder import Climb, Rung, hang_ladder, stop_ladder
 
-FIRST_DELAY = 1.0
-LONGEST_DELAY = 60.0
-LOOP_FAILURES = 5
-LOOP_WINDOW = 600.0
-FORGIVEN_AFTER = 300.0  # seconds of being ready
+FIRST_DELAY_S = 1.0
+MAX_DELAY_S = 60.0
+CRASHLOOP_FAILURES = 5
+CRASHLOOP_WINDOW_S = 600.0
+FORGIVEN_AFTER_S = 300.0  # ready for this long: earlier failures no longer count
 
 STARTABLE = (EngineState.PENDING, EngineState.BACKOFF, EngineState.CRASHLOOP)
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The failures of one slot that still count: it starts again after 1 s, doubling up to 60 s; five failures in ten
-    minutes are a crash loop."""
+    """Recent failures of one slot. It restarts after 1 s, doubling up to 60 s; five failures in ten minutes are a crash
+    loop."""
 
     failures: tuple[float, ...] = ()
 
     def failed(self, now: float, ready_for: float) -> History:
-        """One more failure; a long healthy run before it forgives the earlier ones."""
-        earlier = () if ready_for >= FORGIVEN_AFTER else self.failures
-        return History((*(at for at in earlier if now - at < LOOP_WINDOW), now)[-64:])
+        """Adds a failure; five minutes of being ready before it clear the earlier ones."""
+        earlier = () if ready_for >= FORGIVEN_AFTER_S else self.failures
+        return History((*(at for at in earlier if now - at < CRASHLOOP_WINDOW_S), now)[-64:])
 
     @property
     def looping(self) -> bool:
-        return len(self.failures) >= LOOP_FAILURES
+        return len(self.failures) >= CRASHLOOP_FAILURES
 
     def delay(self, jitter: float) -> float:
-        """Until the next start. `jitter` is a random number from 0 to 1: half of the delay is left to it."""
+        """Seconds until the next start. `jitter`, a random number from 0 to 1, decides half of the delay."""
         if self.looping:
-            return LONGEST_DELAY
-        full = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** (len(self.failures) - 1))
+            return MAX_DELAY_S
+        full = min(MAX_DELAY_S, FIRST_DELAY_S * 2.0 ** (len(self.failures) - 1))
         return full * (0.5 + jitter / 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What is known of a slot. Times are of the monotonic clock."""
+    """State of a slot. Times are of the monotonic clock."""
 
     state: EngineState = EngineState.PENDING
     why: str = "about to start"
     wanted: bool = True
-    running: bool = False  # it has a process that is not reaped
+    running: bool = False  # its process is not reaped
     started_at: float = 0.0
     ready_at: float | None = None
     sign_at: float = 0.0  # the last READY or WATCHDOG
@@ -68,23 +68,23 @@ def startable(life: Life, now: float) -> bool:
 
 
 def waits(life: Life, why: str, until: float = 0.0) -> Life:
-    """It could start but may not yet (no room on a GPU, no disk ...), and says why."""
+    """It may not start yet: no room on a GPU, no disk ..."""
     return replace(life, state=EngineState.PENDING, why=why, retry_at=max(life.retry_at, until))
 
 
 def unwanted(life: Life) -> Life:
-    """It is not to be started again."""
+    """It will not be started again."""
     return replace(life, wanted=False)
 
 
 def wanted_again(life: Life) -> Life:
-    """It may be started again; one that was stopped is."""
+    """It may be started again, and is if it was stopped."""
     state = EngineState.PENDING if life.state is EngineState.STOPPED else life.state
     return replace(life, wanted=True, state=state)
 
 
 def reconsidered(life: Life) -> Life:
-    """Its configuration changed: what was final or delayed is tried again at once."""
+    """After a change of its configuration: a final or delayed start is tried again at once."""
     if life.running:
         return life
     state = life.state if life.state is EngineState.STOPPED else EngineState.PENDING
@@ -96,15 +96,15 @@ def spawned(life: Life, now: float) -> Life:
 
 
 def not_spawned(life: Life, why: str) -> Life:
-    """The command can't be executed at all: trying again won't help until the configuration changes."""
+    """The command can't be executed: another try won't help until the configuration changes."""
     return replace(life, state=EngineState.FATAL, why=why)
 
 
 def noticed(life: Life, fields: dict[str, str], now: float) -> Life:
-    """The engine spoke. READY counts once; everything is a sign of life, and the first word ends `starting`."""
+    """After a notice of the engine. Each feeds the watchdog, and the first ends `starting`."""
     if not life.running or life.state is EngineState.UNKILLABLE:
         return life
-    # One that has to go may say how far it is; why it goes is what people ask.
+    # Of a stopping engine the reason of its stop is shown, not its own status.
     status = life.why if life.climb is not None else fields.get("STATUS", life.why)
     life = replace(life, sign_at=now, why=status)
     if fields.get("READY") == "1" and life.state in (EngineState.STARTING, EngineState.LOADING):
@@ -115,14 +115,14 @@ def noticed(life: Life, fields: dict[str, str], now: float) -> Life:
 
 
 def stopping(life: Life, reason: str, grace: float, now: float) -> Life:
-    """Asks it to finish and go. One that already climbs a ladder is not asked again, unless for less time."""
+    """Starts its stop ladder. One that is stopping already changes only for a shorter grace."""
     if not life.running:
         state = life.state if life.state is EngineState.FATAL else EngineState.STOPPED
         return life if life.wanted else replace(life, state=state, why=reason)
     sooner = life.climb is None or (life.climb.step <= 1 and now + grace < life.climb.next_at())
     if not sooner:
         return life
-    step = life.climb.step if life.climb else 0  # one that has had its first TERM would take it for the second
+    step = life.climb.step if life.climb else 0  # after its first TERM, another would count as the second
     return replace(life, state=EngineState.DRAINING, why=reason, climb=Climb(stop_ladder(grace), now, reason, step))
 
 
@@ -134,7 +134,7 @@ def killing(life: Life, reason: ExitKind, now: float) -> Life:
 
 
 def verdict(life: Life, manifest: Manifest, now: float) -> ExitKind | None:
-    """Is it overdue with a sign of life?"""
+    """NOT_READY or HANG if READY or the watchdog is overdue."""
     if not life.running or life.climb is not None:
         return None
     if life.state in (EngineState.STARTING, EngineState.LOADING) and now - life.started_at > manifest.ready_timeout:
@@ -145,7 +145,7 @@ def verdict(life: Life, manifest: Manifest, now: float) -> ExitKind | None:
 
 
 def climbed(life: Life, now: float) -> tuple[Life, Rung | None]:
-    """The next signal of its ladder, if one is due; a minute after KILL it is unkillable and its slot closed."""
+    """The next signal of its ladder, if one is due. A minute after KILL it is unkillable, and its slot stays closed."""
     if life.climb is None:
         return life, None
     rung = life.climb.due(now)
@@ -158,7 +158,7 @@ def climbed(life: Life, now: float) -> tuple[Life, Rung | None]:
 
 
 def exited(life: Life, end: Exit, now: float, jitter: float) -> Life:
-    """It is gone. What we asked for is no failure; exit 78 is final; all else comes back after a delay."""
+    """After its exit. A requested stop is no failure, exit 78 is final, all else restarts after a delay."""
     ready_for = 0.0 if life.ready_at is None else now - life.ready_at
     life = replace(life, running=False, climb=None, ready_at=None, why=end.text)
     if end.kind is ExitKind.CONFIG:
@@ -173,7 +173,7 @@ def exited(life: Life, end: Exit, now: float, jitter: float) -> Life:
 
 
 def next_moment(life: Life, manifest: Manifest, now: float) -> float:
-    """When this slot next needs a look, if nothing happens before."""
+    """When this slot next has something due, without an event before."""
     if life.climb is not None:
         return life.climb.next_at()
     if not life.running:

@@ -1,4 +1,4 @@
-"""The node as a whole: its cordon when every engine crash-loops, and how far a drain is."""
+"""Decisions about the node: its cordon when every engine crash-loops, and how far a drain is."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from dalston_queue.broker.protocol.types import EngineState
 
 from .lifecycle import Life
 
-STEADY = 60.0
+STEADY_S = 60.0
 
 
-def everything_dies(lives: Collection[Life]) -> str:
-    """Why the node should be cordoned; empty if it should not."""
+def cordon_reason(lives: Collection[Life]) -> str:
+    """Why the node has to be cordoned; empty if it has not."""
     wanted = [life for life in lives if life.wanted]
     if not wanted or not all(life.history.looping for life in wanted):
         return ""
     failures = sum(len(life.history.failures) for life in wanted)
-    return f"everything dies here: {failures} failures of all {len(wanted)} engines; the last: {wanted[-1].why}"
+    return f"every engine crash-loops: {failures} failures of {len(wanted)} engines; the last: {wanted[-1].why}"
 
 
 def recovered(lives: Collection[Life], now: float) -> bool:
-    """One engine that stays up is enough to try again."""
+    """True if an engine has been ready for a minute: it ends the cordon."""
     return any(
-        life.state is EngineState.READY and life.ready_at is not None and now - life.ready_at >= STEADY
+        life.state is EngineState.READY and life.ready_at is not None and now - life.ready_at >= STEADY_S
         for life in lives
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """An engine that is to go, and still runs."""
+    """An engine that is draining and still runs."""
 
     life: Life
     tasks: tuple[RunningTask, ...]

@@ -1,4 +1,4 @@
-"""Engine processes. The policy (../policy) decides; these modules start, signal, reap and measure.
+"""Engine processes: started, signalled, reaped and measured here, as the policy (../policy) decides.
 
 fleet         all slots of the node, and every action on their processes
 slot          one slot: the state of one process of one engine, over its restarts
@@ -10,6 +10,6 @@ usage         CPU and memory of each engine with its descendants
 exits         why a process ended, and the evidence for it
 cgroup        the kernel's counter of out-of-memory kills
 statefile     pids and start times of running engines, for the next supervisor
-orphans       finds and kills what a dead supervisor or engine left running
+orphans       finds and kills processes that a dead supervisor or engine left running
 linux         subreaper, file limit, process table
 """

@@ -1,11 +1,11 @@
-"""Out-of-memory kills by the kernel's own counter of our cgroup. Without its evidence no exit is called OOM."""
+"""Out-of-memory kills, from the kernel's counter of this cgroup. Without this evidence no exit is called OOM."""
 
 from __future__ import annotations
 
 from collections import deque
 from pathlib import Path
 
-FRESH = 5.0
+MAX_AGE_S = 5.0
 
 
 class MemoryEvents:
@@ -15,7 +15,7 @@ class MemoryEvents:
         self.file = _find(root, own)
 
     def oom_kills(self) -> int:
-        """So far; 0 where there is no counter."""
+        """Kills so far; 0 without a counter."""
         if self.file is None:
             return 0
         try:
@@ -26,10 +26,10 @@ class MemoryEvents:
 
 
 class OomLedger:
-    """Which death the counter's rise belongs to: each rise explains one SIGKILL, and only one of the next few seconds.
+    """Assigns each rise of the counter to one SIGKILL of the next five seconds.
 
-    The counter is the whole cgroup's. Without this, an engine that is killed by hand today would be "out of memory"
-    because another one was yesterday.
+    The counter is the whole cgroup's. Without this, an engine killed by hand today would be "out of memory" because
+    another one was yesterday.
     """
 
     def __init__(self, memory: MemoryEvents) -> None:
@@ -37,16 +37,16 @@ class OomLedger:
         self._seen = memory.oom_kills()
         self._rises: deque[float] = deque(maxlen=1000)
 
-    def look(self, now: float) -> None:
-        """Often: the moment of a rise is that of the look that found it."""
+    def poll(self, now: float) -> None:
+        """To be called often: the poll that finds a rise sets its time."""
         count = self._memory.oom_kills()
         self._rises.extend([now] * (count - self._seen))
         self._seen = max(count, self._seen)
 
     def claim(self, now: float) -> int:
-        """One rise for one death: 1 if there is one, else 0."""
-        self.look(now)
-        while self._rises and now - self._rises[0] > FRESH:
+        """Takes one rise for one death: 1 if there is one, else 0."""
+        self.poll(now)
+        while self._rises and now - self._rises[0] > MAX_AGE_S:
             self._rises.popleft()
         if not self._rises:
             return 0

@@ -1,4 +1,4 @@
-"""Starting, signalling and reaping processes.
+"""Child processes: started, signalled and reaped.
 
 Everything is spawned by the main thread: PDEATHSIG fires when the spawning *thread* ends.
 """
@@ -17,17 +17,17 @@ from pathlib import Path
 from .linux import start_time
 
 STATE_MARK = "DALSTON_STATE_DIR"  # in every descendant's environment: by it the next supervisor knows its orphans
-AT_ONCE = 500
+MAX_PER_ROUND = 500
 SECRET = ("DATABASE_URL", "DALSTON_SECRET_KEY", "DALSTON_TOKEN")  # an engine needs Redis and nothing else
 
 
 @dataclass(slots=True)
 class Child:
-    """A process that we started and will reap."""
+    """A process that the supervisor started and will reap."""
 
     name: str
     popen: subprocess.Popen[bytes]
-    started_ticks: int  # with the pid, its identity for ever
+    started_ticks: int  # with the pid, a unique identity
 
     @property
     def pid(self) -> int:
@@ -35,7 +35,7 @@ class Child:
 
 
 def resolve(command: tuple[str, ...], folder: str) -> list[str]:
-    """The argv to execute; `python` is our own interpreter. Raises FileNotFoundError with a sentence."""
+    """The argv to execute; `python` is our own interpreter. Raises FileNotFoundError with the reason."""
     program = command[0]
     if program in ("python", "python3"):
         return [sys.executable, *command[1:]]
@@ -46,7 +46,7 @@ def resolve(command: tuple[str, ...], folder: str) -> list[str]:
 
 
 def leash() -> list[str]:
-    """Makes the kernel kill the child when we die, however we die. Not preexec_fn: that is unsafe with threads."""
+    """A command prefix that makes the kernel kill the child when its parent dies. preexec_fn is unsafe with threads."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
 
@@ -70,7 +70,7 @@ def base_environment() -> dict[str, str]:
 
 
 def send(pid: int, number: signal.Signals, *, whole_group: bool = False) -> bool:
-    """Signals a child of ours that is not reaped yet (so its pid can't be another's). False if it is gone."""
+    """Signals a child that is not reaped yet (so its pid can't be reused). False if it is gone."""
     try:
         if whole_group:
             os.killpg(pid, number)
@@ -82,9 +82,9 @@ def send(pid: int, number: signal.Signals, *, whole_group: bool = False) -> bool
 
 
 def reap(children: dict[int, Child]) -> Iterator[tuple[int, int]]:
-    """Children that ended: (pid, returncode). An adopted orphan is none of `children`, and reaped too. Not more than
-    some at once: a brood that is born and dies faster than we count must not hold up the rest."""
-    for _ in range(AT_ONCE):
+    """Ended children as (pid, returncode), adopted orphans among them. At most MAX_PER_ROUND: processes started
+    faster than they are reaped must not hold up the main loop."""
+    for _ in range(MAX_PER_ROUND):
         try:
             info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -96,6 +96,6 @@ def reap(children: dict[int, Child]) -> Iterator[tuple[int, int]]:
             _, status = os.waitpid(info.si_pid, 0)
             yield info.si_pid, os.waitstatus_to_exitcode(status)
         else:
-            # Group first, while the zombie still holds the pid: no other group can have its number.
+            # The group first, while the zombie holds the pid: no other group can have its number.
             send(child.pid, signal.SIGKILL, whole_group=True)
             yield child.pid, child.popen.wait()

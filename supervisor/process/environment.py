@@ -1,4 +1,4 @@
-"""What an engine finds in its environment: who it is, where Redis is, where to speak to us, which GPUs are its own."""
+"""Environment variables of an engine: its id, Redis, the notify socket, its GPUs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from .children import STATE_MARK, base_environment
 from .slot import Slot
 
-# Of our own service manager: they are not for the engines.
+# From the service manager of the supervisor: not for its engines.
 NOT_INHERITED = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What is the same for all engines of the node."""
+    """The same for all engines of the node."""
 
     state_dir: Path
     notify_socket: Path
@@ -25,7 +25,7 @@ class Surroundings:
 
 
 def environment_of_helpers(around: Surroundings) -> dict[str, str]:
-    """For processes of our own, such as the GPU probe: marked, so that a successor finds them too."""
+    """For the supervisor's helpers, such as the GPU probe: marked, so that the next supervisor finds them too."""
     return {**base_environment(), STATE_MARK: str(around.state_dir)}
 
 

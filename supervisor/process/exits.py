@@ -1,4 +1,4 @@
-"""Why did it exit: a judgement that only says what there is evidence for. A bare SIGKILL is "signal 9", never "OOM"."""
+"""Why a process ended, by evidence only: a SIGKILL without any is "signal 9", never "OOM"."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CUDA_OOM = re.compile(
 
 
 class ExitKind(StrEnum):
-    STOPPED = "stopped"  # we asked it to
+    STOPPED = "stopped"  # by the supervisor
     CONFIG = "config"  # exit 78: do not restart
     EXITED = "exited"  # a code of its own
     SIGNAL = "signal"
@@ -35,7 +35,7 @@ class ExitKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a process ended, in a form for the machine and a sentence for people."""
+    """How a process ended: for programs, and as a sentence."""
 
     kind: ExitKind
     code: int | None
@@ -44,12 +44,12 @@ class Exit:
 
 
 def classify(returncode: int, *, stop_reason: str, oom_kills: int, log_tail: list[str]) -> Exit:
-    """`returncode` is negative for a signal. `stop_reason`: why we ended it; `oom_kills`: meanwhile, in its cgroup."""
+    """`returncode` is negative for a signal. `stop_reason`: why the supervisor ended it; `oom_kills`: in its cgroup."""
     code = returncode if returncode >= 0 else None
     number = -returncode if returncode < 0 else None
     how = f"exit code {code}" if number is None else f"signal {number} ({_name(number)})"
     kind, text = ExitKind.EXITED, how
-    words = next((line for line in reversed(log_tail) if _CUDA_OOM.search(line)), "")
+    oom_line = next((line for line in reversed(log_tail) if _CUDA_OOM.search(line)), "")
     if stop_reason in _ENDED_BY_US:
         kind, text = ExitKind(stop_reason), f"{_ENDED_BY_US[stop_reason]}; ended with {how}"
     elif stop_reason:
@@ -58,8 +58,8 @@ def classify(returncode: int, *, stop_reason: str, oom_kills: int, log_tail: lis
         kind, text = ExitKind.CONFIG, f"{how}: its configuration is broken; it is not restarted until that changes"
     elif number == signal.SIGKILL and oom_kills > 0:
         kind, text = ExitKind.HOST_OOM, f"{how}: the host ran out of memory (memory.events: oom_kill +{oom_kills})"
-    elif words and code != 0:
-        kind, text = ExitKind.CUDA_OOM, f"{how}; its log says: {words.strip()[-300:]}"
+    elif oom_line and code != 0:
+        kind, text = ExitKind.CUDA_OOM, f"{how}; its log says: {oom_line.strip()[-300:]}"
     elif number is not None:
         kind = ExitKind.SIGNAL
     elif code == 0:
@@ -82,7 +82,7 @@ def _name(number: int) -> str:
 
 
 def evidence(ended: Exit, tail: list[str], samples: Iterable[Reading], gpus: tuple[str, ...]) -> dict[str, object]:
-    """Exit code or signal, the last log lines, the stack dump in them, and the GPU's figures of the last minute."""
+    """Exit code or signal, the last log lines, the stack dump in them, and the GPU's readings of the last minute."""
     lines = [line[:MAX_LINE_LENGTH] for line in tail]
     return {
         "kind": str(ended.kind),
@@ -90,7 +90,7 @@ def evidence(ended: Exit, tail: list[str], samples: Iterable[Reading], gpus: tup
         "signal": ended.signal,
         "text": ended.text,
         "log": lines,
-        "stack": [line for line in lines if any(mark in line for mark in STACK_MARKS)],
+        "stack": [text for text in lines if any(mark in text for mark in STACK_MARKS)],
         "gpu": [
             {
                 "uuid": device.uuid,

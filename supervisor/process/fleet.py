@@ -1,4 +1,4 @@
-"""The engines of the node: their slots, their processes, and every act on them. The policy decides, this acts."""
+"""The fleet: all engine slots of the node, and every action on their processes. The policy decides, the fleet acts."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from .notices import Notice
 from .slot import Slot
 from .statefile import Process, StateFile
 
-SPAWN_AGAIN = 5.0
-NO_TASK = "nobody"  # no task has this id: named as the culprit, it keeps the innocent from being charged
+SPAWN_RETRY_S = 5.0
+NO_TASK = "none"  # the id of no task: with it as the culprit, no task is charged with the delivery
 
 log = structlog.get_logger("supervisor.fleet")
 
 
 class Fleet:
-    """Only the main loop touches it."""
+    """Only for the main loop's thread."""
 
     def __init__(self, node: str, around: Surroundings, *, link: Link, logs: Logs, gpus: Gpus) -> None:
         self.node = node
@@ -48,8 +48,8 @@ class Fleet:
         self.state_file = StateFile(around.state_dir / "engines.json")
         self.slots: dict[str, Slot] = {}
         self.children: dict[int, Child] = {logs.relay.child.pid: logs.relay.child} if logs.relay.child else {}
-        self.haunting: dict[str, tuple[Process, ...]] = {}  # what dead engines left, and could not be ended at once
-        self.paused = ""  # why engines take no new work
+        self.survivors: dict[str, tuple[Process, ...]] = {}  # of dead engines: descendants that still live
+        self.paused = ""  # why engines claim nothing
 
     def __iter__(self) -> Iterator[Slot]:
         return iter(list(self.slots.values()))
@@ -59,13 +59,13 @@ class Fleet:
         return [slot for slot in self.slots.values() if slot.manifest.id == engine and not slot.retired]
 
     def find(self, name: str) -> list[Slot]:
-        """By engine id, slot name or the whole id of a process."""
+        """Slots by engine, slot name or the id of a process."""
         return [slot for slot in self.slots.values() if name in (slot.manifest.id, slot.name, slot.engine_id)]
 
-    # --- what there should be -----------------------------------------------------------------------------------------
+    # --- slots as planned ---------------------------------------------------------------------------------------------
 
     def arrange(self, manifests: dict[str, Manifest], replicas: dict[str, int], now: float) -> None:
-        """Makes the slots match. Touches only what changed: scaling one engine restarts none."""
+        """Makes the slots match the plan. Changes nothing else: scaling one engine restarts none."""
         for engine in {slot.manifest.id for slot in self.slots.values()} - set(manifests):
             for slot in self.of(engine):
                 self.retire(slot, "its engine.yaml is gone", now)
@@ -94,7 +94,7 @@ class Fleet:
         self.stop(slot, why, slot.manifest.stop_grace, now)
 
     def replace(self, slot: Slot, manifest: Manifest, now: float) -> None:
-        """Another engine.yaml: the process goes in good order and comes back with the new one."""
+        """Drains the process and starts it again with the new manifest."""
         grace = slot.manifest.stop_grace
         slot.manifest = manifest
         slot.life = lifecycle.reconsidered(slot.life)
@@ -104,11 +104,11 @@ class Fleet:
     # --- one slot -----------------------------------------------------------------------------------------------------
 
     def attend(self, slot: Slot, now: float) -> None:
-        """What is due, by the policy."""
+        """Does what the policy finds due: start, end, or the next signal."""
         if slot.retired and slot.child is None:
             del self.slots[slot.name]
             return
-        self._reclaim(slot)
+        self._free_gpus(slot)
         if not slot.reclaiming and lifecycle.startable(slot.life, now):
             self._try_start(slot, now)
         overdue = lifecycle.verdict(slot.life, slot.manifest, now)
@@ -145,7 +145,7 @@ class Fleet:
             self.logs.handed_over(slot.engine_id)
         except OSError as error:  # a full disk, too many processes: it may pass
             self.logs.finish(slot.engine_id)
-            slot.life = lifecycle.waits(slot.life, f"can't be started: {error}", until=now + SPAWN_AGAIN)
+            slot.life = lifecycle.waits(slot.life, f"can't be started: {error}", until=now + SPAWN_RETRY_S)
             log.error("engine can't start", engine=slot.name, why=str(error))
             return
         self.children[slot.child.pid] = slot.child
@@ -154,11 +154,11 @@ class Fleet:
         log.info("engine started", engine=slot.engine_id, pid=slot.child.pid)
 
     def stop(self, slot: Slot, why: str, grace: float, now: float) -> None:
-        """In good order: it may finish what it has within the grace."""
+        """Drains it: it may finish its tasks within the grace."""
         slot.life = lifecycle.stopping(slot.life, why, grace, now)
 
     def end(self, slot: Slot, reason: ExitKind, now: float, named: str | None = None) -> None:
-        """Hung, late, or never ready. Its work is taken away first: whatever it still does will be refused."""
+        """Ends a hung, late or never ready process. Its tasks are reclaimed first, so its results are refused."""
         log.warning("engine is ended", engine=slot.engine_id, why=str(reason))
         slot.life = lifecycle.killing(slot.life, reason, now)
         self.logs.note(slot.name, f"{slot.engine_id} is ended: {reason}")
@@ -168,19 +168,19 @@ class Fleet:
     def end_overdue(self, engine_id: str, task_id: str, now: float) -> None:
         for slot in self.find(engine_id):
             if slot.child and (slot.life.climb is None or slot.life.state is EngineState.DRAINING):
-                # The late task is settled; the others are innocent, so they are not charged.
+                # The late task is settled already; named as the culprit, it keeps the others from being charged.
                 self.end(slot, ExitKind.TIMEOUT, now, named=task_id)
 
-    # --- what engines say, and how they go ----------------------------------------------------------------------------
+    # --- notices and exits --------------------------------------------------------------------------------------------
 
-    def listen(self, notice: Notice, now: float) -> None:
-        """A notice of an engine: of its main process or of its group. Others are ignored."""
+    def handle_notice(self, notice: Notice, now: float) -> None:
+        """Of an engine's main process or its group; a notice of another process is ignored."""
         slot = self._sender(notice.pid)
         if slot is None:
-            log.warning("a notice of a process that is no engine of ours was ignored", pid=notice.pid)
+            log.warning("notice ignored: its sender is no engine of this supervisor", pid=notice.pid)
             return
         if "X_DALSTON_TASKS" in notice.fields:
-            self._take_note(slot, notice.fields)  # no sign of life: a task may hang while others come and go
+            self._store_tasks(slot, notice.fields)  # does not feed the watchdog: one task may hang while others end
             return
         before = slot.life.state
         slot.life = lifecycle.noticed(slot.life, notice.fields, now)
@@ -192,8 +192,8 @@ class Fleet:
             log.info("engine", engine=slot.engine_id, state=str(slot.life.state))
             self.apply_pause(slot)
 
-    def _take_note(self, slot: Slot, fields: dict[str, str]) -> None:
-        """Of the tasks that an engine has in hand; what can't be read is passed over."""
+    def _store_tasks(self, slot: Slot, fields: dict[str, str]) -> None:
+        """The running tasks of an engine, from its notice; an unreadable notice is ignored."""
         with contextlib.suppress(msgspec.MsgspecError, ValueError):
             slot.tasks = msgspec.json.decode(fields["X_DALSTON_TASKS"], type=tuple[RunningTask, ...])
             slot.running = max(len(slot.tasks), int(fields.get("X_DALSTON_RUNNING", "0")))
@@ -206,7 +206,7 @@ class Fleet:
         return self.slots.get(child.name) if child else None
 
     def ended(self, slot: Slot, returncode: int, now: float) -> None:
-        """Its process ended: its tasks are reclaimed at once, then the rest is cleaned up."""
+        """After its process ended: reclaims its tasks at once, then kills its descendants."""
         self.logs.finish(slot.engine_id)
         tail = self.logs.tail(slot.name, 200, slot.engine_id)
         reason = slot.life.climb.reason if slot.life.climb else ""
@@ -220,13 +220,13 @@ class Fleet:
         log.info("engine ended", engine=slot.engine_id, why=ended.text, next=str(slot.life.state))
         self.logs.note(slot.name, f"{slot.engine_id} ended: {ended.text}")
         if not orphans.kill_family(slot.engine_id, slot.descendants):
-            self.haunting[slot.engine_id] = slot.descendants
+            self.survivors[slot.engine_id] = slot.descendants
         slot.ended(ended, now)
         self.gpus.monitor.poke()
         self.save()
 
-    def _reclaim(self, slot: Slot) -> None:
-        """A dead process that still holds GPU memory keeps its slot closed."""
+    def _free_gpus(self, slot: Slot) -> None:
+        """Keeps the slot closed while its dead process still holds GPU memory."""
         if slot.dead_pids:
             slot.reclaiming = self.gpus.held_by(slot.dead_pids, slot.died_at)
             if not slot.reclaiming:
@@ -246,10 +246,10 @@ class Fleet:
         error = ErrorInfo(message=message, type="EngineLost", cause=cause, evidence=facts)
         self.link.send(ReclaimWork(slot.engine_id, slot.manifest.queues, cause, error, named, forget))
 
-    # --- all of them --------------------------------------------------------------------------------------------------
+    # --- all slots ----------------------------------------------------------------------------------------------------
 
     def pause(self, why: str) -> None:
-        """Engines keep what they have and take nothing new; an empty reason lets them again."""
+        """Engines keep their tasks and claim nothing more; an empty reason ends the pause."""
         if why != self.paused:
             self.paused = why
             for slot in self:
@@ -262,11 +262,11 @@ class Fleet:
             slot.is_paused = should
 
     def sweep(self) -> None:
-        """Now and then: those whose families outlived their engine."""
-        for engine_id, descendants in list(self.haunting.items()):
-            log.warning("a dead engine's children still live", engine=engine_id)
+        """Kills descendants that outlived their engine."""
+        for engine_id, descendants in list(self.survivors.items()):
+            log.warning("descendants of a dead engine still live", engine=engine_id)
             if orphans.kill_family(engine_id, descendants):
-                del self.haunting[engine_id]
+                del self.survivors[engine_id]
 
     def save(self) -> None:
         records = (slot.record() for slot in self.slots.values())

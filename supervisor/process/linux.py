@@ -1,4 +1,4 @@
-"""What Linux knows of processes: subreaper, limits, the process table."""
+"""Linux calls: subreaper, file limit, process table."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def become_subreaper() -> bool:
-    """Orphaned grandchildren become our children instead of init's, so that we can end them."""
+    """Makes orphaned grandchildren children of this process instead of init, so that it can end them."""
     return int(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0
 
 
 def raise_file_limit(wanted: int = 16384) -> None:
-    """An engine costs us four descriptors, and the usual limit is 1 024. What the admin set as the most is the most."""
+    """An engine costs four descriptors here, and the usual limit is 1 024. The hard limit stays."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def start_time(pid: int) -> int | None:
-    """When a process started, in ticks since boot: with the pid, its name for ever. None if it is gone."""
+    """When a process started, in ticks since boot: with the pid, a unique identity. None if it is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -35,7 +35,7 @@ def start_time(pid: int) -> int | None:
 
 
 def environ_of(pid: int) -> dict[str, str]:
-    """The environment a process was started with; empty when it is gone or not ours to read."""
+    """The environment a process was started with; empty if it is gone or can't be read."""
     try:
         pairs = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
@@ -54,7 +54,7 @@ def process_table() -> dict[int, int]:
         try:
             fields = Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()
         except OSError:
-            continue  # gone between the listing and the look
+            continue  # ended since the listing
         if fields[0] not in (b"Z", b"X"):
             table[int(name)] = int(fields[1])
     return table

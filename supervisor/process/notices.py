@@ -1,4 +1,4 @@
-"""The sd_notify socket of the engines. The kernel names the sender of a datagram: no process speaks for another."""
+"""The sd_notify socket of the engines. The kernel names the sender of a datagram, so no process can forge it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
-AT_ONCE = 500
-LARGEST = 64 << 10  # bytes of a datagram
-LONGEST_PATH = 100  # of the 108 bytes in sockaddr_un
+MAX_PER_ROUND = 500
+MAX_DATAGRAM_BYTES = 64 << 10
+MAX_PATH_BYTES = 100  # of the 108 in sockaddr_un
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One datagram: who sent it and what it says."""
+    """One datagram: its sender and its assignments."""
 
     pid: int
     fields: dict[str, str]
@@ -28,7 +28,7 @@ class NoticeSocket:
 
     def __init__(self, path: Path) -> None:
         self._folder: Path | None = None
-        if len(os.fsencode(path)) > LONGEST_PATH:
+        if len(os.fsencode(path)) > MAX_PATH_BYTES:
             self._folder = Path(tempfile.mkdtemp(prefix="dalston-"))  # a deep state dir is no reason to fail
             path = self._folder / path.name
         path.unlink(missing_ok=True)
@@ -41,11 +41,11 @@ class NoticeSocket:
         return self.socket.fileno()
 
     def receive(self) -> list[Notice]:
-        """What has arrived; the rest next time, so that one that never stops sending does not starve the others."""
+        """Arrived datagrams, at most MAX_PER_ROUND: a process that never stops sending must not starve the others."""
         notices: list[Notice] = []
-        for _ in range(AT_ONCE):
+        for _ in range(MAX_PER_ROUND):
             try:
-                data, ancillary, _, _ = self.socket.recvmsg(LARGEST, socket.CMSG_SPACE(_CREDENTIALS.size))
+                data, ancillary, _, _ = self.socket.recvmsg(MAX_DATAGRAM_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
             except BlockingIOError:
                 break
             for level, kind, content in ancillary:

@@ -1,6 +1,6 @@
-"""Ending what earlier supervisors and dead engines left behind, grandchildren that called setsid included.
+"""Orphans: kills processes that earlier supervisors and dead engines left, also grandchildren that called setsid.
 
-Two ways to know them: pid and start time in the state file, and the marks that every descendant has in its environment.
+They are found by pid and start time in the state file, and by marks in the environment of every descendant.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from .linux import environ_of, process_table, start_time
 from .statefile import EngineRecord, Process
 
 CLEAN_UP_TIMEOUT_S = 10.0
-FAMILY_TIMEOUT_S = 0.2  # the main loop waits for it
+FAMILY_TIMEOUT_S = 0.2  # the main loop waits this long
 
 
 def kill_exactly(process: Process) -> bool:
-    """KILLs this very process; a pid that belongs to another one since is left alone."""
+    """Kills this process, but not another one that has its pid by now."""
     try:
         handle = os.pidfd_open(process.pid)
     except OSError:
         return False
     try:
-        # The handle holds the identity: the check after it can't be outrun.
+        # The handle is of one process: after this check the pid can't be reused.
         if start_time(process.pid) != process.start:
             return False
         signal.pidfd_send_signal(handle, signal.SIGKILL)
@@ -37,7 +37,7 @@ def kill_exactly(process: Process) -> bool:
 
 
 def marked(name: str, value: str) -> list[Process]:
-    """Every process that was started with this variable in its environment, but not we and our ancestors."""
+    """Every process with this variable in its environment, except this one and its ancestors."""
     table = process_table()
     spared = {os.getpid()}
     parent = table.get(os.getpid(), 0)
@@ -54,26 +54,26 @@ def marked(name: str, value: str) -> list[Process]:
 
 
 def clean_up(state_dir: Path, records: list[EngineRecord]) -> int:
-    """Ends everything that an earlier supervisor with this state dir left; says how many that were."""
+    """Kills all processes of an earlier supervisor with this state dir; returns how many."""
     killed: set[Process] = set()
     known = [process for record in records for process in (record.process, *record.descendants)]
-    give_up = time.monotonic() + CLEAN_UP_TIMEOUT_S
+    end = time.monotonic() + CLEAN_UP_TIMEOUT_S
     while True:
         found = {
             process
             for process in (*known, *marked(STATE_MARK, str(state_dir)))
             if start_time(process.pid) == process.start
         }
-        if not found or time.monotonic() > give_up:
+        if not found or time.monotonic() > end:
             return len(killed)
         killed |= {process for process in found if kill_exactly(process)}
-        time.sleep(0.02)  # until the kernel has taken them away
+        time.sleep(0.02)  # until the kernel has reaped them
 
 
 def kill_family(engine_id: str, descendants: tuple[Process, ...] = (), timeout_s: float = FAMILY_TIMEOUT_S) -> bool:
-    """Ends what a dead engine left outside of its process group. Looks again until none is left: they may have had
-    children meanwhile. False: some still live, and the caller should try again."""
-    give_up = time.monotonic() + timeout_s
+    """Kills descendants of a dead engine outside of its process group, again and again: they may fork meanwhile. False
+    if some still live after the timeout; then call it again."""
+    end = time.monotonic() + timeout_s
     while True:
         family = {*marked("DALSTON_ENGINE_ID", engine_id), *descendants}
         living = [process for process in family if start_time(process.pid) == process.start]
@@ -81,6 +81,6 @@ def kill_family(engine_id: str, descendants: tuple[Process, ...] = (), timeout_s
             return True
         for process in living:
             kill_exactly(process)
-        if time.monotonic() > give_up:
+        if time.monotonic() > end:
             return False
         time.sleep(0.001)

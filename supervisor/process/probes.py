@@ -1,4 +1,4 @@
-"""The health check of an engine: a command that must exit 0, or a URL that must answer. Two failures: no work."""
+"""Health checks of engines: a command that must exit 0, or a URL that must answer. Two failures pause the engine."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .slot import Slot
 
 log = structlog.get_logger("supervisor.probes")
 
-FAILURES = 2
+MAX_FAILURES = 2
 
 
 @dataclass(slots=True)
 class Check:
-    """The checks of one process."""
+    """State of the checks of one process."""
 
     engine_id: str
     next_at: float
@@ -60,7 +60,7 @@ class Probes:
                 self._launch(slot, check, now)
 
     def ended(self, child: Child, returncode: int) -> None:
-        """A command was reaped."""
+        """After a probe command was reaped."""
         for name, check in self.checks.items():
             if check.child is child:
                 check.child = None
@@ -70,10 +70,10 @@ class Probes:
     def judge(self, probed: Probed) -> None:
         check, slot = self.checks.get(probed.slot), self.fleet.slots.get(probed.slot)
         if check is None or slot is None or not check.engine_id == probed.engine_id == slot.engine_id:
-            return  # of an earlier process
+            return  # it is about an earlier process
         check.in_flight = False
         check.failures = 0 if probed.ok else check.failures + 1
-        failing = probed.why if check.failures >= FAILURES else ""
+        failing = probed.why if check.failures >= MAX_FAILURES else ""
         if bool(failing) != bool(slot.probe_failing):
             log.warning("health check", engine=slot.engine_id, ok=not failing, why=failing)
         slot.probe_failing = failing
@@ -106,9 +106,13 @@ class Probes:
         self.fleet.children[popen.pid] = check.child
 
     def _fetch(self, slot: str, engine_id: str, url: str, timeout: float) -> None:
-        """In a thread of its own: a server that doesn't answer delays no other probe."""
+        """In its own thread: a server that doesn't answer delays no other probe."""
         try:
             with urllib.request.urlopen(url, timeout=timeout):  # noqa: S310 (the admin's own engine.yaml)
                 self.post(Probed(slot, engine_id, ok=True, why=""))
-        except (OSError, ValueError, HTTPException) as error:  # unposted, it would be the last look at this engine
+        except (
+            OSError,
+            ValueError,
+            HTTPException,
+        ) as error:  # without a result it is never probed again
             self.post(Probed(slot, engine_id, ok=False, why=f"its probe {url} failed: {error}"))

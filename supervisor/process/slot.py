@@ -1,4 +1,4 @@
-"""A slot: one process of one engine at a time, started again when it ends."""
+"""A slot: one process of one engine at a time, restarted when it ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXITS_KEPT = 5
 
 @dataclass(slots=True)
 class Slot:
-    """What the supervisor holds of it. `life` is changed only by what the policy returns."""
+    """State of a slot. `life` changes only by what the policy returns."""
 
     node: str
     number: int
@@ -36,20 +36,20 @@ class Slot:
     descendants: tuple[Process, ...] = ()
     last_exits: deque[ExitReport] = field(default_factory=lambda: deque(maxlen=EXITS_KEPT))
     exits: int = 0
-    tasks: tuple[RunningTask, ...] = ()  # what its process says that it has in hand
-    running: int = 0  # how many that are in all
+    tasks: tuple[RunningTask, ...] = ()  # as its process reports them
+    running: int = 0  # how many tasks run, if there are more than `tasks` holds
     breaker: str = ""  # why its circuit breaker is open
-    probe_failing: str = ""  # what its health check says
+    probe_failing: str = ""  # why its health check fails
     pausable: bool = False  # its SDK understands SIGUSR1 and SIGUSR2
     is_paused: bool = False
     gpus: tuple[str, ...] = ()  # UUIDs it is pinned to
-    dead_pids: tuple[int, ...] = ()  # of its last process and family, until their GPU memory is seen to be free
+    dead_pids: tuple[int, ...] = ()  # its last process with descendants, until their GPU memory is free
     died_at: float = 0.0
     reclaiming: str = ""
     cpu_percent: float = 0.0
     memory_mib: float = 0.0
     started_at_ms: int = 0
-    retired: bool = False  # scaled away or removed: it goes when its process is gone
+    retired: bool = False  # scaled down or removed: deleted when its process has ended
 
     def __post_init__(self) -> None:
         self.renew_id()
@@ -59,17 +59,17 @@ class Slot:
         return f"{self.manifest.id}.{self.number}"
 
     def renew_id(self) -> None:
-        """A new boot: no two processes ever share an id."""
+        """A new id for the next process: no two processes ever share one."""
         self.engine_id = f"{self.node}.{self.name}.{secrets.token_hex(6)}"
 
     def began(self) -> None:
-        """A process is about to start in it."""
+        """Before a process starts in the slot."""
         self.breaker = self.probe_failing = ""
         self.pausable = self.is_paused = False
         self.started_at_ms = _now_ms()
 
     def ended(self, how: Exit, now: float) -> None:
-        """The process is gone and its tasks are reclaimed."""
+        """After the process has ended and its tasks are reclaimed."""
         self.last_exits.append(
             ExitReport(
                 engine_id=self.engine_id,
@@ -91,12 +91,12 @@ class Slot:
         self.renew_id()
 
     def reconsider(self) -> None:
-        """An operator wants it tried again now."""
+        """An operator wants it started again now."""
         self.life = reconsidered(self.life)
 
     @property
     def occupied(self) -> bool:
-        """It has a claim on its GPUs."""
+        """True while its GPUs are reserved."""
         return self.child is not None or bool(self.dead_pids)
 
     @property
@@ -107,8 +107,8 @@ class Slot:
     def shown_state(self) -> EngineState:
         if self.reclaiming:
             return EngineState.RECLAIMING
-        ill = self.breaker or self.probe_failing
-        return EngineState.UNHEALTHY if ill and self.life.state is EngineState.READY else self.life.state
+        unhealthy = self.breaker or self.probe_failing
+        return EngineState.UNHEALTHY if unhealthy and self.life.state is EngineState.READY else self.life.state
 
     def beat(self, now: float | None = None) -> EngineBeat:
         """Its heartbeat, as broker.nodes.reports.EngineReport reads it."""

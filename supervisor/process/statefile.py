@@ -1,4 +1,4 @@
-"""What the next supervisor needs to know if this one is killed: which engines ran, as pid and start time."""
+"""The state file: pid and start time of running engines, for the next supervisor if this one is killed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class EngineRecord(msgspec.Struct, frozen=True):
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """A reader sees the old content or the new. A full disk costs the news, not the supervisor."""
+    """Atomic: a reader sees the old content or the new. A full disk is logged, not raised."""
     temporary = path.with_suffix(".new")
     try:
         temporary.write_bytes(data)
@@ -35,8 +35,6 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 class StateFile:
-    """Replaced as a whole, atomically: a reader sees the old or the new."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
 
@@ -44,7 +42,7 @@ class StateFile:
         write_whole(self.path, msgspec.json.encode(engines))
 
     def read(self) -> list[EngineRecord]:
-        """Empty if there is none, or if a power cut left it unreadable: the environment marks find the rest."""
+        """Empty without a file, or if a power cut left it unreadable: then the environment marks find the processes."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=list[EngineRecord])
         except (OSError, msgspec.MsgspecError):

@@ -1,4 +1,4 @@
-"""CPU and memory of each engine with its whole family, and the family's members for the state file."""
+"""CPU and memory of each engine with its descendants, which are also kept for the state file."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from .fleet import Fleet
 from .linux import descendants, process_table, start_time
 from .statefile import Process
 
-EVERY = 5.0
+SAMPLE_EVERY_S = 5.0
 
 
 class Usage:
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
         self.next_at = 0.0
-        self._processes: dict[int, psutil.Process] = {}  # kept: cpu_percent compares with the call before
+        self._processes: dict[int, psutil.Process] = {}  # kept: cpu_percent compares with the previous call
 
     def due(self, now: float) -> bool:
         return now >= self.next_at
 
     def sample(self, now: float) -> None:
-        self.next_at = now + EVERY
+        self.next_at = now + SAMPLE_EVERY_S
         table = process_table()
         alive: set[int] = set()
         changed = False

@@ -37,9 +37,9 @@ def test_a_rise_of_the_counter_explains_one_death_and_only_a_recent_one(tmp_path
     ledger = OomLedger(MemoryEvents(tmp_path, own))
     assert ledger.claim(0.0) == 0  # what happened before us is not ours
     events.write_text("oom_kill 8\n")
-    ledger.look(1.0)
+    ledger.poll(1.0)
     assert ledger.claim(1.1) == 1
     assert ledger.claim(1.2) == 0  # a second SIGKILL is a bare one
     events.write_text("oom_kill 9\n")
-    ledger.look(10.0)
+    ledger.poll(10.0)
     assert ledger.claim(100.0) == 0  # yesterday's news

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from dalston_queue.broker.protocol.types import EngineState
-from supervisor.cli import add_place_arguments
+from supervisor.cli import add_node_arguments
 from supervisor.commands.handlers import COMMANDS
 from supervisor.config import NodeConfig, read_plan
 from supervisor.http import GPU_GAUGES
@@ -49,7 +49,7 @@ def test_the_daemonset_gives_longer_to_drain_than_engines_need_and_names_the_rea
     [container] = pod["containers"]
     assert container["command"][1:] == ["manage.py", "runsupervisor"]
     parser = ArgumentParser()
-    add_place_arguments(parser)
+    add_node_arguments(parser)
     assert parser.parse_args(container["args"]).state_dir == Path("/var/lib/dalston")
 
 

@@ -73,7 +73,7 @@ def test_a_hung_driver_stops_no_heartbeat_and_no_cpu_engine(make_node: Callable[
     node.start()
     node.wait_state(EngineState.READY, name="cpu")
     [big] = node.wait_state(EngineState.PENDING, name="big")
-    assert "waiting for the first look" in big.info["why"]
+    assert "waiting for the first reading" in big.info["why"]
     [beat] = [info.beat for info in node.broker.registry.nodes()]
     wait_until(lambda: node.broker.registry.nodes()[0].beat > beat + 2, what="heartbeats go on")
     assert node.result(node.submit("ready"))

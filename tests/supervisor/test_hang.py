@@ -11,16 +11,14 @@ from tests.supervisor.node import Node, alive, kill
 from tests.support import keeps_time, wait_until
 
 
-def test_readiness_is_not_being_started_and_nobody_else_can_claim_it(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_engine_itself_can_report_that_it_is_ready(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.engine(env={"FIXTURE_LOAD": "slow", "FIXTURE_SECONDS": "5"})
     node.start()
     node.wait_state(EngineState.LOADING)
     monkeypatch.setenv("NOTIFY_SOCKET", str(node.state_dir / "notify"))
     assert notify("READY=1")  # but we are not the engine
     assert node.process is not None
-    node.process.wait_for("no engine of ours")
+    node.process.wait_for("its sender is no engine")
     assert node.engines()[0].state is EngineState.LOADING
     node.ready()
 
@@ -109,7 +107,7 @@ def test_an_engine_that_leaves_a_task_behind_says_where_its_thread_is(node: Node
     node.started(node.submit("hang"))
     node.stop()
     logs = node.all_logs()
-    assert "leaving with 1 tasks that did not stop" in logs
+    assert "exit with 1 tasks that did not stop" in logs
     assert "in hang" in logs
     assert "Fatal Python error" not in logs, "it left by itself"
 

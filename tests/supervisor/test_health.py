@@ -31,7 +31,7 @@ def test_a_node_on_which_everything_dies_cordons_itself_and_says_why(node: Node)
     node.start()
     node.wait_state(EngineState.CRASHLOOP, timeout=40)
     [info] = wait_until(lambda: [n for n in node.broker.registry.nodes() if n.state is NodeState.CORDONED])
-    assert info.info["why"] == "everything dies here: 5 failures of all 1 engines; the last: exit code 3"
+    assert info.info["why"] == "every engine crash-loops: 5 failures of 1 engines; the last: exit code 3"
 
 
 def test_a_failing_probe_takes_the_engine_out_of_work_and_its_recovery_puts_it_back(node: Node, tmp_path: Path) -> None:

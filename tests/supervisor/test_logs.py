@@ -138,10 +138,10 @@ def test_a_child_outlives_the_relay_that_takes_its_output(logs: Logs, number: si
     child = start_spam(logs, 20)
     now = time.monotonic()
     for second in range(10):  # the main loop comes by, until the one that stands still is ended
-        logs.look_after_relay(now + second)
+        logs.check_relay(now + second)
     relay.popen.wait(WAIT_TIMEOUT_S)
     logs.relay.exited()
-    assert logs.look_after_relay(now + 100) is not None
+    assert logs.check_relay(now + 100) is not None
     assert child.wait(WAIT_TIMEOUT_S) == 0
     logs.finish("n.demo.0.a")
     assert bodies(logs)[-1] == "last words"

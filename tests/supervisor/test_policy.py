@@ -188,10 +188,10 @@ def test_a_node_on_which_everything_dies_is_cordoned_until_an_engine_stays_up() 
     looping, fine = Life(), ready(0.0)
     for number in range(5):
         looping = lifecycle.exited(lifecycle.spawned(looping, number), CRASH, number, 0.5)
-    assert node.everything_dies([looping, fine]) == ""
-    assert node.everything_dies([]) == ""
-    why = node.everything_dies([looping, looping])
-    assert why == "everything dies here: 10 failures of all 2 engines; the last: signal 9"
+    assert node.cordon_reason([looping, fine]) == ""
+    assert node.cordon_reason([]) == ""
+    why = node.cordon_reason([looping, looping])
+    assert why == "every engine crash-loops: 10 failures of 2 engines; the last: signal 9"
     back = lifecycle.noticed(lifecycle.spawned(looping, 100.0), {"READY": "1"}, 100.0)
     assert not node.recovered([looping, back], 159.0)
     assert node.recovered([looping, back], 160.0)

@@ -54,8 +54,8 @@ def look(metadata: Metadata, cloud: str, monkeypatch: pytest.MonkeyPatch) -> lis
     monkeypatch.setenv("DALSTON_METADATA_URL", metadata.url)
     notices: list[SpotNotice] = []
     watch = SpotWatch(cloud, notices.append)
-    watch.look()
-    watch.look()  # a notice is posted once
+    watch.poll()
+    watch.poll()  # a notice is posted once
     return notices
 
 
@@ -100,7 +100,7 @@ def test_azure_announces_a_preemption(metadata: Metadata, monkeypatch: pytest.Mo
 def test_a_metadata_server_that_is_not_there_is_no_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DALSTON_METADATA_URL", "http://127.0.0.1:1")
     notices: list[SpotNotice] = []
-    SpotWatch("aws", notices.append).look()
+    SpotWatch("aws", notices.append).poll()
     assert notices == []
 
 

@@ -25,7 +25,7 @@ def test_a_queue_with_wrong_key_types_stops_neither_beats_nor_commands_nor_the_w
         command("SET", wrong_type, "foreign")
     heard: list[Event] = []
     link = Link(broker, "n1", heard.append, heartbeat_s=0.1, max_deliveries=3, max_losses=10)
-    link.tell(
+    link.publish(
         Report(NodeState.ACTIVE, (EngineBeat(engine_id="e", state=EngineState.READY, queues=("bad", "echo")),), {})
     )
     for consumer in dead:

@@ -1,4 +1,4 @@
-"""manage.py doctor: what works on this node and what is degraded. Exit code 0: well, 1: degraded, 2: broken."""
+"""manage.py doctor: checks this node. Exit code 0: well, 1: degraded, 2: broken."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from dalston_queue.broker.protocol.keys import default_node_name
-from supervisor.cli import add_place_arguments, make_broker, plan_reader, state_dir_of
+from supervisor.cli import add_node_arguments, make_broker, plan_reader, state_dir_of
 from supervisor.doctor import Grade, examine
 
 
@@ -18,7 +18,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
-        add_place_arguments(parser)
+        add_node_arguments(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         node = options["node_id"] or default_node_name()

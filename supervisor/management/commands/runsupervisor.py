@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from engines.sdk.manifest import CONFIG_EXIT, ManifestError
 from supervisor import boot
 from supervisor.boot import AlreadyRunningError
-from supervisor.cli import add_place_arguments, make_broker, plan_reader, state_dir_of
+from supervisor.cli import add_node_arguments, make_broker, plan_reader, state_dir_of
 from supervisor.config import Watch
 
 FOR_ENGINES = (
@@ -31,7 +31,7 @@ class Command(BaseCommand):
     requires_system_checks = ("dalston",)  # the rest are about the web process
 
     def add_arguments(self, parser: CommandParser) -> None:
-        add_place_arguments(parser)
+        add_node_arguments(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         read = plan_reader(options)

@@ -1,4 +1,4 @@
-"""manage.py why NAME: why an engine or a task is as it is. Exit code 0: all well, 1: not well, 2: no answer."""
+"""manage.py why NAME: explains the state of an engine or a task. Exit code 0: all well, 1: not well, 2: no answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GOOD = (EngineState.READY, EngineState.STARTING, EngineState.LOADING)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`fine`: nothing needs to be done about it."""
+    """`fine`: nothing to be done."""
 
     fine: bool
     sentences: list[str]
@@ -72,7 +72,7 @@ class Command(BaseCommand):
 
 
 def why_task(broker: Broker, task_id: uuid.UUID) -> Answer:
-    """What the API says of it, and of the engines that it is about."""
+    """The API's explanation of the task, and the state of its engines."""
     from dalston_queue.jobs.queries.why import WhyCode, explain, facts_about  # a node has no database and no jobs
 
     task = apps.get_model("dalston_queue", "Task").objects.filter(pk=task_id).first()
@@ -94,7 +94,7 @@ def why_task(broker: Broker, task_id: uuid.UUID) -> Answer:
 
 
 def why_engine(broker: Broker, name: str) -> Answer | None:
-    """By engine id, slot (demo.0), process id (node.demo.0.boot), or node. None: none of that name."""
+    """By engine, slot (demo.0), process (node.demo.0.boot) or node. None if the name is unknown."""
     nodes = {node.node_id: node for node in broker.registry.nodes()}
     found = [engine for engine in broker.registry.engines() if _is(engine, name)]
     if not found:
