@@ -15,14 +15,14 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-TOGETHER = {"tests/browser/": "browser", "tests/client/test_cli.py": "client", "tests/client/test_page.py": "client"}
+TOGETHER = {"tests/browser/": "browser", "tests/client/test_cli": "client", "tests/client/test_page.py": "client"}
 LONGEST_FIRST = (
     "tests/e2e/",
     "tests/browser/",
     "tests/client/",
     "tests/site/test_dev.py",
     "tests/supervisor/",
-    "tests/api/test_worker_conformance.py",
+    "tests/api/workers/test_conformance.py",
     "tests/orchestrator/",
     "tests/site/",
     "tests/api/",

@@ -31,7 +31,7 @@ from tests.web import Web
 BY = {
     "client/README.md": "tests/client/test_page.py",
     "docs/client.md": "tests/client/test_page.py",
-    "docs/worker-protocol.md": "tests/api/test_worker_protocol_page.py",
+    "docs/worker-protocol.md": "tests/api/workers/test_protocol_page.py",
     "docs/write-an-engine.md": "tests/engines/test_tutorial.py",
 }
 # By page and opening words: why it is not run here.
@@ -46,7 +46,7 @@ NOT_RUN = {
     ("docs/broker.md", "broker = connect"): "a sketch; tests/broker/engine/test_claim.py makes the same calls",
     ("docs/client.md", "pip install"): "an installation: ./dev has made it before it runs any test",
     ("docs/lifecycle.md", "stateDiagram"): "a drawing; tests/jobs/lifecycle/test_states.py compares it with the code",
-    ("docs/webhooks.md", "import hashlib"): "run by tests/api/test_webhooks.py",
+    ("docs/webhooks.md", "import hashlib"): "run by tests/api/webhooks/test_delivery.py",
 }
 
 

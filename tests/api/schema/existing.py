@@ -1,13 +1,17 @@
-"""What exists while the API is fuzzed: tasks, jobs, dead letters, orders, nodes and workers, each in a state in which
-its operation can succeed. Made by the web process under test, an engine, and an orchestrator driven step by step.
+"""Rows that exist while the API is fuzzed: tasks, jobs, dead letters, replay batches, nodes and workers.
+
+Each is in a state in which its operation can succeed. Made by the web process under test, an engine, and an
+orchestrator driven step by step. An operation without rows of its own gets those of its path parameters.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -23,17 +27,18 @@ from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState
 from dalston_queue.jobs.submit.spec import JobSpec, StageSpec, single_task
 from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import DeadLetter, Job, Project, Task, WebhookDelivery, WebhookSecret
+from tests.api.documented import OPERATIONS, Route
 from tests.orchestrator.support import Steps, run_to_the_end
 
 NODE = "gpu-01"
 SLOT = "demo.0"
 ENGINE = f"{NODE}.{SLOT}.boot"
-CALLBACK = "https://example.com/hook"  # nobody sends webhooks here
+CALLBACK = "https://example.com/hook"  # no webhook is sent: there is no sender
 MANY, FEW = 32, 6
 
 Named = dict[str, Any]
 Existing = dict[str, list[Named]]
-"""By operation: what to say in place of what was generated, in the path or, where it is not there, in the body."""
+"""By operation: values that replace the generated ones, in the path or else in the body."""
 
 
 @contextmanager
@@ -44,16 +49,20 @@ def existing(broker: Broker, project: Project, client: httpx.Client) -> Iterator
     consumer = Consumer(broker, ENGINE, [queue], capacity=MANY)
     consumer.open()
     stopped = threading.Event()
-    supervisor = threading.Thread(target=_obey, args=(broker, stopped))
+    supervisor = threading.Thread(target=_supervise, args=(broker, stopped))
     try:
         beat = EngineBeat(engine_id=ENGINE, state=EngineState.READY, queues=(queue,), capacity=MANY)
         broker.registry.beat_node(NODE, NodeState.ACTIVE, [beat], {"version": "1"})
         supervisor.start()
         work = _Work(project, queue, steps, consumer)
+        parts = (_dead_letters(work, client), _tasks_and_jobs(work), _nodes(broker, client), _workers(work, client))
+        by_parameters = {names: named for part in parts for names, named in part.by_parameters.items()}
+        by_route = {route: named for part in parts for route, named in part.by_route.items()}
         yield {
-            f"{method} /api/v1{path}": named
-            for part in (_letters(work, client), _tasks_and_jobs(work), _nodes(broker, client), _workers(work, client))
-            for (method, path), named in part.items()
+            f"{method} /api/v1{path}": by_route.get(
+                (method, path), by_parameters.get(frozenset(re.findall(r"{(\w+)}", path)), [])
+            )
+            for method, path in OPERATIONS
         }
     finally:
         stopped.set()
@@ -63,11 +72,18 @@ def existing(broker: Broker, project: Project, client: httpx.Client) -> Iterator
         steps.reader.close()
 
 
-Part = dict[tuple[str, str], list[Named]]
+@dataclass(frozen=True)
+class Part:
+    by_route: dict[Route, list[Named]] = field(default_factory=dict)
+    by_parameters: dict[frozenset[str], list[Named]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, by_route: dict[Route, list[Named]], *defaults: list[Named]) -> Part:
+        return cls(by_route, {frozenset(named[0]): named for named in defaults})
 
 
 class _Work:
-    """Tasks and how they fare."""
+    """Submits tasks and drives them."""
 
     def __init__(self, project: Project, queue: str, steps: Steps, consumer: Consumer) -> None:
         self.project, self.queue = project, queue
@@ -109,7 +125,7 @@ def _refuse(_: Delivery) -> Outcome:
 def _tasks_and_jobs(work: _Work) -> Part:
     WebhookSecret.objects.create(project=work.project, text="whsec_fuzz", created_at=timezone.now())
     over = [work.job() for _ in range(FEW)]
-    told = work.tasks(1, callback_url=CALLBACK)
+    with_webhook = work.tasks(1, callback_url=CALLBACK)
     work.complete()
     refused = work.job()
     work.fail()
@@ -118,48 +134,38 @@ def _tasks_and_jobs(work: _Work) -> Part:
     waiting, waiting_jobs = work.tasks(MANY), [work.job() for _ in range(FEW)]
     later = work.tasks(1, scheduled_at=timezone.now() + timedelta(hours=1))
     work.enqueue()
-    queue = [{"stage": work.queue}]
     of_jobs = Task.objects.filter(job__in=[over[0], refused, waiting_jobs[0]])
     tasks = _ids("task_id", [*of_jobs, running[0], waiting[0], *later])
-    ended = _ids("job_id", over)
-    delivery = WebhookDelivery.objects.get(job_id=told[0].job_id)
-    return {
-        ("GET", "/tasks/{task_id}"): tasks,
-        ("GET", "/tasks/{task_id}/why"): tasks,
+    delivery = WebhookDelivery.objects.get(job_id=with_webhook[0].job_id)
+    by_route: dict[Route, list[Named]] = {
         ("DELETE", "/tasks/{task_id}"): _ids("task_id", [*waiting[:FEW], running[0]]),
         ("POST", "/tasks/{task_id}/requeue"): [{**each, "entry_id": ""} for each in _ids("task_id", running[2:])],
         ("POST", "/tasks/{task_id}/dead_letter"): [
             {**each, "attempt": 1} for each in _ids("task_id", [*waiting[FEW:], running[1]])
         ],
-        ("GET", "/jobs/{job_id}"): [{"job_id": str(each.job_id)} for each in (*told, *of_jobs)],
-        ("GET", "/jobs/{job_id}/events"): ended,  # only of jobs that are over and stay so: then the stream ends
+        ("GET", "/jobs/{job_id}/events"): _ids("job_id", over),  # the streams of jobs that are over end
         ("DELETE", "/jobs/{job_id}"): _ids("job_id", waiting_jobs),
-        ("POST", "/jobs/{job_id}/webhooks/{delivery_id}/send"): [
-            {"job_id": str(delivery.job_id), "delivery_id": str(delivery.pk)}
-        ],
-        ("GET", "/streams/{stage}/pending"): queue,
-        ("POST", "/streams/{stage}/pause"): queue,
-        ("POST", "/streams/{stage}/resume"): queue,
     }
+    jobs = [{"job_id": str(each.job_id)} for each in (*with_webhook, *of_jobs)]
+    deliveries = [{"job_id": str(delivery.job_id), "delivery_id": str(delivery.pk)}]
+    return Part.of(by_route, tasks, jobs, deliveries, [{"stage": work.queue}])
 
 
-def _letters(work: _Work, client: httpx.Client) -> Part:
+def _dead_letters(work: _Work, client: httpx.Client) -> Part:
     dead = work.tasks(MANY)
     work.fail()
-    letters = list(DeadLetter.objects.filter(task__in=dead))
-    given = [{"replay_batch_id": _order(client, letter.pk)} for letter in letters[:FEW]]
-    return {
-        ("GET", "/replay_batches/{replay_batch_id}"): given,
-        ("DELETE", "/replay_batches/{replay_batch_id}"): given,
-        ("GET", "/dead_letters/{dead_letter_id}"): _ids("dead_letter_id", letters),
-        ("DELETE", "/dead_letters/{dead_letter_id}"): _ids("dead_letter_id", letters[FEW : 2 * FEW]),
-        ("POST", "/dead_letters/{dead_letter_id}/replay"): _ids("dead_letter_id", letters[2 * FEW :]),
+    found = list(DeadLetter.objects.filter(task__in=dead))
+    by_route: dict[Route, list[Named]] = {
+        ("DELETE", "/dead_letters/{dead_letter_id}"): _ids("dead_letter_id", found[FEW : 2 * FEW]),
+        ("POST", "/dead_letters/{dead_letter_id}/replay"): _ids("dead_letter_id", found[2 * FEW :]),
     }
+    batches = [{"replay_batch_id": _replay_batch(client, each.pk)} for each in found[:FEW]]
+    return Part.of(by_route, batches, _ids("dead_letter_id", found))
 
 
-def _order(client: httpx.Client, letter: UUID) -> str:
+def _replay_batch(client: httpx.Client, dead_letter: UUID) -> str:
     answer = client.post(
-        "/api/v1/dead_letters:replay", json={"ids": [str(letter)], "undo_seconds": 3600, "reason": "fuzz"}
+        "/api/v1/dead_letters:replay", json={"ids": [str(dead_letter)], "undo_seconds": 3600, "reason": "fuzz"}
     )
     return str(answer.raise_for_status().json()["replay_batch_id"])
 
@@ -171,16 +177,16 @@ def _nodes(broker: Broker, client: httpx.Client) -> Part:
         broker.registry.condemn_node(NodeInfo(node_id=node, state=NodeState.ACTIVE))
     answer = client.post(f"/api/v1/nodes/{NODE}/commands", json={"command": "drain", "reason": "fuzz"})
     command = answer.raise_for_status().json()["command_id"]
-    return {
-        ("POST", "/nodes/{node_id}/commands"): [{"node_id": NODE}],
-        ("GET", "/nodes/{node_id}/commands/{command_id}"): [{"node_id": NODE, "command_id": command}],
-        ("GET", "/nodes/{node_id}/engines/{engine}/logs"): [{"node_id": NODE, "engine": SLOT}],
-        ("DELETE", "/nodes/{node_id}"): [{"node_id": node} for node in [*gone, NODE]],
-    }
+    return Part.of(
+        {("DELETE", "/nodes/{node_id}"): [{"node_id": node} for node in [*gone, NODE]]},
+        [{"node_id": NODE}],
+        [{"node_id": NODE, "command_id": command}],
+        [{"node_id": NODE, "engine": SLOT}],
+    )
 
 
-def _obey(broker: Broker, stopped: threading.Event) -> None:
-    """What a supervisor does: every order is done, every question for a log answered."""
+def _supervise(broker: Broker, stopped: threading.Event) -> None:
+    """Plays the supervisor: each command is done, each request for a log answered."""
     channel, logs = broker.node(NODE), broker.logs(NODE)
     after = asked = "0"
     while not stopped.is_set():
@@ -198,27 +204,26 @@ def _workers(work: _Work, client: httpx.Client) -> Part:
     work.tasks(MANY, queue)
     work.enqueue()
     worker = _register(client, queue)
-    resting, *leaving = [_register(client, queue) for _ in range(1 + FEW)]
-    client.post(f"/api/v1/workers/{resting}/drain", json={"reason": "fuzz"}).raise_for_status()
+    draining, *leaving = [_register(client, queue) for _ in range(1 + FEW)]
+    client.post(f"/api/v1/workers/{draining}/drain", json={"reason": "fuzz"}).raise_for_status()
     holds = [{"worker_id": worker, **hold} for hold in _poll(client, worker, MANY - FEW)]
     for each in leaving:
         _poll(client, each, 1)
     work.steps.drain()
-    # Asked to stop, they may end in every way.
+    # A cancelled task may end with any result.
     ending = holds[FEW:]
     for hold in ending:
         client.delete(f"/api/v1/tasks/{hold['task_id']}").raise_for_status()
     path = "/internal/workers/{worker_id}"
-    return {
-        ("POST", f"{path}/poll"): [{"worker_id": worker}],
-        ("POST", f"{path}/heartbeat"): [{"worker_id": worker}],
+    by_route: dict[Route, list[Named]] = {
         ("POST", f"{path}/start"): holds[:FEW],
         ("POST", f"{path}/progress"): holds[:FEW],
         ("POST", f"{path}/result"): ending,
         ("DELETE", path): [{"worker_id": each} for each in leaving],
-        ("POST", "/workers/{worker_id}/drain"): [{"worker_id": worker}, {"worker_id": resting}],
-        ("POST", "/workers/{worker_id}/resume"): [{"worker_id": resting}, {"worker_id": worker}],
+        ("POST", "/workers/{worker_id}/drain"): [{"worker_id": worker}, {"worker_id": draining}],
+        ("POST", "/workers/{worker_id}/resume"): [{"worker_id": draining}, {"worker_id": worker}],
     }
+    return Part.of(by_route, [{"worker_id": worker}])
 
 
 def _register(client: httpx.Client, queue: str) -> str:

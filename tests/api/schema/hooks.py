@@ -1,8 +1,8 @@
 """Rules of the API that JSON Schema can't express, for requests that are meant to be accepted.
 
-Loaded by schemathesis (SCHEMATHESIS_HOOKS). Requests that are meant to be refused are sent as they are. Of those that
-are meant well about half name what exists (SCHEMA_EXISTING, a file made of tests/api/schema/existing.py); the others
-name nothing that does. Each answer goes into the file SCHEMA_ANSWERS.
+Loaded by schemathesis (SCHEMATHESIS_HOOKS). Negative requests are sent as they are. About half of the positive ones
+name rows that exist (SCHEMA_EXISTING, a file made by existing.py); the others name none. Each answer goes into the
+file SCHEMA_ANSWERS.
 """
 
 import hashlib
@@ -24,8 +24,8 @@ AnyCase = Case[Any]
 SHORT_S = 0.01
 MAX_DEPTH = 32
 MAX_NAME = 41
-NOBODY = "00000000-0000-7000-8000-000000000000"
-# Its second result would wait for the first to be stored, and nobody stores it.
+MISSING = "00000000-0000-7000-8000-000000000000"
+# A second result would wait until the first is stored, and no orchestrator runs.
 ONCE = {"POST /api/v1/internal/workers/{worker_id}/result"}
 
 _existing: dict[str, list[dict[str, Any]]] = json.loads(Path(os.environ["SCHEMA_EXISTING"]).read_text())
@@ -36,7 +36,7 @@ _named: Counter[str] = Counter()
 @schemathesis.hook
 def filter_case(ctx: HookContext, case: AnyCase) -> bool:
     """No NUL, no integer past 64 bits, nothing nested deeper than 32, anywhere in a body (docs/api.md)."""
-    if not _is_meant_well(case) or not isinstance(case.body, dict | list):
+    if not _is_positive(case) or not isinstance(case.body, dict | list):
         return True
     return _can_be_stored(case.body)
 
@@ -45,18 +45,18 @@ def filter_case(ctx: HookContext, case: AnyCase) -> bool:
 def before_call(ctx: HookContext, case: AnyCase, **kwargs: Any) -> None:
     _wait_shortly(case)
     if not _names_what_exists(case):
-        _touch_nobody(case)
-    if not _is_meant_well(case) or not isinstance(case.body, dict):
+        _name_missing(case)
+    if not _is_positive(case) or not isinstance(case.body, dict):
         return
     body: dict[str, Any] = case.body
-    # Given in both places they must be equal.
+    # In the header and in the body they must be equal.
     if body.get("idempotency_key") and case.headers:
         case.headers.pop("Idempotency-Key", None)
-    # Which addresses may be called is for the installation to say.
+    # Allowed addresses are a setting.
     body.pop("callback_url", None)
     _not_too_late(body)
     if case.path == "/api/v1/jobs":
-        # So are its pipelines.
+        # So are pipelines.
         if body.pop("pipeline", None) is not None:
             body |= {"name": "fuzzed", "stages": [{"stage": "echo"}]}
         body["stages"] = _as_dag(body["stages"])
@@ -69,10 +69,10 @@ def after_call(ctx: HookContext, case: AnyCase, response: Response) -> None:
 
 
 def _names_what_exists(case: AnyCase) -> bool:
-    """The first time, and then where a hash of what was generated says so."""
+    """The first time, and then by a hash of the generated request."""
     label = case.operation.label
     known = _existing.get(label, [])
-    if not known or not _is_meant_well(case) or _follows(case):
+    if not known or not _is_positive(case) or _follows(case):
         return False
     generated = repr((case.path_parameters, case.query, case.body)).encode()
     chosen = hashlib.sha256(generated).digest()[0] % 2 == 0
@@ -80,7 +80,7 @@ def _names_what_exists(case: AnyCase) -> bool:
         return False
     named = known[_named[label] % len(known)]
     _named[label] += 1
-    # Not in place: the next case may be made of the same parts.
+    # Copied: the next case may share these objects.
     path, body = case.path_parameters, case.body
     case.path_parameters = {**path, **{name: value for name, value in named.items() if name in path}}
     if isinstance(body, dict):
@@ -95,7 +95,7 @@ def _not_too_late(part: dict[str, Any]) -> None:
 
 
 def _as_dag(stages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Names are unique, nobody waits for a later stage or one that is not there, and a long name gives no queue."""
+    """Names are unique, each stage waits for earlier ones only, and a long name gives no queue."""
     found: dict[str, dict[str, Any]] = {}
     for stage in stages:
         name = stage["stage"]
@@ -118,7 +118,7 @@ def _can_be_stored(value: Any, depth: int = 1) -> bool:
 
 
 def _wait_shortly(case: AnyCase) -> None:
-    """A long poll is tried, but not for long: nobody works on the tasks."""
+    """Long polls are short: no engine runs."""
     try:
         if case.query and 0 <= float(case.query["wait"]) <= 30:
             case.query["wait"] = SHORT_S
@@ -126,20 +126,19 @@ def _wait_shortly(case: AnyCase) -> None:
         pass
 
 
-def _touch_nobody(case: AnyCase) -> None:
-    """What others need, or what an earlier answer named, is read only. A stream of events lasts as long as its job. A
-    dead node is rightly 503 when it is asked for a log. What is cancelled or closed can still be read, and a check of
-    requests that follow each other takes that for a deletion that failed."""
-    acts = case.method == "DELETE" or (case.method == "POST" and not _follows(case))
-    if acts or case.path.endswith(("/events", "/logs")):
-        given = case.path_parameters or {}
-        case.path_parameters = {name: _nobody(value) for name, value in given.items()}
+def _name_missing(case: AnyCase) -> None:
+    """Writes name no row that other requests need. A stream of events lasts as long as its job, and the log of a dead
+    node is rightly 503. A cancelled row can still be read, which the stateful check takes for a failed deletion."""
+    writes = case.method == "DELETE" or (case.method == "POST" and not _follows(case))
+    if writes or case.path.endswith(("/events", "/logs")):
+        parameters = case.path_parameters or {}
+        case.path_parameters = {name: _missing(value) for name, value in parameters.items()}
 
 
-def _nobody(value: Any) -> Any:
+def _missing(value: Any) -> Any:
     if _is_id(value):
-        return NOBODY
-    return "nobody" if isinstance(value, str) and value in _names else value
+        return MISSING
+    return "nosuch" if isinstance(value, str) and value in _names else value
 
 
 def _follows(case: AnyCase) -> bool:
@@ -153,5 +152,5 @@ def _is_id(value: Any) -> bool:
         return False
 
 
-def _is_meant_well(case: AnyCase) -> bool:
+def _is_positive(case: AnyCase) -> bool:
     return case.meta is not None and case.meta.generation.mode is GenerationMode.POSITIVE

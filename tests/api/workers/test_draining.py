@@ -12,8 +12,8 @@ import pytest
 
 from dalston_queue.broker import Broker
 from dalston_queue.models import OperatorAction
-from tests.api.http_worker import Json, Worker, hold, refused
-from tests.api.test_worker_overlap import append
+from tests.api.workers.http_worker import Json, Worker, hold, refused
+from tests.api.workers.test_overlap import append
 from tests.support import wait_until
 from tests.web import Web
 

@@ -29,7 +29,7 @@ from dalston_queue.models import Task
 from dalston_queue.redis import WEB_TIMEOUT_S
 from dalston_site.embedded.server import Server
 from dalston_site.postgres import base as postgres
-from tests.api.freezing import FreezingProxy
+from tests.api.errors.freezing import FreezingProxy
 from tests.jobs import make
 from tests.orchestrator.processes import Orchestrators, working_engine
 from tests.support import WAIT_TIMEOUT_S, Spawned, wait_until

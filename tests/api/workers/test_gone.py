@@ -15,7 +15,7 @@ from dalston_queue.api.requests.worker_polling import RECHECK_S, poll
 from dalston_queue.broker import Broker
 from dalston_queue.broker.engine.remote import Look
 from dalston_queue.models import ApiToken
-from tests.api.test_worker_overlap import append, register
+from tests.api.workers.test_overlap import append, register
 from tests.support import wait_until
 from tests.web import Web
 

@@ -25,6 +25,7 @@ from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.ids import uuid7
 from dalston_queue.models import ApiToken, Job, Project, WebhookSecret
 from tests.api.conftest import Api
+from tests.api.documented import ROUTES
 from tests.docs.blocks import blocks_of
 from tests.support import Spawned, need_tool, wait_until
 from tests.web import ROOT, Web
@@ -132,8 +133,6 @@ def test_the_request_of_the_webhooks_page_is_accepted(
 
 
 def test_the_page_names_every_call() -> None:
-    from tests.api.test_auth import ROUTES
-
     for method, path in ROUTES:
         if path.startswith("/internal/workers"):
             short = path.removeprefix("/internal/workers")

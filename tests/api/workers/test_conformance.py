@@ -27,7 +27,7 @@ from pytest_django import DjangoDbBlocker
 from dalston_queue.models import Task
 from dalston_site.embedded.server import Server
 from dalston_site.embedded.valkey import Valkey
-from tests.api.http_worker import Json, Worker, hold, refused
+from tests.api.workers.http_worker import Json, Worker, hold, refused
 from tests.orchestrator.processes import FAST
 from tests.support import Spawned, keeps_time, wait_until
 from tests.web import ROOT, Web, environment

@@ -1,8 +1,8 @@
-"""Requests made from the API's own OpenAPI page, against a real web process, with every check of schemathesis.
+"""Requests made from the OpenAPI document, against a real web process, with every check of schemathesis.
 
 Few in a normal run, always the same ones. All of them, 2 000 for each operation:
 
-    ./dev test --slow tests/api/test_schemathesis.py          (SCHEMA_EXAMPLES=200 for fewer)
+    ./dev test --slow tests/api/schema/test_schemathesis.py          (SCHEMA_EXAMPLES=200 for fewer)
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from dalston_queue.api.api import api
 from dalston_queue.broker import connect
 from dalston_queue.models import Project
 from tests.api.schema.existing import existing
+from tests.conftest import ROOT
 from tests.web import Web
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ROOT = Path(__file__).resolve().parents[2]
-SETUP = Path(__file__).parent / "schema" / "schemathesis.toml"
+SETUP = Path(__file__).parent / "schemathesis.toml"
 SEED = "6"
 EXAMPLES = os.environ.get("SCHEMA_EXAMPLES", "2000")
 MEMORY = ("--generation-database", "none")
-"""With one, Hypothesis spends more time on what it remembers than on requests."""
+"""With a database Hypothesis spends more time on old examples than on requests."""
 SCOPES = ("submit", "read", "operate", "worker")
 
 
 class Fuzz:
-    """Schemathesis against this web process, where there is something to find."""
+    """Schemathesis against a web process with existing rows."""
 
     def __init__(self, web: Web, token: str, env: Mapping[str, str], answers: Path) -> None:
         self._web, self._token, self._env, self._answers = web, token, env, answers
 
     def run(self, *arguments: str) -> None:
-        """What it found is the failure's text."""
+        """Fails with the report of schemathesis."""
         run = ["run", f"{self._web.url}/api/v1/openapi.json", "--seed", SEED, "--workers", "1", "--no-color", *MEMORY]
         header = ["--header", f"Authorization: Bearer {self._token}", "--continue-on-failure"]
         found = subprocess.run(

@@ -13,7 +13,7 @@ from django.utils import timezone
 from dalston_queue.jobs.operator.replay_batches import run_due_batches
 from dalston_queue.models import OperatorAction, ReplayBatch, Task
 from tests.api.conftest import Api
-from tests.api.test_dead_letters import dead_letter
+from tests.api.dead_letters.test_dead_letters import dead_letter
 
 
 @pytest.fixture

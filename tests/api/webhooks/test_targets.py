@@ -14,7 +14,7 @@ import pytest
 from dalston_queue.jobs.errors import InvalidCallback
 from dalston_queue.jobs.webhooks.attempt import Delivered, NotDelivered, _Pinned, send
 from dalston_queue.jobs.webhooks.target import Target, check_address, read_target
-from tests.api.receiver import receiving
+from tests.api.webhooks.receiver import receiving
 from tests.support import need_tool
 
 LOOPBACK = [ip_network("127.0.0.0/8"), ip_network("::1/128")]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from django.db import OperationalError
 from django.test import Client
@@ -13,8 +11,9 @@ from dalston_queue.api.errors.problems import TITLES, Code
 from dalston_queue.api.routes import tasks
 from dalston_queue.models import Task
 from tests.api.conftest import Api
+from tests.conftest import ROOT
 
-DOCS = Path(__file__).parents[2] / "docs" / "api.md"
+DOCS = ROOT / "docs" / "api.md"
 
 
 @pytest.mark.parametrize(("method", "path", "status", "code"), [

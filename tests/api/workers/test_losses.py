@@ -31,7 +31,7 @@ def register(worker: Api) -> str:
 def test_the_scanner_ends_what_runs_past_its_deadline_and_the_late_result_is_refused(
     broker: Broker, worker: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_results, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(worker_results, "STORE_TIMEOUT_S", 0.2)
     settings.DALSTON_DEADLINE_GRACE_S = 0
     steps = Steps(broker)
     make.single(timeout_seconds=1)

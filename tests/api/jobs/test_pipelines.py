@@ -11,7 +11,7 @@ from tests.api.conftest import Api
 
 @pytest.fixture(autouse=True)
 def shop(settings: Settings) -> None:
-    settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "tests.api.shop"]
+    settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "tests.api.jobs.shop"]
 
 
 def test_a_pipeline_of_an_installed_app_becomes_a_job(api: Api) -> None:

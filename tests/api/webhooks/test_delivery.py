@@ -34,7 +34,7 @@ from dalston_queue.jobs.webhooks.sender import WebhookSender
 from dalston_queue.models import DeadLetter, Job, OperatorAction, Project, Task, WebhookDelivery, WebhookSecret
 from dalston_queue.orchestrator.duties import housekeeping
 from tests.api.conftest import Api
-from tests.api.receiver import Received, Receiver, receiving
+from tests.api.webhooks.receiver import Received, Receiver, receiving
 from tests.jobs import make
 from tests.orchestrator.processes import Orchestrators
 from tests.support import Spawned, wait_until
