@@ -1,7 +1,7 @@
 """Helpers of the broker's tests: messages, engines and readers on the test's own prefix, removed after it."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -24,7 +24,7 @@ def message(task_id: str = "t1", **values: Any) -> TaskMessage:
 
 
 def clean(broker: Broker) -> None:
-    """Take away what a test left, through the broker's own API."""
+    """Delete what a test left, through the broker's own API."""
     for queue in broker.queues():
         broker.reset_queue(queue)
     registry = broker.registry
@@ -35,8 +35,8 @@ def clean(broker: Broker) -> None:
     broker.close()
 
 
-def open_consumer(broker: Broker, name: str = "e", **options: Any) -> Consumer:
-    made = Consumer(broker, name, ["echo"], **options)
+def open_consumer(broker: Broker, name: str = "e", queues: Sequence[str] = ("echo",), **options: Any) -> Consumer:
+    made = Consumer(broker, name, queues, **options)
     made.open()
     return made
 
@@ -87,10 +87,8 @@ def engine(broker: Broker) -> Iterator[MakeEngine]:
     opened: list[Consumer] = []
 
     def make(name: str = "", queues: tuple[str, ...] = ("echo",), **options: Any) -> Consumer:
-        consumer = Consumer(broker, name or f"node.engine.{next(numbers)}.boot", queues, **options)
-        consumer.open()
-        opened.append(consumer)
-        return consumer
+        opened.append(open_consumer(broker, name or f"node.engine.{next(numbers)}.boot", queues, **options))
+        return opened[-1]
 
     yield make
     for consumer in opened:

@@ -1,4 +1,4 @@
-"""The pages of the broker say what the code does: every key, every script, every function of the first design."""
+"""docs/broker.md and docs/redis-keys.md match the code: every key, script, room and name of the first design."""
 
 import importlib
 import inspect
@@ -29,13 +29,14 @@ def built_keys() -> set[str]:
 
 def test_every_key_is_documented_and_every_documented_key_is_built() -> None:
     text = (DOCS / "redis-keys.md").read_text()
-    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
-    documented = {key.replace("[@caps]", "") for row in rows for key in re.findall(r"`(dalston:[^`]+)`", row)}
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    found = [key for row in rows for key in re.findall(r"`(dalston:[^`]+)`", row.split("|")[1])]
+    documented = {key.replace("[@caps]", "") for key in found}
     variants = {"dalston:stream:S@caps", "dalston:stream:S:high", "dalston:events:_jobs"}
     assert documented - variants == built_keys()
-    for line in text.splitlines():
-        if line.startswith("| `"):
-            assert len(line.split("|")) == 7 and all(cell.strip() for cell in line.split("|")[1:-1]), line
+    for row in rows:
+        cells = row.split("|")
+        assert len(cells) == 7 and all(cell.strip() for cell in cells[1:-1]), row
 
 
 def test_the_roles_of_leases_are_documented() -> None:
@@ -52,7 +53,7 @@ def test_every_counter_is_documented() -> None:
     assert {name for name in counted - {"beat"} if name not in row} == set()
 
 
-def test_every_function_of_the_first_design_has_its_place() -> None:
+def test_every_function_of_the_first_design_is_listed() -> None:
     first_design = (
         "ensure_stream_group add_task read_task claim_stale_tasks claim_tasks_by_id ack_task get_pending "
         "discover_streams get_stream_info remove_task_from_stream claim_stale_from_dead_engines"
@@ -62,7 +63,7 @@ def test_every_function_of_the_first_design_has_its_place() -> None:
     assert "`Broker.requeue`" in dict(names_of_the_first_design())["`claim_tasks_by_id`"]
 
 
-def test_what_stands_beside_the_names_of_the_first_design_exists() -> None:
+def test_the_new_names_of_the_first_design_exist() -> None:
     for name, here in names_of_the_first_design():
         ours = re.findall(r"`([^`]+)`", here)
         assert ours, f"{name} has nothing beside it"
@@ -111,7 +112,7 @@ def test_every_script_declares_its_flags_keys_and_answer() -> None:
         assert not re.search(r"['\"]dalston:|KEYS\[\d+\] *\.\. *'", code), f"{path.name} builds a key"
 
 
-def test_includes_are_put_in_place() -> None:
+def test_includes_are_replaced_by_their_files() -> None:
     for path in files().values():
         assert b"-- include:" not in load(path.stem).source
 

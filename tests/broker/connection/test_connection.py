@@ -1,4 +1,4 @@
-"""Redis goes away, comes back, fails over or forgets: consumption goes on, with a log line."""
+"""Redis restarts, is full, read-only, loading or flushed: engines and readers go on, with a log line."""
 
 import logging
 import threading
@@ -18,7 +18,7 @@ from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.keys import Keys
 from dalston_queue.broker.protocol.messages import Completed, Event
 from dalston_queue.broker.protocol.types import EngineState, NodeState, Role
-from tests.broker.conftest import BUDGETS, MakeEngine, clean, events_of, message
+from tests.broker.conftest import BUDGETS, MakeEngine, clean, events_of, message, open_consumer
 from tests.broker.servers import Node, nodes
 from tests.support import WAIT_TIMEOUT_S, wait_until
 
@@ -42,7 +42,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 @pytest.fixture
 def filled_node(tmp_path: Path) -> Iterator[Node]:
-    """With so much in it that it can be seen loading."""
+    """With enough keys that its loading can be observed."""
     with nodes() as made:
         made.append(Node(tmp_path / "valkey"))
         made[0].start("--save", "1 1")
@@ -51,14 +51,14 @@ def filled_node(tmp_path: Path) -> Iterator[Node]:
 
 
 def restart_loading(node: Node) -> None:
-    """It is back at once, and refuses everything for a while."""
+    """The server is back at once, and refuses all commands while it loads."""
     node.client.save()
     node.kill()
     node.start("--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024", ready=False)
 
 
 def claim_one(consumer: Consumer) -> bool:
-    """What an engine's loop does: wait() backs off, the call is repeated."""
+    """As an engine's loop does: wait() backs off, the call is repeated."""
     try:
         return bool(consumer.claim() or consumer.held)
     except Unavailable:
@@ -71,8 +71,7 @@ def test_a_restarted_server_is_found_again_with_everything_in_place(
 ) -> None:
     broker = connect(node.url)
     broker.append([message("a"), message("b")])
-    consumer = Consumer(broker, "e", ["echo"])
-    consumer.open()
+    consumer = open_consumer(broker)
     (first,) = consumer.claim()
     node.kill()
     with pytest.raises(Unavailable, match=rf"redis://127.0.0.1:{node.port}/0 does not answer"):
@@ -89,8 +88,7 @@ def test_a_restarted_server_is_found_again_with_everything_in_place(
 
 def test_a_sleeping_engine_survives_the_restart(node: Node) -> None:
     broker = connect(node.url)
-    consumer = Consumer(broker, "e", ["echo"])
-    consumer.open()
+    consumer = open_consumer(broker)
     assert consumer.wait(0.05) is False
     node.kill()
     for _ in range(5):
@@ -101,8 +99,8 @@ def test_a_sleeping_engine_survives_the_restart(node: Node) -> None:
     broker.close()
 
 
-def test_a_thread_that_also_comes_first_but_is_slow_ends_no_call_that_is_under_way(redis_url: str, prefix: str) -> None:
-    """Its client replaced the other's, which was closed then: "Bad file descriptor"."""
+def test_of_two_threads_that_connect_first_the_slow_one_ends_no_call_under_way(redis_url: str, prefix: str) -> None:
+    """Its client replaced the other thread's, which was closed then: "Bad file descriptor"."""
     begun, go_on = threading.Event(), threading.Event()
 
     def make() -> redis.Redis:
@@ -144,8 +142,7 @@ def test_an_event_reader_gets_again_what_it_had_not_acknowledged(node: Node) -> 
 def test_flushall_fences_the_engine_and_the_next_open_goes_on(node: Node) -> None:
     broker = connect(node.url)
     broker.append([message("a")])
-    consumer = Consumer(broker, "e", ["echo"])
-    consumer.open()
+    consumer = open_consumer(broker)
     (claimed,) = consumer.claim()
     node.client.flushall()
     with pytest.raises(Fenced):
@@ -156,7 +153,7 @@ def test_flushall_fences_the_engine_and_the_next_open_goes_on(node: Node) -> Non
     broker.close()
 
 
-def test_a_lost_group_or_stream_is_made_anew(broker: Broker, engine: MakeEngine) -> None:
+def test_a_lost_group_or_stream_is_created_again(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a"), message("b")])
     consumer = engine(capacity=2)
     home = broker.home
@@ -169,12 +166,11 @@ def test_a_lost_group_or_stream_is_made_anew(broker: Broker, engine: MakeEngine)
     assert [c.task_id for c in consumer.claim()] == ["b", "c"]
 
 
-def test_a_server_turned_replica_is_survived(node: Node) -> None:
+def test_a_server_that_became_a_replica_is_survived(node: Node) -> None:
     broker = connect(node.url)
     broker.append([message("a")])
-    consumer = Consumer(broker, "e", ["echo"])
-    consumer.open()
-    node.client.replicaof("127.0.0.1", 1)  # nobody there: read-only from now on
+    consumer = open_consumer(broker)
+    node.client.replicaof("127.0.0.1", 1)  # no server there: read-only from now on
     for call in (consumer.claim, lambda: broker.append([message("b")]), lambda: broker.publish_jobs_created(["j"])):
         with pytest.raises(Unavailable):
             call()
@@ -183,7 +179,7 @@ def test_a_server_turned_replica_is_survived(node: Node) -> None:
     broker.close()
 
 
-def turn(consumer: Consumer) -> list[str]:
+def one_turn(consumer: Consumer) -> list[str]:
     """One turn of an idle engine: it waits, then claims."""
     try:
         consumer.wait(0.02)
@@ -196,26 +192,24 @@ def turn(consumer: Consumer) -> list[str]:
 
 
 def backed_off(caplog: pytest.LogCaptureFixture, why: str) -> list[float]:
-    """The seconds of each pause that was logged, for this reason."""
-    said = [record for record in caplog.records if record.name == "dalston_queue.broker.engine.consumer"]
-    assert all("waits" in record.getMessage() and record.levelno == logging.WARNING for record in said)
-    return [cast("tuple[str, float, object]", record.args)[1] for record in said if why in record.getMessage()]
+    """The seconds of each pause that was logged for this reason."""
+    logged = [record for record in caplog.records if record.name == "dalston_queue.broker.engine.consumer"]
+    assert all("waits" in record.getMessage() and record.levelno == logging.WARNING for record in logged)
+    return [cast("tuple[str, float, object]", record.args)[1] for record in logged if why in record.getMessage()]
 
 
 def test_an_idle_engine_survives_that_its_server_is_a_replica(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", WAIT_TIMEOUT_S
-    )  # it is disturbed in its sleep, not after it
+    # the change comes during the sleep, not after it
+    monkeypatch.setattr("dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", WAIT_TIMEOUT_S)
     broker = connect(node.url)
-    consumer = Consumer(broker, "e", ["echo"])
-    consumer.open()
-    assert turn(consumer) == []
+    consumer = open_consumer(broker)
+    assert one_turn(consumer) == []
     with ThreadPoolExecutor(1) as sleeping:
         woken = sleeping.submit(consumer.wait, WAIT_TIMEOUT_S)
         wait_until(lambda: node.client.info("clients")["blocked_clients"], what="the sleep")
-        node.client.replicaof("127.0.0.1", 1)  # nobody there: read-only from now on
+        node.client.replicaof("127.0.0.1", 1)  # no server there: read-only from now on
         assert not woken.result()
     assert len(backed_off(caplog, "UNBLOCKED")) == 1
     for _ in range(6):
@@ -224,7 +218,7 @@ def test_an_idle_engine_survives_that_its_server_is_a_replica(
     assert len(pauses) >= 5 and pauses[-1] > 4 * pauses[0], pauses
     node.client.replicaof("NO", "ONE")
     broker.append([message("a")])
-    assert wait_until(lambda: turn(consumer), what="the task") == ["a"]
+    assert wait_until(lambda: one_turn(consumer), what="the task") == ["a"]
     assert consumer.held[0].settle(Completed()) == "ok"
     broker.close()
 
@@ -233,12 +227,11 @@ def test_an_idle_engine_survives_that_its_server_is_loading(
     filled_node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = connect(filled_node.url)
-    consumer = Consumer(broker, "e", ["echo"])
-    consumer.open()
-    assert turn(consumer) == []
+    consumer = open_consumer(broker)
+    assert one_turn(consumer) == []
     broker.append([message("a")])
     restart_loading(filled_node)
-    assert wait_until(lambda: turn(consumer), what="the task") == ["a"]
+    assert wait_until(lambda: one_turn(consumer), what="the task") == ["a"]
     pauses = backed_off(caplog, "for Redis")
     assert len(backed_off(caplog, "loading")) > 3 and pauses[-1] > 3 * pauses[0], pauses
     assert consumer.held[0].settle(Completed()) == "ok"
@@ -248,30 +241,27 @@ def test_an_idle_engine_survives_that_its_server_is_loading(
 def test_a_server_that_is_still_loading_is_waited_for(filled_node: Node) -> None:
     broker = connect(filled_node.url)
     broker.append([message("a")])
-    consumer = Consumer(broker, "e", ["echo"])
-    consumer.open()
+    consumer = open_consumer(broker)
     restart_loading(filled_node)
-    said: list[str] = []
+    errors: list[str] = []
 
     def gone_through() -> bool:
         try:
             return bool(consumer.claim())
         except Unavailable as error:
-            said.append(str(error))
+            errors.append(str(error))
             return False
 
     wait_until(gone_through, what="the server to have loaded")
-    assert any("loading" in text.lower() for text in said), said[-3:]
+    assert any("loading" in text.lower() for text in errors), errors[-3:]
     broker.close()
 
 
 def test_a_full_server_refuses_appends_only(node: Node, tmp_path: Path) -> None:
-    """At maxmemory everything that drains, beats or leads goes on (reproduced: settle, beats and the lease all
-    failed)."""
+    """At maxmemory everything that drains, beats or leads goes on. Reproduced: settle, beats and the lease failed."""
     broker = connect(node.url)
     broker.append([message(f"t{n}", parameters="x" * 1000) for n in range(200)])
-    consumer = Consumer(broker, "e", ["echo"], capacity=4)
-    consumer.open()
+    consumer = open_consumer(broker, capacity=4)
     node.client.config_set("maxmemory", "1mb")
     with pytest.raises(Denied, match="out of memory"):
         broker.append([message("more")])

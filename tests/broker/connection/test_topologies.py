@@ -1,5 +1,4 @@
-"""The same broker on two servers, behind Sentinel, in a cluster, and over TLS. All from the one valkey-server
-binary."""
+"""Topologies: the same broker on two servers, behind Sentinel, in a cluster, and over TLS."""
 
 import ssl
 import subprocess
@@ -20,7 +19,7 @@ from dalston_queue.broker.protocol.messages import Completed, Event
 from dalston_queue.broker.protocol.types import Cause, EngineState, EventKind, NodeState, Priority, Role, Tier
 from dalston_queue.broker.views.pages import PendingOrder
 from dalston_queue.broker.views.snapshot import rates
-from tests.broker.conftest import BUDGETS, clean, events_of, message
+from tests.broker.conftest import BUDGETS, clean, events_of, message, open_consumer
 from tests.broker.proxy import LossyProxy
 from tests.broker.servers import Node, Nodes, nodes
 from tests.support import WAIT_TIMEOUT_S, Found, need_tool, reserve_port, wait_until
@@ -35,7 +34,7 @@ def started(tmp_path: Path) -> Iterator[Nodes]:
 
 
 def walk_through(broker: Broker) -> None:
-    """The way of tasks through three queues, with everything that touches several keys."""
+    """Tasks of three queues from append to result, with every operation that touches several keys."""
     broker.publish_jobs_created(["j"])
     tasks = [
         message(
@@ -79,9 +78,8 @@ def walk_through(broker: Broker) -> None:
         consumer.exchange([(c, Completed()) for c in claimed], free=0)
     assert len(seen) == 16, ({t.task_id for t in tasks} - seen, broker.snapshot())
     reader = EventReader(broker, "o1")
-    told = [e for _ in range(3) for e in events_of(reader)]
-    assert sum(e.kind is EventKind.TASK_COMPLETED for e in told) == 17
-    assert sum(e.kind is EventKind.JOB_CREATED for e in told) == 1
+    kinds = [e.kind for _ in range(3) for e in events_of(reader)]
+    assert (kinds.count(EventKind.TASK_COMPLETED), kinds.count(EventKind.JOB_CREATED)) == (17, 1)
     assert all(broker.records(queue, [t.task_id for t in tasks]) == {} for queue in QUEUES)
     lease = broker.lease(Role.HOUSEKEEPING, "me")
     assert lease.acquire(1) and lease.release()
@@ -94,8 +92,7 @@ def test_a_waiting_engine_is_woken_from_any_server(started: Nodes, tmp_path: Pat
     for name in ("home", "high"):
         started.start(tmp_path / name)
     broker = connect(started[0].url, shards=f"*/high={started[1].url}")
-    consumer = Consumer(broker, "e", ["echo"])
-    consumer.open()
+    consumer = open_consumer(broker)
     for task, priority in (("a", Priority.HIGH), ("b", Priority.LOW), ("c", Priority.HIGH)):
         broker.append([message(task, priority=priority)])
         assert wait_until(lambda: consumer.wait(1) and consumer.claim(), what="waking"), task
@@ -112,8 +109,6 @@ def test_two_servers_high_and_low(started: Nodes, tmp_path: Path) -> None:
     walk_through(broker)
     broker.append([message("h", priority=Priority.HIGH), message("l", priority=Priority.LOW), message("m")])
     assert [node.client.hkeys("dalston:tasks:echo") for node in started] == [["m"], ["h"], ["l"]]
-    consumer = Consumer(broker, "e2", ["echo"], capacity=3)
-    consumer.open()
     broker.close()
 
 
@@ -122,8 +117,7 @@ def test_high_work_comes_first_over_all_shards(started: Nodes, tmp_path: Path) -
         started.start(tmp_path / name)
     broker = connect(started[0].url, shards=f"*/low={started[1].url}")
     broker.append([message(f"{p}{n}", priority=p) for p in (Priority.LOW, Priority.HIGH) for n in range(3)])
-    consumer = Consumer(broker, "e", ["echo"])
-    consumer.open()
+    consumer = open_consumer(broker)
     order = []
     claimed = consumer.claim()
     while claimed:
@@ -161,8 +155,7 @@ def test_ageing_moves_a_task_to_the_shard_of_its_new_tier(started: Nodes, tmp_pa
     (moved,) = broker.promote("echo", now_ms=now + 11 * 60_000)
     assert (moved.task_id, moved.tier) == ("a", "medium")
     assert started[1].client.hlen("dalston:tasks:echo") == 0 and started[0].client.hlen("dalston:tasks:echo") == 1
-    consumer = Consumer(broker, "e", ["echo"])
-    consumer.open()
+    consumer = open_consumer(broker)
     (claimed,) = consumer.claim()
     assert (claimed.tier, claimed.deliveries, claimed.message.parameters) == ("medium", 1, {"x": 1})
     assert claimed.message.priority is Priority.LOW
@@ -182,8 +175,7 @@ def test_a_failover_by_sentinel(started: Nodes, tmp_path: Path) -> None:
     wait_until(lambda: sentinel.client.execute_command("SENTINEL", "REPLICAS", "dalston"), what="discovery")
     broker = connect(f"redis+sentinel://127.0.0.1:{sentinel.port}/dalston/0")
     broker.append([message(f"t{n}") for n in range(4)])
-    consumer = Consumer(broker, "e", ["echo"])
-    consumer.open()
+    consumer = open_consumer(broker)
     (first,) = consumer.claim()
     wait_until(lambda: replica.client.hlen("dalston:tasks:echo") == 4, what="the replica to have it")
     wait_until(lambda: replica.client.zcard("dalston:running:echo") == 1, what="the replica to have the claim")
@@ -233,8 +225,7 @@ def test_a_cluster_of_three(started: Nodes, tmp_path: Path) -> None:
     walk_through(broker)
     slots = {key_slot(f"dalston:tasks:{{{queue}}}".encode()) * 3 // 16384 for queue in QUEUES}
     assert len(slots) > 1, "the queues spread over the servers"
-    consumer = Consumer(broker, "e", QUEUES)
-    consumer.open()
+    consumer = open_consumer(broker, "e", QUEUES)
     for queue in QUEUES:
         broker.append([message("wake", queue=queue)])
         assert wait_until(lambda: consumer.wait(1) and consumer.claim(), what=f"waking for {queue}")
@@ -243,7 +234,7 @@ def test_a_cluster_of_three(started: Nodes, tmp_path: Path) -> None:
 
 
 def test_a_slot_that_moves_is_followed_by_a_live_engine(started: Nodes, tmp_path: Path) -> None:
-    """First while it runs a task, then while it sleeps; with all that is in the slot, as a rebalance does it."""
+    """First while it runs a task, then while it sleeps; with all keys of the slot, as a rebalance does it."""
     members = make_cluster(started, tmp_path)
     broker = connect(members[0].url, cluster=True)
     consumer, reader = Consumer(broker, "e", ["echo"]), EventReader(broker, "o")
@@ -274,15 +265,15 @@ def test_a_slot_that_moves_is_followed_by_a_live_engine(started: Nodes, tmp_path
         assert found.result() == ["c"]
     assert target.client.hlen("dalston:tasks:{echo}") == 3
     assert consumer.held[0].settle(Completed()) == "ok"
-    told = wait_until(lambda: tried(lambda: events_of(reader)), what="the events")
-    assert [e.task_id for e in told if e.kind is EventKind.TASK_COMPLETED] == ["a", "b", "c"]
+    events = wait_until(lambda: tried(lambda: events_of(reader)), what="the events")
+    assert [e.task_id for e in events if e.kind is EventKind.TASK_COMPLETED] == ["a", "b", "c"]
     (stats,) = broker.snapshot().queues
     assert stats.counters == {"appended": 3, "completed": 3}
     broker.close()
 
 
 def move_slot(members: list[Node], slot: int) -> Node:
-    """With its keys, to the next member, which is returned."""
+    """Move a slot with its keys to the next member, which is returned."""
     owner = next(m for m in members if owns(m, slot))
     target = members[(members.index(owner) + 1) % len(members)]
     ask(target, "SETSLOT", slot, "IMPORTING", ask(owner, "MYID"))
@@ -295,13 +286,13 @@ def move_slot(members: list[Node], slot: int) -> Node:
 
 
 def owns(node: Node, slot: int) -> bool:
-    (mine,) = [line for line in ask(node, "NODES").splitlines() if "myself" in line]
+    (mine,) = [row for row in ask(node, "NODES").splitlines() if "myself" in row]
     ranges = [part.partition("-") for part in mine.split()[8:]]
     return any(int(first) <= slot <= int(last or first) for first, _, last in ranges)
 
 
 def test_tls(redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wheel's server has no TLS, so a proxy ends it; the client's side is the real thing."""
+    """The wheel's server has no TLS, so a proxy terminates it; the client's side is the real code."""
     monkeypatch.setattr("dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", WAIT_TIMEOUT_S)
     openssl = need_tool("openssl")
     request = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
@@ -324,9 +315,9 @@ def test_tls(redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.Mo
     got = consumer.exchange([(first, Completed(large)), (second, Completed())])
     assert got.settled == ["ok", "ok"] and [c.task_id for c in got.claimed] == ["t2"]
     assert consumer.held[0].settle(Completed()) == "ok"
-    told = events_of(reader)
-    assert [e.task_id for e in told if e.kind is EventKind.TASK_COMPLETED] == ["t0", "t1", "t2"]
-    assert told[-1].result is None and large in [e.result for e in told]
+    events = events_of(reader)
+    assert [e.task_id for e in events if e.kind is EventKind.TASK_COMPLETED] == ["t0", "t1", "t2"]
+    assert events[-1].result is None and large in [e.result for e in events]
     with ThreadPoolExecutor(2) as sleeping:
         for task, sleep in (("a", consumer.wait), ("b", partial(consumer.claim, None))):
             assert consumer.claim() == [] and not sleep(0.01), "nothing is there"
@@ -353,8 +344,7 @@ def test_an_engine_is_judged_on_each_shard_by_the_counter_there(started: Nodes, 
         started.start(tmp_path / name)
     broker = connect(started[0].url, shards=f"*/low={started[1].url}")
     broker.append([message("a", priority=Priority.LOW), message("b")])
-    consumer = Consumer(broker, "e", ["echo"], capacity=2)
-    consumer.open()
+    consumer = open_consumer(broker, capacity=2)
     assert len(consumer.claim()) == 2
     at_home = started[0].client.hincrby("dalston:beats:echo", "e", 7)
     pulse = broker.registry.pulses()["e"]

@@ -1,4 +1,4 @@
-"""From URLs to shards."""
+"""URLs: which shards and connections they make."""
 
 import pytest
 from redis.connection import SSLConnection, UnixDomainSocketConnection
@@ -47,7 +47,7 @@ def test_tls_sockets_and_retries_off() -> None:
     assert pool.connection_class is SSLConnection
     assert pool.connection_kwargs["db"] == 2 and pool.connection_kwargs["username"] == "user"
     connection = SSLConnection(**pool.connection_kwargs)
-    assert connection.retry.get_retries() == 0, "a repeated script is our decision, never the client's"
+    assert connection.retry.get_retries() == 0, "only our callers repeat a script, never the client"
     assert connect("unix:///tmp/x.sock").home.pool("").connection_class is UnixDomainSocketConnection
 
 

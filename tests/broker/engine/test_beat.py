@@ -1,4 +1,4 @@
-"""Beats: renewing what is held, and learning what changed."""
+"""Beats: renew what an engine holds, and report what changed."""
 
 from dalston_queue.broker import Broker, Consumer
 from dalston_queue.broker.protocol.messages import Cancelled, Completed, ErrorInfo
@@ -44,7 +44,7 @@ def test_a_cancel_is_seen_by_beat_progress_and_renew(broker: Broker, engine: Mak
     assert a.settle(Cancelled()) == "ok"
 
 
-def test_what_was_taken_away_is_named_as_lost(broker: Broker, engine: MakeEngine) -> None:
+def test_a_task_that_was_taken_from_its_engine_is_reported_as_lost(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a"), message("b")])
     consumer = engine(capacity=2)
     a, b = consumer.claim()
@@ -60,7 +60,7 @@ def test_what_an_engine_should_hold_but_does_not_is_given_again(broker: Broker, 
     consumer = engine("e", capacity=2)
     claimed = consumer.claim()
     forgetful = Consumer(broker, "e", ["echo"], capacity=2)
-    forgetful.open()  # the same engine, having lost its memory and its session
+    forgetful.open()  # the same engine, after it lost its memory and its session
     again = forgetful.beat().given_again
     assert {c.task_id for c in again} == {"a", "b"}
     assert [c.deadline_ms for c in again if c.task_id == "a"] == [c.deadline_ms for c in claimed if c.task_id == "a"]

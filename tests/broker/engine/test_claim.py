@@ -45,7 +45,7 @@ def test_tiers_are_strict_and_in_order_of_arrival_within(broker: Broker, engine:
 def test_the_highest_tier_of_all_lanes_comes_first(
     broker: Broker, engine: MakeEngine, of_high: tuple[str, ...]
 ) -> None:
-    """Also by the marks: only its first call, and each 64th, looks at every stream."""
+    """Also by the marks: only the first call, and each 64th, reads every stream."""
     of_low = ("gpu",) if not of_high else ()
     broker.append([message("first"), message("second", required_capabilities=("gpu",))])
     consumer = engine(capabilities=["gpu"], capacity=9)
@@ -56,7 +56,7 @@ def test_the_highest_tier_of_all_lanes_comes_first(
     assert [c.task_id for c in consumer.claim()] == ["high", "medium", "low"]
 
 
-def test_nobody_claims_what_it_cannot_run(broker: Broker, engine: MakeEngine) -> None:
+def test_an_engine_claims_only_what_it_can_run(broker: Broker, engine: MakeEngine) -> None:
     broker.append(
         [
             message("plain"),
@@ -82,7 +82,7 @@ def test_no_capability_set_starves_another(broker: Broker, engine: MakeEngine) -
 
 
 def test_an_idle_engine_claims_the_first_task_of_a_new_lane_within_a_second(broker: Broker, engine: MakeEngine) -> None:
-    """Even if the task comes at the very start of its sleep, of which it can't be woken: it doesn't know the lane."""
+    """Also at the start of a sleep, which nothing ends early: the engine has no wake key of a lane it doesn't know."""
     lanes = iter(("a", "b", "c", "d"))
     consumer = engine(capabilities=["a", "b", "c", "d"])
     assert consumer.claim() == []
@@ -106,7 +106,7 @@ def test_an_idle_engine_claims_the_first_task_of_a_new_lane_within_a_second(brok
     keeps_time(1.0, once)
 
 
-def test_a_busy_engine_follows_a_new_lane_with_its_next_call(broker: Broker, engine: MakeEngine) -> None:
+def test_a_busy_engine_learns_of_a_new_lane_with_its_next_call(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a"), message("b")])
     consumer = engine(capabilities=["gpu"])
     (first,) = consumer.claim()
@@ -131,8 +131,8 @@ def test_a_refused_settlement_makes_no_room_for_another_suspect(broker: Broker, 
     (taken,) = late.claim()
     broker.requeue("echo", taken.task_id, 1, ErrorInfo(message="run it elsewhere"))
     assert [len(other.claim()) for other in others] == [1, 1]
-    told = late.exchange([(taken, Completed())])
-    assert told.settled == ["lost"] and told.claimed == [], "two run already"
+    answer = late.exchange([(taken, Completed())])
+    assert answer.settled == ["lost"] and answer.claimed == [], "two run already"
 
 
 def test_a_lane_of_another_type_stops_no_engine(broker: Broker, engine: MakeEngine) -> None:
@@ -173,7 +173,7 @@ def test_suspects_run_few_at_a_time(broker: Broker, engine: MakeEngine) -> None:
     assert sum(len(consumer.claim()) for consumer in engines) == 1
 
 
-def test_a_paused_queue_gives_nothing(broker: Broker, engine: MakeEngine) -> None:
+def test_nothing_is_claimed_from_a_paused_queue(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a")])
     consumer = engine()
     broker.pause("echo")
@@ -234,18 +234,18 @@ def test_tokens_of_tasks_that_busy_engines_took_are_dropped(broker: Broker, engi
     assert home.command("LLEN", home.keys.wake("echo")) == 0
 
 
-def test_what_starts_together_is_told_task_by_task(broker: Broker, engine: MakeEngine, reader: EventReader) -> None:
+def test_tasks_that_start_together_have_an_event_each(broker: Broker, engine: MakeEngine, reader: EventReader) -> None:
     broker.append([message(f"t{n}") for n in range(3)])
     consumer = engine("e", capacity=3)
     claimed = consumer.claim()
     consumer.exchange([(c, Completed({"n": n})) for n, c in enumerate(claimed)])
-    told = events_of(reader)
-    assert [(e.kind, e.task_id, e.seq) for e in told] == [
+    events = events_of(reader)
+    assert [(e.kind, e.task_id, e.seq) for e in events] == [
         *((EventKind.TASK_STARTED, f"t{n}", 1) for n in range(3)),
         *((EventKind.TASK_COMPLETED, f"t{n}", 2) for n in range(3)),
     ]
-    assert [e.result for e in told[3:]] == [{"n": 0}, {"n": 1}, {"n": 2}]
-    assert {(e.engine_id, e.attempt) for e in told} == {("e", 1)}
+    assert [e.result for e in events[3:]] == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert {(e.engine_id, e.attempt) for e in events} == {("e", 1)}
 
 
 def test_suspects_of_lanes_that_an_engine_cannot_read_count_too(broker: Broker, engine: MakeEngine) -> None:

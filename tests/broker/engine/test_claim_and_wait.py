@@ -1,32 +1,16 @@
-"""A claim that waits for work is neither lost nor made twice, however the wait ends."""
+"""A claim that waits for work: neither lost nor repeated, however the wait ends."""
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
-from dalston_queue.broker import Broker, Consumer, connect
+from dalston_queue.broker import Broker
 from dalston_queue.broker.connection.scripts import load
 from dalston_queue.broker.errors import Fenced, Unavailable
 from dalston_queue.broker.protocol.messages import Completed
-from tests.broker.conftest import BUDGETS, MakeEngine, message
+from tests.broker.conftest import BUDGETS, MakeEngine, message, open_consumer
 from tests.broker.proxy import LossyProxy
 from tests.support import wait_until
-
-
-@pytest.fixture
-def proxy(redis_url: str) -> Iterator[LossyProxy]:
-    made = LossyProxy(redis_url)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def lossy(proxy: LossyProxy, prefix: str) -> Iterator[Broker]:
-    made = connect(proxy.url, prefix=prefix)
-    made.home.client.script_load(load("settle_and_claim").source)
-    yield made
-    made.close()
 
 
 def test_a_task_that_comes_during_the_wait_is_claimed(broker: Broker, engine: MakeEngine) -> None:
@@ -54,8 +38,7 @@ def test_an_engine_that_holds_tasks_or_serves_two_queues_waits_as_well(broker: B
 
 def test_a_claim_whose_reply_is_lost_is_repeated_not_doubled(broker: Broker, lossy: Broker, proxy: LossyProxy) -> None:
     broker.append([message("a"), message("b")])
-    consumer = Consumer(lossy, "e", ["echo"])
-    consumer.open()
+    consumer = open_consumer(lossy)
     proxy.lose(load("settle_and_claim").sha.encode())
     with pytest.raises(Unavailable):
         consumer.claim(timeout=0.05)
@@ -66,8 +49,7 @@ def test_a_claim_whose_reply_is_lost_is_repeated_not_doubled(broker: Broker, los
 
 def test_what_a_lost_claim_took_is_released_at_the_end(broker: Broker, lossy: Broker, proxy: LossyProxy) -> None:
     broker.append([message("a")])
-    consumer = Consumer(lossy, "e", ["echo"])
-    consumer.open()
+    consumer = open_consumer(lossy)
     proxy.lose(load("settle_and_claim").sha.encode())
     with pytest.raises(Unavailable):
         consumer.claim(timeout=0.05)
@@ -78,8 +60,7 @@ def test_what_a_lost_claim_took_is_released_at_the_end(broker: Broker, lossy: Br
 
 def test_a_close_during_the_sleep_loses_nothing(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", 3.0)
-    consumer = Consumer(broker, "e", ["echo"])
-    consumer.open()
+    consumer = open_consumer(broker)
     sleeper = threading.Thread(target=lambda: consumer.claim(timeout=3.0))
     sleeper.start()
     home = broker.home
@@ -91,7 +72,7 @@ def test_a_close_during_the_sleep_loses_nothing(broker: Broker, monkeypatch: pyt
     assert home.command("EXISTS", home.keys.session("echo", "e")) == 0
 
 
-def test_an_engine_that_was_taken_for_dead_is_told(broker: Broker, engine: MakeEngine) -> None:
+def test_an_engine_that_was_judged_dead_is_fenced(broker: Broker, engine: MakeEngine) -> None:
     consumer = engine("e")
     broker.reclaim("e", ["echo"], **BUDGETS)
     broker.append([message("a")])
@@ -101,7 +82,7 @@ def test_an_engine_that_was_taken_for_dead_is_told(broker: Broker, engine: MakeE
     assert [c.task_id for c in consumer.claim(timeout=1.0)] == ["a"]
 
 
-def test_a_server_that_forgot_the_script_is_asked_again(broker: Broker, engine: MakeEngine) -> None:
+def test_a_script_that_the_server_forgot_is_sent_again(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a")])
     consumer = engine("e")
     broker.home.client.script_flush()

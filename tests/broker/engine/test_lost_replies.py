@@ -6,7 +6,7 @@ import pytest
 from redis._parsers.hiredis import _HiredisParser
 from redis.connection import Connection
 
-from dalston_queue.broker import Broker, Consumer
+from dalston_queue.broker import Broker
 from dalston_queue.broker.connection.scripts import load
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.protocol.messages import Completed
@@ -30,7 +30,7 @@ def test_redis_py_does_not_repeat_by_itself(broker: Broker, lossy: Broker, proxy
 def test_an_unreadable_record_among_what_is_given_again_is_dead_lettered_alone(
     broker: Broker, lossy: Broker, proxy: LossyProxy
 ) -> None:
-    """A line break in it would cut in two what the engine is given."""
+    """A line break in the record would split the answer to the engine."""
     broker.append([message("a"), message("b")])
     made = open_consumer(lossy, capacity=2)
     proxy.lose(load("settle_and_claim").sha.encode())
@@ -46,8 +46,7 @@ def test_an_unreadable_record_among_what_is_given_again_is_dead_lettered_alone(
 def test_a_call_that_is_interrupted_counts_as_one_whose_reply_got_lost(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its reply may still come, and must not be taken for the next one's: that said of an accepted result that it was
-    lost."""
+    """Its reply may still come. Read as the next call's reply, it reported an accepted result as lost."""
     broker.append([message(f"t{n}") for n in range(5)])
     made = open_consumer(broker)
     claimed = made.claim()
@@ -85,7 +84,7 @@ def test_bytes_that_are_no_reply_count_as_a_lost_connection(broker: Broker, monk
 
 
 def test_new_settlements_join_the_repeated_call(broker: Broker, lossy: Broker, proxy: LossyProxy) -> None:
-    """The caller may have more to say by the time it repeats."""
+    """The engine may have more results by the time it repeats the call."""
     broker.append([message(f"t{n}") for n in range(4)])
     made = open_consumer(lossy, capacity=2)
     one, two = made.claim()
@@ -102,7 +101,7 @@ def test_new_settlements_join_the_repeated_call(broker: Broker, lossy: Broker, p
 def test_two_replies_lost_in_a_row_do_not_make_a_result_refused(
     broker: Broker, lossy: Broker, proxy: LossyProxy
 ) -> None:
-    """The second call of the same turn: the first was repeated and told that its result counts."""
+    """The second call of the same exchange: the first was repeated, and its result was accepted."""
     broker.append([message(f"t{n}") for n in range(4)])
     made = open_consumer(lossy)
     (first,) = made.claim()
@@ -157,8 +156,7 @@ def test_what_one_queue_gave_is_not_forgotten_when_another_fails(
     """An engine of two queues: the first answers, the second's reply gets lost. Both answers must reach the caller."""
     queues = ["echo", "sleep"]
     broker.append([message(f"{queue}{n}", queue=queue) for queue in queues for n in range(3)])
-    made = Consumer(lossy, "e", queues, capacity=2)
-    made.open()
+    made = open_consumer(lossy, "e", queues, capacity=2)
     started = made.claim()
     assert {c.message.queue for c in started} != set(), started
     settling = [(c, Completed()) for c in started]
@@ -168,7 +166,7 @@ def test_what_one_queue_gave_is_not_forgotten_when_another_fails(
             made.exchange(settling, free=4)
         got = made.exchange(settling, free=0)
         assert got.settled == ["ok"] * len(settling)
-        assert {c.place for c in got.claimed} == {c.place for c in made.held}, "held means told"
+        assert {c.place for c in got.claimed} == {c.place for c in made.held}, "the caller got what is held"
         settling = [(c, Completed()) for c in got.claimed]
     assert sum(q.counters.get("refused", 0) for q in broker.snapshot().queues) == 0
     made.close()
@@ -176,8 +174,7 @@ def test_what_one_queue_gave_is_not_forgotten_when_another_fails(
 
 def test_a_lost_claim_counts_before_another_queue_is_asked(broker: Broker, lossy: Broker, proxy: LossyProxy) -> None:
     queues = ["echo", "sleep"]
-    made = Consumer(lossy, "e", queues, capacity=1)
-    made.open()
+    made = open_consumer(lossy, "e", queues, capacity=1)
     broker.append([message(queue, queue=queue) for queue in queues])
     proxy.lose(load("settle_and_claim").sha.encode())
     with pytest.raises(Unavailable):

@@ -5,7 +5,9 @@ from dalston_queue.broker.protocol.types import Cause, EventKind, Tier
 from tests.broker.conftest import MakeEngine, events_of, message
 
 
-def test_what_is_released_is_next_and_not_charged(broker: Broker, engine: MakeEngine, reader: EventReader) -> None:
+def test_released_tasks_are_claimed_next_and_not_charged(
+    broker: Broker, engine: MakeEngine, reader: EventReader
+) -> None:
     broker.append([message("a"), message("b")])
     consumer = engine("draining", capacity=2)
     a, b = consumer.claim()
@@ -13,8 +15,9 @@ def test_what_is_released_is_next_and_not_charged(broker: Broker, engine: MakeEn
     assert a.lost and consumer.held == []
     (again,) = engine("other").claim()
     assert (again.task_id, again.tier, again.deliveries, again.losses) == ("a", Tier.RECOVERED, 0, 0)
-    told = [e for e in events_of(reader) if e.kind is EventKind.TASK_RELEASED]
-    assert [e.task_id for e in told] == ["a", "b"] and told[0].error and told[0].error.cause is Cause.DRAINED
+    released = [e for e in events_of(reader) if e.kind is EventKind.TASK_RELEASED]
+    assert [e.task_id for e in released] == ["a", "b"]
+    assert released[0].error and released[0].error.cause is Cause.DRAINED
     assert b.release() is False, "it isn't ours any more"
 
 
@@ -26,7 +29,7 @@ def test_a_suspect_stays_a_suspect(broker: Broker, engine: MakeEngine) -> None:
     assert again.tier is Tier.SUSPECT
 
 
-def test_closing_hands_back_and_leaves_nothing_behind(broker: Broker, engine: MakeEngine) -> None:
+def test_closing_releases_and_leaves_nothing_behind(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a")])
     consumer = engine("e")
     consumer.claim()

@@ -38,8 +38,8 @@ def test_one_call_with_the_same_task_twice_settles_it_once(
     broker.append([message("a")])
     consumer = engine()
     (claimed,) = consumer.claim()
-    told = consumer.exchange([(claimed, Completed(1)), (claimed, Completed(2))])
-    assert told.settled == [Settled.ACCEPTED, Settled.LOST] and not claimed.lost
+    answer = consumer.exchange([(claimed, Completed(1)), (claimed, Completed(2))])
+    assert answer.settled == [Settled.ACCEPTED, Settled.LOST] and not claimed.lost
     assert [e.result for e in events_of(reader) if e.kind is EventKind.TASK_COMPLETED] == [1]
 
 
@@ -67,9 +67,9 @@ def test_a_batch_in_any_order_settles_what_is_owned_and_nothing_else(
     home = broker.home
     for taken in ("m2", "l0"):
         home.command("XCLAIM", by_id[taken].stream, "engines", "other", 0, by_id[taken].entry_id)
-    order = ["m5", "l3", "m0", "m2", "l0", "m4", "l1", "m1", "m0"]  # m3 and l2 go on, m0 is told twice
-    told = consumer.exchange([(by_id[name], Completed(name)) for name in order], free=0)
-    lost = {name for name, code in zip(order, told.settled, strict=True) if code is Settled.LOST}
+    order = ["m5", "l3", "m0", "m2", "l0", "m4", "l1", "m1", "m0"]  # m3 and l2 go on, m0 is settled twice
+    answer = consumer.exchange([(by_id[name], Completed(name)) for name in order], free=0)
+    lost = {name for name, code in zip(order, answer.settled, strict=True) if code is Settled.LOST}
     assert lost - {"m0"} == {"m2", "l0"}
     ended = [e.result for e in events_of(reader) if e.kind is EventKind.TASK_COMPLETED]
     assert sorted(ended) == ["l1", "l3", "m0", "m1", "m4", "m5"]
@@ -80,7 +80,7 @@ def test_a_batch_in_any_order_settles_what_is_owned_and_nothing_else(
         home.command("XCLAIM", by_id[taken].stream, "engines", "first", 0, by_id[taken].entry_id)
 
 
-def test_a_result_with_line_breaks_is_its_own_task_s_alone(
+def test_a_result_with_line_breaks_does_not_run_into_the_next_task(
     broker: Broker, engine: MakeEngine, reader: EventReader
 ) -> None:
     """Results that end together share an entry, a line each."""
@@ -88,8 +88,8 @@ def test_a_result_with_line_breaks_is_its_own_task_s_alone(
     consumer = engine(capacity=3)
     results = [1, msgspec.Raw(b'{"pretty": [\n{"result": "of another"}\n]}'), 3]
     consumer.exchange([(c, Completed(result)) for c, result in zip(consumer.claim(), results, strict=True)])
-    told = {e.task_id: e.result for e in events_of(reader) if e.kind is EventKind.TASK_COMPLETED}
-    assert told == {"a": 1, "b": {"pretty": [{"result": "of another"}]}, "c": 3}
+    results_by_task = {e.task_id: e.result for e in events_of(reader) if e.kind is EventKind.TASK_COMPLETED}
+    assert results_by_task == {"a": 1, "b": {"pretty": [{"result": "of another"}]}, "c": 3}
 
 
 def test_names_and_results_with_a_percent_sign_are_settled(broker: Broker, engine: MakeEngine) -> None:
@@ -98,7 +98,7 @@ def test_names_and_results_with_a_percent_sign_are_settled(broker: Broker, engin
         assert claimed.settle(Completed("100 %")) is Settled.ACCEPTED
 
 
-def test_what_is_owned_is_settled_however_much_else_is_pending(broker: Broker, engine: MakeEngine) -> None:
+def test_an_owned_task_is_settled_however_much_else_is_pending(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("first")])
     consumer = engine("busy", capacity=2)
     home, stream = broker.home, broker.home.keys.stream("echo")

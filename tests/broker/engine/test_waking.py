@@ -1,5 +1,4 @@
-"""A new task wakes an idle engine, on whichever server it comes, and only one: a token is never kept by an engine that
-can't use it."""
+"""A new task wakes one idle engine, from any server; an engine keeps no token that it can't use."""
 
 import threading
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ import pytest
 from dalston_queue.broker import Broker, Consumer, connect
 from dalston_queue.broker.protocol.messages import Completed
 from dalston_queue.broker.protocol.types import Priority
-from tests.broker.conftest import MakeEngine, message
+from tests.broker.conftest import MakeEngine, message, open_consumer
 from tests.broker.connection.test_topologies import QUEUES, make_cluster
 from tests.broker.servers import Nodes, nodes
 from tests.support import WAIT_TIMEOUT_S, wait_until
@@ -24,8 +23,8 @@ def started(tmp_path: Path) -> Iterator[Nodes]:
 
 
 @pytest.fixture
-def sound_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who wakes was woken: no sleep is over by itself while a busy machine is still about to send the task."""
+def long_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that wakes was woken: no sleep ends by itself while a busy machine has not sent the task yet."""
     monkeypatch.setattr("dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", WAIT_TIMEOUT_S)
 
 
@@ -34,7 +33,7 @@ def blocked(started: Nodes) -> int:
 
 
 def asleep(engine: Consumer, started: Nodes, sleepers: int) -> "Future[bool]":
-    """Its wait(), under way on all its servers."""
+    """The wait() of an engine, under way on all its servers."""
     before = blocked(started)
     woken: Future[bool] = Future()
     threading.Thread(target=lambda: woken.set_result(engine.wait(WAIT_TIMEOUT_S)), daemon=True).start()
@@ -42,18 +41,12 @@ def asleep(engine: Consumer, started: Nodes, sleepers: int) -> "Future[bool]":
     return woken
 
 
-def opened(broker: Broker, name: str, *queues: str) -> Consumer:
-    consumer = Consumer(broker, name, queues)
-    consumer.open()
-    return consumer
-
-
-@pytest.mark.usefixtures("sound_sleep")
+@pytest.mark.usefixtures("long_sleep")
 def test_a_busy_engine_keeps_no_token_from_an_idle_one_on_two_servers(started: Nodes, tmp_path: Path) -> None:
     for name in ("home", "high"):
         started.start(tmp_path / name)
     broker = connect(started[0].url, shards=f"*/high={started[1].url}")
-    busy, idle = opened(broker, "busy", "echo"), opened(broker, "idle", "echo")
+    busy, idle = open_consumer(broker, "busy"), open_consumer(broker, "idle")
     for n, (first, second) in enumerate(((Priority.HIGH, Priority.LOW), (Priority.LOW, Priority.HIGH))):
         woken = asleep(busy, started, 2)
         broker.append([message(f"a{n}", priority=first)])
@@ -61,17 +54,17 @@ def test_a_busy_engine_keeps_no_token_from_an_idle_one_on_two_servers(started: N
         assert blocked(started) == 0, "a busy engine waits nowhere"
         woken = asleep(idle, started, 2)
         broker.append([message(f"b{n}", priority=second)])
-        assert woken.result(), "woken, not awake because its second was over"
+        assert woken.result(), "woken, and not awake because its sleep was over"
         assert [c.task_id for c in idle.claim()] == [f"b{n}"]
         for engine in (busy, idle):
             engine.exchange([(engine.held[0], Completed())])
     broker.close()
 
 
-@pytest.mark.usefixtures("sound_sleep")
+@pytest.mark.usefixtures("long_sleep")
 def test_a_busy_engine_keeps_no_token_from_an_idle_one_in_a_cluster(started: Nodes, tmp_path: Path) -> None:
     broker = connect(make_cluster(started, tmp_path)[0].url, cluster=True)
-    busy, idle = opened(broker, "busy", *QUEUES), opened(broker, "idle", *QUEUES)
+    busy, idle = open_consumer(broker, "busy", QUEUES), open_consumer(broker, "idle", QUEUES)
     woken = asleep(busy, started, len(QUEUES))
     broker.append([message("a", queue=QUEUES[0])])
     assert woken.result() and busy.claim()
@@ -85,12 +78,12 @@ def test_a_busy_engine_keeps_no_token_from_an_idle_one_in_a_cluster(started: Nod
     broker.close()
 
 
-@pytest.mark.usefixtures("sound_sleep")
+@pytest.mark.usefixtures("long_sleep")
 def test_one_task_wakes_one_of_many_on_two_servers(started: Nodes, tmp_path: Path) -> None:
     for name in ("home", "high"):
         started.start(tmp_path / name)
     broker = connect(started[0].url, shards=f"*/high={started[1].url}")
-    engines = [opened(broker, f"e{n}", "echo") for n in range(8)]
+    engines = [open_consumer(broker, f"e{n}") for n in range(8)]
     with ThreadPoolExecutor(len(engines)) as threads:
         waits = [threads.submit(engine.wait, 3.0) for engine in engines]
         wait_until(lambda: blocked(started) == 2 * len(engines), what="the sleep of all")
@@ -99,14 +92,14 @@ def test_one_task_wakes_one_of_many_on_two_servers(started: Nodes, tmp_path: Pat
     broker.close()
 
 
-def test_an_engine_that_may_not_call_its_sleep_off_is_woken_as_well(started: Nodes, tmp_path: Path) -> None:
+def test_an_engine_that_may_not_unblock_its_connection_is_woken_too(started: Nodes, tmp_path: Path) -> None:
     urls = []
     for name in ("home", "high"):
         node = started.start(tmp_path / name)
         node.client.execute_command("ACL", "SETUSER", "e", "on", ">x", "~dalston:*", "+@all", "-client|unblock")
         urls.append(node.url.replace("//", "//e:x@"))
     broker = connect(urls[0], shards=f"*/high={urls[1]}")
-    consumer = opened(broker, "e", "echo")
+    consumer = open_consumer(broker)
     for task, priority in (("a", Priority.HIGH), ("b", Priority.LOW), ("c", Priority.HIGH)):
         broker.append([message(task, priority=priority)])
         wait_until(lambda: consumer.wait(1.0) and consumer.claim(), what=f"waking for {task}")
@@ -114,7 +107,7 @@ def test_an_engine_that_may_not_call_its_sleep_off_is_woken_as_well(started: Nod
     broker.close()
 
 
-def test_a_token_of_another_queue_than_that_of_the_claim_goes_back(broker: Broker, engine: MakeEngine) -> None:
+def test_a_token_of_another_queue_than_that_of_the_claim_is_returned(broker: Broker, engine: MakeEngine) -> None:
     consumer = engine(queues=("sleep", "echo"))
     home = broker.home
     broker.append([message("a", queue="sleep")])
@@ -122,10 +115,10 @@ def test_a_token_of_another_queue_than_that_of_the_claim_goes_back(broker: Broke
     broker.append([message("b", queue="echo")])
     (claimed,) = consumer.claim()
     assert claimed.message.queue == "echo", "the other queue has its turn"
-    assert home.command("LLEN", home.keys.wake("sleep")) == 1, "an idle engine of that queue must hear of it"
+    assert home.command("LLEN", home.keys.wake("sleep")) == 1, "for an idle engine of that queue"
 
 
-def test_a_token_of_another_lane_than_that_of_the_claim_goes_back(broker: Broker, engine: MakeEngine) -> None:
+def test_a_token_of_another_lane_than_that_of_the_claim_is_returned(broker: Broker, engine: MakeEngine) -> None:
     home = broker.home
     broker.append([message("plain"), message("gpu", required_capabilities=("gpu",), priority=Priority.HIGH)])
     consumer = engine(capabilities=["gpu"])
@@ -135,7 +128,7 @@ def test_a_token_of_another_lane_than_that_of_the_claim_goes_back(broker: Broker
     assert engine().wait(1.0)
 
 
-def test_a_token_that_was_used_does_not_go_back(broker: Broker, engine: MakeEngine) -> None:
+def test_a_token_that_was_used_is_not_returned(broker: Broker, engine: MakeEngine) -> None:
     home = broker.home
     broker.append([message("a")])
     consumer = engine()
@@ -144,7 +137,7 @@ def test_a_token_that_was_used_does_not_go_back(broker: Broker, engine: MakeEngi
     assert home.command("EXISTS", home.keys.wake("echo")) == 0
 
 
-def test_an_engine_that_is_closed_gives_its_token_back(broker: Broker, engine: MakeEngine) -> None:
+def test_an_engine_that_is_closed_returns_its_token(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a")])
     consumer = engine()
     assert consumer.wait(1.0)

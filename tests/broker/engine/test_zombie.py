@@ -1,4 +1,4 @@
-"""A real process, stopped past its death and then continued, is refused and counted."""
+"""A zombie: a real process that is stopped, judged dead and continued is refused and counted."""
 
 import signal
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tests.broker.conftest import BUDGETS, MakeEngine, events_of, message
 from tests.support import Spawned
 
 
-def test_a_process_stopped_past_its_death_is_refused(
+def test_a_stopped_process_that_is_judged_dead_is_refused_when_it_continues(
     broker: Broker,
     engine: MakeEngine,
     reader: EventReader,

@@ -1,4 +1,4 @@
-"""An engine process for test_zombie.py: claims one task, waits for a file to appear, settles, says what came of it."""
+"""An engine process for test_zombie.py: claims one task, waits for a file to appear, settles, prints the answer."""
 
 import sys
 import time

@@ -148,13 +148,13 @@ class Model(RuleBasedStateMachine):
         assert claimed <= room
 
     def put_back(self, t: Task, suspect: bool) -> None:
-        """At the front of the line. Who was a suspect stays one."""
+        """Waiting again, in the recovered tier. A suspect stays one."""
         tier = Tier.SUSPECT if suspect or t.tier is Tier.SUSPECT else Tier.RECOVERED
         t.state, t.tier, t.cancel = "waiting", tier, False
 
     def charge(self, name: str, cause: Cause, named: str | None, budget: tuple[int, int]) -> tuple[set[str], set[str]]:
-        """Who is recovered and who exhausted. Charged is who was named or ran alone; if nobody knows who it was, all
-        are, out of the larger budget."""
+        """The tasks that are recovered, and those that are exhausted. A task that is named or ran alone is charged; if
+        the guilty task is not known, all are, to the larger budget."""
         owned = self.owned(name)
         recovered, exhausted = set(), set()
         crashed = cause is Cause.ENGINE_LOST

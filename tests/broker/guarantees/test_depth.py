@@ -1,4 +1,4 @@
-"""A value that is nested too deeply is told apart, however deep it is."""
+"""Values that are nested too deeply are recognised, however deep they are."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The reply of each script is dropped after the server has run it; the call is repeated; the world is as if it ran
+"""Lost replies: the reply of each script is dropped after the server ran it, the call is repeated, and it counts
 once."""
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def running(broker: Broker, name: str = "e", **options: Any) -> Consumer:
     return made
 
 
-# Each case prepares the world and returns the call to be lost and repeated, and the check of its second result.
+# Each case returns the call whose reply is lost and that is repeated, and the check of its second result.
 
 
 def _open(b: Broker) -> Any:
@@ -111,7 +111,7 @@ def _promote(b: Broker) -> Any:
 
 
 def _reserve(b: Broker) -> Any:
-    """What comes from another shard; the records of it are made up here, because one server has one shard."""
+    """Tasks of another shard; their records are made here, because one server has one shard."""
     home, record = b.home, Record(attempt=1, seq=0, state=RecordState.WAITING, job_id="j")
     waiting = [("a", record, b"1\tj\t1\t1000\t0", b'{"task_type":"echo"}')]
 

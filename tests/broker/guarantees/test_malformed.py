@@ -1,4 +1,4 @@
-"""Bad input never kills a process and never vanishes: it becomes an event with the raw fields, and is acknowledged."""
+"""Malformed entries and events: they end no process and never vanish, but become events with the raw fields."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ GOOD = {"t": "bad", "h": "1\tjob\t1\t0\t0", "m": '{"task_type":"echo"}'}  # h: v
 
 
 def add_raw(broker: Broker, fields: dict[str, Any]) -> str:
-    """A foreign XADD into the work stream."""
+    """As another program does: XADD into the work stream."""
     home = broker.home
     flat = [part for pair in fields.items() for part in pair]
     return str(home.command("XADD", home.keys.stream("echo"), "*", *flat).decode())
@@ -35,8 +35,8 @@ WRONG_TYPE = "a field of the entry has the wrong type"
 TOO_LARGE = "the entry is larger than 8388608 bytes"
 CANNOT_BE_READ = "the entry can not be read: "
 NO_NUMBER = f"{CANNOT_BE_READ}invalid literal for int() with base 10: "
-# Its fields; why it is dead_lettered when its task has no record, and when it has one: then it may be the engine who
-# says why.
+# The fields of an entry, and why it is dead-lettered: when its task has no record, and when it has one (then the engine
+# may be the one that can't read it).
 UNREADABLE: list[tuple[dict[str, Any], str, str]] = [
     ({"foo": "bar"}, NO_VERSION, NO_VERSION),
     ({**GOOD, "h": "2\tjob\t1\t0\t0"}, UNKNOWN_VERSION, UNKNOWN_VERSION),
@@ -90,41 +90,41 @@ def name_of(value: Any) -> str:
 def test_an_unreadable_entry_is_dead_lettered_raw_and_the_next_one_runs(
     broker: Broker, engine: MakeEngine, reader: EventReader, fields: dict[str, Any], reason: str
 ) -> None:
-    check_burial(broker, engine, reader, add_raw, fields, reason)
+    check_dead_letter(broker, engine, reader, add_raw, fields, reason)
 
 
 @pytest.mark.parametrize(("fields", "reason"), [(fields, reason) for fields, _, reason in UNREADABLE], ids=name_of)
 def test_an_unreadable_entry_is_dead_lettered_even_if_its_task_has_a_record(
     broker: Broker, engine: MakeEngine, reader: EventReader, fields: dict[str, Any], reason: str
 ) -> None:
-    """As a newer dispatcher writes it: the record fits, so only the entry itself can tell."""
-    dead_lettered = check_burial(broker, engine, reader, add_with_record, fields, reason)
+    """As a newer dispatcher writes it: the record is valid, only the entry is not."""
+    dead_lettered = check_dead_letter(broker, engine, reader, add_with_record, fields, reason)
     task = fields.get("t", GOOD["t"])
     if fields.get("t") == GOOD["t"]:
-        assert (dead_lettered.task_id, dead_lettered.attempt) == (task, 1), "its task hears of it"
+        assert (dead_lettered.task_id, dead_lettered.attempt) == (task, 1), "the event names the task"
         assert broker.records("echo", [task]) == {}, "the tombstone went with the event"
     if task == GOOD["t"]:
-        assert broker.append([message(task)]) == ["added"], "whatever is left of it is in nobody's way"
+        assert broker.append([message(task)]) == ["added"], "what is left of it stops no new attempt"
 
 
 @pytest.mark.parametrize("task", [b"\xff\xfe", b"a\tb", b"a\nb"])
-def test_a_task_id_that_no_event_can_carry_takes_no_event_of_others_with_it(
+def test_a_task_id_that_no_event_can_hold_makes_no_other_event_unreadable(
     broker: Broker, engine: MakeEngine, reader: EventReader, task: bytes
 ) -> None:
-    """What one call ends and starts is told in one entry: a head that can't be read would make the rest unreadable."""
+    """All events of one call share an entry: a head that can't be read would make the others unreadable."""
     broker.append([message("a")])
     consumer = engine()
     (claimed,) = consumer.claim()
     add_with_record(broker, {**GOOD, "t": task})
     got = consumer.exchange([(claimed, Completed("done"))])
     assert got.settled == ["ok"] and got.claimed == [] and len(got.dead_lettered) == 1
-    told = events_of(reader)
-    assert [(e.task_id, e.result) for e in told if e.kind is EventKind.TASK_COMPLETED] == [("a", "done")]
-    (dead_lettered,) = [e for e in told if e.kind is EventKind.TASK_DEAD_LETTERED]
+    events = events_of(reader)
+    assert [(e.task_id, e.result) for e in events if e.kind is EventKind.TASK_COMPLETED] == [("a", "done")]
+    (dead_lettered,) = [e for e in events if e.kind is EventKind.TASK_DEAD_LETTERED]
     assert dead_lettered.raw is not None and dead_lettered.raw["t"] == task
 
 
-def check_burial(
+def check_dead_letter(
     broker: Broker,
     engine: MakeEngine,
     reader: EventReader,
@@ -183,9 +183,7 @@ def test_an_entry_of_ours_whose_json_cannot_be_read_is_dead_lettered_with_its_ta
     got = consumer.exchange()
     assert [c.task_id for c in got.claimed] == ["good"] and len(got.dead_lettered) == 1
     (dead_lettered,) = [e for e in events_of(reader) if e.kind is EventKind.TASK_DEAD_LETTERED]
-    assert (dead_lettered.task_id, dead_lettered.attempt, dead_lettered.job_id) == ("bad", 1, "job"), (
-        "its task hears of it"
-    )
+    assert (dead_lettered.task_id, dead_lettered.attempt, dead_lettered.job_id) == ("bad", 1, "job")
     assert dead_lettered.raw is not None and dead_lettered.raw["m"] == body
     assert broker.records("echo", ["bad"]) == {}, "the tombstone went with the event"
     assert broker.snapshot().queues[0].lanes[2].pending == 1
@@ -218,7 +216,7 @@ NEWER: dict[str, dict[str, Any]] = {
 def test_an_entry_with_an_unknown_field_is_run_by_an_older_engine(
     broker: Broker, engine: MakeEngine, reader: EventReader, newer: str
 ) -> None:
-    """In the entry, in its head, in its JSON; also when it is given again, released or reclaimed."""
+    """In the entry, in its head, in its JSON; also when it is redelivered, released or reclaimed."""
     broker.append([message("first")])
     broker.remove("echo", "first")
     add_with_record(broker, NEWER[newer])
@@ -233,8 +231,8 @@ def test_an_entry_with_an_unknown_field_is_run_by_an_older_engine(
     consumer.open()
     (claimed,) = consumer.claim()
     assert claimed.deliveries == 1 and claimed.settle(Completed()) == "ok"
-    told = [event.kind for event in events_of(reader)]
-    assert told[-1] is EventKind.TASK_COMPLETED and EventKind.TASK_DEAD_LETTERED not in told
+    kinds = [event.kind for event in events_of(reader)]
+    assert kinds[-1] is EventKind.TASK_COMPLETED and EventKind.TASK_DEAD_LETTERED not in kinds
     assert broker.snapshot().queues[0].counters["completed"] == 1
 
 
@@ -266,7 +264,7 @@ def test_a_stream_full_of_rubbish_does_not_hold_the_server(
     assert sum(e.kind is EventKind.TASK_DEAD_LETTERED for e in events_of(reader)) == 50
 
 
-def test_a_malformed_event_is_given_raw_and_can_be_acknowledged(broker: Broker, reader: EventReader) -> None:
+def test_a_malformed_event_is_read_raw_and_can_be_acknowledged(broker: Broker, reader: EventReader) -> None:
     broker.append([message("a")])
     home = broker.home
     key = home.keys.events("echo")
@@ -316,7 +314,7 @@ def test_an_end_whose_body_cannot_be_read_is_a_failure_of_its_task(
     assert (started.kind, started.task_id) == (EventKind.TASK_STARTED, "b")
 
 
-def test_a_foreign_member_among_the_queues_is_passed_over_and_said_once(
+def test_a_member_that_is_no_queue_name_is_skipped_and_logged_once(
     broker: Broker, reader: EventReader, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.append([message("a")])
@@ -328,14 +326,14 @@ def test_a_foreign_member_among_the_queues_is_passed_over_and_said_once(
     assert reader.read(block_ms=0) == []
     assert broker.registry.engines() == []
     forget_idle_readers(broker, 0)
-    [said] = [record.getMessage() for record in caplog.records]
-    assert said.endswith(f"has members that are no queue names: Not A Queue, \\xff, {'x' * 42}")
+    [logged] = [record.getMessage() for record in caplog.records]
+    assert logged.endswith(f"has members that are no queue names: Not A Queue, \\xff, {'x' * 42}")
     home.command("SREM", home.keys.stages(), b"\xff", "Not A Queue", "x" * 42)
     home.command("SREM", home.keys.engines(), b"\xff")
 
 
 @pytest.mark.parametrize(
-    ("spoil", "reason"),
+    ("damage", "reason"),
     [
         (lambda fields: fields[:6], "its record has too few fields"),
         (lambda fields: [*fields[:7], b"x", *fields[8:]], "the number of events in its record is b'x'"),
@@ -343,13 +341,13 @@ def test_a_foreign_member_among_the_queues_is_passed_over_and_said_once(
     ],
 )
 def test_an_entry_whose_record_is_unreadable_is_dead_lettered_alone(
-    broker: Broker, engine: MakeEngine, spoil: Callable[[list[bytes]], list[bytes]], reason: str
+    broker: Broker, engine: MakeEngine, damage: Callable[[list[bytes]], list[bytes]], reason: str
 ) -> None:
-    """Those that were claimed with it are run and settled."""
+    """Tasks that were claimed with it are run and settled."""
     broker.append([message("a"), message("b")])
     home = broker.home
     raw = home.command("HGET", home.keys.tasks("echo"), "a")
-    home.command("HSET", home.keys.tasks("echo"), "a", b"\t".join(spoil(raw.split(b"\t"))))
+    home.command("HSET", home.keys.tasks("echo"), "a", b"\t".join(damage(raw.split(b"\t"))))
     consumer = engine(capacity=2)
     got = consumer.exchange()
     assert [each.reason for each in got.dead_lettered] == [f"the entry can not be read: {reason}"]
@@ -357,7 +355,7 @@ def test_an_entry_whose_record_is_unreadable_is_dead_lettered_alone(
     assert consumer.exchange([(got.claimed[0], Completed())]).settled == ["ok"]
 
 
-def test_a_foreign_value_in_the_records_is_no_record(broker: Broker, engine: MakeEngine) -> None:
+def test_a_value_of_another_program_is_no_record(broker: Broker, engine: MakeEngine) -> None:
     home = broker.home
     for raw in (b"", b"\xc1", b"\x01", b"text", b"\x93\x01\x02\xa1?"):
         home.command("HSET", home.keys.tasks("echo"), "a", raw)

@@ -1,4 +1,4 @@
-"""Work is never trimmed: MAXLEN and MINID drop what nobody has read yet, and leave ghosts behind."""
+"""Work is never trimmed: MAXLEN and MINID drop unread entries, and leave ghosts behind."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ def test_only_these_files_trim_a_stream() -> None:
 
 
 def test_no_command_of_a_tasks_life_trims_a_lane(tmp_path: Path) -> None:
-    """As the server saw them, those of the scripts included."""
+    """Also no command of a script: the server's MONITOR shows them all."""
     with nodes() as made:
         home, low = made.start(tmp_path / "home"), made.start(tmp_path / "low")
         with home.client.monitor() as at_home, low.client.monitor() as at_low:
@@ -34,8 +34,8 @@ def test_no_command_of_a_tasks_life_trims_a_lane(tmp_path: Path) -> None:
             low.client.echo("the end")
             commands = []
             for monitor in (at_home, at_low):
-                while (said := monitor.next_command()["command"]) != "ECHO the end":
-                    commands.append(said.split(" "))
+                while (command := monitor.next_command()["command"]) != "ECHO the end":
+                    commands.append(command.split(" "))
     work = [words for words in commands if ":stream:" in " ".join(words[1:2])]
     assert len([words for words in work if words[0] == "XADD"]) > 20, "what adds to a lane was seen"
     assert {"XADD", "XACK", "XDEL", "XCLAIM"} <= {words[0] for words in work}
@@ -54,7 +54,7 @@ def live(home_url: str, low_url: str) -> None:
     assert set(broker.append([message(f"{p}{n}", priority=p) for p in Priority for n in range(8)])) == {"added"}
     now = broker.home.now_ms()
     moved = [event.tier for minutes in (15, 25) for event in broker.promote("echo", now_ms=now + minutes * MINUTE_MS)]
-    assert len(moved) == 24, "the low ones climb twice"
+    assert len(moved) == 24, "the low ones are promoted twice"
     assert broker.remove("echo", "low7") == "removed"
     first, second, third, _ = consumer.claim()
     assert broker.append([message(second.task_id, attempt=2)]) == ["added"]

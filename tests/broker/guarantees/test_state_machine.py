@@ -66,8 +66,8 @@ class BrokerMachine(Model):
         """Settle some that are held and claim what there is room for."""
         engine = self.engines[name]
         repeated = list(engine.unanswered or ())
-        told = {claimed for claimed, _ in repeated}
-        held = [claimed for claimed in engine.consumer.held if claimed not in told]
+        sent = {claimed for claimed, _ in repeated}
+        held = [claimed for claimed in engine.consumer.held if claimed not in sent]
         fresh = [(claimed, kind) for claimed, kind in zip(held, how, strict=False) if kind]
         settling = repeated + fresh
         keeping = set(held) - {claimed for claimed, _ in fresh}
@@ -88,7 +88,7 @@ class BrokerMachine(Model):
             self.refused(engine, fresh)
             engine.reopen()
             return
-        assert not (engine.fenced and asks), "a zombie is told whatever it asks"
+        assert not (engine.fenced and asks), "every call of a zombie is refused"
         codes = {**(engine.unanswered or {}), **self.settled(name, fresh)}
         assert got.settled == [codes[one] for one in settling]
         engine.unanswered = None
@@ -153,7 +153,7 @@ class BrokerMachine(Model):
         self, name: str, cause: Cause, named: str | None, budget: tuple[int, int], lose: bool, afterwards: str
     ) -> None:
         """Judged dead and reclaimed from. The process lives on as a zombie and doesn't know, or its node starts another
-        under the same name; whoever judged it may act on its verdict once more."""
+        under the same name; the judge may reclaim by its verdict once more."""
         engine = self.engines[name]
         pulse = self.seen.registry.pulses().get(name)
         judged = pulse.counters if pulse else {"echo": (0,)}
@@ -182,7 +182,7 @@ class BrokerMachine(Model):
 
     @rule(name=an_engine)
     def die_falsely(self, name: str) -> None:
-        """It beats between the verdict and the take-back: nothing may be touched."""
+        """It beats between the verdict and the reclaim: nothing may be touched."""
         pulse = self.seen.registry.pulses().get(name)
         if pulse is None:
             return
@@ -193,7 +193,7 @@ class BrokerMachine(Model):
     @rule(name=an_engine, call=st.sampled_from(["settle", "beat", "release", "claim"]))
     @precondition(lambda self: any(engine.fenced for engine in self.engines.values()))
     def haunt(self, name: str, call: str) -> None:
-        """Whatever a zombie asks, it is told that it is one."""
+        """Every call of a zombie is refused."""
         engine = self.engines[name]
         consumer, held = engine.consumer, engine.consumer.held
         if not engine.fenced or (call == "release" and not held):

@@ -1,4 +1,4 @@
-"""Other programs write into our keys: what they hit does not work, or is repaired, and everything else goes on."""
+"""Keys and values that other programs wrote: a damaged queue stops or is repaired, and everything else goes on."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -14,11 +14,11 @@ from tests.broker.conftest import BUDGETS, MakeEngine, events_of, message
 
 
 def beat(broker: Broker, *engines: str) -> None:
-    said = [EngineBeat(engine_id=name, state=EngineState.READY, queues=("echo",)) for name in engines]
-    broker.registry.beat_node("n1", NodeState.ACTIVE, said)
+    beats = [EngineBeat(engine_id=name, state=EngineState.READY, queues=("echo",)) for name in engines]
+    broker.registry.beat_node("n1", NodeState.ACTIVE, beats)
 
 
-def test_a_beat_counter_that_is_no_number_is_repaired_by_the_next_beat_and_hides_nobody(broker: Broker) -> None:
+def test_a_beat_counter_that_is_no_number_hides_no_engine_and_the_next_beat_repairs_it(broker: Broker) -> None:
     beat(broker, "e1", "e2")
     home = broker.home
     home.command("HSET", home.keys.beats("echo"), "e1", "junk", b"\xff", "1")
@@ -34,7 +34,7 @@ def test_a_beat_counter_that_is_no_number_is_repaired_by_the_next_beat_and_hides
     assert [engine.engine_id for engine in broker.registry.engines()] == ["e1", "e2"]
 
 
-def test_an_engine_whose_beat_counter_is_no_number_can_be_opened_judged_and_taken_back(
+def test_an_engine_whose_beat_counter_is_no_number_can_be_opened_judged_and_reclaimed(
     broker: Broker, engine: MakeEngine
 ) -> None:
     broker.append([message("a")])
@@ -48,7 +48,7 @@ def test_an_engine_whose_beat_counter_is_no_number_can_be_opened_judged_and_take
     assert taken.recovered == ("a",)
 
 
-def test_a_verdict_that_is_none_condemns_nobody(broker: Broker, engine: MakeEngine) -> None:
+def test_an_invalid_verdict_condemns_no_engine(broker: Broker, engine: MakeEngine) -> None:
     consumer, other = engine("e1"), engine("e2")
     pulses = broker.registry.pulses()
     broker.registry.condemn(pulses["e1"], Cause.NODE_LOST)
@@ -60,10 +60,10 @@ def test_a_verdict_that_is_none_condemns_nobody(broker: Broker, engine: MakeEngi
     assert other.recover() == 0 and consumer.held == []
 
 
-def test_ids_that_nobody_can_have_stop_neither_ageing_nor_a_look(broker: Broker, engine: MakeEngine) -> None:
+def test_invalid_task_ids_stop_neither_ageing_nor_reads(broker: Broker, engine: MakeEngine) -> None:
     home = broker.home
     broker.append([message("a", enqueued_at_ms=1000)])
-    home.command("ZADD", home.keys.ageing("echo"), 1, b"\xff", 2, "nobody")
+    home.command("ZADD", home.keys.ageing("echo"), 1, b"\xff", 2, "unknown")
     record = home.command("HGET", home.keys.tasks("echo"), "a")
     home.command("HSET", home.keys.tasks("echo"), b"\xff", record)
     assert [event.task_id for event in broker.promote("echo")] == ["a"]
@@ -74,7 +74,7 @@ def test_ids_that_nobody_can_have_stop_neither_ageing_nor_a_look(broker: Broker,
     assert [entry.task_id for entry in broker.pending("echo").entries] == ["\ufffd", "a"]
 
 
-SPOILED = [
+KINDS = [
     "tasks",
     "running",
     "deadlines",
@@ -90,23 +90,23 @@ SPOILED = [
 
 
 @contextlib.contextmanager
-def spoiling(broker: Broker, kind: str) -> Iterator[None]:
+def key_of_wrong_type(broker: Broker, kind: str) -> Iterator[None]:
     """A key of the queue `bad` is a string. The queue had two tasks; `echo` has one."""
     home = broker.home
     broker.append([message("b1", queue="bad"), message("b2", queue="bad", enqueued_at_ms=1000), message("e1")])
-    key = getattr(home.keys, kind)("bad") if kind in SPOILED else home.keys.stream("bad", "", Tier(kind))
+    key = getattr(home.keys, kind)("bad") if kind in KINDS else home.keys.stream("bad", "", Tier(kind))
     home.command("DEL", key)
-    home.command("SET", key, "foreign")
+    home.command("SET", key, "not ours")
     yield
-    # tokens are only hints, and what stands in their place may be dropped
-    assert kind == "wake" or home.command("GET", key) == b"foreign"
+    # tokens are only hints: a wake key of another type may be deleted
+    assert kind == "wake" or home.command("GET", key) == b"not ours"
     home.command("DEL", key)
-    home.command("DEL", home.keys.stream("bad"))  # without its lanes nobody knows that it is there
+    home.command("DEL", home.keys.stream("bad"))  # reset_queue finds it by its lanes only
 
 
-@pytest.fixture(params=[*SPOILED, *Tier])
+@pytest.fixture(params=[*KINDS, *Tier])
 def wrong_type(request: pytest.FixtureRequest, broker: Broker) -> Iterator[None]:
-    with spoiling(broker, request.param):
+    with key_of_wrong_type(broker, request.param):
         yield
 
 
@@ -116,8 +116,8 @@ def test_a_key_of_another_type_stops_no_other_queue(broker: Broker, engine: Make
     reader.ack(reader.read(block_ms=0))
     consumer = engine("n1.e1", capacity=2)
     assert [claimed.task_id for claimed in consumer.claim()] == ["e1"]
-    said = EngineBeat(engine_id="n1.e1", state=EngineState.READY, queues=("bad", "echo"))
-    broker.registry.beat_node("n1", NodeState.ACTIVE, [said])
+    beat = EngineBeat(engine_id="n1.e1", state=EngineState.READY, queues=("bad", "echo"))
+    broker.registry.beat_node("n1", NodeState.ACTIVE, [beat])
     assert broker.registry.pulses()["n1.e1"].counters["echo"] > (0,)
     assert {stats.queue: stats.running for stats in broker.snapshot().queues}["echo"] == 1
     reader.ack(reader.take_over(idle_ms=0))
@@ -128,12 +128,12 @@ def test_a_key_of_another_type_stops_no_other_queue(broker: Broker, engine: Make
     reader.close()
 
 
-@pytest.mark.parametrize("kind", [*SPOILED, *Tier])
+@pytest.mark.parametrize("kind", [*KINDS, *Tier])
 def test_an_engine_of_two_queues_works_on_in_the_one_that_has_the_right_type(
     broker: Broker, engine: MakeEngine, kind: str
 ) -> None:
     consumer = engine("n1.e1", ("bad", "echo"), capacity=4)
-    with spoiling(broker, kind):
+    with key_of_wrong_type(broker, kind):
         for task in ("e1", "e2", "e3"):
             broker.append([message(task)])
             while consumer.exchange().claimed:
@@ -148,9 +148,9 @@ def test_an_engine_of_two_queues_works_on_in_the_one_that_has_the_right_type(
 
 
 @pytest.mark.usefixtures("wrong_type")
-def test_a_key_of_another_type_is_said_clearly_or_does_no_harm(broker: Broker) -> None:
+def test_every_operation_on_a_key_of_another_type_works_or_raises_its_error(broker: Broker) -> None:
     consumer = Consumer(broker, "n1.e2", ["bad"], capacity=4)
-    acts: list[Callable[[], object]] = [
+    calls: list[Callable[[], object]] = [
         consumer.open,
         lambda: broker.append([message(f"b{tier}", queue="bad", priority=tier) for tier in Priority]),
         lambda: broker.promote("bad"),
@@ -163,9 +163,9 @@ def test_a_key_of_another_type_is_said_clearly_or_does_no_harm(broker: Broker) -
         consumer.release,
         lambda: broker.reclaim("n1.e2", ["bad"], **BUDGETS),
     ]
-    for act in acts:
+    for call in calls:
         with contextlib.suppress(WrongKeyType, Fenced):
-            act()
+            call()
 
 
 @pytest.mark.parametrize("how", ["release", "reclaim", "promote"])
@@ -173,9 +173,9 @@ def test_work_whose_new_stream_has_a_wrong_type_stays_where_it_was(
     broker: Broker, engine: MakeEngine, reader: EventReader, how: str
 ) -> None:
     home = broker.home
-    places = [home.keys.stream("echo", "", tier) for tier in (Tier.RECOVERED, Tier.HIGH)]
-    for place in places:
-        home.command("SET", place, "foreign")
+    streams = [home.keys.stream("echo", "", tier) for tier in (Tier.RECOVERED, Tier.HIGH)]
+    for stream in streams:
+        home.command("SET", stream, "not ours")
     broker.append([message("a", enqueued_at_ms=1000)])
     consumer = engine("e1")
     if how == "promote":
@@ -191,13 +191,13 @@ def test_work_whose_new_stream_has_a_wrong_type_stays_where_it_was(
     assert (claimed.task_id, claimed.tier, claimed.settle(Completed())) == ("a", Tier.MEDIUM, "ok")
     tiers = [event.tier for event in events_of(reader) if event.tier]
     assert tiers == ([] if how == "promote" else [Tier.MEDIUM])
-    home.command("DEL", *places)
+    home.command("DEL", *streams)
 
 
 def test_a_lane_of_a_wrong_type_is_named_and_the_other_lanes_of_the_batch_are_filled(broker: Broker) -> None:
     home = broker.home
     high = home.keys.stream("echo", "", Tier.HIGH)
-    home.command("SET", high, "foreign")
+    home.command("SET", high, "not ours")
     batch = [message("a", priority=Priority.HIGH), message("b"), message("c", queue="other")]
     with pytest.raises(WrongKeyType, match=f"nothing can be appended to {high}"):
         broker.append(batch)

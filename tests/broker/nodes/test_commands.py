@@ -28,12 +28,12 @@ def test_a_command_reaches_the_node_and_its_state_is_seen_all_the_way(broker: Br
     supervisor.reply(Reply(command_id=command_id, state=CommandState.DONE, message="drained"))
     supervisor.reply(Reply(command_id=command_id, state=CommandState.FAILED, message="too late"))
     done = dashboard.wait(command_id, 5)
-    assert done is not None and (done.state, done.message) == ("done", "drained"), "nothing follows an end"
+    assert done is not None and (done.state, done.message) == ("done", "drained"), "done is final"
     assert done.taken_at_ms and done.ended_at_ms
     assert done.requested_at_ms <= done.taken_at_ms <= done.ended_at_ms
 
 
-def test_a_command_id_given_twice_sends_once_and_stands_for_one_command(broker: Broker) -> None:
+def test_a_command_id_sends_once_and_belongs_to_one_command(broker: Broker) -> None:
     node = broker.node("n1")
     for _ in range(2):
         assert node.send(Command(name="restart", arguments={"engine": "demo"}, command_id="click-1")) == "click-1"
@@ -44,7 +44,7 @@ def test_a_command_id_given_twice_sends_once_and_stands_for_one_command(broker: 
         node.send(Command(name="restart", command_id="click 1"))
 
 
-def test_the_history_shows_orders_and_no_questions_the_newest_first(broker: Broker) -> None:
+def test_the_history_shows_commands_and_no_questions_the_newest_first(broker: Broker) -> None:
     node = broker.node("n1")
     for name in ("drain", "tail_logs", "resume"):
         node.send(Command(name=name))
@@ -52,21 +52,21 @@ def test_the_history_shows_orders_and_no_questions_the_newest_first(broker: Brok
 
 
 def test_questions_for_logs_push_no_command_out(broker: Broker) -> None:
-    """A drain waits for a node that is away; meanwhile somebody watches its logs."""
+    """A drain waits for a node that is away, while a page follows its logs."""
     node, home = broker.node("n1"), broker.home
     drain = node.send(Command(name="drain"))
     for _ in range(QUESTIONS_KEPT + 1):
         last = node.send(Command(name="follow_logs"))
-    [heard, *_] = node.receive("0")
-    assert (heard.command_id, heard.asks) == (drain, False)
+    [first, *_] = node.receive("0")
+    assert (first.command_id, first.asks) == (drain, False)
     assert [status.command_id for status in node.recent(1)] == [drain]
     assert home.command("XLEN", home.keys.questions("n1")) == QUESTIONS_KEPT
-    asked = node.receive(heard.entry_id, asked="0", count=QUESTIONS_KEPT)
+    asked = node.receive(first.entry_id, asked="0", count=QUESTIONS_KEPT)
     assert (asked[-1].command_id, {each.asks for each in asked}) == (last, {True})
-    assert node.receive(heard.entry_id, asked=asked[-1].entry_id) == []
+    assert node.receive(first.entry_id, asked=asked[-1].entry_id) == []
 
 
-def test_old_commands_go_and_take_their_answers_along(broker: Broker) -> None:
+def test_old_commands_are_deleted_with_their_replies(broker: Broker) -> None:
     node, home = broker.node("n1"), broker.home
     first = node.send(Command(name="drain"))
     node.reply(Reply(command_id=first, state=CommandState.DONE))
@@ -76,10 +76,10 @@ def test_old_commands_go_and_take_their_answers_along(broker: Broker) -> None:
     assert home.command("HLEN", home.keys.replies("n1")) == COMMANDS_KEPT
     assert node.status(first) is None
     node.reply(Reply(command_id=first, state=CommandState.DONE))
-    assert home.command("HLEN", home.keys.replies("n1")) == COMMANDS_KEPT, "nobody waits for it: nothing is kept"
+    assert home.command("HLEN", home.keys.replies("n1")) == COMMANDS_KEPT, "a reply without its command is not kept"
 
 
-def test_a_supervisor_that_waits_gets_it_at_once(broker: Broker) -> None:
+def test_a_blocked_supervisor_gets_a_command_at_once(broker: Broker) -> None:
     node = broker.node("n1")
     assert node.receive("0", block_ms=20) == []
     node.send(Command(name="resume"))

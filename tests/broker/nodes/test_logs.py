@@ -1,4 +1,4 @@
-"""Log lines of a node: asked for once, or followed for as long as somebody reads."""
+"""Log lines of a node: asked for once, or followed while a reader reads."""
 
 import threading
 
@@ -39,8 +39,8 @@ def test_the_answer_to_a_question_is_found_among_all_that_is_sent(broker: Broker
 
 def test_a_node_that_is_away_or_refuses_gives_a_tail_without_lines_and_its_status(broker: Broker) -> None:
     logs = broker.logs("n1")
-    silent = logs.tail("demo.0", timeout=0.1)
-    assert silent.status is not None and (silent.status.state, silent.complete) == ("requested", False)
+    away = logs.tail("demo.0", timeout=0.1)
+    assert away.status is not None and (away.status.state, away.complete) == ("requested", False)
 
     def supervisor() -> None:
         command = broker.node("n1").receive("0")[0]
@@ -69,7 +69,7 @@ def test_a_follower_gets_the_tail_and_then_each_line_once_whatever_the_order_of_
     assert follower.read() == []
 
 
-def test_all_who_watch_an_engine_share_one_request(broker: Broker) -> None:
+def test_all_followers_of_an_engine_share_one_request(broker: Broker) -> None:
     followers = [broker.logs("n1").follow(engine) for engine in ("demo.0", "n1.demo.0.b00t", "demo.0")]
     for follower in followers:
         follower.read()
@@ -77,7 +77,7 @@ def test_all_who_watch_an_engine_share_one_request(broker: Broker) -> None:
     assert names.count("follow_logs") <= 2, "two only at the turn of the period"
 
 
-def test_the_stream_is_capped_and_goes_by_itself_and_rubbish_in_it_is_skipped(broker: Broker) -> None:
+def test_the_stream_is_capped_and_expires_and_invalid_entries_are_skipped(broker: Broker) -> None:
     home, logs = broker.home, broker.logs("n1")
     for fields in (("x", "y"), ("m", b"\xff"), ("m", "[1]")):
         home.command("XADD", home.keys.logs("n1"), "*", *fields)
@@ -88,6 +88,6 @@ def test_the_stream_is_capped_and_goes_by_itself_and_rubbish_in_it_is_skipped(br
     assert 0 < home.command("TTL", home.keys.logs("n1")) <= 600
 
 
-def test_an_engine_id_says_where_its_log_is() -> None:
+def test_node_and_slot_are_read_from_an_engine_id() -> None:
     assert node_and_slot("gpu.rack-7.demo.0.a1b2") == ("gpu.rack-7", "demo.0")
     assert node_and_slot("demo.0") is None

@@ -1,4 +1,4 @@
-"""Beats of nodes and engines, and the judge's verdicts."""
+"""The registry: heartbeats of nodes and engines, and the judge's verdicts."""
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.nodes.registry import EngineBeat
@@ -23,7 +23,7 @@ def test_a_node_beats_for_all_its_engines_in_one_round_trip(broker: Broker, coun
     assert broker.registry.pulses()["n1.demo.0.b"].counters == {"echo": (2,)}
 
 
-def test_what_can_not_be_read_hides_nobody_else(broker: Broker) -> None:
+def test_a_report_that_can_not_be_read_hides_no_other_engine(broker: Broker) -> None:
     broker.registry.beat_node("n1", NodeState.ACTIVE, [beat("e1"), beat("e2")])
     broker.registry.beat_node("n2", NodeState.ACTIVE, [])
     home = broker.home

@@ -45,7 +45,7 @@ def test_a_later_attempt_replaces_the_tombstone(broker: Broker, engine: MakeEngi
     assert broker.records("echo", ["a"])["a"].attempt == 2, "acknowledging attempt 1 must not clear attempt 2"
 
 
-def test_a_later_attempt_takes_the_place_of_a_live_older_one(broker: Broker, engine: MakeEngine) -> None:
+def test_a_later_attempt_replaces_a_live_older_one(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("waits", priority=Priority.LOW), message("runs")])
     consumer = engine(capacity=2)
     (running,) = consumer.claim(1)

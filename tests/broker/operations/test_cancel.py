@@ -1,4 +1,4 @@
-"""Removing and cancelling by the record, in O(1); expiring a running task."""
+"""Remove and cancel by the record, in O(1); expire a running task."""
 
 from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.operations.reclaim import Expired
@@ -7,7 +7,7 @@ from dalston_queue.broker.protocol.types import Cause, EventKind, Priority, Remo
 from tests.broker.conftest import BUDGETS, MakeEngine, events_of, message
 
 
-def test_a_waiting_task_is_removed_wherever_it_stands(broker: Broker, engine: MakeEngine) -> None:
+def test_a_waiting_task_is_removed_from_any_lane_and_tier(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a", priority=Priority.LOW), message("b", required_capabilities=("gpu",)), message("c")])
     assert broker.remove("echo", "a") is Removed.REMOVED
     assert broker.request_cancel("echo", "b", attempt=1) is Removed.REMOVED
@@ -41,7 +41,7 @@ def test_a_flag_survives_progress(broker: Broker, engine: MakeEngine) -> None:
 
 
 def test_removal_finds_a_task_that_moves_meanwhile(broker: Broker, engine: MakeEngine) -> None:
-    """Between the look at the record and the script the task may move; the script says where to."""
+    """The task may move between the read of its record and the script; the script answers with its new stream."""
     broker.append([message("a")])
     engine("e").claim()
     home = broker.home

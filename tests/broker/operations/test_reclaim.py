@@ -1,4 +1,4 @@
-"""Reclaim from a lost engine: fenced, charged fairly, waiting again."""
+"""Reclaim: a lost engine is fenced, its tasks wait again, and only guilty tasks are charged."""
 
 import pytest
 
@@ -12,9 +12,7 @@ from dalston_queue.broker.protocol.types import Cause, EngineState, EventKind, P
 from tests.broker.conftest import BUDGETS, MakeEngine, events_of, message
 
 
-def test_the_first_recovery_goes_to_the_front_of_the_line(
-    broker: Broker, engine: MakeEngine, reader: EventReader
-) -> None:
+def test_a_reclaimed_task_is_claimed_next(broker: Broker, engine: MakeEngine, reader: EventReader) -> None:
     broker.append([message("a", priority=Priority.LOW, timeout_ms=9000)])
     engine("dead").claim()
     broker.append([message("b", priority=Priority.HIGH)])
@@ -29,7 +27,7 @@ def test_the_first_recovery_goes_to_the_front_of_the_line(
 
 
 def test_a_zombie_is_fenced_before_anything_else(broker: Broker, engine: MakeEngine) -> None:
-    """Reproduced: a zombie's refused settle claimed its own task back in the same call."""
+    """Reproduced: a zombie's refused settle claimed its own task again in the same call."""
     broker.append([message("a")])
     zombie = engine("zombie")
     (claimed,) = zombie.claim()
@@ -80,8 +78,8 @@ def test_the_innocent_are_not_charged(broker: Broker, engine: MakeEngine) -> Non
     assert {task: r.deliveries for task, r in records.items() if r.deliveries} == {"t7": 1}
 
 
-def test_a_poison_task_in_company_is_found_and_costs_nobody_else_a_delivery(broker: Broker, engine: MakeEngine) -> None:
-    """Reproduced: nobody was charged, all went to the front and were claimed together again, for ever."""
+def test_a_poison_task_among_others_is_found_and_costs_them_no_delivery(broker: Broker, engine: MakeEngine) -> None:
+    """Reproduced: no task was charged, and all were recovered and claimed together again, for ever."""
     broker.append([message(task) for task in ("poison", "a", "b", "c")])
     done: list[str] = []
 
@@ -99,7 +97,7 @@ def test_a_poison_task_in_company_is_found_and_costs_nobody_else_a_delivery(brok
     while settles_until_it_dies(f"e{deaths}") and deaths < 20:
         taken = broker.reclaim(f"e{deaths}", ["echo"], **BUDGETS)
         deaths += 1
-    assert (deaths, taken.exhausted) == (5, ("poison",)), "twice in company, three times alone"
+    assert (deaths, taken.exhausted) == (5, ("poison",)), "twice with others, three times alone"
     assert sorted(done) == ["a", "b", "c"]
 
 
@@ -156,7 +154,9 @@ def test_a_reclaim_that_is_repeated_late_leaves_the_engine_that_opened_again_alo
     assert claimed.settle(Completed()) == "ok"
 
 
-def test_a_suspect_that_nobody_charged_stays_one_however_it_comes_back(broker: Broker, engine: MakeEngine) -> None:
+def test_a_suspect_without_a_delivery_stays_one_however_it_returns_to_its_queue(
+    broker: Broker, engine: MakeEngine
+) -> None:
     broker.append([message("a"), message("b")])
     for n in range(2):
         assert len(engine(f"company{n}", capacity=2).claim()) == 2
@@ -176,10 +176,10 @@ def test_a_suspect_that_nobody_charged_stays_one_however_it_comes_back(broker: B
     claimed_again("last")
 
 
-def test_scanner_and_engines_act_on_verdicts_only(broker: Broker, engine: MakeEngine) -> None:
+def test_scanner_and_engines_reclaim_by_verdicts_only(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a")])
     engine("dead").claim()
-    assert broker.reclaim("dead", ["echo"], judged={"echo": VERDICT}, **BUDGETS).alive, "nobody judged it"
+    assert broker.reclaim("dead", ["echo"], judged={"echo": VERDICT}, **BUDGETS).alive, "it is not judged"
     broker.registry.condemn(broker.registry.pulses()["dead"])
     idle = engine("idle")
     assert idle.recover() == 1

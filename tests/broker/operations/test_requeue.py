@@ -1,11 +1,8 @@
 """Requeue by an operator: the task is the next to be claimed, not charged, and its old result is refused."""
 
-import pytest
-
 from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.protocol.messages import Completed, ErrorInfo
 from dalston_queue.broker.protocol.types import Cause, EventKind, Settled, Tier
-from dalston_queue.broker.views.pages import PendingOrder
 from tests.broker.conftest import MakeEngine, events_of, message
 
 ERROR = ErrorInfo(message="ada wants it elsewhere", cause=Cause.DRAINED)
@@ -19,8 +16,8 @@ def test_it_is_claimed_next_and_not_charged(broker: Broker, engine: MakeEngine, 
     (again,) = engine("other", capabilities=("gpu",)).claim()
     assert (again.task_id, again.tier, again.attempt, again.deliveries) == ("a", Tier.RECOVERED, 1, 0)
     assert [lost.task_id for lost in slow.beat().lost] == ["a"]
-    [told] = [e for e in events_of(reader) if e.kind is EventKind.TASK_RELEASED]
-    assert (told.engine_id, told.error.message) == ("slow", "ada wants it elsewhere")
+    [released] = [e for e in events_of(reader) if e.kind is EventKind.TASK_RELEASED]
+    assert (released.engine_id, released.error.message) == ("slow", "ada wants it elsewhere")
 
 
 def test_the_result_of_the_engine_it_was_taken_from_does_not_count(broker: Broker, engine: MakeEngine) -> None:
@@ -31,7 +28,7 @@ def test_the_result_of_the_engine_it_was_taken_from_does_not_count(broker: Broke
     assert slow.exchange([(claimed, Completed())], free=0).settled == [Settled.LOST]
 
 
-def test_of_two_who_press_one_is_told_that_it_waits(broker: Broker, engine: MakeEngine) -> None:
+def test_of_two_operators_the_second_learns_that_the_task_waits(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a")])
     (claimed,) = engine("slow").claim()
     assert broker.requeue("echo", "a", 1, ERROR, entry_id=claimed.entry_id) == "returned"
@@ -47,13 +44,3 @@ def test_a_suspect_stays_a_suspect(broker: Broker, engine: MakeEngine) -> None:
     broker.requeue("echo", "a", 1, ERROR)
     (again,) = engine("other").claim()
     assert again.tier is Tier.SUSPECT
-
-
-@pytest.mark.parametrize("order", PendingOrder)
-def test_pages_of_what_runs_fit_together(broker: Broker, engine: MakeEngine, order: PendingOrder) -> None:
-    broker.append([message(f"t{n}", timeout_ms=60_000 + n) for n in range(5)])
-    engine("e", capacity=5).claim()
-    pages = [broker.pending("echo", order=order, offset=start, limit=2) for start in (0, 2, 4)]
-    assert [len(page.entries) for page in pages] == [2, 2, 1]
-    assert {entry.task_id for page in pages for entry in page.entries} == {f"t{n}" for n in range(5)}
-    assert {page.total for page in pages} == {5}

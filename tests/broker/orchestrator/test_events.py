@@ -1,4 +1,4 @@
-"""The orchestrators' end: nothing is lost, whoever dies, and acknowledging clears."""
+"""Events: none is lost when a reader dies, and acknowledging deletes them."""
 
 import pytest
 
@@ -65,7 +65,7 @@ def test_another_reader_takes_over_what_a_dead_one_held(broker: Broker) -> None:
     heir.close()
 
 
-def test_an_entry_with_several_reports_goes_when_all_are_acknowledged(
+def test_an_entry_with_several_events_is_deleted_when_all_are_acknowledged(
     broker: Broker, engine: MakeEngine, reader: EventReader
 ) -> None:
     broker.append([message(f"t{n}") for n in range(3)])
@@ -80,7 +80,7 @@ def test_an_entry_with_several_reports_goes_when_all_are_acknowledged(
 
 
 def test_a_stream_that_is_deleted_just_before_taking_over_does_not_stop_the_reader(broker: Broker) -> None:
-    """A flush at the wrong moment ended the orchestrator: it looks which streams there are once a second only."""
+    """A flush at the wrong moment ended the orchestrator: it reads only once a second which streams there are."""
     broker.publish_jobs_created(["j1"])
     reader = EventReader(broker, "one")
     reader.ack(reader.read(block_ms=0))
@@ -94,7 +94,7 @@ def test_a_stream_that_is_deleted_just_before_taking_over_does_not_stop_the_read
     reader.close()
 
 
-def test_a_deleted_event_stream_is_made_anew(broker: Broker, engine: MakeEngine, reader: EventReader) -> None:
+def test_a_deleted_event_stream_is_created_again(broker: Broker, engine: MakeEngine, reader: EventReader) -> None:
     broker.append([message("a"), message("b")])
     consumer = engine()
     consumer.claim()
@@ -107,10 +107,10 @@ def test_a_deleted_event_stream_is_made_anew(broker: Broker, engine: MakeEngine,
     assert EventKind.TASK_COMPLETED in kinds
 
 
-def test_hints_about_jobs_that_nobody_reads_are_capped(
+def test_unread_hints_about_jobs_are_capped(
     broker: Broker, reader: EventReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are only hints: pending jobs are polled as well. The oldest go, in steps."""
+    """They are only hints: pending jobs are polled as well. The oldest are trimmed, in steps."""
     monkeypatch.setattr("dalston_queue.broker.operations.append.JOB_HINTS", 100)
     broker.publish_jobs_created(f"j{n}" for n in range(500))
     left = [event.job_id for event in events_of(reader)]

@@ -1,4 +1,4 @@
-"""Leadership by lease: compare on renew and release, trusted less long than it lasts."""
+"""Leadership: renewed and released by compare-and-set, trusted for less time than the lease lasts."""
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.protocol.types import Role
@@ -26,7 +26,7 @@ def test_a_short_lease_can_be_led_too(broker: Broker) -> None:
     assert lease.acquire(term=1) and lease.held
 
 
-def test_roles_are_apart(broker: Broker) -> None:
+def test_each_role_has_its_own_leader(broker: Broker) -> None:
     assert broker.lease(Role.ORCHESTRATOR, "one").acquire()
     assert broker.lease(Role.HOUSEKEEPING, "two").acquire()
 

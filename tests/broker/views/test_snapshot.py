@@ -1,11 +1,10 @@
-"""Exact numbers in O(lanes), and pages of what is running."""
+"""Snapshots: exact numbers of every lane, in one round trip."""
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.operations.lanes import retire_empty
 from dalston_queue.broker.protocol.messages import Completed
 from dalston_queue.broker.protocol.types import EngineState, Priority, Tier
-from dalston_queue.broker.views.pages import PendingEntry, PendingOrder
 from dalston_queue.broker.views.snapshot import Snapshot, rates
 from tests.broker.conftest import Counted, MakeEngine, message
 from tests.support import wait_until
@@ -91,8 +90,8 @@ def test_the_oldest_waiting_age_counts_from_the_first_enqueueing_and_leaves_out_
     assert broker.snapshot().queues[0].oldest_age_ms is None
 
 
-def test_one_that_stands_behind_younger_ones_is_the_oldest_of_its_lane(broker: Broker, engine: MakeEngine) -> None:
-    """A promoted or rebuilt entry is at the end of its lane; the front doesn't tell its age."""
+def test_an_old_entry_behind_younger_ones_is_the_oldest_of_its_lane(broker: Broker, engine: MakeEngine) -> None:
+    """A promoted or rebuilt entry is at the end of its stream; the first entry doesn't show its age."""
     now = broker.home.now_ms()
     broker.append([message("runs", enqueued_at_ms=now - 19 * MINUTE)])
     broker.append([message("risen", priority=Priority.LOW, enqueued_at_ms=now - 11 * MINUTE)])
@@ -115,7 +114,7 @@ def oldest_minutes(broker: Broker) -> dict[str, int | None]:
     return {name: None if age is None else age // MINUTE for name, age in {**ages, "all": queue.oldest_age_ms}.items()}
 
 
-def test_ghosts_are_called_inconsistent_and_can_be_acknowledged(broker: Broker, engine: MakeEngine) -> None:
+def test_a_lane_with_ghosts_is_inconsistent_until_they_are_acknowledged(broker: Broker, engine: MakeEngine) -> None:
     """MAXLEN or XDEL by another program leaves ghosts in the PEL."""
     broker.append([message(f"t{n}") for n in range(6)])
     engine(capacity=4).claim()
@@ -143,43 +142,3 @@ def test_rates_come_from_two_snapshots(broker: Broker, engine: MakeEngine) -> No
     for name in ("echo", medium.name):
         assert (round(found[name].in_per_s * seconds), round(found[name].out_per_s * seconds)) == (8, 4)
     assert rates(second, second) == {}
-
-
-def test_a_page_of_what_runs_by_idle_time_and_by_deadline(broker: Broker, engine: MakeEngine) -> None:
-    broker.append([message(f"t{n}", timeout_ms=(9 - n) * 10_000) for n in range(6)])
-    broker.append([message("endless")])
-    consumer = engine("e", capacity=7)
-    claimed = {c.task_id: c for c in consumer.claim()}
-    start = broker.records("echo", ["t0"])["t0"].renewed_at_ms
-    wait_until(lambda: broker.home.now_ms() > start, what="the clock to move")
-    claimed["t0"].renew()
-    page = broker.pending("echo", limit=100)
-    assert page.total == 7 and page.entries[-1].task_id == "t0", "renewed last, so idle for the shortest time"
-    by_deadline = broker.pending("echo", order=PendingOrder.DEADLINE, offset=2, limit=2)
-    assert [e.task_id for e in by_deadline.entries] == ["t3", "t2"] and by_deadline.total == 6
-    entry = by_deadline.entries[0]
-    assert entry.record.owner == "e" and entry.overdue_ms < 0 and entry.record.attempt == 1
-    assert broker.pending("echo", min_idle_ms=60_000).entries == []
-    assert broker.pending("echo", order=PendingOrder.DEADLINE, overdue_by_ms=0).total == 0
-
-
-def test_overdue_entries_are_found(broker: Broker, engine: MakeEngine) -> None:
-    broker.append([message("late", timeout_ms=1), message("fine", timeout_ms=60_000)])
-    engine(capacity=2).claim()
-
-    def overdue() -> list[PendingEntry]:
-        return broker.pending("echo", order=PendingOrder.DEADLINE, overdue_by_ms=5).entries
-
-    (late,) = wait_until(overdue, what="an overdue entry")
-    assert late.task_id == "late" and late.overdue_ms >= 5
-
-
-def test_pages_go_past_the_thousandth_entry(broker: Broker, engine: MakeEngine) -> None:
-    """Pending reads capped at 1000 made entry 1001 look orphaned."""
-    broker.append([message(f"t{n}") for n in range(1100)])
-    for n in range(5):
-        engine(f"e{n}", capacity=256).claim()
-    seen = {
-        e.task_id for offset in range(0, 1200, 300) for e in broker.pending("echo", offset=offset, limit=300).entries
-    }
-    assert len(seen) == 1100

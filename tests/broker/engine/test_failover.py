@@ -1,17 +1,11 @@
-"""A replica that missed the last calls becomes the master: sessions go on from the number that it knows."""
+"""A replica that missed the last calls becomes the primary: sessions continue from the number that it knows."""
 
 import pytest
 
-from dalston_queue.broker import Broker, Consumer
+from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.protocol.messages import Completed
-from tests.broker.conftest import message
-
-
-def consumer(broker: Broker, capacity: int = 1) -> Consumer:
-    made = Consumer(broker, "e", ["echo"], capacity=capacity)
-    made.open()
-    return made
+from tests.broker.conftest import message, open_consumer
 
 
 def set_back(broker: Broker, number: int) -> None:
@@ -22,7 +16,7 @@ def set_back(broker: Broker, number: int) -> None:
 def test_a_session_that_a_failover_set_back_goes_on(broker: Broker) -> None:
     """An asynchronous replica may miss the last calls: the sequence number it knows is older than ours."""
     broker.append([message(f"t{n}") for n in range(3)])
-    made = consumer(broker, capacity=2)
+    made = open_consumer(broker, capacity=2)
     first = made.claim(1)
     made.exchange([(first[0], Completed())], free=1)
     set_back(broker, 1)
@@ -31,10 +25,10 @@ def test_a_session_that_a_failover_set_back_goes_on(broker: Broker) -> None:
     made.close()
 
 
-def test_a_result_told_after_a_failover_is_answered(broker: Broker) -> None:
-    """The first call only learns the number: the result goes along with the second, in the same exchange."""
+def test_a_result_settled_after_a_failover_is_accepted(broker: Broker) -> None:
+    """The first call only learns the number; the second call of the same exchange has the result."""
     broker.append([message(f"t{n}") for n in range(3)])
-    made = consumer(broker)
+    made = open_consumer(broker)
     for _ in range(2):
         (claimed,) = made.claim()
         made.exchange([(claimed, Completed())], free=0)
@@ -45,13 +39,13 @@ def test_a_result_told_after_a_failover_is_answered(broker: Broker) -> None:
     made.close()
 
 
-def test_a_session_that_others_use_all_the_time_is_unavailable_not_broken(broker: Broker) -> None:
-    """Whoever holds the results tells them again, as after any lost connection."""
+def test_a_session_that_another_process_uses_too_is_unavailable(broker: Broker) -> None:
+    """The engine settles its results again, as after any lost connection."""
     broker.append([message("a")])
-    made = consumer(broker)
+    made = open_consumer(broker)
     (claimed,) = made.claim()
     home = broker.home
-    # a double has no next number there: each call finds its own taken
+    # a float has no next number there: each call finds its own number taken
     home.command("HSET", home.keys.session("echo", "e"), "n", 2**60)
     with pytest.raises(Unavailable, match="out of order"):
         made.exchange([(claimed, Completed())], free=0)
