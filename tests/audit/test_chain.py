@@ -1,8 +1,7 @@
-"""The audit chain: every fact is linked, nothing can be changed quietly, and what was changed by force is named."""
+"""The audit chain: every fact is linked, the database refuses changes, and changes past its triggers are found."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import StringIO
@@ -20,11 +19,12 @@ from dalston_queue.audit.record import audited
 from dalston_queue.models import ApiToken, AuditEntry, OperatorAction, Project
 from dalston_queue.models.audit import START
 from dalston_queue.orchestrator.duties.housekeeping import AuditBroken, check_audit
+from tests.jobs.together import at_once
 
 pytestmark = pytest.mark.django_db
 
 
-def act(target: str = "job 1", **more: object) -> OperatorAction:
+def record(target: str = "job 1", **more: object) -> OperatorAction:
     with audited("job.cancel", target, actor="user ada", reason="wrong file", before={"status": "running"}) as row:
         row.after = {"status": "cancelled", "share": 1e20, "odd": "é\u2028\\u0000", **more}
     return row
@@ -32,7 +32,7 @@ def act(target: str = "job 1", **more: object) -> OperatorAction:
 
 @contextmanager
 def by_force() -> Iterator[None]:
-    """What somebody with all rights on the tables can do."""
+    """What a user with all rights on the tables can do."""
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # checks that still wait forbid to alter a table
         tables = ("dalston_operator_action", "dalston_audit_entry")
@@ -44,11 +44,11 @@ def by_force() -> Iterator[None]:
             cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
 
 
-def test_an_act_is_two_links_and_the_chain_holds() -> None:
-    act()
-    act("job 2")
+def test_an_action_is_two_links_and_the_chain_holds() -> None:
+    record()
+    record("job 2")
     facts = list(AuditEntry.objects.order_by("id").values_list("id", "fact", "previous_hash", "hash"))
-    assert [(place, fact) for place, fact, *_ in facts] == [
+    assert [(position, fact) for position, fact, *_ in facts] == [
         (1, "begun"),
         (2, "finished"),
         (3, "begun"),
@@ -66,7 +66,7 @@ def test_an_empty_trail_is_whole() -> None:
     assert verify().head == Head(0, START)
 
 
-def test_an_act_that_fails_says_so_and_one_whose_process_dies_stays_unfinished() -> None:
+def test_an_action_that_fails_has_its_error_and_one_whose_process_dies_stays_unfinished() -> None:
     with pytest.raises(RuntimeError), audited("node.drain", "gpu-01", actor="user ada"):
         raise RuntimeError("no such node\x00")
     failed = OperatorAction.objects.get()
@@ -90,13 +90,13 @@ def test_an_act_that_fails_says_so_and_one_whose_process_dies_stays_unfinished()
     ],
 )
 def test_the_database_refuses_to_change_a_row(change: dict[str, object]) -> None:
-    row = act()
+    row = record()
     with pytest.raises(IntegrityError, match="kept as it was written"), transaction.atomic():
         OperatorAction.objects.filter(pk=row.pk).update(**change)
 
 
 def test_the_database_refuses_to_delete_a_row_or_a_link() -> None:
-    act()
+    record()
     for rows in (OperatorAction.objects.all(), AuditEntry.objects.all()):
         with pytest.raises(IntegrityError, match="no delete of"), transaction.atomic():
             rows.delete()
@@ -126,7 +126,7 @@ def test_deleting_a_user_and_a_token_keeps_their_names_and_the_chain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tamper", "said"),
+    ("tamper", "problem"),
     [
         (lambda: OperatorAction.objects.filter(pk=ids()[1]).update(reason="nothing"), "does not say what was written"),
         (lambda: OperatorAction.objects.filter(pk=ids()[1]).update(after=None), "does not say what was written"),
@@ -143,12 +143,12 @@ def test_deleting_a_user_and_a_token_keeps_their_names_and_the_chain() -> None:
         ),
     ],
 )
-def test_what_was_done_by_force_is_found_and_named(tamper: Callable[[], object], said: str) -> None:
+def test_a_change_past_the_triggers_is_found(tamper: Callable[[], object], problem: str) -> None:
     for number in range(3):
-        act(f"job {number}")
+        record(f"job {number}")
     with by_force():
         tamper()
-    assert said in verify().problem
+    assert problem in verify().problem
     with pytest.raises(CommandError, match="is not as it was written") as refused:
         call_command("verify_audit", stdout=StringIO(), stderr=StringIO())
     assert refused.value.returncode == 1
@@ -160,7 +160,7 @@ def ids() -> list[int]:
 
 def test_a_cut_off_end_and_a_rewritten_chain_are_found_with_a_noted_head() -> None:
     for number in range(3):
-        act(f"job {number}")
+        record(f"job {number}")
     noted = head()
     out = StringIO()
     call_command("verify_audit", "--expect", str(noted), stdout=out)
@@ -170,11 +170,11 @@ def test_a_cut_off_end_and_a_rewritten_chain_are_found_with_a_noted_head() -> No
         OperatorAction.objects.filter(pk=ids()[2]).delete()
     assert verify().problem == "", "the chain alone cannot know"
     assert verify(noted).problem == "the chain was cut off: it ends at link 4, and 6 were noted"
-    act("another")
+    record("another")
     assert verify(noted).problem == "link 6 is not the one that was noted: the chain was rewritten"
 
 
-def test_a_head_is_read_back_or_refused_with_words() -> None:
+def test_a_head_is_parsed_or_refused() -> None:
     assert Head.parse(str(Head(7, "a" * 64))) == Head(7, "a" * 64)
     with pytest.raises(CommandError, match="is no head"):
         call_command("verify_audit", "--expect", "7:xyz")
@@ -184,20 +184,15 @@ def test_a_head_is_read_back_or_refused_with_words() -> None:
 def test_writers_at_the_same_moment_make_one_chain() -> None:
     def write() -> None:
         for number in range(5):
-            act(f"job {number}")
-        connection.close()
+            record(f"job {number}")
 
-    writers = [threading.Thread(target=write) for _ in range(4)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
+    at_once(*[write] * 4)
     assert verify().problem == ""
     assert verify().head.entries == 40
 
 
 def test_the_hourly_duty_fails_when_the_trail_was_changed() -> None:
-    act()
+    record()
     assert check_audit(timezone.now()).found == {"links": 2}
     with by_force():
         OperatorAction.objects.update(reason="nothing")

@@ -28,12 +28,11 @@ class Up:
 
     def start(self, *options: str, port: int | None = None, env: dict[str, str] | None = None) -> Spawned:
         """Exactly what `./dev up` executes, so that the test knows the pid."""
-        place = ["--data", str(self.data), "--port", str(port or self.port)]
-        argv = [sys.executable, "-m", "dalston_site.up", *place, *options]
+        argv = [sys.executable, "-m", "dalston_site.up", "--data", str(self.data), "--port", str(port or self.port)]
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
         self._count += 1
         log = self._logs / f"up-{self._count}.log"
-        self._started.append(Spawned(argv, log, {**kept, **(env or {})}, ROOT))
+        self._started.append(Spawned([*argv, *options], log, {**kept, **(env or {})}, ROOT))
         return self._started[-1]
 
     def ready(self, *options: str, env: dict[str, str] | None = None) -> Spawned:
@@ -47,7 +46,7 @@ class Up:
         return up
 
     def leave(self, up: Spawned) -> None:
-        """Running, for a test after this one that needs one like it."""
+        """Leave it running for a later test that needs one like it."""
         assert up.running()
         self._left = up
 
@@ -62,8 +61,7 @@ class Up:
         return list({*marked(self.data), *by_command})
 
     def process(self, word: str) -> psutil.Process:
-        """The one with this word in its command: as long as what it starts has not become another program, there are
-        two."""
+        """The one process with this word in its command: between fork and exec there are two."""
 
         def found() -> psutil.Process | None:
             those = [it for it in self.processes() if word in command_of(it)]
@@ -113,7 +111,7 @@ def _used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 @pytest.fixture
 def up(_used: Up) -> Iterator[Up]:
-    """A data folder that the tests of a file share one after the other, so that only the first has to fill it."""
+    """A data folder that the tests of a file share, so that only the first one has to fill it."""
     yield _used
     _used.end_of_test()
 

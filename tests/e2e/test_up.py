@@ -1,4 +1,4 @@
-"""What a user meets first: `./dev up`, its hint, the `curl`, and the page that moves by itself."""
+"""The first steps of a user: `./dev up`, its hint, the `curl`, and the live page."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def run_printed_curl(up: Up) -> dict[str, Any]:
         done = subprocess.run(found[0], shell=True, capture_output=True, text=True, check=True)
         return dict(json.loads(done.stdout))
     words = shlex.split(found[0])
-    headers = dict(words[place + 1].split(": ") for place, word in enumerate(words) if word == "-H")
+    headers = dict(words[index + 1].split(": ") for index, word in enumerate(words) if word == "-H")
     return dict(httpx.post(words[2], headers=headers, content=words[-1], timeout=40).json())
 
 

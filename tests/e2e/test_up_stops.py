@@ -21,7 +21,7 @@ from tests.e2e.conftest import Up, command_of
 from tests.support import Spawned, wait_until
 
 AFTER_A_KILL_S = 30
-"""The kernel signals the children, and they need a moment; a supervisor looks for 5 s for a Redis that is gone too."""
+"""The kernel signals the children, which need a moment; a supervisor tries for 5 s to reach a Redis that is gone."""
 
 
 def stop(up: Spawned, signum: signal.Signals) -> None:
@@ -32,7 +32,7 @@ def test_ctrl_c_and_sigterm_stop_everything_and_the_login_survives(up: Up) -> No
     first = up.ready("--orchestrators", "2", "--nodes", "2")
     token = up.env["DALSTON_TOKEN"]
     password = (up.data / "admin-password").read_text()
-    names = {line.split("|")[0].strip() for line in first.output.splitlines() if "|" in line}
+    names = {text.split("|")[0].strip() for text in first.output.splitlines() if "|" in text}
     assert {"orchestrator-1", "orchestrator-2", "node-1", "node-2"} <= names
     assert answers(up)
     assert not any(answers(up, host) for host in lan_addresses()), "loopback only, unless asked for"
@@ -88,7 +88,7 @@ def test_a_second_ctrl_c_does_not_wait(up: Up) -> None:
     up.nothing_is_left()
 
 
-def test_a_taken_port_is_said_before_anything_starts(up: Up) -> None:
+def test_a_taken_port_is_refused_before_anything_starts(up: Up) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

@@ -7,8 +7,7 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
-from dalston_queue.jobs.lifecycle import advance, dispatch, stop
-from dalston_queue.jobs.lifecycle import status as lifecycle
+from dalston_queue.jobs.lifecycle import advance, dispatch, status, stop
 from dalston_queue.orchestrator import loop, scheduler
 from dalston_queue.orchestrator.duties import housekeeping, reconciler
 from tests.jobs import make
@@ -47,7 +46,7 @@ def history() -> None:
         cursor.execute(_MANY_DEAD_LETTERS)
         make.single()
         make.claim(make.dag(a="", b="a"))
-        # what earlier tests left in an index makes it dearer, and the planner's choice a matter of their order
+        # Dead entries of earlier tests make an index dearer, and the planner's choice depend on the order of tests.
         for table in ("dalston_job", "dalston_task", "dalston_dead_letter"):
             cursor.execute(f"REINDEX TABLE {table}")
             cursor.execute(f"ANALYZE {table}")
@@ -61,15 +60,15 @@ def plan(query: str, *arguments: Any) -> str:
 
 @pytest.mark.usefixtures("history")
 def test_each_poll_uses_its_index_and_never_reads_the_whole_table() -> None:
-    somebody = [make.dag(a="").id]
+    jobs = [make.dag(a="").id]
     expected = {
         "job_pending": plan(loop.PENDING, 500),
         "task_ready": plan(dispatch.READY, 500),
         "task_stopping": plan(stop.STOPPING, 100),
         "task_scheduled": plan(scheduler.DUE, make.NOW, 100) + plan(scheduler.NEXT),
-        "task_pending": plan(advance._UNBLOCKED, make.NOW, somebody),
-        "one_task_per_stage": plan(advance._TALLY, somebody),
-        "dalston_job_pkey": plan(lifecycle.LOCK_JOBS, somebody),
+        "task_pending": plan(advance._UNBLOCKED, make.NOW, jobs),
+        "one_task_per_stage": plan(advance._TALLY, jobs),
+        "dalston_job_pkey": plan(status.LOCK_JOBS, jobs),
         "task_in_redis": plan(reconciler.IN_REDIS, "echo", UUID(int=0), 1000),
         "job_live": plan(reconciler.STUCK_JOBS, UUID(int=0), 1000),
         "job_finished": plan(housekeeping._OLD_JOBS, make.NOW - timedelta(days=90), 1000),

@@ -1,4 +1,4 @@
-"""Real orchestrators for a test, and engines that keep working in a thread of it."""
+"""Real orchestrator processes for tests, and an engine that works in a thread of the test."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ from tests.support import Spawned
 
 Spawn = Callable[..., Spawned]
 
-# What would take minutes by default, for tests that wait for it.
+# Timeouts that take minutes by default, short enough for tests that wait for them.
 FAST = {
     "DALSTON_HEARTBEAT_S": "0.2",
     "DALSTON_DEAD_AFTER_S": "1.5",
@@ -48,7 +48,7 @@ def working_engine(
     """An engine that runs alone: claims, settles and beats in a thread until the block ends."""
     stop = threading.Event()
     consumer = Consumer(broker, name, queues or ("echo",), capacity=8)
-    said = EngineBeat(engine_id=name, state=EngineState.READY, queues=queues or ("echo",))
+    beat = EngineBeat(engine_id=name, state=EngineState.READY, queues=queues or ("echo",))
 
     def run() -> None:
         opened, next_beat = False, 0.0
@@ -59,7 +59,7 @@ def working_engine(
                     consumer.open()
                     opened = True
                 if time.monotonic() >= next_beat:
-                    broker.registry.beat_engine(said)
+                    broker.registry.beat_engine(beat)
                     next_beat = time.monotonic() + 0.2
                 claimed = consumer.exchange(settlements).claimed
                 settlements = [(task, answer(task)) for task in claimed]

@@ -1,4 +1,4 @@
-"""What the orchestrator's tests share: engines that answer at once, and an orchestrator driven step by step."""
+"""Helpers of the orchestrator's tests: engines that answer at once, and an orchestrator driven step by step."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ class Steps:
             pass
 
     def events(self) -> list[Event | Malformed]:
-        self.reader._refreshed = 0.0  # see a queue that was made a moment ago: a running reader looks once a second
+        self.reader._refreshed = 0.0  # find new queues now: a running reader does it once a second
         return self.reader.read(count=1000, block_ms=0)
 
     def drain(self) -> int:
@@ -54,14 +54,14 @@ class Steps:
 
 
 def work(consumer: Consumer, answer: Callable[[Delivery], Outcome] = echo) -> list[Any]:
-    """Let an engine claim what it may and settle it at once; returns the messages it got."""
+    """Let an engine claim tasks and settle them at once; returns their messages."""
     claimed = consumer.claim()
     consumer.exchange([(task, answer(task)) for task in claimed], free=0)
     return [task.message for task in claimed]
 
 
 def run_to_the_end(steps: Steps, consumer: Consumer, answer: Callable[[Delivery], Outcome] = echo) -> int:
-    """Poll, work and apply events until nothing moves; returns how many attempts ran."""
+    """Poll, work and apply events until nothing moves; returns the number of deliveries."""
     ran = 0
     while True:
         steps.poll()
@@ -71,7 +71,7 @@ def run_to_the_end(steps: Steps, consumer: Consumer, answer: Callable[[Delivery]
         ran += len(got)
 
 
-def somebody_waits_for_a_lock() -> bool:
+def a_lock_is_awaited() -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
         return bool(cursor.fetchone()[0])

@@ -47,11 +47,11 @@ def test_a_diamond_runs_in_order_and_results_reach_the_children(broker: Broker, 
     assert Task.objects.get(job=job, stage="d").result == {"from": "d", "inputs": ["b", "c"]}
 
 
-def test_a_failed_task_is_tried_again_after_its_wait_and_then_dead(broker: Broker, steps: Steps) -> None:
+def test_a_failed_task_is_retried_after_its_backoff_and_then_a_dead_letter(broker: Broker, steps: Steps) -> None:
     task = make.single(max_retries=1)
 
     def fail(claimed: Delivery) -> Outcome:
-        # With full jitter the wait alone may be next to nothing, and the retry be over before we look.
+        # With full jitter the delay may be almost 0, and the retry over before the test reads the row.
         return Failed(ErrorInfo(message="no such file", type="OSError", evidence={"log": ["line"]}, retry_after_s=3600))
 
     with engine(broker) as consumer:
@@ -66,8 +66,8 @@ def test_a_failed_task_is_tried_again_after_its_wait_and_then_dead(broker: Broke
         "failed",
         "stage echo: no such file (1 of 1 retries used)",
     )
-    letter = DeadLetter.objects.get(task=task)
-    assert (letter.attempt, letter.cause, letter.error_type, letter.evidence) == (
+    dead_letter = DeadLetter.objects.get(task=task)
+    assert (dead_letter.attempt, dead_letter.cause, dead_letter.error_type, dead_letter.evidence) == (
         2,
         "error",
         "OSError",
@@ -75,7 +75,7 @@ def test_a_failed_task_is_tried_again_after_its_wait_and_then_dead(broker: Broke
     )
 
 
-def test_a_rejected_task_is_dead_at_once(broker: Broker, steps: Steps) -> None:
+def test_a_rejected_task_is_a_dead_letter_at_once(broker: Broker, steps: Steps) -> None:
     task = make.single()
     with engine(broker) as consumer:
         run_to_the_end(steps, consumer, lambda _: Failed(ErrorInfo(message="bad input", cause=Cause.REJECTED)))
@@ -110,7 +110,7 @@ def test_a_request_for_impossible_stages_is_a_dead_letter_that_says_why(broker: 
     assert task.error == "its result asks for stages: the stage 'x' waits for 'y', which is no stage of this job"
 
 
-def test_a_requeued_task_costs_nothing(broker: Broker, steps: Steps) -> None:
+def test_a_released_task_is_not_charged(broker: Broker, steps: Steps) -> None:
     task = make.single()
     with engine(broker) as consumer:
         steps.poll()
@@ -141,7 +141,7 @@ def test_an_entry_no_lane_can_hold_is_a_dead_letter_not_a_stuck_queue(broker: Br
     steps.poll()
     dead = DeadLetter.objects.filter(task__in=tasks)
     assert dead.exists()
-    assert all("it can't be queued" in letter.error for letter in dead)
+    assert all("it can't be queued" in dead_letter.error for dead_letter in dead)
     waiting = Task.objects.filter(status="queued")
     assert waiting.count() == len(tasks) - dead.count()
     with engine(broker) as consumer:
@@ -151,7 +151,7 @@ def test_an_entry_no_lane_can_hold_is_a_dead_letter_not_a_stuck_queue(broker: Br
 
 
 @pytest.mark.keeps_keys
-def test_a_real_orchestrator_moves_a_job_from_submit_to_completed(
+def test_a_real_orchestrator_process_completes_a_job(
     broker: Broker, process_env: dict[str, str], database_url: str, spawn: Callable[..., Spawned]
 ) -> None:
     process = spawn("manage.py", "runorchestrator", env={**process_env, "DATABASE_URL": database_url})
@@ -168,7 +168,7 @@ def test_a_real_orchestrator_moves_a_job_from_submit_to_completed(
     assert "orchestrator stopped" in process.output
 
 
-def test_a_message_with_a_null_character_is_kept_readable_and_the_task_is_tried_again(
+def test_a_message_with_a_nul_character_is_stored_readable_and_the_task_is_retried(
     broker: Broker, steps: Steps
 ) -> None:
     task = make.single(max_retries=1)
@@ -179,5 +179,5 @@ def test_a_message_with_a_null_character_is_kept_readable_and_the_task_is_tried_
         assert (task.status, task.error) == ("scheduled", "bad\ufffdbyte")
         Task.objects.filter(id=task.id).update(scheduled_at=timezone.now() - timedelta(seconds=1))
         run_to_the_end(steps, consumer, lambda _: failed)
-    letter = DeadLetter.objects.get(task=task)
-    assert (letter.cause, letter.evidence) == ("error", {"log": ["a\ufffdb"]})
+    dead_letter = DeadLetter.objects.get(task=task)
+    assert (dead_letter.cause, dead_letter.evidence) == ("error", {"log": ["a\ufffdb"]})

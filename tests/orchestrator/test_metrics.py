@@ -1,4 +1,4 @@
-"""The metrics under their documented names, on the web process and on the orchestrator's own port."""
+"""The metrics by their documented names, on the web process and on the orchestrator's port."""
 
 from collections.abc import Callable
 from urllib.request import urlopen

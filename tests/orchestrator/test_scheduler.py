@@ -1,11 +1,10 @@
 """Scheduled tasks and retries become ready in time, once, and survive an absent or full Redis."""
 
-import threading
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import pytest
-from django.db import connection
 from django.utils import timezone
 from prometheus_client import REGISTRY
 from pytest_django import Settings
@@ -17,6 +16,7 @@ from dalston_queue.orchestrator.loop import poll
 from dalston_queue.orchestrator.scheduler import make_due_ready
 from dalston_site.embedded.server import Server
 from tests.jobs import make
+from tests.jobs.together import at_once
 from tests.orchestrator.processes import Orchestrators, working_engine
 from tests.orchestrator.support import Steps, engine, run_to_the_end
 from tests.support import Spawned, keeps_time, wait_until
@@ -41,10 +41,10 @@ def test_a_scheduled_task_is_ready_within_a_second_of_its_time(
 
 
 @pytest.mark.keeps_keys
-def test_a_task_that_is_due_between_two_looks_waits_for_half_of_their_distance_at_most(
+def test_a_task_that_is_due_between_two_polls_waits_for_half_of_the_interval_at_most(
     spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str
 ) -> None:
-    """By its second look the orchestrator knows of the task; the third would be a second and a half late."""
+    """By its second poll the orchestrator knows of the task; the third would be a second and a half late."""
 
     def once() -> float:
         orchestrator = Orchestrators(spawn, process_env, database_url).start(DALSTON_SCHEDULER_INTERVAL_S="2")
@@ -69,26 +69,12 @@ def test_more_than_a_batch_is_taken_batch_by_batch_and_counted(steps: Steps, bro
     steps.drain()
 
 
-def test_schedulers_that_look_at_once_make_each_task_ready_once(steps: Steps) -> None:
+def test_schedulers_that_poll_at_once_make_each_task_ready_once(steps: Steps) -> None:
     jobs = [make.single(scheduled_at=timezone.now() + timedelta(hours=1)).job for _ in range(60)]
     make.claim(*jobs)
     Task.objects.update(scheduled_at=timezone.now() - timedelta(seconds=1))
-    counts: list[int] = []
-    start = threading.Barrier(4)
-
-    def look() -> None:
-        start.wait()
-        try:
-            counts.append(len(make_due_ready(timezone.now())))
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=look) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(counts) == 60
+    ready = at_once(*[partial(make_due_ready, timezone.now())] * 4)
+    assert sum(map(len, ready)) == 60
     assert Task.objects.filter(status="ready").count() == 60
     steps.drain()
 

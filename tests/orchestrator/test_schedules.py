@@ -1,11 +1,10 @@
-"""Recurring jobs: ticks in a time zone, at most one job per tick."""
+"""Schedules of recurring jobs: ticks in a time zone, at most one job per tick."""
 
-import threading
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from django.core.exceptions import ValidationError
-from django.db import connection
 from django.utils import timezone
 
 from dalston_queue.jobs.errors import InvalidJob
@@ -13,6 +12,7 @@ from dalston_queue.models import Job, Schedule
 from dalston_queue.models.schedule import next_tick
 from dalston_queue.orchestrator.scheduler import submit_due
 from tests.jobs import make
+from tests.jobs.together import at_once
 
 
 def at(*parts: int) -> datetime:
@@ -77,22 +77,7 @@ def test_the_admin_refuses_a_bad_expression() -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("no_hints")
-def test_eight_orchestrators_that_look_at_once_make_one_job_per_tick() -> None:
+def test_eight_orchestrators_that_poll_at_once_make_one_job_per_tick() -> None:
     schedule()
-    late = timezone.now() + timedelta(hours=3)
-    made: list[int] = []
-    start = threading.Barrier(8)
-
-    def look() -> None:
-        start.wait()
-        try:
-            made.append(submit_due(late))
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=look) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    made = at_once(*[partial(submit_due, timezone.now() + timedelta(hours=3))] * 8)
     assert sum(made) == Job.objects.count() == 1

@@ -1,4 +1,4 @@
-"""Somebody else writes into the keys of one queue: it says so, and the other queues go on."""
+"""Another program replaced keys of one queue by keys of another type: that queue waits, the others go on."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from tests.jobs import make
 from tests.orchestrator.support import Steps, engine, run_to_the_end
 
 
-def test_a_task_of_a_spoiled_lane_waits_and_the_others_of_its_batch_run(broker: Broker, steps: Steps) -> None:
+def test_a_task_of_that_lane_waits_and_the_others_of_its_batch_run(broker: Broker, steps: Steps) -> None:
     home = broker.home
     bad, good = make.single("bad"), make.single("echo")
     home.command("SET", home.keys.stream("bad"), "foreign")
@@ -28,7 +28,7 @@ def test_a_task_of_a_spoiled_lane_waits_and_the_others_of_its_batch_run(broker: 
     assert Task.objects.get(id=bad.id).status == "completed"
 
 
-def test_a_spoiled_queue_keeps_the_duties_from_no_other_queue(broker: Broker, steps: Steps) -> None:
+def test_the_duties_still_reach_every_other_queue(broker: Broker, steps: Steps) -> None:
     task, waiting = make.single("echo"), message("old", queue="echo", enqueued_at_ms=1000)
     make.single("bad")
     steps.poll()

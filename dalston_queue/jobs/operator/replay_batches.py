@@ -223,7 +223,7 @@ def _run_chunk(batch_id: UUID, now: datetime) -> bool:
     batch.state = BatchState.DONE if over else BatchState.RUNNING
     batch.finished_at = now if over else None
     batch.save(update_fields=_PROGRESS)
-    crash_points.point("replay_batch.batch")
+    crash_points.point("replay_batch.chunk")
     return not over and batch.rate_per_minute is None
 
 

@@ -1,11 +1,10 @@
-"""Jobs follow their tasks: dependents are released, jobs end, optional stages don't matter."""
+"""Jobs advance with their tasks: dependents become ready, jobs end, failed optional stages don't matter."""
 
-import threading
 from datetime import timedelta
-from uuid import UUID
+from functools import partial
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 
 from dalston_queue.jobs.lifecycle.advance import Advanced, advance
 from dalston_queue.jobs.lifecycle.status import lock_jobs
@@ -13,26 +12,27 @@ from dalston_queue.jobs.submit.spec import StageSpec
 from dalston_queue.models import Job, Task
 from tests.jobs import make
 from tests.jobs.make import NOW, statuses
+from tests.jobs.together import at_once
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_hints")]
 
 
 def finish(job: Job, stage: str, move: str = "complete") -> Advanced:
-    """What an orchestrator does with the news that a stage is over."""
+    """What an orchestrator does with the event of a stage that is over."""
     with transaction.atomic():
         lock_jobs([job.id])
         make.move(move, [Task.objects.get(job=job, stage=stage)], result="null", message="broken")
         return advance([job.id], NOW)
 
 
-def test_claiming_a_job_releases_its_roots_and_only_once() -> None:
+def test_claiming_a_job_makes_its_first_stages_ready_and_only_once() -> None:
     job = make.dag(a="", b="", c="a b")
     assert len(make.claim(job)) == 2
     assert make.claim(job) == []
     assert statuses(job) == {"a": "ready", "b": "ready", "c": "pending"}
 
 
-def test_a_child_is_released_when_its_last_parent_is_over() -> None:
+def test_a_child_is_ready_when_its_last_parent_is_over() -> None:
     job = make.dag(a="", b="", c="a b")
     make.claim(job)
     assert finish(job, "a").ready == []
@@ -57,7 +57,7 @@ def test_progress_is_the_weighted_share_of_what_is_over() -> None:
     assert job.progress == 0.25
 
 
-def test_a_dead_required_task_fails_the_job_and_skips_what_waits() -> None:
+def test_a_dead_required_task_fails_the_job_and_skips_the_waiting_tasks() -> None:
     job = make.dag(a="", b="a", c="b")
     make.claim(job)
     assert finish(job, "a", "dead_letter").ended == [job.id]
@@ -79,7 +79,7 @@ def test_a_dead_required_task_stops_its_siblings_first() -> None:
     assert (job.status, job.error) == ("failed", "stage a: broken")
 
 
-def test_an_optional_task_that_failed_gives_nothing_and_stops_nobody() -> None:
+def test_an_optional_task_that_failed_does_not_stop_its_dependents() -> None:
     job = make.job_of(StageSpec(stage="a", required=False), StageSpec(stage="b", after=("a",)))
     make.claim(job)
     assert len(finish(job, "a", "fail").ready) == 1
@@ -105,25 +105,11 @@ def test_a_stage_with_a_time_in_the_future_is_scheduled_not_ready() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_parents_that_finish_at_the_same_moment_release_their_child_once() -> None:
+def test_two_parents_that_finish_at_the_same_moment_make_their_child_ready_once() -> None:
     """Each transaction starts before the other commits. Without the lock both would see the other parent unfinished."""
     jobs = [make.dag(a="", b="", c="a b") for _ in range(25)]
     make.claim(*jobs)
     for job in jobs:
-        released: list[UUID] = []
-        start = threading.Barrier(2)
-
-        def run(stage: str, job: Job = job, released: list[UUID] = released, start: threading.Barrier = start) -> None:
-            start.wait()
-            try:
-                released.extend(moved.task_id for moved in finish(job, stage).ready)
-            finally:
-                connection.close()
-
-        threads = [threading.Thread(target=run, args=(stage,)) for stage in ("a", "b")]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(released) == 1
+        done = at_once(partial(finish, job, "a"), partial(finish, job, "b"))
+        assert len(done[0].ready + done[1].ready) == 1
         assert statuses(job)["c"] == "ready"

@@ -1,4 +1,4 @@
-"""The shape of a job: names, order, cycles; and what the states of its tasks mean for it."""
+"""The DAG of a job: names, dependencies, cycles; and what the states of its tasks mean for the job."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Errors that look alike share a fingerprint, others don't."""
+"""Errors of one kind share a fingerprint, others don't."""
 
 from dalston_queue.jobs.lifecycle.dead_letters import fingerprint
 

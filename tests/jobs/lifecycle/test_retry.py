@@ -1,4 +1,4 @@
-"""The retry policy, row by row."""
+"""The retry policy: one budget per cause, exponential backoff with full jitter."""
 
 from datetime import timedelta
 from typing import Any

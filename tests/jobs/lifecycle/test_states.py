@@ -29,7 +29,7 @@ def test_every_state_but_the_first_can_be_reached() -> None:
     assert {move.target for move in JOB_TRANSITIONS.values()} == set(JobStatus) - {JobStatus.PENDING}
 
 
-def test_only_an_operator_takes_back_what_is_over() -> None:
+def test_only_an_operator_reopens_what_is_over() -> None:
     for table, over in ((TASK_TRANSITIONS, TASK_OVER), (JOB_TRANSITIONS, JOB_OVER)):
         backwards = [move for move in table.values() if move.sources & over]
         assert all(move.mover.startswith("operator:") for move in backwards)
@@ -40,8 +40,8 @@ def test_the_writer_knows_what_each_move_writes() -> None:
     assert _JOB_WRITES.keys() == JOB_TRANSITIONS.keys()
 
 
-def test_nobody_but_the_lifecycle_writes_status() -> None:
-    """Looks for the ways one could: SQL that sets it, the ORM's update and save with it, an assignment."""
+def test_only_the_status_module_writes_a_status() -> None:
+    """Searches the code for every way to do it: SQL that sets it, the ORM's update and save, an assignment."""
     writes = re.compile(
         r"SET\s+(?:\w+\s*=[^;]*?,\s*)?status\s*="  # UPDATE ... SET status =
         r"|update\([^)]*\bstatus\s*="

@@ -1,4 +1,4 @@
-"""The only writer of status: what moves, what doesn't, and what it leaves in the audit trail."""
+"""The only writer of a status: which rows move, which don't, and the history that each transition leaves."""
 
 from datetime import timedelta
 
@@ -18,7 +18,7 @@ def trail(task: Task) -> list[tuple[str, str, str, int]]:
     return list(task.events.order_by("id").values_list("transition", "from_status", "to_status", "attempt"))
 
 
-def test_a_whole_life_is_written_down_move_by_move() -> None:
+def test_every_transition_is_in_the_history() -> None:
     task = make.single()
     for name in ("make_ready", "enqueue"):
         assert move(name, [task]) == [task.id]
@@ -65,7 +65,7 @@ def test_completed_is_accepted_before_queued_was_committed() -> None:
     assert move("enqueue", [task]) == []
 
 
-def test_a_retry_takes_the_task_back_to_its_own_priority_and_a_new_attempt() -> None:
+def test_a_retry_restores_the_own_priority_and_starts_a_new_attempt() -> None:
     task = make.single(priority="low")
     Task.objects.filter(id=task.id).update(effective_priority="high", deliveries=2)
     move("make_ready", [task])

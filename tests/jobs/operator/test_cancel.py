@@ -1,4 +1,4 @@
-"""Cancel: what waits is over at once, what runs is told, and a race has one winner."""
+"""Cancel: a waiting task ends at once, the engine of a running one is asked to stop, and a race has one winner."""
 
 from datetime import datetime, timedelta
 from uuid import uuid4
@@ -21,7 +21,7 @@ def now() -> datetime:
     return timezone.now()
 
 
-def test_a_job_that_nobody_claimed_is_cancelled_at_once(steps: Steps) -> None:
+def test_a_job_that_is_not_claimed_is_cancelled_at_once(steps: Steps) -> None:
     job = make.dag(a="", b="a")
     outcome = cancel_job(job.id, now())
     assert (outcome.status, outcome.was_running, outcome.already_over) == ("cancelled", False, False)
@@ -41,7 +41,7 @@ def test_a_waiting_entry_is_removed_and_the_job_is_over_at_once(broker: Broker, 
     steps.drain()
 
 
-def test_a_running_task_is_told_and_the_job_ends_with_its_answer(broker: Broker, steps: Steps) -> None:
+def test_the_engine_of_a_running_task_is_asked_and_its_answer_ends_the_job(broker: Broker, steps: Steps) -> None:
     job = make.dag(a="", b="a")
     steps.poll()
     with engine(broker) as consumer:
@@ -127,7 +127,7 @@ def test_an_engine_that_does_not_stop_loses_the_task_and_its_result_is_refused(b
     assert Job.objects.get(id=job.id).status == "cancelled"
 
 
-def test_a_task_that_fails_while_it_is_being_cancelled_is_not_tried_again(broker: Broker, steps: Steps) -> None:
+def test_a_task_that_is_released_while_it_is_being_cancelled_does_not_run_again(broker: Broker, steps: Steps) -> None:
     job = make.dag(a="")
     steps.poll()
     with engine(broker) as consumer:
@@ -141,7 +141,7 @@ def test_a_task_that_fails_while_it_is_being_cancelled_is_not_tried_again(broker
     assert make.statuses(job) == {"a": "cancelled"}
 
 
-def test_a_task_that_its_engine_gave_back_instead_of_stopping_it_was_not_running_any_more(
+def test_a_task_that_its_engine_released_instead_of_stopping_it_was_not_running_any_more(
     broker: Broker, steps: Steps
 ) -> None:
     job = make.dag(a="")
@@ -191,12 +191,12 @@ def test_what_is_over_stays_as_it_is(broker: Broker, steps: Steps) -> None:
 
 
 @pytest.mark.django_db
-def test_what_does_not_exist_is_said_so() -> None:
+def test_a_job_and_a_task_that_do_not_exist_are_not_found() -> None:
     assert not cancel_job(uuid4(), now()).found
     assert not cancel_task(uuid4(), now()).found
 
 
-def test_while_redis_is_away_the_cancel_is_kept_and_carried_out_later(
+def test_while_redis_is_away_the_cancel_is_stored_and_done_later(
     broker: Broker, steps: Steps, settings: Settings
 ) -> None:
     job = make.dag(a="")

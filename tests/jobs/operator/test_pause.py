@@ -1,12 +1,11 @@
-"""Pausing a queue: engines take nothing, what runs goes on, and Redis may forget it."""
+"""Pause of a queue: engines claim nothing, running tasks go on, and a flag that Redis lost is restored."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connection, connections
+from django.db import connection
 from django.utils import timezone
 from pytest_django import Settings
 
@@ -16,6 +15,7 @@ from dalston_queue.models import StagePause, Task
 from dalston_queue.redis import get_broker
 from tests.broker.servers import nodes
 from tests.jobs import make
+from tests.jobs.together import at_once
 from tests.orchestrator.processes import Orchestrators
 from tests.orchestrator.support import Steps, engine, run_to_the_end, work
 from tests.support import Spawned, wait_until
@@ -25,7 +25,7 @@ def is_paused(broker: Broker) -> bool:
     return any(queue.paused for queue in broker.snapshot(["echo"]).queues)
 
 
-def test_a_paused_queue_gives_nothing_until_it_is_resumed(broker: Broker, steps: Steps) -> None:
+def test_nothing_is_claimed_from_a_paused_queue_until_it_is_resumed(broker: Broker, steps: Steps) -> None:
     make.single()
     steps.poll()
     assert pause.pause("echo", timezone.now(), actor="operator", reason="model update").changed
@@ -37,7 +37,7 @@ def test_a_paused_queue_gives_nothing_until_it_is_resumed(broker: Broker, steps:
         assert run_to_the_end(steps, consumer) == 1
 
 
-def test_a_pause_that_redis_forgot_is_put_back_and_one_it_kept_too_long_is_lifted(broker: Broker, steps: Steps) -> None:
+def test_a_flag_that_redis_lost_is_restored_and_one_without_a_row_is_removed(broker: Broker, steps: Steps) -> None:
     make.single()
     steps.poll()
     pause.pause("echo", timezone.now(), actor="operator")
@@ -50,36 +50,34 @@ def test_a_pause_that_redis_forgot_is_put_back_and_one_it_kept_too_long_is_lifte
         run_to_the_end(steps, consumer)
 
 
-@pytest.mark.parametrize("order", ["pause", "resume"])
-def test_an_order_that_comes_while_flags_are_put_back_holds(broker: Broker, steps: Steps, order: str) -> None:
+@pytest.mark.parametrize("action", ["pause", "resume"])
+def test_a_pause_or_resume_while_flags_are_restored_holds(broker: Broker, steps: Steps, action: str) -> None:
     make.single()
     steps.poll()
-    if order == "resume":
+    if action == "resume":
         pause.pause("echo", timezone.now(), actor="operator")
 
-    def say() -> None:
-        if order == "pause":
+    def press() -> None:
+        if action == "pause":
             pause.pause("echo", timezone.now(), actor="operator")
         else:
             pause.resume("echo")
-        connections.close_all()
 
-    def say_after_it(execute: Callable[..., Any], *arguments: Any) -> Any:
+    def press_after_it(execute: Callable[..., Any], *arguments: Any) -> Any:
         rows = execute(*arguments)
-        with ThreadPoolExecutor(1) as operator:
-            operator.submit(say).result()
+        at_once(press)
         return rows
 
-    with connection.execute_wrapper(say_after_it):
+    with connection.execute_wrapper(press_after_it):
         pause.restore()
-    assert is_paused(broker) == (order == "pause")
+    assert is_paused(broker) == (action == "pause")
     pause.resume("echo")
     with engine(broker) as consumer:
         run_to_the_end(steps, consumer)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_pause_that_is_ordered_while_redis_is_away_reaches_engines_once_it_is_back(
+def test_a_pause_while_redis_is_away_reaches_engines_once_it_is_back(
     spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str, tmp_path: Path, settings: Settings
 ) -> None:
     """No housekeeping runs here: the orchestrator alone does it."""
@@ -88,7 +86,7 @@ def test_a_pause_that_is_ordered_while_redis_is_away_reaches_engines_once_it_is_
         settings.REDIS_URL = redis.url
         orchestrator = Orchestrators(spawn, process_env, database_url).start(REDIS_URL=redis.url)
         task = make.single()
-        wait_until(lambda: Task.objects.get(id=task.id).status == "queued", what="the task is in line")
+        wait_until(lambda: Task.objects.get(id=task.id).status == "queued", what="the task is queued")
         redis.kill()
         assert pause.pause("echo", timezone.now(), actor="operator") == pause.PauseResult(changed=True, reached=False)
         orchestrator.wait_for("redis does not answer")

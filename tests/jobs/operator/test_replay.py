@@ -1,4 +1,4 @@
-"""Replay: the same row, fresh budgets, the next attempt; idempotent, for one, many and all that match."""
+"""Replay of dead letters: fresh budgets, the next attempt; idempotent; for one, many and all that match."""
 
 from threading import Thread
 from typing import Any
@@ -15,7 +15,7 @@ from dalston_queue.jobs.operator.replay import Filter, Replayed, discard, matchi
 from dalston_queue.jobs.operator.replay import Outcome as Replay
 from dalston_queue.models import DeadLetter, Job, Task
 from tests.jobs import make
-from tests.orchestrator.support import Steps, echo, engine, run_to_the_end, somebody_waits_for_a_lock
+from tests.orchestrator.support import Steps, a_lock_is_awaited, echo, engine, run_to_the_end
 from tests.support import wait_until
 
 
@@ -31,43 +31,43 @@ def dead(broker: Broker, steps: Steps, *jobs: Job) -> list[DeadLetter]:
 
 def test_a_replayed_job_runs_to_its_end_with_what_was_skipped(broker: Broker, steps: Steps) -> None:
     job = make.dag(a="", b="a", c="b")
-    [letter] = dead(broker, steps, job)
+    [dead_letter] = dead(broker, steps, job)
     assert make.statuses(job) == {"a": "dead_letter", "b": "skipped", "c": "skipped"}
-    [outcome] = replay([letter.id], timezone.now())
-    assert outcome == Replayed(letter.id, Replay.REPLAYED, letter.task_id, 2)
+    [outcome] = replay([dead_letter.id], timezone.now())
+    assert outcome == Replayed(dead_letter.id, Replay.REPLAYED, dead_letter.task_id, 2)
     with engine(broker) as consumer:
         run_to_the_end(steps, consumer)
     job.refresh_from_db()
     assert (job.status, job.error) == ("completed", "")
     assert set(make.statuses(job).values()) == {"completed"}
-    letter.refresh_from_db()
-    assert (letter.replayed_attempt, letter.attempt) == (2, 1)
+    dead_letter.refresh_from_db()
+    assert (dead_letter.replayed_attempt, dead_letter.attempt) == (2, 1)
     trail = Task.objects.get(job=job, stage="a").events.order_by("id").values_list("transition", flat=True)
     assert list(trail) == ["make_ready", "enqueue", "start", "dead_letter", "replay", "enqueue", "start", "complete"]
 
 
-def test_a_second_replay_of_the_same_letter_changes_nothing(broker: Broker, steps: Steps) -> None:
+def test_a_second_replay_of_the_same_dead_letter_changes_nothing(broker: Broker, steps: Steps) -> None:
     task = make.single()
-    [letter] = dead(broker, steps, task.job)
-    replay([letter.id], timezone.now())
-    [again] = replay([letter.id], timezone.now())
-    assert again == Replayed(letter.id, Replay.ALREADY, task.id, 2)
+    [dead_letter] = dead(broker, steps, task.job)
+    replay([dead_letter.id], timezone.now())
+    [again] = replay([dead_letter.id], timezone.now())
+    assert again == Replayed(dead_letter.id, Replay.ALREADY, task.id, 2)
     with engine(broker) as consumer:
         assert run_to_the_end(steps, consumer) == 1
 
 
 def test_new_parameters_and_priority_reach_the_engine_and_budgets_are_fresh(broker: Broker, steps: Steps) -> None:
     task = make.single(parameters={"a": 1}, priority="low")
-    [letter] = dead(broker, steps, task.job)
+    [dead_letter] = dead(broker, steps, task.job)
     Task.objects.filter(id=task.id).update(retry_count=2)
-    replay([letter.id], timezone.now(), parameters={"a": 2}, priority=Priority.HIGH)
+    replay([dead_letter.id], timezone.now(), parameters={"a": 2}, priority=Priority.HIGH)
     with engine(broker) as consumer:
         run_to_the_end(steps, consumer)
     task.refresh_from_db()
     assert (task.result["parameters"], task.priority, task.retry_count) == ({"a": 2}, "high", 0)
 
 
-def test_a_task_that_dies_again_gets_a_second_letter_and_the_attempt_only_grows(broker: Broker, steps: Steps) -> None:
+def test_a_task_that_dies_again_is_a_second_dead_letter_with_a_higher_attempt(broker: Broker, steps: Steps) -> None:
     task = make.single()
     [first] = dead(broker, steps, task.job)
     replay([first.id], timezone.now())
@@ -81,22 +81,22 @@ def test_a_task_that_dies_again_gets_a_second_letter_and_the_attempt_only_grows(
 
 def test_all_that_match_a_filter_are_counted_and_replayed(broker: Broker, steps: Steps) -> None:
     jobs = [make.dag(a=""), make.dag(a=""), make.dag(b="")]
-    letters = dead(broker, steps, *jobs)
+    dead_letters = dead(broker, steps, *jobs)
     wanted = Filter(queue="echo", error_contains="bad a")
     assert matching(wanted).count() == 2
     outcomes = replay(list(matching(wanted).values_list("id", flat=True)), timezone.now())
     assert [outcome.outcome for outcome in outcomes] == [Replay.REPLAYED, Replay.REPLAYED]
     assert matching(wanted).count() == 0
-    assert matching(Filter(fingerprint=letters[2].fingerprint)).count() == 1
+    assert matching(Filter(fingerprint=dead_letters[2].fingerprint)).count() == 1
     with engine(broker) as consumer:
         run_to_the_end(steps, consumer)
 
 
-def test_two_dead_stages_of_one_job_are_taken_back_together(broker: Broker, steps: Steps) -> None:
+def test_two_dead_stages_of_one_job_are_replayed_together(broker: Broker, steps: Steps) -> None:
     job = make.dag(a="", b="")
-    letters = dead(broker, steps, job)
-    assert len(letters) == 2
-    replay([letters[0].id], timezone.now())
+    dead_letters = dead(broker, steps, job)
+    assert len(dead_letters) == 2
+    replay([dead_letters[0].id], timezone.now())
     assert not matching(Filter()).exists()
     with engine(broker) as consumer:
         run_to_the_end(steps, consumer)
@@ -104,19 +104,19 @@ def test_two_dead_stages_of_one_job_are_taken_back_together(broker: Broker, step
     assert job.status == "completed"
 
 
-def test_while_siblings_are_still_being_stopped_the_operator_is_told_to_wait(broker: Broker, steps: Steps) -> None:
+def test_while_siblings_are_still_being_stopped_a_replay_is_refused(broker: Broker, steps: Steps) -> None:
     job = make.dag(a="", b="")
     steps.poll()
     with engine(broker) as consumer:
         claimed = {task.message.stage: task for task in consumer.claim()}
         claimed["a"].settle(reject(claimed["a"]))
         steps.drain()
-        letter = DeadLetter.objects.get(task__job=job)
-        [outcome] = replay([letter.id], timezone.now())
+        dead_letter = DeadLetter.objects.get(task__job=job)
+        [outcome] = replay([dead_letter.id], timezone.now())
         assert outcome.outcome is Replay.STOPPING
         claimed["b"].settle(Completed(1))
         steps.drain()
-        [outcome] = replay([letter.id], timezone.now())
+        [outcome] = replay([dead_letter.id], timezone.now())
         assert outcome.outcome is Replay.REPLAYED
         run_to_the_end(steps, consumer, echo)
     job.refresh_from_db()
@@ -124,7 +124,7 @@ def test_while_siblings_are_still_being_stopped_the_operator_is_told_to_wait(bro
 
 
 @pytest.mark.django_db
-def test_what_cannot_be_replayed_says_why() -> None:
+def test_a_dead_letter_that_cannot_be_replayed_says_why() -> None:
     raw = DeadLetter.objects.create(queue="echo", cause="rejected", fingerprint="f", created_at=timezone.now())
     missing = uuid4()
     outcomes = [answer.outcome for answer in replay([missing, raw.id], timezone.now())]
@@ -135,36 +135,36 @@ def test_what_cannot_be_replayed_says_why() -> None:
 
 
 @pytest.mark.parametrize("first", ["discard", "replay"])
-def test_of_a_replay_and_a_discard_at_once_the_first_wins_and_the_other_is_told(
+def test_of_a_replay_and_a_discard_at_once_the_first_wins_and_the_other_learns_it(
     broker: Broker, steps: Steps, first: str
 ) -> None:
     task = make.single()
-    [letter] = dead(broker, steps, task.job)
-    told: dict[str, Any] = {}
+    [dead_letter] = dead(broker, steps, task.job)
+    outcomes: dict[str, Any] = {}
 
-    def act(name: str) -> None:
+    def press(name: str) -> None:
         if name == "discard":
-            told[name] = discard([letter.id], timezone.now())
+            outcomes[name] = discard([dead_letter.id], timezone.now())
         else:
-            [told[name]] = [done.outcome for done in replay([letter.id], timezone.now())]
+            [outcomes[name]] = [done.outcome for done in replay([dead_letter.id], timezone.now())]
 
-    def act_late() -> None:
-        act("replay" if first == "discard" else "discard")
+    def press_late() -> None:
+        press("replay" if first == "discard" else "discard")
         connections.close_all()
 
-    late = Thread(target=act_late)
+    late = Thread(target=press_late)
     with transaction.atomic():
-        act(first)
+        press(first)
         late.start()
-        wait_until(somebody_waits_for_a_lock, what="the later one waits for the first")
+        wait_until(a_lock_is_awaited, what="the later one waits for the first")
     late.join()
-    letter.refresh_from_db()
+    dead_letter.refresh_from_db()
     task.refresh_from_db()
     if first == "discard":
-        assert told == {"discard": 1, "replay": Replay.DISCARDED}
-        assert (letter.replayed_at, task.status) == (None, "dead_letter")
+        assert outcomes == {"discard": 1, "replay": Replay.DISCARDED}
+        assert (dead_letter.replayed_at, task.status) == (None, "dead_letter")
     else:
-        assert told == {"replay": Replay.REPLAYED, "discard": 0}
-        assert (letter.discarded_at, task.status) == (None, "ready")
+        assert outcomes == {"replay": Replay.REPLAYED, "discard": 0}
+        assert (dead_letter.discarded_at, task.status) == (None, "ready")
     with engine(broker) as consumer:
         run_to_the_end(steps, consumer)

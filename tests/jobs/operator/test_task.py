@@ -1,4 +1,4 @@
-"""What an operator does to one task of a stream: hand it back, or set it aside. Pressed twice, one press counts."""
+"""Requeue and dead-found of one task by an operator. Of two requests one counts."""
 
 from uuid import uuid4
 
@@ -38,14 +38,14 @@ def test_a_task_that_is_requeued_waits_again_with_its_budgets_untouched(broker: 
     assert not requeue_task(uuid4(), actor="bea", why="").found
 
 
-def test_a_waiting_task_that_is_set_aside_is_a_dead_letter_at_once(broker: Broker, steps: Steps) -> None:
+def test_a_waiting_task_is_a_dead_letter_at_once(broker: Broker, steps: Steps) -> None:
     job = make.dag(a="", b="a")
     task = Task.objects.get(job=job, stage="a")
     steps.poll()
     done = dead_letter(task.id, timezone.now(), actor="ada", why="the file is broken")
     assert (done.outcome, done.status) == (DeadLetterOutcome.ENDED, "dead_letter")
-    letter = DeadLetter.objects.get(task=task)
-    assert (letter.cause, letter.error) == ("rejected", "dead-lettered by ada: the file is broken")
+    found = DeadLetter.objects.get(task=task)
+    assert (found.cause, found.error) == ("rejected", "dead-lettered by ada: the file is broken")
     assert make.statuses(job) == {"a": "dead_letter", "b": "skipped"}
     assert Job.objects.get(id=job.id).status == "failed"
     again = dead_letter(task.id, timezone.now(), actor="bea", why="the same")
@@ -72,7 +72,7 @@ def test_a_running_task_is_taken_from_its_engine_and_its_result_refused(broker: 
     assert "dead-lettered by ada: poison" in DeadLetter.objects.get(task=task).error
 
 
-def test_what_is_not_in_line_and_what_moved_on_is_left_alone(broker: Broker, steps: Steps) -> None:
+def test_a_task_that_is_not_queued_or_at_another_attempt_is_left_alone(broker: Broker, steps: Steps) -> None:
     job = make.dag(a="", b="a")
     steps.poll()
     first, second = (Task.objects.get(job=job, stage=stage) for stage in ("a", "b"))

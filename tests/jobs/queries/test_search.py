@@ -1,4 +1,4 @@
-"""Finding jobs: by what people know of them, along an index where there is one, and never without end."""
+"""Search of jobs: by each field, along an index where there is one, and with a time limit."""
 
 from datetime import UTC, datetime, timedelta
 from datetime import timezone as offset_of
@@ -35,7 +35,7 @@ def found(**wanted: Any) -> set[Any]:
     return {job.pk for job in find_jobs(JobSearch(**wanted))}
 
 
-def test_by_each_thing_that_people_know_of_a_job() -> None:
+def test_by_each_field() -> None:
     token, _ = ApiToken.issue(make.project(), "laptop", ["submit"])
     parameters = {"user": {"id": 42}, "file": "a.wav"}
     one = submit(single_task("echo", parameters=parameters), project=make.project(), token=token).job_id

@@ -1,4 +1,4 @@
-"""The runs of a task, folded from its moves."""
+"""The deliveries of a task, folded from its transitions; and the progress that engines report."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,16 +24,17 @@ def after(seconds: int) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-def told(*moves: Moved) -> list[tuple[int, str, str | None]]:
-    return [(run.attempt, run.engine_id, run.outcome) for run in timeline_of(moves)]
+def brief(*moves: Moved) -> list[tuple[int, str, str | None]]:
+    return [(each.attempt, each.engine_id, each.outcome) for each in timeline_of(moves)]
 
 
-def test_a_task_that_only_waited_has_no_runs() -> None:
-    assert told(Moved("make_ready"), Moved("enqueue"), Moved("recover"), Moved("rebuild", 2), Moved("cancel", 2)) == []
+def test_a_task_that_only_waited_has_no_deliveries() -> None:
+    waited = [Moved("make_ready"), Moved("enqueue"), Moved("recover"), Moved("rebuild", 2), Moved("cancel", 2)]
+    assert timeline_of(waited) == []
 
 
-def test_each_delivery_is_a_run_with_its_engine_its_times_and_its_end() -> None:
-    runs = timeline_of([
+def test_each_delivery_has_its_engine_its_times_and_its_outcome() -> None:
+    found = timeline_of([
         Moved("make_ready"),
         Moved("enqueue"),
         Moved("start", 1, "a", at=after(1)),
@@ -43,24 +44,24 @@ def test_each_delivery_is_a_run_with_its_engine_its_times_and_its_end() -> None:
         Moved("due", 2),
         Moved("start", 2, "c", at=after(5)),
     ])  # fmt: skip
-    assert [(it.attempt, it.engine_id, it.outcome, it.cause, it.message) for it in runs] == [
+    assert [(it.attempt, it.engine_id, it.outcome, it.cause, it.message) for it in found] == [
         (1, "a", DeliveryOutcome.RECOVERED, "engine_lost", "killed"),
         (1, "b", DeliveryOutcome.RETRIED, "error", "no luck"),
         (2, "c", None, "", ""),
     ]
-    assert [(it.started_at, it.finished_at) for it in runs] == [
+    assert [(it.started_at, it.finished_at) for it in found] == [
         (after(1), after(2)), (after(3), after(4)), (after(5), None),
     ]  # fmt: skip
 
 
-def test_an_end_that_overtook_its_start_is_a_run_without_one() -> None:
-    assert told(Moved("complete", 1, "a")) == [(1, "a", "completed")]
-    assert told(Moved("retry", 3, "a")) == [(2, "a", "retried")]
+def test_an_end_that_overtook_its_start_is_a_delivery_without_a_start() -> None:
+    assert brief(Moved("complete", 1, "a")) == [(1, "a", "completed")]
+    assert brief(Moved("retry", 3, "a")) == [(2, "a", "retried")]
     assert timeline_of([Moved("complete", 1, "a")])[0].started_at is None
 
 
-def test_a_start_before_the_news_of_the_last_engines_death_closes_that_run() -> None:
-    assert told(Moved("start", 1, "a"), Moved("start", 1, "b"), Moved("dead_letter", 1, "b")) == [
+def test_a_start_before_the_event_of_the_last_engines_death_ends_that_delivery() -> None:
+    assert brief(Moved("start", 1, "a"), Moved("start", 1, "b"), Moved("dead_letter", 1, "b")) == [
         (1, "a", "recovered"),
         (1, "b", "dead_letter"),
     ]

@@ -1,4 +1,4 @@
-"""U+0000 in JSON text: the one character that Postgres refuses, and what only looks like it."""
+"""U+0000 in JSON text, which Postgres refuses, and text that only resembles its escape."""
 
 import json
 
@@ -16,6 +16,6 @@ def test_the_character_is_found_and_replaced(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "u0000", f"C:{BACKSLASH}u0000dir", f"{BACKSLASH * 2}u0000"])
-def test_what_only_looks_like_it_stays_as_it_is(text: str) -> None:
+def test_text_that_resembles_the_escape_stays_as_it_is(text: str) -> None:
     assert not holds_nul(json.dumps([text]))
     assert json.loads(without_nul(json.dumps([text]))) == [text]

@@ -1,11 +1,10 @@
 """Accepting jobs: one transaction, idempotent by key, and without Redis."""
 
-import threading
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
-from django.db import connection
 from pytest_django import Settings
 
 from dalston_queue.jobs.errors import IdempotencyConflict, InvalidJob
@@ -13,6 +12,7 @@ from dalston_queue.jobs.submit.spec import JobSpec, StageSpec, single_task
 from dalston_queue.jobs.submit.submit import Request, Submission, submit, submit_many
 from dalston_queue.models import IdempotencyKey, Job, Task
 from tests.jobs import make
+from tests.jobs.together import at_once
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_hints")]
 
@@ -27,7 +27,7 @@ def test_a_single_task_is_a_job_of_one_with_the_defaults_of_its_priority() -> No
     assert task.job.trace_id == task.job_id.hex
 
 
-def test_a_dag_is_stored_with_its_order_queues_and_wishes() -> None:
+def test_a_dag_is_stored_with_its_dependencies_queues_and_options() -> None:
     job = make.job_of(
         StageSpec(stage="prepare"),
         StageSpec(
@@ -91,7 +91,7 @@ def test_a_key_past_its_window_is_free_again(settings: Settings) -> None:
     assert submit(single_task("echo", parameters={"a": 1}), project=make.project(), idempotency_key="k").created
 
 
-def test_in_a_batch_each_job_stands_for_itself_and_the_answers_are_in_order() -> None:
+def test_in_a_batch_each_job_is_accepted_or_refused_alone_and_the_answers_are_in_order() -> None:
     bad = JobSpec(name="bad", stages=(StageSpec(stage="a", after=("a",)),))
     outcomes = submit_many(
         [
@@ -113,22 +113,8 @@ def test_in_a_batch_each_job_stands_for_itself_and_the_answers_are_in_order() ->
 
 @pytest.mark.django_db(transaction=True)
 def test_fifty_requests_at_once_with_one_key_make_one_job() -> None:
-    project = make.project()
-    outcomes: list[Submission] = []
-    start = threading.Barrier(50)
-
-    def post() -> None:
-        start.wait()
-        try:
-            outcomes.append(submit(single_task("echo"), project=project, idempotency_key="k"))
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=post) for _ in range(50)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    post = partial(submit, single_task("echo"), project=make.project(), idempotency_key="k")
+    outcomes = at_once(*[post] * 50)
     assert len({outcome.job_id for outcome in outcomes}) == 1
     assert sum(outcome.created for outcome in outcomes) == 1
     assert (Job.objects.count(), Task.objects.count()) == (1, 1)

@@ -1,4 +1,4 @@
-"""A small zoo of real processes of which one is killed again and again, and started anew, as an init system would."""
+"""Chaos: real processes, of which a random one is killed again and again, and started anew as by an init system."""
 
 import random
 import signal
@@ -16,8 +16,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass
-class Zoo:
-    """Keeps so many processes of each kind. `dice` decides who dies, so that a run can be repeated."""
+class Chaos:
+    """Keeps so many processes of each kind. `dice` decides which one is killed, so that a run can be repeated."""
 
     spawn: Callable[..., Spawned]
     env: Mapping[str, str]
@@ -37,8 +37,8 @@ class Zoo:
         self.kills[kind] = self.kills.get(kind, 0) + 1
         self._start(kind)
 
-    def rage(self, seconds: int, meanwhile: Callable[[], None]) -> None:
-        """Kill a random one each second, and do something meanwhile. The pace is the point, so the clock keeps it."""
+    def run(self, seconds: int, meanwhile: Callable[[], None]) -> None:
+        """Kill a random process each second, by the clock, and call `meanwhile` before each kill."""
         begin = time.monotonic()
         for second in range(seconds):
             meanwhile()

@@ -14,7 +14,7 @@ from dalston_queue.jobs.submit.spec import JobSpec, StageSpec
 from dalston_queue.jobs.submit.submit import Request, submit_many
 from dalston_queue.models import DeadLetter, Job, Task, TaskEvent
 from tests.jobs import make
-from tests.orchestrator.crashes.chaos import Zoo
+from tests.orchestrator.crashes.chaos import Chaos
 from tests.orchestrator.processes import FAST
 from tests.support import Spawned, wait_until
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.keeps_keys
 STAGES = (
     StageSpec(stage="first", queue="echo"),
     StageSpec(stage="left", queue="echo", after=("first",)),
-    # Takes a moment, so that a kill finds work in hands.
+    # Takes a moment, so that a kill finds engines at work.
     StageSpec(stage="right", queue="sleep", after=("first",), parameters={"seconds": 0.1}),
     StageSpec(stage="join", queue="echo", after=("left", "right")),
     StageSpec(stage="last", queue="echo", after=("join",)),
@@ -30,9 +30,9 @@ STAGES = (
 
 
 @pytest.fixture
-def zoo(spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str, broker: Broker) -> Zoo:
+def chaos(spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str, broker: Broker) -> Chaos:
     env = {**process_env, **FAST, "DATABASE_URL": database_url, "DALSTON_DEAD_AFTER_S": "2", "PYTHONPATH": "."}
-    return Zoo(spawn, env, random.Random(33))
+    return Chaos(spawn, env, random.Random(33))
 
 
 def submit_jobs(count: int) -> None:
@@ -63,25 +63,25 @@ def completed(jobs: int) -> bool:
     return Job.objects.filter(status="completed").count() == jobs
 
 
-def test_a_few_kills_in_a_fixed_order_lose_nothing(zoo: Zoo) -> None:
-    zoo.start(orchestrator=2, engine=2)
+def test_a_few_kills_in_a_fixed_order_lose_nothing(chaos: Chaos) -> None:
+    chaos.start(orchestrator=2, engine=2)
     submit_jobs(20)
     wait_until(lambda: Task.objects.filter(status="completed").exists(), what="work has begun")
-    zoo.rage(4, lambda: submit_jobs(20))
+    chaos.run(4, lambda: submit_jobs(20))
     wait_until(lambda: completed(100), 60, "all jobs are completed")
     everything_completed_once(100)
-    zoo.stop()
+    chaos.stop()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(420)
-def test_a_kill_each_second_for_a_minute_loses_nothing_and_does_nothing_twice(zoo: Zoo) -> None:
-    zoo.start(orchestrator=2, huey=2, engine=4)
-    wait_until(lambda: all("ready" in process.output for kind, process in zoo.alive if kind == "orchestrator"))
+def test_a_kill_each_second_for_a_minute_loses_nothing_and_does_nothing_twice(chaos: Chaos) -> None:
+    chaos.start(orchestrator=2, huey=2, engine=4)
+    wait_until(lambda: all("ready" in process.output for kind, process in chaos.alive if kind == "orchestrator"))
     submit_jobs(100)
-    zoo.rage(60, lambda: submit_jobs(15))
+    chaos.run(60, lambda: submit_jobs(15))
     wait_until(lambda: completed(1000), 180, "all jobs are completed")
     everything_completed_once(1000)
-    assert sum(zoo.kills.values()) == 60
-    print(f"killed: {zoo.kills}")
-    zoo.stop()
+    assert sum(chaos.kills.values()) == 60
+    print(f"killed: {chaos.kills}")
+    chaos.stop()

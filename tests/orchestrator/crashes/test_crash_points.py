@@ -1,4 +1,4 @@
-"""A process is killed at a chosen moment; whatever it left half done heals within 15 s of the start of another."""
+"""A process is killed at a chosen moment; its jobs complete within 15 s of the start of another one."""
 
 import os
 import signal
@@ -97,7 +97,7 @@ def test_a_judge_killed_between_verdict_and_reclaim_is_followed_by_the_next(
 
 
 @pytest.mark.slow
-def test_a_cancel_killed_before_anybody_was_told_is_carried_out(
+def test_a_cancel_killed_before_engines_were_asked_to_stop_is_completed_by_the_next(
     orchestrators: Orchestrators,
     broker: Broker,
     spawn: Callable[..., Spawned],
@@ -141,7 +141,7 @@ def test_a_reconciler_killed_after_it_rebuilt_a_task_has_rebuilt_it(
     assert Task.objects.get(job=job).attempt == 2
 
 
-def test_an_orchestrator_frozen_with_locks_in_hand_holds_nobody_up(
+def test_an_orchestrator_frozen_with_locks_does_not_hold_up_the_others(
     orchestrators: Orchestrators, broker: Broker
 ) -> None:
     job = make.dag(a="", b="a")

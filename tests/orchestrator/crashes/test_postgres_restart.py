@@ -1,4 +1,4 @@
-"""Postgres goes away and comes back while jobs run: nothing becomes a dead letter, nobody has to restart anything."""
+"""Postgres restarts while jobs run: nothing becomes a dead letter, and no process has to be restarted."""
 
 import subprocess
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Housekeeping: what is due runs under one leader, is recorded, and a failing duty is shown and tried again."""
+"""Housekeeping: due duties run under one leader and are recorded; a failing duty is shown and run again."""
 
 from datetime import timedelta
 
@@ -79,7 +79,7 @@ def test_nodes_and_engines_are_kept_in_rows(broker: Broker, steps: Steps) -> Non
     broker.reset_queue("echo")
 
 
-def test_what_was_kept_long_enough_is_forgotten_and_nothing_else(broker: Broker, steps: Steps) -> None:
+def test_expired_rows_are_deleted_and_nothing_else(broker: Broker, steps: Steps) -> None:
     old, kept = make.dag(a=""), make.dag(a="")
     submit(single_task("echo"), project=make.project(), idempotency_key="old")
     with engine(broker) as consumer:
@@ -88,9 +88,9 @@ def test_what_was_kept_long_enough_is_forgotten_and_nothing_else(broker: Broker,
     long_ago = now - timedelta(days=100)
     Job.objects.filter(id=old.id).update(finished_at=long_ago)
     IdempotencyKey.objects.update(expires_at=now - timedelta(seconds=1))
-    letter = {"queue": "echo", "cause": "error", "fingerprint": "f"}
-    DeadLetter.objects.create(**letter, created_at=long_ago)
-    young = DeadLetter.objects.create(**letter, created_at=now)
+    dead_letter = {"queue": "echo", "cause": "error", "fingerprint": "f"}
+    DeadLetter.objects.create(**dead_letter, created_at=long_ago)
+    young = DeadLetter.objects.create(**dead_letter, created_at=now)
     report = housekeeping.expire_kept(now)
     assert report.found == {"dead letters": 1, "idempotency keys": 1, "jobs": 1}
     assert not Job.objects.filter(id=old.id).exists()

@@ -1,4 +1,4 @@
-"""Huey finds our duties by itself, and runs them."""
+"""Huey finds the periodic task of housekeeping, and runs the duties."""
 
 from huey.contrib.djhuey import HUEY
 

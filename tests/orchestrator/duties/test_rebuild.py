@@ -1,4 +1,4 @@
-"""After FLUSHALL a hundred thousand waiting tasks are back in Redis within half a minute."""
+"""After FLUSHALL the reconciler rebuilds a hundred thousand waiting tasks in under 30 s."""
 
 import time
 

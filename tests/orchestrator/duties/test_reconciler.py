@@ -1,4 +1,4 @@
-"""Postgres is the truth: whatever Redis lost is put back, whatever it has too much is removed, and jobs get unstuck."""
+"""The reconciler: entries that Redis lost are appended again, orphans are removed, and stuck jobs are advanced."""
 
 from io import StringIO
 
@@ -118,9 +118,9 @@ def test_an_event_that_was_lost_with_its_stream_leads_to_a_new_attempt(broker: B
     task = make.single()
     steps.poll()
     with engine(broker) as consumer:
-        run = consumer.claim()
+        [claimed] = consumer.claim()
         steps.drain()
-        consumer.exchange([(run[0], Completed(1))], free=0)
+        consumer.exchange([(claimed, Completed(1))], free=0)
         shard = broker.home
         shard.command("DEL", shard.keys.events("echo"))
         assert reconcile().found == {"settled, but its event is gone": 1}
@@ -136,10 +136,10 @@ def test_a_task_whose_event_is_lost_each_time_becomes_a_dead_letter(broker: Brok
         lose_the_event(broker, steps, consumer, times=4)
         task.refresh_from_db()
         assert (task.status, task.attempt, task.job.status) == ("dead_letter", 4, "failed")
-        letter = DeadLetter.objects.get()
-        assert letter.error == "it was settled, but the event of it was gone, 4 times"
+        dead_letter = DeadLetter.objects.get()
+        assert dead_letter.error == "it was settled, but the event of it was gone, 4 times"
         assert broker.records("echo", [str(task.id)]) == {}
-        replay([letter.id], timezone.now())
+        replay([dead_letter.id], timezone.now())
         steps.poll()
         lose_the_event(broker, steps, consumer, times=1)
         task.refresh_from_db()
@@ -211,7 +211,7 @@ def test_an_optional_task_that_was_cancelled_before_a_flush_is_over_and_the_othe
 
 
 @pytest.mark.parametrize("move", ["rebuild", "retry"])
-def test_a_cancelling_job_with_a_task_that_nobody_will_dispatch_ends(broker: Broker, steps: Steps, move: str) -> None:
+def test_a_cancelling_job_with_a_task_that_is_never_dispatched_ends(broker: Broker, steps: Steps, move: str) -> None:
     job = make.dag(a="")
     steps.poll()
     with engine(broker) as consumer:

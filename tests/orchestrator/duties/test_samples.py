@@ -1,4 +1,4 @@
-"""The minute samples: what is written, that a minute is written once, and that a day is enough."""
+"""The samples of a minute: their numbers, that a minute is stored once, and that they are kept for a day."""
 
 from datetime import timedelta
 
@@ -31,8 +31,8 @@ def test_a_minute_is_sampled_once_and_a_day_is_kept(broker: Broker) -> None:
     read_at = queue.numbers.pop("at_ms")
     assert (queue.at, queue.name, queue.numbers) == (minute, "echo", {"waiting": 1, "ran": 0})
     assert abs(read_at - broker.snapshot().at_ms) < 60_000, "when the counters were read, not the minute's beginning"
-    letters = Sample.objects.get(kind="dead_letters")
-    assert letters.numbers == {"made": 1, "open": 1}
+    dead_letters = Sample.objects.get(kind="dead_letters")
+    assert dead_letters.numbers == {"made": 1, "open": 1}
     broker.reset_queue("echo")
 
 

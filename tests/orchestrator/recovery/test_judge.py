@@ -1,4 +1,4 @@
-"""The judge, by the clock that the test gives it."""
+"""The judge of dead engines, by a clock of the test."""
 
 from dalston_queue.orchestrator.judge import Judge
 
@@ -7,7 +7,7 @@ def judge() -> Judge[str, int]:
     return Judge(dead_after_s=20, max_gap_s=10)
 
 
-def test_silence_over_its_own_looks_is_death() -> None:
+def test_a_counter_that_stands_still_over_the_judges_polls_is_death() -> None:
     court = judge()
     verdicts = [court.observe({"a": 1, "b": beat}, 5.0 * beat) for beat in range(5)]
     assert verdicts == [[], [], [], [], ["a"]]
@@ -22,7 +22,7 @@ def test_one_beat_starts_the_clock_anew() -> None:
     assert court.observe({"a": 2}, 45) == ["a"]
 
 
-def test_an_outage_of_the_judge_kills_nobody() -> None:
+def test_an_outage_of_the_judge_kills_no_engine() -> None:
     court = judge()
     court.observe({"a": 1}, 0)
     assert court.observe({"a": 1}, 3600) == []
@@ -39,7 +39,7 @@ def test_the_dead_are_named_until_they_beat_or_are_gone() -> None:
     assert not court.knows("a")
 
 
-def test_who_comes_back_after_being_gone_is_new() -> None:
+def test_an_engine_that_was_gone_is_judged_anew() -> None:
     court = judge()
     court.observe({"a": 1}, 0)
     court.observe({}, 5)

@@ -46,7 +46,7 @@ def test_the_roles_are_apart(broker: Broker) -> None:
     housekeeping.resign()
 
 
-def test_a_standby_that_only_looks_burns_no_terms(broker: Broker) -> None:
+def test_the_polls_of_a_standby_use_no_terms(broker: Broker) -> None:
     leader, standby = Leadership(Role.ORCHESTRATOR, "leader"), Leadership(Role.ORCHESTRATOR, "standby")
     leader.keep()
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""Dead engines: who is judged, what their tasks are charged with, and that a zombie's result is refused."""
+"""Dead engines: which are judged dead, what their tasks are charged with, and that a zombie's result is refused."""
 
 import re
 import time
@@ -40,8 +40,8 @@ def recovery(broker: Broker, steps: Steps) -> Recovery:
     return Recovery(broker, Leadership(Role.ORCHESTRATOR, "test"))
 
 
-def silence(broker: Broker, recovery: Recovery, *alive: str, node: bool = True) -> int:
-    """25 s of looks in which only these engines, and the node if it lives, beat."""
+def judge(broker: Broker, recovery: Recovery, *alive: str, node: bool = True) -> int:
+    """Polls over 25 s in which only these engines, and the node if it lives, beat; returns the reclaimed tasks."""
     taken = 0
     for now in range(0, 30, 5):
         if node or alive:
@@ -60,7 +60,7 @@ def test_a_dead_engine_on_a_live_node_is_charged_as_a_crash(broker: Broker, step
     steps.poll()
     dead = lost_engine(broker)
     [claimed] = dead.claim()
-    assert silence(broker, recovery) == 1
+    assert judge(broker, recovery) == 1
     steps.drain()
     task.refresh_from_db()
     assert (task.status, task.attempt, task.deliveries, task.node_losses) == ("queued", 1, 1, 0)
@@ -79,7 +79,7 @@ def test_a_lost_node_is_charged_apart(broker: Broker, steps: Steps, recovery: Re
     steps.poll()
     dead = lost_engine(broker)
     dead.claim()
-    assert silence(broker, recovery, node=False) == 1
+    assert judge(broker, recovery, node=False) == 1
     steps.drain()
     task.refresh_from_db()
     assert (task.status, task.deliveries, task.node_losses) == ("queued", 0, 1)
@@ -89,14 +89,14 @@ def test_a_lost_node_is_charged_apart(broker: Broker, steps: Steps, recovery: Re
     forget(broker, dead.engine_id)
 
 
-def test_an_engine_that_beats_keeps_its_work_however_long_it_takes(
+def test_an_engine_that_beats_keeps_its_tasks_however_long_they_take(
     broker: Broker, steps: Steps, recovery: Recovery
 ) -> None:
     make.single()
     steps.poll()
     with engine(broker) as consumer:
         [claimed] = consumer.claim()
-        assert silence(broker, recovery, consumer.engine_id) == 0
+        assert judge(broker, recovery, consumer.engine_id) == 0
         assert claimed.settle(Completed(1)) is Settled.ACCEPTED
         steps.drain()
     forget(broker, consumer.engine_id)
@@ -110,7 +110,7 @@ def test_a_task_that_kills_three_engines_is_a_dead_letter(broker: Broker, steps:
         dead = lost_engine(broker, name)
         assert len(dead.claim()) == 1
         steps.drain()
-        silence(broker, recovery)
+        judge(broker, recovery)
         steps.drain()
     task.refresh_from_db()
     assert (task.status, task.error_cause, task.deliveries) == ("dead_letter", "engine_lost", 3)
@@ -134,7 +134,7 @@ def test_the_scanner_finishes_what_a_judge_began_before_it_died(broker: Broker, 
     forget(broker, dead.engine_id)
 
 
-def test_the_scanner_leaves_a_silent_owner_alone_that_nobody_judged(broker: Broker, steps: Steps) -> None:
+def test_the_scanner_leaves_an_idle_owner_alone_that_was_not_judged(broker: Broker, steps: Steps) -> None:
     make.single()
     steps.poll()
     with engine(broker) as consumer:
@@ -168,7 +168,7 @@ def test_the_scanner_ends_what_was_not_renewed_for_the_absolute_timeout_or_its_o
     with engine(broker) as consumer:
         started = time.monotonic()
         [claimed] = consumer.claim()
-        wait_until(lambda: scan().found["expired"], what="the scanner takes it back")
+        wait_until(lambda: scan().found["expired"], what="the scanner expires the task")
         assert time.monotonic() - started >= 1
         assert claimed.settle(Completed(1)) is Settled.LOST
     steps.drain()
