@@ -2,8 +2,8 @@
 
 A folder per page:
 
-overview/     all at a glance: health, queues, nodes, dead letters, the latest tasks
-queue/        one queue: what runs, what waits; pause and resume
+overview/     health, queues, nodes, dead letters, the latest tasks
+queue/        one queue: running tasks (the PEL) and waiting tasks; pause and resume
 jobs/         the search for jobs
 job/          one job: its DAG, timeline, tasks, webhooks, history; cancel
 task/         one task: parameters, results and logs; cancel, requeue, dead-letter
@@ -17,7 +17,7 @@ read          what the page shows, as plain values, read from Postgres and Redis
 render        values -> fragments: named elements of HTML, the same for the page and its WebSocket
 views         the page and its forms
 actions       what its buttons do, where views would be too long
-query         what its query string asks for, or the SQL of its rows
+query         its query string, or the SQL of its rows
 
 Pages stand on three packages that know no page:
 
@@ -27,6 +27,7 @@ security/     login, roles, origins of WebSockets, CSP
 
 urls          the pages, their WebSockets and the navigation: a new page is a line in each
 
-A new page with one table is its folder (`__init__`, `read`, `render`), `templates/dashboard/<page>/` (`page.html` and a
-row), its lines in `urls.py`, and a test.
+A new page with one table is seven files: a module beside this one that reads and renders it, its line in the map above,
+its lines in `urls.py`, `page.html` and a row in `templates/dashboard/<page>/`, a test, and its row in
+`docs/dashboard.md`. It gets a folder when it needs more than one module.
 """

@@ -21,7 +21,7 @@ from dalston_queue.dashboard.jobs import read as jobs_read
 from dalston_queue.dashboard.jobs import views as jobs
 from dalston_queue.dashboard.jobs.render import jobs_fragments
 from dalston_queue.dashboard.live.consumer import live, live_feed
-from dalston_queue.dashboard.live.views import live_page
+from dalston_queue.dashboard.live.fragments import live_page
 from dalston_queue.dashboard.nodes import actions as node_actions
 from dalston_queue.dashboard.nodes import views as nodes
 from dalston_queue.dashboard.nodes.logs import LogFeed

@@ -1,7 +1,7 @@
-"""The page of dead letters as fragments, the same for the page and its socket.
+"""Fragments of the pages of dead letters, the same for a page and its WebSocket.
 
-Buttons are only in what operators get, so there are two versions of it. They belong to forms outside of the pieces,
-because a form carries its viewer's CSRF token.
+Only operators get buttons, so there are two versions. The buttons belong to forms outside of the fragments, since a
+form has its viewer's CSRF token.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ BATCH_TONES = {"waiting": "wait", "running": "busy", "done": "ok", "stopped": "b
 MORE_GROUPS = f"The {MAX_GROUPS} groups seen last. Narrow the filter to see more."
 NO_DEAD_LETTER = "No open dead letter matches."
 NO_GROUP = (
-    "No open dead letter. A task that has used up its retries, or a message that cannot be read, comes here and waits"
-    " for an operator."
+    "No open dead letter. A task that has used up its retries, or a message that cannot be read, is shown here until an"
+    " operator replays or discards it."
 )
 
 
@@ -55,7 +55,7 @@ def fragments_of(view: DeadLettersView, query: Mapping[str, str], may_operate: b
     newest = address(query, after=None) if "after" in query else ""
     return [
         *pieces,
-        table("dead-letters", rows, columns=6, empty=NO_DEAD_LETTER),
+        table("dead-letters", rows, columns=5, empty=NO_DEAD_LETTER),
         Fragment("older", render("_older", older=older, newest=newest)),
     ]
 

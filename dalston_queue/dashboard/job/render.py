@@ -10,7 +10,7 @@ from dalston_queue.dashboard.job import dag, gantt
 from dalston_queue.dashboard.job.read import SHOWN_DELIVERIES, EventLine, JobView, TaskLine, read_job
 from dalston_queue.dashboard.job.webhooks import webhook_row
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
-from dalston_queue.dashboard.parts.words import TASK_TONES, outcome_words, words_for
+from dalston_queue.dashboard.parts.words import TASK_TONES, outcome_words, time_spent
 from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.polling import Gone
 
@@ -67,7 +67,7 @@ def _gantt(view: JobView) -> str:
 @lru_cache(maxsize=512)
 def _task(task: TaskLine, may_operate: bool) -> Row:
     row_id = f"stage-{task.stage}"
-    spent = words_for(task.started_at, task.finished_at)
+    spent = time_spent(task.started_at, task.finished_at)
     status, tone = task.status.replace("_", " "), TASK_TONES.get(task.status, "")
     several = task.deliveries[-SHOWN_DELIVERIES:] if len(task.deliveries) > 1 else ()
     deliveries = [(each, outcome_words(each)) for each in several]

@@ -10,7 +10,7 @@ from django.utils.html import format_html
 from dalston_queue.dashboard.jobs.read import JobRow, JobsView, reader_of
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
 from dalston_queue.dashboard.parts.request import address
-from dalston_queue.dashboard.parts.words import TASK_TONES, words_for
+from dalston_queue.dashboard.parts.words import TASK_TONES, time_spent
 
 
 def jobs_fragments(query: Mapping[str, str]) -> list[Fragment]:
@@ -43,5 +43,5 @@ def _empty(view: JobsView, query: Mapping[str, str]) -> str:
 @lru_cache(maxsize=2048)
 def _job(job: JobRow) -> Row:
     row_id = f"job-{job.id}"
-    tone, spent = TASK_TONES.get(job.status, ""), words_for(job.started_at, job.finished_at)
+    tone, spent = TASK_TONES.get(job.status, ""), time_spent(job.started_at, job.finished_at)
     return Row(row_id, render("jobs/_job", row_id=row_id, job=job, tone=tone, spent=spent))

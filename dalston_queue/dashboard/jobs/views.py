@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from dalston_queue.dashboard.jobs.read import FIELDS, JobsReader, offered_tokens
 from dalston_queue.dashboard.jobs.render import fragments_of
 from dalston_queue.dashboard.live.fragments import by_name
-from dalston_queue.dashboard.parts.request import address, flat
+from dalston_queue.dashboard.parts.request import address, known_fields
 from dalston_queue.jobs.lifecycle.states import JobStatus
 
 
@@ -19,8 +19,7 @@ from dalston_queue.jobs.lifecycle.states import JobStatus
 @never_cache
 @login_required
 def jobs(request: HttpRequest) -> HttpResponse:
-    given = flat(request.GET)
-    query = {name: given[name] for name in FIELDS if given.get(name)}
+    query = known_fields(request.GET, FIELDS)
     view = JobsReader(query)()
     if list(query) == ["id"] and len(view.rows) == 1:
         return redirect("dashboard:job", job_id=view.rows[0].id)

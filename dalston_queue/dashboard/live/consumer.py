@@ -70,7 +70,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     def arguments(self) -> dict[str, Any]:
         found = dict(self.scope["url_route"]["kwargs"])
         if self.fields:
-            found["query"] = known_fields(self.scope["query_string"], self.fields)
+            found["query"] = known_fields(self.scope["query_string"].decode("latin-1"), self.fields)
         if self.by_role:
             found["may_operate"] = self.may_operate
         return found

@@ -7,30 +7,30 @@ from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
 from dalston_queue.broker.protocol.types import EngineState, Role, Tier
 from dalston_queue.broker.protocol.validate import moment_if
 from dalston_queue.broker.views.snapshot import LaneStats, QueueStats, Rates, Snapshot, rates
-from dalston_queue.dashboard.overview.values import EngineLine, InRedis, Lane, NodeLine, Pace
+from dalston_queue.dashboard.overview.values import EngineLine, InRedis, Lane, NodeLine
 
 _READER = "dashboard"
 """A lease needs a token; with this one it is only read, never taken."""
 
 
 def read(broker: Broker, before: Snapshot | None = None) -> InRedis:
-    """`before` is a snapshot of some seconds ago, for the paces."""
+    """`before`: a snapshot of some seconds ago, for the rates."""
     snapshot = broker.snapshot()
     engines = broker.registry.engines()
-    paces = {} if before is None else {name: _pace(rate) for name, rate in rates(before, snapshot).items()}
+    found = {} if before is None else {name: _rounded(each) for name, each in rates(before, snapshot).items()}
     return InRedis(
         snapshot=snapshot,
-        lanes=tuple(_lanes(snapshot, engines, paces)),
+        lanes=tuple(_lanes(snapshot, engines, found)),
         nodes=tuple(_nodes(broker.registry.nodes(), engines, _suspected(snapshot))),
         is_led=broker.lease(Role.ORCHESTRATOR, _READER).leader() is not None,
-        paces={stats.queue: paces[stats.queue] for stats in snapshot.queues if stats.queue in paces},
+        rates={stats.queue: found[stats.queue] for stats in snapshot.queues if stats.queue in found},
     )
 
 
-def _lanes(snapshot: Snapshot, engines: list[EngineInfo], paces: dict[str, Pace]) -> list[Lane]:
+def _lanes(snapshot: Snapshot, engines: list[EngineInfo], by_name: dict[str, Rates]) -> list[Lane]:
     ready = [engine for engine in engines if engine.state is EngineState.READY]
     return [
-        _lane(snapshot.at_ms, stats, lane, sum(can_take(engine, lane) for engine in ready), paces.get(lane.name))
+        _lane(snapshot.at_ms, stats, lane, sum(can_take(engine, lane) for engine in ready), by_name.get(lane.name))
         for stats in sorted(snapshot.queues, key=lambda stats: stats.queue)
         for lane in stats.lanes
         if lane.length or lane.pending or _is_plain(lane)
@@ -47,7 +47,7 @@ def _is_plain(lane: LaneStats) -> bool:
     return lane.tier is Tier.MEDIUM and not lane.capabilities
 
 
-def _lane(at_ms: int, stats: QueueStats, lane: LaneStats, engines: int, pace: Pace | None) -> Lane:
+def _lane(at_ms: int, stats: QueueStats, lane: LaneStats, engines: int, measured: Rates | None) -> Lane:
     oldest = None if lane.oldest_age_ms is None else moment_if(at_ms - lane.oldest_age_ms)
     waiting = lane.lag if lane.consistent else None
     return Lane(
@@ -59,18 +59,14 @@ def _lane(at_ms: int, stats: QueueStats, lane: LaneStats, engines: int, pace: Pa
         oldest_at=oldest,
         engines=engines,
         paused=stats.paused,
-        pace=pace,
+        rates=measured,
         sample=lane.name,
     )
 
 
-def _pace(rate: Rates) -> Pace:
-    return Pace(comes=_rounded(rate.in_per_s), goes=_rounded(rate.out_per_s))
-
-
-def _rounded(per_second: float) -> float:
-    """Two digits that count: 0.4, 7.2, 53, 1200."""
-    return float(f"{per_second:.2g}")
+def _rounded(measured: Rates) -> Rates:
+    """To two significant digits: 0.4, 7.2, 53, 1200. A digit more would resend the row each tick."""
+    return Rates(in_per_s=float(f"{measured.in_per_s:.2g}"), out_per_s=float(f"{measured.out_per_s:.2g}"))
 
 
 def _suspected(snapshot: Snapshot) -> set[str]:

@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from dalston_queue.broker.protocol.types import EngineState, NodeState, Tier
-from dalston_queue.broker.views.snapshot import LaneStats, QueueStats
+from dalston_queue.broker.views.snapshot import LaneStats, QueueStats, Rates
 from dalston_queue.dashboard.overview.from_postgres import COUNT_LIMIT
 from dalston_queue.dashboard.overview.from_redis import can_take
 from dalston_queue.dashboard.overview.values import (
@@ -22,7 +22,6 @@ from dalston_queue.dashboard.overview.values import (
     InRedis,
     NodeLine,
     Overview,
-    Pace,
     Past,
 )
 from dalston_queue.dashboard.parts.charts import Numbers, series
@@ -128,8 +127,8 @@ def queue_finding(overview: Overview, queue: str) -> Finding:
 
 def _of_queue(redis: InRedis, past: Past, queue: QueueStats) -> Iterator[Finding]:
     name, waiting, there = queue.queue, queue.waiting, page_url("queue", queue.queue)
-    engines, pace, full = _engines_of(redis, name), redis.paces.get(name), _are_full(redis, queue)
-    idle = queue.running == 0 and pace is not None and pace.goes == 0
+    engines, rates, full = _engines_of(redis, name), redis.rates.get(name), _are_full(redis, queue)
+    idle = queue.running == 0 and rates is not None and rates.out_per_s == 0
     if any(not lane.consistent for lane in queue.lanes):
         yield Finding(Tone.WARN, f"{name}: the counts are inconsistent; the reconciler will repair them.", there)
     if queue.paused:
@@ -147,7 +146,7 @@ def _of_queue(redis: InRedis, past: Past, queue: QueueStats) -> Iterator[Finding
         yield Finding(Tone.WARN, _sentence(queue, f"{waiting} waiting", _oldest(queue), busy), there)
     elif waiting > 0:
         busy = f"{count(engines, 'engine')}{', all busy' if full else ''}"
-        clear = clear_in(waiting, pace)
+        clear = clear_in(waiting, rates)
         yield Finding(Tone.OK, _sentence(queue, f"{waiting} waiting", _oldest(queue), busy, clear), there)
 
 
@@ -196,13 +195,13 @@ def _of_node(node: NodeLine) -> Iterator[Finding]:
             yield Finding(Tone(UNHEALTHY_TONES[engine.state]), f"Engine {engine.id} is {engine.state}{why}.", there)
 
 
-def clear_in(waiting: int, pace: Pace | None) -> str:
+def clear_in(waiting: int, rates: Rates | None) -> str:
     """When the queue will be empty at this rate."""
-    if pace is None:
-        return "pace not known yet"
-    seconds = seconds_for(waiting, pace.goes - pace.comes)
+    if rates is None:
+        return "rate not known yet"
+    seconds = seconds_for(waiting, rates.out_per_s - rates.in_per_s)
     if seconds is None:
-        return "and the queue grows" if pace.comes > pace.goes else "and the queue does not shrink"
+        return "and the queue grows" if rates.in_per_s > rates.out_per_s else "and the queue does not shrink"
     return f"clear in about {in_words(max(1, seconds))}"
 
 

@@ -15,7 +15,7 @@ from dalston_queue.dashboard.overview.health import is_late, judge
 from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.overview.values import DutyLine, InPostgres, Lane, NodeLine, Overview, RecentTask
 from dalston_queue.dashboard.parts.charts import series, sparkline
-from dalston_queue.dashboard.parts.words import MACHINE_TONES, TASK_TONES, duration, words_for
+from dalston_queue.dashboard.parts.words import MACHINE_TONES, TASK_TONES, duration, time_spent
 from dalston_queue.jobs.queries.pace import in_words, seconds_for
 
 
@@ -68,7 +68,7 @@ def _task(task: RecentTask) -> Row:
             task=task,
             status=status,
             tone=tone,
-            spent=words_for(task.started_at, task.finished_at),
+            spent=time_spent(task.started_at, task.finished_at),
         ),
     )
 
@@ -96,12 +96,12 @@ def _clear(lane: Lane) -> str:
     """When the lane will be empty; an ellipsis while its rates are not known."""
     if not lane.waiting:
         return "–"
-    if lane.pace is None:
+    if lane.rates is None:
         return "…"
-    seconds = seconds_for(lane.waiting, lane.pace.goes - lane.pace.comes)
+    seconds = seconds_for(lane.waiting, lane.rates.out_per_s - lane.rates.in_per_s)
     if seconds is not None:
         return in_words(max(1, seconds))
-    return "growing" if lane.pace.comes > lane.pace.goes else "stalled"
+    return "growing" if lane.rates.in_per_s > lane.rates.out_per_s else "stalled"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dalston_queue.broker.views.snapshot import Snapshot
+from dalston_queue.broker.views.snapshot import Rates, Snapshot
 from dalston_queue.dashboard.parts.charts import Numbers
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Tasks per second over the last seconds, rounded: a digit more would resend the row each tick."""
-
-    comes: float
-    goes: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +26,7 @@ class Lane:
     oldest_at: datetime | None
     engines: int
     paused: bool
-    pace: Pace | None  # None: not watched for long enough to know
+    rates: Rates | None  # None: not known yet
     sample: str  # its name in the whole deployment; what its minute samples are called
 
 
@@ -112,7 +104,7 @@ class InRedis:
     lanes: tuple[Lane, ...]
     nodes: tuple[NodeLine, ...]
     is_led: bool  # an orchestrator holds the lease
-    paces: dict[str, Pace]  # by queue; empty while not known
+    rates: dict[str, Rates]  # by queue; empty while not known
 
 
 @dataclass(frozen=True, slots=True)

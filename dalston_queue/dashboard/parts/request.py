@@ -56,15 +56,15 @@ def uuid(query: Mapping[str, str], name: str) -> UUID | None:
 
 
 def flat(query: QueryDict | str) -> dict[str, str]:
-    """The last value of each name, whether it comes from a request or as a socket's query string."""
+    """The last value of each name, of a request or of a WebSocket's query string."""
     fields = QueryDict(query) if isinstance(query, str) else query
     return {name: str(fields[name]) for name in sorted(fields)}
 
 
-def known_fields(query_string: bytes, fields: Iterable[str]) -> dict[str, str]:
+def known_fields(query: QueryDict | str, fields: Iterable[str]) -> dict[str, str]:
     """The fields that the page knows: any other name would make a poll of its own."""
-    query = flat(query_string.decode("latin-1"))
-    return {name: query[name] for name in fields if query.get(name)}
+    found = flat(query)
+    return {name: found[name] for name in fields if found.get(name)}
 
 
 def address(query: Mapping[str, str], **changed: object) -> str:

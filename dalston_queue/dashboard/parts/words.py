@@ -50,7 +50,7 @@ def count(number: int, noun: str) -> str:
     return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
 
 
-def words_for(started_at: datetime | None, finished_at: datetime | None) -> str | None:
+def time_spent(started_at: datetime | None, finished_at: datetime | None) -> str | None:
     """The duration, once it is over; while it runs, the page counts."""
     if started_at is None or finished_at is None:
         return None
@@ -96,7 +96,7 @@ def outcome_tone(delivery: Delivery) -> str:
 def outcome_words(delivery: Delivery) -> str:
     if delivery.outcome is None:
         return "running"
-    spent = words_for(delivery.started_at, delivery.finished_at)
+    spent = time_spent(delivery.started_at, delivery.finished_at)
     took = f" after {spent}" if spent else ""
     message = f": {delivery.message[:200]}" if delivery.message else ""
     return f"{delivery.outcome.replace('_', ' ')}{took}{message}"

@@ -17,7 +17,7 @@ from dalston_queue.broker.views.pages import LaneTier
 from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.overview.values import Overview
-from dalston_queue.dashboard.parts.request import BadQuery, address, flat, reason_of
+from dalston_queue.dashboard.parts.request import BadQuery, address, known_fields, reason_of
 from dalston_queue.dashboard.queue.query import FIELDS, QueueQuery, lane_word, queue_query
 from dalston_queue.dashboard.queue.read import QueueView, read_queue
 from dalston_queue.dashboard.queue.render import fragments_of
@@ -42,8 +42,7 @@ def queues(request: HttpRequest) -> HttpResponse:
 @never_cache
 @login_required
 def queue_page(request: HttpRequest, queue: str) -> HttpResponse:
-    given, problem = flat(request.GET), ""
-    query = {name: given[name] for name in FIELDS if name in given}
+    query, problem = known_fields(request.GET, FIELDS), ""
     try:
         wanted = queue_query(query)
     except BadQuery as error:

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from dalston_queue.broker.protocol.types import Tier
-from dalston_queue.broker.views.snapshot import LaneStats, QueueStats, Snapshot
+from dalston_queue.broker.views.snapshot import LaneStats, QueueStats, Rates, Snapshot
 from dalston_queue.dashboard.overview.health import Tone, judge
 from dalston_queue.dashboard.overview.values import (
     DutyLine,
@@ -19,7 +19,6 @@ from dalston_queue.dashboard.overview.values import (
     InRedis,
     NodeLine,
     Overview,
-    Pace,
     Past,
 )
 
@@ -66,11 +65,17 @@ def queue(waiting: int = 0, running: int = 0, paused: bool = False, lanes: Seque
 
 
 def overview(
-    *queues: QueueStats, engines: tuple[EngineLine, ...] = (engine(),), node: str = "active", pace: Pace | None = None
+    *queues: QueueStats, engines: tuple[EngineLine, ...] = (engine(),), node: str = "active", rates: Rates | None = None
 ) -> Overview:
     snapshot = Snapshot(at_ms=0, queues=list(queues))
     nodes = (NodeLine("n", node, engines),)
-    return Overview(NOW, InRedis(snapshot, (), nodes, True, {"echo": pace} if pace else {}), InPostgres((), 0, DUTIES))
+    return Overview(
+        NOW, InRedis(snapshot, (), nodes, True, {"echo": rates} if rates else {}), InPostgres((), 0, DUTIES)
+    )
+
+
+def per_second(in_: float, out: float) -> Rates:
+    return Rates(in_per_s=in_, out_per_s=out)
 
 
 def text_of(view: Overview) -> str:
@@ -85,37 +90,37 @@ def test_all_is_well() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pace", "words"),
+    ("rates", "words"),
     [
-        (None, "pace not known yet"),
-        (Pace(0, 2), "clear in about 60 s"),
-        (Pace(0, 0.1), "clear in about 20 min"),
-        (Pace(1, 1.01), "clear in about 3 h"),
-        (Pace(2, 1), "and the queue grows"),
-        (Pace(1, 1), "and the queue does not shrink"),
+        (None, "rate not known yet"),
+        (per_second(0, 2), "clear in about 60 s"),
+        (per_second(0, 0.1), "clear in about 20 min"),
+        (per_second(1, 1.01), "clear in about 3 h"),
+        (per_second(2, 1), "and the queue grows"),
+        (per_second(1, 1), "and the queue does not shrink"),
     ],
 )
-def test_a_queue_says_when_it_will_be_clear(pace: Pace | None, words: str) -> None:
-    health = judge(overview(queue(waiting=120, running=1), pace=pace))
+def test_a_queue_says_when_it_will_be_clear(rates: Rates | None, words: str) -> None:
+    health = judge(overview(queue(waiting=120, running=1), rates=rates))
     assert health.tone is Tone.OK
     assert [finding.text for finding in health.findings] == [f"echo: 120 waiting, 1 engine, {words}."]
 
 
 def test_work_and_engines_and_nothing_moves() -> None:
-    view = overview(queue(waiting=5), pace=Pace(0, 0))
+    view = overview(queue(waiting=5), rates=per_second(0, 0))
     assert judge(view).tone is Tone.BAD
     assert "echo: 5 waiting, 1 engine, and nothing moves." in text_of(view)
 
 
 def test_work_whose_engines_are_busy_with_other_queues_is_a_warning() -> None:
-    view = overview(queue(waiting=5), engines=(FULL,), pace=Pace(0, 0))
+    view = overview(queue(waiting=5), engines=(FULL,), rates=per_second(0, 0))
     assert judge(view).tone is Tone.WARN
     assert text_of(view) == "echo: 5 waiting, 1 engine, all busy with other queues."
-    assert judge(overview(queue(waiting=5), engines=(FULL, engine()), pace=Pace(0, 0))).tone is Tone.BAD
+    assert judge(overview(queue(waiting=5), engines=(FULL, engine()), rates=per_second(0, 0))).tone is Tone.BAD
 
 
 def test_a_queue_whose_engines_are_all_full_says_that_they_are_busy() -> None:
-    health = judge(overview(queue(waiting=5, running=1), engines=(FULL,), pace=Pace(0, 0.1)))
+    health = judge(overview(queue(waiting=5, running=1), engines=(FULL,), rates=per_second(0, 0.1)))
     assert health.tone is Tone.OK
     assert health.headline == "Healthy: 5 waiting, 1 running, 1 engine ready, all busy."
     assert [finding.text for finding in health.findings] == [
@@ -123,7 +128,9 @@ def test_a_queue_whose_engines_are_all_full_says_that_they_are_busy() -> None:
     ]
     assert "busy" not in judge(overview(queue(waiting=5, running=1), engines=(FULL, engine()))).headline
     assert "busy" not in judge(overview(queue(running=1), engines=(FULL,))).headline, "nothing waits for them"
-    idle_elsewhere = overview(queue(waiting=5, running=1), engines=(FULL, engine(queue="other")), pace=Pace(0, 0.1))
+    idle_elsewhere = overview(
+        queue(waiting=5, running=1), engines=(FULL, engine(queue="other")), rates=per_second(0, 0.1)
+    )
     assert judge(idle_elsewhere).headline == "Healthy: 5 waiting, 1 running, 2 engines ready."
     assert text_of(idle_elsewhere) == "echo: 5 waiting, 1 engine, all busy, clear in about 50 s."
 
@@ -131,18 +138,18 @@ def test_a_queue_whose_engines_are_all_full_says_that_they_are_busy() -> None:
 def test_a_suspect_waits_for_an_empty_engine_without_an_alarm() -> None:
     suspects = queue(waiting=2, lanes=[lane(2, tier=Tier.SUSPECT)])
     half = replace(engine(), is_empty=False)
-    assert judge(overview(suspects, engines=(half,), pace=Pace(0, 0))).tone is Tone.WARN
-    assert judge(overview(suspects, engines=(half, engine()), pace=Pace(0, 0))).tone is Tone.BAD
+    assert judge(overview(suspects, engines=(half,), rates=per_second(0, 0))).tone is Tone.WARN
+    assert judge(overview(suspects, engines=(half, engine()), rates=per_second(0, 0))).tone is Tone.BAD
     both = queue(waiting=3, lanes=[lane(2, tier=Tier.SUSPECT), lane(1)])
-    assert judge(overview(both, engines=(half,), pace=Pace(0, 0))).tone is Tone.BAD, "the other one has room"
+    assert judge(overview(both, engines=(half,), rates=per_second(0, 0))).tone is Tone.BAD, "the other one has room"
 
 
 def test_only_engines_that_can_run_what_waits_count_as_having_room() -> None:
     large = queue(waiting=2, lanes=[lane(2, capabilities="large")])
     able = replace(FULL, capabilities=("large",))
-    assert judge(overview(large, engines=(able, engine()), pace=Pace(0, 0))).tone is Tone.WARN
+    assert judge(overview(large, engines=(able, engine()), rates=per_second(0, 0))).tone is Tone.WARN
     free = replace(able, is_full=False, is_empty=True)
-    assert judge(overview(large, engines=(free, engine()), pace=Pace(0, 0))).tone is Tone.BAD
+    assert judge(overview(large, engines=(free, engine()), rates=per_second(0, 0))).tone is Tone.BAD
 
 
 def test_work_that_no_engine_serves_is_named() -> None:
@@ -218,12 +225,12 @@ def test_the_worst_comes_first() -> None:
 def test_the_age_of_the_oldest_is_shown() -> None:
     waits = structs.replace(queue(waiting=312, running=6), oldest_age_ms=240_000)
     assert "echo: 312 waiting, oldest 4 min, 1 engine, clear in about 9 min." in text_of(
-        overview(waits, pace=Pace(0, 0.58))
+        overview(waits, rates=per_second(0, 0.58))
     )
 
 
 def test_a_queue_in_which_nothing_ended_for_long_is_named_although_engines_are_busy() -> None:
-    stuck = overview(queue(waiting=5, running=1), pace=Pace(0, 0))
+    stuck = overview(queue(waiting=5, running=1), rates=per_second(0, 0))
 
     def with_samples(minutes: int, removed: int = 10, waiting: int = 5) -> Overview:
         samples = [{"waiting": waiting, "removed": removed}] * minutes

@@ -68,7 +68,7 @@ def test_it_shows_lanes_tasks_nodes_and_engines(viewer: Client, broker: Broker) 
     assert "1 waiting, nothing running, 1 engine ready." in text
 
 
-def test_a_lane_has_the_pace_of_its_own_shard(tmp_path: Path) -> None:
+def test_a_lane_has_the_rates_of_its_own_shard(tmp_path: Path) -> None:
     def task(name: str, priority: Priority = Priority.MEDIUM) -> TaskMessage:
         return TaskMessage(task_id=name, job_id="j", queue="echo", task_type="echo", attempt=1, priority=priority)
 
@@ -80,8 +80,8 @@ def test_a_lane_has_the_pace_of_its_own_shard(tmp_path: Path) -> None:
         broker.append([task(f"t{n}") for n in range(10)])
         wait_until(lambda: broker.home.now_ms() > before.at_ms, what="the clock to move")
         medium = [lane for lane in read(broker, before).lanes if lane.tier == Tier.MEDIUM]
-        comes = {lane.waiting: lane.pace.comes > 0 for lane in medium if lane.pace}
-        assert comes == {11: True, 0: False}
+        growing = {lane.waiting: lane.rates.in_per_s > 0 for lane in medium if lane.rates}
+        assert growing == {11: True, 0: False}
         assert len({lane_row(lane, ()).id for lane in medium}) == 2, "each is updated by its own name"
         broker.close()
 
