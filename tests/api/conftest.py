@@ -42,14 +42,14 @@ class Api:
 
 @pytest.fixture(autouse=True)
 def own_broker(request: pytest.FixtureRequest, broker: Broker) -> Broker:
-    """Every test here has a key prefix of its own. What it leaves there is deleted, not complained about."""
+    """Each test has a key prefix of its own; keys that it leaves are deleted and are no failure."""
     request.node.add_marker(pytest.mark.keeps_keys)
     return broker
 
 
 @pytest.fixture
 def web_broker(web: Web, redis_url: str) -> Iterator[Broker]:
-    """On the keys of the web process."""
+    """A broker on the keys of the web process."""
     broker = connect(redis_url, prefix=web.prefix)
     yield broker
     broker.close()
@@ -73,6 +73,11 @@ def token_for(project: Project) -> Callable[..., str]:
 @pytest.fixture
 def api(token_for: Callable[..., str]) -> Api:
     return Api(token_for("submit", "read"))
+
+
+@pytest.fixture
+def operator(token_for: Callable[..., str]) -> Api:
+    return Api(token_for("operate", "read"))
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
-"""GET /audit: what the audit page shows, for programs."""
+"""GET /audit: operator actions, filtered and by page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
@@ -14,19 +13,14 @@ from tests.api.conftest import Api
 pytestmark = pytest.mark.django_db
 
 
-def act(target: str) -> OperatorAction:
+def record(target: str) -> OperatorAction:
     with audited("job.cancel", target, actor="user ada", reason="wrong file", before={"status": "running"}) as row:
         row.after = {"status": "cancelled"}
     return row
 
 
-@pytest.fixture
-def operator(token_for: Callable[..., str]) -> Api:
-    return Api(token_for("operate"))
-
-
-def test_an_act_is_told_whole_with_its_links(operator: Api) -> None:
-    row = act("job 1")
+def test_an_action_is_shown_with_its_links(operator: Api) -> None:
+    row = record("job 1")
     [item] = operator.get("/audit").json()["items"]
     assert (item["id"], item["actor"], item["action"], item["reason"]) == (
         row.pk,
@@ -40,7 +34,7 @@ def test_an_act_is_told_whole_with_its_links(operator: Api) -> None:
 
 
 def test_it_is_filtered_and_paged(operator: Api) -> None:
-    rows = [act(f"job {number}") for number in range(5)]
+    rows = [record(f"job {number}") for number in range(5)]
     assert [item["target"] for item in operator.get("/audit?target=job+3").json()["items"]] == ["job 3"]
     assert operator.get("/audit?actor=bea").json()["items"] == []
     assert operator.get("/audit?unfinished=true").json()["items"] == []
@@ -57,23 +51,23 @@ def test_it_is_filtered_and_paged(operator: Api) -> None:
 
 
 @pytest.mark.usefixtures("broker")
-def test_what_is_not_there_leaves_no_row(operator: Api) -> None:
-    nothing, reason = uuid4(), {"reason": "x"}
+def test_an_action_on_a_missing_row_is_not_recorded(operator: Api) -> None:
+    missing, reason = uuid4(), {"reason": "x"}
     asked = [
-        operator.call("DELETE", f"/jobs/{nothing}"),
-        operator.call("DELETE", f"/tasks/{nothing}"),
-        operator.post(f"/tasks/{nothing}/requeue", reason),
-        operator.post(f"/tasks/{nothing}/dead_letter", reason),
-        operator.post(f"/dead_letters/{nothing}/replay", reason),
-        operator.call("DELETE", f"/dead_letters/{nothing}"),
-        operator.call("DELETE", f"/replay_batches/{nothing}"),
-        operator.post(f"/jobs/{nothing}/webhooks/{nothing}/send"),
+        operator.call("DELETE", f"/jobs/{missing}"),
+        operator.call("DELETE", f"/tasks/{missing}"),
+        operator.post(f"/tasks/{missing}/requeue", reason),
+        operator.post(f"/tasks/{missing}/dead_letter", reason),
+        operator.post(f"/dead_letters/{missing}/replay", reason),
+        operator.call("DELETE", f"/dead_letters/{missing}"),
+        operator.call("DELETE", f"/replay_batches/{missing}"),
+        operator.post(f"/jobs/{missing}/webhooks/{missing}/send"),
         operator.post("/nodes/nowhere/commands", {"command": "drain"}),
         operator.call("DELETE", "/nodes/nowhere"),
         operator.post("/streams/nothing/pause", reason),
         operator.post("/streams/nothing/resume", reason),
     ]
     assert [answer.status_code for answer in asked] == [404] * len(asked)
-    many = operator.post("/dead_letters:replay", {"ids": [str(nothing)]}).json()
+    many = operator.post("/dead_letters:replay", {"ids": [str(missing)]}).json()
     assert [item["outcome"] for item in many["items"]] == ["there is no such dead letter"]
     assert not OperatorAction.objects.exists()

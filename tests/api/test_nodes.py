@@ -1,4 +1,4 @@
-"""/nodes: what is there, and orders from request to answer."""
+"""/nodes: nodes and engines, commands from request to reply, logs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def operator(token_for: Callable[..., str], broker: Broker) -> Api:
     return Api(token_for("operate", "read"))
 
 
-def obey(broker: Broker, *, ok: bool = True) -> Command:
-    """What a supervisor does with its next command."""
+def reply(broker: Broker, *, ok: bool = True) -> Command:
+    """Plays the supervisor: replies to the next command."""
     channel = broker.node("gpu-01")
     [command] = channel.receive("0", block_ms=5000)
     state = CommandState.DONE if ok else CommandState.FAILED
@@ -39,7 +39,7 @@ def test_nodes_are_listed_with_their_engines(operator: Api, broker: Broker) -> N
     assert (without["node_id"], without["state"], without["engines"][0]["state"]) == ("", "", "loading")
 
 
-def test_a_token_of_one_project_sees_nothing_of_the_work_of_others(
+def test_a_token_of_one_project_sees_no_tasks_of_other_projects(
     operator: Api, broker: Broker, token_for: Callable[..., str]
 ) -> None:
     info = {"version": "2", "tasks": {"t1": "of whom?"}, "owner": "a token"}
@@ -55,10 +55,10 @@ def test_a_token_of_one_project_sees_nothing_of_the_work_of_others(
     assert not broker.node("gpu-01").receive("0"), "the node was not even asked"
 
 
-def test_an_order_is_requested_then_done(operator: Api, broker: Broker) -> None:
+def test_a_command_is_requested_then_done(operator: Api, broker: Broker) -> None:
     sent = operator.post("/nodes/gpu-01/commands", {"command": "drain", "reason": "new driver"}).json()
     assert sent["state"] == "requested"
-    command = obey(broker)
+    command = reply(broker)
     assert (command.name, command.actor, command.arguments) == ("drain", "token test", {"reason": "new driver"})
     found = operator.get(f"/nodes/gpu-01/commands/{sent['command_id']}").json()
     assert (found["command_id"], found["command"], found["state"]) == (sent["command_id"], "drain", "done")
@@ -68,8 +68,8 @@ def test_an_order_is_requested_then_done(operator: Api, broker: Broker) -> None:
     assert (action.action, action.target, action.reason) == ("node.drain", "gpu-01", "new driver")
 
 
-def test_waiting_brings_the_answer_at_once_also_a_refusal(operator: Api, broker: Broker) -> None:
-    supervisor = threading.Thread(target=obey, args=(broker,), kwargs={"ok": False})
+def test_a_wait_ends_with_the_reply_also_with_a_failure(operator: Api, broker: Broker) -> None:
+    supervisor = threading.Thread(target=reply, args=(broker,), kwargs={"ok": False})
     supervisor.start()
     body = {"command": "scale", "engine": "nosuch", "replicas": 2}
     answer = operator.post("/nodes/gpu-01/commands?wait=10", body).json()
@@ -78,7 +78,7 @@ def test_waiting_brings_the_answer_at_once_also_a_refusal(operator: Api, broker:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ({}, "command"),
         ({"command": "explode"}, "command"),
@@ -90,16 +90,16 @@ def test_waiting_brings_the_answer_at_once_also_a_refusal(operator: Api, broker:
         ({"command": "drain", "gpu": "GPU-a"}, "takes no gpu"),
     ],
 )
-def test_an_order_that_makes_no_sense_is_not_sent(operator: Api, broker: Broker, body: object, said: str) -> None:
+def test_an_invalid_command_is_not_sent(operator: Api, broker: Broker, body: object, message: str) -> None:
     answer = operator.post("/nodes/gpu-01/commands", body)
     assert answer.status_code == 422
-    assert said in answer.json()["detail"]
+    assert message in answer.json()["detail"]
     assert broker.node("gpu-01").receive("0") == []
 
 
 def test_a_quarantined_gpu_can_be_released(operator: Api, broker: Broker) -> None:
     operator.post("/nodes/gpu-01/commands", {"command": "release_gpu", "gpu": "GPU-a"})
-    command = obey(broker)
+    command = reply(broker)
     assert (command.name, command.arguments) == ("release_gpu", {"gpu": "GPU-a"})
 
 
@@ -108,7 +108,7 @@ def test_an_unknown_node_is_404(operator: Api) -> None:
     assert operator.get("/nodes/gpu-01/commands/nosuch").status_code == 404
 
 
-def test_an_order_with_an_id_of_ones_own_is_sent_once(operator: Api, broker: Broker) -> None:
+def test_a_command_with_an_id_is_sent_once(operator: Api, broker: Broker) -> None:
     body = {"command": "drain", "command_id": "ticket-17"}
     first, second = (operator.post("/nodes/gpu-01/commands", body).json() for _ in range(2))
     assert first == second
@@ -118,7 +118,7 @@ def test_an_order_with_an_id_of_ones_own_is_sent_once(operator: Api, broker: Bro
 
 
 def send_logs(broker: Broker, seen: list[Command]) -> None:
-    """What a supervisor does when it is asked for a log."""
+    """Plays the supervisor: sends a log."""
     [command] = broker.node("gpu-01").receive("0", block_ms=5000)
     seen.append(command)
     line = (7, "2026-01-02T03:04:05.678Z <b>hello</b>")
@@ -126,7 +126,7 @@ def send_logs(broker: Broker, seen: list[Command]) -> None:
     broker.node("gpu-01").reply(Reply(command_id=command.command_id, state=CommandState.DONE))
 
 
-def test_the_log_of_an_engine_is_asked_of_its_node(operator: Api, broker: Broker) -> None:
+def test_the_log_of_an_engine_is_read_from_its_node(operator: Api, broker: Broker) -> None:
     seen: list[Command] = []
     supervisor = threading.Thread(target=send_logs, args=(broker, seen))
     supervisor.start()
@@ -142,8 +142,8 @@ def test_a_time_without_an_offset_is_refused(operator: Api) -> None:
 
 
 def test_a_node_that_is_away_is_503_and_an_engine_it_does_not_have_404(operator: Api, broker: Broker) -> None:
-    silent = operator.get("/nodes/gpu-01/engines/demo.0/logs")
-    assert (silent.status_code, silent.json()["code"]) == (503, "node_unreachable")
+    away = operator.get("/nodes/gpu-01/engines/demo.0/logs")
+    assert (away.status_code, away.json()["code"]) == (503, "node_unreachable")
     broker.registry.forget(node_ids=["gpu-01"])
     assert operator.get("/nodes/gpu-01/engines/demo.0/logs").status_code == 404
 

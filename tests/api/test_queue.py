@@ -33,7 +33,7 @@ def claim(broker: Broker, count: int) -> None:
     assert len(consumer.exchange([], count).claimed) == count
 
 
-def test_stats_count_lines_workers_throughput_and_lanes(api: Api, broker: Broker) -> None:
+def test_stats_count_queues_workers_throughput_and_lanes(api: Api, broker: Broker) -> None:
     append(broker, 3, Priority.HIGH)
     append(broker, 2, Priority.LOW)
     beats = [
@@ -49,7 +49,7 @@ def test_stats_count_lines_workers_throughput_and_lanes(api: Api, broker: Broker
 
     stats = api.get("/queue/stats").json()
 
-    assert {line: depth["depth"] for line, depth in stats["queues"].items()} == {"high": 2, "medium": 0, "low": 2}
+    assert {name: depth["depth"] for name, depth in stats["queues"].items()} == {"high": 2, "medium": 0, "low": 2}
     assert stats["queues"]["medium"]["oldest_age_seconds"] is None
     assert stats["queues"]["high"]["oldest_age_seconds"] >= 0
     assert stats["workers"] == {"active": 1, "draining": 1, "dead": 0, "total_capacity": 6, "used_capacity": 1}
@@ -59,7 +59,7 @@ def test_stats_count_lines_workers_throughput_and_lanes(api: Api, broker: Broker
 
 
 def test_no_more_slots_are_in_use_than_there_are(api: Api, broker: Broker) -> None:
-    """An engine may hold quick tasks ahead of the one that it runs."""
+    """An engine may prefetch."""
     append(broker, 3, Priority.HIGH)
     beat = EngineBeat(engine_id="n.demo.0.b", state=EngineState.READY, queues=("echo",), capacity=1)
     broker.registry.beat_node("n", NodeState.ACTIVE, [beat])
@@ -75,7 +75,7 @@ def test_streams_show_each_queue(api: Api, broker: Broker) -> None:
     assert stream["counters"]["appended"] == 2
 
 
-def test_pending_pages_what_engines_hold(api: Api, broker: Broker, token_for: Callable[..., str]) -> None:
+def test_pending_entries_are_paged(api: Api, broker: Broker, token_for: Callable[..., str]) -> None:
     append(broker, 5)
     claim(broker, 5)
     operator = Api(token_for("operate"))
@@ -102,11 +102,11 @@ def test_pausing_is_audited_and_says_whether_it_changed_anything(
     assert (first.action, first.target, first.reason) == ("stage.pause", "echo", "driver update")
 
 
-def test_a_queue_that_nobody_has_used_is_not_paused_by_a_slip(broker: Broker, token_for: Callable[..., str]) -> None:
+def test_an_unused_queue_is_not_paused_by_a_typo(broker: Broker, token_for: Callable[..., str]) -> None:
     append(broker, 1)
     operator = Api(token_for("operate"))
-    for act in ("pause", "resume"):
-        slip = operator.post(f"/streams/ecoh/{act}")
+    for action in ("pause", "resume"):
+        slip = operator.post(f"/streams/ecoh/{action}")
         assert (slip.status_code, slip.json()["code"]) == (404, "not_found")
         assert "Did you mean echo?" in slip.json()["detail"]
     assert not OperatorAction.objects.exists() and not StagePause.objects.exists()
@@ -115,4 +115,4 @@ def test_a_queue_that_nobody_has_used_is_not_paused_by_a_slip(broker: Broker, to
     assert operator.post("/streams/later/resume").json()["changed"] is True
     again = operator.post("/streams/later/resume")
     assert (again.status_code, again.json()["changed"]) == (200, False), "to resume is safe to repeat"
-    assert operator.post("/streams/later/pause").status_code == 404, "still nobody has used it"
+    assert operator.post("/streams/later/pause").status_code == 404, "it is still not used"

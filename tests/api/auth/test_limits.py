@@ -1,4 +1,4 @@
-"""Rates and full queues: 429 with Retry-After, and never a refusal because Redis is down."""
+"""Rate limits and backpressure: 429 with Retry-After, and no refusal while Redis is down."""
 
 from __future__ import annotations
 
@@ -70,16 +70,16 @@ def test_a_full_queue_refuses_all_but_high(
     assert listed.post("/tasks", {"task_type": "echo"}).status_code == 201
 
 
-def test_a_submission_is_told_its_place_in_line(api: Api, broker: Broker) -> None:
+def test_a_submission_shows_its_queue_position(api: Api, broker: Broker) -> None:
     fill(broker, 4)
-    places = {
+    positions = {
         priority: api.post("/tasks", {"task_type": "echo", "priority": priority}).json()["queue_position"]
         for priority in ("high", "medium", "low")
     }
-    assert places == {"high": 1, "medium": 5, "low": 5}
+    assert positions == {"high": 1, "medium": 5, "low": 5}
     assert api.post("/tasks", {"task_type": "sleep"}).json()["queue_position"] == 1
     later = {"task_type": "echo", "scheduled_at": f"{timezone.now() + timedelta(days=300)}"}
-    assert api.post("/tasks", later).json()["queue_position"] is None, "it is in no line yet"
+    assert api.post("/tasks", later).json()["queue_position"] is None, "it is in no queue yet"
 
 
 def test_in_a_batch_only_the_jobs_for_the_full_queue_are_refused(api: Api, broker: Broker, settings: Any) -> None:
@@ -90,7 +90,7 @@ def test_in_a_batch_only_the_jobs_for_the_full_queue_are_refused(api: Api, broke
     assert [item["code"] for item in batch["items"]] == ["queue_full", None]
 
 
-def test_a_limited_token_is_told_when_to_come_back(token_for: Callable[..., str], settings: Any) -> None:
+def test_a_limited_token_gets_retry_after(token_for: Callable[..., str], settings: Any) -> None:
     settings.DALSTON_RATE_LIMITED_PER_MINUTE = 3
     limited = Api(token_for("read", rate_preset="limited"))
     free = Api(token_for("read"))

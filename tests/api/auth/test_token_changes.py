@@ -1,4 +1,4 @@
-"""What happens to a token counts with the next request, and a request asks for its token once."""
+"""Changes of a token take effect with the next request; each request reads its token once."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from django.utils import timezone
 
 from dalston_queue.models import ApiToken, Job, Task
 from tests.api.conftest import Api
+from tests.api.documented import MISSING
 
 BODY = {"task_type": "echo"}
 KEY = {"Idempotency-Key": "k"}
-NOBODY = "00000000-0000-7000-8000-000000000000"
 
 
 @pytest.fixture
 def used(api: Api) -> Api:
-    """The first request stores the time of last use; it has taken a key."""
+    """A token whose time of last use is stored, and which has used a key."""
     assert api.post("/tasks", BODY, **KEY).status_code == 201
     assert api.get(f"/tasks/{Task.objects.get().pk}").status_code == 200
     return api
@@ -53,13 +53,13 @@ REQUESTS: dict[str, tuple[Ask, int]] = {
     "no-json": (lambda api: api.call("POST", "/tasks", raw=b"{"), 400),
     "not-valid": (lambda api: api.post("/tasks", {"task_type": "Not A Name"}), 422),
     "too-large": (lambda api: api.call("POST", "/tasks", raw=b" " * 300_000), 413),
-    "a-look": (lambda api: api.get(f"/tasks/{Task.objects.get().pk}"), 200),
-    "a-look-at-nothing": (lambda api: api.get(f"/tasks/{NOBODY}"), 404),
+    "a-read": (lambda api: api.get(f"/tasks/{Task.objects.get().pk}"), 200),
+    "a-read-of-a-missing-task": (lambda api: api.get(f"/tasks/{MISSING}"), 404),
 }
 
 
 @pytest.mark.parametrize(("ask", "status"), REQUESTS.values(), ids=REQUESTS)
-def test_whatever_a_revoked_token_asks_it_hears_that_it_is_revoked(used: Api, ask: Ask, status: int) -> None:
+def test_every_request_of_a_revoked_token_is_refused(used: Api, ask: Ask, status: int) -> None:
     change(revoked_at=timezone.now())
     answer = ask(used)
     assert (answer.status_code, answer.json()["code"]) == (401, "token_revoked")
@@ -67,13 +67,13 @@ def test_whatever_a_revoked_token_asks_it_hears_that_it_is_revoked(used: Api, as
 
 
 @pytest.mark.parametrize(("ask", "status"), REQUESTS.values(), ids=REQUESTS)
-def test_a_token_that_was_changed_and_holds_gets_its_answer_once(used: Api, ask: Ask, status: int) -> None:
+def test_a_renamed_token_works_as_before(used: Api, ask: Ask, status: int) -> None:
     change(name="renamed")
     assert ask(used).status_code == status
     assert Job.objects.count() == (2 if status == 201 else 1)
 
 
-def test_a_scope_that_was_taken_away_is_missing_at_once_and_one_that_was_given_is_there(used: Api) -> None:
+def test_removed_and_added_scopes_count_at_once(used: Api) -> None:
     change(scopes=["read"])
     assert used.post("/tasks", BODY).json()["code"] == "scope_missing"
     assert used.get(f"/tasks/{Task.objects.get().pk}").status_code == 200

@@ -1,4 +1,4 @@
-"""`manage.py token`: made once, listed without secrets, revoked at once."""
+"""`manage.py token`: creates, lists without secrets, revokes at once."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from django.utils import timezone
 from dalston_queue.models import ApiToken, OperatorAction
 from dalston_queue.models.accounts import digest_of
 from tests.api.conftest import Api
+from tests.api.documented import MISSING
 
 pytestmark = pytest.mark.django_db
-NOBODY = "00000000-0000-7000-8000-000000000000"
 
 
 def token(*argv: str) -> str:
@@ -29,7 +29,7 @@ def test_create_prints_only_the_text_and_keeps_only_the_digest() -> None:
     assert text.startswith("dal_")
     assert (row.digest, row.scopes, row.project.name) == (digest_of(text), ["submit", "read"], "demo")
     assert text not in token("list")
-    assert Api(text).get(f"/tasks/{NOBODY}").status_code == 404
+    assert Api(text).get(f"/tasks/{MISSING}").status_code == 404
 
 
 def test_scopes_and_expiry_are_kept() -> None:
@@ -43,12 +43,12 @@ def test_scopes_and_expiry_are_kept() -> None:
 def test_a_revoked_token_stops_working_with_the_next_request() -> None:
     text = token("create", "--project", "demo", "--name", "laptop")
     assert "Revoked laptop" in token("revoke", str(ApiToken.objects.get().pk))
-    assert Api(text).get(f"/tasks/{NOBODY}").json()["code"] == "token_revoked"
+    assert Api(text).get(f"/tasks/{MISSING}").json()["code"] == "token_revoked"
     assert "was revoked before" in token("revoke", str(ApiToken.objects.get().pk))
     assert "revoked" in token("list", "--project", "demo")
 
 
-def test_making_and_revoking_are_on_record_without_the_secret() -> None:
+def test_issuing_and_revoking_are_audited_without_the_secret() -> None:
     text = token("create", "--project", "demo", "--name", "laptop")
     row = ApiToken.objects.get()
     for _ in range(2):
@@ -66,7 +66,7 @@ def test_mistakes_are_explained() -> None:
     with pytest.raises(CommandError, match="no project name"):
         token("create", "--project", "two words", "--name", "x")
     with pytest.raises(CommandError, match="There is no token"):
-        token("revoke", NOBODY)
+        token("revoke", MISSING)
     with pytest.raises(CommandError, match="number of days"):
         token("create", "--project", "demo", "--name", "x", "--expires-days", "-1")
     with pytest.raises(CommandError, match="invalid choice"):

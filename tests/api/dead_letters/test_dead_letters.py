@@ -1,4 +1,4 @@
-"""/dead_letters: list, group, replay one or all that match, discard."""
+"""/dead_letters: list, group, replay by id or by filter, discard."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def dead_letter(api: Api, error: str = "boom", fingerprint: str = "f1", queue: str = "echo") -> str:
-    """A task of this client that died, as the orchestrator leaves it behind."""
+    """The dead letter of a task of this client, as the orchestrator makes it."""
     task = Task.objects.get(pk=api.post("/tasks", {"task_type": queue, "parameters": {"n": 1}}).json()["task_id"])
     now = timezone.now()
     Job.objects.filter(pk=task.job_id).update(status="failed", finished_at=now)
@@ -28,11 +28,6 @@ def dead_letter(api: Api, error: str = "boom", fingerprint: str = "f1", queue: s
         task=task, queue=queue, task_type=queue, cause="error", error=error, fingerprint=fingerprint, created_at=now
     )
     return str(letter.pk)
-
-
-@pytest.fixture
-def operator(token_for: Callable[..., str]) -> Api:
-    return Api(token_for("operate", "read"))
 
 
 def test_a_project_sees_its_own_and_an_operator_all(api: Api, operator: Api, token_for: Callable[..., str]) -> None:
@@ -56,13 +51,11 @@ def test_one_is_shown_to_its_project_and_to_operators_also_when_it_is_closed(
     assert operator.get(f"/dead_letters/{letter}").json()["discarded_at"] is not None
 
 
-def test_what_would_take_too_long_is_refused_not_waited_for(
-    api: Api, operator: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_that_takes_too_long_is_refused(api: Api, operator: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     dead_letter(api)
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM dalston_dead_letter")  # the connection is there, and fast
-    # Nobody may read the letters meanwhile: as good as a hundred million of them.
+    # The lock blocks the search, as a hundred million rows would.
     with psycopg.connect(**_server()) as other, monkeypatch.context() as patch:
         patch.setattr(search, "SEARCH_TIMEOUT_MS", 50)
         other.execute("LOCK TABLE dalston_dead_letter IN ACCESS EXCLUSIVE MODE")
@@ -80,12 +73,12 @@ def test_what_would_take_too_long_is_refused_not_waited_for(
 
 
 def _server() -> dict[str, Any]:
-    given = connection.settings_dict
+    database = connection.settings_dict
     names = {"host": "HOST", "port": "PORT", "user": "USER", "password": "PASSWORD", "dbname": "NAME"}
-    return {name: given[key] for name, key in names.items()}
+    return {name: database[key] for name, key in names.items()}
 
 
-def test_letters_that_look_alike_are_grouped(api: Api) -> None:
+def test_dead_letters_are_grouped_by_fingerprint(api: Api) -> None:
     for error in ("boom 1", "boom 2"):
         dead_letter(api, error)
     dead_letter(api, "other", "f2", "sleep")
@@ -95,7 +88,7 @@ def test_letters_that_look_alike_are_grouped(api: Api) -> None:
     assert [item["error"] for item in api.get("/dead_letters?error=BOOM&limit=1").json()["items"]] == ["boom 2"]
 
 
-def test_replay_takes_the_same_task_back_and_is_safe_to_repeat(api: Api, operator: Api) -> None:
+def test_a_replay_runs_the_same_task_again_and_is_safe_to_repeat(api: Api, operator: Api) -> None:
     letter = dead_letter(api)
     body = {"parameters": {"n": 2}, "priority": "high", "reason": "file is back"}
     first = operator.post(f"/dead_letters/{letter}/replay", body)
@@ -121,8 +114,8 @@ def test_replay_all_that_match_after_a_dry_run(api: Api, operator: Api) -> None:
     assert operator.post("/dead_letters:replay", {"filter": {"queue": "echo"}, "dry_run": True}).json()["matched"] == 0
 
 
-def test_a_dry_run_counts_what_a_replay_would_reclaim(api: Api, operator: Api) -> None:
-    """Open letters, each once, and no more than the limit."""
+def test_a_dry_run_counts_what_a_replay_would_replay(api: Api, operator: Api) -> None:
+    """Open dead letters, each once, and no more than the limit."""
     letters = [dead_letter(api) for _ in range(3)]
     operator.call("DELETE", f"/dead_letters/{letters[0]}")
 
@@ -146,7 +139,7 @@ def test_replay_by_ids_answers_for_each(api: Api, operator: Api) -> None:
     assert operator.post("/dead_letters:replay", {}).status_code == 422
 
 
-def test_a_discarded_letter_is_closed(api: Api, operator: Api) -> None:
+def test_a_discarded_dead_letter_is_closed(api: Api, operator: Api) -> None:
     letter = dead_letter(api)
     assert operator.call("DELETE", f"/dead_letters/{letter}?reason=old").json()["discarded"] is True
     assert operator.call("DELETE", f"/dead_letters/{letter}").json()["discarded"] is False

@@ -1,4 +1,4 @@
-"""A TCP proxy that can freeze, as a stopped server does: connections stay and are taken, but nobody answers."""
+"""A TCP proxy that can freeze like a stopped server: connections stay open and are accepted, but get no answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class FreezingProxy:
         self._flows = threading.Event()
         self._flows.set()
         self._server = socket.create_server(("127.0.0.1", 0))
-        self._lines: list[socket.socket] = []
+        self._sockets: list[socket.socket] = []
         self.url = url.replace(f"{parts.hostname}:{parts.port}", f"127.0.0.1:{self._server.getsockname()[1]}")
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -27,29 +27,29 @@ class FreezingProxy:
 
     def close(self) -> None:
         self.thaw()
-        for line in [self._server, *self._lines]:
-            _hang_up(line)
-            line.close()
+        for each in [self._server, *self._sockets]:
+            _shut_down(each)
+            each.close()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._server.accept()
                 far = socket.create_connection(self._to)
-                self._lines += [near, far]
+                self._sockets += [near, far]
                 for source, target in ((near, far), (far, near)):
-                    threading.Thread(target=self._carry, args=(source, target), daemon=True).start()
+                    threading.Thread(target=self._copy, args=(source, target), daemon=True).start()
 
-    def _carry(self, source: socket.socket, target: socket.socket) -> None:
+    def _copy(self, source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65_536):
                 self._flows.wait()
                 target.sendall(data)
-        _hang_up(source)
-        _hang_up(target)
+        _shut_down(source)
+        _shut_down(target)
 
 
-def _hang_up(line: socket.socket) -> None:
-    """Closing alone would not end what another thread waits for."""
+def _shut_down(each: socket.socket) -> None:
+    """Closing alone does not wake a thread that waits for data."""
     with contextlib.suppress(OSError):
-        line.shutdown(socket.SHUT_RDWR)
+        each.shutdown(socket.SHUT_RDWR)

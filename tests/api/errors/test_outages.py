@@ -1,4 +1,4 @@
-"""A web process whose Postgres or Redis is gone says so, and loses nothing."""
+"""A web process without Postgres or Redis: 503 soon, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -35,12 +35,10 @@ from tests.orchestrator.processes import Orchestrators, working_engine
 from tests.support import WAIT_TIMEOUT_S, Spawned, wait_until
 from tests.web import Web, environment
 
-NOBODY_LISTENS = "1"
-
 
 def without(url: str) -> str:
-    """The same address on a port where nobody listens."""
-    return url.replace(f":{urlsplit(url).port}", f":{NOBODY_LISTENS}")
+    """The same address with a port on which no server listens."""
+    return url.replace(f":{urlsplit(url).port}", ":1")
 
 
 @pytest.fixture
@@ -57,12 +55,12 @@ def start(tmp_path: Path, django_db_setup: None, transactional_db: None) -> Iter
         web.process.reap()
 
 
-def follow(web: Web, browser: httpx.Client, job: str) -> ClientConnection:
+def open_live_page(web: Web, browser: httpx.Client, job: str) -> ClientConnection:
     cookie = {"Cookie": f"sessionid={browser.cookies['sessionid']}"}
     return open_socket(f"ws://127.0.0.1:{web.port}/ws/jobs/{job}/", origin=Origin(web.url), additional_headers=cookie)
 
 
-def somebody_waits_for_a_lock(cursor: Any) -> bool:
+def a_statement_waits_for_a_lock(cursor: Any) -> bool:
     cursor.execute("SELECT 1 FROM pg_locks WHERE NOT granted")
     return cursor.fetchone() is not None
 
@@ -76,17 +74,17 @@ def test_without_postgres_every_answer_is_503_with_retry_after(start: Callable[.
         assert answer.headers["Retry-After"] == "5"
         assert "Traceback" not in answer.text
         assert client.get("/api/v1/docs").status_code == 200
-        page = client.get("/", headers={"Cookie": "sessionid=somebody"})
+        page = client.get("/", headers={"Cookie": "sessionid=anything"})
         assert (page.status_code, page.headers["Retry-After"]) == (503, "5")
         assert "Postgres does not answer" in page.text
         assert "script-src 'self'" in page.headers["Content-Security-Policy"]
 
 
-def test_while_postgres_hangs_pages_and_the_api_say_so_soon(
+def test_while_postgres_hangs_pages_and_the_api_answer_503_soon(
     start: Callable[..., Web], token_for: Callable[..., str]
 ) -> None:
-    """Also over connections that were there before: nothing breaks them. A statement that was sent before is carried
-    out, so nobody is told that it was not."""
+    """Also over connections that were open before. A statement that was sent before is still executed, and the answer
+    says so."""
     ada = User.objects.create_superuser("ada", password=None)
     proxy = FreezingProxy(environment()["DATABASE_URL"])
     task = {"task_type": "echo", "idempotency_key": "k"}
@@ -94,35 +92,35 @@ def test_while_postgres_hangs_pages_and_the_api_say_so_soon(
         web = start(200, DATABASE_URL=proxy.url)
         with web.log_in(ada) as browser, web.client(token_for("submit", "read")) as client:
             job = client.post("/api/v1/tasks", json={"task_type": "other"}).json()["job_id"]
-            with follow(web, browser, job) as viewer, ThreadPoolExecutor(20) as many:
+            with open_live_page(web, browser, job) as viewer, ThreadPoolExecutor(20) as many:
                 viewer.recv(timeout=WAIT_TIMEOUT_S)
                 before = list(many.map(lambda _: client.get("/api/v1/tasks"), range(20)))  # the pool fills up
                 assert {answer.status_code for answer in before} == {200} == {browser.get("/").status_code}
                 with transaction.atomic(), to_postgres.cursor() as cursor:
                     cursor.execute("LOCK TABLE dalston_job IN EXCLUSIVE MODE")
                     waiting = many.submit(client.post, "/api/v1/tasks", json=task)
-                    wait_until(lambda: somebody_waits_for_a_lock(cursor), what="its statement has arrived")
+                    wait_until(lambda: a_statement_waits_for_a_lock(cursor), what="its statement has arrived")
                     proxy.freeze()
                 started = time.monotonic()
                 unknown = waiting.result()
                 assert (unknown.status_code, "may still be carried out" in unknown.json()["detail"]) == (503, True)
                 pages = list(many.map(lambda _: browser.get("/"), range(12)))
                 answers = list(many.map(lambda _: client.get("/api/v1/tasks"), range(8)))
-            assert time.monotonic() - started < 7, "and who comes later does not wait again"
+            assert time.monotonic() - started < 7, "and later requests do not wait again"
             assert {page.status_code for page in pages} == {answer.status_code for answer in answers} == {503}
             assert all("Postgres does not answer" in page.text for page in pages)
             assert {answer.json()["code"] for answer in answers} == {"database_unavailable"}
-            with pytest.raises(InvalidStatus), follow(web, browser, job):
+            with pytest.raises(InvalidStatus), open_live_page(web, browser, job):
                 pass
             proxy.thaw()
             wait_until(lambda: browser.get("/").status_code == 200, what="Postgres is asked again")
             assert client.post("/api/v1/tasks", json=task).status_code == 200, "it had been stored"
-        assert "Traceback" not in web.process.output, "it is no surprise"
+        assert "Traceback" not in web.process.output, "an outage is expected"
     finally:
         proxy.close()
 
 
-def test_a_query_may_take_its_time_while_postgres_answers_others(
+def test_a_slow_query_is_fine_while_postgres_answers_other_connections(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "SUSPECT_S", 0.1)
@@ -149,10 +147,10 @@ def test_without_redis_tasks_are_accepted_and_stored(start: Callable[..., Web], 
     assert Task.objects.count() == 1
 
 
-def test_without_redis_nobody_is_led_to_think_that_it_was_asked(
+def test_without_redis_the_answers_say_what_is_unknown(
     start: Callable[..., Web], token_for: Callable[..., str]
 ) -> None:
-    """How far a task is, is marked as not known; and a pause says that no engine has heard of it."""
+    """Progress is marked as unknown, and a pause says that no engine was notified."""
     task = make.single()
     make.claim(task.job)
     make.move("enqueue", [task])
@@ -167,17 +165,17 @@ def test_without_redis_nobody_is_led_to_think_that_it_was_asked(
         why = client.get(f"/api/v1/tasks/{other['task_id']}/why").json()
         assert why["code"] == "redis_unavailable", "not that an orchestrator is missing"
         with client.stream("GET", f"/api/v1/jobs/{task.job_id}/events") as stream:
-            told = next(line for line in stream.iter_lines() if line.startswith("data: ") and '"tasks"' in line)
-        assert '"progress_known":false' in told
-        for act, paused in (("pause", True), ("resume", False)):
-            answer = client.post(f"/api/v1/streams/echo/{act}", json={})
+            progress = next(each for each in stream.iter_lines() if each.startswith("data: ") and '"tasks"' in each)
+        assert '"progress_known":false' in progress
+        for action, paused in (("pause", True), ("resume", False)):
+            answer = client.post(f"/api/v1/streams/echo/{action}", json={})
             assert (answer.status_code, answer.json()) == (
                 200,
                 {"queue": "echo", "paused": paused, "changed": True, "engines_notified": False},
             )
 
 
-def test_a_key_that_was_used_while_redis_was_away_is_the_same_task_when_it_is_back_empty(
+def test_a_key_used_while_redis_was_away_is_the_same_task_after_it_is_back_empty(
     start: Callable[..., Web],
     spawn: Callable[..., Spawned],
     process_env: dict[str, str],
@@ -185,7 +183,7 @@ def test_a_key_that_was_used_while_redis_was_away_is_the_same_task_when_it_is_ba
     valkey_server: Callable[..., Server],
     token_for: Callable[..., str],
 ) -> None:
-    """Idempotency is in Postgres: the task runs once, and whoever asks again gets it."""
+    """Idempotency is in Postgres: the task runs once, and a repeated request gets it."""
     redis = valkey_server()
     env = {**process_env, "REDIS_URL": redis.url}
     web = start(200, **{name: env[name] for name in ("REDIS_URL", "DALSTON_REDIS_PREFIX")})
@@ -218,10 +216,10 @@ def test_a_key_that_was_used_while_redis_was_away_is_the_same_task_when_it_is_ba
     assert orchestrator.stop() == 0
 
 
-def test_while_redis_hangs_tasks_are_accepted_all_the_same(
+def test_while_redis_hangs_tasks_are_accepted(
     start: Callable[..., Web], valkey_server: Callable[..., Server], token_for: Callable[..., str]
 ) -> None:
-    """In a moment each, and nobody waits for a connection to Postgres that another keeps while it waits for Redis."""
+    """Soon, and no request keeps a connection to Postgres while it waits for Redis."""
     redis = valkey_server()
     redis.process.send_signal(signal.SIGSTOP)
     try:
@@ -238,7 +236,7 @@ def test_while_redis_hangs_tasks_are_accepted_all_the_same(
     assert Task.objects.count() == 41
 
 
-def test_while_redis_hangs_what_needs_it_says_so_soon_and_keeps_nobody_from_postgres(
+def test_while_redis_hangs_requests_that_need_it_fail_soon_and_hold_no_connection(
     start: Callable[..., Web], valkey_server: Callable[..., Server], token_for: Callable[..., str]
 ) -> None:
     redis = valkey_server()

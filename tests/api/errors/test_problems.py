@@ -77,8 +77,8 @@ def test_the_docs_page_loads_nothing_from_elsewhere(client: Client, db: None) ->
     assert "/api/v1/tasks" in schema["paths"]
 
 
-def test_the_document_is_made_once_however_often_it_is_asked_for(client: Client, db: None) -> None:
-    """Anybody may ask, and making it takes half a second that every other request of the process waits for."""
+def test_the_openapi_document_is_cached(client: Client, db: None) -> None:
+    """The route needs no token, and building the document takes half a second of CPU."""
     first, second = (routes.api.get_openapi_schema() for _ in range(2))
     assert first is second
     assert client.get("/api/v1/openapi.json").json()["paths"].keys() == first["paths"].keys()
@@ -89,10 +89,8 @@ def test_the_document_is_made_once_however_often_it_is_asked_for(client: Client,
     ("GET", "/streams?paused=true", "paused"),
     ("POST", "/tasks?wait=0&wiat=5", "wiat"),
 ])  # fmt: skip
-def test_a_query_parameter_that_the_route_does_not_have_is_refused(
-    api: Api, method: str, path: str, field: str
-) -> None:
-    """A misspelt filter matched everything. Whoever may not call the route learns nothing of its parameters."""
+def test_an_unknown_query_parameter_is_refused(api: Api, method: str, path: str, field: str) -> None:
+    """A misspelt filter would match everything. Without a token the answer does not name the parameters."""
     answer = api.call(method, path, {"task_type": "echo"} if method == "POST" else None)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
     assert [error["field"] for error in answer.json()["errors"]] == [field]
@@ -100,8 +98,8 @@ def test_a_query_parameter_that_the_route_does_not_have_is_refused(
     assert Api().call(method, path).status_code == 401
 
 
-def test_a_query_parameter_that_is_given_twice_is_refused(api: Api) -> None:
-    """Of two filters the last one counted, in silence."""
+def test_a_repeated_query_parameter_is_refused(api: Api) -> None:
+    """Otherwise the last of two filters would win."""
     answer = api.get("/tasks?status=queued&limit=5&status=running")
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
     assert [(error["field"], error["kind"]) for error in answer.json()["errors"]] == [("status", "repeated")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
@@ -15,6 +16,8 @@ from dalston_queue.models import Job, OperatorAction, Project, Task, TaskEvent
 from tests.api.conftest import Api
 from tests.jobs import make
 from tests.orchestrator.support import engine
+from tests.support import wait_until
+from tests.web import Web
 
 DAG = {
     "name": "audio",
@@ -40,7 +43,7 @@ def test_a_dag_is_stored_whole(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ({}, "pipeline or stages"),
         ({"stages": [{"stage": "a"}]}, "name"),
@@ -56,10 +59,10 @@ def test_a_dag_is_stored_whole(api: Api) -> None:
         ({"name": "x", "stages": [{"stage": "a", "scheduled_at": "9999-12-31T23:59:59-10:00"}]}, "ten years"),
     ],
 )
-def test_a_job_that_cannot_be_is_refused_with_the_reason(api: Api, body: object, said: str) -> None:
+def test_an_invalid_job_is_refused_with_the_reason(api: Api, body: object, message: str) -> None:
     answer = api.post("/jobs", body)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
-    assert said in answer.json()["detail"]
+    assert message in answer.json()["detail"]
     assert not Job.objects.exists()
 
 
@@ -94,22 +97,22 @@ def test_a_batch_accepts_and_refuses_each_for_itself_in_order(api: Api) -> None:
     assert Job.objects.count() == 2
 
 
-def test_a_job_that_is_not_valid_takes_no_other_of_its_batch_with_it(api: Api) -> None:
+def test_an_invalid_job_does_not_refuse_the_rest_of_its_batch(api: Api) -> None:
     good = {"name": "one", "stages": [{"stage": "echo"}]}
     bad = [{"name": "bad", "stages": []}, {**good, "colour": "red"}, "job", {**good, "stages": [{"stage": 1, "x": 2}]}]
     answer = api.post("/jobs:batch", {"jobs": [good, *bad, good]})
     assert answer.status_code == 200, answer.content
     items = answer.json()["items"]
     assert [item["code"] for item in items] == [None, *["invalid"] * len(bad), None]
-    said = [item["detail"] for item in items[1:-1]]
-    assert "either pipeline or stages is needed" in said[0]
-    assert said[1] == "colour: Extra inputs are not permitted"
-    assert said[2].startswith("job: ")
-    assert "stages.0.stage: " in said[3] and "; stages.0.x: " in said[3]
+    details = [item["detail"] for item in items[1:-1]]
+    assert "either pipeline or stages is needed" in details[0]
+    assert details[1] == "colour: Extra inputs are not permitted"
+    assert details[2].startswith("job: ")
+    assert "stages.0.stage: " in details[3] and "; stages.0.x: " in details[3]
     assert Job.objects.count() == 2
 
 
-def test_a_job_that_cannot_be_stored_takes_no_other_of_its_batch_with_it(api: Api) -> None:
+def test_a_job_that_cannot_be_stored_does_not_refuse_the_rest_of_its_batch(api: Api) -> None:
     deep: Any = "bottom"
     for _ in range(40):
         deep = [deep]
@@ -138,7 +141,7 @@ def test_a_job_may_be_nested_as_deep_in_a_batch_as_alone(api: Api) -> None:
 
 
 def test_a_key_for_a_whole_batch_is_refused(api: Api) -> None:
-    """It would be passed over, and the batch that is sent again would run twice."""
+    """If it were ignored, a repeated batch would run twice."""
     answer = api.post("/jobs:batch", {"jobs": [DAG]}, **{"Idempotency-Key": "k"})
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
     assert "each job" in answer.json()["detail"]
@@ -171,7 +174,7 @@ def test_lists_are_paged_newest_first_without_gaps(api: Api) -> None:
     while True:
         page = api.get(f"/jobs?limit=2{cursor}").json()
         seen += [job["job_id"] for job in page["items"]]
-        api.post("/tasks", {"task_type": "echo"})  # what comes meanwhile shifts no page
+        api.post("/tasks", {"task_type": "echo"})  # new rows shift no page
         if page["next_cursor"] is None:
             break
         cursor = f"&cursor={page['next_cursor']}"
@@ -211,7 +214,7 @@ def test_tasks_are_found_by_stage_type_error_and_parameter(api: Api) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.keeps_keys
-def test_cancelling_ends_what_waits_and_is_safe_to_repeat(broker: Broker, api: Api) -> None:
+def test_a_cancel_ends_waiting_tasks_and_is_safe_to_repeat(broker: Broker, api: Api) -> None:
     job = api.post("/jobs", DAG).json()
     answer = api.call("DELETE", f"/jobs/{job['job_id']}?reason=a+mistake")
     assert answer.status_code == 200, answer.content
@@ -253,7 +256,7 @@ def test_a_task_that_ended_otherwise_cannot_be_cancelled(
     assert api.call("DELETE", f"/tasks/{uuid4()}").status_code == 404
 
 
-def test_a_job_carries_results_up_to_a_limit(api: Api) -> None:
+def test_a_job_has_results_up_to_a_limit(api: Api) -> None:
     job = Job.objects.get(pk=api.post("/jobs", DAG).json()["job_id"])
     split, clean, notes = job.tasks.order_by("id")
     for task, result in ((split, "s"), (clean, "x" * MAX_RESULTS_BYTES), (notes, {"n": 1})):
@@ -266,7 +269,7 @@ def test_a_job_carries_results_up_to_a_limit(api: Api) -> None:
     ]
 
 
-def test_a_job_shows_who_ran_its_tasks_when_and_how_far_they_are(
+def test_a_job_shows_progress_and_deliveries_of_its_tasks(
     api: Api, broker: Broker, django_assert_num_queries: Any
 ) -> None:
     job_id = api.post("/jobs", DAG).json()["job_id"]
@@ -282,13 +285,28 @@ def test_a_job_shows_who_ran_its_tasks_when_and_how_far_they_are(
         make.move("recover", [split], seq=2, engine_id="n.demo.0.b", cause="engine_lost", message="killed")
         make.move("start", [split], seq=3, engine_id="n.demo.1.b")
         make.move("skip", [notes])
-        with django_assert_num_queries(4):  # the token, the job, its tasks, their moves: however many there are
+        with django_assert_num_queries(4):  # the token, the job, its tasks, their events: however many there are
             shown = api.get(f"/jobs/{job_id}").json()
     first, second, third = shown["tasks"]
     assert (first["progress"], first["progress_message"], first["progress_known"]) == (0.5, "half", True)
-    assert [(run["attempt"], run["engine_id"], run["outcome"], run["cause"]) for run in first["runs"]] == [
+    assert [(it["attempt"], it["engine_id"], it["outcome"], it["cause"]) for it in first["runs"]] == [
         (1, "n.demo.0.b", "recovered", "engine_lost"),
         (1, "n.demo.1.b", None, ""),
     ]
     assert (second["after"], second["weight"], second["progress"], second["runs"]) == (["split"], 3, 0, [])
     assert (third["required"], third["progress"]) == (False, 1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_event_is_written_for_each_job(web: Web, web_broker: Broker, token_for: Callable[..., str]) -> None:
+    """After the answers: a hint for the orchestrators, also when many jobs are submitted at once."""
+    with web.client(token_for("submit")) as client, ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: client.post("/api/v1/tasks", json={"task_type": "echo"}), range(40)))
+    stored = {answer.json()["job_id"] for answer in answers}
+    assert len(stored) == 40
+    home = web_broker.home
+
+    def events() -> str:
+        return str(home.command("XRANGE", home.keys.events("_jobs"), "-", "+"))
+
+    wait_until(lambda: all(job in events() for job in stored), what="an event for each job")

@@ -27,7 +27,7 @@ def test_a_pipeline_of_an_installed_app_becomes_a_job(api: Api) -> None:
     }
 
 
-def test_parameters_that_a_pipeline_refuses_are_the_clients_to_mend(api: Api) -> None:
+def test_parameters_that_a_pipeline_refuses_are_a_422(api: Api) -> None:
     answer = api.post("/jobs", {"pipeline": "shout", "parameters": {}})
     assert (answer.status_code, answer.json()["detail"]) == (422, "Shout needs a number of channels.")
     assert not Job.objects.exists()

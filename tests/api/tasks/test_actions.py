@@ -1,8 +1,6 @@
-"""Handing a task back and setting it aside over the API: who may, what a second press answers, and the audit row."""
+"""POST /tasks/{id}/requeue and /dead_letter: their effect, repeats, conflicts and audit rows."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import pytest
 from django.utils import timezone
@@ -14,11 +12,6 @@ from tests.api.conftest import Api
 from tests.orchestrator.support import engine
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def operator(token_for: Callable[..., str]) -> Api:
-    return Api(token_for("operate", "read"))
 
 
 @pytest.fixture
@@ -56,7 +49,7 @@ def test_a_waiting_task_becomes_a_dead_letter_once(operator: Api, task: Task) ->
     assert operator.post(f"/tasks/{task.id}/requeue").status_code == 409
 
 
-def test_what_has_ended_otherwise_is_a_conflict(operator: Api, task: Task) -> None:
+def test_a_task_that_has_ended_otherwise_is_a_conflict(operator: Api, task: Task) -> None:
     Task.objects.filter(pk=task.pk).update(status="completed", finished_at=timezone.now())
     answer = operator.post(f"/tasks/{task.id}/dead_letter", {"reason": "x"})
     assert (answer.status_code, answer.json()["code"]) == (409, "state_conflict")

@@ -1,4 +1,4 @@
-"""DELETE of a task or a job says whether it was running and whether its engine was told: of itself, not of others."""
+"""DELETE of a task or a job: its status, whether it was running, and whether its engine was notified."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def submit(api: Api, **more: Any) -> str:
     return str(api.post("/tasks", {"task_type": "echo", **more}).json()["task_id"])
 
 
-def said(task_id: str, status: str, *, was_running: bool = False, engine_notified: bool = False) -> dict[str, Any]:
+def cancelled(task_id: str, status: str, *, was_running: bool = False, engine_notified: bool = False) -> dict[str, Any]:
     return {"task_id": task_id, "status": status, "was_running": was_running, "engine_notified": engine_notified}
 
 
@@ -50,23 +50,23 @@ def test_a_task_that_waits_was_not_running(api: Api, steps: Steps) -> None:
     scheduled, queued = submit(api, scheduled_at=f"{timezone.now() + timedelta(days=1)}"), submit(api)
     steps.poll()
     for task in (scheduled, queued):
-        assert cancel(api, f"/tasks/{task}") == said(task, "cancelled")
+        assert cancel(api, f"/tasks/{task}") == cancelled(task, "cancelled")
 
 
-def test_a_task_that_runs_was_and_its_engine_is_told_also_the_second_time(
+def test_a_running_task_was_running_and_its_engine_is_notified_each_time(
     api: Api, broker: Broker, steps: Steps
 ) -> None:
-    """Once it has stopped, nothing runs and nobody is told."""
+    """Once the task has stopped, no engine is notified."""
     task = submit(api)
     steps.poll()
     with engine(broker) as consumer:
         [claimed] = consumer.claim()
         steps.drain()
         for _ in range(2):
-            assert cancel(api, f"/tasks/{task}") == said(task, "running", was_running=True, engine_notified=True)
+            assert cancel(api, f"/tasks/{task}") == cancelled(task, "running", was_running=True, engine_notified=True)
         claimed.settle(Cancelled())
         steps.drain()
-    assert cancel(api, f"/tasks/{task}") == said(task, "cancelled")
+    assert cancel(api, f"/tasks/{task}") == cancelled(task, "cancelled")
 
 
 def test_a_task_whose_start_is_not_recorded_yet_was_running(api: Api, broker: Broker, steps: Steps) -> None:
@@ -74,17 +74,17 @@ def test_a_task_whose_start_is_not_recorded_yet_was_running(api: Api, broker: Br
     steps.poll()
     with engine(broker) as consumer:
         consumer.claim()
-        assert cancel(api, f"/tasks/{task}") == said(task, "queued", was_running=True, engine_notified=True)
+        assert cancel(api, f"/tasks/{task}") == cancelled(task, "queued", was_running=True, engine_notified=True)
 
 
-def test_while_redis_is_away_no_engine_was_told(api: Api, broker: Broker, steps: Steps, settings: Settings) -> None:
+def test_while_redis_is_away_no_engine_is_notified(api: Api, broker: Broker, steps: Steps, settings: Settings) -> None:
     task = submit(api)
     steps.poll()
     with engine(broker) as consumer:
         consumer.claim()
         steps.drain()
         address, settings.REDIS_URL = settings.REDIS_URL, "redis://127.0.0.1:1/0"
-        assert cancel(api, f"/tasks/{task}") == said(task, "running", was_running=True)
+        assert cancel(api, f"/tasks/{task}") == cancelled(task, "running", was_running=True)
         settings.REDIS_URL = address
         assert cancel(api, f"/tasks/{task}")["engine_notified"]
 
@@ -98,19 +98,19 @@ def test_a_stage_that_waits_for_one_that_runs_was_not_running_but_its_job_was(
         consumer.claim()
         steps.drain()
         waiting = str(Task.objects.get(job_id=UUID(job), stage="b").pk)
-        assert cancel(api, f"/tasks/{waiting}") == said(waiting, "cancelled")
+        assert cancel(api, f"/tasks/{waiting}") == cancelled(waiting, "cancelled")
         answer = cancel(api, f"/jobs/{job}")
     assert answer == {"job_id": job, "status": "cancelling", "was_running": True, "engine_notified": True}
 
 
 @contextmanager
-def between_its_transactions(act: Callable[[], object]) -> Iterator[None]:
-    """Each begins by locking the job; `act` commits on a connection of its own before the second one does."""
+def between_its_transactions(action: Callable[[], object]) -> Iterator[None]:
+    """Each begins by locking the job; `action` commits on a connection of its own before the second one does."""
     locks = 0
 
-    def act_and_leave() -> None:
+    def run() -> None:
         try:
-            act()
+            action()
         finally:
             connections.close_all()
 
@@ -119,7 +119,7 @@ def between_its_transactions(act: Callable[[], object]) -> Iterator[None]:
         locks += sql == LOCK_JOBS
         if sql == LOCK_JOBS and locks == 2:
             with ThreadPoolExecutor(1) as other:
-                other.submit(act_and_leave).result()
+                other.submit(run).result()
         return execute(sql, *arguments)
 
     with connection.execute_wrapper(execute_after_it):
@@ -128,9 +128,7 @@ def between_its_transactions(act: Callable[[], object]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("noun", ["task", "job"])
-def test_what_ends_by_itself_before_its_cancel_takes_effect_is_a_conflict(
-    api: Api, broker: Broker, steps: Steps, noun: str
-) -> None:
+def test_an_end_before_the_cancel_takes_effect_is_a_conflict(api: Api, broker: Broker, steps: Steps, noun: str) -> None:
     submitted = api.post("/tasks", {"task_type": "echo"}).json()
     steps.poll()
     with engine(broker) as consumer:
@@ -146,7 +144,7 @@ def test_what_ends_by_itself_before_its_cancel_takes_effect_is_a_conflict(
 def test_a_task_that_ends_by_itself_while_its_cancel_stops_the_rest_of_its_job_is_no_conflict(
     api: Api, broker: Broker, steps: Steps
 ) -> None:
-    """409 would say that nothing was done."""
+    """409 would mean that nothing was done."""
     job = api.post("/jobs", {"name": "two", "stages": STAGES}).json()["job_id"]
     task = str(Task.objects.get(job_id=UUID(job), stage="a").pk)
     steps.poll()
@@ -155,12 +153,12 @@ def test_a_task_that_ends_by_itself_while_its_cancel_stops_the_rest_of_its_job_i
         steps.drain()
         claimed.settle(Completed(1))
         with between_its_transactions(steps.drain):
-            assert cancel(api, f"/tasks/{task}") == said(task, "completed", was_running=True)
+            assert cancel(api, f"/tasks/{task}") == cancelled(task, "completed", was_running=True)
     assert Task.objects.get(job_id=UUID(job), stage="b").status == "cancelled"
     assert api.call("DELETE", f"/tasks/{task}").status_code == 409, "now nothing is left to stop"
 
 
-def test_a_task_that_ends_by_itself_while_its_siblings_engine_is_told_is_no_conflict(
+def test_a_task_that_ends_by_itself_while_its_siblings_engine_is_notified_is_no_conflict(
     api: Api, broker: Broker, steps: Steps
 ) -> None:
     both = [{"stage": stage, "queue": "echo"} for stage in "ab"]
@@ -172,14 +170,14 @@ def test_a_task_that_ends_by_itself_while_its_siblings_engine_is_told_is_no_conf
         claimed.settle(Completed(1))
         with between_its_transactions(steps.drain):
             answer = cancel(api, f"/tasks/{claimed.message.task_id}")
-        assert answer == said(claimed.message.task_id, "completed", was_running=True)
+        assert answer == cancelled(claimed.message.task_id, "completed", was_running=True)
         assert api.get(f"/jobs/{job}").json()["status"] == "cancelling"
         sibling.settle(Cancelled())
         steps.drain()
     assert api.get(f"/jobs/{job}").json()["status"] == "cancelled"
 
 
-def test_a_job_whose_only_open_work_was_optional_and_is_stopped_completes_with_its_cancel(
+def test_a_job_with_only_optional_work_left_completes_when_it_is_cancelled(
     api: Api, broker: Broker, steps: Steps
 ) -> None:
     stages = [{"stage": "a", "queue": "echo"}, {"stage": "b", "queue": "echo", "after": ["a"], "required": False}]
@@ -193,7 +191,7 @@ def test_a_job_whose_only_open_work_was_optional_and_is_stopped_completes_with_i
 
 
 def test_a_task_that_is_seen_to_start_during_its_cancel_was_running(api: Api, broker: Broker, steps: Steps) -> None:
-    """It had settled as well, so that nobody is told; the event of its end is still on the way."""
+    """It had settled as well, so no engine is notified; the event of its end is not handled yet."""
     optional = [{"stage": "a", "queue": "echo", "required": False}]
     job = api.post("/jobs", {"name": "one", "stages": optional}).json()["job_id"]
     task = str(Task.objects.get(job_id=UUID(job)).pk)
@@ -204,5 +202,5 @@ def test_a_task_that_is_seen_to_start_during_its_cancel_was_running(api: Api, br
         claimed.settle(Completed(1))
         started, completed = steps.events()
         with between_its_transactions(lambda: handle([started], timezone.now())):
-            assert cancel(api, f"/tasks/{task}") == said(task, "running", was_running=True)
+            assert cancel(api, f"/tasks/{task}") == cancelled(task, "running", was_running=True)
         handle([completed], timezone.now())

@@ -1,4 +1,4 @@
-"""The same key is the same task, however often and from wherever it is sent."""
+"""Idempotency keys: the same key is the same task, also when sent many times at once."""
 
 from __future__ import annotations
 

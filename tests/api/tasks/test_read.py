@@ -1,4 +1,4 @@
-"""GET /tasks/{id}: what is shown, and to whom."""
+"""GET /tasks/{id}: fields, history, and which principals see a task."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_another_project_sees_nothing_and_an_operator_sees_all(
     assert Api(client=admin_client).get(f"/tasks/{task_id}").status_code == 200
 
 
-def test_an_id_that_is_none_is_refused(api: Api) -> None:
+def test_an_invalid_id_is_refused(api: Api) -> None:
     answer = api.get("/tasks/17")
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
 

@@ -1,4 +1,4 @@
-"""POST /tasks."""
+"""POST /tasks: defaults, validation, limits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_task_becomes_a_job_of_one_in_the_tokens_project(api: Api, project: Pr
     assert Task.objects.get(job=job).parameters == {"hello": "world"}
 
 
-def test_what_the_client_names_wins_over_the_defaults(api: Api) -> None:
+def test_the_client_overrides_the_defaults(api: Api) -> None:
     at = (timezone.now() + timedelta(hours=1)).isoformat()
     body = api.post(
         "/tasks",
@@ -51,7 +51,7 @@ def test_stage_alone_is_enough(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ({}, "task_type or stage"),
         ({"task_type": "echo", "priority": "urgent"}, "priority"),
@@ -67,10 +67,10 @@ def test_stage_alone_is_enough(api: Api) -> None:
         ([], "body"),
     ],
 )
-def test_a_wrong_body_is_refused_with_the_fields_name(api: Api, body: Any, said: str) -> None:
+def test_a_wrong_body_is_refused_with_the_fields_name(api: Api, body: Any, message: str) -> None:
     answer = api.post("/tasks", body)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
-    assert said in answer.json()["detail"]
+    assert message in answer.json()["detail"]
     assert not Job.objects.exists()
 
 
@@ -91,7 +91,7 @@ def test_a_wrong_body_is_refused_with_the_fields_name(api: Api, body: Any, said:
     ],
     ids=lambda raw: str(raw[:60]),
 )
-def test_json_that_nobody_could_store_is_refused(api: Api, raw: bytes) -> None:
+def test_json_that_cannot_be_stored_is_refused(api: Api, raw: bytes) -> None:
     answer = api.call("POST", "/tasks", raw=raw)
     assert (answer.status_code, answer.json()["code"]) == (400, "malformed_body")
 
@@ -110,7 +110,7 @@ def test_parameters_just_above_the_limit_are_refused_even_if_the_body_is_not(api
     assert answer.status_code == 201
 
 
-def test_the_callers_trace_goes_with_the_task(api: Api) -> None:
+def test_the_task_has_the_trace_id_of_the_caller(api: Api) -> None:
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
     answer = api.post("/tasks", {"task_type": "echo"}, traceparent=f"00-{trace}-00f067aa0ba902b7-01")
     assert answer.json()["trace_id"] == answer["X-Trace-Id"] == trace

@@ -1,4 +1,4 @@
-"""/tasks/{id}/why: one sentence for each reason why a task does not run."""
+"""GET /tasks/{id}/why: one code and sentence for each reason why a task is not running."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def task(api: Api) -> Task:
     return Task.objects.get(pk=api.post("/tasks", {"task_type": "echo"}).json()["task_id"])
 
 
-def asked(api: Api, task: Task) -> dict[str, Any]:
+def read(api: Api, task: Task) -> dict[str, Any]:
     answer: dict[str, Any] = api.get(f"/tasks/{task.pk}/why").json()
     return answer
 
 
 def why(api: Api, task: Task) -> tuple[str, str]:
-    answer = asked(api, task)
+    answer = read(api, task)
     return answer["code"], answer["why"]
 
 
-def put_in_line(broker: Broker, task: Task) -> None:
+def enqueue(broker: Broker, task: Task) -> None:
     message = TaskMessage(
         task_id=str(task.pk),
         job_id=str(task.job_id),
@@ -61,7 +61,7 @@ def beat(
     broker.registry.beat_node("n", NodeState.ACTIVE, [engine])
 
 
-def test_nobody_took_up_its_job(api: Api, task: Task) -> None:
+def test_its_job_is_not_claimed_yet(api: Api, task: Task) -> None:
     assert why(api, task)[0] == "not_claimed"
 
 
@@ -74,7 +74,7 @@ def test_it_waits_for_other_stages(api: Api) -> None:
 def test_it_waits_for_its_time_and_until_when(api: Api, task: Task) -> None:
     at = timezone.now() + timedelta(seconds=100)
     Task.objects.update(status="scheduled", scheduled_at=at)
-    answer = asked(api, task)
+    answer = read(api, task)
     assert answer["code"] == "scheduled"
     assert datetime.fromisoformat(answer["until"]) == at
     assert f"{at:%Y-%m-%d %H:%M:%S} UTC" in answer["why"]
@@ -85,20 +85,20 @@ def test_it_waits_for_a_retry_and_which_attempt_failed(api: Api, task: Task) -> 
     """The row has the next attempt as soon as the last one has failed."""
     at = timezone.now() + timedelta(seconds=100)
     Task.objects.update(status="scheduled", scheduled_at=at, retry_count=1, attempt=2)
-    answer = asked(api, task)
+    answer = read(api, task)
     assert answer["code"] == "backoff"
     assert "attempt 1 failed, and attempt 2 starts in " in answer["why"]
     assert f"{at:%Y-%m-%d %H:%M:%S} UTC" in answer["why"]
     assert datetime.fromisoformat(answer["until"]) == at
 
 
-def test_it_is_ready_and_not_in_line_yet(api: Api, task: Task) -> None:
+def test_it_is_ready_and_not_queued_yet(api: Api, task: Task) -> None:
     Task.objects.update(status="ready")
     assert why(api, task)[0] == "not_dispatched"
 
 
 def test_its_queue_is_paused(api: Api, task: Task, broker: Broker) -> None:
-    put_in_line(broker, task)
+    enqueue(broker, task)
     pause("echo", timezone.now(), actor="ada", reason="driver update")
     assert why(api, task) == ("paused", "The queue echo is paused: driver update.")
 
@@ -106,7 +106,7 @@ def test_its_queue_is_paused(api: Api, task: Task, broker: Broker) -> None:
 def test_no_engine_or_none_that_can(api: Api, broker: Broker) -> None:
     body = {"task_type": "echo", "required_capabilities": ["gpu"]}
     task = Task.objects.get(pk=api.post("/tasks", body).json()["task_id"])
-    put_in_line(broker, task)
+    enqueue(broker, task)
     assert why(api, task)[0] == "no_engine"
     beat(broker, "cpu", state=EngineState.LOADING)
     assert why(api, task)[0] == "no_engine"
@@ -116,7 +116,7 @@ def test_no_engine_or_none_that_can(api: Api, broker: Broker) -> None:
     assert "none with gpu" in sentence
 
 
-def test_all_are_busy_and_which_number_it_has(api: Api, task: Task, broker: Broker) -> None:
+def test_all_are_busy_and_its_queue_position(api: Api, task: Task, broker: Broker) -> None:
     for number in range(3):
         first = TaskMessage(
             task_id=f"t{number}", job_id="j", queue="echo", task_type="echo", attempt=1, priority=Priority.HIGH
@@ -126,64 +126,64 @@ def test_all_are_busy_and_which_number_it_has(api: Api, task: Task, broker: Brok
     consumer = Consumer(broker, "n.demo.0.b", ["echo"], capacity=1)
     consumer.open()
     consumer.exchange([], 1)
-    put_in_line(broker, task)
+    enqueue(broker, task)
     later = Task.objects.get(pk=api.post("/tasks", {"task_type": "echo"}).json()["task_id"])
-    put_in_line(broker, later)
-    answers = [asked(api, each) for each in (task, later)]
+    enqueue(broker, later)
+    answers = [read(api, each) for each in (task, later)]
     assert [(answer["code"], answer["queue_position"]) for answer in answers] == [("all_busy", 3), ("all_busy", 4)]
     assert answers[0]["eta_seconds"] is None
     assert "it is number 3 in the queue for 1 slot, and when its turn comes is not known yet" in answers[0]["why"]
 
 
-def test_what_no_such_engine_can_run_is_not_before_it(api: Api, broker: Broker) -> None:
+def test_tasks_that_its_engines_cannot_run_do_not_count_in_its_position(api: Api, broker: Broker) -> None:
     body = {"task_type": "echo", "required_capabilities": ["nope"]}
     for _ in range(3):
-        put_in_line(broker, Task.objects.get(pk=api.post("/tasks", body).json()["task_id"]))
+        enqueue(broker, Task.objects.get(pk=api.post("/tasks", body).json()["task_id"]))
     task = Task.objects.get(pk=api.post("/tasks", {"task_type": "echo"}).json()["task_id"])
-    put_in_line(broker, task)
+    enqueue(broker, task)
     beat(broker, running=1)
-    assert asked(api, task)["queue_position"] == 1
+    assert read(api, task)["queue_position"] == 1
 
 
 def test_all_are_busy_with_another_queue(api: Api, task: Task, broker: Broker) -> None:
-    put_in_line(broker, task)
+    enqueue(broker, task)
     beat(broker, capacity=4, running=4)
     assert why(api, task)[0] == "all_busy"
 
 
-def test_an_engine_that_can_run_it_has_room(api: Api, broker: Broker) -> None:
-    """However busy the others are."""
+def test_a_capable_engine_has_a_free_slot(api: Api, broker: Broker) -> None:
+    """However busy the other engines are."""
     body = {"task_type": "echo", "required_capabilities": ["gpu"]}
     task = Task.objects.get(pk=api.post("/tasks", body).json()["task_id"])
-    put_in_line(broker, task)
+    enqueue(broker, task)
     beat(broker, "cpu", running=1)
     beat(broker, "gpu")
-    answer = asked(api, task)
+    answer = read(api, task)
     assert (answer["code"], answer["queue_position"]) == ("about_to_run", 1)
     beat(broker, "gpu", running=1)
     assert why(api, task)[0] == "all_busy"
 
 
-def test_all_are_busy_and_when_its_turn_comes(api: Api, task: Task, broker: Broker) -> None:
-    """By what ran since work waits in it: an idle queue says nothing of its pace, and what was cancelled in line ran
-    nowhere."""
-    put_in_line(broker, task)
+def test_all_are_busy_and_when_it_starts(api: Api, task: Task, broker: Broker) -> None:
+    """By the tasks that ran while others waited: an idle queue has no rate, and tasks cancelled in the queue did not
+    run."""
+    enqueue(broker, task)
     beat(broker, running=1)
     home = broker.home
     home.command("HSET", home.keys.counters("echo"), "completed", 20, "failed", 5, "removed", 190)
     snapshot = broker.snapshot(["echo"])
 
     def sample(seconds: int, gone: int, waiting: int) -> None:
-        """Counters are read at any second of the minute that a sample stands for."""
+        """Counters are read at any second of a sample's minute."""
         numbers = {"waiting": waiting, "ran": 25 - gone, "at_ms": snapshot.at_ms - 1000 * seconds}
         minute = timezone.now() - timedelta(seconds=seconds + 40)
         Sample.objects.create(kind="queue", name="echo", at=minute, numbers=numbers)
 
     sample(seconds=180, gone=13, waiting=0)
-    assert asked(api, task)["eta_seconds"] is None
+    assert read(api, task)["eta_seconds"] is None
     sample(seconds=120, gone=12, waiting=1)
     sample(seconds=60, gone=6, waiting=3)
-    answer = asked(api, task)
+    answer = read(api, task)
     assert (answer["code"], answer["queue_position"]) == ("all_busy", 1)
     assert answer["eta_seconds"] == pytest.approx(10, abs=0.5)
     assert "its turn comes in about 10 s" in answer["why"]
@@ -199,16 +199,16 @@ def test_it_runs_or_is_over(api: Api, task: Task) -> None:
 
 
 def test_a_worker_is_busy_from_its_poll_to_its_result(api: Api, broker: Broker, token_for: Callable[..., str]) -> None:
-    """Not only from its next heartbeat on, and until the one after that."""
+    """At once, not only after its next heartbeat."""
     worker = Api(token_for("worker"))
     registered = worker.post("/internal/workers/register", {"stages": ["echo"]}).json()
     path = f"/internal/workers/{registered['worker_id']}"
     first, second = (Task.objects.get(pk=api.post("/tasks", {"task_type": "echo"}).json()["task_id"]) for _ in range(2))
-    put_in_line(broker, first)
-    [given] = worker.post(f"{path}/poll", {"held": []}).json()["tasks"]
-    put_in_line(broker, second)
+    enqueue(broker, first)
+    [task] = worker.post(f"{path}/poll", {"held": []}).json()["tasks"]
+    enqueue(broker, second)
     assert why(api, second)[0] == "all_busy"
-    hold = {"task_id": given["task_id"], "attempt": given["attempt"]}
+    hold = {"task_id": task["task_id"], "attempt": task["attempt"]}
     assert worker.post(f"{path}/result", {**hold, "status": "completed"}).status_code == 200
     assert why(api, second)[0] == "about_to_run"
     again = worker.post(f"{path}/result", {**hold, "status": "completed"})

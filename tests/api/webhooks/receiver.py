@@ -1,4 +1,4 @@
-"""A receiver of webhooks: a real HTTP server that answers as a test says and keeps what came."""
+"""A receiver of webhooks: an HTTP server that records requests and answers with the codes of a test."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
                     self.wfile.write(b"H")
                     time.sleep(0.05)
             except OSError:
-                pass  # the sender had enough
+                pass  # the sender has timed out
 
         def log_message(self, *_: object) -> None:
             pass

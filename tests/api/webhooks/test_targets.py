@@ -1,4 +1,4 @@
-"""Where a webhook may go: what is refused when it is submitted, and what only when its name is looked up."""
+"""Targets of webhooks: addresses refused at submission, and those refused after DNS resolution."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_connection_goes_to_the_checked_address_and_not_to_the_name() -> Non
     ("host", "secure", "why"),
     [("no-such-name.invalid", False, "gaierror"), ("127.0.0.1", True, "SSL")],
 )
-def test_what_goes_wrong_is_a_value(host: str, secure: bool, why: str) -> None:
+def test_a_failure_is_a_value(host: str, secure: bool, why: str) -> None:
     with receiving() as receiver:
         target = Target(secure=secure, host=host, port=receiver.port, path="/")
         outcome = send(target, {}, b"{}", timeout_s=5, allowed=LOOPBACK)
@@ -127,7 +127,7 @@ def test_tls_is_checked_for_the_name_though_the_connection_goes_to_the_address(
     assert len(receiver.got) == 1
 
 
-def test_what_is_not_http_is_not_repeated() -> None:
+def test_an_answer_that_is_not_http_is_not_shown() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def talk() -> None:

@@ -1,4 +1,4 @@
-"""A worker as a stranger would write it, in plain HTTP, and what it is answered."""
+"""A worker in plain HTTP, as an author in another language writes it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Json = dict[str, Any]
 
 
 class Worker:
-    """The few lines that a worker in any language needs."""
+    """The calls of the worker protocol."""
 
     def __init__(self, http: httpx.Client, *stages: str, **fields: Any) -> None:
         self.http = http

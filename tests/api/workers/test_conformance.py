@@ -1,4 +1,4 @@
-"""The worker protocol as a stranger would speak it: plain HTTP against a real web process and a real orchestrator.
+"""Conformance of the worker protocol: plain HTTP against a real web process and a real orchestrator.
 
 Every test has queues of its own. A worker counts as dead after 5 s here.
 """
@@ -59,7 +59,7 @@ def site(
     django_db_setup: None, django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("workers")
-    with ExitStack() as ending:  # also of what has started when something after it doesn't
+    with ExitStack() as ending:  # ends what has started, also if a later one fails to start
         server = Server(Valkey(folder / "valkey", {"appendfsync": "always"}), folder)
         ending.callback(server.stop)
         with django_db_blocker.unblock():
@@ -113,8 +113,8 @@ def test_a_worker_runs_a_job_to_its_end(http: httpx.Client, queue: str) -> None:
     task = worker.take()
     assert (task["stage"], task["parameters"], task["attempt"], task["timeout_seconds"]) == (first, {"n": 1}, 1, 60)
     assert worker.call("start", hold(task)).json() == {"acknowledged": True, "cancel_requested": False}
-    said = worker.call("progress", {**hold(task), "fraction": 0.5, "message": "half"})
-    assert said.json() == {"acknowledged": True, "cancel_requested": False}
+    answer = worker.call("progress", {**hold(task), "fraction": 0.5, "message": "half"})
+    assert answer.json() == {"acknowledged": True, "cancel_requested": False}
     wait_until(lambda: read(http, task["task_id"], wait=0)["status"] == "running", what="the orchestrator knows")
     nodes = http.get("/api/v1/nodes").json()
     [engines] = [node["engines"] for node in nodes if node["node_id"] == "http"]
@@ -130,7 +130,7 @@ def test_a_worker_runs_a_job_to_its_end(http: httpx.Client, queue: str) -> None:
     assert done["tasks"][0]["result"] == {"sum": 3}
 
 
-def test_no_task_is_given_to_two_workers(http: httpx.Client, queue: str) -> None:
+def test_no_task_is_delivered_to_two_workers(http: httpx.Client, queue: str) -> None:
     total, got = 40, Counter[str]()
     done = threading.Event()
     jobs = [{"name": "many", "stages": [{"stage": "one", "queue": queue}]} for _ in range(total)]
@@ -152,12 +152,12 @@ def test_no_task_is_given_to_two_workers(http: httpx.Client, queue: str) -> None
     wait_until(lambda: Task.objects.filter(status="completed").count() == total, what="all are stored")
 
 
-def test_a_silent_worker_loses_its_task_and_one_that_beats_keeps_it(
+def test_a_worker_without_heartbeats_loses_its_task_and_one_with_heartbeats_keeps_it(
     site: Site, http: httpx.Client, queue: str, token_for: Callable[..., str]
 ) -> None:
-    silent, keeper, heir = Worker(http, queue, capacity=2), Worker(http, queue), Worker(http, queue)
-    done, kept, task = (submit_and_take(http, queue, worker) for worker in (silent, keeper, silent))
-    assert silent.result(done, result="done").status_code == 200
+    mute, keeper, heir = Worker(http, queue, capacity=2), Worker(http, queue), Worker(http, queue)
+    done, kept, task = (submit_and_take(http, queue, worker) for worker in (mute, keeper, mute))
+    assert mute.result(done, result="done").status_code == 200
     with ThreadPoolExecutor() as threads:
         asked = time.monotonic()
         waiting = threads.submit(heir.take)  # the poll of a worker that has nothing is its heartbeat
@@ -168,21 +168,21 @@ def test_a_silent_worker_loses_its_task_and_one_that_beats_keeps_it(
         again = waiting.result()
     assert time.monotonic() - asked > 1
     assert (again["task_id"], again["attempt"], again["redelivered"]) == (task["task_id"], 1, False)
-    for answer in (silent.result(task), silent.heartbeat(task), silent.call("poll", {"held": []})):
+    for answer in (mute.result(task), mute.heartbeat(task), mute.call("poll", {"held": []})):
         assert refused(answer) == (409, "worker_lost")
     with site.web.client(token_for("operate")) as operator:
-        late = operator.post(f"/api/v1/workers/{silent.facts['worker_id']}/drain", json={})
+        late = operator.post(f"/api/v1/workers/{mute.facts['worker_id']}/drain", json={})
         assert refused(late) == (409, "state_conflict")
     assert heir.result(again, result="mine").status_code == 200
     assert read(http, again["task_id"])["result"] == "mine"
-    assert refused(silent.result(task, result="late")) == (409, "worker_lost")
-    assert silent.result(done, result="done").status_code == 200  # it was accepted, and still is
+    assert refused(mute.result(task, result="late")) == (409, "worker_lost")
+    assert mute.result(done, result="done").status_code == 200  # it was accepted, and still is
     assert keeper.result(kept).status_code == 200
 
 
 def submit_and_take(http: httpx.Client, queue: str, worker: Worker) -> Json:
     task_id = submit(http, queue)
-    wait_until(lambda: Task.objects.get(pk=task_id).status == "queued", what="it is in line")
+    wait_until(lambda: Task.objects.get(pk=task_id).status == "queued", what="it is queued")
     [task] = [task for task in worker.poll() if task["task_id"] == task_id]
     return task
 
@@ -191,11 +191,11 @@ def test_a_task_whose_poll_got_lost_is_redelivered(site: Site, http: httpx.Clien
     worker = Worker(http, queue, capacity=2)
     task_id = submit(http, queue)
     address = urlsplit(site.web.url)
-    wait_until(lambda: Task.objects.filter(status="queued").exists(), what="it is in line")
-    with socket.create_connection((address.hostname or "", address.port or 0)) as line:
+    wait_until(lambda: Task.objects.filter(status="queued").exists(), what="it is queued")
+    with socket.create_connection((address.hostname or "", address.port or 0)) as connection:
         head = f"POST {worker.path}/poll HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
         token = http.headers["Authorization"]
-        line.sendall(f'{head}Authorization: {token}\r\nContent-Length: 11\r\n\r\n{{"held":[]}}'.encode())
+        connection.sendall(f'{head}Authorization: {token}\r\nContent-Length: 11\r\n\r\n{{"held":[]}}'.encode())
         # the answer is never read
         wait_until(lambda: Task.objects.filter(status="running").exists(), what="it was claimed")
     assert worker.heartbeat().json()["missing"] == [{"task_id": task_id, "attempt": 1}]
@@ -277,7 +277,7 @@ def test_a_newer_poll_ends_an_older_one(site: Site, http: httpx.Client, queue: s
 def test_a_worker_gets_no_more_than_its_capacity(http: httpx.Client, queue: str) -> None:
     for _ in range(4):
         submit(http, queue)
-    wait_until(lambda: Task.objects.filter(status="queued").count() == 4, what="all are in line")
+    wait_until(lambda: Task.objects.filter(status="queued").count() == 4, what="all are queued")
     worker = Worker(http, queue, capacity=2)
     [one] = worker.poll(available_capacity=1)
     [two] = worker.poll(held=[one], available_capacity=10)
@@ -287,12 +287,12 @@ def test_a_worker_gets_no_more_than_its_capacity(http: httpx.Client, queue: str)
     assert len(worker.poll(held=[two])) == 1
 
 
-def test_leaving_hands_the_tasks_back_uncounted(http: httpx.Client, queue: str) -> None:
+def test_leaving_releases_the_tasks_uncounted(http: httpx.Client, queue: str) -> None:
     submit(http, queue)
     leaver, heir = Worker(http, queue), Worker(http, queue)
     task = leaver.take()
-    said = leaver.call("heartbeat", {"held": [hold(task)], "status": "draining"})
-    assert said.status_code == 200
+    beat = leaver.call("heartbeat", {"held": [hold(task)], "status": "draining"})
+    assert beat.status_code == 200
     assert http.delete(leaver.path).json() == {"requeued": [hold(task)]}
     again = heir.take()
     assert (again["task_id"], again["attempt"], again["deliveries"]) == (task["task_id"], 1, 0)
@@ -314,7 +314,7 @@ def test_a_worker_outlives_a_restart_of_redis(site: Site, http: httpx.Client, qu
     assert read(http, task_id)["result"] == "kept"
 
 
-def test_bad_input_is_refused_and_other_tokens_have_no_say(
+def test_bad_input_and_other_tokens_are_refused(
     site: Site, http: httpx.Client, queue: str, token_for: Callable[..., str]
 ) -> None:
     register = "/api/v1/internal/workers/register"

@@ -1,4 +1,4 @@
-"""An operator tells a worker to drain, and lets it work again: plain HTTP against a real web process."""
+"""Drain and resume of a worker by an operator: plain HTTP against a real web process."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def worker(web: Web, web_broker: Broker, token_for: Callable[..., str]) -> Itera
 
 @pytest.fixture
 def task(web_broker: Broker, worker: Worker) -> Json:
-    """That the worker has."""
+    """A task that the worker has."""
     append(web_broker, QUEUE)
     return worker.take()
 
 
-def order(operator: httpx.Client, worker: Worker, verb: str, reason: str = "") -> httpx.Response:
+def command(operator: httpx.Client, worker: Worker, verb: str, reason: str = "") -> httpx.Response:
     return operator.post(f"/api/v1/workers/{worker.facts['worker_id']}/{verb}", json={"reason": reason})
 
 
@@ -60,7 +60,7 @@ def listed(operator: httpx.Client, worker: Worker) -> Json:
     return dict(mine)
 
 
-def test_a_poll_that_waits_ends_and_says_why(
+def test_a_waiting_poll_ends_with_should_drain(
     web_broker: Broker, operator: httpx.Client, worker: Worker, task: Json
 ) -> None:
     assert worker.heartbeat(task).json()["should_drain"] is False
@@ -68,34 +68,32 @@ def test_a_poll_that_waits_ends_and_says_why(
     with ThreadPoolExecutor() as threads:
         waiting = threads.submit(worker.call, "poll", {"held": [hold(task)]}, wait=20)
         wait_until(lambda: last_poll(web_broker, worker) != before, what="it has arrived")
-        asked = order(operator, worker, "drain", "new driver").json()
+        asked = command(operator, worker, "drain", "new driver").json()
         assert asked == {"worker_id": worker.facts["worker_id"], "should_drain": True, "changed": True}
-        told = waiting.result().json()
-    assert (told["should_drain"], told["tasks"], told["lost"]) == (True, [], [])
+        answer = waiting.result().json()
+    assert (answer["should_drain"], answer["tasks"], answer["lost"]) == (True, [], [])
 
 
-def test_a_draining_worker_keeps_what_it_has_and_takes_nothing_more(
+def test_a_draining_worker_keeps_its_task_and_gets_no_more(
     web_broker: Broker, operator: httpx.Client, worker: Worker, task: Json
 ) -> None:
-    order(operator, worker, "drain", "new driver").raise_for_status()
+    command(operator, worker, "drain", "new driver").raise_for_status()
     append(web_broker, QUEUE)
     began = time.monotonic()
     assert worker.poll(1.5, held=[task]) == []
-    assert time.monotonic() - began >= 1.5, "it does not run in circles"
-    assert [it["task_id"] for it in worker.poll(0)] == [task["task_id"]], "what it lost sight of is still its own"
+    assert time.monotonic() - began >= 1.5, "it waits instead of returning at once"
+    assert [it["task_id"] for it in worker.poll(0)] == [task["task_id"]], "a task that it did not name is still its own"
     assert worker.heartbeat(task).json()["should_drain"] is True
     assert listed(operator, worker)["state"] == "draining"
     assert "new driver" in listed(operator, worker)["info"]["why"]
     assert worker.result(task).status_code == 200
 
 
-def test_a_worker_that_is_resumed_is_given_work_again(
-    web_broker: Broker, operator: httpx.Client, worker: Worker
-) -> None:
-    order(operator, worker, "drain").raise_for_status()
+def test_a_resumed_worker_gets_tasks_again(web_broker: Broker, operator: httpx.Client, worker: Worker) -> None:
+    command(operator, worker, "drain").raise_for_status()
     [waits] = append(web_broker, QUEUE)
     assert worker.poll(0) == []
-    resumed = order(operator, worker, "resume").json()
+    resumed = command(operator, worker, "resume").json()
     assert resumed == {"worker_id": worker.facts["worker_id"], "should_drain": False, "changed": True}
     assert worker.heartbeat().json()["should_drain"] is False
     again = worker.take()
@@ -103,21 +101,22 @@ def test_a_worker_that_is_resumed_is_given_work_again(
     assert worker.result(again).status_code == 200
 
 
-def test_only_an_order_that_changes_something_is_an_act(operator: httpx.Client, worker: Worker) -> None:
-    orders = [("drain", "new driver"), ("drain", "again"), ("resume", "done"), ("resume", "again")]
-    changed = [order(operator, worker, verb, reason).json()["changed"] for verb, reason in orders]
+def test_only_a_command_that_changes_something_is_audited(operator: httpx.Client, worker: Worker) -> None:
+    commands = [("drain", "new driver"), ("drain", "again"), ("resume", "done"), ("resume", "again")]
+    changed = [command(operator, worker, verb, reason).json()["changed"] for verb, reason in commands]
     assert changed == [True, False, True, False]
-    acts = OperatorAction.objects.filter(target=worker.facts["worker_id"]).order_by("id")
-    assert [(act.action, act.reason) for act in acts] == [("worker.drain", "new driver"), ("worker.resume", "done")]
+    actions = OperatorAction.objects.filter(target=worker.facts["worker_id"]).order_by("id")
+    assert [(it.action, it.reason) for it in actions] == [
+        ("worker.drain", "new driver"),
+        ("worker.resume", "done"),
+    ]
 
 
-def test_a_worker_that_has_left_cannot_be_told_anything(
-    web_broker: Broker, operator: httpx.Client, worker: Worker
-) -> None:
-    order(operator, worker, "drain").raise_for_status()
+def test_a_worker_that_has_left_is_404(web_broker: Broker, operator: httpx.Client, worker: Worker) -> None:
+    command(operator, worker, "drain").raise_for_status()
     assert worker.http.delete(worker.path).status_code == 200
-    assert refused(order(operator, worker, "drain")) == (404, "not_found")
-    nobody = operator.post("/api/v1/workers/http.nosuch.0123456789abcdef/resume", json={})
-    assert refused(nobody) == (404, "not_found")
+    assert refused(command(operator, worker, "drain")) == (404, "not_found")
+    unknown = operator.post("/api/v1/workers/http.nosuch.0123456789abcdef/resume", json={})
+    assert refused(unknown) == (404, "not_found")
     home = web_broker.home
-    assert home.command("EXISTS", home.keys.engine(worker.facts["worker_id"])) == 0, "the order left nothing behind"
+    assert home.command("EXISTS", home.keys.engine(worker.facts["worker_id"])) == 0, "the command left no key"

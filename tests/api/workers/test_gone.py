@@ -1,4 +1,4 @@
-"""A worker that dies while its poll waits: what comes afterwards is for others, at once and uncounted."""
+"""A worker that dies while its poll waits: later tasks go to other workers, at once and uncounted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_poll_whose_client_has_gone_claims_nothing(web: Web, shared: Broker, t
             client.post(f"{WORKERS}/register", json={"stages": ["gone"]}).json()["worker_id"] for _ in range(2)
         )
         home, before = shared.home, _sleepers(shared)
-        with socket.create_connection(("127.0.0.1", web.port)) as line:
+        with socket.create_connection(("127.0.0.1", web.port)) as connection:
             body = json.dumps({"held": []}).encode()
             head = [
                 f"POST {WORKERS}/{doomed}/poll?wait=20 HTTP/1.1",
@@ -45,13 +45,13 @@ def test_a_poll_whose_client_has_gone_claims_nothing(web: Web, shared: Broker, t
                 "Content-Type: application/json",
                 f"Content-Length: {len(body)}",
             ]
-            line.sendall("\r\n".join([*head, "", ""]).encode() + body)
+            connection.sendall("\r\n".join([*head, "", ""]).encode() + body)
             wait_until(lambda: home.command("HGET", home.keys.engine(doomed), "poll"), what="its poll has come")
             wait_until(lambda: _sleepers(shared) > before, what="its poll waits")
-            # What comes in the moment in which it goes may still be its own: the web process must have seen the end of
-            # the connection, and come round to whoever waits for it, before another request is answered.
-            line.shutdown(socket.SHUT_WR)
-            assert line.recv(1) == b""
+            # A task that arrives at the moment of the disconnect may still be claimed: the web process must have seen
+            # the end of the connection, and notified its thread, before another request is answered.
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(1) == b""
             assert client.get("/healthz").status_code == 200
         [task] = append(shared, "gone")
         found = client.post(f"{WORKERS}/{other}/poll?wait=5", json={"held": []}).json()["tasks"]
@@ -61,10 +61,10 @@ def test_a_poll_whose_client_has_gone_claims_nothing(web: Web, shared: Broker, t
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_token_that_is_revoked_while_its_poll_waits_is_given_nothing(
+def test_a_token_that_is_revoked_while_its_poll_waits_gets_nothing(
     web: Web, shared: Broker, token_for: Callable[..., str]
 ) -> None:
-    """It could not report a result: the task would lie with it until it is taken for dead."""
+    """It could not report a result: the task would wait until the worker is declared dead."""
     with web.client(token_for("worker")) as client, ThreadPoolExecutor() as threads:
         worker = client.post(f"{WORKERS}/register", json={"stages": ["gone"]}).json()["worker_id"]
         before = _sleepers(shared)
@@ -77,7 +77,7 @@ def test_a_token_that_is_revoked_while_its_poll_waits_is_given_nothing(
         answer = waiting.result()
         assert (answer.status_code, answer.json().get("code")) == (401, "token_revoked")
     record = shared.records("gone", [task])[task]
-    assert (record.owner, record.deliveries, record.losses) == ("", 0, 0), "it is in line, and nothing was charged"
+    assert (record.owner, record.deliveries, record.losses) == ("", 0, 0), "it is queued, and the delivery is uncounted"
 
 
 def _sleepers(broker: Broker) -> int:
@@ -85,7 +85,7 @@ def _sleepers(broker: Broker) -> int:
     return clients.count(b"cmd=blpop")
 
 
-def test_what_was_claimed_as_the_client_went_is_requeued_uncounted(broker: Broker) -> None:
+def test_a_claim_at_the_moment_of_the_disconnect_is_released_uncounted(broker: Broker) -> None:
     worker = register(broker, "echo")()
     [task] = append(broker, "echo")
     _, claimed = poll(worker, [], None, 0, lambda: True)

@@ -1,4 +1,4 @@
-"""A worker whose task was taken by the scanner, and one that Redis forgot."""
+"""Lost tasks and workers: a task ended by the scanner, and a worker whose keys are gone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def register(worker: Api) -> str:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_scanner_ends_what_runs_past_its_deadline_and_the_late_result_is_refused(
+def test_the_scanner_ends_an_overdue_task_and_the_late_result_is_refused(
     broker: Broker, worker: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_results, "STORE_TIMEOUT_S", 0.2)
@@ -40,7 +40,7 @@ def test_the_scanner_ends_what_runs_past_its_deadline_and_the_late_result_is_ref
     [task] = worker.post(f"{path}/poll", {"held": []}).json()["tasks"]
     hold = {"task_id": task["task_id"], "attempt": 1}
     wait_until(lambda: scan().repaired, what="its deadline has passed")
-    # The attempt has ended, and nobody has stored yet how.
+    # The attempt has ended, and its end is not stored yet.
     pending = worker.post(f"{path}/result", {**hold, "status": "completed"})
     assert (pending.status_code, pending.json()["code"], pending["Retry-After"]) == (503, "result_pending", "1")
     steps.drain()
@@ -51,7 +51,7 @@ def test_the_scanner_ends_what_runs_past_its_deadline_and_the_late_result_is_ref
     steps.reader.close()
 
 
-def test_a_worker_that_redis_forgot_is_told_to_register_again(redis_url: str, prefix: str, worker: Api) -> None:
+def test_a_worker_without_keys_must_register_again(redis_url: str, prefix: str, worker: Api) -> None:
     path = register(worker)
     with redis.Redis.from_url(redis_url) as client:
         client.delete(*client.scan_iter(f"{prefix}:*"))

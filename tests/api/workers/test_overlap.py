@@ -1,4 +1,4 @@
-"""Calls of one worker that overlap in two web processes: each gets its own answer, never the other's."""
+"""Overlapping calls of one worker in two web processes: each gets its own answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def append(broker: Broker, *queues: str, priority: Priority = Priority.MEDIUM) -
 
 
 def register(broker: Broker, *queues: str, capacity: int = 4) -> Callable[[], RemoteWorker]:
-    """Returns what a web process does first with each call."""
+    """Returns a function that finds and resumes the worker, as a web process does first in each call."""
     engine = EngineBeat(engine_id="http.test.1", state=EngineState.READY, queues=queues, capacity=capacity)
     RemoteWorker.register(broker, engine)
 
@@ -59,7 +59,7 @@ def test_two_results_at_once_are_both_settled(broker: Broker) -> None:
     assert here.settle(Hold(tasks[1], 1), Completed(1)) is Settled.LOST
 
 
-def test_a_poll_that_meets_a_result_takes_nothing_that_is_not_its_own(broker: Broker) -> None:
+def test_a_poll_that_meets_a_result_claims_only_for_itself(broker: Broker) -> None:
     resumed = register(broker, "echo")
     [first] = append(broker, "echo")
     resumed().claim(1, Look())
@@ -108,8 +108,8 @@ def test_a_queue_on_two_servers_is_served_from_both(redis_url: str, prefix: str)
         assert list(client.scan_iter(f"{prefix}:*")) == []
 
 
-def test_a_poll_that_is_woken_in_vain_is_a_heartbeat_all_the_same(broker: Broker) -> None:
-    """Other workers are faster each time."""
+def test_a_poll_that_is_woken_in_vain_is_a_heartbeat(broker: Broker) -> None:
+    """Other workers claim first each time."""
     worker = register(broker, "echo")()
     home, over = broker.home, threading.Event()
 
@@ -128,7 +128,7 @@ def test_a_poll_that_is_woken_in_vain_is_a_heartbeat_all_the_same(broker: Broker
     assert after.beat > before.beat
 
 
-def test_a_poll_after_the_farewell_leaves_no_entry(broker: Broker) -> None:
+def test_a_poll_after_the_worker_left_makes_no_entry(broker: Broker) -> None:
     resumed = register(broker, "echo")
     late = resumed()
     resumed().leave()
@@ -150,7 +150,7 @@ def test_a_suspect_runs_alone(broker: Broker) -> None:
         broker.reclaim(doomed, ["echo"], max_deliveries=5, max_losses=5)
     [other] = append(broker, "echo")
     worker = resumed()
-    [task] = worker.claim(4, Look())  # the suspect is last in line, and not given beside another
+    [task] = worker.claim(4, Look())  # the suspect comes last, and never with another task
     assert task.message.task_id == other
     worker.settle(task.hold, Completed(1))
     [task] = worker.claim(4, Look())
@@ -173,14 +173,14 @@ def test_workers_are_shown_among_the_engines(
 def test_a_draining_worker_that_polls_is_draining_still(broker: Broker, token_for: Callable[..., str]) -> None:
     api = Api(token_for("worker"))
     worker = "/internal/workers/" + api.post("/internal/workers/register", {"stages": ["echo"]}).json()["worker_id"]
-    for said, state in (("draining", EngineState.DRAINING), ("active", EngineState.READY)):
-        assert api.post(f"{worker}/heartbeat", {"held": [], "status": said}).status_code == 200
+    for status, state in (("draining", EngineState.DRAINING), ("active", EngineState.READY)):
+        assert api.post(f"{worker}/heartbeat", {"held": [], "status": status}).status_code == 200
         assert api.post(f"{worker}/poll", {"held": []}).status_code == 200
         assert [engine.state for engine in broker.registry.engines()] == [state]
 
 
-def test_a_token_that_a_worker_was_woken_by_and_did_not_use_goes_back(broker: Broker) -> None:
-    """Woken for one queue it may fill itself from the other; and one that is full takes no token at all."""
+def test_an_unused_wake_up_token_is_returned(broker: Broker) -> None:
+    """Woken for one queue a worker may claim from the other; and a full worker takes no token."""
     worker = register(broker, "echo", "sleep", capacity=1)()
     home = broker.home
 
@@ -195,14 +195,14 @@ def test_a_token_that_a_worker_was_woken_by_and_did_not_use_goes_back(broker: Br
     look = Look()
     (claimed,) = worker.claim(1, look)
     assert claimed.message.queue == first, "the other queue has its turn"
-    assert tokens(second) == 1, "an idle engine of that queue must hear of it"
+    assert tokens(second) == 1, "an idle engine of that queue must wake up"
     look.held.append(claimed.hold)
     assert worker.claim(1, look) == [] and not worker.wait(0.01) and tokens(second) == 1
     worker.leave()
     worker.close()
 
 
-def test_a_worker_whose_look_fails_gives_its_token_back(broker: Broker) -> None:
+def test_a_worker_whose_claim_fails_returns_its_token(broker: Broker) -> None:
     worker = register(broker, "echo")()
     home = broker.home
     append(broker, "echo")
@@ -215,8 +215,8 @@ def test_a_worker_whose_look_fails_gives_its_token_back(broker: Broker) -> None:
     broker.registry.forget([worker.engine.engine_id])
 
 
-@pytest.mark.parametrize("said", ["junk", "{}", None])
-def test_a_worker_whose_entry_is_unreadable_is_told_to_register_again(broker: Broker, said: str | None) -> None:
+@pytest.mark.parametrize("report", ["junk", "{}", None])
+def test_a_worker_with_an_unreadable_entry_must_register_again(broker: Broker, report: str | None) -> None:
     resumed = register(broker, "echo")
     worker = resumed()
     worker.take_turn()
@@ -224,7 +224,7 @@ def test_a_worker_whose_entry_is_unreadable_is_told_to_register_again(broker: Br
     key = home.keys.engine(worker.engine.engine_id)
     home.command("HSET", key, "poll", "junk")
     assert not worker.has_turn()
-    _ = home.command("HDEL", key, "report") if said is None else home.command("HSET", key, "report", said)
+    _ = home.command("HDEL", key, "report") if report is None else home.command("HSET", key, "report", report)
     assert RemoteWorker.find(broker, worker.engine.engine_id) is None
     worker.leave()
     worker.close()

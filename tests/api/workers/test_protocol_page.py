@@ -1,4 +1,4 @@
-"""docs/worker-protocol.md and docs/webhooks.md: what they show is run as it stands there."""
+"""docs/worker-protocol.md and docs/webhooks.md: their examples run."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_worker_of_the_page_leaves_when_an_operator_drains_it(
     [engine] = [each for each in web_broker.registry.engines() if each.info.get("engine") == "example"]
     with web.client(token_for("operate")) as operator:
         operator.post(f"/api/v1/workers/{engine.engine_id}/drain", json={}).raise_for_status()
-    assert worker.wait(40) == 0, worker.output  # a poll that begins after the order tells it at its end
+    assert worker.wait(40) == 0, worker.output  # a poll that begins after the command ends with it
     assert workers(web_broker) == []
 
 
@@ -100,8 +100,8 @@ def test_past_the_limit_a_poll_gets_work_but_may_not_wait(broker: Broker, token_
     api = Api(token_for("worker"))
     worker_id = api.post("/internal/workers/register", {"stages": ["echo"]}).json()["worker_id"]
     poll = f"/internal/workers/{worker_id}/poll?wait=5"
-    with ExitStack() as others:
-        assert all(others.enter_context(POLL_SLOTS.take()) for _ in range(settings.DALSTON_MAX_WAITING_POLLS))
+    with ExitStack() as taken:
+        assert all(taken.enter_context(POLL_SLOTS.take()) for _ in range(settings.DALSTON_MAX_WAITING_POLLS))
         refused = api.post(poll, {"held": []})
         assert (refused.status_code, refused.json()["code"], refused["Retry-After"]) == (503, "too_many_polls", "2")
         task_id = append(broker, "echo", 1)

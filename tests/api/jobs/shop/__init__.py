@@ -1,1 +1,1 @@
-"""An app of an installation's own, with a pipeline."""
+"""An installed app with a pipeline."""

@@ -1,4 +1,4 @@
-"""Found and imported because the app is installed."""
+"""A pipeline, imported because its app is installed."""
 
 from collections.abc import Mapping
 from typing import Any
