@@ -40,17 +40,6 @@ class Expired(StrEnum):
 VERDICT = "verdict"  # instead of a counter: reclaim only if the engine is judged dead
 
 
-class Reclaim(msgspec.Struct, frozen=True, kw_only=True):
-    """The arguments of a reclaim, the same for each queue and shard."""
-
-    engine_id: str
-    cause: Cause
-    named: str | None
-    error: ErrorInfo
-    max_deliveries: int
-    max_losses: int
-
-
 Judged = Mapping[str, tuple[int, ...] | str]  # by queue: a counter per shard, or VERDICT
 
 
@@ -74,28 +63,22 @@ def reclaim(
     max_deliveries: int,
     max_losses: int,
 ) -> Reclaimed:
-    """Put everything this engine holds back in its queues and end its sessions.
+    """Return everything that this engine holds to its queues, and end its sessions.
 
     judged: the pulse's counters at the verdict, rechecked in the script; None: the caller saw the engine die
     (waitpid). cause ENGINE_LOST charges deliveries of the named task, or of the only one it ran, and losses of all
     when it ran several and none is named; NODE_LOST charges losses of all. A task that reaches max_deliveries or
     max_losses is exhausted. error: message and evidence (exit code, log lines) that go into the events."""
-    request = Reclaim(
-        engine_id=engine_id,
-        cause=cause,
-        named=named,
-        error=error or ErrorInfo(message=f"{engine_id} was lost", cause=cause),
-        max_deliveries=max_deliveries,
-        max_losses=max_losses,
-    )
+    error = error or ErrorInfo(message=f"{engine_id} was lost", cause=cause)
     targets = _targets(topology, queues, judged)
     # an engine may hold one task in each of several queues: none of them ran alone
     alone = named is None and (len(targets) == 1 or sum(_held(target, engine_id) for target in targets) == 1)
+    charging = (cause, named or "", int(alone), max_deliveries, max_losses, encode_error(error), MAX_ENTRY_BYTES)
     total = Reclaimed()
     wrong_type: WrongKeyType | None = None
     for target in targets:
         try:
-            part = _reclaim(target, request, alone)
+            part = _reclaim(target, engine_id, charging)
         except WrongKeyType as failure:  # of one queue: what the engine holds in other queues must not wait for it
             wrong_type = failure
             continue
@@ -145,34 +128,22 @@ def _held(target: _Target, engine_id: str) -> int:
     return sum(len(reply) for reply in replies if isinstance(reply, list))
 
 
-def _reclaim(target: _Target, request: Reclaim, alone: bool) -> Reclaimed:
+def _reclaim(target: _Target, engine: str, charging: Iterable[Argument]) -> Reclaimed:
     shard, queue, judged = target
-    keys, engine = shard.keys, request.engine_id
-    while True:
+    keys = shard.keys
+    while True:  # again, if a lane was added between the read and the script
         lanes = read_lanes(shard, queue)
+        sets = lanes.capabilities
         names = [
             keys.session(queue, engine),
             *keys.task_keys(queue),
             keys.beats(queue),
             keys.verdicts(queue),
             keys.lanes(queue),
-            *(keys.wake(queue, lane) for lane in lanes.capabilities),
-            *(key for lane in lanes.capabilities for key in keys.lane(queue, lane)),
+            *(keys.wake(queue, lane) for lane in sets),
+            *(key for lane in sets for key in keys.lane(queue, lane)),
         ]
-        arguments: list[Argument] = [
-            engine,
-            judged,
-            lanes.version or "",
-            len(lanes.capabilities),
-            request.cause,
-            request.named or "",
-            int(alone),
-            request.max_deliveries,
-            request.max_losses,
-            encode_error(request.error),
-            MAX_ENTRY_BYTES,
-            *map(lane_field, lanes.capabilities),
-        ]
+        arguments = [engine, judged, lanes.version or "", len(sets), *charging, *map(lane_field, sets)]
         status, *parts = shard.run("reclaim", names, arguments)
         if status == b"ALIVE":
             return Reclaimed(alive=True)

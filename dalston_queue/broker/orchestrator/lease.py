@@ -12,7 +12,7 @@ import time
 
 import msgspec
 
-from dalston_queue.broker.connection.shard import Shard, command
+from dalston_queue.broker.connection.shard import Shard
 from dalston_queue.broker.protocol.types import Role
 from dalston_queue.broker.protocol.validate import number, text
 
@@ -20,7 +20,6 @@ from dalston_queue.broker.protocol.validate import number, text
 class Leader(msgspec.Struct, frozen=True):
     token: str
     term: int
-    expires_in_ms: int
 
 
 class Lease:
@@ -56,9 +55,8 @@ class Lease:
 
     def leader(self) -> Leader | None:
         """The process that leads now."""
-        calls = [command("HMGET", self._key, "token", "term"), command("PTTL", self._key)]
-        (token, term), ttl_ms = self._shard.all(calls)
-        return None if token is None else Leader(text(token), number(term or b"") or 0, ttl_ms)
+        token, term = self._shard.command("HMGET", self._key, "token", "term")
+        return None if token is None else Leader(text(token), number(term or b"") or 0)
 
     def _run(self, name: str, term: int, ttl_ms: int) -> bool:
         # the TTL starts on the server after this moment, so trusting it from here errs on the safe side

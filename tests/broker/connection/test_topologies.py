@@ -88,19 +88,6 @@ def walk_through(broker: Broker) -> None:
     reader.close()
 
 
-def test_a_waiting_engine_is_woken_from_any_server(started: Nodes, tmp_path: Path) -> None:
-    for name in ("home", "high"):
-        started.start(tmp_path / name)
-    broker = connect(started[0].url, shards=f"*/high={started[1].url}")
-    consumer = open_consumer(broker)
-    for task, priority in (("a", Priority.HIGH), ("b", Priority.LOW), ("c", Priority.HIGH)):
-        broker.append([message(task, priority=priority)])
-        assert wait_until(lambda: consumer.wait(1) and consumer.claim(), what="waking"), task
-        consumer.held[0].settle(Completed())
-    consumer.close()
-    broker.close()
-
-
 def test_two_servers_high_and_low(started: Nodes, tmp_path: Path) -> None:
     for name in ("home", "high", "low"):
         started.start(tmp_path / name)

@@ -198,12 +198,6 @@ def append_body(broker: Broker, body: bytes) -> None:
     home.command("SADD", keys.stages(), "echo")
 
 
-def test_an_unknown_field_does_not_break_an_older_engine(broker: Broker, engine: MakeEngine) -> None:
-    append_body(broker, b'{"task_type":"echo","from_the_future":{"x":1},"parameters":5}')
-    (claimed,) = engine().claim()
-    assert claimed.message.parameters == 5 and claimed.settle(Completed()) == "ok"
-
-
 NEWER: dict[str, dict[str, Any]] = {
     "entry": {**GOOD, "new": "field"},
     "head": {**GOOD, "h": f"{GOOD['h']}\tnew\tfields"},
