@@ -234,7 +234,7 @@ class Runner:
 
     def _beat(self, now: float) -> None:
         change = self.consumer.beat(self.report.take_progress())
-        again = change.given_again
+        again = change.missing
         if not self.connected:
             log.warning("Redis is back")
             self.connected = self.claim_due = True

@@ -213,7 +213,7 @@ def test_a_task_that_is_delivered_by_two_answers_runs_once(bench: Bench) -> None
         answer = exchange(settlements, free)
         if answer.claimed and not broken:
             broken.append(True)
-            runner.consumer._fresh = answer.claimed  # as if another queue's answer had been lost after this one's
+            runner.consumer._new = answer.claimed  # as if another queue's answer had been lost after this one's
             raise Unavailable("the connection broke")
         return answer
 

@@ -93,14 +93,15 @@ def poll_tasks(request: HttpRequest, worker_id: WorkerId, asked: Annotated[PollI
     with _worker(request, worker_id) as worker, disconnection(request) as gone:
         _beat(worker, worker.engine.state, len(asked.held))  # a draining worker may still ask for tasks that it lost
         named, room = [each.hold for each in asked.held], asked.available_capacity
-        look, claimed = poll(worker, named, room, wait, gone, partial(_check_token, request))
+        renewal, claimed = poll(worker, named, room, wait, gone, partial(_check_token, request))
         if claimed:  # `why` and the pages count by the last heartbeat, and the next call may be seconds away
-            _beat(worker, worker.engine.state, look.count + len(claimed))
+            _beat(worker, worker.engine.state, renewal.count + len(claimed))
     return PollOut(
-        tasks=[task_out(task, again=True) for task in look.again] + [task_out(task, again=False) for task in claimed],
+        tasks=[task_out(task, again=True) for task in renewal.missing]
+        + [task_out(task, again=False) for task in claimed],
         should_drain=worker.should_drain,
-        cancelled=holds_out(look.cancelled),
-        lost=holds_out(look.lost),
+        cancelled=holds_out(renewal.cancelled),
+        lost=holds_out(renewal.lost),
     )
 
 
@@ -108,13 +109,13 @@ def poll_tasks(request: HttpRequest, worker_id: WorkerId, asked: Annotated[PollI
 def worker_heartbeat(request: HttpRequest, worker_id: WorkerId, report: Annotated[HeartbeatIn, Body()]) -> HeartbeatOut:
     """Report that the worker is alive and which tasks it has; the answer names cancelled and lost ones."""
     with _worker(request, worker_id) as worker:
-        look = worker.look([each.hold for each in report.held], everything=True)
-        _beat(worker, report.status.state, look.count)
+        renewal = worker.renew([each.hold for each in report.held], find_missing=True)
+        _beat(worker, report.status.state, renewal.count)
     return HeartbeatOut(
         should_drain=worker.should_drain,
-        cancelled=holds_out(look.cancelled),
-        lost=holds_out(look.lost),
-        missing=holds_out([task.hold for task in look.again]),
+        cancelled=holds_out(renewal.cancelled),
+        lost=holds_out(renewal.lost),
+        missing=holds_out([task.hold for task in renewal.missing]),
     )
 
 
@@ -182,11 +183,11 @@ def _find(request: HttpRequest, worker_id: str) -> RemoteWorker:
 
 def _renew(request: HttpRequest, worker_id: str, hold: Hold, progress: Any) -> TaskStateOut:
     with _worker(request, worker_id) as worker:
-        look = worker.look([hold], everything=False, progress={hold: progress})
+        renewal = worker.renew([hold], find_missing=False, progress={hold: progress})
         worker.beat()
-    if look.lost:
+    if renewal.lost:
         raise _lost(hold)
-    return TaskStateOut(cancel_requested=bool(look.cancelled))
+    return TaskStateOut(cancel_requested=bool(renewal.cancelled))
 
 
 def _beat(worker: RemoteWorker, state: EngineState, running: int) -> None:

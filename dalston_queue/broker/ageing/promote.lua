@@ -5,7 +5,7 @@
 -- ARGV  1 name of the new tier  2 ms of wait after which the new tier is promoted too (0: never)  3 field of the lane in the
 --       hash of lanes  4 the new tier, counted from 1 in claiming order, then per task: task, its reservation ('' for none)
 -- Returns per task '' (not waiting there any more) or {job, attempt, seq, deliveries, losses}. Repeatable.
--- include: record, event, entry, wake, lane
+-- include: record, event, entry, wake, marks, lane
 local now = now_ms()
 local answers, moved = {}, 0
 local open = is_open(KEYS[6]) and is_open(KEYS[7])

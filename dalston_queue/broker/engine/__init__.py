@@ -3,7 +3,6 @@
 consumer    what an engine calls: open, exchange, claim, wait, beat, release, close
 session     one engine in one queue of one shard: the fence, the sequence number, the call without an answer
 delivery    one delivery of a task: it can report progress, renew, settle and release itself
-given       the bytes of a delivery that the scripts compare and write
 waker       waits for work: BLPOP on the wake keys of the engine's lanes
 stale       an engine's own reclaim from owners that are dead
 remote      a worker that speaks to the API by HTTP

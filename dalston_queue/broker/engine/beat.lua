@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- An engine says what it holds: renews it, and learns what was cancelled or lost and what it should hold but doesn't.
+-- Renews the tasks that an engine holds; returns which were cancelled or lost, and its deliveries that it does not hold.
 -- KEYS  1 session  2 tasks  3 running  4 deadlines  5 events  6 counters  7 lanes, then the streams of its lanes
--- ARGV  1 fence  2 engine id  3 largest entry in bytes  4 1: also look for entries not held, then per held task:
+-- ARGV  1 fence  2 engine id  3 largest entry in bytes  4 1: also find entries that it does not hold, then per held task:
 --       task, attempt, index of its stream in KEYS, entry id, JSON progress ('' for none)
--- Returns {'FENCED'}, or {'OK', lanes version, answer per held task ('ok', 'cancel', 'lost'), claims to take up again};
+-- Returns {'FENCED'}, or {'OK', lanes version, answer per held task ('ok', 'cancel', 'lost'), claims not held};
 --       claims are index of its stream in KEYS and then the claim as in settle_and_claim, in turn. Repeatable.
 -- include: record, event, entry, owner, again
 local keys = {tasks = KEYS[2], running = KEYS[3], deadlines = KEYS[4], events = KEYS[5], counters = KEYS[6]}
@@ -14,7 +14,7 @@ local codes, held, again = {}, {}, {}
 for i = 5, #ARGV, 5 do
   local task, stream = ARGV[i], KEYS[tonumber(ARGV[i + 2])]
   local r = unpack_record(redis.call('HGET', keys.tasks, task))
-  -- the entry, too: one that was handed back may have come again to the same engine, and is held once
+  -- the entry, too: a released task may have been delivered to the same engine again, and is held once
   if r and r[STATE] == 'r' and r[OWNER] == me and r[ATTEMPT] == tonumber(ARGV[i + 1]) and r[STREAM] == stream
     and r[ENTRY] == ARGV[i + 3] and owns(stream, r[ENTRY], me) then
     held[stream .. ' ' .. r[ENTRY]] = true
@@ -42,8 +42,8 @@ if ARGV[4] == '1' then
             again[#again + 1] = index
             again[#again + 1] = claim
           else
-            -- a ghost (its payload is gone), a copy or a foreign hand's: nobody can run it, and it must not stay with a
-            -- live owner
+            -- a ghost (its payload is gone), a copy or an entry of another program: no engine can run it, and it must not
+            -- stay with a live owner
             local entry = redis.call('XRANGE', stream, id, id)[1]
             local f, reason
             if entry then f, reason = parse_entry(entry[2], max_bytes) end

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dalston_queue.broker.connection.breaker import Backoff
-from dalston_queue.broker.engine.delivery import Delivery, Place
-from dalston_queue.broker.engine.given import Given, Settlement
+from dalston_queue.broker.engine.delivery import Delivery, EntryKey, Settlement
 from dalston_queue.broker.engine.session import Answer, Limits, Session
 from dalston_queue.broker.engine.stale import DEFAULT_RULES, StaleClaim, StaleRules
-from dalston_queue.broker.engine.waker import Looked, Waker, give_back, unused
+from dalston_queue.broker.engine.waker import Claim, Waker, push_tokens, unused
 from dalston_queue.broker.errors import Fenced, Invalid, Unavailable, WrongKeyType
 from dalston_queue.broker.protocol.keys import check_name
 from dalston_queue.broker.protocol.messages import ErrorInfo, Malformed, Outcome, encode_error, encode_outcome
@@ -27,18 +26,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 MAX_CAPACITY = 256
-LONGEST_SLEEP_S = 0.8
-"""After it the lanes are looked up: a new one is followed within a second of its first task. The server looks ten times
-a second for who has slept long enough."""
-_SUSPECT, _LOST = Tier.SUSPECT, Settled.LOST  # looking a member of an enum up is slow
+MAX_SLEEP_S = 0.8
+"""Then the lanes are read again: an engine follows a new lane within a second of its first task. The server checks ten
+times a second for blocked clients that have waited long enough."""
 
 
 class Exchanged(msgspec.Struct):
-    """What one exchange brought."""
+    """The answer to one exchange."""
 
     claimed: list[Delivery]
-    settled: list[Settled]  # in the order of the settlements given
-    dead_lettered: list[Malformed]  # unreadable entries met on the way; already in the event stream, for the log
+    settled: list[Settled]  # one per settlement, in their order
+    dead_lettered: list[Malformed]  # unreadable entries that the claim met; already in the event stream, for the log
 
 
 class Beat(msgspec.Struct):
@@ -46,7 +44,7 @@ class Beat(msgspec.Struct):
 
     cancelled: list[Delivery]  # still ours: stop them and settle Cancelled()
     lost: list[Delivery]  # reclaimed: stop them, don't settle
-    given_again: list[Delivery]  # ours, but not held (a reply got lost): run them
+    missing: list[Delivery]  # ours, but not held (a reply got lost): run them
 
 
 class Consumer:
@@ -67,7 +65,7 @@ class Consumer:
         stale: StaleRules = DEFAULT_RULES,
     ) -> None:
         """max_suspects: how many suspects of one queue may run at once, on all engines of a shard together.
-        max_backlog: events waiting above which this engine claims nothing. stale: when recover() reclaims, and with
+        max_backlog: waiting events above which this engine claims nothing. stale: when recover() reclaims, and with
         which budgets."""
         if not engine_id or not engine_id.isprintable() or " " in engine_id:
             raise Invalid(f"engine id {engine_id!r} must be printable and without spaces")
@@ -83,12 +81,12 @@ class Consumer:
         ]
         self._by_queue = deque(by_queue)
         self._sessions = [session for sessions in by_queue for session in sessions]
-        self._held: dict[Place | None, Delivery] = {}
-        self._suspect: Place | None = None  # the place of the last suspect claimed
+        self._held: dict[EntryKey, Delivery] = {}
+        self._suspect: EntryKey | None = None  # the last suspect claimed
         # what one queue answered in a call that then failed at another queue: returned by the next call
-        self._fresh: list[Delivery] = []
-        self._gone: list[Delivery] = []
-        self._answered: dict[Given, Settled] = {}
+        self._new: list[Delivery] = []
+        self._lost: list[Delivery] = []
+        self._answered: dict[Delivery, Settled] = {}
         self._lock = threading.RLock()
         self._waker = Waker()
         self._backoff = Backoff()
@@ -96,12 +94,12 @@ class Consumer:
 
     @property
     def held(self) -> list[Delivery]:
-        """What was claimed and is neither settled, released nor lost."""
+        """The deliveries that were claimed and are neither settled, released nor lost."""
         with self._lock:
             return list(self._held.values())
 
     def open(self) -> None:
-        """Open the sessions. A repeated open fences the previous session of the same engine id."""
+        """Open the sessions. This fences the previous session of the same engine id."""
         with self._lock:
             self._drop_all()
             for session in self._sessions:
@@ -112,9 +110,9 @@ class Consumer:
         per queue."""
         with self._lock:
             tokens = self._waker.take_tokens()
-            looks: list[Looked] | None = [] if tokens else None  # only a token must be accounted for
+            claims: list[Claim] | None = [] if tokens else None  # needed for tokens only
             try:
-                result = self._exchange(settlements, free, looks)
+                result = self._exchange(settlements, free, claims)
             except Fenced:
                 self._waker.keep(tokens)
                 self._drop_all()
@@ -122,61 +120,63 @@ class Consumer:
             except BaseException:
                 self._waker.keep(tokens)
                 raise
-            if looks:
-                give_back(unused(tokens, looks))
+            if claims:
+                push_tokens(unused(tokens, claims))
             return result
 
     def _exchange(
-        self, settlements: Sequence[tuple[Delivery, Outcome]], free: int | None, looks: list[Looked] | None
+        self, settlements: Sequence[tuple[Delivery, Outcome]], free: int | None, claims: list[Claim] | None
     ) -> Exchanged:
         held, answered, sessions = self._held, self._answered, self._sessions
         dead_lettered: list[Malformed] = []
-        leaving: set[Place] = set()
+        ending: set[EntryKey] = set()
         prepared: dict[Session, list[Settlement]] = {}
-        for claimed, outcome in settlements:
-            if claimed.place in leaving:
-                continue  # see _ended
-            leaving.add(claimed.place)
-            if claimed.given not in answered:
+        for delivery, outcome in settlements:
+            key = delivery.key
+            if key not in ending and delivery not in answered:  # the first of two results for one task counts
                 kind, body = encode_outcome(outcome)
-                prepared.setdefault(claimed.session, []).append((claimed.given, kind, body))
-        keeping = len(held.keys() - leaving)
-        left = self.capacity - keeping
-        room = left if free is None else min(free, left)
-        told = len(self._fresh)
+                prepared.setdefault(delivery.session, []).append((delivery, kind, body))
+            ending.add(key)
+        keeping = len(held.keys() - ending)
+        room = self.capacity - keeping
+        room = room if free is None else min(free, room)
+        known = len(self._new)
         for session in sessions if len(sessions) == 1 else self._in_turn():
-            if self._suspect and self._suspect in held and self._suspect not in leaving:
+            if self._suspect and self._suspect in held and self._suspect not in ending:
                 room = 0  # a suspect runs alone
-            new = len(self._fresh) - told
+            new = len(self._new) - known
             try:
                 answer = session.exchange(prepared.get(session, ()), room - new, not keeping and not new)
             except WrongKeyType as error:
                 if session in prepared:
                     raise
-                self._go_on_without(session, error)
+                self._skip(session, error)
                 answer = Answer()
-            if looks is not None:
-                looks.append(Looked(session, room - new, answer.given))
+            if claims is not None:
+                claims.append(Claim(session, room - new, answer.claimed))
             answered.update(answer.settled)
-            self._receive(session, answer, dead_lettered)
-        result = Exchanged(self._fresh, self._ended(settlements), dead_lettered)
-        self._fresh, self._answered = [], {}
+            self._hold(session, answer.claimed, dead_lettered)
+            for stream, entry_id in answer.unreadable:
+                self._dead_letter(session, stream, entry_id, "", dead_lettered)
+        result = Exchanged(self._new, self._end(settlements), dead_lettered)
+        self._new, self._answered = [], {}
         self._backoff.reset()
         return result
 
-    def _ended(self, settlements: Sequence[tuple[Delivery, Outcome]]) -> list[Settled]:
-        """The answer to each. Of two results for one task the first counts."""
+    def _end(self, settlements: Sequence[tuple[Delivery, Outcome]]) -> list[Settled]:
+        """The answer to each settlement: LOST for the second of two results for one task."""
         codes: list[Settled] = []
-        told: set[Place] = set()
-        for claimed, _ in settlements:
-            if claimed.place in told:
-                codes.append(_LOST)
+        seen: set[EntryKey] = set()
+        for delivery, _ in settlements:
+            key = delivery.key
+            if key in seen:
+                codes.append(Settled.LOST)
                 continue
-            told.add(claimed.place)
-            code = self._answered[claimed.given]
+            seen.add(key)
+            code = self._answered[delivery]
             codes.append(code)
-            claimed.lost = code is _LOST
-            self._held.pop(claimed.place, None)
+            delivery.lost = code is Settled.LOST
+            self._held.pop(key, None)
         return codes
 
     def _dead_letter(
@@ -184,21 +184,21 @@ class Consumer:
     ) -> None:
         why = session.dead_letter(stream, entry_id, reason)
         if why:
-            log.warning("%s dead_lettered entry %s of %s: %s", self.engine_id, entry_id, stream, why)
+            log.warning("%s dead-lettered entry %s of %s: %s", self.engine_id, entry_id, stream, why)
             dead_lettered.append(Malformed(reason=why, raw={}, queue=session.queue, stream=stream, entry_id=entry_id))
 
     def claim(self, count: int | None = None, timeout: float = 0.0) -> list[Delivery]:
-        """Only claim, up to `count`. If nothing is there, wait for it up to `timeout` seconds."""
+        """Only claim, up to `count`. If nothing waits, sleep up to `timeout` seconds for the first task."""
         claimed = self.exchange((), count).claimed
         if not claimed and timeout > 0 and self.wait(timeout):
             claimed = self.exchange((), count).claimed
         return claimed
 
     def wait(self, timeout: float = 1.0) -> bool:
-        """Sleep until something may be there: True. Follows new lanes. Never raises on a lost connection: it backs
-        off."""
+        """Sleep until a task may be waiting: True. Follows new lanes. Backs off on a lost connection instead of
+        raising."""
         try:
-            if self._waker.wait(self._sessions, min(timeout, LONGEST_SLEEP_S)):
+            if self._waker.wait(self._sessions, min(timeout, MAX_SLEEP_S)):
                 return True
             with self._lock:
                 for session in self._sessions:
@@ -208,96 +208,94 @@ class Consumer:
             self._back_off(error, timeout)
         return False
 
-    def _back_off(self, error: Unavailable, most: float) -> None:
+    def _back_off(self, error: Unavailable, max_s: float) -> None:
         pause = self._backoff.next()
         log.warning("%s waits %.1f s for Redis: %s", self.engine_id, pause, error)
-        time.sleep(min(pause, most))
+        time.sleep(min(pause, max_s))
 
     def beat(self, progress: dict[str, Any] | None = None) -> Beat:
-        """Say what is held (renewing it) and learn what changed. Call it about once a second while anything runs,
-        and after any Unavailable. progress: by task id, reported on the way. Doesn't count as the engine's
-        heartbeat: that is registry.beat_node by the supervisor, or registry.beat_engine by an engine that runs
-        alone."""
+        """Renew what is held and learn what changed. Call it about once a second while anything runs, and after any
+        Unavailable. progress: by task id, reported with the renewal. Doesn't count as the engine's heartbeat: that is
+        registry.beat_node by the supervisor, or registry.beat_engine by an engine that runs alone."""
         with self._lock:
             try:
-                cancelled = self._beat(list(self._held.values()), progress or {}, look=True)
+                cancelled = self._beat(list(self._held.values()), progress or {}, find_missing=True)
             except Fenced:
                 self._drop_all()
                 raise
-            result = Beat(cancelled, self._gone, self._fresh)
-            self._gone, self._fresh = [], []
+            result = Beat(cancelled, self._lost, self._new)
+            self._lost, self._new = [], []
             return result
 
-    def renew(self, claimed: Delivery, progress: Any = None) -> bool:
-        """One task's share of a beat; Delivery.renew and Delivery.progress call it."""
+    def renew(self, delivery: Delivery, progress: Any = None) -> bool:
+        """A beat for one delivery; Delivery.renew and Delivery.progress call it."""
         with self._lock:
-            if claimed.place not in self._held:
+            if delivery.key not in self._held:
                 return False
             try:
-                self._beat([claimed], {} if progress is None else {claimed.task_id: progress}, look=False)
+                self._beat([delivery], {} if progress is None else {delivery.task_id: progress}, find_missing=False)
             except Fenced:
                 self._drop_all()
                 return False
-            return not (claimed.cancel_requested or claimed.lost)
+            return not (delivery.cancel_requested or delivery.lost)
 
-    def _beat(self, held: list[Delivery], progress: dict[str, Any], look: bool) -> list[Delivery]:
-        """Returns those whose cancel is requested; notes what is lost and what is given again."""
+    def _beat(self, held: list[Delivery], progress: dict[str, Any], find_missing: bool) -> list[Delivery]:
+        """Returns the deliveries whose cancel is requested; keeps what is lost and what was missing."""
         cancelled = []
         for session in self._sessions:
-            mine = [claimed for claimed in held if claimed.session is session]
-            if not mine and not look:
+            mine = [delivery for delivery in held if delivery.session is session]
+            if not mine and not find_missing:
                 continue
-            said = [(c.task_id, c.attempt, c.stream, c.entry_id, _json(progress.get(c.task_id))) for c in mine]
+            renewals = [(d.task_id, d.attempt, d.stream, d.entry_id, _json(progress.get(d.task_id))) for d in mine]
             try:
-                codes, again = session.beat(said, look)
+                codes, missing = session.beat(renewals, find_missing)
             except WrongKeyType as error:
-                self._go_on_without(session, error)
+                self._skip(session, error)
                 continue
-            for claimed, code in zip(mine, codes, strict=True):
+            for delivery, code in zip(mine, codes, strict=True):
                 if code == b"lost":
-                    claimed.lost = True
-                    self._gone.append(claimed)
-                    self._held.pop(claimed.place, None)
+                    delivery.lost = True
+                    self._lost.append(delivery)
+                    self._held.pop(delivery.key, None)
                 elif code == b"cancel":
-                    claimed.cancel_requested = True
-                    cancelled.append(claimed)
-            self._take(session, again, [])
+                    delivery.cancel_requested = True
+                    cancelled.append(delivery)
+            self._hold(session, missing, [])
         return cancelled
 
-    def release(self, claimed: Sequence[Delivery] | None = None) -> list[str]:
-        """Release (default: everything held), uncounted, as the first in their queue. Returns the task ids released."""
+    def release(self, deliveries: Sequence[Delivery] | None = None) -> list[str]:
+        """Release (default: everything held), uncounted, as the first of their queue. Returns the task ids released."""
         with self._lock:
-            giving = list(self._held.values()) if claimed is None else list(claimed)
-            body = encode_error(ErrorInfo(message=f"{self.engine_id} gave it back", cause=Cause.DRAINED))
-            given: list[str] = []
+            releasing = list(self._held.values()) if deliveries is None else list(deliveries)
+            body = encode_error(ErrorInfo(message=f"released by {self.engine_id}", cause=Cause.DRAINED))
+            released: list[str] = []
             for session in self._sessions:
-                mine = [c for c in giving if c.session is session]
+                mine = [delivery for delivery in releasing if delivery.session is session]
                 if not mine:
                     continue
-                for c, ok in zip(
-                    mine, session.release([(c.task_id, c.attempt, c.stream) for c in mine], body), strict=True
-                ):
-                    self._held.pop(c.place, None)
-                    c.lost = True
+                codes = session.release([(d.task_id, d.attempt, d.stream) for d in mine], body)
+                for delivery, ok in zip(mine, codes, strict=True):
+                    self._held.pop(delivery.key, None)
+                    delivery.lost = True
                     if ok:
-                        given.append(c.task_id)
-            return given
+                        released.append(delivery.task_id)
+            return released
 
     def recover(self) -> int:
-        """The engine's own stale claim: reclaim what owners judged dead hold in our queues, so that the next claim
-        gets it. At start and when idle. Returns how many entries moved."""
+        """The engine's own stale claim: reclaim what dead owners hold in our queues, for the next claim. At start and
+        when idle. Returns how many entries moved."""
         return self._stale.reclaim()
 
     def close(self) -> None:
         """Release what is held, end the sessions, leave the groups. Idempotent."""
         self._waker.close()
-        give_back(self._waker.take_tokens())
+        push_tokens(self._waker.take_tokens())
         with self._lock:
             try:
                 for _ in range(2 if any(not session.is_answered for session in self._sessions) else 0):
-                    # a claim that went along with a sleep may have run: the first call comes after the end of its
-                    # connection, so what the second one finds is all there will be
-                    self._beat(list(self._held.values()), {}, look=True)
+                    # a claim without an answer may still run: the first beat comes after the end of its connection,
+                    # so that the second one finds all that was claimed
+                    self._beat(list(self._held.values()), {}, find_missing=True)
                 self.release()
             except Fenced:
                 self._drop_all()
@@ -305,45 +303,38 @@ class Consumer:
                 session.close()
 
     def _in_turn(self) -> list[Session]:
-        """The queue that is asked first rotates, so that none starves another; its shards are in order of priority. Who
-        owes an answer comes before all: what it claimed takes room that nobody else may be asked to fill."""
+        """The first queue rotates, so that none starves another; its shards are in order of priority. Sessions with an
+        unanswered call come first: what that call claimed takes room."""
         self._by_queue.rotate(-1)
         in_turn = [session for sessions in self._by_queue for session in sessions]
         return sorted(in_turn, key=lambda session: session.is_answered)
 
-    def _receive(self, session: Session, answer: Answer, dead_lettered: list[Malformed]) -> None:
-        self._take(session, answer.given, dead_lettered)
-        for stream, entry_id in answer.unreadable:
-            self._dead_letter(session, stream, entry_id, "", dead_lettered)
-
-    def _take(self, session: Session, given: Sequence[Given], dead_lettered: list[Malformed]) -> None:
-        """Hold what was given; the caller is told of it with this call's answer, or the next one's."""
-        held, fresh, queue = self._held, self._fresh, session.queue
-        for item in given:
-            message = item.message(queue)
-            if isinstance(message, str):
-                self._dead_letter(session, item.stream, item.entry.decode(), message, dead_lettered)
+    def _hold(self, session: Session, deliveries: Sequence[Delivery], dead_lettered: list[Malformed]) -> None:
+        """Hold what was delivered; this call returns it, or the next one if this one fails."""
+        for delivery in deliveries:
+            if reason := delivery.read_message():
+                self._dead_letter(session, delivery.stream, delivery.entry_id, reason, dead_lettered)
                 continue
-            claimed = Delivery(self, session, item, message)
-            place = claimed.place
-            if place in held:
-                continue  # a beat gave it again before the lost call was repeated: it runs already
-            if item.tier is _SUSPECT:
-                self._suspect = place
-            held[place] = claimed
-            fresh.append(claimed)
+            key = delivery.key
+            if key in self._held:
+                continue  # a beat delivered it before the lost call was repeated: it runs already
+            if delivery.tier is Tier.SUSPECT:
+                self._suspect = key
+            delivery.consumer = self
+            self._held[key] = delivery
+            self._new.append(delivery)
 
-    def _go_on_without(self, session: Session, error: WrongKeyType) -> None:
-        """What another program wrote into one queue must not keep this engine from the others, if it has any."""
+    def _skip(self, session: Session, error: WrongKeyType) -> None:
+        """A key of another type in one queue must not keep this engine from its other queues, if it has any."""
         if len(self._sessions) == 1:
             raise error
-        log.warning("%s goes on without queue %s: %s", self.engine_id, session.queue, error)
+        log.warning("%s skips queue %s: %s", self.engine_id, session.queue, error)
 
     def _drop_all(self) -> None:
-        for claimed in self._held.values():
-            claimed.lost = True
+        for delivery in self._held.values():
+            delivery.lost = True
         self._held.clear()
-        self._fresh, self._gone, self._answered = [], [], {}
+        self._new, self._lost, self._answered = [], [], {}
 
 
 def _json(progress: Any) -> bytes:

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- An engine got an entry that it can't read: out of the stream with it, raw, to the dead letters.
+-- Dead-letters an entry that its engine can't read: out of the stream, with its raw fields in the event.
 -- KEYS  1 session  2 tasks  3 running  4 deadlines  5 events  6 counters  7 stream
 -- ARGV  1 fence  2 engine id  3 entry id  4 why (a JSON-safe sentence), '' to find out  5 largest entry in bytes
 -- Returns {'FENCED'}, {'lost'} or {'ok', why}. Repeatable: the second time it is no longer ours.

@@ -1,12 +1,12 @@
-"""A worker in another place, whose calls reach any process of ours. Nothing of it is kept but what is in Redis.
+"""A worker that speaks HTTP: its calls reach any web process, so its whole state is in Redis.
 
-Its entry among the engines says which queues it serves; its session in each of them is taken up anew for every call.
-Two calls may overlap, so a sequence number only keeps them apart: a call that finds its number taken goes on with the
-next. A lost answer is made good by what Redis holds, not by its number: what is pending for the worker and was not
-named by it is given again. Every call that its sessions accept counts as a beat; a worker that was taken for dead has
-no session any more, so none of its calls can bring it back to life.
+The worker's entry among the engines has the queues that it serves; each call resumes its session in each of them.
+Two calls may overlap, so a sequence number only keeps them apart: a call whose number is used up takes the next. A lost
+answer is made good by what Redis holds, not by its number: what is pending for the worker and was not named by it is
+delivered again. Every call that its sessions accept counts as a beat; a worker that was judged dead has no session any
+more, so none of its calls can bring it back to life.
 
-It has no supervisor that could be told to drain it. The wish stands in its entry, and it hears of it in its calls.
+The worker has no supervisor that could drain it. A request to drain is a field of its entry, and its calls report it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import msgspec
 
 from dalston_queue.broker.connection.shard import pairs
 from dalston_queue.broker.engine.consumer import Consumer
-from dalston_queue.broker.engine.given import Given, given_of
+from dalston_queue.broker.engine.delivery import Delivery
 from dalston_queue.broker.engine.session import Limits, Session
-from dalston_queue.broker.engine.waker import Looked, Waker, give_back, unused
+from dalston_queue.broker.engine.waker import Claim, Waker, push_tokens, unused
 from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.nodes.registry import DRAIN, EngineBeat
 from dalston_queue.broker.operations.records import read_records
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 NODE = "http"  # where such workers are listed: they have no supervisor
-DEAD_KEPT_MS = 3600 * 1000  # a worker that was taken for dead stays listed, and gets 409, for an hour at least
+DEAD_KEPT_MS = 3600 * 1000  # a worker that was judged dead stays listed, and gets 409, for an hour at least
 
 
 class Hold(NamedTuple):
-    """A task that the worker says it has."""
+    """A task that the worker names as its own."""
 
     task_id: str
     attempt: int
@@ -49,25 +49,25 @@ class Hold(NamedTuple):
 class RemoteTask(msgspec.Struct, frozen=True):
     message: TaskMessage
     deadline_ms: int  # by the clock of the Redis server; 0: none
-    alone: bool  # a suspect: nothing else may run beside it
+    alone: bool  # a suspect: no other task may run beside it
 
     @property
     def hold(self) -> Hold:
         return Hold(self.message.task_id, self.message.attempt)
 
 
-class Look(msgspec.Struct):
-    """What became of the tasks that a worker named, and which it did not name though it has them."""
+class Renewal(msgspec.Struct):
+    """What became of the tasks that a worker named, and its tasks that it did not name."""
 
     held: list[Hold] = []
-    cancelled: list[Hold] = []  # still its own: to be stopped and settled as cancelled
-    lost: list[Hold] = []  # taken back, or over
-    again: list[RemoteTask] = []
+    cancelled: list[Hold] = []  # still held: to be stopped and settled as cancelled
+    lost: list[Hold] = []  # reclaimed, or ended
+    missing: list[RemoteTask] = []
     alone: bool = False  # one of them is a suspect
 
     @property
     def count(self) -> int:
-        return len(self.held) + len(self.again)
+        return len(self.held) + len(self.missing)
 
 
 class RemoteWorker:
@@ -76,7 +76,7 @@ class RemoteWorker:
     ) -> None:
         self.engine = engine
         self.is_dead = is_dead
-        self.should_drain = should_drain  # an operator wants it to: it is given nothing new
+        self.should_drain = should_drain  # on an operator's request: it claims no more
         self._broker = broker
         able, limits = frozenset(engine.capabilities), Limits()
         self._by_queue = [
@@ -85,60 +85,60 @@ class RemoteWorker:
         ]
         self._sessions = [session for sessions in self._by_queue for session in sessions]
         self._waker = Waker()
-        self._turn = 0
-        self._is_full = False  # with what it had at the last look
+        self._poll = 0  # number of its newest poll
+        self._is_full = False  # at the last claim
 
     # coming and going
 
     @classmethod
     def register(cls, broker: Broker, engine: EngineBeat) -> None:
-        """Open its sessions and list it. Raises Invalid for names and numbers that no engine may have either."""
+        """Open its sessions and list it. Raises Invalid, as for any engine."""
         Consumer(broker, engine.engine_id, engine.queues, engine.capabilities, engine.capacity).open()
         broker.registry.beat_engine(engine, NODE)
-        # One that is killed and started again is another worker each time: those before it must not pile up.
+        # A worker that is killed and started again is a new worker each time: dead ones must not pile up.
         long_ago = time.time() * 1000 - DEAD_KEPT_MS
         dead = [each for each in broker.registry.engines() if each.state is EngineState.DEAD and each.node_id == NODE]
         broker.registry.forget(each.engine_id for each in dead if each.at_ms < long_ago)
 
     @classmethod
     def find(cls, broker: Broker, worker_id: str) -> RemoteWorker | None:
-        """One that has registered; dead or alive. None also if its entry can't be read: then it registers again."""
+        """A registered worker, dead or alive. None also if its entry can't be read: then it registers again."""
         home = broker.home
         fields = dict(pairs(home.command("HGETALL", home.keys.engine(worker_id))))
         if fields.get(b"node") != NODE.encode():
             return None
         try:
-            said = msgspec.json.decode(fields.get(b"report", b""), type=EngineBeat)
+            report = msgspec.json.decode(fields.get(b"report", b""), type=EngineBeat)
         except msgspec.MsgspecError as error:
             log.warning("the report of %s can't be read: %s", worker_id, error)
             return None
-        return cls(broker, said, is_dead=b"dead" in fields, should_drain=DRAIN.encode() in fields)
+        return cls(broker, report, is_dead=b"dead" in fields, should_drain=DRAIN.encode() in fields)
 
     def resume(self) -> None:
-        """First of all calls. Raises Fenced."""
+        """Before any other call. Raises Fenced."""
         for session in self._sessions:
             session.resume()
 
-    def beat(self, **said: Any) -> None:
-        """It is alive; `said` are fields of EngineBeat that changed."""
-        self.engine = msgspec.structs.replace(self.engine, **said)
+    def beat(self, **changes: Any) -> None:
+        """Report that it is alive; `changes` are fields of EngineBeat."""
+        self.engine = msgspec.structs.replace(self.engine, **changes)
         self._broker.registry.beat_engine(self.engine, NODE)
 
     def leave(self) -> list[Hold]:
-        """Hand back what it has, uncounted, to the front of the line, and forget it. Returns what went back."""
-        given: list[Hold] = []
+        """Release its tasks, uncounted, as the first of their queues, and forget the worker. Returns them."""
+        released: list[Hold] = []
         for session in self._sessions:
-            given += self._release(session, None)
+            released += self._release(session, None)
             session.close()
         self._broker.registry.forget([self.engine.engine_id])
-        return given
+        return released
 
     def drain(self, actor: str, reason: str) -> bool:
-        """An operator's wish, until it leaves or `undrain`. A poll that claims in this moment may still bring a task.
-        False: it has left."""
+        """On an operator's request, until the worker leaves or `undrain`. A poll that claims at this moment may still
+        get a task. False: the worker has left."""
         home = self._broker.home
         why = f"{actor} wants it to drain{f': {reason}' if reason else ''}"
-        # only if it is there: one that has left meanwhile must not come back as an entry that nobody forgets
+        # only if the entry exists: a worker that has left meanwhile must not come back as an entry that stays for ever
         self.should_drain = bool(home.run("put_field", [home.keys.engine(self.engine.engine_id)], [DRAIN, why, 1]))
         return self.should_drain
 
@@ -149,67 +149,69 @@ class RemoteWorker:
 
     # tasks
 
-    def look(self, named: Sequence[Hold], *, everything: bool, progress: Mapping[Hold, Any] | None = None) -> Look:
-        """Renew what the worker names. everything: also find what it has and did not name."""
-        look = Look()
-        missing = dict.fromkeys(named)
+    def renew(
+        self, named: Sequence[Hold], *, find_missing: bool, progress: Mapping[Hold, Any] | None = None
+    ) -> Renewal:
+        """Renew what the worker names. find_missing: also find its tasks that it did not name."""
+        renewal = Renewal()
+        lost = dict.fromkeys(named)
         for session in self._sessions:
-            records = read_records(session.shard, session.queue, list({hold.task_id for hold in missing}))
-            mine = [hold for hold in missing if self._runs(records.get(hold.task_id), hold)]
-            if not mine and not everything:
+            records = read_records(session.shard, session.queue, list({hold.task_id for hold in lost}))
+            mine = [hold for hold in lost if self._runs(records.get(hold.task_id), hold)]
+            if not mine and not find_missing:
                 continue
-            said = [
+            held = [
                 (*hold, records[hold.task_id].stream, records[hold.task_id].entry_id, _json((progress or {}).get(hold)))
                 for hold in mine
             ]
-            codes, again = session.beat(said, everything)
+            codes, missing = session.beat(held, find_missing)
             for hold, code in zip(mine, codes, strict=True):
                 if code == b"lost":
                     continue
-                del missing[hold]
-                look.held.append(hold)
-                look.alone = look.alone or _is_suspect(session, records[hold.task_id].stream)
+                del lost[hold]
+                renewal.held.append(hold)
+                renewal.alone = renewal.alone or _is_suspect(session, records[hold.task_id].stream)
                 if code == b"cancel":
-                    look.cancelled.append(hold)
-            look.again += [task for task in (self._task(session, each) for each in again) if task]
-        look.lost = list(missing)
-        look.alone = look.alone or any(task.alone for task in look.again)
-        return look
+                    renewal.cancelled.append(hold)
+            renewal.missing += self._tasks(missing)
+        renewal.lost = list(lost)
+        renewal.alone = renewal.alone or any(task.alone for task in renewal.missing)
+        return renewal
 
-    def claim(self, wanted: int, look: Look) -> list[RemoteTask]:
-        """Up to so many, and no more than its capacity leaves room for. None if it should drain."""
-        room = 0 if look.alone or self.should_drain else min(wanted, self.engine.capacity - look.count)
+    def claim(self, wanted: int, renewal: Renewal) -> list[RemoteTask]:
+        """Up to `wanted`, and no more than its capacity leaves room for; none if it should drain."""
+        room = 0 if renewal.alone or self.should_drain else min(wanted, self.engine.capacity - renewal.count)
         self._is_full = room <= 0
         tokens = self._waker.take_tokens()
         try:
-            taken, looks = self._claim(room, not look.count)
+            claimed, claims = self._claim(room, not renewal.count)
         except BaseException:
             self._waker.keep(tokens)
             raise
-        give_back(unused(tokens, looks))
-        return taken
+        push_tokens(unused(tokens, claims))
+        return claimed
 
-    def _claim(self, room: int, alone: bool) -> tuple[list[RemoteTask], list[Looked]]:
-        taken: list[RemoteTask] = []
-        looks: list[Looked] = []
+    def _claim(self, room: int, alone: bool) -> tuple[list[RemoteTask], list[Claim]]:
+        claimed: list[RemoteTask] = []
+        claims: list[Claim] = []
         for session in self._in_turn():
-            left = room - len(taken)
-            if left <= 0 or any(task.alone for task in taken):
+            left = room - len(claimed)
+            if left <= 0 or any(task.alone for task in claimed):
                 break
-            answer = session.exchange((), left, alone and not taken)
-            looks.append(Looked(session, left, answer.given))
-            taken += [task for task in (self._task(session, each) for each in answer.given) if task]
+            answer = session.exchange((), left, alone and not claimed)
+            claims.append(Claim(session, left, answer.claimed))
+            claimed += self._tasks(answer.claimed)
             for stream, entry_id in answer.unreadable:
                 session.dead_letter(stream, entry_id)
-        return taken, looks
+        return claimed, claims
 
     def release(self, tasks: Sequence[RemoteTask]) -> None:
-        """What was claimed and can't be given to it: uncounted, to the front of the line."""
+        """Release tasks that were claimed and can't be delivered, uncounted, as the first of their queues."""
         for session in self._sessions:
             self._release(session, {task.hold for task in tasks})
 
     def settle(self, hold: Hold, outcome: Outcome) -> Settled:
-        """LOST: it is not its own at this attempt (any more). Raises Invalid for `cancelled` without a request."""
+        """LOST: the worker does not hold the task at this attempt. Raises Invalid for `cancelled` without a request."""
         kind, body = encode_outcome(outcome)
         for session in self._sessions:
             record = read_records(session.shard, session.queue, [hold.task_id]).get(hold.task_id)
@@ -217,31 +219,31 @@ class RemoteWorker:
                 continue
             if kind is EventKind.TASK_CANCELLED and not record.cancel:
                 raise Invalid(
-                    f"nobody asked to stop task {hold.task_id}: say that it completed, failed or was rejected"
+                    f"no cancel of task {hold.task_id} was requested: settle it as completed, failed or rejected"
                 )
-            given = given_of(hold.task_id, record)
-            return session.exchange([(given, kind, body)], 0, alone=False).settled[given]
+            delivery = Delivery.of_record(session, hold.task_id, record)
+            return session.exchange([(delivery, kind, body)], 0, alone=False).settled[delivery]
         return Settled.LOST
 
     # waiting for work
 
-    def take_turn(self) -> None:
-        """Of overlapping polls the last one counts: the others were given up by the worker, or are a mistake."""
+    def start_poll(self) -> None:
+        """Of overlapping polls only the newest goes on: the worker abandoned the others, or sent them by mistake."""
         home = self._broker.home
-        self._turn = secrets.randbits(48)
-        # only if it is there: one that has left meanwhile must not come back as an entry that nobody forgets
-        home.run("put_field", [home.keys.engine(self.engine.engine_id)], ["poll", self._turn, 1])
+        self._poll = secrets.randbits(48)
+        # only if the entry exists: see drain()
+        home.run("put_field", [home.keys.engine(self.engine.engine_id)], ["poll", self._poll, 1])
 
-    def has_turn(self) -> bool:
-        """Learns on the way whether it should drain by now."""
+    def is_newest_poll(self) -> bool:
+        """Also reads whether the worker should drain by now."""
         home = self._broker.home
-        turn, drain = home.command("HMGET", home.keys.engine(self.engine.engine_id), "poll", DRAIN)
+        poll, drain = home.command("HMGET", home.keys.engine(self.engine.engine_id), "poll", DRAIN)
         self.should_drain = drain is not None
-        return bool(turn == b"%d" % self._turn)
+        return bool(poll == b"%d" % self._poll)
 
     def wait(self, seconds: float) -> bool:
-        """Until something may be there: True. At most a second, and lanes that came meanwhile are read afterwards."""
-        if self.should_drain or self._is_full:  # a token that it takes would be missing to somebody who works
+        """Sleep until a task may be waiting: True. At most a second; then the lanes are read again."""
+        if self.should_drain or self._is_full:  # it would take the wake-up token of an engine with room
             time.sleep(min(seconds, 1.0))
             return False
         if self._waker.wait(self._sessions, min(seconds, 1.0)):
@@ -251,8 +253,8 @@ class RemoteWorker:
         return False
 
     def wake_another(self) -> None:
-        """For what it was woken for and won't take."""
-        give_back(self._waker.take_tokens())
+        """Push the tokens that woke this poll, which claims no more."""
+        push_tokens(self._waker.take_tokens())
 
     def close(self) -> None:
         self._waker.close()
@@ -261,18 +263,18 @@ class RemoteWorker:
     # inside
 
     def _release(self, session: Session, only: Collection[Hold] | None) -> list[Hold]:
-        _, mine = session.beat((), look=True)
-        tasks = [(task.hold, each.stream) for each in mine if (task := self._task(session, each))]
+        _, mine = session.beat((), find_missing=True)
+        tasks = [(task.hold, each.stream) for each in mine for task in self._tasks([each])]
         held = [(hold, stream) for hold, stream in tasks if only is None or hold in only]
         if not held:
             return []
-        body = encode_error(ErrorInfo(message=f"{self.engine.engine_id} gave it back", cause=Cause.DRAINED))
+        body = encode_error(ErrorInfo(message=f"released by {self.engine.engine_id}", cause=Cause.DRAINED))
         codes = session.release([(*hold, stream) for hold, stream in held], body)
         return [hold for (hold, _), ok in zip(held, codes, strict=True) if ok]
 
     def _in_turn(self) -> list[Session]:
-        """The queue that is asked first is another with each poll, by chance; its shards are in order of priority."""
-        start = self._turn % len(self._by_queue)
+        """The first queue is a random one for each poll; its shards are in order of priority."""
+        start = self._poll % len(self._by_queue)
         return [session for sessions in self._by_queue[start:] + self._by_queue[:start] for session in sessions]
 
     def _runs(self, record: Record | None, hold: Hold) -> bool:
@@ -282,15 +284,18 @@ class RemoteWorker:
             and (record.owner, record.attempt) == (self.engine.engine_id, hold.attempt)
         )
 
-    def _task(self, session: Session, given: Given) -> RemoteTask | None:
-        message = given.message(session.queue)
-        if isinstance(message, str):
-            log.warning(
-                "%s buries entry %s of %s: %s", self.engine.engine_id, given.entry.decode(), given.stream, message
-            )
-            session.dead_letter(given.stream, given.entry.decode(), message)
-            return None
-        return RemoteTask(message, given.deadline_ms, given.tier is Tier.SUSPECT)
+    def _tasks(self, deliveries: Sequence[Delivery]) -> list[RemoteTask]:
+        """Dead-letters the unreadable ones."""
+        tasks = []
+        for each in deliveries:
+            if reason := each.read_message():
+                log.warning(
+                    "%s dead-letters entry %s of %s: %s", self.engine.engine_id, each.entry_id, each.stream, reason
+                )
+                each.session.dead_letter(each.stream, each.entry_id, reason)
+            else:
+                tasks.append(RemoteTask(each.message, each.deadline_ms, each.tier is Tier.SUSPECT))
+        return tasks
 
 
 def _is_suspect(session: Session, stream: str) -> bool:

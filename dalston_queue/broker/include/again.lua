@@ -1,4 +1,4 @@
--- Giving an entry again to the engine that owns it already; nil if it does not (any more).
+-- The claim of an entry that this engine owns already; nil if it does not own it.
 local function claim_again(keys, stream, id, engine, max_bytes)
   if not owns(stream, id, engine) then return nil end
   local entry = redis.call('XRANGE', stream, id, id)[1]

@@ -1,4 +1,4 @@
--- Reading a work entry. Anything may stand in the stream: a foreign XADD, a newer version, bytes of any size.
+-- Reading a work entry. The stream may hold anything: an XADD of another program, a newer version, bytes of any size.
 -- Our own has t task, h a line of version, job, attempt, enqueued_at and timeout, m the rest as JSON, in this order.
 local VERSION = '1'
 local NO_RECORD = 'the entry has no record'
@@ -23,11 +23,20 @@ local function parse_entry(fields, max_bytes)
   return f
 end
 
--- the event that carries an unreadable entry to the dead letters, raw. `reason` is one of our own constants.
+-- whether these are fields of our version in our order, and an id that lines can name; the client reads the rest
+local function is_entry(fields)
+  if not (fields[1] == 't' and fields[3] == 'h' and fields[5] == 'm') then return false end
+  local bytes, length = 0, #fields[2]
+  for i = 2, #fields, 2 do bytes = bytes + #fields[i] end
+  return bytes <= MAX_ENTRY_BYTES and length > 0 and length <= 200 and string.sub(fields[4], 1, 2) == '1\t'
+    and not string.find(fields[2], '[\t\n]')
+end
+
 local function printable(task) return (string.gsub(task, '[^!-~]', '?')) end
 
-local function write_burial(events, task, r, engine, now, reason, fields)
-  -- its job only where the task can hear of it: without one, only the raw fields are kept
+-- the event that brings an unreadable entry to the dead letters, raw. `reason` is one of our own constants.
+local function write_dead_letter(events, task, r, engine, now, reason, fields)
+  -- with the job only if the event can name the task: else only the raw fields are kept
   local job = printable(task) == task and r[JOB] or ''
   local head = event_head('task.dead_lettered', printable(task), job, r, engine, now, '')
   redis.call('XADD', events, '*', 'h', head, 'm', '{"error":{"message":"' .. reason .. '","cause":"rejected"}}',
@@ -43,7 +52,7 @@ local function dead_letter(keys, stream, id, fields, engine, now, reason)
   local r = task ~= '' and unpack_record(redis.call('HGET', keys.tasks, task))
   if r and r[STREAM] == stream and r[ENTRY] == id then
     r[SEQ] = r[SEQ] + 1
-    -- a name that its event can't carry: nobody would clear the tombstone
+    -- an event that can't name the task would never clear its tombstone
     if printable(task) == task then
       redis.call('HSET', keys.tasks, task, tombstone(r))
     else
@@ -54,7 +63,7 @@ local function dead_letter(keys, stream, id, fields, engine, now, reason)
   else
     r = {[ATTEMPT] = 0, [SEQ] = 0, [DELIVERIES] = 0, [LOSSES] = 0}
   end
-  write_burial(keys.events, task, r, engine, now, reason, fields)
+  write_dead_letter(keys.events, task, r, engine, now, reason, fields)
   redis.call('XACK', stream, GROUP, id)
   redis.call('XDEL', stream, id)
   redis.call('HINCRBY', keys.counters, 'dead_lettered', 1)

@@ -5,23 +5,13 @@ local function ensure_group(stream)
   end
 end
 
--- Whether entries can be added: a foreign hand may have put something else in the place of a stream.
+-- Whether entries can be added: another program may have written another type to the key.
 local function is_open(stream)
   local type = redis.call('TYPE', stream).ok
   return type == 'stream' or type == 'none'
 end
 
--- The hash of lanes has for each lane a mark per tier: 1 when something undelivered may stand in it. Whoever adds an
--- entry sets the mark; a claim that finds nothing clears it. `tier` counts from 1.
-local NO_MARKS = '00000'
-local function mark(lanes, lane, tier, marks)
-  marks = marks or redis.call('HGET', lanes, lane) or NO_MARKS
-  if string.byte(marks, tier) == 49 then return end
-  if #marks ~= 5 then marks = NO_MARKS end
-  redis.call('HSET', lanes, lane, string.sub(marks, 1, tier - 1) .. '1' .. string.sub(marks, tier + 1))
-end
-
--- Moves a pending entry back in line: same attempt, new entry. The caller has checked the record.
+-- Moves a pending entry to a stream where it waits again: same attempt, new entry. The caller has checked the record.
 local function move_entry(keys, task, r, from, to, wake_key, fields)
   ensure_group(to)
   local id = redis.call('XADD', to, '*', unpack(fields))

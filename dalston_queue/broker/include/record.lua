@@ -50,6 +50,27 @@ local function running(r)
     .. r[CANCEL] .. '\t' .. r[PROGRESS]
 end
 
+-- For settle_and_claim, which compares and copies the bytes of records: a table per record takes longer than its commands.
+-- `start` is the record of a running task from behind its state up to and with the tab after its owner.
+local function is_running_as(raw, start)
+  return raw and string.byte(raw) == 114 and string.find(raw, start, 2, true) == 2
+end
+
+local function tombstone_of(start) return 's' .. start end
+
+-- timeout, aged, and 'job attempt seq deliveries losses' of the record of this waiting entry; nil for any other record
+local function waiting_as(raw, entry, stream)
+  local start = 'w\t' .. entry .. '\t' .. stream .. '\t'
+  if not raw or string.sub(raw, 1, #start) ~= start then return nil end
+  local aged, timeout, counts = string.match(raw, '^(%d)\t(%d+)\t(.+)$', #start + 1)
+  return timeout, aged, counts
+end
+
+-- the record of a waiting task, claimed
+local function started(raw, owner, now, deadline)
+  return 'r' .. string.sub(raw, 2) .. '\t' .. owner .. '\t' .. now .. '\t' .. now .. '\t' .. deadline .. '\t0\t'
+end
+
 local function now_ms()
   local t = redis.call('TIME')
   return t[1] * 1000 + math.floor(t[2] / 1000)

@@ -4,6 +4,6 @@ local WAKE_CAP = 128
 local function wake(key, count)
   local tokens = {}
   for i = 1, math.min(count, WAKE_CAP) do tokens[i] = 1 end
-  local length = redis.pcall('RPUSH', key, unpack(tokens)) -- an error: a foreign hand's; the next look that finds nothing deletes it
+  local length = redis.pcall('RPUSH', key, unpack(tokens)) -- an error: another type; the next claim that finds nothing deletes it
   if type(length) == 'number' and length > WAKE_CAP then redis.call('LTRIM', key, 0, WAKE_CAP - 1) end
 end

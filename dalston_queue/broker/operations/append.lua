@@ -9,7 +9,7 @@
 --       record here any more: it is in another shard), or the key of the stream that must be declared as KEYS[9]
 --       before this message can be decided.
 -- Repeatable: by task and attempt, and by the entry's existence.
--- include: record, wake, lane
+-- include: record, wake, marks, lane
 local tasks, stream = KEYS[1], KEYS[8]
 local lane, tier = '@' .. ARGV[1], tonumber(ARGV[4])
 local marks = redis.call('HGET', KEYS[2], lane)
@@ -83,7 +83,7 @@ for i = 6, #ARGV, 9 do
   answers[#answers + 1] = answer
 end
 if added > 0 then
-  mark(KEYS[2], lane, tier, marks)
+  write_mark(KEYS[2], lane, marks, tier, true)
   redis.call('HINCRBY', KEYS[5], 'appended', added)
   wake(KEYS[3], added)
 end

@@ -8,7 +8,7 @@
 --       then the field of each lane in the hash of lanes
 -- Returns {'LANES'} when a lane was added since, {'ALIVE'} when it beat since; else
 --       {'OK', recovered tasks, exhausted tasks, ids of entries whose payload is gone}. Repeatable.
--- include: record, event, entry, wake, lane
+-- include: record, event, entry, wake, marks, lane
 local keys = {tasks = KEYS[2], running = KEYS[3], deadlines = KEYS[4], events = KEYS[5], counters = KEYS[6]}
 local engine, judged, named = ARGV[1], ARGV[2], ARGV[6]
 local lane_count, max_bytes = tonumber(ARGV[4]), tonumber(ARGV[11])

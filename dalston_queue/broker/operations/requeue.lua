@@ -7,7 +7,7 @@
 --       of lanes
 -- Returns {'returned'}, {'waiting'} when no engine has it, {'changed'} when another engine has it by now, {'absent'}, or
 --       {'elsewhere', stream} when KEYS[6] is not where it is. Repeatable: then it waits.
--- include: record, event, wake, lane
+-- include: record, event, wake, marks, lane
 local keys = {tasks = KEYS[1], running = KEYS[2], deadlines = KEYS[3], events = KEYS[4], counters = KEYS[5]}
 local task = ARGV[1]
 local r = unpack_record(redis.call('HGET', keys.tasks, task))

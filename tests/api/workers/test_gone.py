@@ -13,7 +13,7 @@ import pytest
 from dalston_queue.accounts.tokens import revoke
 from dalston_queue.api.requests.worker_polling import RECHECK_S, poll
 from dalston_queue.broker import Broker
-from dalston_queue.broker.engine.remote import Look
+from dalston_queue.broker.engine.remote import Renewal
 from dalston_queue.models import ApiToken
 from tests.api.workers.test_overlap import append, register
 from tests.support import wait_until
@@ -91,6 +91,6 @@ def test_a_claim_at_the_moment_of_the_disconnect_is_released_uncounted(broker: B
     _, claimed = poll(worker, [], None, 0, lambda: True)
     record = broker.records("echo", [task])[task]
     assert (claimed, record.owner, record.deliveries) == ([], "", 0)
-    [again] = worker.claim(1, Look())
+    [again] = worker.claim(1, Renewal())
     assert again.message.task_id == task
     worker.leave()

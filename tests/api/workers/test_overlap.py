@@ -13,7 +13,7 @@ from django.test import Client
 
 from dalston_queue.api.requests.worker_polling import poll
 from dalston_queue.broker import Broker, connect
-from dalston_queue.broker.engine.remote import NODE, Hold, Look, RemoteWorker
+from dalston_queue.broker.engine.remote import NODE, Hold, RemoteWorker, Renewal
 from dalston_queue.broker.errors import Fenced
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.messages import Completed, TaskMessage
@@ -49,7 +49,7 @@ def test_two_results_at_once_are_both_settled(broker: Broker) -> None:
     resumed = register(broker, "echo")
     tasks = append(broker, "echo", "echo")
     worker = resumed()
-    assert {task.message.task_id for task in worker.claim(2, Look())} == set(tasks)
+    assert {task.message.task_id for task in worker.claim(2, Renewal())} == set(tasks)
     here, there = resumed(), resumed()  # both at the same number
     assert [one.settle(Hold(task, 1), Completed(1)) for one, task in zip((here, there), tasks, strict=True)] == [
         Settled.ACCEPTED
@@ -62,26 +62,26 @@ def test_two_results_at_once_are_both_settled(broker: Broker) -> None:
 def test_a_poll_that_meets_a_result_claims_only_for_itself(broker: Broker) -> None:
     resumed = register(broker, "echo")
     [first] = append(broker, "echo")
-    resumed().claim(1, Look())
+    resumed().claim(1, Renewal())
     polling, reporting = resumed(), resumed()
     [second] = append(broker, "echo")
     assert reporting.settle(Hold(first, 1), Completed(1)) is Settled.ACCEPTED
-    assert polling.claim(1, Look()) == []  # its number was taken
-    assert [task.message.task_id for task in polling.claim(1, Look())] == [second]
+    assert polling.claim(1, Renewal()) == []  # its number was taken
+    assert [task.message.task_id for task in polling.claim(1, Renewal())] == [second]
 
 
 def test_a_worker_of_several_queues_is_served_from_all_and_renews_all(broker: Broker) -> None:
     resumed = register(broker, "a", "b")
     tasks = append(broker, "a", "a", "b")
     worker = resumed()
-    holds = [task.hold for task in worker.claim(4, Look())]
+    holds = [task.hold for task in worker.claim(4, Renewal())]
     assert sorted(hold.task_id for hold in holds) == sorted(tasks)
-    look = resumed().look(holds, everything=True)
-    assert (sorted(look.held), look.again, look.lost) == (sorted(holds), [], [])
+    renewal = resumed().renew(holds, find_missing=True)
+    assert (sorted(renewal.held), renewal.missing, renewal.lost) == (sorted(holds), [], [])
     broker.request_cancel("b", tasks[2], 1)
-    look = resumed().look([Hold(tasks[2], 1), Hold(tasks[0], 2)], everything=True)
-    assert (look.cancelled, look.lost) == ([Hold(tasks[2], 1)], [Hold(tasks[0], 2)])
-    assert sorted(task.message.task_id for task in look.again) == sorted(tasks[:2])
+    renewal = resumed().renew([Hold(tasks[2], 1), Hold(tasks[0], 2)], find_missing=True)
+    assert (renewal.cancelled, renewal.lost) == ([Hold(tasks[2], 1)], [Hold(tasks[0], 2)])
+    assert sorted(task.message.task_id for task in renewal.missing) == sorted(tasks[:2])
     assert sorted(resumed().leave()) == sorted(holds)
     assert broker.registry.engines() == []
 
@@ -91,15 +91,15 @@ def test_a_queue_on_two_servers_is_served_from_both(redis_url: str, prefix: str)
     broker = connect(redis_url, prefix=prefix, shards=f"echo/high={other}")
     resumed = register(broker, "echo")
     [medium], [high] = append(broker, "echo"), append(broker, "echo", priority=Priority.HIGH)
-    holds = [task.hold for task in resumed().claim(4, Look())]
+    holds = [task.hold for task in resumed().claim(4, Renewal())]
     assert [hold.task_id for hold in holds] == [high, medium]
-    assert sorted(resumed().look(holds, everything=True).held) == sorted(holds)
+    assert sorted(resumed().renew(holds, find_missing=True).held) == sorted(holds)
     assert [resumed().settle(hold, Completed(1)) for hold in holds] == [Settled.ACCEPTED] * 2
     worker = resumed()
     with ExitStack() as files:
         for _ in range(1100):
             files.enter_context(Path("/dev/null").open())
-        assert worker.claim(4, Look()) == [] and not worker.wait(0.05)  # on both at once, whatever else is open
+        assert worker.claim(4, Renewal()) == [] and not worker.wait(0.05)  # on both at once, whatever else is open
     assert worker.leave() == []
     worker.close()
     broker.reset_queue("echo")
@@ -132,9 +132,9 @@ def test_a_poll_after_the_worker_left_makes_no_entry(broker: Broker) -> None:
     resumed = register(broker, "echo")
     late = resumed()
     resumed().leave()
-    late.take_turn()
+    late.start_poll()
     home = broker.home
-    assert not late.has_turn() and not home.command("EXISTS", home.keys.engine(late.engine.engine_id))
+    assert not late.is_newest_poll() and not home.command("EXISTS", home.keys.engine(late.engine.engine_id))
 
 
 def test_a_suspect_runs_alone(broker: Broker) -> None:
@@ -146,17 +146,17 @@ def test_a_suspect_runs_alone(broker: Broker) -> None:
         RemoteWorker.register(broker, engine)
         worker = RemoteWorker(broker, engine)
         worker.resume()
-        assert len(worker.claim(1, Look())) == 1
+        assert len(worker.claim(1, Renewal())) == 1
         broker.reclaim(doomed, ["echo"], max_deliveries=5, max_losses=5)
     [other] = append(broker, "echo")
     worker = resumed()
-    [task] = worker.claim(4, Look())  # the suspect comes last, and never with another task
+    [task] = worker.claim(4, Renewal())  # the suspect comes last, and never with another task
     assert task.message.task_id == other
     worker.settle(task.hold, Completed(1))
-    [task] = worker.claim(4, Look())
+    [task] = worker.claim(4, Renewal())
     assert (task.message.task_id, task.alone) == (suspect, True)
     append(broker, "echo")
-    assert worker.claim(4, worker.look([task.hold], everything=True)) == []
+    assert worker.claim(4, worker.renew([task.hold], find_missing=True)) == []
 
 
 def test_workers_are_shown_among_the_engines(
@@ -187,17 +187,17 @@ def test_an_unused_wake_up_token_is_returned(broker: Broker) -> None:
     def tokens(queue: str) -> int:
         return int(home.command("LLEN", home.keys.wake(queue)))
 
-    worker.take_turn()
+    worker.start_poll()
     first, second = (session.queue for session in worker._in_turn())
     append(broker, second)
     assert worker.wait(1.0) and tokens(second) == 0
     append(broker, first)
-    look = Look()
-    (claimed,) = worker.claim(1, look)
+    renewal = Renewal()
+    (claimed,) = worker.claim(1, renewal)
     assert claimed.message.queue == first, "the other queue has its turn"
     assert tokens(second) == 1, "an idle engine of that queue must wake up"
-    look.held.append(claimed.hold)
-    assert worker.claim(1, look) == [] and not worker.wait(0.01) and tokens(second) == 1
+    renewal.held.append(claimed.hold)
+    assert worker.claim(1, renewal) == [] and not worker.wait(0.01) and tokens(second) == 1
     worker.leave()
     worker.close()
 
@@ -209,7 +209,7 @@ def test_a_worker_whose_claim_fails_returns_its_token(broker: Broker) -> None:
     assert worker.wait(1.0)
     home.command("DEL", home.keys.session("echo", worker.engine.engine_id))
     with pytest.raises(Fenced):
-        worker.claim(1, Look())
+        worker.claim(1, Renewal())
     worker.close()
     assert home.command("LLEN", home.keys.wake("echo")) == 1
     broker.registry.forget([worker.engine.engine_id])
@@ -219,11 +219,11 @@ def test_a_worker_whose_claim_fails_returns_its_token(broker: Broker) -> None:
 def test_a_worker_with_an_unreadable_entry_must_register_again(broker: Broker, report: str | None) -> None:
     resumed = register(broker, "echo")
     worker = resumed()
-    worker.take_turn()
+    worker.start_poll()
     home = broker.home
     key = home.keys.engine(worker.engine.engine_id)
     home.command("HSET", key, "poll", "junk")
-    assert not worker.has_turn()
+    assert not worker.is_newest_poll()
     _ = home.command("HDEL", key, "report") if report is None else home.command("HSET", key, "report", report)
     assert RemoteWorker.find(broker, worker.engine.engine_id) is None
     worker.leave()

@@ -202,7 +202,7 @@ def test_an_idle_engine_survives_that_its_server_is_a_replica(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the change comes during the sleep, not after it
-    monkeypatch.setattr("dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", WAIT_TIMEOUT_S)
+    monkeypatch.setattr("dalston_queue.broker.engine.consumer.MAX_SLEEP_S", WAIT_TIMEOUT_S)
     broker = connect(node.url)
     consumer = open_consumer(broker)
     assert one_turn(consumer) == []

@@ -280,7 +280,7 @@ def owns(node: Node, slot: int) -> bool:
 
 def test_tls(redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wheel's server has no TLS, so a proxy terminates it; the client's side is the real code."""
-    monkeypatch.setattr("dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", WAIT_TIMEOUT_S)
+    monkeypatch.setattr("dalston_queue.broker.engine.consumer.MAX_SLEEP_S", WAIT_TIMEOUT_S)
     openssl = need_tool("openssl")
     request = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]

@@ -55,16 +55,16 @@ def test_a_task_that_was_taken_from_its_engine_is_reported_as_lost(broker: Broke
     assert a.settle(Completed()) == "lost"
 
 
-def test_what_an_engine_should_hold_but_does_not_is_given_again(broker: Broker, engine: MakeEngine) -> None:
+def test_what_an_engine_should_hold_but_does_not_is_missing(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a", timeout_ms=5000), message("b")])
     consumer = engine("e", capacity=2)
     claimed = consumer.claim()
     forgetful = Consumer(broker, "e", ["echo"], capacity=2)
     forgetful.open()  # the same engine, after it lost its memory and its session
-    again = forgetful.beat().given_again
+    again = forgetful.beat().missing
     assert {c.task_id for c in again} == {"a", "b"}
     assert [c.deadline_ms for c in again if c.task_id == "a"] == [c.deadline_ms for c in claimed if c.task_id == "a"]
-    assert forgetful.beat().given_again == []
+    assert forgetful.beat().missing == []
     assert again[0].settle(Completed()) == "ok"
     assert broker.records("echo", ["a"])["a"].deliveries == 0
 
@@ -75,6 +75,6 @@ def test_a_ghost_does_not_stay_with_a_live_owner(broker: Broker, engine: MakeEng
     (claimed,) = consumer.claim()
     broker.home.command("XDEL", claimed.stream, claimed.entry_id)
     consumer.open()
-    assert consumer.beat().given_again == []
+    assert consumer.beat().missing == []
     stats = broker.snapshot().queues[0]
     assert stats.lanes[2].consistent and stats.counters["ghosts"] == 1

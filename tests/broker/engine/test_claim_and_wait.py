@@ -59,7 +59,7 @@ def test_what_a_lost_claim_took_is_released_at_the_end(broker: Broker, lossy: Br
 
 
 def test_a_close_during_the_sleep_loses_nothing(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", 3.0)
+    monkeypatch.setattr("dalston_queue.broker.engine.consumer.MAX_SLEEP_S", 3.0)
     consumer = open_consumer(broker)
     sleeper = threading.Thread(target=lambda: consumer.claim(timeout=3.0))
     sleeper.start()

@@ -27,7 +27,7 @@ def test_redis_py_does_not_repeat_by_itself(broker: Broker, lossy: Broker, proxy
     made.close()
 
 
-def test_an_unreadable_record_among_what_is_given_again_is_dead_lettered_alone(
+def test_an_unreadable_record_among_what_is_missing_is_dead_lettered_alone(
     broker: Broker, lossy: Broker, proxy: LossyProxy
 ) -> None:
     """A line break in the record would split the answer to the engine."""
@@ -108,8 +108,8 @@ def test_two_replies_lost_in_a_row_do_not_make_a_result_refused(
     proxy.lose(load("settle_and_claim").sha.encode())
     with pytest.raises(Unavailable):
         made.exchange([(first, Completed())])
-    (second,) = made.beat().given_again
-    proxy.lose(b"\r\n3 ")  # the number of the call behind the repeated one
+    (second,) = made.beat().missing
+    proxy.lose(b"\r\n$1\r\n3\r\n")  # the number of the call behind the repeated one
     with pytest.raises(Unavailable):
         made.exchange([(first, Completed()), (second, Completed())])
     assert made.exchange([(first, Completed()), (second, Completed())]).settled == ["ok", "ok"]
@@ -144,7 +144,7 @@ def test_what_a_beat_gave_again_is_not_given_by_the_repeated_call(
     proxy.lose(load("settle_and_claim").sha.encode())
     with pytest.raises(Unavailable):
         made.claim()
-    (claimed,) = made.beat().given_again
+    (claimed,) = made.beat().missing
     got = made.exchange([(claimed, Completed())])
     assert got.settled == ["ok"] and got.claimed == [] and made.held == []
     made.close()
@@ -166,7 +166,7 @@ def test_what_one_queue_gave_is_not_forgotten_when_another_fails(
             made.exchange(settling, free=4)
         got = made.exchange(settling, free=0)
         assert got.settled == ["ok"] * len(settling)
-        assert {c.place for c in got.claimed} == {c.place for c in made.held}, "the caller got what is held"
+        assert {c.key for c in got.claimed} == {c.key for c in made.held}, "the caller got what is held"
         settling = [(c, Completed()) for c in got.claimed]
     assert sum(q.counters.get("refused", 0) for q in broker.snapshot().queues) == 0
     made.close()

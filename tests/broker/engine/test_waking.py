@@ -25,7 +25,7 @@ def started(tmp_path: Path) -> Iterator[Nodes]:
 @pytest.fixture
 def long_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that wakes was woken: no sleep ends by itself while a busy machine has not sent the task yet."""
-    monkeypatch.setattr("dalston_queue.broker.engine.consumer.LONGEST_SLEEP_S", WAIT_TIMEOUT_S)
+    monkeypatch.setattr("dalston_queue.broker.engine.consumer.MAX_SLEEP_S", WAIT_TIMEOUT_S)
 
 
 def blocked(started: Nodes) -> int:

@@ -68,7 +68,7 @@ def _exchange(b: Broker) -> Any:
 
 def _beat(b: Broker) -> Any:
     made = running(b)
-    return lambda: made.beat({"a": 1}), lambda beat: beat.lost == [] and beat.given_again == []
+    return lambda: made.beat({"a": 1}), lambda beat: beat.lost == [] and beat.missing == []
 
 
 def _release(b: Broker) -> Any:

@@ -113,7 +113,7 @@ class BrokerMachine(Model):
             engine.reopen()
             return
         assert not engine.fenced
-        assert all(self.is_owner(name, claimed) for claimed in beat.given_again)
+        assert all(self.is_owner(name, claimed) for claimed in beat.missing)
         assert set(beat.lost) == {claimed for claimed in before if not self.is_owner(name, claimed)}
         mine = [claimed for claimed in before if self.is_owner(name, claimed)]
         assert beat.cancelled == [claimed for claimed in mine if self.tasks[claimed.task_id].cancel]
