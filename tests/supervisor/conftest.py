@@ -1,4 +1,4 @@
-"""Fixtures of the supervisor's tests: a stub of NVIDIA's library, compiled on the spot."""
+"""Fixtures of the supervisor's tests: nodes, and a stub of NVIDIA's library, compiled by the first test."""
 
 import os
 import subprocess
@@ -20,13 +20,13 @@ class NvmlStub:
     def __init__(self, library: Path, state: Path) -> None:
         self.library = library
         self.state = state
-        self.say()
+        self.set()
 
     @property
     def env(self) -> dict[str, str]:
         return {"LD_LIBRARY_PATH": str(self.library.parent), "NVML_STUB_STATE": str(self.state)}
 
-    def say(self, *lines: str) -> None:
+    def set(self, *lines: str) -> None:
         new = self.state.with_suffix(".new")
         new.write_text("".join(f"{line}\n" for line in lines))
         new.replace(self.state)

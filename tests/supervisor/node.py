@@ -22,7 +22,7 @@ QUEUE = "work"
 
 
 def alive(pid: int) -> bool:
-    """Runs, and is no zombie."""
+    """True for a process that is no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
     except OSError:
@@ -64,7 +64,7 @@ class Node:
     def ready(self, count: int = 1) -> list[EngineInfo]:
         return self.wait_state(EngineState.READY, count)
 
-    # --- look ---------------------------------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------------------------
 
     def engines(self, name: str = "") -> list[EngineInfo]:
         wanted = f"{self.name}.{name}"
@@ -105,7 +105,7 @@ class Node:
         return task_id
 
     def events(self, task_id: str = "", kind: EventKind | None = None) -> list[Event]:
-        """All that were reported so far, acknowledged as an orchestrator would."""
+        """All events so far; they are acknowledged, as by an orchestrator."""
         with contextlib.suppress(Unavailable):  # after an outage, once per connection
             batch = self.reader.read(count=500, block_ms=1)
             self.reader.ack([event for event in batch if isinstance(event, Event)])
@@ -134,8 +134,8 @@ class Node:
         wait_until(lambda: len(self.events(task_id, EventKind.TASK_STARTED)) >= times, what=f"start of {task_id}")
         return self.events(task_id, EventKind.TASK_STARTED)[-1]
 
-    def one_that_waits(self) -> str:
-        """An engine may have taken one before its signal to pause got through: then the next one waits."""
+    def waiting_task(self) -> str:
+        """A task that waits: an engine may claim one more before its signal to pause arrives."""
 
         def waits(task: str) -> bool:
             return self.broker.snapshot().queues[0].waiting == 1 or bool(self.events(task, EventKind.TASK_COMPLETED))

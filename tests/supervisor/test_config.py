@@ -1,4 +1,4 @@
-"""node.yaml: what it leads to, and refusals that name the file and the field."""
+"""node.yaml: the plan, and refusals that name the file and the field."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("replicas: {nobody: 1}", "field replicas.nobody: no engine has this id"),
+        ("replicas: {missing: 1}", "field replicas.missing: no engine has this id"),
         ("replicas: {one: -1}", "field replicas[...]: expected `int` >= 0"),
         ("node: a b", "field node: 'a b' must match"),
         ("cloud: moon", "field cloud: 'moon' must be aws, gcp, azure or none"),

@@ -1,4 +1,4 @@
-"""manage.py doctor and manage.py why: plain sentences, and an exit code that tells."""
+"""manage.py doctor and manage.py why: their sentences and exit codes."""
 
 import io
 import uuid
@@ -30,7 +30,7 @@ def doctor(tmp_path: Path, engines: Path = ENGINES) -> tuple[int, str]:
     return run("doctor", "--engines", str(engines), "--state-dir", str(tmp_path / "state"))
 
 
-def test_a_node_that_was_not_told_its_redis_is_told_so(tmp_path: Path, settings: Settings) -> None:
+def test_an_empty_redis_url_is_broken(tmp_path: Path, settings: Settings) -> None:
     settings.REDIS_URL = ""
     code, text = doctor(tmp_path)
     assert code == 2
@@ -55,15 +55,15 @@ def test_a_driver_that_does_not_fit_its_library_is_degraded(
 ) -> None:
     for name, value in nvml.env.items():
         monkeypatch.setenv(name, value)
-    nvml.say("init 18")
+    nvml.set("init 18")
     code, text = doctor(tmp_path)
     assert code == 1
     assert "degraded  gpu: driver and library have different versions" in text
-    nvml.say("gpu GPU-a 16000 100")
+    nvml.set("gpu GPU-a 16000 100")
     assert "ok        gpu: driver 999.1, 0: Stub GPU, 100 of 16000 MiB used" in doctor(tmp_path)[1]
 
 
-def test_what_is_broken_is_said_and_told_by_the_exit_code(tmp_path: Path, prefix: str, settings: Settings) -> None:
+def test_broken_findings_give_exit_code_2(tmp_path: Path, prefix: str, settings: Settings) -> None:
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     (tmp_path / "engine.yaml").write_text("id: x\n")
     code, text = doctor(tmp_path, tmp_path)
@@ -97,9 +97,9 @@ def test_an_engine_is_explained_by_any_of_its_names(broker: Broker, name: str) -
     forget(broker)
 
 
-def test_nobody_of_that_name_is_no_answer(prefix: str) -> None:
-    with pytest.raises(CommandError, match="no engine, slot or node is called 'nobody'") as refused:
-        call_command("why", "nobody")
+def test_an_unknown_name_is_no_answer(prefix: str) -> None:
+    with pytest.raises(CommandError, match="no engine, slot or node is called 'missing'") as refused:
+        call_command("why", "missing")
     assert refused.value.returncode == 2
 
 
@@ -155,7 +155,7 @@ def test_a_waiting_task_says_what_it_waits_for(broker: Broker) -> None:
         ({"status": "failed", "error": "bad audio", "error_cause": "rejected"}, 1, "(rejected): bad audio"),
     ],
 )
-def test_a_task_is_explained_in_the_words_of_the_api_though_redis_forgot_its_queue(
+def test_a_task_is_explained_as_by_the_api_without_its_queue_in_redis(
     prefix: str, fields: dict[str, str], code: int, sentence: str
 ) -> None:
     from dalston_queue.models import Task

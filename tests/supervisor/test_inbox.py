@@ -1,4 +1,4 @@
-"""What wakes the main loop, to its end."""
+"""The inbox wakes the main loop for signals, also while it closes."""
 
 import signal
 from collections.abc import Iterator

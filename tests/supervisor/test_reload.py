@@ -1,4 +1,4 @@
-"""Reload: a changed file touches what it names, a broken one nothing."""
+"""Reload: a changed file changes its engine only, a broken one nothing."""
 
 import signal
 
@@ -13,7 +13,7 @@ def pids(node: Node) -> dict[str, int]:
     return {engine.info["slot"]: engine.info["pid"] for engine in node.engines() if engine.state is EngineState.READY}
 
 
-def test_reload_touches_only_what_changed(node: Node) -> None:
+def test_reload_restarts_only_changed_engines(node: Node) -> None:
     node.engine("one")
     node.engine("two")
     process = node.start()

@@ -1,4 +1,4 @@
-"""Spot notices of the three clouds, from a local fake of their metadata servers."""
+"""Spot notices of three clouds, from a local fake of their metadata servers."""
 
 import json
 import threading
@@ -32,7 +32,7 @@ class Metadata:
                 self.end_headers()
                 self.wfile.write((body or "").encode())
 
-            do_PUT = do_GET  # noqa: N815 (the name that the base class looks for)
+            do_PUT = do_GET  # noqa: N815 (the base class's name)
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -50,7 +50,7 @@ def metadata() -> Iterator[Metadata]:
     fake.server.server_close()
 
 
-def look(metadata: Metadata, cloud: str, monkeypatch: pytest.MonkeyPatch) -> list[SpotNotice]:
+def poll(metadata: Metadata, cloud: str, monkeypatch: pytest.MonkeyPatch) -> list[SpotNotice]:
     monkeypatch.setenv("DALSTON_METADATA_URL", metadata.url)
     notices: list[SpotNotice] = []
     watch = SpotWatch(cloud, notices.append)
@@ -64,27 +64,27 @@ def soon(seconds: float) -> datetime:
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
-def test_no_news_is_no_notice(metadata: Metadata, cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert look(metadata, cloud, monkeypatch) == []
+def test_no_announcement_no_notice(metadata: Metadata, cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert poll(metadata, cloud, monkeypatch) == []
 
 
 def test_aws_says_when_and_a_rebalance_is_only_a_hint(metadata: Metadata, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata.answers["/latest/api/token"] = "secret"
     metadata.answers["/latest/meta-data/events/recommendations/rebalance"] = '{"noticeTime": "2026-01-01T00:00:00Z"}'
-    [hint] = look(metadata, "aws", monkeypatch)
+    [hint] = poll(metadata, "aws", monkeypatch)
     assert hint.seconds is None
     at = soon(120).strftime("%Y-%m-%dT%H:%M:%SZ")
     metadata.answers["/latest/meta-data/spot/instance-action"] = json.dumps({"action": "terminate", "time": at})
-    [notice] = look(metadata, "aws", monkeypatch)
+    [notice] = poll(metadata, "aws", monkeypatch)
     assert notice.seconds == pytest.approx(120, abs=3)
     assert metadata.headers[-1]["X-Aws-Ec2-Metadata-Token".lower().title()] == "secret"
 
 
 def test_gcp_gives_thirty_seconds(metadata: Metadata, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata.answers["/computeMetadata/v1/instance/preempted"] = "FALSE"
-    assert look(metadata, "gcp", monkeypatch) == []
+    assert poll(metadata, "gcp", monkeypatch) == []
     metadata.answers["/computeMetadata/v1/instance/preempted"] = "TRUE"
-    [notice] = look(metadata, "gcp", monkeypatch)
+    [notice] = poll(metadata, "gcp", monkeypatch)
     assert notice.seconds == 30
     assert metadata.headers[-1]["Metadata-Flavor"] == "Google"
 
@@ -93,7 +93,7 @@ def test_azure_announces_a_preemption(metadata: Metadata, monkeypatch: pytest.Mo
     at = soon(30).strftime("%a, %d %b %Y %H:%M:%S GMT")
     events = {"Events": [{"EventType": "Reboot"}, {"EventType": "Preempt", "NotBefore": at}]}
     metadata.answers["/metadata/scheduledevents"] = json.dumps(events)
-    [notice] = look(metadata, "azure", monkeypatch)
+    [notice] = poll(metadata, "azure", monkeypatch)
     assert notice.seconds == pytest.approx(30, abs=3)
 
 
@@ -105,12 +105,12 @@ def test_a_metadata_server_that_is_not_there_is_no_notice(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure"])
-def test_an_answer_that_makes_no_sense_is_no_notice_and_does_not_end_the_watch(
+def test_an_unknown_answer_is_no_notice_and_does_not_end_the_watch(
     metadata: Metadata, cloud: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for path in ("/latest/meta-data/spot/instance-action", "/metadata/scheduledevents"):
         metadata.answers[path] = '["not", "what", "we", "know"]'
-    assert look(metadata, cloud, monkeypatch) == []
+    assert poll(metadata, cloud, monkeypatch) == []
 
 
 def test_a_notice_drains_the_node_within_its_time_and_releases_what_does_not_fit(
@@ -126,11 +126,11 @@ def test_a_notice_drains_the_node_within_its_time_and_releases_what_does_not_fit
     node.started(long)
     at = soon(8).strftime("%Y-%m-%dT%H:%M:%SZ")
     metadata.answers["/latest/meta-data/spot/instance-action"] = json.dumps({"action": "terminate", "time": at})
-    given_at = time.monotonic()
+    announced_at = time.monotonic()
     assert node.result(short)
     assert node.wait_event(long, EventKind.TASK_RELEASED).deliveries == 0
     node.wait_state(EngineState.STOPPED)
-    assert time.monotonic() - given_at < 14
+    assert time.monotonic() - announced_at < 14
     [info] = wait_until(lambda: [n for n in node.broker.registry.nodes() if n.state is NodeState.DRAINING])
     assert "AWS will terminate" in info.info["why"]
 
@@ -138,7 +138,7 @@ def test_a_notice_drains_the_node_within_its_time_and_releases_what_does_not_fit
 def test_a_notice_that_leaves_no_time_still_releases_everything_uncounted(
     make_node: Callable[..., Node], metadata: Metadata
 ) -> None:
-    """Both words of the ladder are due at once, and two TERMs that meet are one to the process."""
+    """Both TERMs of the ladder are due at once, and two pending TERMs reach the process as one."""
     node = make_node(DALSTON_METADATA_URL=metadata.url)
     node.config["cloud"] = "aws"
     node.engine(capacity=2, stop_grace=60)

@@ -1,4 +1,4 @@
-"""GPUs of a whole node, on the stub library: places, quarantine, reclaiming, gauges."""
+"""GPUs of a whole node, on the stub library: admission, quarantine, freed memory, gauges."""
 
 import time
 import urllib.error
@@ -21,10 +21,10 @@ def get(url: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-def test_engines_get_places_wait_for_them_and_lose_them_when_the_gpu_is_ill(
+def test_engines_get_gpus_wait_for_them_and_lose_them_in_a_quarantine(
     make_node: Callable[..., Node], nvml: NvmlStub
 ) -> None:
-    nvml.say(GPU_A)
+    nvml.set(GPU_A)
     node = make_node(**nvml.env)
     port = reserve_port()
     node.config["gpu_poll"] = 0.3
@@ -45,15 +45,15 @@ def test_engines_get_places_wait_for_them_and_lose_them_when_the_gpu_is_ill(
     assert get(f"http://127.0.0.1:{port}/healthz") == (200, "ok\n")
 
     # A dead process that still holds memory keeps the slot closed; so the waiting one gets no place either.
-    nvml.say(GPU_A, f"process 0 {placed.info['pid']} 10000")
+    nvml.set(GPU_A, f"process 0 {placed.info['pid']} 10000")
     kill(placed.info["pid"])
     node.wait_state(EngineState.RECLAIMING, name="big")
     held = f"dead process {placed.info['pid']} still holds 10000 MiB"
     wait_until(lambda: any(held in engine.info["why"] for engine in node.engines("big")), what=held)
-    nvml.say(GPU_A)
+    nvml.set(GPU_A)
     node.wait_state(EngineState.READY, name="big")
 
-    nvml.say(GPU_A, "xid 0 79 1")
+    nvml.set(GPU_A, "xid 0 79 1")
     ill = node.wait_state(EngineState.PENDING, 2, name="big")
     wait_until(lambda: all("quarantined after Xid 79" in e.info["why"] for e in node.engines("big")), what="the reason")
     assert len(ill) == 2
@@ -66,7 +66,7 @@ def test_engines_get_places_wait_for_them_and_lose_them_when_the_gpu_is_ill(
 
 
 def test_a_hung_driver_stops_no_heartbeat_and_no_cpu_engine(make_node: Callable[..., Node], nvml: NvmlStub) -> None:
-    nvml.say("hang")
+    nvml.set("hang")
     node = make_node(**nvml.env)
     node.engine("cpu")
     node.engine("big", gpu={"vram_mib": 1000})

@@ -1,4 +1,4 @@
-"""The notify socket: what engines say, and that the kernel tells us who says it."""
+"""The notify socket: notices of engines, each with the pid of its sender from the kernel."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def test_a_notice_carries_the_pid_of_its_sender(tmp_path: Path, monkeypatch: pyt
     listener.close()
 
 
-def test_nobody_listening_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_socket_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     assert not notify("READY=1")
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "gone"))
@@ -42,8 +42,8 @@ def test_a_state_dir_too_deep_for_a_socket_gets_it_elsewhere(tmp_path: Path, mon
     assert not listener.path.parent.exists()
 
 
-def test_a_word_is_not_lost_when_the_supervisor_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The socket's queue is short: a READY that comes while it is full has to wait for room."""
+def test_no_notice_is_lost_while_the_supervisor_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The socket's queue is short: a READY has to wait for room while it is full."""
     listener = NoticeSocket(tmp_path / "notify")
     monkeypatch.setenv("NOTIFY_SOCKET", str(listener.path))
     while notify("STATUS=x", timeout_s=0.0):

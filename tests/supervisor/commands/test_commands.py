@@ -1,4 +1,4 @@
-"""Commands from the API: answered, handled once, harmless when sent twice, and kept over a restart."""
+"""Commands from the API: answered, handled once, idempotent, and kept over a restart."""
 
 import signal
 import sys
@@ -22,8 +22,8 @@ def status(node: Node, command_id: str) -> CommandStatus:
     return found
 
 
-def order(node: Node, name: str, **arguments: Any) -> str:
-    """Carried out to its end; the node's last words."""
+def run(node: Node, name: str, **arguments: Any) -> str:
+    """Sends the command, waits until it is done, returns the final message."""
     command_id = send(node, name, **arguments)
     wait_until(lambda: status(node, command_id).ended, what=f"the end of {name}")
     ended = status(node, command_id)
@@ -68,52 +68,52 @@ def test_drain_stops_engines_survives_a_restart_and_resume_starts_them(node: Nod
     node.wait_state(EngineState.STOPPED)
     assert not alive(engine.info["pid"])
     wait_until(lambda: status(node, command_id).state is CommandState.DONE, what="the drain done")
-    assert order(node, "drain") == "drained: every engine has stopped"
+    assert run(node, "drain") == "drained: every engine has stopped"
     assert state(node) == (NodeState.DRAINING, "drained by ada: new driver")
     node.stop()
     node.start()
     node.wait_state(EngineState.STOPPED)
     assert status(node, command_id).state is CommandState.DONE, "its reply stays"
-    assert order(node, "resume")
+    assert run(node, "resume")
     node.ready()
     assert state(node)[0] is NodeState.ACTIVE
 
 
-def test_cordon_keeps_what_runs_and_takes_nothing_new(node: Node) -> None:
+def test_a_cordoned_node_keeps_its_tasks_and_claims_nothing_more(node: Node) -> None:
     node.engine(capacity=2)
     node.start()
     node.ready()
     running = node.submit("slow", seconds=3)
     node.started(running)
-    assert order(node, "cordon")
+    assert run(node, "cordon")
     wait_until(lambda: state(node)[0] is NodeState.CORDONED, what="the node cordoned")
-    waiting = node.one_that_waits()
+    waiting = node.waiting_task()
     assert node.result(running)
     assert node.events(waiting, EventKind.TASK_STARTED) == []
-    assert order(node, "uncordon")
+    assert run(node, "uncordon")
     assert node.result(waiting)
 
 
-def test_scaling_and_restarting_touch_only_what_they_name(node: Node) -> None:
+def test_scale_and_restart_change_only_the_named_engine(node: Node) -> None:
     node.engine("one")
     node.engine("two")
     node.start()
     before = {engine.info["slot"]: engine.info["pid"] for engine in node.ready(2)}
-    assert order(node, "scale", engine="one", replicas=2) == "one: 2"
+    assert run(node, "scale", engine="one", replicas=2) == "one: 2"
     after = {engine.info["slot"]: engine.info["pid"] for engine in node.ready(3)}
     assert before.items() <= after.items()
-    assert order(node, "scale", engine="one", replicas=2) == "one: 2"
-    assert order(node, "rolling_restart", engine="one") == "2 of 2 ready again"
+    assert run(node, "scale", engine="one", replicas=2) == "one: 2"
+    assert run(node, "rolling_restart", engine="one") == "2 of 2 ready again"
     rolled = wait_until(lambda: _all_new(node, after, ["one.0", "one.1"]), what="both restarted")
     assert rolled["two.0"] == before["two.0"]
-    assert order(node, "restart", engine="two") == "1 of 1 ready again"
+    assert run(node, "restart", engine="two") == "1 of 1 ready again"
     wait_until(lambda: _all_new(node, rolled, ["two.0"]), what="two restarted")
-    assert order(node, "scale", engine="one", replicas=1) == "one: 1"
+    assert run(node, "scale", engine="one", replicas=1) == "one: 1"
     left = {engine.info["slot"] for engine in node.ready(2)}
     assert left == {"one.0", "two.0"}
 
 
-def test_scaled_away_and_back_is_done_when_the_processes_are_back(node: Node) -> None:
+def test_scaling_down_and_up_again_is_done_when_the_processes_are_ready(node: Node) -> None:
     node.engine(stop_grace=5)
     node.start()
     [before] = node.ready()
@@ -132,13 +132,13 @@ def _all_new(node: Node, before: dict[str, int], slots: list[str]) -> dict[str, 
     return now if all(now.get(slot, before[slot]) != before[slot] for slot in slots) else {}
 
 
-def test_what_cannot_be_done_is_refused_in_words(node: Node) -> None:
+def test_an_impossible_command_is_refused_with_a_reason(node: Node) -> None:
     node.engine()
     node.start()
     node.ready()
     for name, arguments, why in (
         ("dance", {}, "unknown command 'dance'"),
-        ("restart", {"engine": "nobody"}, "no engine 'nobody'"),
+        ("restart", {"engine": "missing"}, "no engine 'missing'"),
         ("restart", {}, "needs 'engine'"),
         ("scale", {"engine": "fix", "replicas": "many"}, "must be a number"),
         ("release_gpu", {"gpu": "GPU-a"}, "not quarantined"),
@@ -148,7 +148,7 @@ def test_what_cannot_be_done_is_refused_in_words(node: Node) -> None:
         assert why in refused(node, name, **arguments)
 
 
-def test_a_restart_of_what_cannot_start_any_more_fails_and_says_why(node: Node) -> None:
+def test_a_restart_of_an_engine_that_cannot_start_fails_with_the_reason(node: Node) -> None:
     broken = node.folder / "broken"
     node.engine(command=["sh", "-c", f"test -e {broken} && exit 78; exec {sys.executable} {FIXTURE}"])
     node.start()
@@ -161,7 +161,7 @@ def test_a_restart_of_what_cannot_start_any_more_fails_and_says_why(node: Node) 
     assert exits[0].engine_id == engine.engine_id
 
 
-def test_what_was_begun_before_the_supervisor_was_killed_is_ended_by_the_next(node: Node) -> None:
+def test_a_pending_command_of_a_killed_supervisor_is_done_by_the_next(node: Node) -> None:
     node.engine(stop_grace=20)
     supervisor = node.start()
     node.ready()
@@ -174,7 +174,7 @@ def test_what_was_begun_before_the_supervisor_was_killed_is_ended_by_the_next(no
     wait_until(lambda: status(node, command_id).state is CommandState.DONE, what="the drain done")
 
 
-def test_logs_are_read_from_afar_last_lines_live_ones_and_those_of_a_process_that_is_gone(node: Node) -> None:
+def test_logs_through_redis_last_lines_new_lines_and_those_of_an_ended_process(node: Node) -> None:
     node.engine()
     node.start()
     [first] = node.ready()
@@ -187,12 +187,12 @@ def test_logs_are_read_from_afar_last_lines_live_ones_and_those_of_a_process_tha
 
     def shown(text: str) -> bool:
         seen.extend(line.text for line in follower.read())
-        return any(text in line for line in seen)
+        return any(text in each for each in seen)
 
     wait_until(lambda: shown("starts"), what="the tail")
     node.result(node.submit("spam", mb=1))
     wait_until(lambda: shown("x" * 99), what="what it writes")
-    order(node, "restart", engine="fix")
+    run(node, "restart", engine="fix")
     [second] = node.ready()
     wait_until(lambda: shown(f"{second.engine_id} starts"), what="the next process")
     assert sum(text == f"--- {first.engine_id} starts" for text in seen) == 1

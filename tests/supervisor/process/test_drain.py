@@ -1,4 +1,4 @@
-"""Draining: no new work, finish what fits, hand the rest back uncounted."""
+"""Drain: no new claim, tasks that fit the grace finish, the rest is released uncounted."""
 
 import signal
 
@@ -6,7 +6,7 @@ from dalston_queue.broker.protocol.types import EventKind
 from tests.supervisor.node import Node
 
 
-def test_term_lets_a_task_finish_that_fits_the_grace_and_hands_the_other_back(node: Node) -> None:
+def test_a_task_that_fits_the_grace_finishes_and_the_other_is_released(node: Node) -> None:
     node.engine(capacity=2, stop_grace=4)
     node.start()
     node.ready()

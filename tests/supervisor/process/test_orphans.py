@@ -1,4 +1,4 @@
-"""No orphans, ever: whichever process dies, and however it was started, nothing is left running and nothing is lost."""
+"""Orphans: after the death of an engine or a supervisor no process is left running and no task is lost."""
 
 import signal
 
@@ -22,7 +22,7 @@ def test_children_and_setsid_grandchildren_end_with_their_engine(node: Node) -> 
     assert not any(alive(pid) for pid in (again.info["pid"], *pids))
 
 
-def test_a_brood_that_grows_while_it_is_being_ended_ends(node: Node) -> None:
+def test_descendants_that_fork_while_they_are_killed_end(node: Node) -> None:
     node.engine()
     node.start()
     [engine] = node.ready()
@@ -37,7 +37,7 @@ def family(engine_id: str) -> list[int]:
     return [process.pid for process in orphans.marked("DALSTON_ENGINE_ID", engine_id) if alive(process.pid)]
 
 
-def test_a_killed_supervisor_leaves_nothing_behind_and_its_successor_carries_on(node: Node) -> None:
+def test_the_next_supervisor_cleans_up_after_a_killed_one(node: Node) -> None:
     """The state file names the engines; the marks in the environment name the grandchildren."""
     node.engine(replicas=2)
     first = node.start()
@@ -55,7 +55,7 @@ def test_a_killed_supervisor_leaves_nothing_behind_and_its_successor_carries_on(
     assert not alive(stray)
     assert not successors & pids
     assert len(node.events(task, EventKind.TASK_COMPLETED)) == 1
-    assert len(node.engines()) == 2  # of the old ones nothing is left
+    assert len(node.engines()) == 2  # none of the old ones
 
 
 def test_one_supervisor_per_node_and_the_second_names_the_first(node: Node) -> None:
@@ -70,7 +70,7 @@ def test_one_supervisor_per_node_and_the_second_names_the_first(node: Node) -> N
     node.ready()
 
 
-def test_a_supervisor_that_is_told_to_stop_ends_engines_that_are_still_loading(node: Node) -> None:
+def test_a_supervisor_that_stops_ends_engines_that_are_still_loading(node: Node) -> None:
     node.engine(env={"FIXTURE_LOAD": "slow", "FIXTURE_SECONDS": "60"}, replicas=2)
     node.start()
     loading = node.wait_state(EngineState.LOADING, 2)

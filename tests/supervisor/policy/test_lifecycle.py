@@ -1,16 +1,11 @@
-"""The pure policies: what is decided from what is known, with the time given."""
+"""Lifecycle of an engine slot as pure functions: states, signals, restarts. The tests pass the time."""
 
 import signal
 
-import pytest
-from msgspec.structs import replace
-
-from dalston_queue.broker.nodes.reports import RunningTask
 from dalston_queue.broker.protocol.types import EngineState
 from engines.sdk.manifest import Manifest
-from supervisor.policy import lifecycle, node
+from supervisor.policy import lifecycle
 from supervisor.policy.lifecycle import History, Life
-from supervisor.policy.node import Leaving, drain_report
 from supervisor.process.exits import Exit, ExitKind, classify
 
 MANIFEST = Manifest(id="demo", stage="echo", command=("x",), ready_timeout=10.0, watchdog=5.0)
@@ -22,7 +17,7 @@ def ready(now: float) -> Life:
 
 
 def signals_until(life: Life, now: float) -> list[tuple[float, signal.Signals]]:
-    """All the signals a process that ignores everything gets, with their times."""
+    """The signals to a process that ignores them all, with their times."""
     sent = []
     at = 0.0
     while at <= now:
@@ -49,7 +44,7 @@ def test_an_engine_that_is_never_ready_is_overdue_after_its_ready_timeout() -> N
     assert lifecycle.verdict(life, MANIFEST, 10.1) is ExitKind.NOT_READY
 
 
-def test_silence_longer_than_the_watchdog_is_a_hang_and_a_sign_of_life_is_not() -> None:
+def test_no_notice_within_the_watchdog_is_a_hang() -> None:
     life = ready(0.0)
     assert lifecycle.verdict(life, MANIFEST, 5.1) is ExitKind.HANG
     life = lifecycle.noticed(life, {"WATCHDOG": "1"}, 4.0)
@@ -70,7 +65,7 @@ def test_an_engine_that_is_stopped_may_finish_before_it_must_release() -> None:
     assert sent[-1] == (34.0, signal.SIGKILL)
 
 
-def test_asking_twice_to_stop_gives_no_more_time_but_a_shorter_notice_gives_less() -> None:
+def test_a_second_stop_only_counts_with_a_shorter_grace() -> None:
     life = lifecycle.stopping(ready(0.0), "drain", 30.0, 0.0)
     life, _ = lifecycle.climbed(life, 0.0)
     assert lifecycle.stopping(life, "drain", 30.0, 10.0) is life
@@ -79,7 +74,7 @@ def test_asking_twice_to_stop_gives_no_more_time_but_a_shorter_notice_gives_less
     assert (15.0, signal.SIGTERM) in signals_until(sooner, 60.0)
 
 
-def test_a_shorter_notice_does_not_repeat_the_first_term_which_would_mean_release_now() -> None:
+def test_a_shorter_grace_does_not_repeat_the_first_term_which_would_count_as_the_second() -> None:
     life, _ = lifecycle.climbed(lifecycle.stopping(ready(0.0), "drain", 30.0, 0.0), 0.0)
     life = lifecycle.stopping(life, "spot", 5.0, 10.0)
     assert signals_until(life, 60.0)[0] == (15.0, signal.SIGTERM)
@@ -92,25 +87,9 @@ def test_without_grace_the_second_term_is_sent_again_apart_from_the_first_and_be
     assert 0.0 < terms[-1] <= aborted - 2.0
 
 
-def test_an_engine_that_has_to_go_keeps_the_reason_whatever_it_says() -> None:
+def test_a_stopping_engine_shows_the_reason_of_its_stop() -> None:
     life = lifecycle.stopping(ready(0.0), "drained by ada", 30.0, 1.0)
     assert lifecycle.noticed(life, {"STATUS": "draining, 3 tasks left"}, 2.0).why == "drained by ada"
-
-
-def test_a_drain_ends_with_the_last_deadline_or_with_the_grace_if_that_is_sooner() -> None:
-    life = lifecycle.stopping(ready(0.0), "drained", 30.0, 0.0)
-    task = RunningTask(task_id="a", deadline_ms=1_000_000 + 12_000)
-    endless = RunningTask(task_id="b")
-    for tasks, running, ends in (
-        ((), 0, 0.0),
-        ((task,), 1, 12.0),
-        ((task, endless), 2, 20.0),
-        ((task,), 2, 20.0),  # of one of them we know nothing
-        ((replace(task, deadline_ms=9_000_000),), 1, 20.0),
-    ):
-        report = drain_report([Leaving(life, tasks, running)], 10.0, 1_000_000)
-        assert (report.engines_left, report.in_flight, report.ends_in_s) == (1, running, ends)
-    assert drain_report([], 10.0, 1_000_000).ends_in_s == 0.0
 
 
 def test_a_minute_after_kill_it_is_unkillable_and_its_end_opens_the_slot_again() -> None:
@@ -143,7 +122,7 @@ def test_five_failures_in_ten_minutes_are_a_crash_loop_that_is_retried_every_min
     assert not History(life.history.failures).failed(700.0, ready_for=0.0).looping
 
 
-def test_five_minutes_of_being_ready_forgive_the_past() -> None:
+def test_five_minutes_of_being_ready_clear_earlier_failures() -> None:
     life = Life()
     for number in range(4):
         life = lifecycle.exited(lifecycle.spawned(life, number), CRASH, number, 0.5)
@@ -151,7 +130,7 @@ def test_five_minutes_of_being_ready_forgive_the_past() -> None:
     assert (life.state, life.retry_at) == (EngineState.BACKOFF, 312.0)
 
 
-def test_exit_78_is_final_and_a_stop_that_we_asked_for_is_no_failure() -> None:
+def test_exit_78_is_final_and_a_requested_stop_is_no_failure() -> None:
     config = classify(78, stop_reason="", oom_kills=0, log_tail=[])
     assert lifecycle.exited(ready(0.0), config, 1.0, 0.5).state is EngineState.FATAL
     stopped = classify(0, stop_reason="restart", oom_kills=0, log_tail=[])
@@ -160,44 +139,7 @@ def test_exit_78_is_final_and_a_stop_that_we_asked_for_is_no_failure() -> None:
     assert lifecycle.exited(lifecycle.unwanted(ready(0.0)), stopped, 1.0, 0.5).state is EngineState.STOPPED
 
 
-@pytest.mark.parametrize(
-    ("returncode", "seen", "kind", "text"),
-    [
-        (-9, ("", 0, []), ExitKind.SIGNAL, "signal 9 (SIGKILL)"),
-        (-9, ("", 1, []), ExitKind.HOST_OOM, "ran out of memory (memory.events: oom_kill +1)"),
-        (1, ("", 1, []), ExitKind.EXITED, "exit code 1"),
-        (1, ("", 0, ["torch.OutOfMemoryError: CUDA out of memory. Tried"]), ExitKind.CUDA_OOM, "CUDA out of memory"),
-        (0, ("", 0, []), ExitKind.EXITED, "it was not asked to stop"),
-        (78, ("", 0, []), ExitKind.CONFIG, "configuration is broken"),
-        (-6, ("hang", 0, []), ExitKind.HANG, "no progress"),
-        (-9, ("timeout", 1, []), ExitKind.TIMEOUT, "past its deadline"),
-        (0, ("drain", 0, []), ExitKind.STOPPED, "stopped (drain)"),
-        (-11, ("", 0, []), ExitKind.SIGNAL, "signal 11 (SIGSEGV)"),
-    ],
-)
-def test_the_reason_of_an_exit_is_only_what_there_is_evidence_for(
-    returncode: int, seen: tuple[str, int, list[str]], kind: ExitKind, text: str
-) -> None:
-    reason, oom_kills, tail = seen
-    exited = classify(returncode, stop_reason=reason, oom_kills=oom_kills, log_tail=tail)
-    assert exited.kind is kind
-    assert text in exited.text
-
-
-def test_a_node_on_which_everything_dies_is_cordoned_until_an_engine_stays_up() -> None:
-    looping, fine = Life(), ready(0.0)
-    for number in range(5):
-        looping = lifecycle.exited(lifecycle.spawned(looping, number), CRASH, number, 0.5)
-    assert node.cordon_reason([looping, fine]) == ""
-    assert node.cordon_reason([]) == ""
-    why = node.cordon_reason([looping, looping])
-    assert why == "every engine crash-loops: 10 failures of 2 engines; the last: signal 9"
-    back = lifecycle.noticed(lifecycle.spawned(looping, 100.0), {"READY": "1"}, 100.0)
-    assert not node.recovered([looping, back], 159.0)
-    assert node.recovered([looping, back], 160.0)
-
-
-def test_a_changed_configuration_gives_a_fatal_engine_another_chance() -> None:
+def test_a_fatal_engine_is_started_after_a_change_of_its_configuration() -> None:
     fatal = lifecycle.not_spawned(Life(), "no such program")
     assert not lifecycle.startable(fatal, 1000.0)
     assert lifecycle.startable(lifecycle.reconsidered(fatal), 1000.0)

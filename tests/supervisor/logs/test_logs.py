@@ -1,4 +1,4 @@
-"""Logs: line-safe, stamped, rotated, within their limit, and never in the way of the child that writes."""
+"""Logs: whole lines with timestamps, rotated within their limit; no child ever waits for its log."""
 
 import contextlib
 import os
@@ -44,8 +44,8 @@ def disk(folder: Path) -> int:
 def test_every_line_is_stamped_and_whole(logs: Logs) -> None:
     output = logs.open("demo.0", "node.demo.0.a")
     os.write(output, b"first\nsec")
-    wait_until(lambda: any("first" in line for line in logs.tail("demo.0")), what="the first line")
-    assert not any("sec" in line for line in logs.tail("demo.0"))
+    wait_until(lambda: any("first" in text for text in logs.tail("demo.0")), what="the first line")
+    assert not any("sec" in text for text in logs.tail("demo.0"))
     os.write(output, b"ond\n\xff\xfe not UTF-8\nlast without end")
     logs.finish("node.demo.0.a")
     lines = logs.tail("demo.0", engine_id="node.demo.0.a")
@@ -106,7 +106,7 @@ def bodies(logs: Logs) -> list[str]:
     return [line.split("Z ", 1)[1] for line in logs.tail("demo.0", 100_000)]
 
 
-def test_a_child_that_writes_without_end_never_uses_more_disk_than_it_may_and_the_log_says_what_is_missing(
+def test_a_child_that_writes_too_much_stays_within_its_disk_and_the_log_notes_the_loss(
     logs: Logs, tmp_path: Path
 ) -> None:
     child = start_spam(logs, 200)
@@ -117,12 +117,12 @@ def test_a_child_that_writes_without_end_never_uses_more_disk_than_it_may_and_th
     assert max(peak, disk(tmp_path)) <= LIMIT + 3 * 4096  # a file takes whole blocks
     assert all(STAMPED.fullmatch(line) for line in logs.tail("demo.0", 100_000))
     lines = bodies(logs)
-    assert all(line in ("x" * 99, "last words") or "bytes skipped" in line or "starts" in line for line in lines)
+    assert all(text in ("x" * 99, "last words") or "bytes skipped" in text or "starts" in text for text in lines)
     assert lines[-1] == "last words"
-    assert any("bytes skipped" in line for line in lines)
+    assert any("bytes skipped" in text for text in lines)
 
 
-def test_a_child_goes_on_while_nobody_reads_its_output(logs: Logs) -> None:
+def test_a_child_goes_on_while_its_output_is_not_read(logs: Logs) -> None:
     child = start_spam(logs, 20)
     with logs._lock:  # as when the supervisor is stopped, or its disk hangs
         assert child.wait(WAIT_TIMEOUT_S) == 0
@@ -131,13 +131,13 @@ def test_a_child_goes_on_while_nobody_reads_its_output(logs: Logs) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_child_outlives_the_relay_that_takes_its_output(logs: Logs, number: signal.Signals) -> None:
+def test_a_child_outlives_its_relay(logs: Logs, number: signal.Signals) -> None:
     relay = logs.relay.child
     assert relay is not None
     os.kill(relay.pid, number)
     child = start_spam(logs, 20)
     now = time.monotonic()
-    for second in range(10):  # the main loop comes by, until the one that stands still is ended
+    for second in range(10):  # as the main loop calls it, until a relay that hangs is killed
         logs.check_relay(now + second)
     relay.popen.wait(WAIT_TIMEOUT_S)
     logs.relay.exited()
@@ -166,7 +166,7 @@ def test_rubbish_and_lines_of_any_length_are_kept_in_lines(logs: Logs) -> None:
     assert lines[-1] == "end"
 
 
-def test_no_file_grows_beyond_its_limit_however_much_comes_at_once(tmp_path: Path) -> None:
+def test_no_file_grows_beyond_its_limit_with_a_large_write(tmp_path: Path) -> None:
     log = RotatingLog(tmp_path / "x.log", max_bytes=1000, keep=2)
     for count in (1, 30, 500, 7, 199):
         log.write(b"".join(b"line %d\n" % number for number in range(count)))
@@ -176,7 +176,7 @@ def test_no_file_grows_beyond_its_limit_however_much_comes_at_once(tmp_path: Pat
     log.close()
 
 
-def test_the_relay_outlives_a_supervisor_that_is_killed_with_an_answer_unread() -> None:
+def test_the_relay_outlives_a_supervisor_that_is_killed_with_a_reply_unread() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     source, engine = os.pipe()
     inlet, sink = os.pipe()
@@ -184,13 +184,13 @@ def test_the_relay_outlives_a_supervisor_that_is_killed_with_an_answer_unread() 
     process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE)
     socket.send_fds(ours, [b"+e"], [source, sink])
     ours.send(b"?")
-    wait_until(lambda: select.select([ours], [], [], 0)[0], what="the answer is there")
+    wait_until(lambda: select.select([ours], [], [], 0)[0], what="the reply")
     for end in (ours, theirs):
-        end.close()  # unread, as the kernel does it for one that is killed
+        end.close()  # with the reply unread, as when the process is killed
     for fd in (source, inlet, sink):
         os.close(fd)
     for _ in range(64):
-        os.write(engine, b"x" * 65_536)  # more than a pipe holds: the relay takes it
+        os.write(engine, b"x" * 65_536)  # more than a pipe holds: the relay reads it
     os.close(engine)
     assert (process.wait(WAIT_TIMEOUT_S), process.communicate()[1]) == (0, b"")
 

@@ -1,4 +1,4 @@
-"""Engines that hang, stop, never get ready or ignore TERM: seen by their lack of progress, ended by the ladder."""
+"""Engines that hang, stop, never get ready or ignore TERM: noticed by missing progress, ended by the ladder."""
 
 import signal
 import time
@@ -100,7 +100,7 @@ def test_a_task_past_its_deadline_times_out_and_its_engine_is_ended(node: Node) 
     assert recovered.deliveries == 0  # the innocent is not charged
 
 
-def test_an_engine_that_leaves_a_task_behind_says_where_its_thread_is(node: Node) -> None:
+def test_an_engine_that_exits_with_a_running_task_logs_its_stack(node: Node) -> None:
     node.engine(stop_grace=0.3)
     node.start()
     node.ready()
@@ -109,7 +109,7 @@ def test_an_engine_that_leaves_a_task_behind_says_where_its_thread_is(node: Node
     logs = node.all_logs()
     assert "exit with 1 tasks that did not stop" in logs
     assert "in hang" in logs
-    assert "Fatal Python error" not in logs, "it left by itself"
+    assert "Fatal Python error" not in logs, "it exited by itself"
 
 
 def test_an_engine_that_ignores_term_is_killed_after_its_grace(node: Node) -> None:
@@ -120,4 +120,4 @@ def test_an_engine_that_ignores_term_is_killed_after_its_grace(node: Node) -> No
     node.started(task)
     node.stop()
     assert not alive(engine.info["pid"])
-    assert node.wait_event(task, EventKind.TASK_RECOVERED).deliveries == 0  # it was a drain: nobody is charged
+    assert node.wait_event(task, EventKind.TASK_RECOVERED).deliveries == 0  # after a drain no task is charged

@@ -1,4 +1,4 @@
-"""A dead engine's work runs elsewhere within a second; a task that kills engines comes to rest with its black box."""
+"""Reclaim: a dead engine's task starts on another within a second; a task that kills engines is exhausted."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ def test_an_engine_runs_tasks_and_stops_with_its_supervisor(make_node: Callable[
     [engine] = node.ready()
     assert node.process is not None
     notices = systemd.receive()
-    assert {notice.pid for notice in notices} == {node.process.pid}  # the engine speaks to us, not to systemd
+    assert {notice.pid for notice in notices} == {node.process.pid}  # engines notify the supervisor, not systemd
     assert {"READY": "1", "STATUS": "node node-a"} in [notice.fields for notice in notices]
     assert {"WATCHDOG": "1"} in [notice.fields for notice in notices]
     result = node.result(node.submit("ready", n=7))
@@ -52,10 +52,10 @@ def test_work_of_a_killed_engine_runs_on_another_within_a_second(node: Node) -> 
         return took
 
     keeps_time(1.0, once)
-    node.ready(2)  # and a new process took the dead one's place
+    node.ready(2)  # with a new process in the dead one's slot
 
 
-def test_a_poison_task_is_given_up_after_three_engines_with_its_black_box(node: Node) -> None:
+def test_a_poison_task_is_exhausted_after_three_engines_with_evidence(node: Node) -> None:
     node.engine(replicas=3)
     node.start()
     node.ready(3)
@@ -64,18 +64,18 @@ def test_a_poison_task_is_given_up_after_three_engines_with_its_black_box(node: 
     exhausted = node.wait_event(poison, EventKind.TASK_EXHAUSTED)
     assert exhausted.deliveries == 3
     assert exhausted.error is not None
-    box = exhausted.error.evidence
-    assert (box["kind"], box["signal"]) == ("signal", 11)
-    assert any(f"poison {poison}" in line for line in box["log"])
-    assert any("Segmentation fault" in line for line in box["log"])
-    assert any("in poison" in line for line in box["stack"])
+    evidence = exhausted.error.evidence
+    assert (evidence["kind"], evidence["signal"]) == ("signal", 11)
+    assert any(f"poison {poison}" in text for text in evidence["log"])
+    assert any("Segmentation fault" in text for text in evidence["log"])
+    assert any("in poison" in text for text in evidence["stack"])
     assert node.result(innocent)["n"] == 1
     assert node.process is not None
     assert node.process.running()
     assert node.result(node.submit("ready", n=2))["n"] == 2
 
 
-def test_the_reason_of_an_end_is_shown_with_its_evidence(node: Node) -> None:
+def test_the_reason_of_an_exit_is_shown_with_evidence(node: Node) -> None:
     node.engine("crash", env={"FIXTURE_LOAD": "crash"})
     node.engine("config", env={"FIXTURE_LOAD": "config"})
     node.engine("cuda", env={"FIXTURE_LOAD": "oom"})

@@ -1,4 +1,4 @@
-"""The circuit breaker and the health check: an unhealthy engine takes no work until it is well again."""
+"""Circuit breaker and health check: an unhealthy engine claims nothing until it is healthy again."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -21,12 +21,12 @@ def test_five_failures_open_the_breaker_and_one_good_trial_closes_it(make_node: 
         node.wait_event(task, EventKind.TASK_FAILED)
     [engine] = node.wait_state(EngineState.UNHEALTHY)
     assert "5 tasks failed in a row" in engine.info["why"]
-    assert node.result(node.one_that_waits())
+    assert node.result(node.waiting_task())
     node.ready()
 
 
 @pytest.mark.slow
-def test_a_node_on_which_everything_dies_cordons_itself_and_says_why(node: Node) -> None:
+def test_a_node_on_which_every_engine_crash_loops_cordons_itself_with_the_reason(node: Node) -> None:
     node.engine(env={"FIXTURE_LOAD": "crash"})
     node.start()
     node.wait_state(EngineState.CRASHLOOP, timeout=40)
@@ -34,7 +34,7 @@ def test_a_node_on_which_everything_dies_cordons_itself_and_says_why(node: Node)
     assert info.info["why"] == "every engine crash-loops: 5 failures of 1 engines; the last: exit code 3"
 
 
-def test_a_failing_probe_takes_the_engine_out_of_work_and_its_recovery_puts_it_back(node: Node, tmp_path: Path) -> None:
+def test_a_failing_probe_pauses_the_engine_until_it_succeeds(node: Node, tmp_path: Path) -> None:
     well = tmp_path / "well"
     well.touch()
     node.engine(probe={"command": ["test", "-e", str(well)], "every": 0.2, "timeout": 2})
@@ -43,7 +43,7 @@ def test_a_failing_probe_takes_the_engine_out_of_work_and_its_recovery_puts_it_b
     well.unlink()
     [engine] = node.wait_state(EngineState.UNHEALTHY)
     assert "its probe ended with 1" in engine.info["why"]
-    task = node.one_that_waits()
+    task = node.waiting_task()
     well.touch()
     assert node.result(task)
     node.ready()
@@ -78,7 +78,7 @@ def health_page() -> Iterator[HTTPServer]:
 
 
 @pytest.mark.parametrize(("status", "why"), [(500, "HTTP Error 500"), (0, "timed out"), (1, "rubbish")])
-def test_a_probed_url_that_fails_takes_the_engine_out_of_work_until_it_answers(
+def test_a_failing_probe_url_pauses_the_engine_until_it_answers(
     node: Node, health_page: HTTPServer, status: int, why: str
 ) -> None:
     url = f"http://127.0.0.1:{health_page.server_address[1]}/health"
@@ -89,7 +89,7 @@ def test_a_probed_url_that_fails_takes_the_engine_out_of_work_until_it_answers(
     [engine] = node.wait_state(EngineState.UNHEALTHY)
     assert f"its probe {url} failed: " in engine.info["why"]
     assert why in engine.info["why"]
-    task = node.one_that_waits()
+    task = node.waiting_task()
     health_page.status = 200  # type: ignore[attr-defined]
     assert node.result(task)
     node.ready()

@@ -1,4 +1,4 @@
-"""The evidence for "out of memory", from both kinds of cgroup."""
+"""Evidence for "out of memory", from both versions of cgroups."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def test_version_1(tmp_path: Path) -> None:
     assert MemoryEvents(tmp_path, own).oom_kills() == 5
 
 
-def test_without_a_counter_nobody_says_out_of_memory(tmp_path: Path) -> None:
+def test_without_a_counter_there_are_no_oom_kills(tmp_path: Path) -> None:
     assert MemoryEvents(tmp_path, tmp_path / "none").oom_kills() == 0
 
 
@@ -35,11 +35,11 @@ def test_a_rise_of_the_counter_explains_one_death_and_only_a_recent_one(tmp_path
     own.write_text("0::/\n")
     events.write_text("oom_kill 7\n")
     ledger = OomLedger(MemoryEvents(tmp_path, own))
-    assert ledger.claim(0.0) == 0  # what happened before us is not ours
+    assert ledger.claim(0.0) == 0  # kills before the start do not count
     events.write_text("oom_kill 8\n")
     ledger.poll(1.0)
     assert ledger.claim(1.1) == 1
-    assert ledger.claim(1.2) == 0  # a second SIGKILL is a bare one
+    assert ledger.claim(1.2) == 0  # no evidence for a second SIGKILL
     events.write_text("oom_kill 9\n")
     ledger.poll(10.0)
-    assert ledger.claim(100.0) == 0  # yesterday's news
+    assert ledger.claim(100.0) == 0  # too old
