@@ -11,11 +11,11 @@ from enum import StrEnum
 from dalston_queue.jobs.lifecycle import states
 from dalston_queue.jobs.lifecycle.states import JOB_TRANSITIONS, TASK_TRANSITIONS, JobStatus, TaskStatus, Transition
 
-_INTRO = """# The life of a job and of a task
+_INTRO = """# The lifecycle of jobs and tasks
 
 Drawn from `dalston_queue/jobs/lifecycle/states.py` by `python -m tests.tools.lifecycle_page`; a test
-compares. Only `dalston_queue/jobs/lifecycle/status.py` writes a status, and only along these arrows. Each
-move of a task writes an audit row (`TaskEvent`) in the same statement.
+compares. Only `dalston_queue/jobs/lifecycle/status.py` writes a status, and only along these transitions. Each
+transition of a task writes a row of its history (`TaskEvent`) in the same statement.
 """
 
 
@@ -37,14 +37,14 @@ def _picture(table: dict[str, Transition]) -> str:
 
 def _states(kind: type[StrEnum]) -> str:
     rows = [f"| `{member.value}` | {_docstring(kind, member)} |" for member in kind]
-    return "\n".join(["| state | meaning, and who moves it on |", "|---|---|", *rows])
+    return "\n".join(["| status | meaning, and which process moves it on |", "|---|---|", *rows])
 
 
 def _docstring(kind: type[StrEnum], member: StrEnum) -> str:
     """The string under the member. Python keeps none for enum members, so it is read from the source."""
     found = re.search(rf'class {kind.__name__}\b.*?\b{member.name} = "[^"]*"\n    """(.*?)"""', _SOURCE, re.DOTALL)
     if found is None:
-        raise ValueError(f"{kind.__name__}.{member.name} has no docstring that says who moves it on")
+        raise ValueError(f"{kind.__name__}.{member.name} has no docstring")
     return " ".join(found[1].split())
 
 
@@ -52,7 +52,7 @@ def _moves(table: dict[str, Transition]) -> str:
     rows = [
         f"| {move.name} | {_code(sorted(move.sources))} | `{move.target}` | {move.mover} |" for move in table.values()
     ]
-    return "\n".join(["| move | from | to | by whom, when |", "|---|---|---|---|", *rows])
+    return "\n".join(["| transition | from | to | made by, when |", "|---|---|---|---|", *rows])
 
 
 def _code(words: list[str]) -> str:
