@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 class LossyProxy:
     """proxy.lose(b"...") drops the reply to the next request that contains these bytes, and its connection.
-    proxy.round_trips counts how often a client sent something after it had been answered, or at first."""
+    proxy.round_trips counts the first request of each connection, and those that follow a reply."""
 
     def __init__(self, upstream_url: str, tls: ssl.SSLContext | None = None) -> None:
         parts = urlsplit(upstream_url)
@@ -33,7 +33,7 @@ class LossyProxy:
         return f"redis://{login}127.0.0.1:{self._listener.getsockname()[1]}/0"
 
     def lose(self, marker: bytes | None) -> None:
-        """None: from now on every reply arrives."""
+        """None: no reply gets lost."""
         self._marker = marker
 
     def cut(self) -> None:
@@ -72,7 +72,7 @@ class LossyProxy:
         return socket.create_connection(self._upstream)
 
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
-        """Both ways in one thread: TLS knows no reading in one and writing in another."""
+        """Both directions in one thread: a TLS socket can't be read in one thread and written in another."""
         losing = asked = False
         with client, server, selectors.DefaultSelector() as sockets, contextlib.suppress(OSError):
             sockets.register(client, selectors.EVENT_READ)
@@ -98,7 +98,7 @@ class LossyProxy:
 
 def _readable(sockets: selectors.BaseSelector, client: socket.socket) -> list[socket.socket]:
     if isinstance(client, ssl.SSLSocket) and client.pending():
-        return [client]  # decrypted already: the kernel has nothing to say of it
+        return [client]  # already decrypted, so select() does not report it
     return [key.fileobj for key, _ in sockets.select() if isinstance(key.fileobj, socket.socket)]
 
 

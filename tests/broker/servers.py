@@ -1,5 +1,4 @@
-"""Valkey servers on ports of our choice, for topologies and for restarts on the same port. No password, loopback
-only."""
+"""Valkey servers on their own ports, for topologies and for restarts on the same port. No password, loopback only."""
 
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from tests.support import reserve_port, wait_until
 
 
 class Node:
-    """One server process; start() and kill() as often as a test likes, always on the same port and folder."""
+    """One server process. start() and kill() can be repeated, on the same port and folder."""
 
     def __init__(self, folder: Path, *flags: str, role: str = "server") -> None:
         self.folder = folder
@@ -63,7 +62,7 @@ class Node:
 
 
 class Nodes(list[Node]):
-    """Servers that are killed at the end of the test, however it ends."""
+    """Servers that are killed at the end of the test."""
 
     def start(self, folder: Path, *flags: str, role: str = "server") -> Node:
         self.append(Node(folder, *flags, role=role))

@@ -25,6 +25,7 @@ PAGES = [f"dalston_queue/dashboard/{path.parent.name}" for path in ROOT.glob("da
         "dalston_queue/broker/connection",
         "dalston_queue/broker/engine",
         "dalston_queue/broker/nodes",
+        "dalston_queue/broker/operations",
         "dalston_queue/broker/orchestrator",
         "dalston_queue/broker/protocol",
         "dalston_queue/broker/views",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -27,7 +27,6 @@ from dalston_queue.broker.protocol.validate import is_queue_name, names
 
 log = logging.getLogger(__name__)
 Argument = str | bytes | int | float
-_UNGUARDED = nullcontext()
 Client = redis.Redis | RedisCluster
 
 
@@ -82,9 +81,9 @@ class Shard:
 
     @property
     def client(self) -> Client:
-        return self._made() if self._client is None else self._client
+        return self._new_client() if self._client is None else self._client
 
-    def _made(self) -> Client:
+    def _new_client(self) -> Client:
         with translated(self.name):
             made = self._make_client()  # a cluster client asks for the topology here
         with self._lock:
@@ -156,17 +155,20 @@ class Shard:
     def calls(self, calls: Sequence[Call]) -> list[Any]:
         """Run calls in one round trip per server. The reply of a call that failed is its exception."""
         replies: list[Any] = [None] * len(calls)
-        with self._guarded(self._before_each) if self._before_each else _UNGUARDED:
+        with self._guarded():
             for pool, positions in self._by_server(calls):
                 with translated(self.name):
                     self._pipeline(pool, calls, positions, replies)
         return replies
 
     @contextmanager
-    def _guarded(self, before: Callable[[], None]) -> Iterator[None]:
+    def _guarded(self) -> Iterator[None]:
+        if self._before_each is None:
+            yield
+            return
         if not self._breaker.allows():
             raise Unavailable(f"{self.name} did not answer a moment ago; its circuit breaker is open")
-        before()
+        self._before_each()
         try:
             yield
         except Unavailable as error:
@@ -191,7 +193,7 @@ class Shard:
         made.connect()  # a connection managed by Sentinel asks for the address only in connect()
         return made
 
-    def moved(self) -> None:
+    def refresh_topology(self) -> None:
         """After MOVED or READONLY: read the topology again, drop old connections."""
         client = self.client
         if isinstance(client, RedisCluster):
@@ -232,7 +234,7 @@ class Shard:
         finally:
             pool.release(connection)
         if any(isinstance(reply, (MovedError, redis.ReadOnlyError)) for reply in replies):
-            self.moved()
+            self.refresh_topology()
 
 
 class Dedicated:
@@ -264,7 +266,7 @@ class Dedicated:
             except BaseException as error:
                 self.close()
                 if isinstance(error, (MovedError, redis.ReadOnlyError)):
-                    self._shard.moved()
+                    self._shard.refresh_topology()
                 raise
 
     def close(self) -> None:
