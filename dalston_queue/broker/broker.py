@@ -1,4 +1,4 @@
-"""The facade: one object per process, thread-safe. Each operation is a function of its own module, named here.
+"""Broker, the facade: one object per process, thread-safe. Each operation is a function of its own module.
 
 An operation takes the shards (`Topology`, which a Broker is) as its first argument. A new one is a function with its
 script beside it, and one line here.

@@ -1,4 +1,4 @@
-"""Everything the broker raises.
+"""The exceptions of the broker.
 
     BrokerError
     ├── Unavailable        passes: connection lost, timeout, failover, READONLY, LOADING; repeat the call

@@ -1,5 +1,4 @@
-"""A TCP proxy in front of Redis that counts round trips, and can lose the reply of a call after the server has run
-it."""
+"""A TCP proxy in front of Redis that counts round trips, and can lose a reply after the server ran the call."""
 
 import contextlib
 import selectors

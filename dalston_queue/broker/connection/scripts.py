@@ -1,4 +1,4 @@
-"""The Lua scripts: one file per operation beside the Python function that calls it, content-addressed.
+"""Loader of the Lua scripts: one file per operation, beside the Python function that calls it, content-addressed.
 
 A script names the code it shares on a line `-- include: record, wake`; the loader replaces the line with these files
 of `broker/include/`.

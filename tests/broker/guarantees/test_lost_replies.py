@@ -1,5 +1,4 @@
-"""Lost replies: the reply of each script is dropped after the server ran it, the call is repeated, and it counts
-once."""
+"""Lost replies: each script runs, its reply is dropped, the call is repeated, and it counts once."""
 
 from collections.abc import Callable
 from typing import Any
