@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, TypedDict
 
 from django.contrib.auth.backends import BaseBackend
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, User
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 
@@ -64,13 +64,6 @@ def person(request: HttpRequest) -> Person:
     if not isinstance(request.user, User):
         raise PermissionDenied
     return Person(actor=f"user {request.user.get_username()}", user=request.user)
-
-
-def give_role(user: User, role: Role) -> None:
-    """Set the user's only role."""
-    user.groups.remove(*Group.objects.filter(name__in=_RANKS).exclude(name=role))
-    user.groups.add(Group.objects.get_or_create(name=role)[0])
-    vars(user).pop(_SEEN, None)
 
 
 _QUEUE = "dalston_queue"

@@ -22,13 +22,11 @@ class OperatorAction(models.Model):
     token = models.ForeignKey(ApiToken, on_delete=models.SET_NULL, null=True, blank=True)
     actor = models.CharField(max_length=200)
     action = models.CharField(max_length=40, help_text="for instance `job.cancel`, `dead_letter.replay`, `stage.pause`")
-    target = models.CharField(max_length=200, help_text="the id of what it was done to")
+    target = models.CharField(max_length=200, help_text="the id of the target")
     reason = models.TextField(blank=True, default="")
     before = models.JSONField(null=True, blank=True)
     after = models.JSONField(null=True, blank=True)
-    finished_at = models.DateTimeField(
-        null=True, blank=True, help_text="empty: its process died in the middle, or it goes on right now"
-    )
+    finished_at = models.DateTimeField(null=True, blank=True, help_text="empty: in progress, or its process died")
 
     class Meta:
         db_table = "dalston_operator_action"

@@ -65,7 +65,7 @@ class IdempotencyKey(models.Model):
     id = models.BigAutoField(primary_key=True)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, db_index=False)  # unique(project, key)
     key = models.CharField(max_length=200)
-    body_digest = models.CharField(max_length=64, help_text="SHA-256 of what was asked for")
+    body_digest = models.CharField(max_length=64, help_text="SHA-256 of the request")
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="idempotency_keys")
     created_at = models.DateTimeField()
     # Expiry: WHERE expires_at < %s

@@ -10,7 +10,7 @@ from django.db import models
 class Node(models.Model):
     id = models.CharField(primary_key=True, max_length=100)
     state = models.CharField(max_length=20)
-    facts = models.JSONField(default=dict, help_text="what the supervisor reports about itself: version, labels, GPUs")
+    facts = models.JSONField(default=dict, help_text="from its heartbeat: version, labels, GPUs")
     first_seen_at = models.DateTimeField()
     last_seen_at = models.DateTimeField()
 
@@ -31,7 +31,7 @@ class Engine(models.Model):
     queues = ArrayField(models.CharField(max_length=41), default=list)
     capabilities = ArrayField(models.CharField(max_length=41), default=list)
     capacity = models.PositiveSmallIntegerField(default=1)
-    facts = models.JSONField(default=dict, help_text="version, restarts, last exit, memory: what its beat says")
+    facts = models.JSONField(default=dict, help_text="from its heartbeat: version, restarts, last exit, memory")
     first_seen_at = models.DateTimeField()
     last_seen_at = models.DateTimeField()
 
@@ -61,12 +61,12 @@ class Duty(models.Model):
     """The last run of a recurring duty. Its age shows a duty that stopped running."""
 
     name = models.CharField(primary_key=True, max_length=40)
-    every_s = models.FloatField(help_text="how often it should run; one that is older than twice this is late")
+    every_s = models.FloatField(help_text="interval; a duty is late when its last run is older than twice this")
     last_run_at = models.DateTimeField()
     duration_ms = models.PositiveIntegerField()
-    repaired = models.PositiveIntegerField(help_text="what the last run put right or cleaned up")
+    repaired = models.PositiveIntegerField(help_text="repairs of the last run")
     total_repaired = models.BigIntegerField(default=0)
-    report = models.JSONField(default=dict, help_text="what the last run found, by kind")
+    report = models.JSONField(default=dict, help_text="findings of the last run, by kind")
     last_error = models.TextField(blank=True, default="", help_text="empty if the last run went well")
     failures = models.PositiveIntegerField(default=0, help_text="failed runs in a row")
     holder = models.CharField(max_length=200, help_text="the process that ran it")
@@ -84,7 +84,7 @@ class Leadership(models.Model):
 
     role = models.CharField(primary_key=True, max_length=20)
     term = models.BigIntegerField()
-    holder = models.CharField(max_length=200, help_text="who last took the lease")
+    holder = models.CharField(max_length=200, help_text="the process that last acquired the lease")
     since = models.DateTimeField()
 
     class Meta:
@@ -99,9 +99,9 @@ class Sample(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     kind = models.CharField(max_length=20, help_text="`queue`, `lane`, `dead_letters`, `gpu`")
-    name = models.CharField(max_length=300, help_text="which one of its kind")
+    name = models.CharField(max_length=300, help_text="name of the queue, lane or GPU")
     at = models.DateTimeField(help_text="a whole minute")
-    numbers = models.JSONField(help_text="by name; one that was not known is left out")
+    numbers = models.JSONField(help_text="by name; unknown numbers are left out")
 
     class Meta:
         db_table = "dalston_sample"

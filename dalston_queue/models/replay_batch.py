@@ -32,28 +32,26 @@ class ReplayBatch(models.Model):
     actor = models.CharField(max_length=200)
     reason = models.TextField(blank=True, default="")
     # The dead letters that matched when the batch was made, not later ones.
-    filter = models.JSONField(
-        null=True, blank=True, help_text="what was asked for; null if the dead letters were named"
-    )
+    filter = models.JSONField(null=True, blank=True, help_text="null if the dead letters were selected by id")
     dead_letter_ids = ArrayField(
         models.UUIDField(), help_text="the dead letters, in the order in which they are replayed"
     )
     parameters = models.JSONField(null=True, blank=True, help_text="instead of the tasks' own")
-    priority = models.CharField(max_length=6, choices=choices(Priority), blank=True, default="", help_text="or none")
-    rate_per_minute = models.PositiveIntegerField(null=True, blank=True, help_text="null: as fast as it goes")
+    priority = models.CharField(
+        max_length=6, choices=choices(Priority), blank=True, default="", help_text="empty: unchanged"
+    )
+    rate_per_minute = models.PositiveIntegerField(null=True, blank=True, help_text="null: no limit")
     state = models.CharField(max_length=7, choices=choices(BatchState), default=BatchState.WAITING.value)
-    matched = models.PositiveIntegerField(help_text="how many dead letters it is about")
-    handled = models.PositiveIntegerField(default=0, help_text="how many of them have had their turn")
+    matched = models.PositiveIntegerField(help_text="number of dead letters")
+    handled = models.PositiveIntegerField(default=0, help_text="dead letters processed so far")
     replayed = models.PositiveIntegerField(default=0)
-    already = models.PositiveIntegerField(default=0, help_text="replayed before their turn, with another of their job")
+    already = models.PositiveIntegerField(default=0, help_text="replayed earlier, together with another of their job")
     refused = models.PositiveIntegerField(default=0)
     error = models.TextField(blank=True, default="", help_text="why it was stopped, if no operator did")
-    ended_by = models.CharField(max_length=200, blank=True, default="", help_text="who undid or stopped it")
+    ended_by = models.CharField(max_length=200, blank=True, default="", help_text="the actor that undid or stopped it")
     created_at = models.DateTimeField()
-    starts_at = models.DateTimeField(help_text="until then it waits, to be undone")
-    next_at = models.DateTimeField(
-        help_text="when its next dead letters are due; keeps the rate, whichever process runs it"
-    )
+    starts_at = models.DateTimeField(help_text="until then it can be undone")
+    next_at = models.DateTimeField(help_text="when its next dead letters are due")
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.test import Client
 
-from dalston_queue.accounts.roles import Role, give_role
+from dalston_queue.accounts.roles import Role
+
+
+def give_role(user: User, role: Role) -> None:
+    """Set the user's only role."""
+    user.groups.set([Group.objects.get(name=role)])
 
 
 def person(name: str, role: Role) -> User:

@@ -16,11 +16,11 @@ from django.contrib.sessions.models import Session
 from django.db import connection, connections
 from django.test import Client
 
-from dalston_queue.accounts.roles import Role, give_role
+from dalston_queue.accounts.roles import Role
 from dalston_queue.broker import Broker
 from dalston_queue.dashboard.live import consumer
 from dalston_queue.dashboard.urls import websocket_urlpatterns
-from tests.dashboard.people import person
+from tests.dashboard.people import give_role, person
 from tests.support import WAIT_TIMEOUT_S, wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.keeps_keys]
