@@ -1,4 +1,4 @@
-"""The Django project, where all parts are put together.
+"""The Django project: settings, entry points, and the processes of development.
 
 settings    all settings, from the environment
 env         typed readers of environment variables
@@ -9,7 +9,7 @@ asgi        the web process: HTTP and WebSockets
 handler     serves a request in one step on a thread
 logs        structured logs
 huey        the housekeeping's huey instance
-notify      reports that a process is ready
+notify      sends READY=1 to systemd or `./dev up`
 postgres/   Django's Postgres backend behind a circuit breaker
 embedded/   private Postgres and Valkey servers, for development and tests
 up/         `./dev up`

@@ -23,7 +23,7 @@ from dalston_site.handler import OneStepHandler
 mark_web_process()
 
 try:
-    # manage.py does this for every command; uvicorn doesn't.
+    # As manage.py does for every command.
     BaseCommand().check()
 except SystemCheckError as error:
     sys.exit(str(error))

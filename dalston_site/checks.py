@@ -1,9 +1,11 @@
 """System checks with ids. `manage.py check` runs them all, and so does every process before it starts.
 
-E001-E019  the installation: secret, DEBUG, hosts, servers   (tag "server", only where the web app is installed)
+E001-E019  the installation: secret, DEBUG, hosts, servers    (tag "server", only where the web app is installed)
 E1xx       one per DALSTON_* setting, declared in settings.py (tag "dalston")
 E2xx       relations between settings                         (tag "dalston")
 
+A new check is a row of RELATIONS, or a `yield _error("E0xx", what is wrong, what to do)` in `_installation_errors`
+(server only) or `_redis_errors`; the range of a setting is checked by its declaration. docs/settings.md lists the ids.
 A supervisor runs the tag "dalston" only: it has no secret and no database.
 """
 
@@ -24,7 +26,7 @@ MIN_SECRET = 50
 
 # Smaller setting, larger setting, how many times larger it must be, check id, why.
 RELATIONS = [
-    ("DALSTON_HEARTBEAT_S", "DALSTON_DEAD_AFTER_S", 2, "E201", "one lost beat must not look like a death"),
+    ("DALSTON_HEARTBEAT_S", "DALSTON_DEAD_AFTER_S", 2, "E201", "one lost beat must not count as a death"),
     ("DALSTON_RECOVERY_INTERVAL_S", "DALSTON_DEAD_AFTER_S", 1, "E202", "a death is judged over several polls"),
     ("DALSTON_BACKOFF_BASE_S", "DALSTON_BACKOFF_CAP_S", 1, "E203", "the cap bounds the first delay too"),
     ("DALSTON_TIMEOUT_HIGH_S", "DALSTON_TIMEOUT_MAX_S", 1, "E204", "growth never shortens a timeout"),
@@ -70,7 +72,7 @@ def check_redis(**_: Any) -> list[CheckMessage]:
 
 
 def check_installation(**_: Any) -> list[CheckMessage]:
-    """Outside development an installation that is open to the world doesn't start."""
+    """Outside development an open installation doesn't start."""
     if settings.DALSTON_DEV:
         return []
     return list(_installation_errors())
@@ -120,7 +122,7 @@ def _redis_errors() -> Iterator[CheckMessage]:
 def _secret() -> str:
     try:
         return settings.SECRET_KEY
-    except ImproperlyConfigured:  # that is how Django says "empty"
+    except ImproperlyConfigured:  # Django raises it for an empty key
         return ""
 
 

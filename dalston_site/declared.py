@@ -1,7 +1,8 @@
-"""How a DALSTON_* setting is declared: its name, check id, default, meaning and range, on one line of settings.py.
+"""Declarations of DALSTON_* settings: name, check id, default, meaning and range, in one statement of settings.py.
 
 `whole`, `number` and `name` read the environment variable of that name, remember the declaration, and return the value.
-The checks (checks.py) and the page docs/settings.md both come from `DECLARED`, so there is no second place to edit.
+checks.py checks every declaration, and a test compares docs/settings.md with them: a new setting needs its declaration
+and its row on that page, which the failing test prints.
 """
 
 from dataclasses import dataclass

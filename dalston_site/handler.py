@@ -1,9 +1,9 @@
-"""Serves a request in one step on a thread of a pool: all middleware, the view, and the release of its connection.
+"""OneStepHandler: serves a request in one step on a pooled thread, from middleware to the release of its connection.
 
-Django's own handler starts a thread for each request, and goes to it and back for every middleware that is not
-written twice, for async and for sync. Ours are all sync (ADR 0005), so that it spent more time on the way than in the
-views. Here the event loop reads the request and writes the answer; what lies between is one call on one thread, which
-keeps its database wrapper and serves the next request afterwards. Answers that stream are sent by Django's code.
+Django's own handler starts a thread for each request, and switches to it and back for every middleware that is sync
+only. Ours are all sync (ADR 0005): the switches took longer than the views. Here the event loop reads the request and
+writes the answer; the rest is one call on one thread, which keeps its database wrapper for the next request. Streaming
+answers are sent by Django's code.
 """
 
 import asyncio
@@ -27,9 +27,8 @@ Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 THREADS = 600
-"""More than may wait for a task, a job or a node at a time (api/subscriptions/waiting.py), so that those never keep
-others out; the polls of workers that may wait come on top. Threads are made when they are needed, and the
-busiest minute decides how many there are."""
+"""More than the requests that may wait at a time for a task, a job or a node (api/subscriptions/waiting.py), so that
+other requests always find a thread; DALSTON_MAX_WAITING_POLLS come on top. Threads start when needed, and stay."""
 
 
 class OneStepHandler(ASGIHandler):
@@ -56,9 +55,9 @@ class OneStepHandler(ASGIHandler):
             body.close()
 
     async def _read(self, scope: Any, receive: Receive) -> tuple[Any, IO[bytes]]:
-        """The body, up to the largest that any route takes; what comes after it stays unread.
+        """The body, up to the largest size of any route; the rest stays unread.
 
-        Django's own would keep a body of any size on the disk, for any client: it is read before we know who sends it.
+        Django's own handler would store a body of any size on the disk, before authentication.
         """
         body: IO[bytes] = tempfile.SpooledTemporaryFile(settings.FILE_UPLOAD_MAX_MEMORY_SIZE)  # noqa: SIM115
         size, more = 0, True
@@ -79,7 +78,7 @@ class OneStepHandler(ASGIHandler):
         return scope, body
 
     async def _on_a_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        # In a context of its own: what one request binds to its log lines is no business of the next on this thread.
+        # In a context of its own: the log context of one request must not reach the next on this thread.
         context = contextvars.copy_context()
         return await asyncio.get_running_loop().run_in_executor(self._threads, context.run, function, *arguments)
 
@@ -99,7 +98,7 @@ class OneStepHandler(ASGIHandler):
         return answer
 
     async def _stream(self, response: HttpResponseBase, receive: Receive, send: Send) -> None:
-        """Until the answer is over or the client has gone."""
+        """Sends the answer until it is complete or the client has disconnected."""
         sending = asyncio.ensure_future(self.send_response(response, send))
         leaving = asyncio.ensure_future(self.listen_for_disconnect(receive))
         try:
@@ -114,6 +113,6 @@ class OneStepHandler(ASGIHandler):
 
 
 def _announced(scope: Any, size: int) -> Any:
-    """The request as if it had announced a body of this size: a view that reads the body gets Django's refusal."""
+    """The request with this Content-Length: a view that reads the body gets Django's refusal."""
     headers = [header for header in scope["headers"] if header[0] != b"content-length"]
     return {**scope, "headers": [*headers, (b"content-length", b"%d" % size)]}

@@ -1,6 +1,6 @@
 """Structured logs: one readable line per event in development, one JSON object per line in production.
 
-Every logger of the process ends here, structlog's and the standard library's alike, uvicorn's and huey's included.
+It covers every logger of the process: structlog's and the standard library's, with uvicorn's and huey's.
 """
 
 import logging
@@ -11,7 +11,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 
 def config(*, json: bool, level: str) -> dict[str, Any]:
-    """Django's LOGGING. Also tells structlog to hand its events to it."""
+    """Django's LOGGING. Also configures structlog to log through it."""
     shared = _shared(time_format="iso" if json else "%H:%M:%S.%f")
     structlog.configure(
         processors=[
@@ -45,17 +45,17 @@ def config(*, json: bool, level: str) -> dict[str, Any]:
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {
             "django": {**ours, "level": level},
-            "django.security.DisallowedHost": {"filters": ["brief"]},  # any scanner can send a wrong host
-            "huey": {**ours, "level": "WARNING"},  # it announces each duty; the duties report what they did
+            "django.security.DisallowedHost": {"filters": ["brief"]},  # port scanners send wrong hosts
+            "huey": {**ours, "level": "WARNING"},  # it logs each start of a duty; the duties log what they did
             "uvicorn": ours,
             "uvicorn.error": {"handlers": [], "propagate": True},
-            "uvicorn.access": {"handlers": [], "propagate": False},  # the proxy in front has that log
+            "uvicorn.access": {"handlers": [], "propagate": False},  # the reverse proxy has that log
         },
     }
 
 
 def _brief(record: logging.LogRecord) -> bool:
-    """A warning without its traceback."""
+    """Makes it a warning without a traceback."""
     record.levelno, record.levelname, record.exc_info = logging.WARNING, "WARNING", None
     return True
 

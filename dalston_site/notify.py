@@ -1,4 +1,4 @@
-"""Readiness of this process, reported to the program that started it: systemd (`Type=notify`) or `./dev up`."""
+"""READY=1 of this process, for systemd (`Type=notify`) or `./dev up`."""
 
 import os
 

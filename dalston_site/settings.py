@@ -34,7 +34,7 @@ DALSTON_DB_POOL_SIZE = whole(
     "DALSTON_DB_POOL_SIZE", "E101", 0, "Database connections that a process keeps in a pool; 0: one per thread. The web process uses 10.", low=0, high=500,
 )  # fmt: skip
 if DALSTON_DB_POOL_SIZE and "OPTIONS" in DATABASES["default"]:
-    # After 5 s of failures the next who needs a connection starts anew; else the pool would pause longer each time.
+    # After 5 s of failures the next request starts a new attempt; without it the pool's backoff would grow.
     _POOL = {"min_size": 1, "max_size": DALSTON_DB_POOL_SIZE, "timeout": 5, "reconnect_timeout": 5}
     _TIMEOUTS = {"connect_timeout": 2, "tcp_user_timeout": 5000}
     DATABASES["default"]["OPTIONS"] = {**_TIMEOUTS, **DATABASES["default"]["OPTIONS"], "pool": _POOL}
@@ -53,7 +53,7 @@ DALSTON_REDIS_URLS = env.text("DALSTON_REDIS_URLS")
 DALSTON_SIDE_REDIS_URL = env.redis_url("DALSTON_SIDE_REDIS_URL", REDIS_URL)
 
 # fmt: off
-# --- Who is alive -----------------------------------------------------------------------------------------------------
+# --- Liveness ---------------------------------------------------------------------------------------------------------
 DALSTON_HEARTBEAT_S = number("DALSTON_HEARTBEAT_S", "E110", defaults.HEARTBEAT_S, "Seconds between two beats of a node and its engines.", low=0.05)
 DALSTON_DEAD_AFTER_S = number("DALSTON_DEAD_AFTER_S", "E111", 20.0, "A beat counter that stands still this long, in the leader's own polls, means dead.", low=0.1)
 DALSTON_LEADER_TTL_S = number("DALSTON_LEADER_TTL_S", "E112", 30.0, "How long a leader's lease lasts without renewal.", low=0.5)
@@ -201,7 +201,7 @@ WHITENOISE_USE_FINDERS = WHITENOISE_AUTOREFRESH = DALSTON_DEV
 # --- HTTPS: on in production, off with DALSTON_HTTPS=0 for a trusted plain network ------------------------------------
 DALSTON_HTTPS = env.flag("DALSTON_HTTPS", not DALSTON_DEV)
 SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = DALSTON_HTTPS
-SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^metrics$"]  # asked by the proxy itself, from inside
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^metrics$"]  # the proxy asks for them from inside
 SECURE_HSTS_SECONDS = 31_536_000 if DALSTON_HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = DALSTON_HTTPS
 X_FRAME_OPTIONS = "DENY"

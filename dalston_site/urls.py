@@ -1,4 +1,4 @@
-"""Where each part of the site is mounted."""
+"""URL paths of the admin, the API, the metrics and the dashboard."""
 
 from django.contrib import admin
 from django.urls import include, path

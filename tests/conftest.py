@@ -17,7 +17,7 @@ from dalston_site.embedded.valkey import Valkey
 from tests.support import Spawned
 from tests.web import web
 
-__all__ = ["web"]  # here and nowhere else: each conftest that imports it would have a web process of its own
+__all__ = ["web"]  # only here: each conftest that imports it would start a web process of its own
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -29,29 +29,29 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """Tables are put back after a test by tests/emptying.py, while a web process or an orchestrator that several tests
-    share goes on: of two that block each other Postgres ends one, and if that is the emptying, it is done again."""
+    """Tables are restored after a test by tests/emptying.py, while shared processes may write: after a deadlock that
+    Postgres resolves against the restore, it is repeated."""
     from django.core.management import CommandError
     from django.db import OperationalError
     from django.test import TransactionTestCase
 
-    from tests.emptying import put_back, remember
+    from tests.emptying import remember, restore
 
     with django_db_blocker.unblock():
         remember()
     flush = TransactionTestCase._fixture_teardown  # type: ignore[attr-defined]
 
-    def patiently(case: TransactionTestCase) -> None:
+    def repeated(case: TransactionTestCase) -> None:
         for left in range(4, -1, -1):
             try:
-                put_back(lambda: flush(case))
+                restore(lambda: flush(case))
                 break
             except (CommandError, OperationalError) as error:
                 if not left or not isinstance(error.__cause__ or error, OperationalError):
                     raise
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TransactionTestCase, "_fixture_teardown", patiently)
+        patch.setattr(TransactionTestCase, "_fixture_teardown", repeated)
         yield
 
 
@@ -84,22 +84,22 @@ def prefix(request: pytest.FixtureRequest, redis_url: str, settings: Settings) -
     yield name
     with redis.Redis.from_url(redis_url, decode_responses=True) as client:
         left = sorted(client.scan_iter(f"{name}:*", count=1000))
-        leaked = [key for key in left if not _is_standing(client, key)]
+        leaked = [key for key in left if not _is_permanent(client, key)]
         if left:
             client.delete(*left)
     if leaked and not request.node.get_closest_marker("keeps_keys"):
         pytest.fail(f"{len(leaked)} Redis keys were left behind: {', '.join(leaked[:10])}", pytrace=False)
 
 
-def _is_standing(client: "redis.Redis", key: str) -> bool:
-    """Keys that exist once per queue, whatever happened in it: empty streams, indexes of names, wake-up tokens."""
+def _is_permanent(client: "redis.Redis", key: str) -> bool:
+    """Keys that a queue keeps for ever: empty streams, indexes of names, wake-up tokens."""
     kind = key.split(":")[1]
     return kind in {"lanes", "stages", "counters", "wake"} or (client.type(key) == "stream" and client.xlen(key) == 0)
 
 
 @pytest.fixture
 def broker(redis_url: str, prefix: str) -> "Iterator[Broker]":
-    """A broker on this test's prefix; `get_broker()` of the app gives one on the same prefix."""
+    """A broker on this test's prefix; the app's `get_broker()` returns one on the same prefix."""
     from dalston_queue.broker import connect
 
     broker = connect(redis_url, prefix=prefix)

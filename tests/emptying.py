@@ -1,7 +1,7 @@
-"""Puts the tables back between two tests as the migrations left them, in a few milliseconds.
+"""Restores the tables between two tests to the state after the migrations, in a few milliseconds.
 
-Django's own TRUNCATE of all tables makes 135 new files and writes the same content types and permissions again, a tenth
-of a second each time, and what a migration wrote is gone for the tests after it.
+Django's own TRUNCATE of all tables makes 135 new files and writes content types and permissions again, which takes a
+tenth of a second, and the rows of migrations would be gone.
 """
 
 from collections.abc import Callable
@@ -14,19 +14,19 @@ LARGE_BYTES = 4_000_000  # deleted rows stay in the files, and the planner would
 
 
 def remember() -> None:
-    """To be called once, on the new database."""
+    """Copies the rows of the migrations; to be called once, on the new database."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("CREATE SCHEMA first")
         for name in _with_rows(cursor, _tables()):
             cursor.execute(f"CREATE TABLE first.{name} AS TABLE {name}")
-        for name in ("dalston_operator_action", "dalston_audit_entry"):  # whose TRUNCATE is refused everywhere else
+        for name in ("dalston_operator_action", "dalston_audit_entry"):  # in production their TRUNCATE is refused
             cursor.execute(f"ALTER TABLE {name} DISABLE TRIGGER audit_keep_all")
 
 
-def put_back(truncate: Callable[[], None]) -> None:
+def restore(truncate: Callable[[], None]) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         tables = _tables()
-        if _suits(cursor, tables):
+        if _can_delete(cursor, tables):
             _delete(cursor, tables)
         else:
             truncate()
@@ -45,17 +45,17 @@ def _with_rows(cursor: CursorWrapper, tables: list[str]) -> list[str]:
     return [name for (name,) in cursor.fetchall()]
 
 
-def _suits(cursor: CursorWrapper, tables: list[str]) -> bool:
-    """Not after a test with many rows, nor on a server where we may not switch off triggers."""
+def _can_delete(cursor: CursorWrapper, tables: list[str]) -> bool:
+    """False after a test with many rows, or on a server where triggers can't be switched off."""
     sizes = " + ".join(f"pg_relation_size('{name}')" for name in tables)
     cursor.execute(f"SELECT current_setting('is_superuser') = 'on' AND {sizes} < {LARGE_BYTES}")
     return bool(cursor.fetchone()[0])
 
 
 def _delete(cursor: CursorWrapper, tables: list[str]) -> None:
-    # Who is writing now ends first, as with TRUNCATE, so that nothing comes after the deletion. Readers go on.
+    # Waits for writers, as TRUNCATE does, so that no row comes after the deletion. Readers go on.
     cursor.execute(f"LOCK TABLE {', '.join(tables)} IN EXCLUSIVE MODE")
-    cursor.execute("SET LOCAL session_replication_role = replica")  # no order to keep, and the audit lets go
+    cursor.execute("SET LOCAL session_replication_role = replica")  # no foreign keys to obey, and no audit triggers
     for name in _with_rows(cursor, tables):
         cursor.execute(f"DELETE FROM {name}")
     cursor.execute("SET LOCAL session_replication_role = DEFAULT")

@@ -1,9 +1,9 @@
-"""A pytest plugin (`-p tests.schedule`): which tests run together when there are several processes (`-n 3`).
+"""A pytest plugin (`-p tests.schedule`): which tests run in the same process with `-n 3`.
 
-One file is one piece of work, so that what its tests share is started once; files that share a browser or a whole
-Dalston are one piece, too. The long ones come first: begun last, they would keep the others waiting for them.
+Tests of one file run in one process, so that their fixtures start once; so do files that share a browser or a whole
+Dalston. The long ones start first: started last, they would prolong the run.
 
-Pytest-xdist's own `--dist loadgroup` puts the group into the test's id, which pytest 9.2 ignores without a word.
+Pytest-xdist's own `--dist loadgroup` puts the group into the test's id, which pytest 9.2 ignores without an error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LONGEST_FIRST = (
 
 
 def piece(nodeid: str) -> str:
-    """Of a run: what one process does as a whole."""
+    """The unit that one process runs as a whole: a file, or several."""
     file = nodeid.partition("::")[0]
     return next((name for start, name in TOGETHER.items() if file.startswith(start)), file)
 
@@ -42,7 +42,7 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Any:
-    config.option.loadscopereorder = False  # ours is the order below
+    config.option.loadscopereorder = False  # ours: LONGEST_FIRST
     return ByFile(config, log)
 
 

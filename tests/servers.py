@@ -20,21 +20,21 @@ from dalston_site.embedded.valkey import Valkey
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
-    """The first hook of all: pytest-django reads the settings inside the `yield`."""
-    private = os.environ.get("DALSTON_TEST_SERVERS") != "mine" and not _only_hands_out(early_config)
+    """The first hook: pytest-django reads the settings inside the `yield`."""
+    private = os.environ.get("DALSTON_TEST_SERVERS") != "mine" and not _runs_no_test(early_config)
     for name in [name for name in os.environ if name.startswith("DALSTON_")]:
-        del os.environ[name]  # what a developer has set for other purposes must not change a test
+        del os.environ[name]  # a developer's settings must not change a test
     os.environ["DALSTON_DEV"] = "1"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # Started in the background of a script: what the tests start would inherit it, and no Ctrl-C would reach it.
+        # Started in the background of a script: processes of the tests would inherit it and ignore Ctrl-C.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if private:
         _start()
     yield
 
 
-def _only_hands_out(config: pytest.Config) -> bool:
-    """The process of `pytest -n 3` that runs no test itself: each of those that do has servers of its own."""
+def _runs_no_test(config: pytest.Config) -> bool:
+    """True in the main process of `pytest -n 3`: its workers have servers of their own."""
     return "PYTEST_XDIST_WORKER" not in os.environ and bool(config.known_args_namespace.numprocesses)
 
 
@@ -57,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the slow ones out, visibly, unless they are asked for: by --slow, or by name on the command line."""
+    """Deselects slow tests, unless --slow or their name is on the command line."""
     if config.getoption("--slow") or any("::" in argument for argument in config.args):
         return
     slow = [item for item in items if item.get_closest_marker("slow")]

@@ -24,14 +24,14 @@ from pytest_django import DjangoDbBlocker
 from tests.support import Spawned, reserve_port, wait_until
 
 if TYPE_CHECKING:
-    from django.contrib.auth.models import User  # before the apps are loaded it can't be imported
+    from django.contrib.auth.models import User  # can't be imported before the apps are loaded
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 class Web:
     def __init__(self, env: Mapping[str, str], log: Path, *, status: int = 200) -> None:
-        """`status` is what its /healthz is to answer: 503 for one whose servers are missing."""
+        """`status`: the expected answer of /healthz; 503 if its servers are missing."""
         self._status = status
         self.port = reserve_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -45,7 +45,7 @@ class Web:
         try:
             wait_until(self._answers, 60, "the web process answers")
         except BaseException:
-            self.process.stop()  # nobody else knows of it
+            self.process.stop()  # no fixture would stop it
             self.process.reap()
             raise
         return self.process
@@ -66,7 +66,7 @@ class Web:
 
     def _answers(self) -> bool:
         assert self.process.running(), self.process.output
-        # Not httpx.get: it reads all certificates of the machine for each question, which takes time from the start.
+        # Not httpx.get: it reads all certificates of the machine for each request, which slows the start down.
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:
             connection.request("GET", "/healthz")
@@ -78,7 +78,7 @@ class Web:
 
 
 def environment() -> dict[str, str]:
-    """Of a web process on the test database, with a key prefix of its own."""
+    """The environment of a web process on the test database, with a key prefix of its own."""
     database = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}")
     env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR", "REDIS_URL") if name in os.environ}
     prefix = f"test-{secrets.token_hex(6)}"

@@ -1,10 +1,12 @@
-"""Where the wheels keep their programs. Nothing else of those packages is used."""
+"""Paths of the Postgres and Valkey programs inside their wheels."""
 
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from dalston_site.embedded.errors import ServerError
+
+class ServerError(Exception):
+    """A private server could not be prepared or started. The message says why and what to do."""
 
 
 def postgres_program(name: str) -> Path:

@@ -1,6 +1,6 @@
-"""Builds an argv that ends with the process that started it, even when that one is killed with SIGKILL.
+"""Argv of a process that ends with its parent, even when the parent is killed with SIGKILL.
 
-`setpriv` sets the parent-death signal between fork and exec; Python's preexec_fn would do it too, but is not safe in a
+`setpriv` sets the parent-death signal between fork and exec; Python's preexec_fn would, too, but is not safe in a
 program with threads. The kernel sends the signal when the *thread* that forked ends, so start such a process from the
 main thread. Without setpriv (not Linux) a killed parent leaves its children behind until the next start cleans them up.
 """
@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 
-NOBODY = 65534
+UNPRIVILEGED_UID = 65534  # on most systems without files of its own
 
 
 def guarded(argv: list[str], *, dies_with: signal.Signals, user: int | None = None) -> list[str]:

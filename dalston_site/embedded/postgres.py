@@ -1,4 +1,4 @@
-"""One private Postgres data folder: how it is made, run and reached."""
+"""Recipe of a private Postgres server: its data folder, command and URL."""
 
 import os
 import shutil
@@ -9,9 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from dalston_site.embedded.binaries import postgres_program
-from dalston_site.embedded.errors import ServerError
-from dalston_site.embedded.guarded import NOBODY, can_change_user, guarded
+from dalston_site.embedded.binaries import ServerError, postgres_program
+from dalston_site.embedded.guarded import UNPRIVILEGED_UID, can_change_user, guarded
 from dalston_site.embedded.secret import secret
 
 USER = DATABASE = "dalston"
@@ -22,7 +21,7 @@ UNSAFE_BUT_FAST = {
     "full_page_writes": "off",
     "wal_level": "minimal",
     "max_wal_senders": "0",
-    "log_min_messages": "warning",  # and the log has everything
+    "log_min_messages": "warning",  # the log may be long
 }
 
 
@@ -42,7 +41,7 @@ class Postgres:
         """Make the data folder, unless it is there. An interrupt at any moment leaves no half-made one."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for leftover in self.folder.glob("new-*"):
-            # An initdb whose parent was killed a moment ago may still be deleting it, too.
+            # An initdb whose parent was just killed may still be deleting it, too.
             shutil.rmtree(leftover, ignore_errors=True)
         if self.data.exists():
             self._remove_lock_of_a_zombie()
@@ -69,7 +68,7 @@ class Postgres:
         return self._run_as([str(postgres_program("postgres")), "-D", str(self.data), *flags], self.data)
 
     def is_ready(self, port: int, pid: int) -> bool:
-        """Postgres itself writes `ready` into line 8 of its pid file; asking it by connecting would fill its log."""
+        """Postgres itself writes `ready` as line 8 of its pid file; connecting would fill its log."""
         try:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
         except OSError:
@@ -81,7 +80,7 @@ class Postgres:
         return f"postgres://{USER}:{password}@127.0.0.1:{port}/{DATABASE}"
 
     def _remove_lock_of_a_zombie(self) -> None:
-        """A killed Postgres that is not reaped yet (some containers have a slow init) looks alive to the next."""
+        """A killed Postgres that is not reaped yet (some containers have a slow init) would count as alive."""
         lock = self.data / "postmaster.pid"
         try:
             if psutil.Process(int(lock.read_text().split()[0])).status() == psutil.STATUS_ZOMBIE:
@@ -91,7 +90,7 @@ class Postgres:
 
     def _make(self, folder: Path) -> None:
         if can_change_user():
-            os.chown(folder, NOBODY, NOBODY)
+            os.chown(folder, UNPRIVILEGED_UID, UNPRIVILEGED_UID)
         password = secret(self.folder / "password")
         self._call(
             [
@@ -130,5 +129,5 @@ class Postgres:
                     "Postgres refuses to run as root, and there is no `setpriv` here to start it as another user. "
                     "Install util-linux, run as an ordinary user, or set DATABASE_URL."
                 )
-            user = data.stat().st_uid or NOBODY
+            user = data.stat().st_uid or UNPRIVILEGED_UID
         return guarded(argv, dies_with=self.stop_signal, user=user)

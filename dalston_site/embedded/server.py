@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from dalston_site.embedded.errors import ServerError
+from dalston_site.embedded.binaries import ServerError
 
 READY_TIMEOUT_S = 30.0  # a large append-only file or a crash recovery takes its time
 
@@ -17,7 +17,7 @@ READY_TIMEOUT_S = 30.0  # a large append-only file or a crash recovery takes its
 class Recipe(Protocol):
     name: str
     stop_signal: signal.Signals
-    noise: str  # lines with this text are not for a developer's eyes
+    noise: str  # lines with this text are not shown
 
     def prepare(self) -> None: ...
     def command(self, port: int) -> list[str]: ...
@@ -26,7 +26,7 @@ class Recipe(Protocol):
 
 
 class Process(Protocol):
-    """What `launch` needs of a started process."""
+    """A started process, as `launch` uses it."""
 
     @property
     def pid(self) -> int: ...

@@ -1,4 +1,4 @@
-"""One private Valkey data folder: how it is made, run and reached."""
+"""Recipe of a private Valkey server: its data folder, command and URL."""
 
 import signal
 from pathlib import Path
@@ -33,7 +33,7 @@ class Valkey:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def command(self, port: int) -> list[str]:
-        # In a file, because everybody on the machine can read a command line.
+        # In a file: every user of the machine can read a command line.
         lines = {**self.settings, "port": str(port), "dir": f'"{self.folder}"', "requirepass": self._password()}
         path = self.folder / "valkey.conf"
         write_private(path, "".join(f"{key} {value}\n" for key, value in lines.items()))

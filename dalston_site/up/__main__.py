@@ -7,14 +7,14 @@ import time
 from collections.abc import Sequence
 from typing import NoReturn
 
-from dalston_site.embedded.errors import ServerError
+from dalston_site.embedded.binaries import ServerError
 from dalston_site.embedded.guarded import can_guard
 from dalston_site.embedded.postgres import Postgres
 from dalston_site.embedded.server import Recipe, launch
 from dalston_site.embedded.valkey import Valkey
 from dalston_site.up.children import Child, Children, Program, Restarts, Stage
 from dalston_site.up.console import Console
-from dalston_site.up.hint import DevEnv, closing_words
+from dalston_site.up.hint import DevEnv, hint
 from dalston_site.up.holder import Holder
 from dalston_site.up.options import Options, parse
 from dalston_site.up.readiness import Announcements, Probe, has_announced, node_is_ready, wait_for, web_answers
@@ -31,23 +31,23 @@ class Up:
         self.announcements = Announcements()
 
     def run(self) -> NoReturn:
-        """Everything from the first server to the end of the first process that ends. Returns only by an exception."""
+        """Starts all processes, then watches them. Ends only by an exception."""
         begin = time.monotonic()
         self.dev_env.remove()
         check_port(self.options)
         if not can_guard():
-            self.console.say(
-                "There is no `setpriv` here: after a kill -9 of this process the others end with the next up."
+            self.console.write(
+                "No `setpriv` found: after a kill -9 of this process the others run until the next ./dev up."
             )
         addresses = self.start_servers()
         services = Services(self.options, self.children, addresses, self.announcements.address)
-        nodes = self.start_nodes(services)  # they need no database, and load while it is brought up to date
+        nodes = self.start_nodes(services)  # they need no database, and load during the migrations
         self.set_up(services)
         wait_for([*self.start_services(services), *nodes], self.raise_if_one_died)
         token, password = ((self.options.data / name).read_text() for name in ("api-token", "admin-password"))
         self.dev_env.write(self.options.url, token, addresses)
-        self.console.say(f"Everything answers, {time.monotonic() - begin:.1f} s after the start.")
-        self.console.plain(closing_words(self.options, token, password, self.dev_env.path))
+        self.console.write(f"Everything answers, {time.monotonic() - begin:.1f} s after the start.")
+        self.console.plain(hint(self.options, token, password, self.dev_env.path))
         self.watch()
 
     def start_servers(self) -> Addresses:
@@ -57,7 +57,7 @@ class Up:
         return Addresses(database_url, redis_url)
 
     def start_server(self, recipe: Recipe) -> str:
-        self.console.say(f"Starting {recipe.name}.")
+        self.console.write(f"Starting {recipe.name}.")
         env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
 
         def spawn(argv: list[str]) -> Child:
@@ -68,7 +68,7 @@ class Up:
         return launch(recipe, spawn)
 
     def set_up(self, services: Services) -> None:
-        self.console.say("Bringing the database up to date.")
+        self.console.write("Bringing the database up to date.")
         setup = services.start_setup()
         while setup.poll() is None:
             self.raise_if_one_died(besides=setup)
@@ -78,19 +78,19 @@ class Up:
         self.children.forget(setup)
 
     def start_nodes(self, services: Services) -> list[Probe]:
-        self.console.say("Starting nodes.")
+        self.console.write("Starting nodes.")
         since_ms = time.time_ns() // 1_000_000
         nodes = [services.start_node(number) for number in range(1, self.options.nodes + 1)]
         broker = services.broker()
         return [node_is_ready(broker, node.name, since_ms) for node in nodes]
 
     def start_services(self, services: Services) -> list[Probe]:
-        """Start them all, and return how to know that they are ready."""
-        self.console.say("Starting web, orchestrators and housekeeping.")
+        """Starts them and returns a readiness probe of each."""
+        self.console.write("Starting web, orchestrators and housekeeping.")
         services.start_web()
-        speaking = [services.start_orchestrator(number) for number in range(1, self.options.orchestrators + 1)]
-        speaking.append(services.start_housekeeping())
-        announced = [has_announced(child.name, child.pid, self.announcements) for child in speaking]
+        announcing = [services.start_orchestrator(number) for number in range(1, self.options.orchestrators + 1)]
+        announcing.append(services.start_housekeeping())
+        announced = [has_announced(child.name, child.pid, self.announcements) for child in announcing]
         return [web_answers(self.options), *announced]
 
     def watch(self) -> NoReturn:
@@ -100,7 +100,7 @@ class Up:
             if dead is not None and (dead.stage is Stage.DATABASE or not restarts.allow(dead.name, time.monotonic())):
                 raise self.death_of(dead)
             if dead is not None:
-                self.console.say(f"{dead.name} {dead.how_it_ended()}. Starting it again.")
+                self.console.write(f"{dead.name} {dead.how_it_ended()}. Starting it again.")
                 self.children.start(dead.program)
             time.sleep(0.1)
 
@@ -135,7 +135,7 @@ def main(argv: Sequence[str]) -> int:
     except Interrupted:
         return 0
     except UpError as error:
-        console.say(f"Error: {error}")
+        console.write(f"Error: {error}")
         return 1
 
 
@@ -144,17 +144,17 @@ def run_and_stop(options: Options, console: Console, children: Children, signals
     try:
         up.run()
     except Interrupted as interrupt:
-        console.say(f"{interrupt}: stopping. Once more: at once.")
+        console.write(f"{interrupt}: stopping. Once more: at once.")
         return 0
     except (UpError, ServerError) as error:
-        console.say(f"Error: {error}")
+        console.write(f"Error: {error}")
         return 1
     finally:
         signals.stopping()
         up.dev_env.remove()
         children.stop(signals.forced)
         up.announcements.close()
-        console.say("Stopped.")
+        console.write("Stopped.")
 
 
 if __name__ == "__main__":

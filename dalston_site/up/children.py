@@ -30,7 +30,7 @@ class Stage(IntEnum):
     DATABASE = 2
 
 
-STOP_TIMEOUT_S = {Stage.NODE: 4.0, Stage.SERVICE: 2.5, Stage.DATABASE: 2.0}  # together below the promised 10 s
+STOP_TIMEOUT_S = {Stage.NODE: 4.0, Stage.SERVICE: 2.5, Stage.DATABASE: 2.0}  # together less than 10 s, as documented
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Child:
         return self.popen.poll()
 
     def tail(self) -> str:
-        """Its last lines. Waits a moment for the very last ones of a process that ended."""
+        """Its last lines. After its end, waits a moment for the rest of its output."""
         if self.poll() is not None:
             self._output.join(0.5)
         return "\n".join(f"    {line}" for line in self._lines)
@@ -91,10 +91,10 @@ class Child:
         return f"was killed by {signal.Signals(-(code or 0)).name}" if killed else f"ended (exit {code})"
 
     def _copy_output(self) -> None:
-        for line in self.popen.stdout or ():
-            if not self.program.noise or self.program.noise not in line:
-                self._lines.append(line.rstrip())
-                self._console.line(self.name, line.rstrip())
+        for text in self.popen.stdout or ():
+            if not self.program.noise or self.program.noise not in text:
+                self._lines.append(text.rstrip())
+                self._console.line(self.name, text.rstrip())
 
 
 class Children:
@@ -104,14 +104,14 @@ class Children:
         self._all: dict[str, Child] = {}
 
     def start(self, program: Program) -> Child:
-        """Start it, in the place of one of the same name that has ended."""
+        """Starts it, instead of an ended one of the same name."""
         child = Child(program, self._holder.data, self._console)
         self._all[program.name] = child
         self._holder.record(program.name, child.pid)
         return child
 
     def forget(self, child: Child) -> None:
-        """It has done its work, and its end is no surprise."""
+        """For a child that is meant to end."""
         del self._all[child.name]
 
     def dead(self) -> Child | None:
@@ -137,14 +137,14 @@ class Children:
         while (left := [child for child in children if child.poll() is None]) and not forced():
             if time.monotonic() > end:
                 names = ", ".join(child.name for child in left)
-                self._console.say(f"Killing {names}, which did not stop within {timeout:g} s.")
+                self._console.write(f"Killing {names}, which did not stop within {timeout:g} s.")
                 break
             time.sleep(0.02)
         family.kill(offspring)
 
 
 class Restarts:
-    """Restarts of a process that died: so that you can kill one and watch the rest, but not for ever."""
+    """Limits the restarts of a process that dies again and again."""
 
     def __init__(self) -> None:
         self._times: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=MAX_RESTARTS))

@@ -1,4 +1,4 @@
-"""The terminal: every line has the name of its process in front, in a colour of its own."""
+"""The console: each line starts with the name of its process, in a colour."""
 
 import os
 import sys
@@ -23,8 +23,8 @@ class Console:
             label = f"\x1b[{colour}m{label}\x1b[0m"
         self._write(f"{label} {text}\n")
 
-    def say(self, text: str) -> None:
-        """Something from `up` itself."""
+    def write(self, text: str) -> None:
+        """A message of `up` itself."""
         for line in text.splitlines():
             self.line("up", line)
 

@@ -1,8 +1,8 @@
-"""Process trees: finding and ending what is left of one.
+"""Process trees: finds and kills their processes.
 
-A process is known by its pid and start time together, so the pid of another program is never touched. The
-descendants of our processes also carry a mark in their environment, so those that left their process group, or lost
-their parent, are found too. Postgres and Valkey overwrite theirs with a title, but work inside the data folder.
+A process is identified by pid and start time, so that no other program with its pid is killed. Descendants also have a
+mark in their environment, so that those outside of the process group or without their parent are found too. Postgres
+and Valkey overwrite theirs with a title, but work inside the data folder.
 """
 
 import time
@@ -29,7 +29,7 @@ class Identity:
             return None
 
     def process(self) -> psutil.Process | None:
-        """The very same process, if it still lives."""
+        """The process, if it still lives and its pid is not reused."""
         try:
             process = psutil.Process(self.pid)
             same = abs(process.create_time() - self.started) < 1 and process.status() != psutil.STATUS_ZOMBIE
@@ -53,7 +53,7 @@ def processes(pids: Iterable[int]) -> list[psutil.Process]:
 
 
 def marked(data: Path) -> list[psutil.Process]:
-    """Every process started by an `up` on this data folder, at any depth, but not ourselves."""
+    """Every process started by an `up` on this data folder, at any depth, except this one."""
     return [it for it in psutil.process_iter() if _belongs_to(data, it) and it != psutil.Process()]
 
 
@@ -68,7 +68,7 @@ def _belongs_to(data: Path, process: psutil.Process) -> bool:
 
 
 def descendants(of: Iterable[psutil.Process]) -> set[psutil.Process]:
-    """The processes and all that they started, directly or not."""
+    """The processes and all their descendants."""
     family: set[psutil.Process] = set()
     for process in of:
         try:
@@ -79,7 +79,7 @@ def descendants(of: Iterable[psutil.Process]) -> set[psutil.Process]:
 
 
 def kill(processes: Iterable[psutil.Process], timeout_s: float = 3) -> list[psutil.Process]:
-    """SIGKILL them all, and return those that are still there afterwards."""
+    """Kills them all and returns those that still live."""
     targets = list(processes)
     for process in targets:
         try:
@@ -90,7 +90,7 @@ def kill(processes: Iterable[psutil.Process], timeout_s: float = 3) -> list[psut
 
 
 def wait(processes: Iterable[psutil.Process], timeout_s: float) -> list[psutil.Process]:
-    """Until they have ended; those that haven't in time."""
+    """Waits until they have ended; returns those that have not."""
     end = time.monotonic() + timeout_s
     left = list(processes)
     while left := [process for process in left if _lives(process)]:

@@ -1,4 +1,4 @@
-"""The file dev.env and the closing words, for the user once everything answers."""
+"""The file dev.env and the printed hint, once all processes answer."""
 
 import json
 import shlex
@@ -10,7 +10,7 @@ from dalston_site.up.services import Addresses, lan_addresses
 
 
 class DevEnv:
-    """The file `dev.env`, there exactly while Dalston answers."""
+    """The file `dev.env`; it exists while all processes answer."""
 
     def __init__(self, data: Path) -> None:
         self.path = data / "dev.env"
@@ -28,7 +28,7 @@ class DevEnv:
         self.path.unlink(missing_ok=True)
 
 
-def closing_words(options: Options, token: str, password: str, env_file: Path) -> str:
+def hint(options: Options, token: str, password: str, env_file: Path) -> str:
     body = json.dumps({"task_type": "echo", "parameters": {"hello": "world"}})
     lan = "".join(f"\n               http://{address}:{options.port}/" for address in lan_addresses() if options.lan)
     return f"""

@@ -1,4 +1,4 @@
-"""One `up` per data folder: the lock, the state file that says who holds it, and the clean-up after a kill -9."""
+"""One `up` per data folder: the lock, the state file that names its holder, and the clean-up after a kill -9."""
 
 import fcntl
 import json
@@ -22,7 +22,7 @@ CLEAN_UP_TIMEOUT_S = 8.0
 
 
 class Holder:
-    """Holds the data folder while it is entered. The kernel lets go of the lock however this process ends."""
+    """Locks the data folder while it is entered. The kernel releases the lock at any end of this process."""
 
     _lock: IO[str]
 
@@ -45,7 +45,7 @@ class Holder:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UpError(self._who_holds_it()) from None
+            raise UpError(self._holder()) from None
         self._clean_up()
         self._write()
         return self
@@ -57,7 +57,7 @@ class Holder:
         self._lock.close()
 
     def record(self, name: str, pid: int) -> None:
-        """Remember a child, for the clean-up of the next `up`, should this one be killed."""
+        """Records a child for the clean-up of the next `up`, if this one is killed."""
         if identity := Identity.of(pid):
             self._children[name] = identity
             self._write()
@@ -73,7 +73,7 @@ class Holder:
         except (OSError, ValueError):  # none, or the other `up` is just starting or stopping
             return {}
 
-    def _who_holds_it(self) -> str:
+    def _holder(self) -> str:
         state = self._read()
         if not state:
             return (
@@ -86,15 +86,15 @@ class Holder:
         )
 
     def _clean_up(self) -> None:
-        """End what an `up` that was killed left behind. It can't be running: we have its lock."""
+        """Ends the processes of a killed `up`. It is not running: this process has its lock."""
         recorded = [Identity(pid, started) for pid, started in self._read().get("children", {}).values()]
         left = family.descendants([*family.living(recorded), *family.marked(self.data)])
         if not left:
             return
-        self.console.say(f"Cleaning up after a ./dev up that was killed: {len(left)} processes.")
+        self.console.write(f"Cleaning up after a ./dev up that was killed: {len(left)} processes.")
         for process in family.living(recorded):
             try:
-                # INT is what makes Postgres disconnect its clients; the others take it as Ctrl-C.
+                # INT makes Postgres disconnect its clients; the others take it as Ctrl-C.
                 process.send_signal(signal.SIGINT)
             except psutil.Error:
                 continue

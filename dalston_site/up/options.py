@@ -42,12 +42,12 @@ def parse(argv: Sequence[str]) -> Options:
         "--nodes", type=_between(0, 32), default=1, metavar="N", help="how many nodes, each with all engines"
     )
     parser.add_argument("--lan", action="store_true", help="listen on every network interface, not only on loopback")
-    given = parser.parse_args(argv)
-    return Options(given.port, given.data.absolute(), given.orchestrators, given.nodes, given.lan)
+    parsed = parser.parse_args(argv)
+    return Options(parsed.port, parsed.data.absolute(), parsed.orchestrators, parsed.nodes, parsed.lan)
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Shows numeric defaults; a path of this machine would only confuse."""
+    """Shows numeric defaults only."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         shown = f" (default: {action.default})" if isinstance(action.default, int) and action.nargs is None else ""

@@ -1,4 +1,4 @@
-"""Readiness of all processes: the web process, every orchestrator, the housekeeping, every node and its engines."""
+"""Readiness probes: web, orchestrators, housekeeping, nodes and their engines."""
 
 import os
 import re
@@ -20,11 +20,11 @@ from dalston_site.up.stopping import UpError
 READY_TIMEOUT_S = 120.0  # seconds are enough on a quiet machine
 
 Probe = Callable[[], str]
-"""Says what is still missing; empty when it answers."""
+"""Returns what is still missing; empty when ready."""
 
 
 def wait_for(probes: list[Probe], watch: Callable[[], None]) -> None:
-    """Until every probe is content. `watch` raises when a process died in the meantime."""
+    """Waits until every probe returns nothing. `watch` raises when a process has died."""
     end = time.monotonic() + READY_TIMEOUT_S
     waiting = probes
     while waiting := [probe for probe in waiting if probe()]:
@@ -87,7 +87,7 @@ def has_announced(name: str, pid: int, announcements: Announcements) -> Probe:
 
 
 def node_is_ready(broker: Broker, node_id: str, since_ms: int) -> Probe:
-    """The node beats, and each of its engines is ready. What an earlier run left in Redis doesn't count."""
+    """The node beats, and each of its engines is ready. Entries of an earlier run don't count."""
 
     def probe() -> str:
         try:

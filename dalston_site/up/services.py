@@ -15,7 +15,7 @@ from dalston_site.embedded.secret import secret
 from dalston_site.up.children import Child, Children, Program, Stage
 from dalston_site.up.options import Options
 
-# What a node must not see. It needs Redis and nothing else.
+# Not for nodes: they need Redis and nothing else.
 PRIVATE = {"DATABASE_URL", "DALSTON_SECRET_KEY", "DALSTON_TOKEN", "NOTIFY_SOCKET", "PGPASSWORD"}
 
 
@@ -33,7 +33,7 @@ class Services:
         self._notify_socket = notify_socket
 
     def broker(self) -> Broker:
-        """As the processes make theirs, from the same variables."""
+        """From the same variables as in the processes."""
         return connect(
             self._addresses.redis_url,
             prefix=env.text("DALSTON_REDIS_PREFIX", "dalston"),

@@ -13,7 +13,7 @@ class Interrupted(BaseException):  # not an Exception: nothing on the way may sw
 
 
 class Signals:
-    """SIGINT, SIGTERM and SIGHUP: the first interrupts what `up` is doing, the next one forces the stop."""
+    """SIGINT, SIGTERM and SIGHUP: the first interrupts `up`, the next one forces the stop."""
 
     def __init__(self) -> None:
         self._stopping = False

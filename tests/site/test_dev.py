@@ -1,4 +1,4 @@
-"""The shell script `./dev`, with real virtual environments around a project that installs in a moment."""
+"""The shell script `./dev`, with real virtual environments and a tiny project."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 from tests.support import Spawned
 
 pytestmark = pytest.mark.timeout(600)
-INSTALL_S = 200  # a venv is seconds of computing
+INSTALL_S = 200  # making a venv takes seconds
 
 # A build backend in the tree: an editable install is one line in a .pth file, and needs nothing from an index.
 BACKEND = """
@@ -55,14 +55,14 @@ class Project:
         self.bin = folder / "bin"
         self.bin.mkdir(parents=True)
         shutil.copy(ROOT / "dev", folder)
-        for place, name in ((folder, "tiny"), (folder / "client", "tiny_client")):
-            place.mkdir(exist_ok=True)
-            (place / "pyproject.toml").write_text(PYPROJECT.replace("tiny", name))
-            (place / "backend.py").write_text(BACKEND.replace("tiny", name))
+        for root, name in ((folder, "tiny"), (folder / "client", "tiny_client")):
+            root.mkdir(exist_ok=True)
+            (root / "pyproject.toml").write_text(PYPROJECT.replace("tiny", name))
+            (root / "backend.py").write_text(BACKEND.replace("tiny", name))
         (folder / "requirements.lock").write_text("")
         (folder / "bench").mkdir()
         (folder / "bench" / "claim.py").write_text('"""How fast a claim is."""\nprint("measured")\n')
-        self.tool("uv", "exit 1")  # not to be had, so that nothing is downloaded
+        self.tool("uv", "exit 1")  # fails, so that nothing is downloaded
 
     def tool(self, name: str, script: str) -> None:
         path = self.bin / name

@@ -1,4 +1,4 @@
-"""The private servers: safe to interrupt, private, and never left behind."""
+"""Private Postgres and Valkey servers: safe to interrupt, with a password, ended with their parent."""
 
 import os
 import signal
@@ -12,9 +12,10 @@ import psutil
 import psycopg
 import pytest
 import redis
+from django.db import connection as django_connection
 
+from dalston_site.embedded.binaries import ServerError
 from dalston_site.embedded.binaries import valkey_server as valkey_binary
-from dalston_site.embedded.errors import ServerError
 from dalston_site.embedded.postgres import Postgres
 from dalston_site.embedded.server import Server, free_port
 from dalston_site.embedded.valkey import Valkey
@@ -71,7 +72,7 @@ def test_an_interrupted_initdb_leaves_no_half_made_data(tmp_path: Path, delay: f
     process.stdout.close()
     server = Server(Postgres(folder, fast=True), tmp_path)
     server.stop()
-    Postgres(folder).prepare()  # takes away what the interrupted one was still holding
+    Postgres(folder).prepare()  # deletes what the interrupted one left
     assert sorted(path.name for path in folder.iterdir()) == ["data", "password"]
 
 
@@ -95,7 +96,7 @@ def test_valkey_writes_every_change_to_disk_and_never_evicts(valkey_server: Call
         }
 
 
-def test_valkey_refuses_a_stranger(valkey_server: Callable[..., Server]) -> None:
+def test_valkey_needs_its_password(valkey_server: Callable[..., Server]) -> None:
     address = valkey_server().url.partition("@")[2]
     with redis.Redis.from_url(f"redis://{address}") as client, pytest.raises(redis.AuthenticationError):
         client.ping()
@@ -106,7 +107,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
         Server(Valkey(tmp_path / "valkey", {"no-such-directive": "yes"}), tmp_path)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals the death of a parent")
 def test_the_servers_end_with_a_parent_that_is_killed(tmp_path: Path, spawn: Callable[..., Spawned]) -> None:
     program = tmp_path / "parent.py"
     program.write_text(
@@ -127,7 +128,7 @@ def test_the_servers_end_with_a_parent_that_is_killed(tmp_path: Path, spawn: Cal
 
 
 def _lives(process: psutil.Process) -> bool:
-    """One that has ended and that is not waited for yet is a zombie: its new parent may never do so."""
+    """False for a zombie: its new parent may never reap it."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -137,3 +138,17 @@ def _lives(process: psutil.Process) -> bool:
 def test_free_ports_are_usable() -> None:
     assert free_port() > 1024
     assert valkey_binary().is_file()
+
+
+@pytest.mark.django_db
+def test_django_speaks_to_a_private_postgres() -> None:
+    with django_connection.cursor() as cursor:
+        cursor.execute("SHOW server_version_num")
+        assert int(cursor.fetchone()[0]) >= 180000
+
+
+def test_an_extra_valkey_takes_configuration_lines(valkey_server: Callable[..., Server]) -> None:
+    server = valkey_server({"maxmemory": "5mb"})
+    with redis.Redis.from_url(server.url, decode_responses=True) as client:
+        assert client.config_get("maxmemory") == {"maxmemory": str(5 * 1024 * 1024)}
+        assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}

@@ -31,7 +31,7 @@ def test_many_requests_one_after_the_other_need_no_more_threads(web: Web) -> Non
         before = threads(web)
         for _ in range(30):
             assert client.get("/healthz").status_code == 200
-    assert threads(web) <= before + 2  # what the process does on its own may come to life meanwhile
+    assert threads(web) <= before + 2  # the process may start threads of its own meanwhile
 
 
 def test_requests_at_the_same_time_do_not_mix_up_their_traces(web: Web) -> None:
@@ -49,7 +49,7 @@ def test_requests_at_the_same_time_do_not_mix_up_their_traces(web: Web) -> None:
     for asker in askers:
         asker.join()
     assert len(found) == 20
-    assert all(sent == told for sent, told in found.items())
+    assert all(sent == answered for sent, answered in found.items())
 
 
 def test_a_file_is_streamed_whole(web: Web) -> None:
@@ -65,7 +65,7 @@ def connection_to(web: Web) -> Iterator[socket.socket]:
         yield connection
 
 
-def test_a_client_that_leaves_in_the_middle_of_its_body_leaves_no_trace(web: Web, connection_to: socket.socket) -> None:
+def test_a_client_that_disconnects_within_its_body_does_no_harm(web: Web, connection_to: socket.socket) -> None:
     head = "POST /api/v1/tasks HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 900\r\n"
     connection_to.sendall(head.encode() + b"\r\n" + json.dumps({"task_type": "echo"}).encode())
     connection_to.close()
@@ -75,13 +75,13 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_leaves_no_trace(web: Web
 
 
 def test_a_body_without_end_is_not_kept(web: Web, connection_to: socket.socket) -> None:
-    """It is read before its sender is known: any client of the port could fill the disk."""
+    """A body is read before its sender is known: any client could fill the disk."""
     head = "POST /api/v1/tasks HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer x\r\nTransfer-Encoding: chunked\r\n"
     connection_to.settimeout(30)
     connection_to.sendall(head.encode() + b"\r\n")
     mebibyte = b"100000\r\n" + b"x" * 2**20 + b"\r\n"
     for _ in range(40):
-        connection_to.sendall(mebibyte)  # and no end
+        connection_to.sendall(mebibyte)  # without an end
     assert connection_to.recv(1000).startswith(b"HTTP/1.1 401 ")
 
     def kept() -> list[str]:
@@ -90,7 +90,7 @@ def test_a_body_without_end_is_not_kept(web: Web, connection_to: socket.socket) 
     wait_until(lambda: not kept(), what=lambda: f"nothing of it is kept: {kept()}")
 
 
-def test_a_body_that_is_too_long_for_every_route_is_refused_in_words(web: Web, token_for: Callable[..., str]) -> None:
+def test_a_body_that_is_too_long_for_every_route_gets_413(web: Web, token_for: Callable[..., str]) -> None:
     headers = {"Authorization": f"Bearer {token_for('submit')}"}
     with web.client() as client:
         for body in (b"x" * 20 * 2**20, iter([b"x" * 2**20] * 20)):  # with its length, and in chunks

@@ -1,4 +1,4 @@
-"""The housekeeping's own keys: one set per installation, and on the page of keys."""
+"""Redis keys of huey: one set per installation, all on docs/redis-keys.md."""
 
 from dalston_site.huey import make_huey
 from tests.conftest import ROOT

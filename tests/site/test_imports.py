@@ -1,4 +1,4 @@
-"""Imports go one way, and an engine needs no Django."""
+"""Import rules: the contracts hold, and an engine needs no Django."""
 
 import ast
 import os
@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 
 
 @pytest.mark.parametrize("module", ["engines.sdk", "engines.sdk.manifest", "dalston_queue.broker"])
-def test_what_an_engine_imports_loads_no_django(module: str) -> None:
+def test_modules_for_engines_load_no_django(module: str) -> None:
     """In a fresh interpreter, because this one has loaded everything."""
     program = (
         f"import sys, {module}; print([name for name in sys.modules if name.split('.')[0] in {{'django', 'psycopg'}}])"
@@ -40,7 +40,7 @@ def is_below(module: str, *packages: str) -> bool:
 
 
 @pytest.mark.parametrize("manifest", sorted(ROOT.glob("engines/*/engine.yaml")), ids=lambda path: path.parent.name)
-def test_an_engine_imports_the_sdk_and_nothing_else_of_ours(manifest: Path) -> None:
+def test_an_engine_imports_only_the_sdk(manifest: Path) -> None:
     """Engines are programs, not packages, so import-linter does not see them."""
     imported = imports_of(manifest.parent)
     assert [name for name in imported if is_below(name, "dalston_site", "dalston_queue", "supervisor", "django")] == []

@@ -1,4 +1,4 @@
-"""One shape for every log line, from any library: words in development, JSON in production."""
+"""Structured logs of every library: readable lines in development, JSON in production."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from tests.conftest import ROOT
-from tests.site.production import PRODUCTION
+from tests.site.settings.production import PRODUCTION
 
 PROGRAM = """
 import django, logging, structlog
@@ -60,6 +60,6 @@ def test_development_writes_words_with_key_and_value() -> None:
 
 def test_a_wrong_host_is_one_line_and_no_traceback() -> None:
     page, route = lines(SCANNER, DALSTON_DEV="1")
-    for line, path in ((page, "/nodes/"), (route, "/api/v1/jobs")):
-        assert "[warning  ] Invalid HTTP_HOST header: 'evil.example'." in line
-        assert f"GET '{path}'" in line
+    for text, path in ((page, "/nodes/"), (route, "/api/v1/jobs")):
+        assert "[warning  ] Invalid HTTP_HOST header: 'evil.example'." in text
+        assert f"GET '{path}'" in text

@@ -17,7 +17,7 @@ def pid():
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         found = cursor.fetchone()[0]
-    connection.close()  # what the end of a request does: back into the pool
+    connection.close()  # as at the end of a request: back into the pool
     return found
 
 before = {pid() for _ in range(20)}

@@ -1,4 +1,4 @@
-"""Every setting has a check with an id, and a production install that is open or incomplete refuses to start."""
+"""System checks: one id per setting, relations of settings, and refusals of an open or incomplete install."""
 
 from typing import Any
 

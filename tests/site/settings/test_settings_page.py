@@ -35,9 +35,11 @@ def test_each_relation_is_on_the_page() -> None:
 
 
 def test_no_setting_is_unread() -> None:
-    """A setting that nobody reads promises something that doesn't happen."""
-    places = [ROOT / "dalston_queue", ROOT / "engines", ROOT / "supervisor", ROOT / "dalston_site"]
-    ours = [path for place in places for path in place.rglob("*.py") if path.name not in {"settings.py", "checks.py"}]
+    """A setting without an effect would be a false promise."""
+    packages = [ROOT / "dalston_queue", ROOT / "engines", ROOT / "supervisor", ROOT / "dalston_site"]
+    ours = [
+        path for package in packages for path in package.rglob("*.py") if path.name not in {"settings.py", "checks.py"}
+    ]
     code = "\n".join(path.read_text() for path in ours)
     unread = [name for name in DECLARED if name not in code and SOURCE.count(name) <= 2]
     assert unread == []

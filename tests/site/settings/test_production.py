@@ -1,4 +1,4 @@
-"""Real processes under production settings: what starts, and what refuses to."""
+"""Real processes under production settings: they start, or refuse to with a check id."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-from tests.site.production import PRODUCTION
+from tests.site.settings.production import PRODUCTION
 
 
 def run(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:

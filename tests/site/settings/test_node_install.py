@@ -1,4 +1,4 @@
-"""A GPU node has no database driver and no web framework: settings load there, and only the supervisor's app."""
+"""Settings on a GPU node, without database driver and web framework: only the supervisor's app is loaded."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-# What the extra `server` brings and the extra `node` doesn't. Found missing, as on a node.
+# Packages of the extra `server` that the extra `node` lacks.
 ABSENT = {
     "psycopg",
     "psycopg_pool",
