@@ -26,7 +26,7 @@ _BY_ACCOUNT = _COUNTED.format(column="account")
 _BY_ADDRESS = _COUNTED.format(column="address")
 
 
-def take(username: str, address: str, now: datetime) -> timedelta | None:
+def count_attempt(username: str, address: str, now: datetime) -> timedelta | None:
     """Count an attempt; returns how long to wait instead, if there were too many."""
     account, network = digest(username), network_of(address)
     window = timedelta(seconds=settings.DALSTON_LOGIN_WINDOW_S)
@@ -50,7 +50,7 @@ def take(username: str, address: str, now: datetime) -> timedelta | None:
     return None
 
 
-def forgive(username: str, address: str) -> None:
+def clear_attempts(username: str, address: str) -> None:
     """After a successful login: earlier attempts of this account from this address no longer count."""
     LoginAttempt.objects.filter(account=digest(username), address=network_of(address)).delete()
 

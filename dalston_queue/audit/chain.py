@@ -55,7 +55,7 @@ def head() -> Head:
 
 def verify(noted: Head | None = None, *, last: int | None = None) -> Verified:
     """Verify the whole chain, or its `last` links. `noted` is an earlier head."""
-    with _one_view():
+    with _consistent_read():
         now = head()
         first = 1 if last is None else max(1, now.entries - last + 1)
         problem = _noted(noted, now) or _links(first, now) or _rows(first)
@@ -64,7 +64,7 @@ def verify(noted: Head | None = None, *, last: int | None = None) -> Verified:
 
 
 @contextmanager
-def _one_view() -> Iterator[None]:
+def _consistent_read() -> Iterator[None]:
     """Links and rows as of one moment: an action written meanwhile would be a row without a link."""
     if connection.in_atomic_block:
         yield

@@ -24,7 +24,7 @@ PAGE = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ActionFilter:
     """A filter of actions, by every field that is set."""
 
     actor: str | None = None  # as written (`user ada`), or only the name (`ada`)
@@ -35,7 +35,7 @@ class Wanted:
     unfinished: bool = False
 
 
-def actions(wanted: Wanted) -> QuerySet[OperatorAction]:
+def actions(wanted: ActionFilter) -> QuerySet[OperatorAction]:
     """Actions, newest first. Each filter has its index; ids grow with time, so a page begins after an id."""
     rows = OperatorAction.objects.order_by("-id")
     if wanted.actor:
@@ -53,12 +53,12 @@ def actions(wanted: Wanted) -> QuerySet[OperatorAction]:
     return rows
 
 
-def about(targets: list[str]) -> QuerySet[OperatorAction]:
+def actions_on(targets: list[str]) -> QuerySet[OperatorAction]:
     """Actions on these targets, newest first."""
     return OperatorAction.objects.filter(target__in=targets).order_by("-id")
 
 
-def pages(wanted: Wanted) -> Iterator[list[OperatorAction]]:
+def pages(wanted: ActionFilter) -> Iterator[list[OperatorAction]]:
     """Actions with their links, a page at a time: an export of any length holds one page in memory, and no cursor."""
     rows = actions(wanted).prefetch_related("entries")
     page = list(rows[:PAGE])

@@ -91,10 +91,10 @@ def _keep_raw(item: Event | Malformed, reason: str, raw: Mapping[str, bytes], no
 
 def _source(event: Event | Malformed) -> str:
     """A name of the event in Redis. One entry may hold several events, so the content is part of the name."""
-    return f"{event.shard} {event.stream} {event.entry_id} {_written(event)}"
+    return f"{event.shard} {event.stream} {event.entry_id} {_as_text(event)}"
 
 
-def _written(event: Event | Malformed) -> str:
+def _as_text(event: Event | Malformed) -> str:
     """The event as text; without its body if that is nested too deeply."""
     try:
         return repr(event)
@@ -103,7 +103,7 @@ def _written(event: Event | Malformed) -> str:
 
 
 def _keep_alone(event: Event, message: str, now: datetime) -> None:
-    dead_letter_unreadable(event.queue, _source(event), message, {"event": _written(event).encode()}, now)
+    dead_letter_unreadable(event.queue, _source(event), message, {"event": _as_text(event).encode()}, now)
 
 
 @transaction.atomic
@@ -123,7 +123,7 @@ def _dead_letter(event: Event, message: str, now: datetime) -> Advanced:
         cause=Cause.REJECTED,
         message=message,
         error_type=_POISON,
-        raw={"event": _written(event).encode()},
+        raw={"event": _as_text(event).encode()},
     )
     moved = end_tasks([ending])
     if not moved and not DeadLetter.objects.filter(task_id=task_id, attempt=event.attempt, error_type=_POISON).exists():

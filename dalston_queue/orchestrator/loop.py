@@ -25,13 +25,13 @@ from dalston_queue.jobs.lifecycle.stop import stop_tasks, stopping_jobs
 from dalston_queue.jobs.operator import pause
 from dalston_queue.jobs.operator.replay_batches import run_due_batches
 from dalston_queue.orchestrator.batch import handle
-from dalston_queue.orchestrator.scheduler import make_due_ready, rest_s, submit_due
+from dalston_queue.orchestrator.scheduler import make_due_ready, next_poll_in_s, submit_due
 
 log = structlog.get_logger(__name__)
 # A batch takes well under a second; one that waits for Postgres longer may be handled twice, which changes nothing.
 TAKE_OVER_AFTER_MS = 5_000
 RETRY_DELAY_S = 0.5
-COMPLAIN_EVERY_S = 10.0
+WARN_INTERVAL_S = 10.0
 
 # Each second: jobs that no orchestrator has claimed.
 PENDING = "SELECT id FROM dalston_job WHERE status = 'pending' ORDER BY id LIMIT %s"
@@ -44,7 +44,7 @@ class Orchestrator:
     ready: Callable[[], None]
     batch: int = 200
     _flags_known: bool = False  # Redis has answered ever since the pause flags were restored
-    _complained: dict[str, float] = field(default_factory=dict)
+    _warned: dict[str, float] = field(default_factory=dict)
 
     def run(self) -> None:
         """Run until `stopping()`. A batch that has been read is finished first."""
@@ -58,7 +58,7 @@ class Orchestrator:
                         pause.restore()
                         self._flags_known = True
                     more = poll()
-                    next_poll = 0.0 if more else min(next_poll, time.monotonic() + rest_s(timezone.now()))
+                    next_poll = 0.0 if more else min(next_poll, time.monotonic() + next_poll_in_s(timezone.now()))
                     self._handle(self.reader.take_over(idle_ms=TAKE_OVER_AFTER_MS, count=self.batch))
                     if not announced:  # Postgres and Redis have both answered
                         self.ready()
@@ -67,15 +67,15 @@ class Orchestrator:
                 self._handle(self.reader.read(count=self.batch, block_ms=wait_ms))
             except BrokerError as error:
                 self._flags_known = False  # during the outage an operator may have paused or resumed a queue
-                self._complain("redis does not answer; will try again", error)
-                self._pause()
+                self._warn("redis does not answer; will try again", error)
+                self._sleep()
             except Error as error:
                 if not is_transient(error):
                     raise
-                self._complain("postgres does not answer; will try again", error)
+                self._warn("postgres does not answer; will try again", error)
                 drop_broken_connection()
-                self._pause()
-        self._leave()
+                self._sleep()
+        self._close()
 
     def _handle(self, batch: list[Event | Malformed]) -> None:
         if not batch:
@@ -96,25 +96,25 @@ class Orchestrator:
             except Error as error:
                 if not is_transient(error) or self.stopping():
                     raise
-                self._complain("postgres does not answer; the batch waits", error)
+                self._warn("postgres does not answer; the batch waits", error)
                 drop_broken_connection()
-                self._pause()
+                self._sleep()
 
-    def _leave(self) -> None:
+    def _close(self) -> None:
         try:
             self.reader.close()
         except BrokerError as error:
             log.warning("redis does not answer; other orchestrators take over the events left", error=str(error))
         connection.close()
 
-    def _complain(self, what: str, error: Exception) -> None:
+    def _warn(self, what: str, error: Exception) -> None:
         """Once, and then every ten seconds: an outage must not log twice a second."""
         now = time.monotonic()
-        if now - self._complained.get(what, float("-inf")) >= COMPLAIN_EVERY_S:
-            self._complained[what] = now
+        if now - self._warned.get(what, float("-inf")) >= WARN_INTERVAL_S:
+            self._warned[what] = now
             log.warning(what, error=str(error))
 
-    def _pause(self) -> None:
+    def _sleep(self) -> None:
         if not self.stopping():
             time.sleep(RETRY_DELAY_S)
 

@@ -51,7 +51,7 @@ def make_due_ready(now: datetime) -> list[Moved]:
                 return ready
 
 
-def rest_s(now: datetime) -> float:
+def next_poll_in_s(now: datetime) -> float:
     """Seconds until the next poll: the interval, or down to half of it if a task is due before."""
     interval: float = settings.DALSTON_SCHEDULER_INTERVAL_S
     with connection.cursor() as cursor:

@@ -12,7 +12,7 @@ from pydantic import Field
 from dalston_queue.api.auth.bearer import sees_all_projects
 from dalston_queue.api.errors.problems import answers
 from dalston_queue.api.schemas.base import Instant, Limit, Text
-from dalston_queue.audit.trail import Wanted, actions
+from dalston_queue.audit.trail import ActionFilter, actions
 from dalston_queue.models import OperatorAction
 
 router = Router(tags=["audit"])
@@ -55,7 +55,7 @@ def list_actions(  # a filter each
     cursor: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="`next_cursor` of the page before.")] = None,
 ) -> AuditPage:
     """Operator actions, newest first."""
-    wanted = Wanted(actor=actor, action=action, target=target, since=since, until=until, unfinished=unfinished)
+    wanted = ActionFilter(actor=actor, action=action, target=target, since=since, until=until, unfinished=unfinished)
     rows = actions(wanted).prefetch_related("entries")
     found = list((rows if cursor is None else rows.filter(pk__lt=cursor))[: limit + 1])
     more = len(found) > limit

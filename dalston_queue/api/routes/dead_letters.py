@@ -32,7 +32,7 @@ from dalston_queue.api.schemas.dead_letters import (
 )
 from dalston_queue.audit.record import audited
 from dalston_queue.jobs.errors import NothingToReplay, sentence
-from dalston_queue.jobs.operator.replay import NARROWER, Filter, Outcome, Replayed, discard, matching, replay
+from dalston_queue.jobs.operator.replay import TOO_WIDE_HINT, Filter, Outcome, Replayed, discard, matching, replay
 from dalston_queue.jobs.operator.replay_batches import create_replay_batch
 from dalston_queue.jobs.queries.search import bounded
 from dalston_queue.models import DeadLetter, ReplayBatch
@@ -64,7 +64,7 @@ def group_dead_letters(request: HttpRequest, wanted: Annotated[WantedIn, Query()
         a_cause=Min("cause"),
         an_error=Min("error"),
     )
-    found = bounded(lambda: list(groups.order_by("-count", "fingerprint")[:limit]), NARROWER)
+    found = bounded(lambda: list(groups.order_by("-count", "fingerprint")[:limit]), TOO_WIDE_HINT)
     return [
         GroupOut(
             fingerprint=group["fingerprint"],
@@ -122,16 +122,16 @@ def replay_dead_letters(request: HttpRequest, body: Annotated[ReplayManyIn, Body
     ids = (body.ids or [])[:limit]
     letters = DeadLetter.objects.filter(OPEN, pk__in=ids) if wanted is None else matching(wanted)
     if body.dry_run:
-        would_be = bounded(letters[:limit].count, NARROWER)
+        would_be = bounded(letters[:limit].count, TOO_WIDE_HINT)
         return Status(200, ReplayManyOut(matched=would_be, replayed=0, items=[]))
     if body.is_batch:
         try:
             return Status(202, replay_batch_out(_create_batch(principal, wanted, body)))
         except NothingToReplay as error:
             raise ApiProblem(404, Code.NOT_FOUND, sentence(error)) from None
-    matched = bounded(letters.count, NARROWER)
+    matched = bounded(letters.count, TOO_WIDE_HINT)
     if wanted is not None:
-        ids = bounded(lambda: list(letters.values_list("id", flat=True)[:limit]), NARROWER)
+        ids = bounded(lambda: list(letters.values_list("id", flat=True)[:limit]), TOO_WIDE_HINT)
     done = _replay(principal, ids, body)
     replayed = sum(each.outcome is Outcome.REPLAYED for each in done)
     return Status(200, ReplayManyOut(matched=matched, replayed=replayed, items=[replayed_out(each) for each in done]))

@@ -29,7 +29,7 @@ from dalston_queue.api.schemas.tasks import CallbackUrl, Key, Name, StageName, T
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.jobs.lifecycle.dag import MAX_STAGES
 from dalston_queue.jobs.lifecycle.states import TASK_OVER, JobStatus, TaskStatus
-from dalston_queue.jobs.queries.progress import NOTHING, Reported, reported_by
+from dalston_queue.jobs.queries.progress import NO_PROGRESS, Progress, read_progress
 from dalston_queue.jobs.queries.timeline import DeliveryOutcome, timeline_of
 from dalston_queue.jobs.submit.spec import JobSpec, StageSpec, stages_of
 from dalston_queue.models import Job, Task, TaskEvent, WebhookDelivery
@@ -261,7 +261,7 @@ def job_with_tasks(job: Job) -> JobOut:
     events: defaultdict[UUID, list[TaskEvent]] = defaultdict(list)
     for event in reversed(TaskEvent.objects.filter(task__job_id=job.id).order_by("-id")[:MAX_EVENTS]):
         events[event.task_id].append(event)
-    reported = reported_by([task for task in tasks if task.status == TaskStatus.RUNNING], get_broker())
+    reported = read_progress([task for task in tasks if task.status == TaskStatus.RUNNING], get_broker())
     shown = [_task(job, task, events[task.id], reported, left_out=task.id in left_out) for task in tasks]
     return job_out(job, shown, deliveries_of(job) if job.callback_url else [])
 
@@ -301,9 +301,9 @@ def _read_results(tasks: Sequence[Task]) -> set[UUID]:
 
 
 def _task(
-    job: Job, task: Task, events: list[TaskEvent], reported: dict[UUID, Reported] | None, *, left_out: bool
+    job: Job, task: Task, events: list[TaskEvent], reported: dict[UUID, Progress] | None, *, left_out: bool
 ) -> JobTaskOut:
-    report = (reported or {}).get(task.id, NOTHING)
+    report = (reported or {}).get(task.id, NO_PROGRESS)
     return JobTaskOut(
         **dict(task_out(task, job=job)),
         after=task.after,
@@ -317,7 +317,7 @@ def _task(
     )
 
 
-def _share(task: Task, reported: Reported) -> float | None:
+def _share(task: Task, reported: Progress) -> float | None:
     if task.status == TaskStatus.RUNNING:
         return reported.fraction
     return 1.0 if task.status in TASK_OVER else 0.0

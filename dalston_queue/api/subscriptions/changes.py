@@ -18,7 +18,7 @@ from django.db import connection
 
 from dalston_queue.jobs.lifecycle.states import JOB_OVER, JobStatus
 from dalston_queue.jobs.lifecycle.status import id_array
-from dalston_queue.jobs.queries.progress import NOTHING, reported_by
+from dalston_queue.jobs.queries.progress import NO_PROGRESS, read_progress
 from dalston_queue.redis import get_broker
 
 CHANGES_LIMIT = 500
@@ -128,10 +128,10 @@ def _running(jobs: Collection[UUID]) -> dict[UUID, list[RunningTask]]:
     if not jobs:
         return {}
     tasks = [RunningTask(*row) for row in _rows(RUNNING, [id_array(jobs)])]
-    reports = reported_by(tasks, get_broker())
+    reports = read_progress(tasks, get_broker())
     found: defaultdict[UUID, list[RunningTask]] = defaultdict(list)
     for task in tasks:
-        report = (reports or {}).get(task.id, NOTHING)
+        report = (reports or {}).get(task.id, NO_PROGRESS)
         known = reports is not None
         found[task.job_id].append(replace(task, progress=report.fraction, message=report.message, known=known))
     return found

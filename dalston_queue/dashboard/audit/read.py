@@ -10,7 +10,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from dalston_queue.audit.trail import Wanted, actions
+from dalston_queue.audit.trail import ActionFilter, actions
 from dalston_queue.dashboard.parts.request import moment, number, page_url, word
 from dalston_queue.models import OperatorAction
 
@@ -50,9 +50,9 @@ class AuditView:
     older: int | None  # the id after which the next page begins
 
 
-def wanted_by(query: Mapping[str, str]) -> Wanted:
+def wanted_by(query: Mapping[str, str]) -> ActionFilter:
     """Raises BadQuery."""
-    return Wanted(
+    return ActionFilter(
         actor=word(query, "actor"),
         action=word(query, "action"),
         target=word(query, "target"),

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from dalston_queue.audit.trail import about
+from dalston_queue.audit.trail import actions_on
 from dalston_queue.dashboard.audit.read import ActionLine, line_of
 from dalston_queue.dashboard.dead_letters.read import BatchLine, batch_line, batches_of, live_batch_of
 from dalston_queue.dashboard.job.read import EventLine, events_of
@@ -110,4 +110,4 @@ def _actions(dead_letter: DeadLetter) -> list[Any]:
     """The actions on it, on its task, and on the replay batches that name it."""
     targets = [str(dead_letter.pk), *([str(dead_letter.task_id)] if dead_letter.task_id else [])]
     targets += batches_of([dead_letter.pk])
-    return list(about(targets)[:SHOWN_ACTIONS])
+    return list(actions_on(targets)[:SHOWN_ACTIONS])

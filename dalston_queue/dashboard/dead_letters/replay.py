@@ -29,7 +29,7 @@ from dalston_queue.dashboard.parts.black_box import pretty
 from dalston_queue.dashboard.parts.request import MAX_REASON, BadQuery, address, cleaned, flat, number, uuid
 from dalston_queue.dashboard.security.roles import operator_required
 from dalston_queue.jobs.errors import InvalidJob, NothingToReplay, SearchTooWide, sentence
-from dalston_queue.jobs.operator.replay import NARROWER, Changes, Filter, matching
+from dalston_queue.jobs.operator.replay import TOO_WIDE_HINT, Changes, Filter, matching
 from dalston_queue.jobs.operator.replay_batches import MAX_DEAD_LETTERS, MAX_RATE, MAX_UNDO_S, create_replay_batch
 from dalston_queue.jobs.queries.search import bounded
 from dalston_queue.models import DeadLetter
@@ -105,7 +105,7 @@ def count(wanted: Filter | list[UUID]) -> int:
     if not isinstance(wanted, Filter):
         return DeadLetter.objects.filter(OPEN, id__in=wanted, task__isnull=False).count()
     try:
-        return bounded(matching(wanted).count, NARROWER)
+        return bounded(matching(wanted).count, TOO_WIDE_HINT)
     except SearchTooWide as error:
         raise BadQuery(sentence(error)) from None
 

@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db.models import F, Func, IntegerField, QuerySet
 from django.utils import timezone
 
-from dalston_queue.audit.trail import about
+from dalston_queue.audit.trail import actions_on
 from dalston_queue.dashboard.audit.read import ActionLine, line_of
 from dalston_queue.dashboard.dead_letters.read import batches_of
 from dalston_queue.dashboard.job.webhooks import WebhookLine, webhooks_of
@@ -228,7 +228,7 @@ def _actions(job_id: UUID, parts: Iterable[object]) -> tuple[ActionLine, ...]:
     dead_letters = list(DeadLetter.objects.filter(task__job_id=job_id).values_list("id", flat=True))
     targets = [str(job_id), *(str(part) for part in parts), *(str(dead_letter) for dead_letter in dead_letters)]
     targets += batches_of(dead_letters)
-    return tuple(line_of(row) for row in about(targets)[:SHOWN_ACTIONS])
+    return tuple(line_of(row) for row in actions_on(targets)[:SHOWN_ACTIONS])
 
 
 def _shown(value: Any) -> str:

@@ -21,7 +21,7 @@ from dalston_queue.broker.protocol.record import Record
 from dalston_queue.broker.protocol.types import EngineState
 from dalston_queue.dashboard.nodes.cards import EngineCard, NodeCard, TaskCard, cards
 from dalston_queue.ids import is_uuid
-from dalston_queue.jobs.queries.progress import reported
+from dalston_queue.jobs.queries.progress import parse_progress
 from dalston_queue.models import Node, Task
 from dalston_queue.redis import get_broker
 
@@ -141,7 +141,7 @@ def _current(engine: EngineCard, records: dict[str, Record]) -> tuple[TaskCard, 
     for task in engine.tasks:
         record = records.get(task.id)
         if record is not None and record.owner == engine.id:
-            progress = reported(record.progress)
+            progress = parse_progress(record.progress)
             percent = task.percent if progress.fraction is None else round(100 * progress.fraction)
             found.append(replace(task, job_id=record.job_id, percent=percent, message=progress.message or task.message))
     return tuple(found)

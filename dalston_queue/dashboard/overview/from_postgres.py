@@ -12,7 +12,7 @@ from django.db import connection
 from dalston_queue.broker.broker import Broker
 from dalston_queue.dashboard.overview.values import DutyLine, InPostgres, LeaderLine, RecentTask
 from dalston_queue.jobs.lifecycle.states import TaskStatus
-from dalston_queue.jobs.queries.progress import NOTHING, Reported, reported_by
+from dalston_queue.jobs.queries.progress import NO_PROGRESS, Progress, read_progress
 from dalston_queue.models import Leadership, Task
 
 SHOWN = 20
@@ -90,13 +90,13 @@ def with_progress(tasks: Sequence[RecentTask], broker: Broker) -> tuple[RecentTa
     running = [_Running(UUID(task.id), task.queue) for task in tasks if task.status == TaskStatus.RUNNING]
     if not running:
         return tuple(tasks)
-    reported = reported_by(running, broker) or {}
+    reported = read_progress(running, broker) or {}
     return tuple(
-        _with(task, reported.get(UUID(task.id), NOTHING)) if task.status == TaskStatus.RUNNING else task
+        _with(task, reported.get(UUID(task.id), NO_PROGRESS)) if task.status == TaskStatus.RUNNING else task
         for task in tasks
     )
 
 
-def _with(task: RecentTask, reported: Reported) -> RecentTask:
+def _with(task: RecentTask, reported: Progress) -> RecentTask:
     percent = None if reported.fraction is None else round(100 * reported.fraction)
     return replace(task, percent=percent, message=reported.message)

@@ -8,7 +8,7 @@ from datetime import datetime
 from dalston_queue.broker.broker import Broker
 from dalston_queue.broker.protocol.types import EngineState, NodeState
 from dalston_queue.jobs.lifecycle.states import TaskStatus
-from dalston_queue.jobs.queries.progress import Reported, reported_by
+from dalston_queue.jobs.queries.progress import Progress, read_progress
 from dalston_queue.jobs.queries.timeline import Delivery, DeliveryOutcome
 from dalston_queue.models import Task
 
@@ -70,10 +70,12 @@ def duration(seconds: float) -> str:
 
 def progress_of(tasks: Iterable[Task], broker: Broker) -> dict[str, str]:
     """By task id. Nothing if Redis does not answer."""
-    return {str(task_id): progress_words(reported) for task_id, reported in (reported_by(tasks, broker) or {}).items()}
+    return {
+        str(task_id): progress_words(reported) for task_id, reported in (read_progress(tasks, broker) or {}).items()
+    }
 
 
-def progress_words(reported: Reported) -> str:
+def progress_words(reported: Progress) -> str:
     share = "" if reported.fraction is None else f"{100 * reported.fraction:.0f} %"
     return f"{share} {reported.message}".strip()
 

@@ -23,7 +23,7 @@ from dalston_queue.dashboard.overview.values import Lane, Overview
 from dalston_queue.dashboard.queue.query import QueueQuery, lane_word
 from dalston_queue.dashboard.task.read import TARGET_FIELDS, ActionTarget, action_target
 from dalston_queue.ids import is_uuid
-from dalston_queue.jobs.queries.progress import reported
+from dalston_queue.jobs.queries.progress import parse_progress
 from dalston_queue.models import StagePause, Task
 from dalston_queue.redis import get_broker
 
@@ -179,7 +179,7 @@ def _target(queue: str, task_id: str) -> ActionTarget | None:
 
 def _running_line(entry: PendingEntry, named: Named) -> RunningLine:
     record, fresh = entry.record, entry.idle_ms < FRESH_MS
-    progress = reported(record.progress)
+    progress = parse_progress(record.progress)
     lease_ms = max(settings.DALSTON_ABSOLUTE_TIMEOUT_MS, record.deadline_ms - record.claimed_at_ms)
     return RunningLine(
         task_id=entry.task_id,

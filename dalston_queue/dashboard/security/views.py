@@ -29,7 +29,7 @@ class ThrottledLogin(LoginView):
     redirect_authenticated_user = True
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        wait = login_throttle.take(self._username(), self._address(), timezone.now())
+        wait = login_throttle.count_attempt(self._username(), self._address(), timezone.now())
         if wait is None:
             return super().post(request, *args, **kwargs)
         log.warning("login.throttled", address=self._address())
@@ -40,7 +40,7 @@ class ThrottledLogin(LoginView):
         return self.render_to_response(context, status=429, headers={"Retry-After": str(seconds)})
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
-        login_throttle.forgive(self._username(), self._address())
+        login_throttle.clear_attempts(self._username(), self._address())
         return super().form_valid(form)
 
     def _username(self) -> str:

@@ -26,7 +26,7 @@ from dalston_queue.models import DeadLetter, Task
 from dalston_queue.models.dead_letter import OPEN
 
 CHUNK = 100
-NARROWER = "name a queue, a cause or a time"  # hint for a filter that matches too many
+TOO_WIDE_HINT = "name a queue, a cause or a time"  # hint for a filter that matches too many
 
 
 class Outcome(StrEnum):

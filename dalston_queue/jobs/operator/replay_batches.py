@@ -30,7 +30,7 @@ from dalston_queue import crash_points
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.jobs.errors import InvalidJob, JobsError, NothingToReplay
-from dalston_queue.jobs.operator.replay import CHUNK, NARROWER, Changes, Filter, Outcome, matching, replay_chunk
+from dalston_queue.jobs.operator.replay import CHUNK, TOO_WIDE_HINT, Changes, Filter, Outcome, matching, replay_chunk
 from dalston_queue.jobs.queries.search import bounded
 from dalston_queue.models import ApiToken, DeadLetter, ReplayBatch
 from dalston_queue.models.replay_batch import LIVE, BatchState
@@ -84,7 +84,7 @@ def create_replay_batch(
     now = timezone.now()
     if isinstance(wanted, Filter):
         rows = matching(wanted).values_list("id", flat=True)[: min(limit, MAX_DEAD_LETTERS)]
-        dead_letters = bounded(lambda: list(rows), NARROWER)
+        dead_letters = bounded(lambda: list(rows), TOO_WIDE_HINT)
     else:
         there = set(DeadLetter.objects.filter(id__in=wanted).values_list("id", flat=True))
         dead_letters = [dead_letter for dead_letter in dict.fromkeys(wanted) if dead_letter in there][

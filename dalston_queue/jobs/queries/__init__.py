@@ -1,4 +1,4 @@
-"""Questions about jobs and tasks; nothing here writes.
+"""Queries about jobs and tasks, read only.
 
 search     finds jobs and tasks: the same rules for the API and the page
 timeline   every delivery of a task, and how it ended

@@ -25,38 +25,38 @@ class InQueue(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class Progress:
     fraction: float | None = None
     """From 0 to 1; None: the engine reports no fraction."""
     message: str = ""
 
 
-NOTHING = Reported()
+NO_PROGRESS = Progress()
 
 
-def reported_by(tasks: Iterable[InQueue], broker: Broker) -> dict[UUID, Reported] | None:
+def read_progress(tasks: Iterable[InQueue], broker: Broker) -> dict[UUID, Progress] | None:
     """The progress of each task, in one read per queue; None if Redis does not answer."""
     by_queue: defaultdict[str, dict[str, UUID]] = defaultdict(dict)
     for task in tasks:
         by_queue[task.queue][str(task.id)] = task.id
-    found: dict[UUID, Reported] = {}
+    found: dict[UUID, Progress] = {}
     try:
         for queue, ids in by_queue.items():
             records = broker.records(queue, list(ids))
-            found |= {ids[task_id]: reported(record.progress) for task_id, record in records.items()}
+            found |= {ids[task_id]: parse_progress(record.progress) for task_id, record in records.items()}
     except BrokerError:
         return None
     return found
 
 
-def reported(text: str) -> Reported:
+def parse_progress(text: str) -> Progress:
     """The SDK reports a fraction and a message; an engine without it may report any JSON."""
     try:
         value: Any = json.loads(text or "null")
     except ValueError:
         value = text
     if value is None:
-        return NOTHING
+        return NO_PROGRESS
     if not isinstance(value, dict) or type(value.get("fraction")) not in {int, float}:
-        return Reported(message=text[:MAX_MESSAGE_LENGTH])
-    return Reported(min(1.0, max(0.0, float(value["fraction"]))), str(value.get("message") or "")[:MAX_MESSAGE_LENGTH])
+        return Progress(message=text[:MAX_MESSAGE_LENGTH])
+    return Progress(min(1.0, max(0.0, float(value["fraction"]))), str(value.get("message") or "")[:MAX_MESSAGE_LENGTH])

@@ -171,10 +171,10 @@ def _waiting(task: Task, facts: Facts) -> Why:
     if not capable:
         missing = f"{len(ready)} ready, none with {' and '.join(sorted(set(task.required_capabilities)))}"
         return Why(WhyCode.NO_CAPABLE_ENGINE, f"No engine of {task.queue} can run it: {missing}.")
-    return _behind(facts, facts.record, facts.queue, capable)
+    return _queued(facts, facts.record, facts.queue, capable)
 
 
-def _behind(facts: Facts, record: Record, queue: QueueStats, capable: Sequence[EngineInfo]) -> Why:
+def _queued(facts: Facts, record: Record, queue: QueueStats, capable: Sequence[EngineInfo]) -> Why:
     if record.state is RecordState.RUNNING:
         return Why(WhyCode.ABOUT_TO_RUN, f"{record.owner} has just claimed it.")
     mine = next((lane.tier for lane in queue.lanes if lane.stream == record.stream), Tier.MEDIUM)

@@ -46,7 +46,7 @@ class NewKey:
             cursor.execute(TAKE + TAKE_CONFLICT, self.arguments())
             return cursor.fetchone() is not None
 
-    def earlier(self) -> UUID | None:
+    def existing_job(self) -> UUID | None:
         """The job that was stored under the key; None if it has expired meanwhile. Raises IdempotencyConflict."""
         with connection.cursor() as cursor:
             cursor.execute(_READ, [self.key_project, self.key])

@@ -62,7 +62,7 @@ def submit(
     job, tasks = _rows(spec, project, token, Callbacks(project))
     key = None if idempotency_key is None else _new_key(idempotency_key, spec, project, job.id, now)
     while not insert_job(job, tasks, now, key=key):
-        if key is not None and (earlier := key.earlier()):
+        if key is not None and (earlier := key.existing_job()):
             return Submission(earlier, _tasks_of(earlier, {}), created=False)
     transaction.on_commit(lambda: _hint([job.id]))
     return Submission(job.id, tuple(task.id for task in tasks), created=True, tasks=tuple(tasks), at=now)
@@ -185,7 +185,7 @@ def _take_key(request: Request, project: Project, job_id: UUID, now: datetime) -
         return None
     key = _new_key(request.idempotency_key, request.spec, project, job_id, now)
     # Inside the transaction a key that is taken is locked: it can't expire before it is read.
-    return None if key.take() else key.earlier()
+    return None if key.take() else key.existing_job()
 
 
 def _new_key(key: str, spec: JobSpec, project: Project, job_id: UUID, now: datetime) -> NewKey:

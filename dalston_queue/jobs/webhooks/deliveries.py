@@ -68,7 +68,7 @@ def send_again(delivery: WebhookDelivery, now: datetime) -> bool:
 
 
 MAX_PER_ORIGIN = 2
-FIRST = 100
+FIRST_LIMIT = 100
 LEASE_SLACK_S = 30.0
 
 # Each second, and after each delivery. `receivers` steps from one origin to the next by a probe of the index by origin.
@@ -114,11 +114,11 @@ def claim(now: datetime) -> WebhookDelivery | None:
     """Claim a due delivery of a receiver that is not busy, with its job, project and secret; counted as an attempt.
 
     The one that is due longest comes first. The backlog of a busy receiver may be long, and is not read: if the first
-    FIRST deliveries are all of busy receivers, the statement goes from receiver to receiver instead.
+    FIRST_LIMIT deliveries are all of busy receivers, the statement goes from receiver to receiver instead.
     """
     until = now + timedelta(seconds=settings.DALSTON_WEBHOOK_TIMEOUT_S + LEASE_SLACK_S)
     with connection.cursor() as cursor:
-        cursor.execute(CLAIM, {"now": now, "until": until, "per_origin": MAX_PER_ORIGIN, "first": FIRST})
+        cursor.execute(CLAIM, {"now": now, "until": until, "per_origin": MAX_PER_ORIGIN, "first": FIRST_LIMIT})
         row = cursor.fetchone()
     if row is None:
         return None

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 
-LIMIT_S = 6.0
+LOOKUP_TIMEOUT_S = 6.0
 """More than the 5 s after which a resolver asks its second server."""
 MAX_LOOKUPS = 64
 """Threads that a resolver may hold."""
@@ -25,9 +25,9 @@ class LookupFailed(Exception):
 
 
 class Lookups:
-    def __init__(self, ask: Ask | None = None, limit_s: float = LIMIT_S) -> None:
+    def __init__(self, ask: Ask | None = None, timeout_s: float = LOOKUP_TIMEOUT_S) -> None:
         self._ask = ask or _addresses
-        self._limit_s = limit_s
+        self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._lookups: dict[str, tuple[float, Future[list[str]]]] = {}
 
@@ -36,7 +36,7 @@ class Lookups:
         with suppress(socket.gaierror):
             return _addresses(name, socket.AI_NUMERICHOST)  # the name is an address: no lookup
         began, answer = self._join(name)
-        left = began + self._limit_s - time.monotonic()
+        left = began + self._timeout_s - time.monotonic()
         try:
             return answer.result(max(0.0, min(within_s, left)))
         except TimeoutError:

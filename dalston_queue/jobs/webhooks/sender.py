@@ -78,7 +78,7 @@ class WebhookSender:
                 wait_for(self._sending, timeout=0.2, return_when="FIRST_COMPLETED")
             if wait(0 if self._sending else POLL_INTERVAL_S):
                 break
-        self._leave()
+        self._close()
 
     def send_due(self) -> None:
         """Mark the deliveries that were sent, and send the due ones."""
@@ -131,7 +131,7 @@ class WebhookSender:
             self.record(self._counted)
             self._recorded_at, self._counted = clock, Counter()
 
-    def _leave(self) -> None:
+    def _close(self) -> None:
         wait_for(self._sending, timeout=STOP_TIMEOUT_S)
         try:
             for future, lease in self._sending.items():

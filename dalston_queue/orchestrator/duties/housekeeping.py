@@ -55,7 +55,7 @@ _DELETE_JOBS = (
 )
 
 
-def expire_kept(now: datetime) -> Report:
+def delete_expired(now: datetime) -> Report:
     """Delete expired dead letters, replay batches, login attempts, idempotency keys, and finished jobs with their
     history."""
     report = Report()

@@ -118,10 +118,10 @@ class _Run:
             self._dispatch_ready()
         self._ghosts()
         self._stuck_jobs()
-        for_each(sorted({*self._column(QUEUES), *self.broker.queues()}), self._both_ways)
+        for_each(sorted({*self._column(QUEUES), *self.broker.queues()}), self._reconcile_queue)
         return self.report
 
-    def _both_ways(self, queue: str) -> None:
+    def _reconcile_queue(self, queue: str) -> None:
         self._rows_of(queue)
         for page in self.broker.scan_records(queue, PAGE):
             self._orphans(queue, page)
@@ -195,12 +195,12 @@ class _Run:
                 move = "recover" if kind not in REBUILT else "cancel" if stopping else "rebuild"
                 cause = Cause.CANCELLED if move == "cancel" else ""
                 changes[move].append(Change(task_id=task, attempt=attempt, at=now, message=str(kind), cause=cause))
-        ended = move_tasks("cancel", changes["cancel"]) + self._give_up(changes["rebuild"])
+        ended = move_tasks("cancel", changes["cancel"]) + self._end_after_lost_events(changes["rebuild"])
         move_tasks("recover", changes["recover"])
         rebuilt = move_tasks("rebuild", changes["rebuild"])  # those given up are over, and don't move
         return rebuilt + advance({moved.job_id for moved in ended}, now).ready, ended
 
-    def _give_up(self, changes: list[Change]) -> list[Moved]:
+    def _end_after_lost_events(self, changes: list[Change]) -> list[Moved]:
         """End those whose events were gone time and again: one more attempt would only go the same way."""
         lost = [change for change in changes if change.message == Discrepancy.EVENT_LOST]
         if not lost:

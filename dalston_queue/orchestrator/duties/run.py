@@ -40,7 +40,7 @@ DUTIES: tuple[DutySpec, ...] = (
     DutySpec("ageing", lambda: settings.DALSTON_PROMOTE_INTERVAL_S, lambda _now: housekeeping.promote_aged()),
     DutySpec("samples", lambda: 60.0, take_samples),
     DutySpec("registry", lambda: 60.0, housekeeping.mirror_registry),
-    DutySpec("expiry", lambda: 3600.0, housekeeping.expire_kept),
+    DutySpec("expiry", lambda: 3600.0, housekeeping.delete_expired),
     DutySpec("dead-letter digest", lambda: 3600.0, housekeeping.digest_dead_letters),
     DutySpec("audit", lambda: 3600.0, check_audit),
 )

@@ -193,5 +193,5 @@ def test_submissions_with_a_wrong_callback_url_are_refused(api: Api, project: Pr
 
 def test_deliveries_expire_with_their_job(api: Api, signed: Project, receiver: Receiver) -> None:
     complete(submit(api, receiver.url))
-    housekeeping.expire_kept(timezone.now() + timedelta(days=365))
+    housekeeping.delete_expired(timezone.now() + timedelta(days=365))
     assert not Job.objects.exists() and not WebhookDelivery.objects.exists()

@@ -54,7 +54,7 @@ def test_a_name_that_is_not_found_keeps_no_other_receiver_waiting(
         return []
 
     settings.DALSTON_WEBHOOK_ATTEMPTS = 1
-    names = Lookups(ask, limit_s=1.0)
+    names = Lookups(ask, timeout_s=1.0)
     monkeypatch.setattr(webhooks, "send", partial(send, names=names))
     for port in range(2001, 2011):
         complete(submit(api, f"http://away.example:{port}/"))
@@ -88,12 +88,12 @@ def test_a_claim_does_not_read_a_whole_backlog(api: Api, signed: Project, receiv
         claimed = claim(now)
         assert claimed is not None and claimed.origin.endswith(":1111")
     with connection.cursor() as cursor:
-        asked: dict[str, Any] = {"now": now, "until": until, "per_origin": 2, "first": webhook_claims.FIRST}
+        asked: dict[str, Any] = {"now": now, "until": until, "per_origin": 2, "first": webhook_claims.FIRST_LIMIT}
         cursor.execute("EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + webhook_claims.CLAIM, asked)
         [[[explained]]] = cursor.fetchall()
     sent = WebhookDelivery.objects.filter(sending_until=until).get()
     assert sent.origin == ("http://127.0.0.1:2222" if busy else "http://127.0.0.1:1111")
-    assert sum(read_by(explained["Plan"])) < 10 * webhook_claims.FIRST, "of 10 000"
+    assert sum(read_by(explained["Plan"])) < 10 * webhook_claims.FIRST_LIMIT, "of 10 000"
 
 
 def read_by(plan: dict[str, Any]) -> Iterator[float]:

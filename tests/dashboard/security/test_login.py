@@ -60,17 +60,17 @@ def test_a_login_resets_the_count_and_the_window_slides(settings: Settings) -> N
         log_in()
     oldest = LoginAttempt.objects.order_by("at").first()
     LoginAttempt.objects.filter(pk=oldest.pk).update(at=oldest.at - timedelta(seconds=200))
-    wait = login_throttle.take("ada", "192.0.2.1", timezone.now())
+    wait = login_throttle.count_attempt("ada", "192.0.2.1", timezone.now())
     assert timedelta(seconds=90) < wait < timedelta(seconds=101), "until the oldest of the three is out of the window"
     LoginAttempt.objects.filter(pk=oldest.pk).update(at=oldest.at - timedelta(seconds=301))
-    assert login_throttle.take("ada", "192.0.2.1", timezone.now()) is None
+    assert login_throttle.count_attempt("ada", "192.0.2.1", timezone.now()) is None
 
 
 @pytest.mark.django_db(transaction=True)
 def test_parallel_guesses_are_counted_one_after_the_other() -> None:
     def guess(_: int) -> bool:
         try:
-            return login_throttle.take("ada", "192.0.2.1", timezone.now()) is None
+            return login_throttle.count_attempt("ada", "192.0.2.1", timezone.now()) is None
         finally:
             connection.close()
 

@@ -1,4 +1,4 @@
-"""Requeue and dead-found of one task by an operator. Of two requests one counts."""
+"""Requeue and dead-letter of one task by an operator. Of two requests one counts."""
 
 from uuid import uuid4
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from dalston_queue.jobs.queries.progress import Reported, reported
+from dalston_queue.jobs.queries.progress import Progress, parse_progress
 from dalston_queue.jobs.queries.timeline import DeliveryOutcome, timeline_of
 from tests.jobs.make import NOW
 
@@ -70,14 +70,14 @@ def test_a_start_before_the_event_of_the_last_engines_death_ends_that_delivery()
 @pytest.mark.parametrize(
     ("text", "means"),
     [
-        ("", Reported()),
-        ("null", Reported()),
-        ('{"fraction": 0.5, "message": "half"}', Reported(0.5, "half")),
-        ('{"fraction": 7}', Reported(1.0)),
-        ('{"fraction": true}', Reported(None, '{"fraction": true}')),
-        ("[1, 2]", Reported(None, "[1, 2]")),
-        ("not json", Reported(None, "not json")),
+        ("", Progress()),
+        ("null", Progress()),
+        ('{"fraction": 0.5, "message": "half"}', Progress(0.5, "half")),
+        ('{"fraction": 7}', Progress(1.0)),
+        ('{"fraction": true}', Progress(None, '{"fraction": true}')),
+        ("[1, 2]", Progress(None, "[1, 2]")),
+        ("not json", Progress(None, "not json")),
     ],
 )
-def test_what_engines_report_is_understood_or_shown_as_it_is(text: str, means: Reported) -> None:
-    assert reported(text) == means
+def test_what_engines_report_is_understood_or_shown_as_it_is(text: str, means: Progress) -> None:
+    assert parse_progress(text) == means

@@ -91,13 +91,13 @@ def test_expired_rows_are_deleted_and_nothing_else(broker: Broker, steps: Steps)
     dead_letter = {"queue": "echo", "cause": "error", "fingerprint": "f"}
     DeadLetter.objects.create(**dead_letter, created_at=long_ago)
     young = DeadLetter.objects.create(**dead_letter, created_at=now)
-    report = housekeeping.expire_kept(now)
+    report = housekeeping.delete_expired(now)
     assert report.found == {"dead letters": 1, "idempotency keys": 1, "jobs": 1}
     assert not Job.objects.filter(id=old.id).exists()
     assert not TaskEvent.objects.filter(task__job_id=old.id).exists()
     assert Job.objects.filter(id=kept.id).exists()
     assert list(DeadLetter.objects.all()) == [young]
-    assert housekeeping.expire_kept(now).found == {}
+    assert housekeeping.delete_expired(now).found == {}
 
 
 def test_the_digest_groups_dead_letters_and_counts_new_patterns(broker: Broker, steps: Steps) -> None:
