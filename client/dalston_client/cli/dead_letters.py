@@ -76,31 +76,25 @@ def _add_replay(inner: options.Commands) -> None:
 def run_list(args: argparse.Namespace, client: Client, out: Out) -> Exit:
     if args.groups:
         groups = client.dead_letter_groups(limit=min(args.limit, 200), **_filters(args))
-        if out.as_json:
-            out.json(groups)
-        else:
-            rows = [
-                (
-                    it["fingerprint"],
-                    it["count"],
-                    it["queue"],
-                    it["cause"],
-                    text.ago(it["last_at"]),
-                    text.short(it["error"]),
-                )
-                for it in groups
-            ]
-            out.table(("fingerprint", "count", "queue", "cause", "last", "error"), rows, "no open dead letters")
+        rows = [
+            (
+                it["fingerprint"],
+                it["count"],
+                it["queue"],
+                it["cause"],
+                text.ago(it["last_at"]),
+                text.short(it["error"]),
+            )
+            for it in groups
+        ]
+        out.rows(groups, ("fingerprint", "count", "queue", "cause", "last", "error"), rows, "no open dead letters")
         return Exit.OK
     letters = list(client.dead_letters(limit=args.limit, **_filters(args)))
-    if out.as_json:
-        out.json(letters)
-    else:
-        lines = [
-            (it["dead_letter_id"], it["queue"], it["cause"], text.ago(it["created_at"]), text.short(it["error"]))
-            for it in letters
-        ]
-        out.table(("dead letter", "queue", "cause", "since", "error"), lines, "no open dead letters")
+    lines = [
+        (it["dead_letter_id"], it["queue"], it["cause"], text.ago(it["created_at"]), text.short(it["error"]))
+        for it in letters
+    ]
+    out.rows(letters, ("dead letter", "queue", "cause", "since", "error"), lines, "no open dead letters")
     return Exit.OK
 
 
@@ -119,8 +113,7 @@ def run_replay(args: argparse.Namespace, client: Client, out: Out) -> Exit:
     wanted = _selection(args)
     matched = client.replay_many(**wanted, dry_run=True, limit=args.limit)["matched"]
     if args.dry_run:
-        _show(
-            out,
+        out.answer(
             {"matched": matched, "replayed": 0, "items": []},
             f"{text.counted(matched, 'dead letter')} would be replayed.",
         )
@@ -131,12 +124,12 @@ def run_replay(args: argparse.Namespace, client: Client, out: Out) -> Exit:
     more = {"limit": args.limit, "parameters": parameters, "priority": args.priority, "reason": args.reason}
     if args.rate is None and args.undo is None:
         done = client.replay_many(**wanted, **more)
-        _show(out, done, _summary(done))
+        out.answer(done, _summary(done))
         return (
             Exit.OK if all(it["outcome"] in {"replayed", "already replayed"} for it in done["items"]) else Exit.FAILED
         )
     batch = client.replay_in_batch(**wanted, **more, rate_per_minute=args.rate, undo_seconds=args.undo or 0.0)
-    _show(out, batch, _batch(batch))
+    out.answer(batch, _batch(batch))
     if batch["already_open"]:
         out.note(f"this open batch of {batch['actor']} does the same already: no second one was made")
     out.note(f"to undo it, or to stop the rest: dalston dead-letters undo {batch['replay_batch_id']}")
@@ -149,36 +142,33 @@ def run_discard(args: argparse.Namespace, client: Client, out: Out) -> Exit:
     done, failures = for_each(args.ids, lambda each: client.discard(each, reason=args.reason))
     if done:
         closed = sum(it["discarded"] for it in done)
-        _show(out, done, f"{closed} discarded, {len(done) - closed} were closed before.")
+        out.answer(done, f"{closed} discarded, {len(done) - closed} were closed before.")
     return report_failures(out, args.ids, failures)
 
 
 def run_batches(args: argparse.Namespace, client: Client, out: Out) -> Exit:
     if args.replay_batch_id is not None:
         batch = client.replay_batch(args.replay_batch_id)
-        _show(out, batch, _batch(batch))
+        out.answer(batch, _batch(batch))
         return Exit.OK
     batches = list(client.replay_batches(limit=args.limit))
-    if out.as_json:
-        out.json(batches)
-    else:
-        rows = [
-            (
-                it["replay_batch_id"],
-                it["state"],
-                f"{it['handled']} of {it['matched']}",
-                it["actor"],
-                text.ago(it["created_at"]),
-            )
-            for it in batches
-        ]
-        out.table(("batch", "state", "handled", "by", "made"), rows, "no replay batches")
+    rows = [
+        (
+            it["replay_batch_id"],
+            it["state"],
+            f"{it['handled']} of {it['matched']}",
+            it["actor"],
+            text.ago(it["created_at"]),
+        )
+        for it in batches
+    ]
+    out.rows(batches, ("batch", "state", "handled", "by", "made"), rows, "no replay batches")
     return Exit.OK
 
 
 def run_undo(args: argparse.Namespace, client: Client, out: Out) -> Exit:
     done = client.undo_replay_batch(args.replay_batch_id, reason=args.reason)
-    _show(out, done, f"{done['outcome']}: {_batch(done['replay_batch'])}")
+    out.answer(done, f"{done['outcome']}: {_batch(done['replay_batch'])}")
     return Exit.OK
 
 
@@ -193,13 +183,6 @@ def _selection(args: argparse.Namespace) -> dict[str, Any]:
     if not args.ids and not filters and not args.all:
         raise UsageError("Name dead letters, or a filter, or --all.")
     return {"ids": args.ids} if args.ids else {"filters": filters}
-
-
-def _show(out: Out, value: Any, words: str) -> None:
-    if out.as_json:
-        out.json(value)
-    else:
-        out.say(words)
 
 
 def _summary(done: answers.ReplayedMany) -> str:

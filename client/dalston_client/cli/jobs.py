@@ -37,15 +37,12 @@ def run(args: argparse.Namespace, client: Client, out: Out) -> Exit:
     names = ("status", "name", "task_type", "error", "payload")
     wanted = {name: getattr(args, name) for name in names}
     found = list(client.jobs(limit=args.limit, **wanted, **options.span(args)))
-    if out.as_json:
-        out.json(found)
-    else:
-        rows = [
-            (it["job_id"], it["name"], it["status"], text.share(it["progress"]), text.ago(it["created_at"]),
-             text.short(it["error"] or ""))
-            for it in found
-        ]  # fmt: skip
-        out.table(("job", "name", "status", "done", "made", "error"), rows, "no such jobs")
+    rows = [
+        (it["job_id"], it["name"], it["status"], text.share(it["progress"]), text.ago(it["created_at"]),
+         text.short(it["error"] or ""))
+        for it in found
+    ]  # fmt: skip
+    out.rows(found, ("job", "name", "status", "done", "made", "error"), rows, "no such jobs")
     return Exit.OK
 
 

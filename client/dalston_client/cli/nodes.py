@@ -65,10 +65,7 @@ def add(commands: options.Commands) -> None:
 
 def run_list(_: argparse.Namespace, client: Client, out: Out) -> Exit:
     found = client.nodes()
-    if out.as_json:
-        out.json(found)
-    else:
-        out.table(COLUMNS, [row for node in found for row in rows_of(node)], "no node has been seen")
+    out.rows(found, COLUMNS, [row for node in found for row in rows_of(node)], "no node has been seen")
     return Exit.OK
 
 
@@ -89,10 +86,7 @@ def run_command(args: argparse.Namespace, client: Client, out: Out) -> Exit:
         reason=args.reason,
         wait=min(args.wait, _MAX_WAIT_S),
     )
-    if out.as_json:
-        out.json(done)
-    else:
-        out.say(f"{done['command']} {args.node_id}: {done['state']}. {done['message']}")
+    out.answer(done, f"{done['command']} {args.node_id}: {done['state']}. {done['message']}")
     return {"done": Exit.OK, "failed": Exit.FAILED}.get(done["state"], Exit.NOT_YET)
 
 
@@ -105,19 +99,13 @@ def run_resume_worker(args: argparse.Namespace, client: Client, out: Out) -> Exi
 
 
 def _drain_changed(out: Out, done: answers.WorkerDrain, words: str) -> Exit:
-    if out.as_json:
-        out.json(done)
-    else:
-        out.say(f"{done['worker_id']} {words}{'' if done['changed'] else ', as before'}.")
+    out.answer(done, f"{done['worker_id']} {words}{'' if done['changed'] else ', as before'}.")
     return Exit.OK
 
 
 def run_forget(args: argparse.Namespace, client: Client, out: Out) -> Exit:
     done = client.forget_node(args.node_id, reason=args.reason)
-    if out.as_json:
-        out.json(done)
-    else:
-        out.say(f"{done['node_id']} is forgotten, with {text.counted(len(done['engines']), 'engine')}.")
+    out.answer(done, f"{done['node_id']} is forgotten, with {text.counted(len(done['engines']), 'engine')}.")
     return Exit.OK
 
 

@@ -76,6 +76,20 @@ class Out:
         for line in lines or [f"{error['detail']}{trace}"]:
             self.errors.print(f"dalston: {clean(line)}", soft_wrap=True)
 
+    def answer(self, value: Any, words: str) -> None:
+        """JSON for programs, or these words for people."""
+        if self.as_json:
+            self.json(value)
+        else:
+            self.say(words)
+
+    def rows(self, value: Any, columns: Sequence[str], rows: Sequence[Sequence[object]], none: str) -> None:
+        """JSON for programs, or a table for people."""
+        if self.as_json:
+            self.json(value)
+        else:
+            self.table(columns, rows, none)
+
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], none: str) -> None:
         if not rows:
             self.note(none)

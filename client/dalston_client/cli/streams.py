@@ -27,15 +27,12 @@ def add(commands: options.Commands) -> None:
 
 def run_list(_: argparse.Namespace, client: Client, out: Out) -> Exit:
     found = client.streams()
-    if out.as_json:
-        out.json(found)
-    else:
-        rows = [
-            (it["queue"], it["waiting"], it["running"], text.seconds(it["oldest_age_seconds"]),
-             it["counters"].get("completed", 0), "paused" if it["paused"] else "")
-            for it in found
-        ]  # fmt: skip
-        out.table(("queue", "waiting", "running", "oldest", "completed", ""), rows, "there is no queue yet")
+    rows = [
+        (it["queue"], it["waiting"], it["running"], text.seconds(it["oldest_age_seconds"]),
+         it["counters"].get("completed", 0), "paused" if it["paused"] else "")
+        for it in found
+    ]  # fmt: skip
+    out.rows(found, ("queue", "waiting", "running", "oldest", "completed", ""), rows, "there is no queue yet")
     return Exit.OK
 
 

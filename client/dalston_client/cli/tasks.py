@@ -39,24 +39,18 @@ def run(args: argparse.Namespace, client: Client, out: Out) -> Exit:
         return Exit.OK
     names = ("status", "stage", "task_type", "error", "payload")
     found = list(client.tasks(limit=args.limit, **{name: getattr(args, name) for name in names}, **options.span(args)))
-    if out.as_json:
-        out.json(found)
-    else:
-        rows = [
-            (it["task_id"], it["stage"], it["queue"], it["status"], it["attempt"], text.ago(it["created_at"]),
-             text.short(it["error"]["message"] if it["error"] else ""))
-            for it in found
-        ]  # fmt: skip
-        out.table(("task", "stage", "queue", "status", "attempt", "made", "error"), rows, "no such tasks")
+    rows = [
+        (it["task_id"], it["stage"], it["queue"], it["status"], it["attempt"], text.ago(it["created_at"]),
+         text.short(it["error"]["message"] if it["error"] else ""))
+        for it in found
+    ]  # fmt: skip
+    out.rows(found, ("task", "stage", "queue", "status", "attempt", "made", "error"), rows, "no such tasks")
     return Exit.OK
 
 
 def run_why(args: argparse.Namespace, client: Client, out: Out) -> Exit:
     why = client.why(args.task_id)
-    if out.as_json:
-        out.json(why)
-    else:
-        out.say(why["why"])
+    out.answer(why, why["why"])
     return Exit.OK
 
 

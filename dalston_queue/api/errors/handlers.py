@@ -1,4 +1,4 @@
-"""Maps exceptions to problem documents. What is not named here is a 500 that shows nothing but its trace id."""
+"""Maps exceptions to problem documents. Any other exception is a 500 that shows only its trace id."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _no_database(request: HttpRequest, exc: Exception) -> HttpResponse:
     log.warning("api.database_unavailable", path=request.path, error=str(exc))
     detail = "Postgres does not answer right now. Try again."
     if request.method not in SAFE:  # the statement may have been sent before Postgres stopped answering
-        detail += " The request may still be carried out: repeat a submission with its idempotency key, and"
+        detail += " The request may still be executed: repeat a submission with its idempotency key, and"
         detail += " check the state before you repeat anything else."
     return respond(request, ApiProblem(503, Code.DATABASE_UNAVAILABLE, detail, headers=RETRY))
 

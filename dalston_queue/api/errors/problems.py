@@ -64,7 +64,7 @@ TITLES: Mapping[Code, str] = {
     Code.PAYLOAD_TOO_LARGE: "The payload is too large",
     Code.IDEMPOTENCY_CONFLICT: "The idempotency key was used for another request",
     Code.STATE_CONFLICT: "The state does not allow this",
-    Code.WORKER_LOST: "The worker was declared dead",
+    Code.WORKER_LOST: "The worker was judged dead",
     Code.TASK_LOST: "The task is not this worker's",
     Code.RATE_LIMITED: "Too many requests",
     Code.QUEUE_FULL: "The queue is full",

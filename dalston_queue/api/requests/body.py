@@ -1,4 +1,4 @@
-"""Reads request bodies: bounded in size and depth, strict JSON, nothing that Postgres or an engine could not store.
+"""Request bodies: limited in size and depth, strict JSON, only values that Postgres and engines can store.
 
 Python's own parser takes NaN, lone surrogates, NUL characters and integers of any length. Each of them would fail
 later, in a jsonb column or in a message encoder, with an error that does not name the request.

@@ -31,8 +31,8 @@ def poll(
     gone: Callable[[], bool] = lambda: False,
     check_token: Callable[[], None] = lambda: None,
 ) -> tuple[Renewal, list[RemoteTask]]:
-    """How it stands with what was named, with what is given again; and what was claimed. `check_token` raises
-    ApiProblem; it is asked only after a wait, before something is given away."""
+    """The state of the named tasks, with those that were missing; and the claimed tasks. `check_token` raises
+    ApiProblem; it runs only after a wait, before claimed tasks are delivered."""
     began = time.monotonic()
     renewal, claimed = _poll(worker, named, wanted, wait, gone)
     if claimed and gone():
@@ -52,32 +52,32 @@ def _poll(
 ) -> tuple[Renewal, list[RemoteTask]]:
     end = time.monotonic() + wait
     room = worker.engine.capacity if wanted is None else wanted
-    release_connection()  # Postgres is done with, while we speak to Redis and wait
+    release_connection()  # not needed while the poll uses Redis and waits
     worker.start_poll()
     renewal, claimed = _try(worker, named, room)
     if renewal.missing or claimed or wait <= 0:
         return renewal, claimed
-    look_at = time.monotonic() + RECHECK_S
+    recheck_at = time.monotonic() + RECHECK_S
     with POLL_SLOTS.take() as free:
         if not free:
             raise _too_many()
         while (left := end - time.monotonic()) > 0 and not (renewal.missing or claimed):
             drained = worker.should_drain
             woken = worker.wait(left)
-            # The worker has died, has given this poll up and sent another, or must hear that it should drain. One that
-            # has heard it and polls all the same waits as if there were no task: it must not run in circles.
+            # The worker has died, has sent another poll, or must learn that it should drain. A worker that knows it and
+            # polls all the same waits as if there were no task: otherwise it would poll in a busy loop.
             if gone() or not worker.is_newest_poll() or (worker.should_drain and not drained):
                 worker.wake_another()
                 break
             if woken:
                 claimed = worker.claim(room, renewal)
-                # Others may get there first again and again: by the clock it looks and beats all the same.
-                if claimed or time.monotonic() < look_at:
+                # Other engines may claim first each time: after RECHECK_S the poll renews and beats all the same.
+                if claimed or time.monotonic() < recheck_at:
                     continue
             if not renewal.count:
-                worker.beat()  # it has nothing to lose, so the waiting itself is its heartbeat
+                worker.beat()  # without tasks it has nothing to lose, so the waiting is its heartbeat
             renewal, claimed = _try(worker, named, room)
-            look_at = time.monotonic() + RECHECK_S
+            recheck_at = time.monotonic() + RECHECK_S
     return renewal, claimed
 
 
@@ -87,5 +87,5 @@ def _try(worker: RemoteWorker, named: Sequence[Hold], room: int) -> tuple[Renewa
 
 
 def _too_many() -> ApiProblem:
-    detail = f"This web process lets {POLL_SLOTS.limit} polls wait, and as many do. Nothing was claimed; poll again."
+    detail = f"All {POLL_SLOTS.limit} slots for waiting polls are taken. Nothing was claimed; poll again."
     return ApiProblem(503, Code.TOO_MANY_POLLS, detail, headers={"Retry-After": "2"})

@@ -1,6 +1,6 @@
 """The routes of the API, one module per path; each has a `router`.
 
-tasks, jobs                   submit, list, read, cancel; why a task waits; requeue, dead-letter; webhooks again
+tasks, jobs                   submit, list, read, cancel; why a task waits; requeue, dead-letter; resend webhooks
 events                        /jobs/{job_id}/events: a job as server-sent events
 queues                        /queue/stats and /streams: numbers, pending entries, pause and resume
 dead_letters, replay_batches  list, replay, discard; undo or stop a batch

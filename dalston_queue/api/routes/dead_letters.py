@@ -28,7 +28,6 @@ from dalston_queue.api.schemas.dead_letters import (
     WantedIn,
     dead_letter_out,
     replay_batch_out,
-    replayed_out,
 )
 from dalston_queue.audit.record import audited
 from dalston_queue.jobs.errors import NothingToReplay, sentence
@@ -103,7 +102,7 @@ def replay_dead_letter(
         raise not_found(f"dead letter {dead_letter_id}")
     if done.outcome not in {Outcome.REPLAYED, Outcome.ALREADY}:
         raise ApiProblem(409, Code.STATE_CONFLICT, f"It cannot be replayed: {done.outcome}.")
-    return replayed_out(done)
+    return ReplayedOut.from_orm(done)
 
 
 @router.post(
@@ -114,7 +113,7 @@ def replay_dead_letter(
 def replay_dead_letters(request: HttpRequest, body: Annotated[ReplayManyIn, Body()]) -> Status[Any]:
     """Replay dead letters by id or by filter. Try it with `dry_run` first.
 
-    With `rate_per_minute` or `undo_seconds` it becomes a replay batch (202), which the orchestrators carry out.
+    With `rate_per_minute` or `undo_seconds` it becomes a replay batch (202), which the orchestrators run.
     """
     principal = principal_of(request)
     wanted = body.filter.filter(None) if body.filter is not None else None
@@ -134,7 +133,9 @@ def replay_dead_letters(request: HttpRequest, body: Annotated[ReplayManyIn, Body
         ids = bounded(lambda: list(letters.values_list("id", flat=True)[:limit]), TOO_WIDE_HINT)
     done = _replay(principal, ids, body)
     replayed = sum(each.outcome is Outcome.REPLAYED for each in done)
-    return Status(200, ReplayManyOut(matched=matched, replayed=replayed, items=[replayed_out(each) for each in done]))
+    return Status(
+        200, ReplayManyOut(matched=matched, replayed=replayed, items=[ReplayedOut.from_orm(each) for each in done])
+    )
 
 
 @router.delete("/dead_letters/{dead_letter_id}", auth=needs(Scope.OPERATE), response=answers({200: DiscardOut}, 404))

@@ -158,7 +158,7 @@ def drain_worker(request: HttpRequest, worker_id: WorkerId, body: Annotated[Reas
     """Deliver no more tasks to a worker; it finishes those it has and leaves. Safe to repeat."""
     principal, worker = principal_of(request), _find(worker_id)
     if worker.is_dead:
-        raise ApiProblem(409, Code.STATE_CONFLICT, f"{worker_id} was declared dead: it has no tasks and gets none.")
+        raise ApiProblem(409, Code.STATE_CONFLICT, f"{worker_id} was judged dead: it has no tasks and gets none.")
     if worker.should_drain:
         return WorkerDrainOut(worker_id=worker_id, should_drain=True, changed=False)
     with audited("worker.drain", worker_id, reason=body.reason, **principal.signature()) as row:

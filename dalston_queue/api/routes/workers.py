@@ -1,6 +1,6 @@
 """/internal/workers: the worker protocol over HTTP, for engines in any language. docs/worker-protocol.md explains it.
 
-The Redis scripts are those of an engine: fenced by a session, declared dead by the same judge. All state is in Redis,
+The Redis scripts are those of an engine: fenced by a session, judged dead by the same judge. All state is in Redis,
 so any web process serves any call.
 """
 
@@ -87,12 +87,12 @@ def register_worker(request: HttpRequest, worker: Annotated[RegisterIn, Body()])
 
 
 @router.post(f"{WORKER}/poll", auth=needs(Scope.WORKER), response=answers({200: PollOut}, 400, 404, 409, 413))
-def poll_tasks(request: HttpRequest, worker_id: WorkerId, asked: Annotated[PollIn, Body()], wait: Wait = 0) -> PollOut:
+def poll_tasks(request: HttpRequest, worker_id: WorkerId, wanted: Annotated[PollIn, Body()], wait: Wait = 0) -> PollOut:
     """Claim and start tasks. Tasks that the worker has and does not name in `held` are delivered again. One poll at a
     time."""
     with _worker(request, worker_id) as worker, disconnection(request) as gone:
-        _beat(worker, worker.engine.state, len(asked.held))  # a draining worker may still ask for tasks that it lost
-        named, room = [each.hold for each in asked.held], asked.available_capacity
+        _beat(worker, worker.engine.state, len(wanted.held))  # a draining worker may still ask for tasks that it lost
+        named, room = [each.hold for each in wanted.held], wanted.available_capacity
         renewal, claimed = poll(worker, named, room, wait, gone, partial(_check_token, request))
         if claimed:  # `why` and the pages count by the last heartbeat, and the next call may be seconds away
             _beat(worker, worker.engine.state, renewal.count + len(claimed))
@@ -162,7 +162,7 @@ def deregister_worker(request: HttpRequest, worker_id: WorkerId) -> LeaveOut:
 
 @contextmanager
 def _worker(request: HttpRequest, worker_id: str) -> Iterator[RemoteWorker]:
-    """The worker of this token, its sessions resumed. A worker that was declared dead has none: 409."""
+    """The worker of this token, its sessions resumed. A worker that was judged dead has none: 409."""
     worker = _find(request, worker_id)
     try:
         worker.resume()
@@ -223,5 +223,5 @@ def _lost(hold: Hold) -> ApiProblem:
 
 
 def _fenced(worker_id: str) -> ApiProblem:
-    detail = f"{worker_id} was declared dead, and its tasks were reclaimed. Drop them and register again."
+    detail = f"{worker_id} was judged dead, and its tasks were reclaimed. Drop them and register again."
     return ApiProblem(409, Code.WORKER_LOST, detail)

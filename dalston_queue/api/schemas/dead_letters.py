@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from dalston_queue.api.schemas.base import ABSENT, BodyIn, Id, Instant, PriorityIn, ReasonInBody, either
 from dalston_queue.broker.protocol.types import Priority
-from dalston_queue.jobs.operator.replay import Filter, Outcome, Replayed
+from dalston_queue.jobs.operator.replay import Filter, Outcome
 from dalston_queue.jobs.operator.replay_batches import MAX_DEAD_LETTERS, MAX_RATE, MAX_UNDO_S
 from dalston_queue.models import DeadLetter, ReplayBatch
 from dalston_queue.models.replay_batch import BatchState
@@ -129,12 +129,6 @@ class DiscardOut(Schema):
 def dead_letter_out(letter: DeadLetter) -> DeadLetterOut:
     same = {name: getattr(letter, name) for name in DeadLetterOut.model_fields if name != "dead_letter_id"}
     return DeadLetterOut(dead_letter_id=letter.id, **same)
-
-
-def replayed_out(done: Replayed) -> ReplayedOut:
-    return ReplayedOut(
-        dead_letter_id=done.dead_letter_id, outcome=done.outcome, task_id=done.task_id, attempt=done.attempt
-    )
 
 
 class ReplayBatchOut(Schema):

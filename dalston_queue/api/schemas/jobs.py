@@ -166,7 +166,7 @@ def _or_its_problem(job: Any, validate: ValidatorFunctionWrapHandler) -> Any:
 def _items_may_be_invalid(schema: dict[str, Any]) -> None:
     """An invalid job does not make the request invalid."""
     jobs = schema["properties"]["jobs"]
-    other = {"title": "Anything else", "description": "Refused for itself, in its item of the answer."}
+    other = {"title": "Anything else", "description": "Refused on its own, in its item of the answer."}
     jobs["items"] = {"anyOf": [jobs["items"], other]}
 
 
@@ -188,6 +188,8 @@ MAX_RESULTS_BYTES = 1024 * 1024
 
 class DeliveryOut(BaseModel):
     """One delivery of a task to an engine."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     attempt: int
     engine_id: str
@@ -312,7 +314,7 @@ def _task(
         progress=_share(task, report),
         progress_message=report.message,
         progress_known=reported is not None or task.status != TaskStatus.RUNNING,
-        runs=[DeliveryOut.model_validate(each, from_attributes=True) for each in timeline_of(events)],
+        runs=[DeliveryOut.model_validate(each) for each in timeline_of(events)],
         result_left_out=left_out,
     )
 

@@ -1,4 +1,4 @@
-"""Tasks in the API: the body of POST /tasks, and a task as it is shown, with its history where asked for."""
+"""Tasks in the API: the body of POST /tasks, and a task as it is shown, with its history on request."""
 
 from __future__ import annotations
 
@@ -98,6 +98,8 @@ class ErrorOut(BaseModel):
 
 
 class EventOut(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
     at: datetime
     transition: str
     from_status: TaskStatus
@@ -169,7 +171,7 @@ def task_out(task: Task, history: Iterable[TaskEvent] | None = None, job: Job | 
         error=ErrorOut(message=task.error, type=task.error_type, cause=task.error_cause) if failed else None,
         trace_id=(job or task.job).trace_id,
         queue_position=None,
-        history=None if history is None else [_event_out(event) for event in history],
+        history=None if history is None else [EventOut.model_validate(event) for event in history],
     )
 
 
@@ -177,20 +179,6 @@ def stored_task(task: NewTask, at: datetime, parameters: dict[str, Any]) -> Task
     """The row of a task that was just stored, without a query."""
     fields = {**msgspec.structs.asdict(task), "parameters": parameters, "created_at": at}
     return Task(**fields, effective_priority=task.priority)
-
-
-def _event_out(event: TaskEvent) -> EventOut:
-    return EventOut(
-        at=event.at,
-        transition=event.transition,
-        from_status=TaskStatus(event.from_status),
-        to_status=TaskStatus(event.to_status),
-        attempt=event.attempt,
-        deliveries=event.deliveries,
-        engine_id=event.engine_id,
-        cause=event.cause,
-        message=event.message,
-    )
 
 
 class CancelledTaskOut(Schema):

@@ -29,7 +29,7 @@ _CLOSED: dict[Closed, tuple[Code, str]] = {
     Closed.NOT_ALLOWED: (Code.UNAUTHENTICATED, "The token was revoked or changed, or the login is over."),
     Closed.JOB_GONE: (Code.NOT_FOUND, "The job does not exist any more."),
 }
-STREAMS_FULL = "This web process serves as many event streams as it may. Try again, or ask with ?wait=30."
+STREAMS_FULL = "This web process has no free event stream. Try again, or read the job with ?wait=30."
 
 
 async def event_stream(subscriber: Subscriber, cursor: Cursor) -> AsyncGenerator[str]:

@@ -103,7 +103,7 @@ def test_while_postgres_hangs_pages_and_the_api_answer_503_soon(
                     proxy.freeze()
                 started = time.monotonic()
                 unknown = waiting.result()
-                assert (unknown.status_code, "may still be carried out" in unknown.json()["detail"]) == (503, True)
+                assert (unknown.status_code, "may still be executed" in unknown.json()["detail"]) == (503, True)
                 pages = list(many.map(lambda _: browser.get("/"), range(12)))
                 answers = list(many.map(lambda _: client.get("/api/v1/tasks"), range(8)))
             assert time.monotonic() - started < 7, "and later requests do not wait again"

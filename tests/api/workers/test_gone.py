@@ -64,7 +64,7 @@ def test_a_poll_whose_client_has_gone_claims_nothing(web: Web, shared: Broker, t
 def test_a_token_that_is_revoked_while_its_poll_waits_gets_nothing(
     web: Web, shared: Broker, token_for: Callable[..., str]
 ) -> None:
-    """It could not report a result: the task would wait until the worker is declared dead."""
+    """It could not report a result: the task would wait until the worker is judged dead."""
     with web.client(token_for("worker")) as client, ThreadPoolExecutor() as threads:
         worker = client.post(f"{WORKERS}/register", json={"stages": ["gone"]}).json()["worker_id"]
         before = _sleepers(shared)
