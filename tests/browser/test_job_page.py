@@ -28,7 +28,7 @@ def test_a_running_dag_is_cancelled_and_the_page_follows(page: Page, job: Job, a
     page.goto(f"/jobs/{job.pk}/")
     live(page)
     expect(page.locator("#dag-split")).to_have_class("box busy")
-    expect(page.locator("#stops")).to_contain_text("1 running task on gpu-01.demo.0.b, 3 waiting.")
+    expect(page.locator("#stops")).to_contain_text("1 running task on gpu-01.demo.0.b; 3 waiting.")
     axe(page)
     page.get_by_label("Reason").fill("wrong file")
     page.get_by_role("button", name="Cancel job").click()

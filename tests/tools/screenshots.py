@@ -96,8 +96,9 @@ def api(running: Running) -> httpx.Client:
     return httpx.Client(base_url=f"{running.url}/api/v1", headers=headers, timeout=40)
 
 
-def submit_work(running: Running) -> str:
-    """Tasks that succeed, fail and wait. Returns the newest job's id: its priority is high, so it runs first."""
+def submit_work(running: Running) -> tuple[str, str]:
+    """Tasks that succeed, fail and wait. Returns the newest job and one of its tasks: its priority is high, so it runs
+    first."""
     with api(running) as client:
         for number in range(6):
             client.post("/tasks", json={"task_type": "echo", "parameters": {"number": number}}).raise_for_status()
@@ -106,7 +107,8 @@ def submit_work(running: Running) -> str:
         for number in range(18):
             body = pipeline(4700 + number, urgent=number > 14, broken=number in {15, 16})
             job = client.post("/jobs", json=body).raise_for_status().json()
-        return str(job["job_id"])
+        tasks = client.get(f"/jobs/{job['job_id']}").raise_for_status().json()["tasks"]
+        return str(job["job_id"]), next(task["task_id"] for task in tasks if task["stage"] == "diarize")
 
 
 def a_dead_letter(running: Running) -> str:
@@ -173,7 +175,7 @@ def take(running: Running, camera: Camera) -> None:
     camera.log_in(running)
     camera.take("overview-empty", "/")
     camera.take("nodes-empty", "/nodes/", themes=("light",))
-    job_id = submit_work(running)
+    job_id, task_id = submit_work(running)
     with Scenery(get_broker()) as scenery:
         camera.wait_for("/nodes/", "#node-gpu-02 .chip.ok")
         dead_letter_id = a_dead_letter(running)
@@ -187,8 +189,10 @@ def take(running: Running, camera: Camera) -> None:
             "queue": "/queues/transcribe/",
             "jobs": "/jobs/",
             "job": f"/jobs/{job_id}/",
+            "task": f"/tasks/{task_id}/?actions=1",
             "dead-letters": "/dead-letters/",
             "dead-letter": f"/dead-letters/{dead_letter_id}/",
+            "replay": f"/dead-letters/replay/?id={dead_letter_id}",
             "nodes": "/nodes/",
             "node": "/nodes/gpu-01/",
             "audit": "/audit/",

@@ -81,7 +81,7 @@ def test_an_admin_cancels_with_a_reason_and_reads_the_outcome(admin_client: Clie
 def test_a_cancel_says_what_it_stops_and_needs_a_reason(admin_client: Client, job: Job) -> None:
     Task.objects.filter(stage="split").update(status="running", assigned_worker_id="gpu-01.demo.0.b")
     text = admin_client.get(f"/jobs/{job.pk}/").content.decode()
-    assert "<strong>1 running task</strong> on gpu-01.demo.0.b, 1 waiting." in text
+    assert "<strong>1 running task</strong> on gpu-01.demo.0.b; 1 waiting." in text
     answer = admin_client.post(f"/jobs/{job.pk}/cancel/", {"reason": " "}, follow=True)
     assert b"Nothing was changed: a reason is needed." in answer.content
     assert Job.objects.get().status == "pending"
