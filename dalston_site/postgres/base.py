@@ -1,10 +1,10 @@
-"""Circuit breaker around Django's Postgres backend, for a database with a pool.
+"""Postgres backend of the web process: Django's own behind a circuit breaker, for a database with a pool.
 
 A server that is stopped, or whose disk is, breaks no connection: its kernel goes on acknowledging what is sent, so
-`tcp_user_timeout` does not fire, and `statement_timeout` is the stopped server's own. psycopg has no timeout for an
-answer, and one would end slow queries as well. So a connection that has waited for `SUSPECT_S` asks over a new one
-whether Postgres answers at all. If not, the breaker opens: those who wait get an error, those who come get it at once,
-and one at a time tries again. Only a backend can refuse them before they wait for the pool.
+`tcp_user_timeout` does not fire, and `statement_timeout` is the stopped server's own. A client-side timeout of answers
+would end slow queries as well. So a connection that has waited for `SUSPECT_S` asks over a new one whether Postgres
+answers at all. If not, the breaker opens: waiting requests get an error, new requests get it at once, before they wait
+for the pool, and one at a time tries again.
 """
 
 import math
@@ -44,7 +44,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
 
 class GuardedConnection(psycopg.Connection[Any]):
-    """Gives up waiting when the server answers no connection."""
+    """Stops waiting when Postgres does not answer a new connection either."""
 
     @classmethod
     def connect(cls, *args: Any, **kwargs: Any) -> Self:
@@ -60,7 +60,7 @@ class GuardedConnection(psycopg.Connection[Any]):
         return result
 
     def _watched(self, gen: PQGen[Result]) -> Generator[Any, Any, Result]:
-        """The same steps. After an `interval` without an answer, psycopg sends one that is false."""
+        """The steps of `gen`. After each `interval` without an answer psycopg sends READY_NONE, which is false."""
         suspect_at = time.monotonic() + (0 if breaker.is_open else SUSPECT_S)
         try:
             step = next(gen)
@@ -68,7 +68,7 @@ class GuardedConnection(psycopg.Connection[Any]):
                 ready = yield step
                 if not ready and time.monotonic() > suspect_at:
                     if _hangs(self.pgconn.info):
-                        self.pgconn.finish()  # the answer may still come: the next query must not take it for its own
+                        self.pgconn.finish()  # the answer may still come: no later query must read it
                         raise _hung()
                     suspect_at = time.monotonic() + SUSPECT_S
                 step = gen.send(ready)
@@ -83,7 +83,7 @@ class _Probe(psycopg.Connection[Any]):
 
 
 def _hangs(options: Any) -> bool:
-    """Asks over a new connection. Who comes meanwhile or soon after takes the same answer."""
+    """Asks over a new connection. Calls meanwhile and soon after share its answer."""
     global _probed_at  # noqa: PLW0603 - of the one server
     with _probing:
         if _probed_at < time.monotonic() - OPEN_S:
@@ -94,7 +94,7 @@ def _hangs(options: Any) -> bool:
 
 
 def _answers(options: Mapping[str, Any]) -> bool:
-    """A refusal is an answer, too; an error after all of the time is none."""
+    """A refusal is an answer, too; an error after the whole timeout is none."""
     began = time.monotonic()
     try:
         fresh = _Probe.connect(autocommit=True, **{**options, "connect_timeout": CONNECT_TIMEOUT_S})
