@@ -45,7 +45,7 @@ DALSTON_IDLE_TRANSACTION_S = number(
 
 # --- Redis keys -------------------------------------------------------------------------------------------------------
 DALSTON_REDIS_PREFIX = name(
-    "DALSTON_REDIS_PREFIX", "E102", defaults.REDIS_PREFIX, "First part of every Redis key of ours; docs/redis-keys.md has the patterns for an ACL. Two installations on one Redis need two prefixes.", pattern=r"[a-z][a-z0-9_-]{0,60}"
+    "DALSTON_REDIS_PREFIX", "E102", defaults.REDIS_PREFIX, "First part of every Redis key; docs/redis-keys.md has the patterns for an ACL. Two installations on one Redis need two prefixes.", pattern=r"[a-z][a-z0-9_-]{0,60}"
 )  # fmt: skip
 DALSTON_REDIS_CLUSTER = env.flag("DALSTON_REDIS_CLUSTER", False)
 DALSTON_REDIS_URLS = env.text("DALSTON_REDIS_URLS")
@@ -63,13 +63,13 @@ DALSTON_RECOVERY_INTERVAL_S = number("DALSTON_RECOVERY_INTERVAL_S", "E120", 5.0,
 DALSTON_SCAN_INTERVAL_S = number("DALSTON_SCAN_INTERVAL_S", "E121", 60.0, "Seconds between two runs of the scanner and the reconciler. Not less than 60: huey wakes once a minute.", low=60)
 DALSTON_STALE_THRESHOLD_MS = whole("DALSTON_STALE_THRESHOLD_MS", "E122", defaults.STALE_THRESHOLD_MS, "Idle time after which an engine may claim an entry whose owner doesn't beat, when no judge is alive.", low=1000)
 DALSTON_ABSOLUTE_TIMEOUT_MS = whole("DALSTON_ABSOLUTE_TIMEOUT_MS", "E123", 1_800_000, "An entry not renewed for this long (or for the task's own timeout, if longer) is reclaimed even from a live engine.", low=1000)
-DALSTON_DEADLINE_GRACE_S = number("DALSTON_DEADLINE_GRACE_S", "E124", 30.0, "Seconds after a task's deadline when the scanner acts, should the supervisor not have.", low=0)
+DALSTON_DEADLINE_GRACE_S = number("DALSTON_DEADLINE_GRACE_S", "E124", 30.0, "Seconds after a task's deadline before the scanner times it out, if the supervisor has not.", low=0)
 DALSTON_MAX_DELIVERIES = whole("DALSTON_MAX_DELIVERIES", "E125", defaults.MAX_DELIVERIES, "Deliveries of one attempt before it is a dead letter, when the engine crashed.", high=100)
 DALSTON_MAX_DELIVERIES_NODE_LOST = whole("DALSTON_MAX_DELIVERIES_NODE_LOST", "E126", defaults.MAX_DELIVERIES_NODE_LOST, "The same, when the node or its network was lost.", high=1000)
 
 # --- Scheduling -------------------------------------------------------------------------------------------------------
 DALSTON_SCHEDULER_INTERVAL_S = number("DALSTON_SCHEDULER_INTERVAL_S", "E130", 1.0, "Seconds between two polls for scheduled tasks that are due; down to half of it if one is due before.", low=0.05)
-DALSTON_SCHEDULER_BATCH = whole("DALSTON_SCHEDULER_BATCH", "E131", 100, "Tasks that one poll takes at most.", high=10_000)
+DALSTON_SCHEDULER_BATCH = whole("DALSTON_SCHEDULER_BATCH", "E131", 100, "The largest number of tasks per poll.", high=10_000)
 DALSTON_PROMOTE_INTERVAL_S = number("DALSTON_PROMOTE_INTERVAL_S", "E132", 60.0, "Seconds between two promotions of tasks that waited long. Not less than 60: huey wakes once a minute.", low=60)
 DALSTON_PROMOTE_BATCH = whole("DALSTON_PROMOTE_BATCH", "E133", 100, "Tasks that are promoted together.", high=10_000)
 
@@ -80,8 +80,8 @@ DALSTON_RETRIES_LOW = whole("DALSTON_RETRIES_LOW", "E142", 2, "The same, low.", 
 DALSTON_TIMEOUT_HIGH_S = whole("DALSTON_TIMEOUT_HIGH_S", "E143", 300, "Seconds a task of high priority may run, unless it names its own timeout.")
 DALSTON_TIMEOUT_MEDIUM_S = whole("DALSTON_TIMEOUT_MEDIUM_S", "E144", 600, "The same, medium.")
 DALSTON_TIMEOUT_LOW_S = whole("DALSTON_TIMEOUT_LOW_S", "E145", 900, "The same, low.")
-DALSTON_TIMEOUT_GROWTH = number("DALSTON_TIMEOUT_GROWTH", "E146", 1.5, "A task's timeout is multiplied by this after it ran into it.", low=1, high=10)
-DALSTON_TIMEOUT_MAX_S = whole("DALSTON_TIMEOUT_MAX_S", "E147", 3600, "The longest timeout that growth leads to.")
+DALSTON_TIMEOUT_GROWTH = number("DALSTON_TIMEOUT_GROWTH", "E146", 1.5, "A task's timeout is multiplied by this after each timeout.", low=1, high=10)
+DALSTON_TIMEOUT_MAX_S = whole("DALSTON_TIMEOUT_MAX_S", "E147", 3600, "The longest timeout by growth.")
 DALSTON_BACKOFF_BASE_S = number("DALSTON_BACKOFF_BASE_S", "E148", 5.0, "First delay before a retry; it doubles, with full jitter.", low=0)
 DALSTON_BACKOFF_CAP_S = number("DALSTON_BACKOFF_CAP_S", "E149", 60.0, "The longest delay before a retry.", low=0)
 
@@ -94,17 +94,17 @@ DALSTON_RATE_LIMITED_PER_HOUR = whole("DALSTON_RATE_LIMITED_PER_HOUR", "E154", 1
 DALSTON_BACKPRESSURE_WAITING = whole("DALSTON_BACKPRESSURE_WAITING", "E155", 10_000, "Tasks waiting in a queue above which a submission needs high priority or a token with the preset `listed`; others get 429 with Retry-After.")
 DALSTON_BACKPRESSURE_HIGH_ONLY = whole("DALSTON_BACKPRESSURE_HIGH_ONLY", "E156", 50_000, "Above this it needs high priority.")
 DALSTON_BACKPRESSURE_LISTED_ONLY = whole("DALSTON_BACKPRESSURE_LISTED_ONLY", "E157", 100_000, "Above this it needs both.")
-DALSTON_MAX_EVENT_STREAMS = whole("DALSTON_MAX_EVENT_STREAMS", "E158", 500, "Followers of jobs (`GET /jobs/{id}/events`) that one web process serves at a time; the next gets 503.", high=100_000)
-DALSTON_MAX_WAITING_POLLS = whole("DALSTON_MAX_WAITING_POLLS", "E159", 200, "Polls of workers over HTTP that may wait in one web process; each holds a thread and a connection to Redis. The next gets 503.", high=10_000)
+DALSTON_MAX_EVENT_STREAMS = whole("DALSTON_MAX_EVENT_STREAMS", "E158", 500, "Subscribers of jobs (`GET /jobs/{id}/events`) per web process; the next gets 503.", high=100_000)
+DALSTON_MAX_WAITING_POLLS = whole("DALSTON_MAX_WAITING_POLLS", "E159", 200, "Waiting polls of workers over HTTP per web process; each holds a thread and a connection to Redis. The next gets 503.", high=10_000)
 
 # --- Logins ------------------------------------------------------------------------------------------------------------
-DALSTON_LOGIN_TRIES_ACCOUNT = whole("DALSTON_LOGIN_TRIES_ACCOUNT", "E170", 10, "Tries to log in to one account within the window; the next is refused and says when to come back.", high=10_000)
+DALSTON_LOGIN_TRIES_ACCOUNT = whole("DALSTON_LOGIN_TRIES_ACCOUNT", "E170", 10, "Tries to log in to one account within the window; the next is refused with the time of the next try.", high=10_000)
 DALSTON_LOGIN_TRIES_ADDRESS = whole("DALSTON_LOGIN_TRIES_ADDRESS", "E171", 50, "The same from one address (for IPv6: one /64).", high=10_000)
 DALSTON_LOGIN_WINDOW_S = whole("DALSTON_LOGIN_WINDOW_S", "E172", 300, "The window, in seconds.", high=86_400)
 
 # --- Webhooks ---------------------------------------------------------------------------------------------------------
-DALSTON_WEBHOOK_ATTEMPTS = whole("DALSTON_WEBHOOK_ATTEMPTS", "E190", 12, "Attempts to deliver a webhook before it is given up.", high=100)
-DALSTON_WEBHOOK_TIMEOUT_S = number("DALSTON_WEBHOOK_TIMEOUT_S", "E191", 10.0, "Seconds that a receiver has for its answer.", low=0.1, high=300)
+DALSTON_WEBHOOK_ATTEMPTS = whole("DALSTON_WEBHOOK_ATTEMPTS", "E190", 12, "Attempts to deliver a webhook before it is failed for good.", high=100)
+DALSTON_WEBHOOK_TIMEOUT_S = number("DALSTON_WEBHOOK_TIMEOUT_S", "E191", 10.0, "Timeout of a receiver's answer, in seconds.", low=0.1, high=300)
 DALSTON_WEBHOOK_BACKOFF_BASE_S = number("DALSTON_WEBHOOK_BACKOFF_BASE_S", "E192", 5.0, "Delay after the first failed attempt; it doubles, and half of it is jitter.", low=0.1)
 DALSTON_WEBHOOK_BACKOFF_CAP_S = number("DALSTON_WEBHOOK_BACKOFF_CAP_S", "E193", 3600.0, "The longest delay between two attempts.", low=0.1)
 DALSTON_WEBHOOK_ALLOWED_NETWORKS = env.networks("DALSTON_WEBHOOK_ALLOWED_NETWORKS")
@@ -112,8 +112,8 @@ DALSTON_WEBHOOK_ALLOWED_NETWORKS = env.networks("DALSTON_WEBHOOK_ALLOWED_NETWORK
 # --- Housekeeping and engines -----------------------------------------------------------------------------------------
 DALSTON_DEAD_LETTER_DAYS = whole("DALSTON_DEAD_LETTER_DAYS", "E160", 30, "Days that a dead letter is kept.", high=3650)
 DALSTON_HISTORY_DAYS = whole("DALSTON_HISTORY_DAYS", "E163", 90, "Days that a finished job is kept with its tasks and their history.", high=3650)
-DALSTON_BREAKER_FAILURES = whole("DALSTON_BREAKER_FAILURES", "E161", defaults.BREAKER_FAILURES, "Failures in a row after which an engine takes no work.", high=1000)
-DALSTON_BREAKER_OPEN_S = number("DALSTON_BREAKER_OPEN_S", "E162", defaults.BREAKER_OPEN_S, "Seconds until such an engine gets one trial task.", low=0.1)
+DALSTON_BREAKER_FAILURES = whole("DALSTON_BREAKER_FAILURES", "E161", defaults.BREAKER_FAILURES, "Failures in a row that open the circuit breaker of an engine: it claims nothing.", high=1000)
+DALSTON_BREAKER_OPEN_S = number("DALSTON_BREAKER_OPEN_S", "E162", defaults.BREAKER_OPEN_S, "Seconds until such an engine claims one trial task.", low=0.1)
 # fmt: on
 
 # --- Django -----------------------------------------------------------------------------------------------------------
