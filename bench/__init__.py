@@ -1,1 +1,8 @@
-"""Measurements of Dalston beside other queues, in one run on one private server. Start them with `./dev bench NAME`."""
+"""Benchmarks: Dalston and other queues in one run on one private server. `./dev bench NAME` starts one.
+
+api, broker, dashboard, pipeline, recovery   one benchmark each
+subjects/   the parts of `broker`: throughput, latency, survival, depth
+peers/      the measured queues, one file each
+harness/    servers, processes, load and tables that the benchmarks share
+bare/       a minimal Django project, for comparison with the API
+"""

@@ -52,8 +52,8 @@ def api(*, rounds: int, requests: int, connections: int, batches: int) -> Iterat
 def _requests(plain: Web, one_step: Web, web: Web, token: str, rounds: int, requests: int, connections: int) -> Section:
     insert = request("POST", "/api/rows", TASK)
     submit = request("POST", "/api/v1/tasks", TASK, token)
-    for yardstick in (plain, one_step):
-        yardstick.round(insert, 50, connections)  # opens the connections, and imports what is imported late
+    for reference in (plain, one_step):
+        reference.round(insert, 50, connections)  # opens the connections, and runs late imports
     first = web.round(submit, 50, connections).last
     read = request("GET", f"/api/v1/tasks/{first['task_id']}", token=token)
     kinds = {

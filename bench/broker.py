@@ -1,4 +1,4 @@
-"""The broker beside other Redis queues: tasks per second, latency, depth, memory, and what a SIGKILL does."""
+"""The broker and other Redis queues: tasks per second, latency, depth, memory, and tasks of a killed worker."""
 
 import argparse
 

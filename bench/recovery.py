@@ -168,7 +168,7 @@ def _crowd(redis_url: str, seconds: float, good: int, bad: int) -> tuple[float, 
         before = {process: _cpu_seconds(process) for process in _supervisor(node)}
         began = time.monotonic()
         gap = _longest_gap(node, seconds)
-        # an engine between fork and exec looks like the supervisor's own process for a moment
+        # an engine between fork and exec has the command line of the supervisor
         processes = [process for process in before if process.is_running()]
         spent = sum(_cpu_seconds(process) - before[process] for process in processes)
         cpu = spent / (time.monotonic() - began) * 100
@@ -220,7 +220,7 @@ def spam(redis_url: str, rounds: int) -> Section:
         logged.add(seconds)
         peaks.append(peak)
         samples += count
-    share, most = plain.best / logged.best, max(peaks)
+    share, peak_disk = plain.best / logged.best, max(peaks)
     return Section(
         f"{MEGABYTES} MB of output at full speed",
         ["", "best", "spread"],
@@ -230,7 +230,7 @@ def spam(redis_url: str, rounds: int) -> Section:
         ],
         [
             Target(f"not slower than half of a plain file (it is {share:.2f} of its speed)", share > 0.5),
-            Target(f"disk at most {_mib(most)}, limit {_mib(LOG_LIMIT)}", most <= LOG_LIMIT + BLOCKS),
+            Target(f"disk at most {_mib(peak_disk)}, limit {_mib(LOG_LIMIT)}", peak_disk <= LOG_LIMIT + BLOCKS),
         ],
         [f"Disk is what the log folder has in blocks, sampled {samples} times, each millisecond."],
     )
@@ -249,7 +249,7 @@ def _write_plain(path: Path) -> float:
 
 
 def _write_log(fleet: Fleet) -> tuple[float, int, int]:
-    """Seconds, the most disk from before it writes until a second after, and how often that was sampled."""
+    """Seconds, the peak disk usage until a second after the end, and the number of samples."""
     answer = fleet.folder / "seconds"
     node = fleet.node("spam", logs=LOGS)
     node.engine("spam", [*LIGHT_ENGINE, "spam", str(MEGABYTES), str(answer)])

@@ -1,6 +1,6 @@
-"""The yardstick: a Django project as `startproject` makes it, with one bare django-ninja view that inserts one row.
+"""Reference for the API: a Django project as made by `startproject`, with one django-ninja view that inserts a row.
 
-Nothing of Dalston is in it but its settings for the database pool and the log. No authentication, no limits.
+From Dalston it has only the settings of the database pool and the log. No authentication, no limits.
 """
 
 import os
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def application() -> Any:
-    """For uvicorn, on Django's own handler. With a pool of the size that Dalston's has."""
+    """For uvicorn, on Django's own handler, with a pool of Dalston's size."""
     os.environ.setdefault("DALSTON_DB_POOL_SIZE", "10")
     from django.core.asgi import get_asgi_application
 
@@ -16,7 +16,7 @@ def application() -> Any:
 
 
 def one_step() -> Any:
-    """On the handler of Dalston's web process, which shows how much of the difference is the handler's."""
+    """On the handler of Dalston's web process: shows the handler's part of the difference."""
     application()
     from dalston_site.handler import OneStepHandler
 

@@ -1,4 +1,4 @@
-"""The one view."""
+"""The view: inserts one row."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Changes with a marker that the viewers find again, each of a kind that some page shows; and the load meanwhile."""
+"""Changes with a marker that viewers recognise, one kind for each page; and the load meanwhile."""
 
 import itertools
 import random
@@ -18,7 +18,7 @@ from dalston_queue.broker.protocol.messages import Completed, TaskMessage
 from dalston_queue.models import DeadLetter, Job, Task
 
 EVERY_S = 1.7
-"""Between two changes of one kind: a later one must not cover one that has not been sent yet."""
+"""Between two changes of one kind: a later one must not replace one that has not been sent yet."""
 BEAT_S = 5.0
 CHURN_S = 0.05
 
@@ -32,7 +32,7 @@ class Kind:
 
 @dataclass
 class Made:
-    """When which change was made, and of which kind, by its number."""
+    """Time and kind of each change, by its number."""
 
     at: dict[str, float] = field(default_factory=dict)
     kind_of: dict[str, Kind] = field(default_factory=dict)
@@ -41,52 +41,52 @@ class Made:
 def kinds_of_change(broker: Broker, size: Size) -> list[Kind]:
     newest = Task.objects.order_by("-id").values_list("pk", flat=True)[0]
     return [
-        Kind("a task's row in Postgres", ("/ws/overview/",), lambda word: _fail(newest, word)),
+        Kind("a task's row in Postgres", ("/ws/overview/",), lambda marker: _fail(newest, marker)),
         Kind(
             "a node's beat",
             ("/ws/overview/", "/ws/nodes/", "/ws/nodes/node-00/"),
-            lambda word: beat(broker, 0, size, word),
+            lambda marker: beat(broker, 0, size, marker),
         ),
-        Kind("progress of a pending entry", ("/ws/queues/transcribe/",), lambda word: _progress(broker, word)),
+        Kind("progress of a pending entry", ("/ws/queues/transcribe/",), lambda marker: _progress(broker, marker)),
         Kind("a job's row in Postgres", ("/ws/jobs/",), _rename),
         Kind("a new dead letter", ("/ws/dead-letters/",), _dead_letter),
     ]
 
 
-def _fail(newest: UUID, word: str) -> None:
-    Task.objects.filter(pk=newest).update(error=word)
+def _fail(newest: UUID, marker: str) -> None:
+    Task.objects.filter(pk=newest).update(error=marker)
 
 
-def _rename(word: str) -> None:
+def _rename(marker: str) -> None:
     newest = Job.objects.order_by("-id").values_list("pk", flat=True)[:1]
-    Job.objects.filter(pk__in=newest).update(name=word)
+    Job.objects.filter(pk__in=newest).update(name=marker)
 
 
-def _dead_letter(word: str) -> None:
+def _dead_letter(marker: str) -> None:
     DeadLetter.objects.create(
-        queue="transcribe", task_type="transcribe", cause="error", attempt=1, error=word, fingerprint=word[-16:],
+        queue="transcribe", task_type="transcribe", cause="error", attempt=1, error=marker, fingerprint=marker[-16:],
         created_at=timezone.now(),
     )  # fmt: skip
 
 
-def _progress(broker: Broker, word: str) -> None:
+def _progress(broker: Broker, marker: str) -> None:
     """Of the entry that is first on the page. Its progress is the last field of its record."""
     [shard] = broker.shards
     key, task = shard.keys.tasks(QUEUES[0]), task_id(0)
-    progress = msgspec.json.encode({"fraction": random.random(), "message": word})
+    progress = msgspec.json.encode({"fraction": random.random(), "message": marker})
     record = shard.client.hget(key, task)
     assert isinstance(record, bytes)
     shard.client.hset(key, task, record.rpartition(b"\t")[0] + b"\t" + progress)
 
 
 def make_changes(kinds: list[Kind], seconds: float) -> Made:
-    """One kind after the other, at moments that have nothing to do with the dashboard's ticks."""
+    """One kind after the other, at random times, independent of the dashboard's ticks."""
     made, number, end = Made(), 0, time.monotonic() + seconds
     while time.monotonic() < end:
         for kind in kinds:
             time.sleep(EVERY_S / len(kinds) * random.uniform(0.7, 1.3))
-            word = f"marker-{number}"
-            kind.make(word)
+            marker = f"marker-{number}"
+            kind.make(marker)
             made.at[str(number)], made.kind_of[str(number)] = time.monotonic(), kind
             number += 1
     return made

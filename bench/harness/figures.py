@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Rounds:
-    """What several short rounds measured, by the number of the round. Other work on the machine only slows a round
-    down, so the best is what the machine can do."""
+    """Values of several short rounds, by the number of the round. Other load only slows a round down, so the best one
+    shows what the machine can do."""
 
     by_number: dict[int, float] = field(default_factory=dict)
     smaller_is_better: bool = False
@@ -34,7 +34,7 @@ class Rounds:
 
 
 def turns(compared: Sequence[str], others: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
-    """Names in the order of their turns, with the number of the round. Those whose ratio decides a target run in every
+    """Names in the order of their turns, with the number of the round. Names whose ratio decides a target run in every
     round, one right after the other: from one minute to the next the machine may be twice as fast. The others run in
     every third."""
     for number in range(rounds):
@@ -57,8 +57,8 @@ class Ratio:
         return statistics.median(self.of_rounds)
 
     def __str__(self) -> str:
-        count, least, most = len(self.of_rounds), min(self.of_rounds), max(self.of_rounds)
-        return f"median of {count} rounds beside each other, {least:.2f} to {most:.2f}"
+        count, low, high = len(self.of_rounds), min(self.of_rounds), max(self.of_rounds)
+        return f"median of {count} rounds beside each other, {low:.2f} to {high:.2f}"
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -68,7 +68,7 @@ def percentile(values: list[float], share: float) -> float:
 
 @dataclass(frozen=True)
 class Target:
-    """A promise, and whether this run kept it."""
+    """A target, and whether this run kept it."""
 
     text: str
     kept: bool

@@ -1,4 +1,4 @@
-"""Real supervisors on the private server, with engines made for the run; and the events that these cause."""
+"""Real supervisors on the private server, with engines made for the run, and the events of their tasks."""
 
 import os
 import secrets
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def wait_for(condition: Callable[[], T | None], seconds: float, what: str) -> T:
-    """What the condition gives, once that is something."""
+    """Polls the condition until it is true, and returns its value."""
     end = time.monotonic() + seconds
     while not (found := condition()):
         if time.monotonic() > end:
@@ -37,7 +37,7 @@ def wait_for(condition: Callable[[], T | None], seconds: float, what: str) -> T:
 
 
 class Fleet:
-    """One prefix on one server: nodes, and the events that their engines cause."""
+    """Nodes on one key prefix, and the events of their tasks."""
 
     def __init__(self, redis_url: str) -> None:
         self.redis_url = redis_url
@@ -126,7 +126,7 @@ class Node:
         return next(int(engine.info["pid"]) for engine in self.engines() if engine.engine_id == engine_id)
 
     def kill(self) -> None:
-        """The whole node at once. The engines die by themselves when their supervisor does; this is the power cut."""
+        """Kills the supervisor and all engines at once, as a power cut does."""
         if self.process is None or self.process.poll() is not None:
             return
         pids = [int(engine.info["pid"]) for engine in self.engines() if engine.info.get("pid")]

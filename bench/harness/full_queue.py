@@ -90,7 +90,7 @@ def _add(script: Any, keys: Any, queue: str, tier: Tier, first: int, count: int,
 
 
 def beat(broker: Broker, node: int, size: Size, why: str = "") -> None:
-    """As a supervisor beats: each time with other figures."""
+    """A supervisor's heartbeat, each time with other figures."""
     numbers = range(node * PER_NODE, min((node + 1) * PER_NODE, size.engines))
     name = f"node-{node:02}"
     devices = [
@@ -128,19 +128,19 @@ _TASK, _JOB = (f"('{head}-0000-7000-8000-' || {_TAIL})::uuid" for head in ("0192
 
 def fill_postgres(size: Size) -> None:
     with connection.cursor() as cursor:
-        cursor.execute("SET session_replication_role = replica")  # no check of each row's job: they are all there
+        cursor.execute("SET session_replication_role = replica")  # no check of foreign keys
         indexes = _indexes(cursor)
         for name in indexes:
             cursor.execute(f'DROP INDEX "{name}"')
         _insert_all(size)
-        for definition in indexes.values():  # sorted once, that takes a fraction of a million insertions
+        for definition in indexes.values():  # much faster than a million insertions
             cursor.execute(definition)
         cursor.execute("SET session_replication_role = origin")
         cursor.execute("ANALYZE")
 
 
 def _indexes(cursor: Any) -> dict[str, str]:
-    """Of the large tables, those that no constraint needs: how to make them again, by name."""
+    """Definitions of the large tables' indexes, by name, except those of constraints."""
     cursor.execute(
         """
         SELECT indexname, indexdef FROM pg_indexes
@@ -163,8 +163,8 @@ def _insert_all(size: Size) -> None:
         _insert(job, first, end, id=_JOB)
         _insert(_task(status, now), first, end, id=_TASK, job_id=_JOB, **_queues(status, size))
     dead_letter = DeadLetter(queue="transcribe", task_type="transcribe", cause="error", attempt=4, created_at=now)
-    words = {"fingerprint": "lpad((n % 40)::text, 16, '0')", "error": "'CUDA error ' || n % 40"}
-    _insert(dead_letter, total, total + size.dead_letters, id=_TASK, task_id=_TASK, **words)
+    texts = {"fingerprint": "lpad((n % 40)::text, 16, '0')", "error": "'CUDA error ' || n % 40"}
+    _insert(dead_letter, total, total + size.dead_letters, id=_TASK, task_id=_TASK, **texts)
 
 
 def _task(status: str, now: datetime) -> Task:
@@ -177,7 +177,7 @@ def _task(status: str, now: datetime) -> Task:
 
 
 def _queues(status: str, size: Size) -> dict[str, str]:
-    """In which queue and with which engine the script in Redis put each number."""
+    """SQL for the queue and the engine of each number, as in Redis."""
     if status == "running":
         share = size.pending // size.engines
         engines = ", ".join(f"'{engine_id(number)}'" for number in range(size.engines))
@@ -192,11 +192,11 @@ def _queues(status: str, size: Size) -> dict[str, str]:
 
 
 def _insert(row: models.Model, first: int, end: int, **expressions: str) -> None:
-    """The row so many times; `expressions` of n stand for columns that differ."""
+    """Inserts the row for each n from `first`; `expressions` of n are for columns that differ."""
     meta = type(row)._meta  # noqa: SLF001 - Django's documented way to its fields
     columns: list[str] = []
     values: list[str] = []
-    given: list[Any] = []
+    parameters: list[Any] = []
     for field in meta.concrete_fields:
         if field.primary_key and field.attname not in expressions:
             continue
@@ -206,8 +206,8 @@ def _insert(row: models.Model, first: int, end: int, **expressions: str) -> None
             values.append(expressions[field.attname].replace("%", "%%"))
         else:
             values.append(f"%s::{field.db_type(connection)}")
-            given.append(field.get_db_prep_save(getattr(row, field.attname), connection))
+            parameters.append(field.get_db_prep_save(getattr(row, field.attname), connection))
     names, made = ", ".join(columns), ", ".join(values)
     with connection.cursor() as cursor:
         sql = f"INSERT INTO {meta.db_table} ({names}) SELECT {made} FROM generate_series(%s, %s) AS n"
-        cursor.execute(sql, [*given, first, end - 1])
+        cursor.execute(sql, [*parameters, first, end - 1])

@@ -24,7 +24,7 @@ REPORT_TIMEOUT_S = 30.0
 
 
 class PeerError(Exception):
-    """A peer's process gave no report. The message carries the end of what it wrote."""
+    """A peer's process gave no report. The message has the end of its output."""
 
 
 @cache
@@ -36,7 +36,7 @@ def peer_python() -> str:
         print(f"Installing the peers of {LOCK.relative_to(ROOT)} and BullMQ into {FOLDER.name}, for the bench only.")
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(FOLDER)], check=True)
         install = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
-        # The lock names everything. An older pip would look for psycopg[pool] itself, and take a newer psycopg.
+        # The lock names everything. An older pip would resolve psycopg[pool] itself, and choose a newer psycopg.
         subprocess.run([*install, "--no-deps", "--require-hashes", "-r", str(LOCK)], check=True)
         npm_install(FOLDER)
         stamp.write_text(wanted)
@@ -52,8 +52,8 @@ def python_of(peer: str) -> str:
 def started(
     peer: str, *action: object, redis_url: str = "", probe: str = "", quiet: bool = False, **environment: str
 ) -> Iterator[subprocess.Popen[str]]:
-    """`python -m bench.peers` for this peer; killed at the end, whatever happens. `quiet`: nothing reads its errors, so
-    they must not fill a pipe."""
+    """`python -m bench.peers` for this peer; always killed at the end. `quiet`: its errors are not read, so they
+    must not fill a pipe."""
     argv = [python_of(peer), "-m", "bench.peers", peer, *(str(word) for word in action)]
     # In the environment, because every user of the machine can read a command line.
     environment |= {"BENCH_REDIS_URL": redis_url, "BENCH_PROBE": probe, "BENCH_PREFETCH": prefetch_of(peer)}

@@ -1,4 +1,4 @@
-"""One run of a benchmark: its command line, its sections as they come, and the JSON file of all of them."""
+"""One run of a benchmark: its command line, its printed sections, and the JSON file of all sections."""
 
 import argparse
 import json
@@ -31,10 +31,10 @@ class Command(argparse.ArgumentParser):
     def parse(self, arguments: list[str] | None) -> argparse.Namespace:
         options = self.parse_args(arguments)
         for option, known in self.lists.items():
-            given = [name for name in getattr(options, option).split(",") if name]
-            if unknown := set(given) - set(known):
+            chosen = [name for name in getattr(options, option).split(",") if name]
+            if unknown := set(chosen) - set(known):
                 self.error(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(known)}")
-            setattr(options, option, given)
+            setattr(options, option, chosen)
         return options
 
 

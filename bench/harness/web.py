@@ -32,7 +32,7 @@ READY_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Responses:
-    """What one round of requests gave."""
+    """Figures of one round of requests."""
 
     per_second: float
     p50_ms: float
@@ -69,7 +69,7 @@ class Web:
 
 
 def request(method: str, path: str, body: Any = None, token: str = "") -> bytes:
-    """As bytes for the wire."""
+    """An HTTP/1.1 request as bytes."""
     content = b"" if body is None else json.dumps(body).encode()
     head = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {len(content)}"]
     if content:

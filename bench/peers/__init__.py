@@ -1,9 +1,9 @@
-"""The queues that are measured: one file each, run in a process of its own by `python -m bench.peers` (__main__.py).
+"""Peers: the measured queues, one file each, run in a process of its own by `python -m bench.peers` (__main__.py).
 
 A file has `sender` and `work` for `./dev bench broker`, or `prepare`, `submit` and `serve` for `./dev bench pipeline`:
 the interfaces of `Peer` and `Pipeline`. NAME_prefetch_N is the file NAME with N tasks claimed beyond those that run.
 The task of every peer calls `probe.ran(sent_ns)` (probe.py) and does nothing else. The docstring says how the peer is
-configured: for little overhead, and so that a killed worker's task is kept wherever the peer can do that. A run quotes
+configured: for little overhead, and so that a killed worker's task is kept if the peer can do that. A run quotes
 its first paragraph, or the one that begins with "In the pipeline".
 
 To add a peer: a file here, its name below, its package in bench/requirements.in and the lock, in subjects/survival.py
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 OURS = ("dalston", "dalston_engine", "dalston_engine_prefetch_8")
-"""Dalston itself, in the product's own environment: the bare broker, and the whole engine as one deploys it."""
+"""Dalston itself, in the product's own environment: the bare broker, and the whole engine as deployed."""
 
 PYTHON_PEERS = ("celery", "rq", "dramatiq", "dramatiq_prefetch_100", "taskiq", "huey")
 PEERS = (*PYTHON_PEERS, "bullmq")
@@ -36,8 +36,8 @@ class Peer(Protocol):
         """Connect, and return a function that enqueues one task with that argument."""
 
     def work(self, url: str, capacity: int, recovery_s: int | None) -> None:
-        """Run a worker until the probe ends the process. `recovery_s`: how soon a killed worker's task should
-        come back, as near as the peer lets one say it; None means the peer's own default."""
+        """Run a worker until the probe ends the process. `recovery_s`: after how many seconds a killed worker's
+        task should run again, if the peer has such a setting; None: the peer's own default."""
 
 
 class Pipeline(Protocol):

@@ -1,7 +1,7 @@
 """BullMQ on node, its client ioredis: tasks removed when they end, no metrics, locks and stalled checks as by default;
 as many as run at a time by its concurrency, in one process.
 
-The queue and its worker are bullmq.js; this file installs the packages and hands over to node.
+The queue and its worker are bullmq.js; this file installs the packages and starts node.
 """
 
 import os
@@ -37,7 +37,7 @@ def work(_url: str, capacity: int, recovery_s: int | None) -> None:
 
 
 def _become(*action: object) -> None:
-    """The same process goes on as node: what is measured of it and killed is the worker."""
+    """Replaces this process by node, so that the measured and killed process is the worker."""
     argv = _command(*action)
     os.execv(argv[0], argv)
 

@@ -15,12 +15,13 @@ from dalston_queue.broker.protocol.messages import Completed, TaskMessage
 QUEUE = "bench"
 ENGINE = "bench.noop.0.1"
 NO_LIMIT = 100_000_000
-"""Of events: no orchestrator reads them here. In production an engine stops claiming when they pile up."""
+"""Of unread events: no orchestrator reads them here. In production an engine stops claiming at its limit."""
 
 
 def message(sent_ns: int, queue: str = QUEUE, **parameters: Any) -> TaskMessage:
-    task_id, given = str(uuid.uuid4()), parameters or {"sent_ns": sent_ns}
-    return TaskMessage(task_id=task_id, job_id=task_id, queue=queue, task_type="noop", attempt=1, parameters=given)
+    task_id = str(uuid.uuid4())
+    parameters = parameters or {"sent_ns": sent_ns}
+    return TaskMessage(task_id=task_id, job_id=task_id, queue=queue, task_type="noop", attempt=1, parameters=parameters)
 
 
 def sender(url: str) -> Callable[[int], object]:

@@ -1,4 +1,4 @@
-"""What the no-op task of every peer calls: counts, times or blocks, as the environment variable BENCH_PROBE says.
+"""The probe that every peer's no-op task calls: counts, times or blocks, by the environment variable BENCH_PROBE.
 
     throughput:<warm>:<count>:<seconds>:<pid>
                                           after `warm` tasks, over `count` tasks or `seconds`: report the rate and the
@@ -21,13 +21,13 @@ from pathlib import Path
 
 
 def _report(**fields: object) -> None:
-    # Not sys.stdout: a worker may have put a logger in its place.
+    # Not sys.stdout: a worker may have replaced it by a logger.
     os.write(1, json.dumps(fields).encode() + b"\n")
     os._exit(0)
 
 
 def _cpu_seconds(server: str) -> float:
-    """Of this process and of the server, so far. Busy neighbours make a task slower, but hardly dearer."""
+    """Of this process and of the server, so far. Other load makes a task slower, but hardly changes its CPU time."""
     fields = Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()
     return time.process_time() + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -1,5 +1,5 @@
 """Long queues: whether a claim and a snapshot stay cheap (no script may read all of a stream), Redis bytes per waiting
-task, and what is left when all tasks are settled.
+task, and the rest when all tasks are settled.
 """
 
 import time
@@ -15,10 +15,10 @@ EMPTY, DEEP = "empty", "deep"
 PAYLOAD = "x" * 190
 """With its JSON around it, 200 bytes."""
 WARM_UP = 1000
-"""Tasks that make what stays: lanes, groups, cached scripts, as many wake-up tokens as there may be."""
+"""Tasks that create the permanent keys: lanes, groups, cached scripts, wake-up tokens."""
 BUFFERS = 2 * 2 * 16 * 1024
-"""Two connections stay open, the broker's and ours. The server makes their buffers for reading and writing larger and
-smaller as it likes, up to 16 KiB each."""
+"""Two connections stay open, the broker's and ours. The server resizes their read and write buffers, up to 16 KiB
+each."""
 
 
 class Engine:
@@ -109,7 +109,7 @@ def memory(server: BenchServer, *, tasks: int) -> Section:
     server.flush()
     broker = connect(server.url)
     append_many(broker, QUEUE, WARM_UP, text=PAYLOAD)
-    _drain(broker, "bench.first.0.1")  # another engine than the measured one: what that one leaves would be a new key
+    _drain(broker, "bench.first.0.1")  # not the measured engine: its leftover keys would then count as old
     keys = _keys(server)  # first, because the server keeps a histogram of each command from its first call on
     start = server.used_memory()
 

@@ -14,7 +14,7 @@ MAX_RATIO, MAX_P99_MS = 1.25, 3.0
 
 
 class Delays:
-    """What the rounds of one peer gave, in milliseconds."""
+    """Delays of one peer by round, in milliseconds."""
 
     def __init__(self) -> None:
         self.medians = Rounds(smaller_is_better=True)

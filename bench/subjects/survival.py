@@ -1,4 +1,4 @@
-"""Survival: what becomes of a running task when its worker gets SIGKILL, tried on all peers at once."""
+"""Survival: whether a running task runs again after a SIGKILL of its worker, for all peers at once."""
 
 import contextlib
 import subprocess
@@ -15,7 +15,7 @@ from bench.harness.servers import BenchServer
 from bench.peers import LOSES_TASKS
 
 RECOVERY_S = 3
-"""The window the peers are asked for; production values are far longer, see DEFAULTS."""
+"""The recovery window set for the peers; production values are far longer, see DEFAULTS."""
 
 DEFAULTS = {
     "dalston": "about 1 s, by the supervisor",

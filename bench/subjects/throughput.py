@@ -13,7 +13,7 @@ from bench.peers import LOSES_TASKS, ONE_AT_A_TIME, OURS, PYTHON_PEERS
 
 TITLES = {1: "1 at a time", 32: "32 at a time"}
 PING = "(PING loop)"
-"""A yardstick beside one task at a time: round trips of redis-py, each after the other."""
+"""For comparison with one task at a time: round trips of redis-py, one after the other."""
 
 WARM_UP, NODE_WARM_UP = 50, 5_000
 """Tasks before the measured ones. Node compiles what it runs often, and takes some thousand tasks for that."""
@@ -58,7 +58,7 @@ GOALS = (
 
 @dataclass
 class Figures:
-    """What the rounds of one peer gave at one capacity."""
+    """Figures of one peer at one capacity, by round."""
 
     rate: Rounds = field(default_factory=Rounds)
     cpu_us: Rounds = field(default_factory=lambda: Rounds(smaller_is_better=True))  # worker and server, per task

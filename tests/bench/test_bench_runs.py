@@ -1,4 +1,4 @@
-"""The benchmarks run: on a small scale, without peers, so that they can't rot."""
+"""The benchmarks run, on a small scale and without peers."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ NO_PEERS = ("--peers", "")
 
 
 def bench(name: str, *arguments: str, timeout: float = 150) -> str:
-    """`./dev bench NAME` without its installing."""
+    """`./dev bench NAME` without the installation."""
     done = subprocess.run(
         [sys.executable, f"bench/{name}.py", "--small", *arguments],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=timeout,
@@ -32,7 +32,7 @@ def test_broker_bench_measures_every_section_and_writes_json(tmp_path: Path) -> 
 
 
 def test_memory_and_keys_return_after_draining(tmp_path: Path) -> None:
-    """Not a matter of speed, so a test may insist on it."""
+    """A target that does not depend on the speed of the machine."""
     bench("broker", *NO_PEERS, "--only", "memory", "--json", str(tmp_path / "figures.json"))
     [section] = json.loads((tmp_path / "figures.json").read_text())["sections"]
     assert all(target["kept"] for target in section["targets"]), section

@@ -1,4 +1,4 @@
-"""How a run of `./dev bench broker` judges itself: by the rounds that ours and a peer ran beside each other."""
+"""Verdicts of `./dev bench broker`: ratios of rounds that ours and a peer ran one after the other."""
 
 from collections.abc import Sequence
 
@@ -48,7 +48,7 @@ def test_each_target_of_throughput_is_kept_at_its_factor_and_missed_below(
         assert f"x {rival} (target {factor:g};" in target.text
 
 
-def test_the_crash_safe_python_peer_that_comes_nearest_decides() -> None:
+def test_the_fastest_crash_safe_python_peer_decides() -> None:
     ours = "dalston_engine_prefetch_8"
     made = table(1, **{ours: [4000], "dramatiq_prefetch_100": [1900], "rq": [2001], "huey": [9000], "bullmq": [9000]})
     target = judged(made)[f"1 {ours} dramatiq_prefetch_100"]
@@ -72,7 +72,7 @@ def test_a_run_without_figures_of_dalston_or_of_the_rival_has_no_verdict() -> No
     assert judged(table(1, dalston=[1000.0], dalston_engine=[1000.0])) == {}
 
 
-def test_those_whose_ratio_decides_run_beside_each_other_in_every_round_and_the_others_in_every_third() -> None:
+def test_peers_of_a_target_run_in_every_round_and_the_others_in_every_third() -> None:
     compared, others = contestants(1, list(PEERS))
     assert {*OURS, "taskiq", "dramatiq_prefetch_100", "bullmq", PING} == set(compared)
     assert "celery" in others
@@ -81,7 +81,7 @@ def test_those_whose_ratio_decides_run_beside_each_other_in_every_round_and_the_
     assert by_round[1] == by_round[2] == compared
 
 
-def test_32_at_a_time_only_those_run_that_can() -> None:
+def test_32_at_a_time_without_peers_for_one_thread() -> None:
     compared, others = contestants(32, list(PEERS))
     assert compared == ["dalston", "dalston_engine", "dramatiq", "bullmq"]
     assert not {"rq", "dramatiq_prefetch_100", PING} & {*others}
