@@ -7,31 +7,6 @@ api_token    projects and their tokens
 user         users and their roles
 """
 
-from dalston_queue.admin.api_token import ApiTokenAdmin, ProjectAdmin
-from dalston_queue.admin.operations import DutyAdmin, EngineAdmin, LeadershipAdmin, NodeAdmin, OperatorActionAdmin
-from dalston_queue.admin.user import UserAdmin
-from dalston_queue.admin.work import (
-    DeadLetterAdmin,
-    JobAdmin,
-    ReplayBatchAdmin,
-    ScheduleAdmin,
-    TaskAdmin,
-    WebhookDeliveryAdmin,
-)
+from dalston_queue.admin import api_token, operations, user, work
 
-__all__ = [
-    "ApiTokenAdmin",
-    "DeadLetterAdmin",
-    "DutyAdmin",
-    "EngineAdmin",
-    "JobAdmin",
-    "LeadershipAdmin",
-    "NodeAdmin",
-    "OperatorActionAdmin",
-    "ProjectAdmin",
-    "ReplayBatchAdmin",
-    "ScheduleAdmin",
-    "TaskAdmin",
-    "UserAdmin",
-    "WebhookDeliveryAdmin",
-]
+__all__ = ["api_token", "operations", "user", "work"]  # importing them registers their pages

@@ -18,7 +18,7 @@ else:
     DjangosUserAdmin = auth_admin.UserAdmin
 
 admin.site.unregister(User)
-admin.site.unregister(Group)  # the groups are the roles: one that is renamed would lock its people out
+admin.site.unregister(Group)  # the groups are the roles: renaming one would lock its users out
 
 
 @admin.register(User)

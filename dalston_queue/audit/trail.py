@@ -67,7 +67,7 @@ def pages(wanted: ActionFilter) -> Iterator[list[OperatorAction]]:
         page = list(rows.filter(pk__lt=page[-1].pk)[:PAGE]) if len(page) == PAGE else []
 
 
-COLUMNS = (
+COLUMNS = [
     "id",
     "at",
     "finished_at",
@@ -81,14 +81,14 @@ COLUMNS = (
     "begun_hash",
     "finished_link",
     "finished_hash",
-)
+]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def as_csv(pages: Iterable[list[OperatorAction]]) -> Iterator[str]:
-    yield _lines([list(COLUMNS)])
+    yield _lines([COLUMNS])
     for page in pages:
-        yield _lines([[_cell(value) for value in record(row).values()] for row in page])
+        yield _lines([[_cell(fields[name]) for name in COLUMNS] for fields in map(record, page)])
 
 
 def as_json_lines(pages: Iterable[list[OperatorAction]]) -> Iterator[str]:
@@ -99,26 +99,16 @@ def as_json_lines(pages: Iterable[list[OperatorAction]]) -> Iterator[str]:
 def record(row: OperatorAction) -> dict[str, Any]:
     links = {entry.fact: entry for entry in row.entries.all()}
     begun, finished = links.get(Fact.BEGUN), links.get(Fact.FINISHED)
-    values = (
-        row.pk,
-        _iso(row.at),
-        _iso(row.finished_at),
-        row.actor,
-        row.action,
-        row.target,
-        row.reason,
-        row.before,
-        row.after,
-        begun.pk if begun else None,
-        begun.hash if begun else None,
-        finished.pk if finished else None,
-        finished.hash if finished else None,
-    )
-    return dict(zip(COLUMNS, values, strict=True))
-
-
-def _iso(at: datetime | None) -> str | None:
-    return at.isoformat() if at else None
+    return {
+        "id": row.pk,
+        "at": row.at.isoformat(),
+        "finished_at": row.finished_at.isoformat() if row.finished_at else None,
+        **{name: getattr(row, name) for name in ("actor", "action", "target", "reason", "before", "after")},
+        "begun_link": begun.pk if begun else None,
+        "begun_hash": begun.hash if begun else None,
+        "finished_link": finished.pk if finished else None,
+        "finished_hash": finished.hash if finished else None,
+    }
 
 
 def _cell(value: Any) -> str:

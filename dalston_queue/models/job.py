@@ -42,7 +42,7 @@ class Job(models.Model):
             models.Index(fields=["id"], name="job_pending", condition=models.Q(status="pending")),
             # Reconciler: WHERE status IN ('running', 'cancelling') AND id > %s ORDER BY id
             models.Index(fields=["id"], name="job_live", condition=models.Q(status__in=["running", "cancelling"])),
-            # Search, for what went wrong: WHERE status = 'failed' ORDER BY id DESC
+            # Search for failed and cancelled jobs: WHERE status = 'failed' ORDER BY id DESC
             models.Index(
                 fields=["-id"], name="job_ended_badly", condition=models.Q(status__in=["failed", "cancelled"])
             ),

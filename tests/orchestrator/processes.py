@@ -34,11 +34,15 @@ class Orchestrators:
         self._spawn = spawn
         self._env = {**env, **FAST, "DATABASE_URL": database_url}
 
-    def start(self, *, ready: bool = True, **variables: str) -> Spawned:
-        process = self._spawn("manage.py", "runorchestrator", env={**self._env, **variables})
+    def start(self, *options: str, ready: bool = True, **variables: str) -> Spawned:
+        process = self.command("runorchestrator", *options, **variables)
         if ready:
             process.wait_for("orchestrator ready")
         return process
+
+    def command(self, *argv: str, **variables: str) -> Spawned:
+        """Another command of manage.py, on the same database and prefix."""
+        return self._spawn("manage.py", *argv, env={**self._env, **variables})
 
 
 @contextmanager

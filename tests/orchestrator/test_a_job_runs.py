@@ -1,6 +1,5 @@
 """From submit to completed, in this process and with a real orchestrator process."""
 
-from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -12,8 +11,9 @@ from dalston_queue.broker.protocol.types import Cause
 from dalston_queue.jobs.submit.spec import StageSpec
 from dalston_queue.models import DeadLetter, Job, Task
 from tests.jobs import make
+from tests.orchestrator.processes import Orchestrators
 from tests.orchestrator.support import Steps, echo, engine, run_to_the_end, work
-from tests.support import Spawned, wait_until
+from tests.support import wait_until
 
 
 def test_a_single_task_runs_and_its_result_is_kept(broker: Broker, steps: Steps) -> None:
@@ -151,11 +151,8 @@ def test_an_entry_no_lane_can_hold_is_a_dead_letter_not_a_stuck_queue(broker: Br
 
 
 @pytest.mark.keeps_keys
-def test_a_real_orchestrator_process_completes_a_job(
-    broker: Broker, process_env: dict[str, str], database_url: str, spawn: Callable[..., Spawned]
-) -> None:
-    process = spawn("manage.py", "runorchestrator", env={**process_env, "DATABASE_URL": database_url})
-    process.wait_for("orchestrator ready")
+def test_a_real_orchestrator_process_completes_a_job(broker: Broker, orchestrators: Orchestrators) -> None:
+    process = orchestrators.start()
     job = make.dag(a="", b="a", c="b")
     with engine(broker) as consumer:
 

@@ -1,6 +1,5 @@
 """The metrics by their documented names, on the web process and on the orchestrator's port."""
 
-from collections.abc import Callable
 from urllib.request import urlopen
 
 import pytest
@@ -9,8 +8,9 @@ from pytest_django import Settings
 
 from dalston_queue.broker import Broker
 from tests.jobs import make
+from tests.orchestrator.processes import Orchestrators
 from tests.orchestrator.support import Steps, engine
-from tests.support import Spawned, reserve_port
+from tests.support import reserve_port
 
 
 def test_the_numbers_are_those_of_the_queue(broker: Broker, steps: Steps, client: Client, settings: Settings) -> None:
@@ -41,15 +41,9 @@ def test_without_redis_the_numbers_are_absent_not_zero(client: Client, settings:
 
 
 @pytest.mark.keeps_keys
-def test_an_orchestrator_serves_them_on_its_own_port(
-    process_env: dict[str, str], database_url: str, spawn: Callable[..., Spawned]
-) -> None:
+def test_an_orchestrator_serves_them_on_its_own_port(orchestrators: Orchestrators) -> None:
     port = reserve_port()
-    process = spawn(
-        "manage.py", "runorchestrator", "--metrics", f"127.0.0.1:{port}",
-        env={**process_env, "DATABASE_URL": database_url},
-    )  # fmt: skip
-    process.wait_for("orchestrator ready")
+    process = orchestrators.start("--metrics", f"127.0.0.1:{port}")
     with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         text = answer.read().decode()
     assert "dalston_redis_up 1.0" in text

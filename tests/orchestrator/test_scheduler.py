@@ -19,14 +19,12 @@ from tests.jobs import make
 from tests.jobs.together import at_once
 from tests.orchestrator.processes import Orchestrators, working_engine
 from tests.orchestrator.support import Steps, engine, run_to_the_end
-from tests.support import Spawned, keeps_time, wait_until
+from tests.support import keeps_time, wait_until
 
 
 @pytest.mark.keeps_keys
-def test_a_scheduled_task_is_ready_within_a_second_of_its_time(
-    spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str, broker: Broker
-) -> None:
-    Orchestrators(spawn, process_env, database_url).start()
+def test_a_scheduled_task_is_ready_within_a_second_of_its_time(orchestrators: Orchestrators, broker: Broker) -> None:
+    orchestrators.start()
 
     def once() -> float:
         at = timezone.now() + timedelta(seconds=2)
@@ -42,12 +40,12 @@ def test_a_scheduled_task_is_ready_within_a_second_of_its_time(
 
 @pytest.mark.keeps_keys
 def test_a_task_that_is_due_between_two_polls_waits_for_half_of_the_interval_at_most(
-    spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str
+    orchestrators: Orchestrators,
 ) -> None:
     """By its second poll the orchestrator knows of the task; the third would be a second and a half late."""
 
     def once() -> float:
-        orchestrator = Orchestrators(spawn, process_env, database_url).start(DALSTON_SCHEDULER_INTERVAL_S="2")
+        orchestrator = orchestrators.start(DALSTON_SCHEDULER_INTERVAL_S="2")
         at = timezone.now() + timedelta(seconds=2.5)
         task = make.single(scheduled_at=at)
         wait_until(lambda: task.events.filter(transition="due").exists(), what="the task is due")

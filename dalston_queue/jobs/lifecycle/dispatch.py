@@ -147,7 +147,7 @@ def _message(row: tuple[Any, ...], inputs: dict[str, Any], now: datetime) -> Tas
         attempt=attempt,
         priority=Priority(priority),
         required_capabilities=tuple(capabilities),
-        parameters=msgspec.Raw(parameters),  # JSON text as Postgres has it: no decoding, no encoding
+        parameters=msgspec.Raw(parameters),  # the JSON text of Postgres, not decoded
         inputs=inputs,
         timeout_ms=timeout * 1000,
         enqueued_at_ms=int((enqueued or now).timestamp() * 1000),

@@ -34,7 +34,7 @@ def check_queue(queue: str, *, to_resume: bool = False) -> None:
         known = get_broker().queues()
     except BrokerError:
         return
-    in_redis = Task.objects.filter(queue=queue, status__in=["queued", "running"])  # should be, if Redis lost it
+    in_redis = Task.objects.filter(queue=queue, status__in=["queued", "running"])  # also if Redis lost them
     if queue in known or StagePause.objects.filter(queue=queue).exists() or in_redis.exists():
         return
     if to_resume and OperatorAction.objects.filter(target=queue, action="stage.pause").exists():

@@ -146,7 +146,7 @@ def replay_chunk(ids: Sequence[UUID], now: datetime, new: Changes) -> dict[UUID,
     }
     of_jobs = set(Task.objects.filter(id__in=wanted).values_list("job_id", flat=True))
     opened = move_jobs("replay", of_jobs & jobs.keys(), now)
-    # A sibling that was asked for as well, and whose turn is in a later chunk, is replayed now: it gets its changes.
+    # A sibling that was asked for as well, in a later chunk, is replayed now, so it gets the changes now.
     changed: set[UUID | None] = set()
     if new.parameters is not None or new.priority is not None:
         siblings = dict(DeadLetter.objects.filter(OPEN, task__job_id__in=opened).values_list("id", "task_id"))

@@ -33,7 +33,7 @@ class Requeue:
 
     found: bool  # there is such a task
     outcome: Requeued
-    status: str  # of the task when it was asked
+    status: str  # of the task at the time of the request
 
 
 def requeue_task(task_id: UUID, *, actor: str, why: str, entry_id: str = "") -> Requeue:
@@ -49,11 +49,11 @@ def requeue_task(task_id: UUID, *, actor: str, why: str, entry_id: str = "") -> 
 
 
 class DeadLetterOutcome(StrEnum):
-    ENDED = "ended"  # it waited, and is over
-    TAKEN = "taken"  # it ran; it was taken from its engine, and the event that ends it is on the way
-    OVER = "over"  # it had ended before, or has just settled: nothing was changed
-    CHANGED = "changed"  # it is at another attempt by now: nothing was changed
-    NOT_QUEUED = "not queued"  # it waits for other stages or for its time: cancel it instead
+    ENDED = "ended"  # the task waited, and is a dead letter now
+    TAKEN = "taken"  # the task was taken from its engine, and the event that ends it is on the way
+    OVER = "over"  # the task had ended or settled before: nothing was changed
+    CHANGED = "changed"  # the task is at another attempt: nothing was changed
+    NOT_QUEUED = "not queued"  # the task waits for other stages or for its time: cancel it instead
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,16 +44,16 @@ class WhyCode(StrEnum):
 class Why:
     code: WhyCode
     sentence: str
-    queue_position: int | None = None  # 1: next; while an engine could take it
-    eta_seconds: float | None = None  # until it starts, if all are busy and their pace is known
-    until: datetime | None = None  # it waits for this moment
+    queue_position: int | None = None  # 1: next; None unless an engine can run the task
+    eta_seconds: float | None = None  # until the start, if all engines are busy and the pace is known
+    until: datetime | None = None  # when the task is due
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """`queue` and `engines` are None when Redis does not answer."""
 
-    unfinished: tuple[str, ...] = ()  # stages it waits for
+    unfinished: tuple[str, ...] = ()  # stages that the task waits for
     redis_is_away: bool = False  # read for PENDING tasks only: no orchestrator claims a job without Redis
     paused_because: str | None = None  # None: not paused
     record: Record | None = None

@@ -78,7 +78,7 @@ def submit_many(
     outcomes: list[Submission | JobsError] = []
     jobs: dict[UUID, NewJob] = {}
     tasks: dict[UUID, list[NewTask]] = {}
-    # Without keys it is one statement, and needs no transaction around it: two round trips to Postgres less.
+    # Without keys there is one statement, which needs no transaction: two round trips to Postgres less.
     with transaction.atomic() if any(request.idempotency_key for request in requests) else nullcontext():
         taken = _take_keys(requests, made, project, now)
         for rows, earlier in zip(made, taken, strict=True):

@@ -1,7 +1,6 @@
 """Webhook deliveries in Postgres: checks callback URLs, claims the next delivery, decides about retries."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from ipaddress import ip_network
@@ -40,23 +39,14 @@ class Callbacks:
         return WebhookSecret.objects.filter(project=self._project).exists()
 
 
-@dataclass(frozen=True, slots=True)
-class RetryAt:
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    pass
-
-
-def after_failure(attempts: int, now: datetime, jitter: float) -> RetryAt | GiveUp:
-    """`attempts` made so far; `jitter` from 0 to 1 spreads those that failed together over half of the delay."""
+def retry_at(attempts: int, now: datetime, jitter: float) -> datetime | None:
+    """When to retry after so many failed attempts; None: give up. `jitter` from 0 to 1 spreads deliveries that failed
+    together over half of the delay."""
     if attempts >= settings.DALSTON_WEBHOOK_ATTEMPTS:
-        return GiveUp()
+        return None
     base, cap = settings.DALSTON_WEBHOOK_BACKOFF_BASE_S, settings.DALSTON_WEBHOOK_BACKOFF_CAP_S
     delay = min(cap, base * 2 ** min(attempts - 1, 30))
-    return RetryAt(now + timedelta(seconds=delay * (0.5 + jitter / 2)))
+    return now + timedelta(seconds=delay * (0.5 + jitter / 2))
 
 
 def send_again(delivery: WebhookDelivery, now: datetime) -> bool:

@@ -30,7 +30,7 @@ from dalston_queue import crash_points
 from dalston_queue.database import drop_broken_connection
 from dalston_queue.jobs.errors import InvalidCallback
 from dalston_queue.jobs.webhooks.attempt import Delivered, NotDelivered, send
-from dalston_queue.jobs.webhooks.deliveries import RetryAt, after_failure, allowed_networks, claim
+from dalston_queue.jobs.webhooks.deliveries import allowed_networks, claim, retry_at
 from dalston_queue.jobs.webhooks.message import Message, TaskRef, encode, headers
 from dalston_queue.jobs.webhooks.target import read_target
 from dalston_queue.models import Task, WebhookDelivery
@@ -109,16 +109,13 @@ class WebhookSender:
         if isinstance(outcome, Delivered):
             values |= {"state": DeliveryState.DELIVERED, "delivered_at": now, "last_error": ""}
             result = "delivered"
+        elif (at := retry_at(lease.attempts, now, _jitter())) is not None:
+            values |= {"next_at": at, "last_error": outcome.why}
+            result = "failed"
         else:
-            values["last_error"] = outcome.why
-            match after_failure(lease.attempts, now, _jitter()):
-                case RetryAt(at):
-                    values["next_at"] = at
-                    result = "failed"
-                case _:
-                    values["state"] = DeliveryState.GAVE_UP
-                    result = "gave_up"
-                    log.warning("gave up a webhook", delivery=str(lease.delivery_id), why=outcome.why)
+            values |= {"state": DeliveryState.GAVE_UP, "last_error": outcome.why}
+            result = "gave_up"
+            log.warning("gave up a webhook", delivery=str(lease.delivery_id), why=outcome.why)
         self._counted[result] += 1
         ATTEMPTS.labels(result).inc()
         # After its lease another sender may have claimed the delivery, or an operator sent it again: no row matches.

@@ -39,7 +39,7 @@ _SAME = """
     SELECT id, job_id, attempt, status, cancel_requested_at IS NOT NULL FROM dalston_task
     WHERE id = ANY(%s::uuid[]) AND status IN ('queued', 'running')"""
 _ROWS = "SELECT id, finished_at IS NOT NULL, attempt FROM dalston_task WHERE id = ANY(%s::uuid[])"
-# Tasks that got a new attempt so often already because the event of their end was gone, since they were last replayed.
+# Tasks that were rebuilt so often because the event of their settlement was lost, since they were last replayed.
 _LOST_EVENTS = """
     SELECT e.task_id FROM dalston_task_event e
     WHERE e.task_id = ANY(%s::uuid[]) AND e.transition = 'rebuild' AND e.message = %s AND NOT EXISTS (
@@ -48,8 +48,8 @@ _LOST_EVENTS = """
     )
     GROUP BY e.task_id HAVING count(*) >= %s"""
 MAX_LOST_EVENTS = 3
-# Nothing will move these: no task of theirs is at an engine, and none is due or ready in a job that still dispatches.
-# Jobs without any task are among them.
+# Jobs that nothing else will move: no task is queued or running, and none is scheduled or ready in a job that still
+# dispatches. Includes jobs without any task.
 STUCK_JOBS = """
     SELECT j.id FROM dalston_job j
     WHERE j.status IN ('running', 'cancelling') AND j.id > %s AND NOT EXISTS (
@@ -71,13 +71,13 @@ class Discrepancy(StrEnum):
     NO_OWNER = "running, but no engine has it"
 
 
-# The task's next attempt is the cure, except where the entry is fine and only the row is behind.
+# Repaired by a new attempt. With NO_OWNER the entry is fine, and only the row is behind.
 REBUILT = frozenset({Discrepancy.NO_ENTRY, Discrepancy.OTHER_ATTEMPT, Discrepancy.EVENT_LOST})
 
 
 def compare(status: str, attempt: int, record: Record | None, *, events_waiting: bool) -> Discrepancy | None:
-    """Compare a row that should have an entry with what Redis has. `events_waiting`: the queue has events that no
-    orchestrator has acknowledged yet, so a settled record may simply be waiting for its own."""
+    """Compare a row that should have an entry with its record. `events_waiting`: the queue has events that are not
+    acknowledged yet, and the record's event may be among them."""
     if record is None:
         return Discrepancy.NO_ENTRY
     if record.attempt != attempt:
@@ -90,10 +90,10 @@ def compare(status: str, attempt: int, record: Record | None, *, events_waiting:
 
 
 def is_orphan(row: tuple[bool, int] | None, record: Record) -> bool:
-    """True if this record's task doesn't need it: there is no such task, it is over, or it is further on.
-    `row` is whether the task is over, and its attempt."""
+    """True if no live task needs this record: there is no such task, it is over, or it is at a later attempt. `row`:
+    whether the task is over, and its attempt."""
     if record.state is RecordState.SETTLED:
-        return False  # its event is on the way, and takes the record with it
+        return False  # applying its event removes the record
     if row is None:
         return True
     over, attempt = row
@@ -101,7 +101,7 @@ def is_orphan(row: tuple[bool, int] | None, record: Record) -> bool:
 
 
 def reconcile(*, dry_run: bool = False, say: Callable[[str], None] | None = None) -> Report:
-    """Compare everything, repair what differs; `say` gets each finding, `dry_run` repairs nothing."""
+    """Compare everything and repair what differs. `say` is called with each finding; `dry_run` repairs nothing."""
     return _Run(get_broker(), dry_run, say or (lambda _: None)).run()
 
 
@@ -149,7 +149,7 @@ class _Run:
             with_entry += sum(_has_entry(record) for record in records.values())
             if wrong:
                 self._repair(queue, wrong, records)
-        # Work goes on while we count, so this is a suspicion; the next run settles it.
+        # Engines work while this counts, so a difference is only a suspicion: append checks each entry.
         if max(entries_before, self._entries(queue)) < with_entry:
             self._missing_entries(queue)
 
@@ -197,22 +197,22 @@ class _Run:
                 changes[move].append(Change(task_id=task, attempt=attempt, at=now, message=str(kind), cause=cause))
         ended = move_tasks("cancel", changes["cancel"]) + self._end_after_lost_events(changes["rebuild"])
         move_tasks("recover", changes["recover"])
-        rebuilt = move_tasks("rebuild", changes["rebuild"])  # those given up are over, and don't move
+        rebuilt = move_tasks("rebuild", changes["rebuild"])  # tasks that were just ended don't move
         return rebuilt + advance({moved.job_id for moved in ended}, now).ready, ended
 
     def _end_after_lost_events(self, changes: list[Change]) -> list[Moved]:
-        """End those whose events were gone time and again: one more attempt would only go the same way."""
+        """End tasks whose event was lost MAX_LOST_EVENTS times before: another attempt would end the same way."""
         lost = [change for change in changes if change.message == Discrepancy.EVENT_LOST]
         if not lost:
             return []
         ids = id_array(change.task_id for change in lost)
-        hopeless = set(self._column(_LOST_EVENTS, ids, str(Discrepancy.EVENT_LOST), MAX_LOST_EVENTS))
+        repeated = set(self._column(_LOST_EVENTS, ids, str(Discrepancy.EVENT_LOST), MAX_LOST_EVENTS))
         message = f"it was settled, but the event of it was gone, {MAX_LOST_EVENTS + 1} times"
         return end_tasks(
             [
                 Ending(task_id=end.task_id, attempt=end.attempt, at=end.at, cause=Cause.ERROR, message=message)
                 for end in lost
-                if end.task_id in hopeless
+                if end.task_id in repeated
             ]
         )
 

@@ -1,5 +1,5 @@
-"""The orchestrator of these tests, driven step by step."""
+"""The orchestrator of these tests, driven step by step or as real processes."""
 
-from tests.orchestrator.conftest import steps
+from tests.orchestrator.conftest import orchestrators, steps
 
-__all__ = ["steps"]
+__all__ = ["orchestrators", "steps"]

@@ -18,7 +18,7 @@ from tests.jobs import make
 from tests.jobs.together import at_once
 from tests.orchestrator.processes import Orchestrators
 from tests.orchestrator.support import Steps, engine, run_to_the_end, work
-from tests.support import Spawned, wait_until
+from tests.support import wait_until
 
 
 def is_paused(broker: Broker) -> bool:
@@ -78,13 +78,13 @@ def test_a_pause_or_resume_while_flags_are_restored_holds(broker: Broker, steps:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_pause_while_redis_is_away_reaches_engines_once_it_is_back(
-    spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str, tmp_path: Path, settings: Settings
+    orchestrators: Orchestrators, tmp_path: Path, settings: Settings
 ) -> None:
     """No housekeeping runs here: the orchestrator alone does it."""
     with nodes() as made:
         redis = made.start(tmp_path / "redis", "--appendonly", "yes", "--appendfsync", "always")
         settings.REDIS_URL = redis.url
-        orchestrator = Orchestrators(spawn, process_env, database_url).start(REDIS_URL=redis.url)
+        orchestrator = orchestrators.start(REDIS_URL=redis.url)
         task = make.single()
         wait_until(lambda: Task.objects.get(id=task.id).status == "queued", what="the task is queued")
         redis.kill()

@@ -1,6 +1,5 @@
 """Replay batches: can be undone while they wait, keep their rate, survive a kill, and leave out later dead letters."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from threading import Thread
@@ -30,7 +29,7 @@ from tests.jobs.make import NOW
 from tests.jobs.together import at_once
 from tests.orchestrator.processes import Orchestrators
 from tests.orchestrator.support import Steps, a_lock_is_awaited, engine, run_to_the_end
-from tests.support import Spawned, wait_until
+from tests.support import wait_until
 
 pytestmark = pytest.mark.keeps_keys
 
@@ -235,10 +234,7 @@ def test_the_engine_gets_the_changes_of_the_batch(broker: Broker, steps: Steps) 
     assert (task.status, task.result["parameters"], task.priority) == ("completed", {"n": 2}, "high")
 
 
-def test_an_orchestrator_killed_in_the_middle_of_a_batch_leaves_it_to_the_next(
-    spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str, broker: Broker
-) -> None:
-    orchestrators = Orchestrators(spawn, process_env, database_url)
+def test_an_orchestrator_killed_in_the_middle_of_a_batch_leaves_it_to_the_next(orchestrators: Orchestrators) -> None:
     dead_singles(5)
     batch = create_replay_batch(Filter(), actor="ada", rate_per_minute=6000, undo_seconds=0)
     assert orchestrators.start(ready=False, DALSTON_FAULT="replay_batch.chunk").wait() == -9

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Callable
 
 import psutil
 import pytest
@@ -19,11 +18,13 @@ pytestmark = pytest.mark.keeps_keys
 HEALS_WITHIN_S = 15
 
 
-@pytest.fixture
-def orchestrators(
-    spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str, broker: Broker
-) -> Orchestrators:
-    return Orchestrators(spawn, process_env, database_url)
+def queued_job(orchestrators: Orchestrators) -> Job:
+    """A job whose task is queued, after its orchestrator has stopped."""
+    job = make.dag(a="")
+    first = orchestrators.start()
+    wait_until(lambda: Task.objects.get(job=job).status == "queued", what="the task is queued")
+    first.stop()
+    return job
 
 
 def killed(process: Spawned) -> None:
@@ -59,21 +60,14 @@ def test_an_orchestrator_killed_between_two_steps_loses_nothing(
     assert set(Task.objects.filter(job=job).values_list("attempt", flat=True)) == {1}
 
 
-def test_a_submitter_killed_after_its_commit_has_submitted(
-    orchestrators: Orchestrators,
-    broker: Broker,
-    spawn: Callable[..., Spawned],
-    process_env: dict[str, str],
-    database_url: str,
-) -> None:
+def test_a_submitter_killed_after_its_commit_has_submitted(orchestrators: Orchestrators, broker: Broker) -> None:
     make.project()
     code = (
         "from dalston_queue.jobs.submit.spec import single_task; from dalston_queue.jobs.submit.submit import submit;"
         "from dalston_queue.models import Project;"
         "submit(single_task('echo'), project=Project.objects.get(name='tests'))"
     )
-    env = {**process_env, "DATABASE_URL": database_url, "DALSTON_FAULT": "submit.committed"}
-    killed(spawn("manage.py", "shell", "-c", code, env=env))
+    killed(orchestrators.command("shell", "-c", code, DALSTON_FAULT="submit.committed"))
     with working_engine(broker):
         orchestrators.start()
         healed(Job.objects.get())
@@ -99,22 +93,14 @@ def test_a_judge_killed_between_verdict_and_reclaim_is_followed_by_the_next(
 @pytest.mark.slow
 def test_a_cancel_killed_before_engines_were_asked_to_stop_is_completed_by_the_next(
     orchestrators: Orchestrators,
-    broker: Broker,
-    spawn: Callable[..., Spawned],
-    process_env: dict[str, str],
-    database_url: str,
 ) -> None:
-    job = make.dag(a="")
-    first = orchestrators.start()
-    wait_until(lambda: Task.objects.get(job=job).status == "queued", what="the task is queued")
-    first.stop()
+    job = queued_job(orchestrators)
     code = (
         "from uuid import UUID; from django.utils import timezone;"
         "from dalston_queue.jobs.operator.cancel import cancel_job;"
         f"cancel_job(UUID('{job.id}'), timezone.now())"
     )
-    env = {**process_env, "DATABASE_URL": database_url, "DALSTON_FAULT": "cancel.committed"}
-    killed(spawn("manage.py", "shell", "-c", code, env=env))
+    killed(orchestrators.command("shell", "-c", code, DALSTON_FAULT="cancel.committed"))
     assert Job.objects.get(id=job.id).status == "cancelling"
     orchestrators.start()
     healed(job, "cancelled")
@@ -122,19 +108,11 @@ def test_a_cancel_killed_before_engines_were_asked_to_stop_is_completed_by_the_n
 
 @pytest.mark.slow
 def test_a_reconciler_killed_after_it_rebuilt_a_task_has_rebuilt_it(
-    orchestrators: Orchestrators,
-    broker: Broker,
-    spawn: Callable[..., Spawned],
-    process_env: dict[str, str],
-    database_url: str,
+    orchestrators: Orchestrators, broker: Broker
 ) -> None:
-    job = make.dag(a="")
-    first = orchestrators.start()
-    wait_until(lambda: Task.objects.get(job=job).status == "queued", what="the task is queued")
-    first.stop()
+    job = queued_job(orchestrators)
     broker.reset_queue("echo")
-    env = {**process_env, "DATABASE_URL": database_url, "DALSTON_FAULT": "reconciler.rebuilt"}
-    killed(spawn("manage.py", "reconcile", env=env))
+    killed(orchestrators.command("reconcile", DALSTON_FAULT="reconciler.rebuilt"))
     with working_engine(broker):
         orchestrators.start()
         healed(job)

@@ -1,7 +1,5 @@
 """FLUSHALL under a running system: with one run of the reconciler everything goes on, under new attempts."""
 
-from collections.abc import Callable
-
 import pytest
 import redis
 
@@ -12,7 +10,7 @@ from dalston_queue.models import DeadLetter, Job, Task
 from dalston_queue.orchestrator.duties.reconciler import reconcile
 from tests.jobs import make
 from tests.orchestrator.processes import Orchestrators, working_engine
-from tests.support import Spawned, wait_until
+from tests.support import wait_until
 
 JOBS = 300
 STAGES = (StageSpec(stage="a", queue="echo"), StageSpec(stage="b", queue="echo", after=("a",)))
@@ -20,14 +18,9 @@ STAGES = (StageSpec(stage="a", queue="echo"), StageSpec(stage="b", queue="echo",
 
 @pytest.mark.keeps_keys
 def test_a_running_system_that_loses_all_of_redis_finishes_every_job(
-    spawn: Callable[..., Spawned],
-    process_env: dict[str, str],
-    database_url: str,
-    broker: Broker,
-    redis_url: str,
-    prefix: str,
+    orchestrators: Orchestrators, broker: Broker, redis_url: str, prefix: str
 ) -> None:
-    orchestrator = Orchestrators(spawn, process_env, database_url).start()
+    orchestrator = orchestrators.start()
     with working_engine(broker), redis.Redis.from_url(redis_url) as client:
         submit_many([Request(JobSpec(name="flush", stages=STAGES)) for _ in range(JOBS)], project=make.project())
         wait_until(lambda: Task.objects.filter(status="completed").count() > 50, what="work has begun")

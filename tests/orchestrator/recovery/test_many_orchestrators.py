@@ -1,7 +1,5 @@
 """Several orchestrators on the same jobs: one DAG, one entry per dependent, no deadlock; in real processes."""
 
-from collections.abc import Callable
-
 import pytest
 from django.db import connection
 from django.db.models import Count
@@ -12,7 +10,7 @@ from dalston_queue.jobs.submit.submit import Request, submit_many
 from dalston_queue.models import Job, Task, TaskEvent
 from tests.jobs import make
 from tests.orchestrator.processes import Orchestrators, working_engine
-from tests.support import Spawned, wait_until
+from tests.support import wait_until
 
 # Two parents that finish at about the same moment release one child.
 STAGES = (
@@ -31,12 +29,11 @@ def deadlocks() -> int:
 @pytest.mark.keeps_keys
 @pytest.mark.parametrize("jobs", [150, pytest.param(1000, marks=pytest.mark.slow)])
 def test_four_orchestrators_on_the_same_jobs_never_deadlock_and_do_everything_once(
-    jobs: int, spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str, broker: Broker
+    jobs: int, orchestrators: Orchestrators, broker: Broker
 ) -> None:
     before = deadlocks()
-    starter = Orchestrators(spawn, process_env, database_url)
     # An engine of this test that gets no time for 1.5 s would be taken for dead, and its tasks would run twice.
-    processes = [starter.start(ready=False, DALSTON_DEAD_AFTER_S="30") for _ in range(4)]
+    processes = [orchestrators.start(ready=False, DALSTON_DEAD_AFTER_S="30") for _ in range(4)]
     for process in processes:
         process.wait_for("orchestrator ready")
     requests = [Request(JobSpec(name="join", stages=STAGES)) for _ in range(jobs)]
