@@ -29,7 +29,7 @@ HISTORY: dict[str, LiteralString] = {
 
 @dataclass
 class Figures:
-    """What the rounds of one system gave."""
+    """Figures of one system by round."""
 
     rate: Rounds = field(default_factory=Rounds)
     submits: Rounds = field(default_factory=Rounds)

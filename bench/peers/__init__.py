@@ -7,7 +7,7 @@ configured: for little overhead, and so that a killed worker's task is kept if t
 its first paragraph, or the one that begins with "In the pipeline".
 
 To add a peer: a file here, its name below, its package in bench/requirements.in and the lock, in subjects/survival.py
-when a killed worker's task comes back, and in subjects/throughput.py how fast it is if it is faster than most.
+when a killed worker's task comes back, and in subjects/throughput.py its ceiling if it is fast.
 """
 
 import ast

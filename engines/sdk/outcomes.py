@@ -1,4 +1,4 @@
-"""Outcomes of a task, as values: an engine returns one of these; a plain result means `Done(result)`. Their text."""
+"""Outcomes of a task, as values: an engine returns one of these; a plain result means `Done(result)`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 MESSAGE_BYTES = 8 * 1024
 TRACEBACK_BYTES = 32 * 1024
-_NOTE_BYTES = 64  # room for the words that say how much is missing
+_NOTE_BYTES = 64  # room for the note about the cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """It failed this time; try again later, `after` seconds from now (the retry policy decides if None)."""
+    """The attempt failed; try again `after` seconds from now (None: the retry policy decides)."""
 
     message: str
     after: float | None = None
@@ -28,7 +28,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """It can never succeed (bad input): a dead letter at once, without retries."""
+    """The task can never succeed (bad input): a dead letter at once, without retries."""
 
     message: str
 
@@ -56,13 +56,13 @@ class TaskCancelled(Exception):
 
 
 class BrokenConfigError(Exception):
-    """Raise it in `load` when starting again can't help (a model that doesn't exist ...): the process exits with 78."""
+    """Raise it in `load` when a restart can't help (a model that doesn't exist ...): the process exits with 78."""
 
 
 def text(value: object, limit: int = MESSAGE_BYTES) -> str:
-    """What an author gives for text, as text that can be sent: no surrogates, at most `limit` bytes. Never raises.
+    """An author's value as text that can be sent: no surrogates, at most `limit` bytes. Never raises.
 
-    Of one that is too long both ends are kept: what it is about, and what came last."""
+    Of a text that is too long both ends are kept: the subject, and the last lines."""
     try:
         encoded = str.encode(str(value), "utf-8", "backslashreplace")
     except BaseException:  # noqa: BLE001 (an author's own __str__, which may even exit)

@@ -64,16 +64,16 @@ def held() -> Held:
 
 
 @pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is prefetched stays until something else happens."""
+def long_prefetch_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prefetched tasks stay in the buffer until an event releases them."""
     monkeypatch.setattr(slots, "PREFETCH_WAIT_S", 60.0)
 
 
-def give(
+def prefetched(
     bench: Bench, held: Held, parameters: list[dict[str, Any]], timeout_ms: int = 0, **fields: Any
 ) -> tuple[Runner, list[str]]:
-    """An engine that has claimed all of these, appended behind a task whose settling fills the buffer. The first that
-    is to be held runs by now."""
+    """An engine that has claimed all of these tasks: they are appended behind a task whose settlement fills the buffer.
+    The first HOLD task runs already."""
     first, *ids = bench.submit_many([TINY, *parameters], timeout_ms)
     runner = bench.start(held, **{"prefetch": len(parameters) - 1, **fields})
     bench.wait(EventKind.TASK_COMPLETED, first)
@@ -92,28 +92,28 @@ class Async(Engine):
         pass
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_prefetch_wait")
 @pytest.mark.parametrize(("engine", "capacity"), [(Sleeper(), 1), (Sleeper(), 4), (Async(), 4)])
 @pytest.mark.parametrize("prefetch", [0, 1, 8])
 def test_no_more_is_held_than_capacity_and_prefetch(bench: Bench, engine: Engine, capacity: int, prefetch: int) -> None:
     runner = bench.start(engine, capacity=capacity, prefetch=prefetch)
-    most: list[int] = []
+    held: list[int] = []
     start = runner._hold
 
     def counted(deliveries: list[Delivery]) -> None:
         start(deliveries)
-        most.append(len(runner.consumer.held))
+        held.append(len(runner.consumer.held))
         assert len(runner.slots.running) <= capacity
 
     runner._hold = counted  # type: ignore[method-assign]
     ids = bench.submit_many([TINY] * 300)
     ended(bench, EventKind.TASK_COMPLETED, ids)
-    assert max(most) <= capacity + prefetch
+    assert max(held) <= capacity + prefetch
     assert len(bench.events(EventKind.TASK_STARTED)) == len(ids)
     assert not runner.slots.buffered
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_prefetch_wait")
 def test_prefetched_tasks_share_their_round_trips_and_run_once_in_order(bench: Bench, held: Held) -> None:
     ids = bench.submit_many([TINY] * 160)
     runner = bench.make(held, prefetch=8)
@@ -135,7 +135,7 @@ def test_an_idle_engine_leaves_the_rest_of_a_burst_to_other_idle_engines(bench: 
 
 
 def test_nothing_waits_behind_a_long_task_while_another_engine_is_idle(bench: Bench, held: Held) -> None:
-    _, (long, *others) = give(bench, held, [HOLD, *[TINY] * 7])
+    _, (long, *others) = prefetched(bench, held, [HOLD, *[TINY] * 7])
     bench.start(capacity=1, prefetch=0)
     ended(bench, EventKind.TASK_COMPLETED, others)
     assert bench.events(EventKind.TASK_COMPLETED, long) == []
@@ -160,11 +160,11 @@ def test_by_default_a_task_waits_for_a_moment_at_most_and_is_released_once(bench
     assert len(bench.events(EventKind.TASK_RELEASED, behind)) == 1
 
 
-@pytest.mark.usefixtures("patient")
-@pytest.mark.parametrize("word", [Stop, Pause])
-def test_a_stop_and_a_pause_release_the_buffer(bench: Bench, held: Held, word: type[Stop | Pause]) -> None:
-    runner, (running, *waiting) = give(bench, held, [HOLD, TINY, TINY], stop_grace=60.0)
-    runner.inbox.put(word())
+@pytest.mark.usefixtures("long_prefetch_wait")
+@pytest.mark.parametrize("event", [Stop, Pause])
+def test_a_stop_and_a_pause_release_the_buffer(bench: Bench, held: Held, event: type[Stop | Pause]) -> None:
+    runner, (running, *waiting) = prefetched(bench, held, [HOLD, TINY, TINY], stop_grace=60.0)
+    runner.inbox.put(event())
     ended(bench, EventKind.TASK_RELEASED, waiting)
     held.release.set()
     bench.wait(EventKind.TASK_COMPLETED, running)
@@ -172,22 +172,22 @@ def test_a_stop_and_a_pause_release_the_buffer(bench: Bench, held: Held, word: t
     assert bench.broker.snapshot().queues[0].waiting == len(waiting)
     assert {event.deliveries for event in bench.events(EventKind.TASK_RELEASED)} == {0}
     runner.inbox.put(Resume())
-    if word is Pause:
+    if event is Pause:
         ended(bench, EventKind.TASK_COMPLETED, waiting)
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_prefetch_wait")
 def test_a_breaker_that_opens_releases_the_buffer(bench: Bench, held: Held) -> None:
     """Exactly: after a failure no worker starts a task before the breaker has counted it."""
-    _, (*failing, last) = give(bench, held, [*[{"fail": True}] * 5, TINY])
+    _, (*failing, last) = prefetched(bench, held, [*[{"fail": True}] * 5, TINY])
     ended(bench, EventKind.TASK_FAILED, failing)
     assert bench.wait(EventKind.TASK_RELEASED, last).deliveries == 0
     assert last not in held.ran
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_prefetch_wait")
 def test_a_task_that_is_cancelled_in_the_buffer_never_runs(bench: Bench, held: Held) -> None:
-    _, (_, cancelled, last) = give(bench, held, [HOLD, TINY, TINY])
+    _, (_, cancelled, last) = prefetched(bench, held, [HOLD, TINY, TINY])
     bench.broker.request_cancel(QUEUE, cancelled)
     bench.wait(EventKind.TASK_CANCELLED, cancelled)
     held.release.set()
@@ -195,17 +195,17 @@ def test_a_task_that_is_cancelled_in_the_buffer_never_runs(bench: Bench, held: H
     assert cancelled not in held.ran
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_prefetch_wait")
 def test_a_buffered_task_is_renewed_while_it_waits(bench: Bench, held: Held) -> None:
-    _, (_, behind) = give(bench, held, [HOLD, TINY])
+    _, (_, behind) = prefetched(bench, held, [HOLD, TINY])
     renewed = bench.broker.records(QUEUE, [behind])[behind].renewed_at_ms
     wait_until(lambda: bench.broker.records(QUEUE, [behind])[behind].renewed_at_ms > renewed, what="its renewal")
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_prefetch_wait")
 def test_a_fenced_engine_forgets_its_buffer(bench: Bench, held: Held) -> None:
     """It was judged dead, and its tasks are in their queue again: what it still holds is not its own."""
-    runner, ids = give(bench, held, [HOLD, TINY, TINY])
+    runner, ids = prefetched(bench, held, [HOLD, TINY, TINY])
     bench.broker.reclaim(runner.identity.engine_id, [QUEUE], max_deliveries=3, max_losses=10)
     wait_until(lambda: len(bench.events(EventKind.TASK_STARTED, ids[0])) == 2, what="its second start")
     held.release.set()
@@ -216,13 +216,13 @@ def test_a_fenced_engine_forgets_its_buffer(bench: Bench, held: Held) -> None:
     assert [len(bench.events(EventKind.TASK_COMPLETED, task)) for task in ids] == [1, 1, 1]
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_prefetch_wait")
 def test_a_broken_connection_costs_none_of_the_buffer(
     valkey_server: Callable[..., Server], held: Held, tmp_path: Path
 ) -> None:
     """On a server of its own: all connections are broken, those of other tests would be among them."""
     bench = Bench(connect(valkey_server().url), tmp_path)
-    _, ids = give(bench, held, [HOLD, TINY, TINY])
+    _, ids = prefetched(bench, held, [HOLD, TINY, TINY])
     [shard] = bench.broker.shards_of(QUEUE)
     assert shard.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") > 0
     with contextlib.suppress(Unavailable):
@@ -234,25 +234,25 @@ def test_a_broken_connection_costs_none_of_the_buffer(
     assert [len(bench.events(EventKind.TASK_COMPLETED, task)) for task in ids] == [1, 1, 1]
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_prefetch_wait")
 def test_the_clock_of_a_task_runs_from_its_start(bench: Bench, held: Held) -> None:
-    _, (_, behind) = give(bench, held, [HOLD, TINY], timeout_ms=60_000)
+    _, (_, behind) = prefetched(bench, held, [HOLD, TINY], timeout_ms=60_000)
     released_at = time.time()
     held.release.set()
     bench.wait(EventKind.TASK_COMPLETED, behind)
     assert (held.deadlines[behind] or 0) >= released_at + 60
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_prefetch_wait")
 def test_waiting_in_the_buffer_uses_up_no_timeout(bench: Bench, held: Held) -> None:
     """It waits for longer than it may run."""
-    _, (_, behind) = give(bench, held, [HOLD, {"timeout_ms": 300}])
+    _, (_, behind) = prefetched(bench, held, [HOLD, {"timeout_ms": 300}])
     time.sleep(0.4)
     held.release.set()
     bench.wait(EventKind.TASK_COMPLETED, behind)
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_prefetch_wait")
 def test_a_task_that_waited_is_timed_out_in_time(bench: Bench, held: Held) -> None:
     """The runner had no reason to be awake then: the task before it has no timeout."""
     runner = bench.start(held, prefetch=2)
@@ -274,10 +274,10 @@ def test_a_task_that_waited_is_timed_out_in_time(bench: Bench, held: Held) -> No
     keeps_time(BEAT_EVERY_S / 4, lambda: max(once() for _ in range(4)))  # not only with the next beat
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_prefetch_wait")
 def test_a_task_that_was_requeued_from_the_buffer_is_not_run_here(bench: Bench, held: Held) -> None:
     """An operator requeued it: the engine that claims it next runs it."""
-    runner, (_, taken) = give(bench, held, [HOLD, TINY])
+    runner, (_, taken) = prefetched(bench, held, [HOLD, TINY])
     assert bench.broker.requeue(QUEUE, taken, 1, ErrorInfo(message="as asked")) is Requeued.RETURNED
     wait_until(lambda: not runner.slots.buffered, what="an empty buffer")
     held.release.set()
@@ -285,9 +285,9 @@ def test_a_task_that_was_requeued_from_the_buffer_is_not_run_here(bench: Bench, 
     assert held.ran.count(taken) == 1
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_prefetch_wait")
 def test_the_heartbeat_shows_what_runs_and_not_what_waits(bench: Bench, held: Held) -> None:
-    runner, (running, *_) = give(bench, held, [HOLD, TINY, TINY])
+    runner, (running, *_) = prefetched(bench, held, [HOLD, TINY, TINY])
     beat = heartbeat(runner.identity, runner.manifest, runner.breaker, runner.slots.running, draining=False)
     assert (beat.info["running"], beat.capacity) == (1, 1)
     assert [task.task_id for task in beat.info["tasks"]] == [running]

@@ -54,9 +54,9 @@ def test_engines_get_gpus_wait_for_them_and_lose_them_in_a_quarantine(
     node.wait_state(EngineState.READY, name="big")
 
     nvml.set(GPU_A, "xid 0 79 1")
-    ill = node.wait_state(EngineState.PENDING, 2, name="big")
+    pending = node.wait_state(EngineState.PENDING, 2, name="big")
     wait_until(lambda: all("quarantined after Xid 79" in e.info["why"] for e in node.engines("big")), what="the reason")
-    assert len(ill) == 2
+    assert len(pending) == 2
     [gpu] = node.broker.registry.nodes()[0].report.gpus.devices
     assert (gpu.standing, gpu.why, gpu.last_xid) == ("quarantined", "quarantined after Xid 79", 79)
     assert gpu.until_ms > time.time() * 1000

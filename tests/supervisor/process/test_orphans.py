@@ -26,7 +26,7 @@ def test_descendants_that_fork_while_they_are_killed_end(node: Node) -> None:
     node.engine()
     node.start()
     [engine] = node.ready()
-    node.result(node.submit("brood"))
+    node.result(node.submit("fork_many"))
     wait_until(lambda: len(family(engine.engine_id)) > 20, what="a large family")
     kill(engine.info["pid"])
     wait_until(lambda: not family(engine.engine_id), what="the end of all of them")
