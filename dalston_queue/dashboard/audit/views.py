@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 
 from channels.db import database_sync_to_async
-from django.contrib.auth.decorators import login_required
 from django.core.handlers.asgi import ASGIRequest
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest, StreamingHttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 
 from dalston_queue.audit.chain import head
 from dalston_queue.audit.trail import as_csv, as_json_lines, pages
@@ -19,13 +16,12 @@ from dalston_queue.dashboard.audit.read import AuditView, offered, read_audit, w
 from dalston_queue.dashboard.audit.render import fragments_of
 from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.parts.request import BadQuery, address, flat
+from dalston_queue.dashboard.security.roles import page_view
 
 _KINDS = {"csv": (as_csv, "text/csv; charset=utf-8"), "jsonl": (as_json_lines, "application/jsonl; charset=utf-8")}
 
 
-@require_safe
-@never_cache
-@login_required
+@page_view
 def audit(request: HttpRequest) -> HttpResponse:
     query, problem = flat(request.GET), ""
     try:
@@ -46,9 +42,7 @@ def audit(request: HttpRequest) -> HttpResponse:
     return render(request, "dashboard/audit/page.html", context, status=400 if problem else 200)
 
 
-@require_safe
-@never_cache
-@login_required
+@page_view
 def export(request: HttpRequest, kind: str) -> HttpResponse | StreamingHttpResponse:
     if kind not in _KINDS:
         raise Http404(f"there is no export as {kind}")

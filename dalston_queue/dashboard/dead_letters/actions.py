@@ -9,13 +9,12 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_POST
 
 from dalston_queue.accounts.roles import person
 from dalston_queue.audit.record import audited
 from dalston_queue.dashboard.parts.request import back_to_page, reason_of
 from dalston_queue.dashboard.parts.words import count
-from dalston_queue.dashboard.security.roles import operator_required
+from dalston_queue.dashboard.security.roles import operator_action
 from dalston_queue.jobs.errors import NothingToReplay
 from dalston_queue.jobs.operator import replay_batches
 from dalston_queue.jobs.operator.replay import discard as discard_dead_letters
@@ -28,8 +27,7 @@ MAX_SELECTED = 500
 UNDO_S = 10
 
 
-@require_POST
-@operator_required
+@operator_action
 def replay(request: HttpRequest) -> HttpResponse:
     """Replays the selected dead letters after the undo window."""
     wanted = _ids(request)
@@ -59,8 +57,7 @@ def replay(request: HttpRequest) -> HttpResponse:
     return _back(request, "")
 
 
-@require_POST
-@operator_required
+@operator_action
 def discard(request: HttpRequest) -> HttpResponse:
     wanted, reason = _ids(request), reason_of(request)
     if not wanted or not reason:
@@ -80,8 +77,7 @@ def discard(request: HttpRequest) -> HttpResponse:
     return _back(request, f"{count(discarded, 'dead letter')} discarded.{others}")
 
 
-@require_POST
-@operator_required
+@operator_action
 def withdraw(request: HttpRequest, batch_id: UUID, verb: str) -> HttpResponse:
     action = {"undo": replay_batches.undo, "stop": replay_batches.stop}.get(verb)
     done = action(batch_id, **person(request), reason=reason_of(request)) if action else None

@@ -24,30 +24,14 @@ class DeadLetterView:
     """What may change while the page is open."""
 
     at: datetime
-    id: str
-    queue: str
-    task_type: str
-    stage: str
-    task_id: str
-    job_id: str
-    task_status: str
-    cause: str
-    error: str
-    error_type: str
-    fingerprint: str
-    attempt: int
-    deliveries: int
-    created_at: datetime
-    replayed_at: datetime | None
-    replayed_attempt: int | None
-    discarded_at: datetime | None
+    dead_letter: DeadLetter
     batch: BatchLine | None  # that is about to replay it
     events: tuple[EventLine, ...]
     actions: tuple[ActionLine, ...]
 
     @property
     def is_open(self) -> bool:
-        return self.replayed_at is None and self.discarded_at is None
+        return self.dead_letter.replayed_at is None and self.dead_letter.discarded_at is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,29 +49,12 @@ def read_dead_letter(dead_letter_id: UUID) -> DeadLetterView | None:
     dead_letter = rows.filter(pk=dead_letter_id).first()
     if dead_letter is None:
         return None
-    task = dead_letter.task
     batch = live_batch_of(dead_letter_id)
     return DeadLetterView(
         at=timezone.now(),
-        id=str(dead_letter.pk),
-        queue=dead_letter.queue,
-        task_type=dead_letter.task_type,
-        stage=task.stage if task else "",
-        task_id=str(task.pk) if task else "",
-        job_id=str(task.job_id) if task else "",
-        task_status=task.status if task else "",
-        cause=dead_letter.cause,
-        error=dead_letter.error,
-        error_type=dead_letter.error_type,
-        fingerprint=dead_letter.fingerprint,
-        attempt=dead_letter.attempt,
-        deliveries=dead_letter.deliveries,
-        created_at=dead_letter.created_at,
-        replayed_at=dead_letter.replayed_at,
-        replayed_attempt=dead_letter.replayed_attempt,
-        discarded_at=dead_letter.discarded_at,
+        dead_letter=dead_letter,
         batch=batch_line(batch) if batch else None,
-        events=events_of(TaskEvent.objects.filter(task_id=task.pk)) if task else (),
+        events=events_of(TaskEvent.objects.filter(task_id=dead_letter.task_id)) if dead_letter.task_id else (),
         actions=tuple(line_of(row) for row in _actions(dead_letter)),
     )
 

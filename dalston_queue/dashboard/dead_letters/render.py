@@ -97,8 +97,8 @@ def dead_letter_fragments(dead_letter_id: UUID, may_operate: bool) -> list[Fragm
 def dead_letter_fragments_of(view: DeadLetterView, may_operate: bool) -> list[Fragment]:
     return [
         pulse(view.at),
-        Fragment("dead-letter", render("dead_letters/_head", dead_letter=view)),
+        Fragment("dead-letter", render("dead_letters/_head", view=view, dead_letter=view.dead_letter)),
         batches_fragment((view.batch,) if view.batch else (), may_operate),
-        *([events_table(view.events)] if view.task_id else []),
+        *([events_table(view.events)] if view.dead_letter.task_id else []),
         trail_table(view.actions),
     ]

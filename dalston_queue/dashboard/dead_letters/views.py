@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 
 from dalston_queue.accounts.roles import may_operate
 from dalston_queue.broker.protocol.types import Cause
@@ -18,11 +15,10 @@ from dalston_queue.dashboard.dead_letters.read_one import read_content, read_dea
 from dalston_queue.dashboard.dead_letters.render import dead_letter_fragments_of, fragments_of
 from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.parts.request import BadQuery, address, flat
+from dalston_queue.dashboard.security.roles import page_view
 
 
-@require_safe
-@never_cache
-@login_required
+@page_view
 def dead_letters(request: HttpRequest) -> HttpResponse:
     query, problem, searched = flat(request.GET), "", False
     try:
@@ -45,9 +41,7 @@ def dead_letters(request: HttpRequest) -> HttpResponse:
     return render(request, "dashboard/dead_letters/page.html", context, status=400 if problem else 200)
 
 
-@require_safe
-@never_cache
-@login_required
+@page_view
 def dead_letter(request: HttpRequest, dead_letter_id: UUID) -> HttpResponse:
     view = read_dead_letter(dead_letter_id)
     if view is None:

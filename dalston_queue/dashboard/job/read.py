@@ -88,16 +88,7 @@ class Stops:
 @dataclass(frozen=True, slots=True)
 class JobView:
     at: datetime
-    id: str
-    name: str
-    project: str
-    status: str
-    priority: str
-    percent: int
-    error: str
-    trace_id: str
-    created_at: datetime
-    finished_at: datetime | None
+    job: Job
     tasks: tuple[TaskLine, ...]
     events: tuple[EventLine, ...]
     actions: tuple[ActionLine, ...]
@@ -105,7 +96,7 @@ class JobView:
 
     @property
     def is_over(self) -> bool:
-        return self.status in JOB_OVER
+        return self.job.status in JOB_OVER
 
     @property
     def stops(self) -> Stops:
@@ -127,16 +118,7 @@ def read_job(job_id: UUID) -> JobView | None:
     webhooks = webhooks_of(job_id) if job.callback_url else None
     return JobView(
         at=now,
-        id=str(job.id),
-        name=job.name,
-        project=job.project.name,
-        status=job.status,
-        priority=job.priority,
-        percent=round(100 * job.progress),
-        error=job.error,
-        trace_id=job.trace_id,
-        created_at=job.created_at,
-        finished_at=job.finished_at,
+        job=job,
         tasks=tuple(_lines(tasks, moves, now)),
         events=tuple(_event(move, stages.get(move.task_id, "")) for move in moves[:SHOWN_EVENTS]),
         actions=_actions(job_id, [*(task.id for task in tasks), *(line.id for line in webhooks or ())]),

@@ -24,10 +24,10 @@ def job_fragments(job_id: UUID, may_operate: bool) -> list[Fragment]:
 
 
 def fragments_of(view: JobView, may_operate: bool) -> list[Fragment]:
-    tone = TASK_TONES.get(view.status, "")
+    tone, percent = TASK_TONES.get(view.job.status, ""), round(100 * view.job.progress)
     return [
         pulse(view.at),
-        Fragment("job", render("job/_head", job=view, tone=tone)),
+        Fragment("job", render("job/_head", view=view, job=view.job, tone=tone, percent=percent)),
         Fragment("stops", render("job/_stops", stops=view.stops)),
         Fragment("dag", f'<div id="dag">{_dag(view)}</div>'),
         Fragment("gantt", f'<div id="gantt">{_gantt(view)}</div>'),
@@ -61,7 +61,7 @@ def _drawn_dag(stages: tuple[dag.Stage, ...]) -> str:
 
 def _gantt(view: JobView) -> str:
     spans = [gantt.Span(task.stage, task.enqueued_at, task.deliveries) for task in view.tasks]
-    return gantt.draw(spans, view.created_at, view.finished_at, view.at)
+    return gantt.draw(spans, view.job.created_at, view.job.finished_at, view.at)
 
 
 @lru_cache(maxsize=512)

@@ -5,12 +5,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
 
 from dalston_queue.accounts.roles import may_operate, person
 from dalston_queue.audit.record import audited
@@ -18,14 +15,12 @@ from dalston_queue.dashboard.job.read import read_job
 from dalston_queue.dashboard.job.render import fragments_of
 from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.parts.request import reason_of
-from dalston_queue.dashboard.security.roles import operator_required
+from dalston_queue.dashboard.security.roles import operator_action, page_view
 from dalston_queue.jobs.operator.cancel import Cancellation, cancel_job, cancel_message
 from dalston_queue.models import Job
 
 
-@require_safe
-@never_cache
-@login_required
+@page_view
 def job(request: HttpRequest, job_id: UUID) -> HttpResponse:
     view = read_job(job_id)
     if view is None:
@@ -35,8 +30,7 @@ def job(request: HttpRequest, job_id: UUID) -> HttpResponse:
     )
 
 
-@require_POST
-@operator_required
+@operator_action
 def cancel(request: HttpRequest, job_id: UUID) -> HttpResponse:
     reason = reason_of(request)
     if not reason:

@@ -11,14 +11,13 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
-from django.views.decorators.http import require_POST
 
 from dalston_queue.accounts.roles import person
 from dalston_queue.audit.record import audited
 from dalston_queue.dashboard.live.fragments import Row, render
 from dalston_queue.dashboard.parts.request import reason_of
 from dalston_queue.dashboard.parts.words import TASK_TONES
-from dalston_queue.dashboard.security.roles import operator_required
+from dalston_queue.dashboard.security.roles import operator_action
 from dalston_queue.jobs.webhooks.deliveries import send_again
 from dalston_queue.models import WebhookDelivery
 from dalston_queue.models.webhook import DeliveryState
@@ -71,8 +70,7 @@ def webhook_row(line: WebhookLine, may_operate: bool) -> Row:
     return Row(row_id, render("job/_webhook", row_id=row_id, line=line, state=words, may_operate=may_operate, **tones))
 
 
-@require_POST
-@operator_required
+@operator_action
 def send_webhook(request: HttpRequest, job_id: UUID, delivery_id: UUID) -> HttpResponse:
     row = WebhookDelivery.objects.filter(pk=delivery_id, job_id=job_id).first()
     if row is None:

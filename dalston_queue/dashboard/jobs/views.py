@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 
 from dalston_queue.dashboard.jobs.read import FIELDS, JobsReader, offered_tokens
 from dalston_queue.dashboard.jobs.render import fragments_of
 from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.parts.request import address, known_fields
+from dalston_queue.dashboard.security.roles import page_view
 from dalston_queue.jobs.lifecycle.states import JobStatus
 
 
-@require_safe
-@never_cache
-@login_required
+@page_view
 def jobs(request: HttpRequest) -> HttpResponse:
     query = known_fields(request.GET, FIELDS)
     view = JobsReader(query)()

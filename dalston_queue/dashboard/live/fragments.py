@@ -14,14 +14,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render as render_page
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString, mark_safe
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 
+from dalston_queue.dashboard.security.roles import page_view
 from dalston_queue.polling import Gone
 
 
@@ -65,10 +63,8 @@ def by_name(fragments: list[Fragment]) -> dict[str, SafeString]:
 def live_page(fragments: Callable[..., list[Fragment]], template: str) -> Callable[..., HttpResponse]:
     """The view of a page that has only fragments; they are called with the names in the URL, as by the WebSocket."""
 
-    @require_safe
-    @never_cache
-    @login_required
-    def view(request: HttpRequest, **names: object) -> HttpResponse:
+    @page_view
+    def view(request: HttpRequest, /, **names: object) -> HttpResponse:
         try:
             shown = by_name(fragments(**names))
         except Gone as error:

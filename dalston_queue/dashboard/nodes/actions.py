@@ -15,7 +15,6 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
-from django.views.decorators.http import require_POST
 
 from dalston_queue.accounts.roles import person
 from dalston_queue.audit.record import audited
@@ -26,13 +25,12 @@ from dalston_queue.broker.protocol.keys import COMMAND_ID
 from dalston_queue.broker.protocol.types import NodeState
 from dalston_queue.dashboard.nodes.cards import NodeCard, cards
 from dalston_queue.dashboard.parts.request import cleaned, reason_of
-from dalston_queue.dashboard.security.roles import operator_required
+from dalston_queue.dashboard.security.roles import operator_action
 from dalston_queue.jobs.operator.forget_node import forget_node
 from dalston_queue.redis import get_broker
 
 
-@require_POST
-@operator_required
+@operator_action
 def command_node(request: HttpRequest, node_id: str) -> HttpResponse:
     try:
         node = _find(node_id)
@@ -49,8 +47,7 @@ def command_node(request: HttpRequest, node_id: str) -> HttpResponse:
     return redirect("dashboard:node", node_id=node_id)
 
 
-@require_POST
-@operator_required
+@operator_action
 def forget(request: HttpRequest, node_id: str) -> HttpResponse:
     """A node that sends heartbeats again is back by itself."""
     reason = reason_of(request)
@@ -158,8 +155,7 @@ Result = tuple[bool, str]
 """Whether something was changed, and the message for the operator."""
 
 
-@require_POST
-@operator_required
+@operator_action
 def command_worker(request: HttpRequest, worker_id: str, verb: str) -> HttpResponse:
     try:
         worker = RemoteWorker.find(get_broker(), worker_id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from django.utils import timezone
@@ -16,6 +15,7 @@ from dalston_queue.broker.protocol.validate import moment_if
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
 from dalston_queue.dashboard.nodes.cards import EngineCard, ExitCard, GpuCard, NodeCard
 from dalston_queue.dashboard.nodes.read import Fleet, LostTask, NodeView, read_node, shared, worker_of
+from dalston_queue.dashboard.overview.health import Finding, Health, Tone, badness
 from dalston_queue.dashboard.parts.charts import History, series, sparkline
 from dalston_queue.dashboard.parts.request import page_url
 from dalston_queue.dashboard.parts.words import MACHINE_TONES, TASK_TONES, UNHEALTHY_TONES, count
@@ -46,20 +46,6 @@ NO_LOST = "Its engines had no task in their last heartbeat."
 gpu_history = History("gpu")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFinding:
-    tone: str
-    text: str
-    link: str
-
-
-@dataclass(frozen=True, slots=True)
-class NodesHealth:
-    tone: str
-    headline: str
-    findings: tuple[NodeFinding, ...] = ()
-
-
 # --- all nodes --------------------------------------------------------------------------------------------------------
 
 
@@ -70,35 +56,35 @@ def fleet_fragments() -> list[Fragment]:
     return [pulse(fleet.at), Fragment("summary", summary), table("fleet", rows, columns=5, empty=NO_NODE)]
 
 
-def _summary(fleet: Fleet) -> NodesHealth:
+def _summary(fleet: Fleet) -> Health:
     if fleet.nodes is None:
-        return NodesHealth("bad", "Redis does not answer: the state of the nodes is not known.")
+        return Health(Tone.BAD, "Redis does not answer: the state of the nodes is not known.", ())
     findings = [finding for node in fleet.nodes for finding in _findings(node)]
     engines = [engine for node in fleet.nodes for engine in node.engines]
     ready = sum(engine.state == EngineState.READY for engine in engines)
     running = sum(engine.running for engine in engines)
     of = f"{ready} of {count(len(engines), 'engine')} ready, {running} running" if engines else "no engines"
     headline = f"{count(len(fleet.nodes), 'node').capitalize()}, {of}."
-    tone = "bad" if any(finding.tone == "bad" for finding in findings) else "warn" if findings else "ok"
-    return NodesHealth(tone if engines else "warn", headline, tuple(findings))
+    worst = max(findings, key=badness).tone if findings else Tone.OK
+    return Health(worst if engines else Tone.WARN, headline, tuple(findings))
 
 
-def _findings(node: NodeCard) -> Iterator[NodeFinding]:
+def _findings(node: NodeCard) -> Iterator[Finding]:
     there = page_url("node", node.id)
     if node.state == NodeState.DEAD:
-        yield NodeFinding("bad", f"{node.id} is dead: its tasks went back to their queues.", there)
+        yield Finding(Tone.BAD, f"{node.id} is dead: its tasks went back to their queues.", there)
         return
     if node.state in {NodeState.DRAINING, NodeState.CORDONED}:
-        yield NodeFinding("warn", f"{node.id} is {node.state}{': ' if node.why else ''}{node.why}.", there)
+        yield Finding(Tone.WARN, f"{node.id} is {node.state}{': ' if node.why else ''}{node.why}.", there)
     for engine in node.engines:
         if engine.state in UNHEALTHY_TONES:
             why = f": {engine.why}" if engine.why else ""
             text = f"{engine.slot} on {node.id or 'no node'} is {engine.state}{why}."
-            yield NodeFinding(UNHEALTHY_TONES[engine.state], text, there)
+            yield Finding(Tone(UNHEALTHY_TONES[engine.state]), text, there)
     for gpu in node.gpus:
         if gpu.standing != "healthy":
             how = "on probation" if gpu.standing == "probation" else gpu.standing
-            yield NodeFinding("warn", f"GPU {gpu.index} of {node.id} is {how}: {gpu.why}.", there)
+            yield Finding(Tone.WARN, f"GPU {gpu.index} of {node.id} is {how}: {gpu.why}.", there)
 
 
 def _node_rows(node: NodeCard) -> list[Row]:

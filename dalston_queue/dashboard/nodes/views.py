@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import secrets
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 
 from dalston_queue.accounts.roles import may_operate
 from dalston_queue.broker.nodes.commands import NodeCommand
 from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.nodes.read import read_node, worker_of
 from dalston_queue.dashboard.nodes.render import fragments_of
+from dalston_queue.dashboard.security.roles import page_view
 
 
-@require_safe
-@never_cache
-@login_required
+@page_view
 def node(request: HttpRequest, node_id: str) -> HttpResponse:
     view, worker_id = read_node(node_id), worker_of(request.GET)
     if view is None:

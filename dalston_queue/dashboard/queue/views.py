@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
 
 from dalston_queue.accounts.roles import may_operate, person
 from dalston_queue.audit.record import audited
@@ -21,12 +18,11 @@ from dalston_queue.dashboard.parts.request import BadQuery, address, known_field
 from dalston_queue.dashboard.queue.query import FIELDS, QueueQuery, lane_word, queue_query
 from dalston_queue.dashboard.queue.read import QueueView, read_queue
 from dalston_queue.dashboard.queue.render import fragments_of
-from dalston_queue.dashboard.security.roles import operator_required
+from dalston_queue.dashboard.security.roles import operator_action, page_view
 from dalston_queue.jobs.operator.pause import NoSuchQueue, PauseResult, check_queue, pause, resume
 
 
-@require_safe
-@login_required
+@page_view
 def queues(request: HttpRequest) -> HttpResponse:
     """Redirects to the queue with the most tasks."""
     redis = latest.get().redis
@@ -38,9 +34,7 @@ def queues(request: HttpRequest) -> HttpResponse:
     return redirect("dashboard:queue", queue=busiest.queue)
 
 
-@require_safe
-@never_cache
-@login_required
+@page_view
 def queue_page(request: HttpRequest, queue: str) -> HttpResponse:
     query, problem = known_fields(request.GET, FIELDS), ""
     try:
@@ -62,8 +56,7 @@ def queue_page(request: HttpRequest, queue: str) -> HttpResponse:
     return render(request, "dashboard/queue/page.html", context, status=status)
 
 
-@require_POST
-@operator_required
+@operator_action
 def pause_or_resume(request: HttpRequest, queue: str) -> HttpResponse:
     """The form names pause or resume, so sending it twice changes nothing more."""
     wanted, reason = request.POST.get("do", ""), reason_of(request)

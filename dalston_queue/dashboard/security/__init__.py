@@ -1,6 +1,6 @@
 """Security of the pages: login, roles, origins of WebSockets, Content-Security-Policy.
 
-roles         operator_required for views; the role for templates
+roles         decorators: page_view, operator_action, operator_required; the role for templates
 middleware    Content-Security-Policy; the page 503 while Postgres does not answer
 sockets       the origin of WebSockets; their refusal while Postgres does not answer
 views         pages without a login: the throttled login form, /healthz, /favicon.ico

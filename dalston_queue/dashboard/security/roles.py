@@ -1,19 +1,28 @@
-"""Roles on the pages: views that need an operator, and the role for templates."""
+"""Roles on the pages: decorators of pages and of operator actions, and the role for templates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
 
 from dalston_queue.accounts.roles import may_administer, may_operate, role_of
 
 P = ParamSpec("P")
+Response = TypeVar("Response", bound=HttpResponseBase)
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
+
+
+def page_view(view: Callable[Concatenate[HttpRequest, P], Response]) -> Callable[..., Any]:
+    """A page: GET only, for every role after a login, never cached."""
+    return require_safe(never_cache(login_required(view)))
 
 
 def operator_required(view: View[P]) -> View[P]:
@@ -27,6 +36,11 @@ def operator_required(view: View[P]) -> View[P]:
         return view(request, *args, **kwargs)
 
     return guarded
+
+
+def operator_action(view: View[P]) -> Callable[..., Any]:
+    """What a button does: POST only, operators only."""
+    return require_POST(operator_required(view))
 
 
 def role_context(request: HttpRequest) -> dict[str, object]:

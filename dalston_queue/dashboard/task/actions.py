@@ -13,14 +13,13 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_POST
 
 from dalston_queue.accounts.roles import person
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.operations.requeue import Requeued
 from dalston_queue.dashboard.parts.request import back_to_page, reason_of
-from dalston_queue.dashboard.security.roles import operator_required
+from dalston_queue.dashboard.security.roles import operator_action
 from dalston_queue.jobs.operator.cancel import cancel_message, cancel_task
 from dalston_queue.jobs.operator.task import DeadLetterOutcome, dead_letter, requeue_task
 from dalston_queue.models import OperatorAction, Task
@@ -30,8 +29,7 @@ Result = tuple[bool, str]
 Action = Callable[[HttpRequest, Task, str, OperatorAction], Result]
 
 
-@require_POST
-@operator_required
+@operator_action
 def task_action(request: HttpRequest, task_id: UUID, action: str) -> HttpResponse:
     task = Task.objects.filter(pk=task_id).only("id", "queue", "status", "attempt", "assigned_worker_id").first()
     if task is None or action not in ACTIONS:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 
 from dalston_queue.accounts.roles import may_operate
 from dalston_queue.broker.errors import BrokerError
@@ -17,6 +14,7 @@ from dalston_queue.broker.nodes.commands import CommandState
 from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.nodes.logs import shown
 from dalston_queue.dashboard.parts.black_box import BlackBox, black_box
+from dalston_queue.dashboard.security.roles import page_view
 from dalston_queue.dashboard.task.read import DeliveryLine, delivery_lines, read_task
 from dalston_queue.dashboard.task.render import fragments_of
 from dalston_queue.database import release_connection
@@ -25,9 +23,7 @@ from dalston_queue.models import DeadLetter
 from dalston_queue.redis import get_broker
 
 
-@require_safe
-@never_cache
-@login_required
+@page_view
 def task(request: HttpRequest, task_id: UUID) -> HttpResponse:
     view = read_task(task_id)
     if view is None:
@@ -37,9 +33,7 @@ def task(request: HttpRequest, task_id: UUID) -> HttpResponse:
     return render(request, "dashboard/task/page.html", context)
 
 
-@require_safe
-@never_cache
-@login_required
+@page_view
 def delivery_log(request: HttpRequest, task_id: UUID, number: int) -> HttpResponse:
     """The node needs a moment to send the log, so the task's page loads it separately. Without a script, a page."""
     lines = delivery_lines(task_id)
