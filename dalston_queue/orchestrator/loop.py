@@ -154,5 +154,5 @@ def _claim_pending() -> bool:
     with transaction.atomic():
         ready = claim_jobs(found, timezone.now(), skip_locked=True).ready
     dispatch(ready, timezone.now())
-    # Of a full batch nothing was claimed: other orchestrators have locked these jobs.
+    # If none of a full batch could be claimed, other orchestrators have locked these jobs.
     return len(found) == BATCH and bool(ready)

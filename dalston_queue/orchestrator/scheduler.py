@@ -46,7 +46,7 @@ def make_due_ready(now: datetime) -> list[Moved]:
         while True:
             seen, moved = _batch(now, size)
             ready += moved
-            # Of a full batch nothing moved: other orchestrators have locked these jobs.
+            # If none of a full batch moved, other orchestrators have locked these jobs.
             if seen < size or not moved:
                 return ready
 

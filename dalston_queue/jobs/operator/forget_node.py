@@ -22,7 +22,7 @@ class Forgotten:
 
 
 def forget_node(broker: Broker, node_id: str) -> Forgotten:
-    """Remove a dead node and its engines from the registry. A node that beats again registers anew: no race to lose."""
+    """Remove a dead node and its engines from the registry. A node that beats again is registered again."""
     registry = broker.registry
     node = next((node for node in registry.nodes() if node.node_id == node_id), None)
     if node is None:

@@ -152,8 +152,8 @@ def _pending(facts: Facts) -> Why:
     if facts.unfinished:
         return Why(WhyCode.WAITING_FOR_STAGES, f"It waits for {', '.join(facts.unfinished)} to be over.")
     if facts.redis_is_away:
-        return Why(WhyCode.REDIS_UNAVAILABLE, "Redis does not answer: its job is taken up when Redis is back.")
-    return Why(WhyCode.NOT_CLAIMED, "An orchestrator has not taken up its job yet: check that one is running.")
+        return Why(WhyCode.REDIS_UNAVAILABLE, "Redis does not answer: its job is claimed when Redis is back.")
+    return Why(WhyCode.NOT_CLAIMED, "No orchestrator has claimed its job yet: check that one is running.")
 
 
 def _waiting(task: Task, facts: Facts) -> Why:
