@@ -1,4 +1,4 @@
-"""Cards: nodes, engines, GPUs and tasks as plain values, made from heartbeats. Pure: takes the registry and the time.
+"""Cards: nodes, engines and tasks as plain values, made from heartbeats. Pure: takes the registry and the time.
 
 Values hold times, not ages. A heartbeat is shown only once it is late: a time that moves with each one would resend
 every row for nothing.
@@ -75,23 +75,6 @@ class EngineCard:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuCard:
-    node_id: str
-    uuid: str
-    index: int
-    name: str
-    used_mib: int
-    total_mib: int
-    utilisation: int
-    temperature: int
-    power_w: int
-    standing: str
-    why: str
-    until: datetime | None
-    last_xid: int
-
-
-@dataclass(frozen=True, slots=True)
 class DrainCard:
     engines_left: int
     in_flight: int
@@ -108,7 +91,7 @@ class NodeCard:
     late_since: datetime | None
     gpu_problem: str
     engines: tuple[EngineCard, ...]
-    gpus: tuple[GpuCard, ...]
+    gpus: tuple[GpuReport, ...]
     drain: DrainCard | None = None
 
     @property
@@ -171,7 +154,7 @@ def _node(name: str, node: NodeInfo | None, engines: Iterable[EngineInfo], now: 
         late_since=_late(node.at_ms, now),
         gpu_problem=report.gpus.problem,
         engines=own,
-        gpus=tuple(_gpu(name, gpu) for gpu in report.gpus.devices),
+        gpus=tuple(report.gpus.devices),
         drain=_drain(report.drain, node.at_ms),
     )
 
@@ -211,24 +194,6 @@ def _task(task: RunningTask) -> TaskCard:
 
 def _exit(slot: str, report: ExitReport) -> ExitCard:
     return ExitCard(report.engine_id, slot, moment_if(report.at_ms), report.kind.replace("_", " "), report.text)
-
-
-def _gpu(node_id: str, gpu: GpuReport) -> GpuCard:
-    return GpuCard(
-        node_id=node_id,
-        uuid=gpu.uuid,
-        index=gpu.index,
-        name=gpu.name,
-        used_mib=gpu.used_mib,
-        total_mib=gpu.total_mib,
-        utilisation=gpu.utilisation,
-        temperature=gpu.temperature,
-        power_w=round(gpu.power_w),
-        standing=gpu.standing,
-        why=gpu.why,
-        until=moment_if(gpu.until_ms),
-        last_xid=gpu.last_xid,
-    )
 
 
 def _drain(report: DrainReport | None, at_ms: int) -> DrainCard | None:

@@ -10,10 +10,11 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from dalston_queue.broker.nodes.commands import CommandState, CommandStatus
+from dalston_queue.broker.nodes.reports import GpuReport
 from dalston_queue.broker.protocol.types import EngineState, NodeState
 from dalston_queue.broker.protocol.validate import moment_if
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
-from dalston_queue.dashboard.nodes.cards import EngineCard, ExitCard, GpuCard, NodeCard
+from dalston_queue.dashboard.nodes.cards import EngineCard, ExitCard, NodeCard
 from dalston_queue.dashboard.nodes.read import Fleet, LostTask, NodeView, read_node, shared, worker_of
 from dalston_queue.dashboard.overview.health import Finding, Health, Tone, badness
 from dalston_queue.dashboard.parts.charts import History, series, sparkline
@@ -89,7 +90,7 @@ def _findings(node: NodeCard) -> Iterator[Finding]:
 
 def _node_rows(node: NodeCard) -> list[Row]:
     engines = [_fleet_engine(engine) for engine in node.engines]
-    return [_fleet_node(node), *engines, *(_fleet_gpu(gpu) for gpu in node.gpus)]
+    return [_fleet_node(node), *engines, *(_fleet_gpu(node.id, gpu) for gpu in node.gpus)]
 
 
 @lru_cache(maxsize=512)
@@ -105,8 +106,8 @@ def _fleet_engine(engine: EngineCard) -> Row:
 
 
 @lru_cache(maxsize=1024)
-def _fleet_gpu(gpu: GpuCard) -> Row:
-    row_id = f"gpu-{gpu.node_id}-{gpu.uuid}"
+def _fleet_gpu(node_id: str, gpu: GpuReport) -> Row:
+    row_id = f"gpu-{node_id}-{gpu.uuid}"
     tone = GPU_TONES.get(gpu.standing, "")
     return Row(row_id, render("nodes/_fleet_gpu", row_id=row_id, gpu=gpu, tone=tone, **_memory(gpu)))
 
@@ -144,7 +145,7 @@ def _gpus(view: NodeView) -> Fragment:
     card = view.card
     gpus = card.gpus if card else ()
     past = gpu_history.get() if gpus else {}
-    rows = [_gpu(gpu, *_charts(gpu, past.get(f"{gpu.node_id} {gpu.uuid}"))) for gpu in gpus]
+    rows = [_gpu(gpu, *_charts(gpu, past.get(f"{view.id} {gpu.uuid}"))) for gpu in gpus]
     return _rows(view, "gpus", rows, 5, (card.gpu_problem if card else "") or "No GPU here.")
 
 
@@ -152,7 +153,7 @@ def _rows(view: NodeView, name: str, rows: list[Row], columns: int, empty: str) 
     return table(name, rows if view.known else None, columns=columns, empty=empty)
 
 
-def _charts(gpu: GpuCard, past: list[Mapping[str, float] | None] | None) -> tuple[SafeString, SafeString, SafeString]:
+def _charts(gpu: GpuReport, past: list[Mapping[str, float] | None] | None) -> tuple[SafeString, SafeString, SafeString]:
     name = f"GPU {gpu.index}"
     return (
         sparkline(series(past, "used_mib"), f"Memory of {name}", top=gpu.total_mib, unit=" MiB"),
@@ -188,11 +189,12 @@ def _worker(view: NodeView, worker_id: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _gpu(gpu: GpuCard, memory: SafeString, utilisation: SafeString, temperature: SafeString) -> Row:
+def _gpu(gpu: GpuReport, memory: SafeString, utilisation: SafeString, temperature: SafeString) -> Row:
     row_id = f"gpu-{gpu.uuid}"
     charts = {"memory": memory, "utilisation": utilisation, "temperature": temperature}
     tone = GPU_TONES.get(gpu.standing, "")
-    return Row(row_id, render("nodes/_gpu", row_id=row_id, gpu=gpu, tone=tone, **_memory(gpu), **charts))
+    figures = {**_memory(gpu), **charts, "until": moment_if(gpu.until_ms)}
+    return Row(row_id, render("nodes/_gpu", row_id=row_id, gpu=gpu, tone=tone, **figures))
 
 
 @lru_cache(maxsize=512)
@@ -233,5 +235,5 @@ def _when(exit_: ExitCard) -> float:
     return exit_.at.timestamp() if exit_.at else 0.0
 
 
-def _memory(gpu: GpuCard) -> dict[str, str]:
+def _memory(gpu: GpuReport) -> dict[str, str]:
     return {"used": f"{gpu.used_mib / 1024:.1f}", "total": f"{gpu.total_mib / 1024:.0f}"}
