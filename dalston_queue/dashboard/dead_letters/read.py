@@ -24,28 +24,9 @@ ALL_FIELDS = (*FIELDS, "each", "after")
 
 
 @dataclass(frozen=True, slots=True)
-class BatchLine:
-    id: str
-    actor: str
-    reason: str
-    state: str
-    matched: int
-    handled: int
-    replayed: int
-    already: int
-    refused: int
-    rate: int | None
-    error: str
-    ended_by: str
-    changes: str  # what it changes in the tasks, in words
-    starts_at: datetime
-    finished_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
 class DeadLettersView:
     at: datetime
-    batches: tuple[BatchLine, ...]
+    batches: tuple[ReplayBatch, ...]
     groups: tuple[GroupLine, ...] | None  # None: it shows dead letters
     dead_letters: tuple[DeadLetterLine, ...] | None  # None: it shows groups
     older: str  # what `after` is on the next page; empty on the last
@@ -83,35 +64,13 @@ def nothing() -> DeadLettersView:
     return DeadLettersView(timezone.now(), (), (), None, "")
 
 
-def read_batches(now: datetime) -> tuple[BatchLine, ...]:
+def read_batches(now: datetime) -> tuple[ReplayBatch, ...]:
     """Waiting and running replay batches, and those that ended within RECENT; newest first."""
     # The dead letters of a batch may be many, and are not shown here.
     rows = ReplayBatch.objects.defer("dead_letter_ids", "filter")
     live = list(rows.filter(state__in=LIVE).order_by("next_at")[:SHOWN_BATCHES])
     over = [row for row in rows.order_by("-id")[:SHOWN_BATCHES] if row.finished_at and now - row.finished_at < RECENT]
-    return tuple(batch_line(row) for row in sorted({*live, *over}, key=lambda row: row.id, reverse=True))
-
-
-def batch_line(row: ReplayBatch) -> BatchLine:
-    changes = ["new parameters"] if row.parameters is not None else []
-    changes += [f"{row.priority} priority"] if row.priority else []
-    return BatchLine(
-        str(row.id),
-        row.actor,
-        row.reason,
-        row.state,
-        row.matched,
-        row.handled,
-        row.replayed,
-        row.already,
-        row.refused,
-        row.rate_per_minute,
-        row.error,
-        row.ended_by,
-        ", ".join(changes),
-        row.starts_at,
-        row.finished_at,
-    )
+    return tuple(sorted({*live, *over}, key=lambda row: row.id, reverse=True))
 
 
 def _cursor(query: Mapping[str, str]) -> Cursor | None:

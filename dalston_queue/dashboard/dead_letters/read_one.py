@@ -11,10 +11,10 @@ from django.utils import timezone
 
 from dalston_queue.audit.trail import actions_on
 from dalston_queue.dashboard.audit.read import ActionLine, line_of
-from dalston_queue.dashboard.dead_letters.read import BatchLine, batch_line, batches_of, live_batch_of
+from dalston_queue.dashboard.dead_letters.read import batches_of, live_batch_of
 from dalston_queue.dashboard.job.read import EventLine, events_of
 from dalston_queue.dashboard.parts.black_box import BlackBox, RawField, black_box, pretty, raw_fields
-from dalston_queue.models import DeadLetter, Task, TaskEvent
+from dalston_queue.models import DeadLetter, ReplayBatch, Task, TaskEvent
 
 SHOWN_ACTIONS = 50
 
@@ -25,7 +25,7 @@ class DeadLetterView:
 
     at: datetime
     dead_letter: DeadLetter
-    batch: BatchLine | None  # that is about to replay it
+    batch: ReplayBatch | None  # that is about to replay it
     events: tuple[EventLine, ...]
     actions: tuple[ActionLine, ...]
 
@@ -49,11 +49,10 @@ def read_dead_letter(dead_letter_id: UUID) -> DeadLetterView | None:
     dead_letter = rows.filter(pk=dead_letter_id).first()
     if dead_letter is None:
         return None
-    batch = live_batch_of(dead_letter_id)
     return DeadLetterView(
         at=timezone.now(),
         dead_letter=dead_letter,
-        batch=batch_line(batch) if batch else None,
+        batch=live_batch_of(dead_letter_id),
         events=events_of(TaskEvent.objects.filter(task_id=dead_letter.task_id)) if dead_letter.task_id else (),
         actions=tuple(line_of(row) for row in _actions(dead_letter)),
     )

@@ -14,11 +14,12 @@ from django.utils.html import format_html
 
 from dalston_queue.dashboard.audit.render import trail_table
 from dalston_queue.dashboard.dead_letters.query import COUNT_LIMIT, MAX_GROUPS, DeadLetterLine, GroupLine
-from dalston_queue.dashboard.dead_letters.read import BatchLine, DeadLettersView, nothing, read_dead_letters
+from dalston_queue.dashboard.dead_letters.read import DeadLettersView, nothing, read_dead_letters
 from dalston_queue.dashboard.dead_letters.read_one import DeadLetterView, read_dead_letter
 from dalston_queue.dashboard.job.render import events_table
 from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
 from dalston_queue.dashboard.parts.request import BadQuery, address
+from dalston_queue.models import ReplayBatch
 from dalston_queue.models.replay_batch import LIVE
 from dalston_queue.polling import Gone
 
@@ -60,15 +61,16 @@ def fragments_of(view: DeadLettersView, query: Mapping[str, str], may_operate: b
     ]
 
 
-def batches_fragment(batches: tuple[BatchLine, ...], may_operate: bool) -> Fragment:
+def batches_fragment(batches: tuple[ReplayBatch, ...], may_operate: bool) -> Fragment:
     rows = "".join(_batch(batch, may_operate) for batch in batches)
     return Fragment("batches", f'<ul id="batches" class="batches">{rows}</ul>')
 
 
-@lru_cache(maxsize=256)
-def _batch(batch: BatchLine, may_operate: bool) -> str:
-    tone, live = BATCH_TONES.get(batch.state, ""), batch.state in LIVE
-    return render("dead_letters/_batch", batch=batch, tone=tone, live=live, may_operate=may_operate)
+def _batch(batch: ReplayBatch, may_operate: bool) -> str:
+    tone, has_button = BATCH_TONES.get(batch.state, ""), may_operate and batch.state in LIVE
+    changes = ["new parameters"] if batch.parameters is not None else []
+    changes += [f"{batch.priority} priority"] if batch.priority else []
+    return render("dead_letters/_batch", batch=batch, changes=", ".join(changes), tone=tone, has_button=has_button)
 
 
 @lru_cache(maxsize=512)
