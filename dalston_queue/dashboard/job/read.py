@@ -18,13 +18,13 @@ from django.utils import timezone
 from dalston_queue.audit.trail import actions_on
 from dalston_queue.dashboard.audit.read import ActionLine, line_of
 from dalston_queue.dashboard.dead_letters.read import batches_of
-from dalston_queue.dashboard.job.webhooks import WebhookLine, webhooks_of
+from dalston_queue.dashboard.job.webhooks import webhooks_of
 from dalston_queue.dashboard.job.why import why_each
 from dalston_queue.dashboard.parts.black_box import pretty
 from dalston_queue.dashboard.parts.words import progress_of
 from dalston_queue.jobs.lifecycle.states import JOB_OVER, TASK_OVER, TaskStatus
 from dalston_queue.jobs.queries.timeline import Delivery, timeline_of
-from dalston_queue.models import DeadLetter, Job, Task, TaskEvent
+from dalston_queue.models import DeadLetter, Job, Task, TaskEvent, WebhookDelivery
 from dalston_queue.redis import get_broker
 
 SHOWN_EVENTS = 100
@@ -92,7 +92,7 @@ class JobView:
     tasks: tuple[TaskLine, ...]
     events: tuple[EventLine, ...]
     actions: tuple[ActionLine, ...]
-    webhooks: tuple[WebhookLine, ...] | None  # None: the job has no callback URL
+    webhooks: tuple[WebhookDelivery, ...] | None  # None: the job has no callback URL
 
     @property
     def is_over(self) -> bool:
@@ -121,7 +121,7 @@ def read_job(job_id: UUID) -> JobView | None:
         job=job,
         tasks=tuple(_lines(tasks, moves, now)),
         events=tuple(_event(move, stages.get(move.task_id, "")) for move in moves[:SHOWN_EVENTS]),
-        actions=_actions(job_id, [*(task.id for task in tasks), *(line.id for line in webhooks or ())]),
+        actions=_actions(job_id, [*(task.id for task in tasks), *(webhook.pk for webhook in webhooks or ())]),
         webhooks=webhooks,
     )
 

@@ -41,7 +41,7 @@ def fragments_of(view: JobView, may_operate: bool) -> list[Fragment]:
 def _webhooks(view: JobView, may_operate: bool) -> list[Fragment]:
     if view.webhooks is None:
         return []
-    rows = [webhook_row(line, may_operate) for line in view.webhooks]
+    rows = [webhook_row(webhook, may_operate) for webhook in view.webhooks]
     return [table("webhooks", rows, columns=4, empty="None yet: it is sent when the job ends.")]
 
 

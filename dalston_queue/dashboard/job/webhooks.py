@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-from functools import lru_cache
 from uuid import UUID
 
 from django.contrib import messages
@@ -26,48 +23,17 @@ SHOWN = 10
 _TONES: dict[str, str] = {DeliveryState.PENDING: "wait", DeliveryState.DELIVERED: "ok", DeliveryState.GAVE_UP: "bad"}
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookLine:
-    id: str
-    job_id: str
-    to: str  # the origin only: the rest of a callback URL may be a secret
-    job_status: str
-    state: str
-    attempts: int
-    last_code: int | None
-    last_error: str
-    finished_at: datetime  # the end of the job that it reports
-    next_at: datetime | None  # None: nothing is due
-    delivered_at: datetime | None
+def webhooks_of(job_id: UUID) -> tuple[WebhookDelivery, ...]:
+    """The newest, newest first. Pages show their origin only: the rest of a callback URL may be a secret."""
+    return tuple(WebhookDelivery.objects.filter(job_id=job_id).order_by("-finished_at")[:SHOWN])
 
 
-def webhooks_of(job_id: UUID) -> tuple[WebhookLine, ...]:
-    """The newest, newest first."""
-    rows = WebhookDelivery.objects.filter(job_id=job_id).order_by("-finished_at")[:SHOWN]
-    return tuple(
-        WebhookLine(
-            id=str(row.pk),
-            job_id=str(job_id),
-            to=row.origin,
-            job_status=row.status,
-            state=row.state,
-            attempts=row.attempts,
-            last_code=row.last_code,
-            last_error=row.last_error,
-            finished_at=row.finished_at,
-            next_at=row.next_at if row.state == DeliveryState.PENDING else None,
-            delivered_at=row.delivered_at,
-        )
-        for row in rows
-    )
-
-
-@lru_cache(maxsize=256)
-def webhook_row(line: WebhookLine, may_operate: bool) -> Row:
-    row_id = f"webhook-{line.id}"
-    tones = {"tone": _TONES.get(line.state, ""), "job_tone": TASK_TONES.get(line.job_status, "")}
-    words = line.state.replace("_", " ")
-    return Row(row_id, render("job/_webhook", row_id=row_id, line=line, state=words, may_operate=may_operate, **tones))
+def webhook_row(webhook: WebhookDelivery, may_operate: bool) -> Row:
+    row_id = f"webhook-{webhook.pk}"
+    tones = {"tone": _TONES.get(webhook.state, ""), "job_tone": TASK_TONES.get(webhook.status, "")}
+    state = webhook.state.replace("_", " ")
+    context = {"webhook": webhook, "state": state, "may_operate": may_operate, **tones}
+    return Row(row_id, render("job/_webhook", row_id=row_id, **context))
 
 
 @operator_action

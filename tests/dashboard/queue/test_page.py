@@ -9,6 +9,7 @@ from django.test import Client
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import Unavailable
+from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.models import OperatorAction, StagePause
 from tests.dashboard.running import Running, notice
 from tests.jobs import make
@@ -121,3 +122,12 @@ def test_pages_of_running_tasks_follow_each_other_without_a_gap(viewer: Client, 
         mine = viewer.get(f"/queues/echo/?owner={consumer.engine_id}").content.decode()
         assert "60 running" in mine
         assert b"No running task matches" in viewer.get("/queues/echo/?owner=no-such-engine").content
+
+
+def test_running_tasks_without_a_deadline_are_counted_and_linked(viewer: Client, broker: Broker) -> None:
+    broker.append([TaskMessage(task_id="t1", job_id="j1", queue="echo", task_type="echo", attempt=1)])
+    with engine(broker) as consumer:
+        consumer.claim()
+        page = viewer.get("/queues/echo/").content.decode()
+        assert 'id="running-undated" href="?order=idle">1 more without a deadline' in page
+        assert 'id="running-t1"' in viewer.get("/queues/echo/?order=idle").content.decode()
