@@ -80,7 +80,7 @@ def identify(engine: str) -> Identity:
 
 
 def _number(name: str, default: N) -> N:
-    text = os.environ.get(name)
+    text = os.environ.get(name, "").strip()
     if not text:
         return default
     try:

@@ -92,7 +92,7 @@ class Runner:
         self.releasing: list[Delivery] = []  # with the next call
         self.claim_due = True  # tasks may be waiting in Redis
         self.paused = False
-        self.stop_at: float | None = None  # set by the first Stop: then the rest is released
+        self.stop_at: float | None = None  # when unfinished tasks are released; set by Stop
         self.connected = True
         self.next_beat = self.next_heartbeat = self.next_try = 0.0
         self.next_recovery = time.monotonic() + RECOVER_EVERY_S
@@ -110,7 +110,7 @@ class Runner:
             self.watchdog.runner_at = now
             self.report.ready()
             if self.stop_at is None and self.identity.orphaned():
-                log.error("the supervisor is gone, and with it our heartbeat: releasing everything")
+                log.error("the supervisor is gone, and with it the heartbeat: releasing all tasks")
                 self.stop_at = now
             self._cancel_overdue(now)
             if now >= self.slots.release_at:
@@ -129,6 +129,7 @@ class Runner:
         return self._close()
 
     def _call_redis(self, now: float) -> None:
+        """Makes every call that is due: release, beat, settle and claim, recover, heartbeat."""
         if self.releasing:
             self.consumer.release(self.releasing)
             self.releasing.clear()

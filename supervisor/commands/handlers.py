@@ -12,6 +12,7 @@ from dalston_queue.broker.nodes.commands import LOG_COMMANDS, MAX_REPLICAS, Comm
 from dalston_queue.broker.nodes.logs import MAX_LINES, node_and_slot
 
 from ..logs.reader import Span, lines_of, stamp_of
+from ..policy import lifecycle
 from ..redis_link import LogLines
 from .pending import PendingCommand
 
@@ -110,7 +111,7 @@ class Commands:
         restarted = 0
         for slot in slots:
             if slot.child is None:
-                slot.reconsider()
+                slot.life = lifecycle.reconsidered(slot.life)
                 restarted += 1
             elif slot.life.climb is None:
                 fleet.stop(slot, _why(command, "restarted"), slot.manifest.stop_grace, now)

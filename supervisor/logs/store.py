@@ -29,8 +29,6 @@ class Logs:
         self.max_bytes = max_bytes
         self.keep = keep
         folder.mkdir(parents=True, exist_ok=True)
-        for stale in folder.glob("*.spool"):  # earlier versions wrote them
-            stale.unlink(missing_ok=True)
         self._logs: dict[str, RotatingLog] = {}
         self._pipes: dict[str, Pipes] = {}
         self._intakes: dict[str, Intake] = {}

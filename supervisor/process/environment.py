@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from .children import STATE_MARK, base_environment
@@ -21,7 +21,6 @@ class Surroundings:
     notify_socket: Path
     redis_url: str
     prefix: str
-    settings: dict[str, str] = field(default_factory=dict)  # DALSTON_* that engines read
 
 
 def environment_of_helpers(around: Surroundings) -> dict[str, str]:
@@ -30,12 +29,12 @@ def environment_of_helpers(around: Surroundings) -> dict[str, str]:
 
 
 def environment(slot: Slot, around: Surroundings) -> dict[str, str]:
+    # DALSTON_* settings of engines are inherited as they are.
     inherited = {name: value for name, value in base_environment().items() if name not in NOT_INHERITED}
     return {
         "PYTHONUNBUFFERED": "1",
         "DALSTON_ARTIFACTS_DIR": str(around.state_dir / "artifacts"),
         **inherited,
-        **around.settings,
         **slot.manifest.env,
         "CUDA_VISIBLE_DEVICES": ",".join(slot.gpus),  # empty: a CPU engine sees no GPU
         "REDIS_URL": around.redis_url,

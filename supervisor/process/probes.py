@@ -18,7 +18,6 @@ from ..events import Probed
 from . import children
 from .children import Child
 from .fleet import Fleet
-from .linux import start_time
 from .slot import Slot
 
 log = structlog.get_logger("supervisor.probes")
@@ -92,18 +91,10 @@ class Probes:
         except FileNotFoundError as error:
             self.judge(Probed(slot.name, slot.engine_id, ok=False, why=str(error)))
             return
-        popen = subprocess.Popen(
-            [*children.leash(), *argv],
-            cwd=slot.manifest.folder,
-            env=children.base_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        check.child = Child(f"probe:{slot.name}", popen, start_time(popen.pid) or 0)
-        check.kill_at = now + probe.timeout
-        self.fleet.children[popen.pid] = check.child
+        name, env = f"probe:{slot.name}", children.base_environment()
+        child = children.spawn(name, argv, folder=slot.manifest.folder, env=env, output=subprocess.DEVNULL)
+        check.child, check.kill_at = child, now + probe.timeout
+        self.fleet.children[child.pid] = child
 
     def _fetch(self, slot: str, engine_id: str, url: str, timeout: float) -> None:
         """In its own thread: a server that doesn't answer delays no other probe."""

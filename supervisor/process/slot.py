@@ -15,7 +15,7 @@ from dalston_queue.broker.protocol.types import EngineState
 from engines.sdk.manifest import Manifest
 
 from ..policy import lifecycle
-from ..policy.lifecycle import Life, reconsidered
+from ..policy.lifecycle import Life
 from .children import Child
 from .exits import Exit
 from .statefile import EngineRecord, Process
@@ -89,10 +89,6 @@ class Slot:
         self.descendants = ()
         self.cpu_percent = self.memory_mib = 0.0
         self.renew_id()
-
-    def reconsider(self) -> None:
-        """An operator wants it started again now."""
-        self.life = reconsidered(self.life)
 
     @property
     def occupied(self) -> bool:

@@ -11,12 +11,20 @@ import pytest
 from dalston_queue.broker.engine.stale import StaleRules
 from engines.sdk import BrokenConfigError
 from engines.sdk.identity import identify
-from supervisor.management.commands.runsupervisor import FOR_ENGINES
 
+NUMBERS = (
+    "DALSTON_HEARTBEAT_S",
+    "DALSTON_BREAKER_FAILURES",
+    "DALSTON_BREAKER_OPEN_S",
+    "DALSTON_MAX_RESULT_BYTES",
+    "DALSTON_STALE_THRESHOLD_MS",
+    "DALSTON_MAX_DELIVERIES",
+    "DALSTON_MAX_DELIVERIES_NODE_LOST",
+)
 DEMO = Path(__file__).resolve().parents[2] / "engines" / "demo" / "engine.py"
 
 
-@pytest.mark.parametrize("name", [*FOR_ENGINES, "DALSTON_SUPERVISOR_PID"])
+@pytest.mark.parametrize("name", [*NUMBERS, "DALSTON_SUPERVISOR_PID"])
 @pytest.mark.parametrize("value", ["abc", "-1", "nan"])
 def test_a_wrong_number_is_refused_by_name(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)
@@ -33,7 +41,7 @@ def test_the_rules_of_the_stale_claim_are_read(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_empty_value_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     addresses = ("REDIS_URL", "DALSTON_REDIS_PREFIX", "DALSTON_ARTIFACTS_DIR")
-    for name in (*FOR_ENGINES, *addresses, "DALSTON_ENGINE_ID", "DALSTON_SUPERVISOR_PID"):
+    for name in (*NUMBERS, *addresses, "DALSTON_ENGINE_ID", "DALSTON_SUPERVISOR_PID"):
         monkeypatch.setenv(name, "")
     identity = identify("t")
     assert (identity.supervised, identity.supervisor_pid, identity.heartbeat_s) == (False, None, 5.0)

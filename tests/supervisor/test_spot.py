@@ -63,6 +63,21 @@ def soon(seconds: float) -> datetime:
     return datetime.now(UTC) + timedelta(seconds=seconds)
 
 
+def announce(metadata: Metadata, seconds: float) -> None:
+    """As AWS does."""
+    at = soon(seconds).strftime("%Y-%m-%dT%H:%M:%SZ")
+    metadata.answers["/latest/meta-data/spot/instance-action"] = json.dumps({"action": "terminate", "time": at})
+
+
+def started_node(make_node: Callable[..., Node], metadata: Metadata) -> Node:
+    node = make_node(DALSTON_METADATA_URL=metadata.url)
+    node.config["cloud"] = "aws"
+    node.engine(capacity=2, stop_grace=60)
+    node.start()
+    node.ready()
+    return node
+
+
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
 def test_no_announcement_no_notice(metadata: Metadata, cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert poll(metadata, cloud, monkeypatch) == []
@@ -73,8 +88,7 @@ def test_aws_says_when_and_a_rebalance_is_only_a_hint(metadata: Metadata, monkey
     metadata.answers["/latest/meta-data/events/recommendations/rebalance"] = '{"noticeTime": "2026-01-01T00:00:00Z"}'
     [hint] = poll(metadata, "aws", monkeypatch)
     assert hint.seconds is None
-    at = soon(120).strftime("%Y-%m-%dT%H:%M:%SZ")
-    metadata.answers["/latest/meta-data/spot/instance-action"] = json.dumps({"action": "terminate", "time": at})
+    announce(metadata, 120)
     [notice] = poll(metadata, "aws", monkeypatch)
     assert notice.seconds == pytest.approx(120, abs=3)
     assert metadata.headers[-1]["X-Aws-Ec2-Metadata-Token".lower().title()] == "secret"
@@ -116,16 +130,11 @@ def test_an_unknown_answer_is_no_notice_and_does_not_end_the_watch(
 def test_a_notice_drains_the_node_within_its_time_and_releases_what_does_not_fit(
     make_node: Callable[..., Node], metadata: Metadata
 ) -> None:
-    node = make_node(DALSTON_METADATA_URL=metadata.url)
-    node.config["cloud"] = "aws"
-    node.engine(capacity=2, stop_grace=60)
-    node.start()
-    node.ready()
+    node = started_node(make_node, metadata)
     short, long = node.submit("slow", seconds=1), node.submit("slow", seconds=60)
     node.started(short)
     node.started(long)
-    at = soon(8).strftime("%Y-%m-%dT%H:%M:%SZ")
-    metadata.answers["/latest/meta-data/spot/instance-action"] = json.dumps({"action": "terminate", "time": at})
+    announce(metadata, 8)
     announced_at = time.monotonic()
     assert node.result(short)
     assert node.wait_event(long, EventKind.TASK_RELEASED).deliveries == 0
@@ -139,15 +148,10 @@ def test_a_notice_that_leaves_no_time_still_releases_everything_uncounted(
     make_node: Callable[..., Node], metadata: Metadata
 ) -> None:
     """Both TERMs of the ladder are due at once, and two pending TERMs reach the process as one."""
-    node = make_node(DALSTON_METADATA_URL=metadata.url)
-    node.config["cloud"] = "aws"
-    node.engine(capacity=2, stop_grace=60)
-    node.start()
-    node.ready()
+    node = started_node(make_node, metadata)
     held = [node.submit("slow", seconds=60), node.submit("slow", seconds=60)]
     for task in held:
         node.started(task)
-    at = soon(1).strftime("%Y-%m-%dT%H:%M:%SZ")
-    metadata.answers["/latest/meta-data/spot/instance-action"] = json.dumps({"action": "terminate", "time": at})
+    announce(metadata, 1)
     for task in held:
         assert node.wait_event(task, EventKind.TASK_RELEASED).deliveries == 0

@@ -14,15 +14,6 @@ from supervisor.boot import AlreadyRunningError
 from supervisor.cli import add_node_arguments, make_broker, plan_reader, state_dir_of
 from supervisor.config import Watch
 
-FOR_ENGINES = (
-    "DALSTON_HEARTBEAT_S",
-    "DALSTON_BREAKER_FAILURES",
-    "DALSTON_BREAKER_OPEN_S",
-    "DALSTON_MAX_RESULT_BYTES",
-    "DALSTON_STALE_THRESHOLD_MS",
-    "DALSTON_MAX_DELIVERIES",
-    "DALSTON_MAX_DELIVERIES_NODE_LOST",
-)
 BUSY_EXIT = 75  # EX_TEMPFAIL of sysexits.h
 
 
@@ -46,7 +37,6 @@ class Command(BaseCommand):
             heartbeat_s=settings.DALSTON_HEARTBEAT_S,
             max_deliveries=settings.DALSTON_MAX_DELIVERIES,
             max_losses=settings.DALSTON_MAX_DELIVERIES_NODE_LOST,
-            engine_settings={name: str(getattr(settings, name)) for name in FOR_ENGINES},
         )
         try:
             code = boot.run(plan, chosen, make_broker(), Watch(read, plan))
