@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 SUFFIXES = {".py", ".lua", ".html", ".js", ".css", ".md", ".yaml", ".toml", ".sql", ".sh", ".service", ""}
 EXEMPT = {
     "tests/tools/words.py",
+    "tests/docs/test_words.py",
     "requirements.lock",
     "bench/requirements.lock",
 }
