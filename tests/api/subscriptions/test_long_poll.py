@@ -21,6 +21,7 @@ from tests.support import keeps_time, wait_until
 from tests.web import Web
 
 pytestmark = pytest.mark.django_db(transaction=True)
+NODE = "waited-for"  # the web process outlives a test, and so do the commands to a node
 
 
 def finish(task_id: str) -> None:
@@ -65,28 +66,28 @@ def test_it_answers_with_the_state_when_the_time_is_up(web: Web, token_for: Call
 
 def test_a_wait_for_a_node_holds_no_connection(web: Web, token_for: Callable[..., str], redis_url: str) -> None:
     broker = connect(redis_url, prefix=web.prefix)
-    broker.registry.beat_node("gpu-01", NodeState.ACTIVE, [], {})
-    node = broker.node("gpu-01")
+    broker.registry.beat_node(NODE, NodeState.ACTIVE, [], {})
+    node = broker.node(NODE)
     codes: list[int] = []
     with web.client(token_for("operate", "read")) as client:
 
-        def order() -> None:
+        def command() -> None:
             body = {"command": "drain", "reason": "test"}
-            codes.append(client.post("/api/v1/nodes/gpu-01/commands?wait=20", json=body).status_code)
+            codes.append(client.post(f"/api/v1/nodes/{NODE}/commands?wait=20", json=body).status_code)
 
-        waiting = [threading.Thread(target=order) for _ in range(14)]
+        waiting = [threading.Thread(target=command) for _ in range(14)]
         for thread in waiting:
             thread.start()
         wait_until(
             lambda: len(node.receive("0", count=50)) == 14, what="more of them wait than the pool has connections"
         )
         assert client.get("/api/v1/tasks").status_code == 200 and not codes
-        for command in node.receive("0", count=50):
-            node.reply(Reply(command_id=command.command_id, state=CommandState.DONE))
+        for sent in node.receive("0", count=50):
+            node.reply(Reply(command_id=sent.command_id, state=CommandState.DONE))
         for thread in waiting:
             thread.join()
     assert codes == [200] * 14
-    broker.registry.forget(node_ids=["gpu-01"])
+    broker.registry.forget(node_ids=[NODE])
     broker.close()
 
 
