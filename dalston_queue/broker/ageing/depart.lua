@@ -9,19 +9,19 @@
 local moving, stream = KEYS[3], KEYS[4]
 local function depart(task, attempt, seq, reservation)
   local r = unpack_record(redis.call('HGET', KEYS[1], task))
-  if not r or r[STATE] ~= 'w' then
+  if not r or r.state ~= 'w' then
     redis.call('ZREM', KEYS[2], task)
     return ''
   end
-  if r[ATTEMPT] ~= attempt or r[SEQ] ~= seq then return '' end
-  if r[STREAM] == moving then
-    local note = redis.call('XRANGE', moving, r[ENTRY], r[ENTRY])[1]
-    if note and note[2][3] == 'for' and note[2][4] == reservation then return r[ENTRY] end
+  if r.attempt ~= attempt or r.seq ~= seq then return '' end
+  if r.stream == moving then
+    local note = redis.call('XRANGE', moving, r.entry, r.entry)[1]
+    if note and note[2][3] == 'for' and note[2][4] == reservation then return r.entry end
     return ''
   end
-  if r[STREAM] ~= stream or redis.call('XDEL', stream, r[ENTRY]) == 0 then return '' end
+  if r.stream ~= stream or redis.call('XDEL', stream, r.entry) == 0 then return '' end
   local id = redis.call('XADD', moving, '*', 't', task, 'for', reservation)
-  if r[AGED] == '1' then redis.call('ZREM', KEYS[2], task) end
+  if r.aged == '1' then redis.call('ZREM', KEYS[2], task) end
   redis.call('HSET', KEYS[1], task, waiting(r, moving, id, 0))
   return id
 end

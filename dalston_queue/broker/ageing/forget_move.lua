@@ -7,7 +7,7 @@
 local found = 0
 for i = 1, #ARGV, 2 do
   local r = unpack_record(redis.call('HGET', KEYS[1], ARGV[i]))
-  if r and r[STATE] == 'w' and r[STREAM] == KEYS[2] and r[ENTRY] == ARGV[i + 1] then redis.call('HDEL', KEYS[1], ARGV[i]) end
+  if r and r.state == 'w' and r.stream == KEYS[2] and r.entry == ARGV[i + 1] then redis.call('HDEL', KEYS[1], ARGV[i]) end
   found = found + redis.call('XDEL', KEYS[2], ARGV[i + 1])
 end
 return found

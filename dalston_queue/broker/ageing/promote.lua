@@ -11,12 +11,12 @@ local answers, moved = {}, 0
 local open = is_open(KEYS[6]) and is_open(KEYS[7])
 local function move(task, reservation)
   local r = unpack_record(redis.call('HGET', KEYS[1], task))
-  if not r or r[STATE] ~= 'w' then
+  if not r or r.state ~= 'w' then
     redis.call('ZREM', KEYS[2], task)
     return ''
   end
-  if not open or r[STREAM] ~= KEYS[6] or (reservation ~= '' and r[ENTRY] ~= reservation) then return '' end
-  local entry = redis.call('XRANGE', KEYS[6], r[ENTRY], r[ENTRY])[1]
+  if not open or r.stream ~= KEYS[6] or (reservation ~= '' and r.entry ~= reservation) then return '' end
+  local entry = redis.call('XRANGE', KEYS[6], r.entry, r.entry)[1]
   if not entry then return '' end
   local f = parse_entry(entry[2], MAX_ENTRY_BYTES)
   if not f then return '' end
@@ -27,19 +27,19 @@ local function move(task, reservation)
   else
     id = redis.call('XADD', KEYS[7], '*', 't', f.t, 'h', f.h, 'm', f.m)
   end
-  redis.call('XDEL', KEYS[6], r[ENTRY])
-  r[SEQ] = r[SEQ] + 1
+  redis.call('XDEL', KEYS[6], r.entry)
+  r.seq = r.seq + 1
   local aged = 0
   if tonumber(ARGV[2]) > 0 then
     aged = 1
     redis.call('ZADD', KEYS[2], f.e + tonumber(ARGV[2]), task)
-  elseif r[AGED] == '1' then
+  elseif r.aged == '1' then
     redis.call('ZREM', KEYS[2], task)
   end
   redis.call('HSET', KEYS[1], task, waiting(r, KEYS[7], id, aged))
   write_event(KEYS[3], 'task.promoted', task, f.j, r, '', now, ARGV[1], '')
   moved = moved + 1
-  return {f.j, r[ATTEMPT], r[SEQ], r[DELIVERIES], r[LOSSES]}
+  return {f.j, r.attempt, r.seq, r.deliveries, r.losses}
 end
 for i = 5, #ARGV, 2 do answers[#answers + 1] = move(ARGV[i], ARGV[i + 1]) end
 if moved > 0 then

@@ -19,13 +19,13 @@ end
 -- nil: reserve; else the answer
 local function known(r, attempt, seq)
   if not r then return nil end
-  if r[STATE] ~= 'w' or r[STREAM] ~= moving then
-    if r[STATE] == 's' and r[ATTEMPT] < attempt then return nil end
+  if r.state ~= 'w' or r.stream ~= moving then
+    if r.state == 's' and r.attempt < attempt then return nil end
     return ''
   end
-  if r[ATTEMPT] > attempt or (r[ATTEMPT] == attempt and r[SEQ] > seq) then return '' end
-  if r[ATTEMPT] == attempt and r[SEQ] == seq and #redis.call('XRANGE', moving, r[ENTRY], r[ENTRY]) == 1 then return r[ENTRY] end
-  redis.call('XDEL', moving, r[ENTRY])
+  if r.attempt > attempt or (r.attempt == attempt and r.seq > seq) then return '' end
+  if r.attempt == attempt and r.seq == seq and #redis.call('XRANGE', moving, r.entry, r.entry) == 1 then return r.entry end
+  redis.call('XDEL', moving, r.entry)
   return nil
 end
 
@@ -35,8 +35,8 @@ for i = 4, #ARGV, 9 do
   local id = known(unpack_record(redis.call('HGET', tasks, task)), attempt, seq)
   if not id then
     id = redis.call('XADD', moving, '*', 't', task, 'h', ARGV[i + 7], 'm', ARGV[i + 8], 'to', ARGV[3], 'lane', lane)
-    local r = {[ATTEMPT] = attempt, [SEQ] = seq, [JOB] = ARGV[i + 3], [TIMEOUT] = ARGV[i + 4],
-      [DELIVERIES] = tonumber(ARGV[i + 5]), [LOSSES] = tonumber(ARGV[i + 6])}
+    local r = {attempt = attempt, seq = seq, job = ARGV[i + 3], timeout = ARGV[i + 4],
+      deliveries = tonumber(ARGV[i + 5]), losses = tonumber(ARGV[i + 6])}
     redis.call('HSET', tasks, task, waiting(r, moving, id, 0))
   end
   answers[#answers + 1] = id

@@ -5,7 +5,7 @@
 --       task, attempt, index of its stream in KEYS, entry id, JSON progress ('' for none)
 -- Returns {'FENCED'}, or {'OK', lanes version, answer per held task ('ok', 'cancel', 'lost'), claims not held};
 --       claims are index of its stream in KEYS and then the claim as in settle_and_claim, in turn. Repeatable.
--- include: record, event, entry, owner, again
+-- include: record, event, entry, unreadable, owner, again
 local keys = {tasks = KEYS[2], running = KEYS[3], deadlines = KEYS[4], events = KEYS[5], counters = KEYS[6]}
 local me, max_bytes = ARGV[2], tonumber(ARGV[3])
 if redis.call('HGET', KEYS[1], 'f') ~= ARGV[1] then return {'FENCED'} end
@@ -15,16 +15,16 @@ for i = 5, #ARGV, 5 do
   local task, stream = ARGV[i], KEYS[tonumber(ARGV[i + 2])]
   local r = unpack_record(redis.call('HGET', keys.tasks, task))
   -- the entry, too: a released task may have been delivered to the same engine again, and is held once
-  if r and r[STATE] == 'r' and r[OWNER] == me and r[ATTEMPT] == tonumber(ARGV[i + 1]) and r[STREAM] == stream
-    and r[ENTRY] == ARGV[i + 3] and owns(stream, r[ENTRY], me) then
-    held[stream .. ' ' .. r[ENTRY]] = true
+  if r and r.state == 'r' and r.owner == me and r.attempt == tonumber(ARGV[i + 1]) and r.stream == stream
+    and r.entry == ARGV[i + 3] and owns(stream, r.entry, me) then
+    held[stream .. ' ' .. r.entry] = true
     -- JUSTID: renews the idle time that XPENDING shows without counting a delivery; we are the owner
-    redis.call('XCLAIM', stream, GROUP, me, 0, r[ENTRY], 'JUSTID')
-    r[RENEWED] = now
-    if ARGV[i + 4] ~= '' then r[PROGRESS] = ARGV[i + 4] end
+    redis.call('XCLAIM', stream, GROUP, me, 0, r.entry, 'JUSTID')
+    r.renewed = now
+    if ARGV[i + 4] ~= '' then r.progress = ARGV[i + 4] end
     redis.call('HSET', keys.tasks, task, running(r))
     redis.call('ZADD', keys.running, now, task)
-    codes[#codes + 1] = r[CANCEL] == 1 and 'cancel' or 'ok'
+    codes[#codes + 1] = r.cancel == 1 and 'cancel' or 'ok'
   else
     codes[#codes + 1] = 'lost'
   end

@@ -43,6 +43,7 @@ class Delivery:
         "consumer",
         "deadline_ms",
         "entry",
+        "key",
         "lost",
         "message",
         "session",
@@ -59,6 +60,7 @@ class Delivery:
         self.task, line, self._head, self._body = claim.split(b"\n", 3)
         self._fields = fields = line.split(b"\t", PROGRESS)
         self.session, self.stream, self.tier, self._owner, self.entry = session, stream, tier, owner, fields[ENTRY]
+        self.key: EntryKey = (session.shard.index, stream, self.entry)
         # a settlement is accepted if the record still has this behind the letter of its state
         if fields[STATE] == b"w":
             self.start = b"%b\t%b\t" % (line[1:], owner)
@@ -88,10 +90,6 @@ class Delivery:
 
     def __repr__(self) -> str:
         return f"<Delivery {self.task.decode()} attempt {self._fields[ATTEMPT].decode()} from {self.stream}>"
-
-    @property
-    def key(self) -> EntryKey:
-        return (self.session.shard.index, self.stream, self.entry)
 
     @property
     def entry_id(self) -> str:

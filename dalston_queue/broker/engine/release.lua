@@ -18,18 +18,18 @@ for i = 5 + lane_count, #ARGV, 3 do
   local stream = KEYS[index]
   local r = unpack_record(redis.call('HGET', keys.tasks, task))
   local entry
-  if r and r[STATE] == 'r' and r[OWNER] == me and r[ATTEMPT] == tonumber(ARGV[i + 1]) and r[STREAM] == stream
-    and owns(stream, r[ENTRY], me) then
-    entry = redis.call('XRANGE', stream, r[ENTRY], r[ENTRY])[1]
+  if r and r.state == 'r' and r.owner == me and r.attempt == tonumber(ARGV[i + 1]) and r.stream == stream
+    and owns(stream, r.entry, me) then
+    entry = redis.call('XRANGE', stream, r.entry, r.entry)[1]
   end
   if entry then
     local lane, own = math.floor((index - first_stream) / 5), (index - first_stream) % 5
-    local tier = (own == 4 or r[DELIVERIES] >= SUSPECT_FROM) and 4 or 0
+    local tier = (own == 4 or r.deliveries >= SUSPECT_FROM) and 4 or 0
     if not is_open(KEYS[first_stream + lane * 5 + tier]) then tier = own end
-    r[SEQ] = r[SEQ] + 1
+    r.seq = r.seq + 1
     move_entry(keys, task, r, stream, KEYS[first_stream + lane * 5 + tier], KEYS[8 + lane], entry[2])
     mark(KEYS[7], ARGV[5 + lane], tier + 1)
-    write_event(keys.events, 'task.released', task, r[JOB], r, me, now, TIER_NAMES[tier + 1], ARGV[4])
+    write_event(keys.events, 'task.released', task, r.job, r, me, now, TIER_NAMES[tier + 1], ARGV[4])
     released = released + 1
     codes[#codes + 1] = 'ok'
   else

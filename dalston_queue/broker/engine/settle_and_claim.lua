@@ -111,10 +111,15 @@ local function take(entries, index)
   end
 end
 
+local function has_entries(stream)
+  local length = redis.pcall('XLEN', stream)
+  return type(length) == 'number' and length > 0
+end
+
 -- entries never delivered before. An error means none: a stream that is gone, or a key of another type
 local function read_new(stream, count)
   local page = redis.pcall('XREADGROUP', 'GROUP', GROUP, me, 'COUNT', count, 'STREAMS', stream, '>')
-  if page and page.err and string.sub(page.err, 1, 7) == 'NOGROUP' and call('XLEN', stream) > 0 then
+  if page and page.err and string.sub(page.err, 1, 7) == 'NOGROUP' and has_entries(stream) then
     call('XGROUP', 'CREATE', stream, GROUP, '0')
     page = call('XREADGROUP', 'GROUP', GROUP, me, 'COUNT', count, 'STREAMS', stream, '>')
   end
@@ -138,7 +143,7 @@ for tier = 1, may_claim and 5 or 0 do
   for step = 1, lane_count do
     local lane = (number + step) % lane_count + 1
     local index = first_stream + (lane - 1) * 5 + tier - 1
-    if free > 0 and (read_all or is_marked(lanes[2 + lane], tier)) then
+    if free > 0 and (is_marked(lanes[2 + lane], tier) or read_all and has_entries(KEYS[index])) then
       if tier == 5 then free = may_run_suspect() and 1 or 0 end
       -- what can't be run makes room for more, but a stream full of it must not hold the server
       local reads, wanted, found = 0, 0, 0

@@ -29,42 +29,5 @@ local function is_entry(fields)
   local bytes, length = 0, #fields[2]
   for i = 2, #fields, 2 do bytes = bytes + #fields[i] end
   return bytes <= MAX_ENTRY_BYTES and length > 0 and length <= 200 and string.sub(fields[4], 1, 2) == '1\t'
-    and not string.find(fields[2], '[\t\n]')
-end
-
-local function printable(task) return (string.gsub(task, '[^!-~]', '?')) end
-
--- the event that brings an unreadable entry to the dead letters, raw. `reason` is one of our own constants.
-local function write_dead_letter(events, task, r, engine, now, reason, fields)
-  -- with the job only if the event can name the task: else only the raw fields are kept
-  local job = printable(task) == task and r[JOB] or ''
-  local head = event_head('task.dead_lettered', printable(task), job, r, engine, now, '')
-  redis.call('XADD', events, '*', 'h', head, 'm', '{"error":{"message":"' .. reason .. '","cause":"rejected"}}',
-    'raw', cmsgpack.pack(fields))
-end
-
--- takes an unreadable entry out of the stream. Its record, if it has one, becomes the tombstone that the event clears.
-local function dead_letter(keys, stream, id, fields, engine, now, reason)
-  local task = ''
-  for i = 1, #fields, 2 do
-    if fields[i] == 't' and #fields[i + 1] <= 200 then task = fields[i + 1] end
-  end
-  local r = task ~= '' and unpack_record(redis.call('HGET', keys.tasks, task))
-  if r and r[STREAM] == stream and r[ENTRY] == id then
-    r[SEQ] = r[SEQ] + 1
-    -- an event that can't name the task would never clear its tombstone
-    if printable(task) == task then
-      redis.call('HSET', keys.tasks, task, tombstone(r))
-    else
-      redis.call('HDEL', keys.tasks, task)
-    end
-    redis.call('ZREM', keys.running, task)
-    redis.call('ZREM', keys.deadlines, task)
-  else
-    r = {[ATTEMPT] = 0, [SEQ] = 0, [DELIVERIES] = 0, [LOSSES] = 0}
-  end
-  write_dead_letter(keys.events, task, r, engine, now, reason, fields)
-  redis.call('XACK', stream, GROUP, id)
-  redis.call('XDEL', stream, id)
-  redis.call('HINCRBY', keys.counters, 'dead_lettered', 1)
+    and not string.find(fields[2], '\t', 1, true) and not string.find(fields[2], '\n', 1, true)
 end

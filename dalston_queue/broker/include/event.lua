@@ -7,7 +7,7 @@ local function event_line(kind, task, counts, engine, now, tier)
 end
 
 local function event_head(kind, task, job, r, engine, now, tier)
-  return event_line(kind, task, job .. '\t' .. counts(r, r[SEQ]), engine, now, tier)
+  return event_line(kind, task, job .. '\t' .. counts(r, r.seq), engine, now, tier)
 end
 
 local function write_event(events, kind, task, job, r, engine, now, tier, body)

@@ -1,4 +1,7 @@
 -- Streams of a lane: made with their group at 0, so that nothing that came before the group is skipped.
+local TIER_NAMES = {'recovered', 'high', 'medium', 'low', 'suspect'}
+local SUSPECT_FROM = 2 -- deliveries
+
 local function ensure_group(stream)
   if redis.call('EXISTS', stream) == 0 then
     redis.call('XGROUP', 'CREATE', stream, GROUP, '0', 'MKSTREAM')
@@ -15,8 +18,8 @@ end
 local function move_entry(keys, task, r, from, to, wake_key, fields)
   ensure_group(to)
   local id = redis.call('XADD', to, '*', unpack(fields))
-  redis.call('XACK', from, GROUP, r[ENTRY])
-  redis.call('XDEL', from, r[ENTRY])
+  redis.call('XACK', from, GROUP, r.entry)
+  redis.call('XDEL', from, r.entry)
   redis.call('ZREM', keys.running, task)
   redis.call('ZREM', keys.deadlines, task)
   redis.call('HSET', keys.tasks, task, waiting(r, to, id, 0))

@@ -4,27 +4,25 @@
 -- deadline, cancel, progress. In the line of a waiting task `seq` is the number that the event of its start will have, and
 -- in a tombstone the number before that of its end: so no script of the hot path has to count. In a table it is always the
 -- number of the last event.
-local STATE, ENTRY, STREAM, AGED, TIMEOUT, JOB, ATTEMPT, SEQ, DELIVERIES, LOSSES = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
-local OWNER, CLAIMED, RENEWED, DEADLINE, CANCEL, PROGRESS = 11, 12, 13, 14, 15, 16
 local GROUP = 'engines'
-local TIER_NAMES = {'recovered', 'high', 'medium', 'low', 'suspect'}
-local SUSPECT_FROM = 2 -- deliveries
 local MAX_ENTRY_BYTES = 8388608 -- as in messages.py
 
 -- nil for no record and for bytes that are no record: both mean that Redis doesn't know the task
 local function unpack_record(raw)
   if not raw then return nil end
-  local r = {string.match(raw, '^([wrs])\t([^\t]*)\t([^\t]*)\t(%d)\t(%d+)\t([^\t\n]*)\t(%d+)\t(%d+)\t(%d+)\t(%d+)')}
-  if not r[LOSSES] then return nil end
-  for i = ATTEMPT, LOSSES do r[i] = tonumber(r[i]) end
-  if r[STATE] == 'w' then r[SEQ] = r[SEQ] - 1 end
-  if r[STATE] == 's' then r[SEQ] = r[SEQ] + 1 end
-  if r[STATE] == 'r' then
+  local state, entry, stream, aged, timeout, job, attempt, seq, deliveries, losses =
+    string.match(raw, '^([wrs])\t([^\t]*)\t([^\t]*)\t(%d)\t(%d+)\t([^\t\n]*)\t(%d+)\t(%d+)\t(%d+)\t(%d+)')
+  if not losses then return nil end
+  local r = {state = state, entry = entry, stream = stream, aged = aged, timeout = timeout, job = job,
+    attempt = attempt + 0, seq = seq + 0, deliveries = deliveries + 0, losses = losses + 0}
+  if state == 'w' then r.seq = r.seq - 1 end
+  if state == 's' then r.seq = r.seq + 1 end
+  if state == 'r' then
     local owner, claimed, renewed, deadline, cancel, progress =
       string.match(raw, '^[^\t]*\t' .. string.rep('[^\t]*\t', 9) .. '([^\t]+)\t(%d+)\t(%d+)\t(%d+)\t([01])\t(.*)$')
     if not owner then return nil end
-    r[OWNER], r[CLAIMED], r[RENEWED], r[DEADLINE] = owner, tonumber(claimed), tonumber(renewed), tonumber(deadline)
-    r[CANCEL], r[PROGRESS] = tonumber(cancel), progress
+    r.owner, r.claimed, r.renewed, r.deadline = owner, claimed + 0, renewed + 0, deadline + 0
+    r.cancel, r.progress = cancel + 0, progress
   end
   return r
 end
@@ -32,22 +30,22 @@ end
 local function integer(number) return string.format('%.0f', number) end
 
 local function counts(r, seq)
-  return integer(r[ATTEMPT]) .. '\t' .. integer(seq) .. '\t' .. integer(r[DELIVERIES]) .. '\t' .. integer(r[LOSSES])
+  return integer(r.attempt) .. '\t' .. integer(seq) .. '\t' .. integer(r.deliveries) .. '\t' .. integer(r.losses)
 end
 
 local function tombstone(r)
-  return 's\t\t\t0\t0\t\t' .. counts(r, r[SEQ] - 1)
+  return 's\t\t\t0\t0\t\t' .. counts(r, r.seq - 1)
 end
 
 local function waiting(r, stream, entry, aged)
-  return 'w\t' .. entry .. '\t' .. stream .. '\t' .. aged .. '\t' .. r[TIMEOUT] .. '\t' .. r[JOB] .. '\t'
-    .. counts(r, r[SEQ] + 1)
+  return 'w\t' .. entry .. '\t' .. stream .. '\t' .. aged .. '\t' .. r.timeout .. '\t' .. r.job .. '\t'
+    .. counts(r, r.seq + 1)
 end
 
 local function running(r)
-  return 'r\t' .. r[ENTRY] .. '\t' .. r[STREAM] .. '\t' .. r[AGED] .. '\t' .. r[TIMEOUT] .. '\t' .. r[JOB] .. '\t'
-    .. counts(r, r[SEQ]) .. '\t' .. r[OWNER] .. '\t' .. integer(r[CLAIMED]) .. '\t' .. integer(r[RENEWED]) .. '\t' .. integer(r[DEADLINE]) .. '\t'
-    .. r[CANCEL] .. '\t' .. r[PROGRESS]
+  return 'r\t' .. r.entry .. '\t' .. r.stream .. '\t' .. r.aged .. '\t' .. r.timeout .. '\t' .. r.job .. '\t'
+    .. counts(r, r.seq) .. '\t' .. r.owner .. '\t' .. integer(r.claimed) .. '\t' .. integer(r.renewed) .. '\t' .. integer(r.deadline) .. '\t'
+    .. r.cancel .. '\t' .. r.progress
 end
 
 -- For settle_and_claim, which compares and copies the bytes of records: a table per record takes longer than its commands.
@@ -61,7 +59,7 @@ local function tombstone_of(start) return 's' .. start end
 -- timeout, aged, and 'job attempt seq deliveries losses' of the record of this waiting entry; nil for any other record
 local function waiting_as(raw, entry, stream)
   local start = 'w\t' .. entry .. '\t' .. stream .. '\t'
-  if not raw or string.sub(raw, 1, #start) ~= start then return nil end
+  if not raw or string.find(raw, start, 1, true) ~= 1 then return nil end
   local aged, timeout, counts = string.match(raw, '^(%d)\t(%d+)\t(.+)$', #start + 1)
   return timeout, aged, counts
 end

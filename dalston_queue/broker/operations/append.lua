@@ -30,17 +30,17 @@ local added = 0
 
 -- 'add', or the answer. Removes what a new attempt replaces.
 local function decide(task, attempt, r)
-  if not r or (r[STATE] == 's' and r[ATTEMPT] < attempt) then return 'add' end
-  if r[ATTEMPT] > attempt then return 'superseded' end
-  if r[STATE] == 's' then return 'settled' end
-  local home = r[STREAM]
+  if not r or (r.state == 's' and r.attempt < attempt) then return 'add' end
+  if r.attempt > attempt then return 'superseded' end
+  if r.state == 's' then return 'settled' end
+  local home = r.stream
   if home ~= stream and home ~= KEYS[9] then return home end
-  if r[ATTEMPT] == attempt and #redis.call('XRANGE', home, r[ENTRY], r[ENTRY]) == 1 then return 'duplicate' end
-  redis.pcall('XACK', home, GROUP, r[ENTRY])
-  redis.call('XDEL', home, r[ENTRY])
+  if r.attempt == attempt and #redis.call('XRANGE', home, r.entry, r.entry) == 1 then return 'duplicate' end
+  redis.pcall('XACK', home, GROUP, r.entry)
+  redis.call('XDEL', home, r.entry)
   redis.call('ZREM', KEYS[6], task)
   redis.call('ZREM', KEYS[7], task)
-  if r[AGED] == '1' then redis.call('ZREM', KEYS[4], task) end
+  if r.aged == '1' then redis.call('ZREM', KEYS[4], task) end
   return 'add'
 end
 
@@ -64,11 +64,11 @@ for i = 6, #ARGV, 9 do
       aged = 1
     end
     local line
-    if r and r[ATTEMPT] == attempt then
-      r[SEQ] = math.max(tonumber(ARGV[i + 7]), r[SEQ])
-      r[DELIVERIES] = math.max(tonumber(ARGV[i + 5]), r[DELIVERIES])
-      r[LOSSES] = math.max(tonumber(ARGV[i + 6]), r[LOSSES])
-      r[TIMEOUT], r[JOB] = ARGV[i + 4], ARGV[i + 1]
+    if r and r.attempt == attempt then
+      r.seq = math.max(tonumber(ARGV[i + 7]), r.seq)
+      r.deliveries = math.max(tonumber(ARGV[i + 5]), r.deliveries)
+      r.losses = math.max(tonumber(ARGV[i + 6]), r.losses)
+      r.timeout, r.job = ARGV[i + 4], ARGV[i + 1]
       line = waiting(r, stream, id, aged)
     else
       -- the common case, without a number made into text

@@ -6,19 +6,19 @@
 -- include: record
 local task = ARGV[1]
 local r = unpack_record(redis.call('HGET', KEYS[1], task))
-if not r or (ARGV[2] ~= '' and r[ATTEMPT] ~= tonumber(ARGV[2])) then return {'absent'} end
-if r[STATE] == 's' then return {'settled'} end
-if r[STATE] == 'r' then
+if not r or (ARGV[2] ~= '' and r.attempt ~= tonumber(ARGV[2])) then return {'absent'} end
+if r.state == 's' then return {'settled'} end
+if r.state == 'r' then
   if ARGV[3] ~= '1' then return {'running'} end
-  if r[CANCEL] ~= 1 then
-    r[CANCEL] = 1
+  if r.cancel ~= 1 then
+    r.cancel = 1
     redis.call('HSET', KEYS[1], task, running(r))
   end
   return {'flagged'}
 end
-if r[STREAM] ~= KEYS[4] then return {'elsewhere', r[STREAM]} end
-redis.call('XDEL', KEYS[4], r[ENTRY])
+if r.stream ~= KEYS[4] then return {'elsewhere', r.stream} end
+redis.call('XDEL', KEYS[4], r.entry)
 redis.call('HDEL', KEYS[1], task)
-if r[AGED] == '1' then redis.call('ZREM', KEYS[2], task) end
+if r.aged == '1' then redis.call('ZREM', KEYS[2], task) end
 redis.call('HINCRBY', KEYS[3], 'removed', 1)
 return {'removed'}

@@ -6,13 +6,13 @@
 -- include: record, event
 local task = ARGV[1]
 local r = unpack_record(redis.call('HGET', KEYS[1], task))
-if not r or r[STATE] ~= 'r' or r[ATTEMPT] ~= tonumber(ARGV[2]) then return {'absent'} end
-if r[STREAM] ~= KEYS[6] then return {'elsewhere', r[STREAM]} end
-if ARGV[3] ~= '' and r[RENEWED] > tonumber(ARGV[3]) then return {'renewed'} end
-r[SEQ] = r[SEQ] + 1
-write_event(KEYS[4], 'task.failed', task, r[JOB], r, r[OWNER], now_ms(), '', ARGV[4])
-redis.pcall('XACK', KEYS[6], GROUP, r[ENTRY])
-redis.call('XDEL', KEYS[6], r[ENTRY])
+if not r or r.state ~= 'r' or r.attempt ~= tonumber(ARGV[2]) then return {'absent'} end
+if r.stream ~= KEYS[6] then return {'elsewhere', r.stream} end
+if ARGV[3] ~= '' and r.renewed > tonumber(ARGV[3]) then return {'renewed'} end
+r.seq = r.seq + 1
+write_event(KEYS[4], 'task.failed', task, r.job, r, r.owner, now_ms(), '', ARGV[4])
+redis.pcall('XACK', KEYS[6], GROUP, r.entry)
+redis.call('XDEL', KEYS[6], r.entry)
 redis.call('HSET', KEYS[1], task, tombstone(r))
 redis.call('ZREM', KEYS[2], task)
 redis.call('ZREM', KEYS[3], task)

@@ -8,7 +8,7 @@
 --       then the field of each lane in the hash of lanes
 -- Returns {'LANES'} when a lane was added since, {'ALIVE'} when it beat since; else
 --       {'OK', recovered tasks, exhausted tasks, ids of entries whose payload is gone}. Repeatable.
--- include: record, event, entry, wake, marks, lane
+-- include: record, event, entry, unreadable, wake, marks, lane
 local keys = {tasks = KEYS[2], running = KEYS[3], deadlines = KEYS[4], events = KEYS[5], counters = KEYS[6]}
 local engine, judged, named = ARGV[1], ARGV[2], ARGV[6]
 local lane_count, max_bytes = tonumber(ARGV[4]), tonumber(ARGV[11])
@@ -50,7 +50,7 @@ for _, h in ipairs(held) do
   if f and not r then reason = NO_RECORD end
   if reason then
     dead_letter(keys, stream, id, entry[2], engine, now, reason)
-  elseif not r or r[ENTRY] ~= id or r[STREAM] ~= stream then
+  elseif not r or r.entry ~= id or r.stream ~= stream then
     -- a ghost or a copy; the reconciler rebuilds a task that has no entry
     redis.call('XACK', stream, GROUP, id)
     redis.call('XDEL', stream, id)
@@ -58,13 +58,13 @@ for _, h in ipairs(held) do
   else
     local engine_lost = ARGV[5] ~= 'node_lost'
     if engine_lost and (named == f.t or alone) then
-      r[DELIVERIES] = r[DELIVERIES] + 1
+      r.deliveries = r.deliveries + 1
     elseif not engine_lost or named == '' then
       -- lost with its node, or with other tasks of which one may have killed the engine: charged to the larger budget
-      r[LOSSES] = r[LOSSES] + 1
+      r.losses = r.losses + 1
     end
-    r[SEQ] = r[SEQ] + 1
-    if r[DELIVERIES] >= tonumber(ARGV[8]) or r[LOSSES] >= tonumber(ARGV[9]) then
+    r.seq = r.seq + 1
+    if r.deliveries >= tonumber(ARGV[8]) or r.losses >= tonumber(ARGV[9]) then
       redis.call('XACK', stream, GROUP, id)
       redis.call('XDEL', stream, id)
       redis.call('ZREM', keys.running, f.t)
@@ -77,8 +77,8 @@ for _, h in ipairs(held) do
       -- A task whose engine died twice with several tasks runs alone next: so the guilty task is found, and the others
       -- complete. As recovered tasks they would be claimed together, and die together, for ever.
       -- A suspect that is lost with its node stays a suspect.
-      local suspect = (index - first_stream) % 5 == 4 or r[DELIVERIES] >= SUSPECT_FROM
-        or (engine_lost and r[LOSSES] >= SUSPECT_FROM)
+      local suspect = (index - first_stream) % 5 == 4 or r.deliveries >= SUSPECT_FROM
+        or (engine_lost and r.losses >= SUSPECT_FROM)
       local tier = suspect and 4 or 0
       if not is_open(KEYS[first_stream + lane * 5 + tier]) then tier = (index - first_stream) % 5 end
       move_entry(keys, f.t, r, stream, KEYS[first_stream + lane * 5 + tier], KEYS[10 + lane], entry[2])

@@ -11,17 +11,17 @@
 local keys = {tasks = KEYS[1], running = KEYS[2], deadlines = KEYS[3], events = KEYS[4], counters = KEYS[5]}
 local task = ARGV[1]
 local r = unpack_record(redis.call('HGET', keys.tasks, task))
-if not r or r[STATE] == 's' or r[ATTEMPT] ~= tonumber(ARGV[2]) then return {'absent'} end
-if r[STATE] == 'w' then return {'waiting'} end
-if ARGV[3] ~= '' and r[ENTRY] ~= ARGV[3] then return {'changed'} end
-if r[STREAM] ~= KEYS[6] then return {'elsewhere', r[STREAM]} end
-local entry = redis.call('XRANGE', KEYS[6], r[ENTRY], r[ENTRY])[1]
+if not r or r.state == 's' or r.attempt ~= tonumber(ARGV[2]) then return {'absent'} end
+if r.state == 'w' then return {'waiting'} end
+if ARGV[3] ~= '' and r.entry ~= ARGV[3] then return {'changed'} end
+if r.stream ~= KEYS[6] then return {'elsewhere', r.stream} end
+local entry = redis.call('XRANGE', KEYS[6], r.entry, r.entry)[1]
 if not entry then return {'absent'} end -- a ghost: the reconciler rebuilds it
-local suspect = KEYS[6] == KEYS[8] or r[DELIVERIES] >= SUSPECT_FROM
-local engine = r[OWNER]
-r[SEQ] = r[SEQ] + 1
+local suspect = KEYS[6] == KEYS[8] or r.deliveries >= SUSPECT_FROM
+local engine = r.owner
+r.seq = r.seq + 1
 move_entry(keys, task, r, KEYS[6], KEYS[suspect and 8 or 7], KEYS[9], entry[2])
-write_event(keys.events, 'task.released', task, r[JOB], r, engine, now_ms(), TIER_NAMES[suspect and 5 or 1], ARGV[4])
+write_event(keys.events, 'task.released', task, r.job, r, engine, now_ms(), TIER_NAMES[suspect and 5 or 1], ARGV[4])
 mark(KEYS[10], ARGV[5], suspect and 5 or 1)
 redis.call('HINCRBY', keys.counters, 'released', 1)
 return {'returned'}

@@ -11,7 +11,7 @@ for i = 2, #ARGV, 3 do
   local task = ARGV[i + 1]
   if task ~= '' then
     local r = unpack_record(redis.call('HGET', KEYS[2], task))
-    if r and r[STATE] == 's' and r[ATTEMPT] == tonumber(ARGV[i + 2]) then redis.call('HDEL', KEYS[2], task) end
+    if r and r.state == 's' and r.attempt == tonumber(ARGV[i + 2]) then redis.call('HDEL', KEYS[2], task) end
   end
 end
 if #ids == 0 then return 0 end

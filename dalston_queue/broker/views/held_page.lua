@@ -17,6 +17,6 @@ for _, pending in ipairs(page.err and {} or page) do
   end
   local raw = task and redis.call('HGET', KEYS[2], task)
   local r = raw and unpack_record(raw)
-  if r and r[STATE] == 'r' and r[ENTRY] == pending[1] then found[#found + 1] = {pending[1], task, raw} end
+  if r and r.state == 'r' and r.entry == pending[1] then found[#found + 1] = {pending[1], task, raw} end
 end
 return {now_ms(), found}

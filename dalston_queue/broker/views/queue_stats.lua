@@ -33,9 +33,9 @@ local function behind_younger()
   if #tasks == 0 then return oldest end
   for _, raw in ipairs(reply({}, 'HMGET', KEYS[5], unpack(tasks))) do
     local r = unpack_record(raw)
-    if r and r[STATE] == 'w' and declared[r[STREAM]] and not oldest[r[STREAM]] then
-      local entry = reply({}, 'XRANGE', r[STREAM], r[ENTRY], r[ENTRY])[1]
-      if entry then oldest[r[STREAM]] = enqueued_at(entry) end
+    if r and r.state == 'w' and declared[r.stream] and not oldest[r.stream] then
+      local entry = reply({}, 'XRANGE', r.stream, r.entry, r.entry)[1]
+      if entry then oldest[r.stream] = enqueued_at(entry) end
     end
   end
   return oldest
