@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -115,6 +116,8 @@ class Session:
             settlements = [settlement for settlement in settlements if settlement[0] not in answer.settled]
             alone = alone and not answer.claimed
         if settlements or free > 0:
+            if len(settlements) > 1:
+                settlements = sorted(settlements, key=_stream_of)
             for _ in range(MAX_TRIES):
                 call = self._call(settlements, free, alone)
                 self._unanswered = sent = _Unanswered(call, settlements, self._exchange_keys)
@@ -127,18 +130,21 @@ class Session:
         return answer
 
     def _call(self, settlements: Sequence[Settlement], free: int, alone: bool) -> Call:
+        """Settlements are grouped by stream."""
         limits, lanes = self._limits, self._lane_fields
         suspects = limits.max_suspects if alone else 0
         arguments: list[Argument] = [self._fence, self._engine_id, self._number + 1, max(free, 0), suspects]
-        arguments += (limits.max_backlog, len(lanes), len(settlements), *lanes)
-        if settlements:
-            ended = [delivery for delivery, _, _ in settlements]
-            arguments += [delivery.task for delivery in ended]
-            arguments += [delivery.start for delivery in ended]
-            arguments += [delivery.entry for delivery in ended]
-            arguments += [self._index(self._exchange_keys, delivery.stream) for delivery in ended]
-            arguments += [delivery.event_head(kind) for delivery, kind, _ in settlements]
-            arguments += [body for _, _, body in settlements]
+        arguments += (limits.max_backlog, len(lanes), len(settlements))
+        ended = [delivery for delivery, _, _ in settlements]
+        streams = Counter([delivery.stream for delivery in ended])
+        arguments.append(" ".join([f"{self._index(self._exchange_keys, each)}:{streams[each]}" for each in streams]))
+        arguments.append(" ".join([kind.removeprefix("task.") for _, kind, _ in settlements]))
+        arguments.append(b"\n".join([delivery.event_head(kind) for delivery, kind, _ in settlements]))
+        arguments.append(b"\n".join([body for _, _, body in settlements]))
+        arguments += lanes
+        arguments += [delivery.task for delivery in ended]
+        arguments += [delivery.start for delivery in ended]
+        arguments += [delivery.entry for delivery in ended]
         return script("settle_and_claim", self._exchange_keys, arguments)
 
     def _read(self, sent: _Unanswered, reply: Any, answer: Answer, repeated: bool) -> None:
@@ -253,3 +259,7 @@ class Session:
             f"the session of {self._engine_id} in queue {self.queue} was ended: it was judged dead, or Redis lost it. "
             "Its tasks run elsewhere; drop them and open a new session"
         )
+
+
+def _stream_of(settlement: Settlement) -> str:
+    return settlement[0].stream

@@ -5,9 +5,10 @@
 --       queue's other lanes
 -- ARGV  1 fence  2 engine id  3 sequence number of this call  4 how many to claim  5 how many suspects may run at once in
 --       the queue (0: this engine is not empty)  6 longest event backlog at which tasks are claimed  7 L  8 n settlements,
---       then the field of each lane in the hash of lanes, then of all settlements: n task ids, n starts of the records
---       that the tasks must have (record.lua), n entry ids, n indexes of their streams in KEYS (1, the session: a stream
---       that this engine does not read any more; refused), n heads and n JSON bodies of their events
+--       grouped by stream  9 index of each of their streams in KEYS : how many (1, the session: a stream that this engine
+--       does not read any more; refused)  10 their kinds  11 heads and  12 JSON bodies of their events, a line each,
+--       then the field of each lane in the hash of lanes, then n task ids, n starts of the records that the tasks must
+--       have (record.lua), n entry ids
 -- Returns {'FENCED'} when the session is gone; {'SEQUENCE', last} for a call out of order; {'AGAIN', lanes version, codes,
 --       entry ids} for a repeated call; else {'OK', lanes version, codes, now, unreadable, claims}.
 --       codes: a letter per settlement, 1 settled, 0 refused. claims: index of the stream in KEYS and lines of task, record,
@@ -25,7 +26,7 @@ if session[1] ~= ARGV[1] then
   if n > 0 then call('HINCRBY', counters, 'refused', n) end
   return {'FENCED'}
 end
-local lanes = call('HMGET', KEYS[7], '#v', '#paused', unpack(ARGV, 9, 8 + lane_count))
+local lanes = call('HMGET', KEYS[7], '#v', '#paused', unpack(ARGV, 13, 12 + lane_count))
 local last = session[2] + 0
 if last == number then
   local codes, ids = string.match(session[3], '^(%d*) ?(.*)$')
@@ -34,49 +35,42 @@ end
 if last + 1 ~= number then return {'SEQUENCE', session[2]} end
 local backlog = call('XLEN', events) -- also raises before the first write if the key has another type
 
-local now = integer(now_ms())
-local heads, bodies, bytes = {}, {}, 0 -- of the events of this call: one entry, unless that gets too large
-local function write_events()
-  if heads[1] then call('XADD', events, '*', 'h', concat(heads, '\n'), 'm', concat(bodies, '\n')) end
-  heads, bodies, bytes = {}, {}, 0
-end
-
-local pending = {} -- stream: its entries that are pending for this engine, read once
-local function owns_entry(stream, entry)
-  if n == 1 then return owns(stream, entry, me) end
-  if not pending[stream] then
-    local found, mine = redis.pcall('XPENDING', stream, GROUP, '-', '+', 512, me), {}
-    for i = 1, found.err and 0 or #found do mine[found[i][1]] = true end
-    pending[stream] = mine
-  end
-  return pending[stream][entry] or owns(stream, entry, me)
-end
-
 -- settle: both the record and the PEL must name this engine, at this attempt
-local of_task = 8 + lane_count
-local of_start, of_entry, of_stream = of_task + n, of_task + 2 * n, of_task + 3 * n
-local of_head, of_body = of_task + 4 * n, of_task + 5 * n
-local codes, settled, entries, writes, counts = {}, {}, {}, {}, {refused = 0, duplicates = 0}
-local raws = n > 0 and call('HMGET', tasks, unpack(ARGV, of_task + 1, of_task + n))
-for i = 1, n do
-  local task, start, entry, stream = ARGV[of_task + i], ARGV[of_start + i], ARGV[of_entry + i], KEYS[ARGV[of_stream + i] + 0]
-  if is_running_as(raws[i], start) and owns_entry(stream, entry) then
-    local head, body = ARGV[of_head + i], ARGV[of_body + i]
-    local kind, ids = string.match(head, '^task%.(%l+)'), entries[stream] or {}
-    codes[i], settled[#settled + 1], counts[kind] = '1', task, (counts[kind] or 0) + 1
-    ids[#ids + 1], entries[stream] = entry, ids
-    writes[#writes + 1], writes[#writes + 2] = task, tombstone_of(start)
-    heads[#heads + 1], bodies[#bodies + 1], bytes = head, body, bytes + #body
-    if bytes > MAX_EVENT_BYTES then write_events() end
-  else
-    codes[i], counts.refused = '0', counts.refused + 1
+local of_task = 12 + lane_count
+local of_start, of_entry, i = of_task + n, of_task + 2 * n, 0
+local codes, settled, writes, counts = {}, {}, {}, {refused = 0, duplicates = 0}
+local raws = n > 0 and call('HMGET', tasks, unpack(ARGV, of_task + 1, of_start))
+local next_kind = string.gmatch(ARGV[10], '%l+')
+for index, count in string.gmatch(ARGV[9], '(%d+):(%d+)') do
+  local stream, ids = KEYS[index + 0], {}
+  local mine = pending_of(stream, me, count + 0)
+  for _ = 1, count do
+    i = i + 1
+    local task, start, entry, kind = ARGV[of_task + i], ARGV[of_start + i], ARGV[of_entry + i], next_kind()
+    if is_running_as(raws[i], start) and (mine[entry] or owns(stream, entry, me)) then
+      codes[i], settled[#settled + 1], ids[#ids + 1] = '1', task, entry
+      writes[#writes + 1], writes[#writes + 2] = task, tombstone_of(start)
+      counts[kind] = (counts[kind] or 0) + 1
+    else
+      codes[i], counts.refused = '0', counts.refused + 1
+    end
+  end
+  if ids[1] then -- before the claim: a settled suspect makes room for the next
+    call('XACK', stream, GROUP, unpack(ids))
+    call('XDEL', stream, unpack(ids))
   end
 end
--- before the claim: a settled suspect makes room for the next. Nothing can fail from here to the events
-for stream, ids in pairs(entries) do
-  call('XACK', stream, GROUP, unpack(ids))
-  call('XDEL', stream, unpack(ids))
+-- one event entry for all that ends and starts in this call, unless the client's lines can't be taken as they are
+local heads, bodies = {ARGV[11]}, ARGV[12]
+if n == 0 or counts.refused > 0 or #bodies > MAX_EVENT_BYTES then
+  local next_head, next_body = string.gmatch(ARGV[11], '[^\n]+'), string.gmatch(ARGV[12], '[^\n]+')
+  for task = 1, n do
+    local head, body = next_head(), next_body()
+    if codes[task] == '1' then call('XADD', events, '*', 'h', head, 'm', body) end
+  end
+  heads, bodies = {}, ''
 end
+local now = integer(now_ms())
 
 -- claim: tiers in strict order; within a tier the first lane rotates with the sequence number
 local first_stream = 9 + lane_count
@@ -153,14 +147,14 @@ for tier = 1, may_claim and 5 or 0 do
         if found > 0 then take(page, index) end
       end
       if wanted > 0 then
-        lanes[2 + lane] = write_mark(KEYS[7], ARGV[8 + lane], lanes[2 + lane], tier, found == wanted)
+        lanes[2 + lane] = write_mark(KEYS[7], ARGV[12 + lane], lanes[2 + lane], tier, found == wanted)
       end
     end
   end
 end
 
 -- write the truth first, then the indexes and counters, so that a key of another type costs no result
-write_events()
+if heads[1] then call('XADD', events, '*', 'h', concat(heads, '\n'), 'm', bodies) end
 if writes[1] then call('HSET', tasks, unpack(writes)) end
 codes = concat(codes)
 call('HSET', KEYS[1], 'n', ARGV[3], 'r', codes .. ' ' .. concat(claimed, ' '))
