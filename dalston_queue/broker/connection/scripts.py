@@ -1,7 +1,7 @@
 """Loader of the Lua scripts: one file per operation, beside the Python function that calls it, content-addressed.
 
 A script names the code it shares on a line `-- include: record, wake`; the loader replaces the line with these files
-of `broker/include/`.
+of `broker/include/`, in this order: an include comes after those whose functions it calls.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ if why == '' then
   if reason then
     why = reason
   elseif unpack_record(redis.call('HGET', keys.tasks, f.t)) then
-    why = 'the fields of the entry are in the wrong order'
+    why = 'the fields of the entry or of its record are in the wrong order'
   else
     why = NO_RECORD
   end

@@ -110,7 +110,7 @@ class Delivery:
 
     @property
     def losses(self) -> int:
-        """Nodes that got lost with the task so far."""
+        """Nodes lost with the task so far, and engines that died with it and other tasks."""
         return self.message.losses
 
     @property

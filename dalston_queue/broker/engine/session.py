@@ -112,7 +112,8 @@ class Session:
         if self._unanswered is not None:
             sent = self._unanswered
             self._read(sent, self._send(sent.call), answer, repeated=True)
-            free -= len(answer.claimed)
+            has_suspect = any(delivery.tier is Tier.SUSPECT for delivery in answer.claimed)
+            free = 0 if has_suspect else free - len(answer.claimed)  # a suspect runs alone
             settlements = [settlement for settlement in settlements if settlement[0] not in answer.settled]
             alone = alone and not answer.claimed
         if settlements or free > 0:

@@ -11,7 +11,7 @@
 --       have (record.lua), n entry ids
 -- Returns {'FENCED'} when the session is gone; {'SEQUENCE', last} for a call out of order; {'AGAIN', lanes version, codes,
 --       entry ids} for a repeated call; else {'OK', lanes version, codes, now, unreadable, claims}.
---       codes: a letter per settlement, 1 settled, 0 refused. claims: index of the stream in KEYS and lines of task, record,
+--       codes: a digit per settlement, 1 settled, 0 refused. claims: index of the stream in KEYS and lines of task, record,
 --       head and JSON, in turn. unreadable: index and entry id in turn, for dead_letter. entry ids: what the lost reply
 --       claimed, separated by spaces, for beat.
 -- Repeatable: a call with the last sequence number gets the stored answer.
@@ -23,7 +23,7 @@ local number, free, lane_count, n = ARGV[3] + 0, ARGV[4] + 0, ARGV[7] + 0, ARGV[
 
 local session = call('HMGET', KEYS[1], 'f', 'n', 'r')
 if session[1] ~= ARGV[1] then
-  if n > 0 then call('HINCRBY', counters, 'refused', n) end
+  if n > 0 then redis.pcall('HINCRBY', counters, 'refused', n) end
   return {'FENCED'}
 end
 local lanes = call('HMGET', KEYS[7], '#v', '#paused', unpack(ARGV, 13, 12 + lane_count))
@@ -38,7 +38,7 @@ local backlog = call('XLEN', events) -- also raises before the first write if th
 -- settle: both the record and the PEL must name this engine, at this attempt
 local of_task = 12 + lane_count
 local of_start, of_entry, i = of_task + n, of_task + 2 * n, 0
-local codes, settled, writes, counts = {}, {}, {}, {refused = 0, duplicates = 0}
+local codes, settled, writes, totals = {}, {}, {}, {refused = 0, duplicates = 0}
 local raws = n > 0 and call('HMGET', tasks, unpack(ARGV, of_task + 1, of_start))
 local next_kind = string.gmatch(ARGV[10], '%l+')
 for index, count in string.gmatch(ARGV[9], '(%d+):(%d+)') do
@@ -50,9 +50,9 @@ for index, count in string.gmatch(ARGV[9], '(%d+):(%d+)') do
     if is_running_as(raws[i], start) and (mine[entry] or owns(stream, entry, me)) then
       codes[i], settled[#settled + 1], ids[#ids + 1] = '1', task, entry
       writes[#writes + 1], writes[#writes + 2] = task, tombstone_of(start)
-      counts[kind] = (counts[kind] or 0) + 1
+      totals[kind] = (totals[kind] or 0) + 1
     else
-      codes[i], counts.refused = '0', counts.refused + 1
+      codes[i], totals.refused = '0', totals.refused + 1
     end
   end
   if ids[1] then -- before the claim: a settled suspect makes room for the next
@@ -62,7 +62,7 @@ for index, count in string.gmatch(ARGV[9], '(%d+):(%d+)') do
 end
 -- one event entry for all that ends and starts in this call, unless the client's lines can't be taken as they are
 local heads, bodies = {ARGV[11]}, ARGV[12]
-if n == 0 or counts.refused > 0 or #bodies > MAX_EVENT_BYTES then
+if n == 0 or totals.refused > 0 or #bodies > MAX_EVENT_BYTES then
   local next_head, next_body = string.gmatch(ARGV[11], '[^\n]+'), string.gmatch(ARGV[12], '[^\n]+')
   for task = 1, n do
     local head, body = next_head(), next_body()
@@ -85,6 +85,7 @@ local function take(entries, index)
   for i = 1, #entries do
     local id, fields, task, raw = entries[i][1], entries[i][2], ids[i], raws[i]
     local timeout, is_aged, numbers = waiting_as(raw, id, stream)
+    local r = not timeout and unpack_record(raw)
     if timeout and is_entry(fields) then
       local deadline = timeout ~= '0' and integer(now + timeout) or '0'
       free, claimed[#claimed + 1] = free - 1, id
@@ -94,11 +95,11 @@ local function take(entries, index)
       renewals[#renewals + 1], renewals[#renewals + 2] = now, task
       if deadline ~= '0' then deadlines[#deadlines + 1], deadlines[#deadlines + 2] = deadline, task end
       if is_aged == '1' then aged[#aged + 1] = task end
-    elseif is_entry(fields) and unpack_record(raw) then
+    elseif r and is_entry(fields) and not (r.state == 'w' and r.entry == id and r.stream == stream) then
       -- a copy of an attempt that lives elsewhere or has ended: running it would be running it twice
       call('XACK', stream, GROUP, id)
       call('XDEL', stream, id)
-      counts.duplicates = counts.duplicates + 1
+      totals.duplicates = totals.duplicates + 1
     else
       unreadable[#unreadable + 1], unreadable[#unreadable + 2] = index, id
     end
@@ -169,7 +170,7 @@ if claimed[1] then
 elseif may_claim then
   call('DEL', unpack(KEYS, 9, first_stream - 1)) -- nothing waits, so no wake-up token is needed
 end
-for kind, count in pairs(counts) do
-  if count > 0 then call('HINCRBY', counters, kind, count) end
+for kind, count in pairs(totals) do -- a counter that is no number, or a key of another type, costs only its count
+  if count > 0 then redis.pcall('HINCRBY', counters, kind, count) end
 end
 return {'OK', lanes[1], codes, now, unreadable, claims}

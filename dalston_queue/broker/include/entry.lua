@@ -1,7 +1,7 @@
 -- Reading a work entry. The stream may hold anything: an XADD of another program, a newer version, bytes of any size.
 -- Our own has t task, h a line of version, job, attempt, enqueued_at and timeout, m the rest as JSON, in this order.
 local VERSION = '1'
-local NO_RECORD = 'the entry has no record'
+local NO_RECORD = 'the entry has no readable record'
 
 -- the entry's values, or nil and why it can't be read. Unknown fields are ignored.
 local function parse_entry(fields, max_bytes)
@@ -28,6 +28,6 @@ local function is_entry(fields)
   if not (fields[1] == 't' and fields[3] == 'h' and fields[5] == 'm') then return false end
   local bytes, length = 0, #fields[2]
   for i = 2, #fields, 2 do bytes = bytes + #fields[i] end
-  return bytes <= MAX_ENTRY_BYTES and length > 0 and length <= 200 and string.sub(fields[4], 1, 2) == '1\t'
+  return bytes <= MAX_ENTRY_BYTES and length > 0 and length <= 200 and string.sub(fields[4], 1, 2) == VERSION .. '\t'
     and not string.find(fields[2], '\t', 1, true) and not string.find(fields[2], '\n', 1, true)
 end

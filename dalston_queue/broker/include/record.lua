@@ -51,16 +51,17 @@ end
 -- For settle_and_claim, which compares and copies the bytes of records: a table per record takes longer than its commands.
 -- `start` is the record of a running task from behind its state up to and with the tab after its owner.
 local function is_running_as(raw, start)
-  return raw and string.byte(raw) == 114 and string.find(raw, start, 2, true) == 2
+  return raw and string.byte(raw) == 114 --[[ r ]] and string.find(raw, start, 2, true) == 2
 end
 
 local function tombstone_of(start) return 's' .. start end
 
--- timeout, aged, and 'job attempt seq deliveries losses' of the record of this waiting entry; nil for any other record
+-- timeout, aged, and 'job attempt seq deliveries losses' of the record of this waiting entry; nil for any other record.
+-- Each number is checked: the line of an event that other tasks share is made of them.
 local function waiting_as(raw, entry, stream)
   local start = 'w\t' .. entry .. '\t' .. stream .. '\t'
   if not raw or string.find(raw, start, 1, true) ~= 1 then return nil end
-  local aged, timeout, counts = string.match(raw, '^(%d)\t(%d+)\t(.+)$', #start + 1)
+  local aged, timeout, counts = string.match(raw, '^(%d)\t(%d+)\t([^\t\n]*\t%d+\t%d+\t%d+\t%d+)$', #start + 1)
   return timeout, aged, counts
 end
 

@@ -10,6 +10,7 @@ from dalston_queue.broker import Broker
 from dalston_queue.broker.connection.scripts import load
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.protocol.messages import Completed
+from dalston_queue.broker.protocol.types import Tier
 from tests.broker.conftest import message, open_consumer
 from tests.broker.proxy import LossyProxy
 
@@ -95,6 +96,20 @@ def test_new_settlements_join_the_repeated_call(broker: Broker, lossy: Broker, p
     assert got.settled == ["ok", "ok"]
     assert {c.task_id for c in made.held} == {"t2", "t3"}
     assert broker.snapshot().queues[0].counters["completed"] == 2
+    made.close()
+
+
+def test_a_suspect_whose_claim_got_no_reply_runs_alone(broker: Broker, lossy: Broker, proxy: LossyProxy) -> None:
+    """The exchange that repeats the claim has room for more, and claims none."""
+    broker.append([message("suspect", deliveries=2)])
+    made = open_consumer(lossy, capacity=4)
+    proxy.lose(load("settle_and_claim").sha.encode())
+    with pytest.raises(Unavailable):
+        made.exchange()
+    broker.append([message("plain")])
+    (suspect,) = made.exchange().claimed
+    assert suspect.tier is Tier.SUSPECT
+    assert [c.task_id for c in made.exchange([(suspect, Completed())]).claimed] == ["plain"]
     made.close()
 
 

@@ -197,7 +197,7 @@ def test_an_unreadable_entry_without_a_record_is_kept_raw_and_its_task_runs_all_
         assert (dead_letter.task_id, dead_letter.cause, dead_letter.error) == (
             None,
             "rejected",
-            "the entry has no record",
+            "the entry has no readable record",
         )
         assert dead_letter.raw["m"] == "not json"
         assert reconcile().found == {"in Postgres but not in Redis": 1}
