@@ -20,7 +20,7 @@ from dalston_queue.broker.protocol.types import Appended, EventKind, Tier, tier_
 
 _ID = re.compile(r"[!-~]{1,200}")  # heads of events are lines of tab-separated fields
 BATCH = 100  # messages per script: the server does other work in between
-SUSPECT_FROM = 2  # deliveries; include/record.lua has the same
+SUSPECT_FROM = 2  # deliveries; include/lane.lua has the same
 _ANSWERS = frozenset(Appended)
 JOB_HINTS = 100_000  # hints kept when no orchestrator reads them
 
