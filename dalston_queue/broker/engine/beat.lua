@@ -53,7 +53,7 @@ if ARGV[4] == '1' then
             else
               redis.call('XACK', stream, GROUP, id)
               redis.call('XDEL', stream, id)
-              redis.call('HINCRBY', keys.counters, 'ghosts', 1)
+              redis.pcall('HINCRBY', keys.counters, 'ghosts', 1)
             end
           end
         end

@@ -36,5 +36,5 @@ for i = 5 + lane_count, #ARGV, 3 do
     codes[#codes + 1] = 'lost'
   end
 end
-if released > 0 then redis.call('HINCRBY', keys.counters, 'released', released) end
+if released > 0 then redis.pcall('HINCRBY', keys.counters, 'released', released) end
 return {'OK', codes}

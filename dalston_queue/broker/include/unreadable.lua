@@ -33,5 +33,5 @@ local function dead_letter(keys, stream, id, fields, engine, now, reason)
   write_dead_letter(keys.events, task, r, engine, now, reason, fields)
   redis.call('XACK', stream, GROUP, id)
   redis.call('XDEL', stream, id)
-  redis.call('HINCRBY', keys.counters, 'dead_lettered', 1)
+  redis.pcall('HINCRBY', keys.counters, 'dead_lettered', 1)
 end

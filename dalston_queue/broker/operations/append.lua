@@ -84,7 +84,7 @@ for i = 6, #ARGV, 9 do
 end
 if added > 0 then
   write_mark(KEYS[2], lane, marks, tier, true)
-  redis.call('HINCRBY', KEYS[5], 'appended', added)
+  redis.pcall('HINCRBY', KEYS[5], 'appended', added)
   wake(KEYS[3], added)
 end
 return answers

@@ -20,5 +20,5 @@ if r.stream ~= KEYS[4] then return {'elsewhere', r.stream} end
 redis.call('XDEL', KEYS[4], r.entry)
 redis.call('HDEL', KEYS[1], task)
 if r.aged == '1' then redis.call('ZREM', KEYS[2], task) end
-redis.call('HINCRBY', KEYS[3], 'removed', 1)
+redis.pcall('HINCRBY', KEYS[3], 'removed', 1)
 return {'removed'}

@@ -16,5 +16,5 @@ redis.call('XDEL', KEYS[6], r.entry)
 redis.call('HSET', KEYS[1], task, tombstone(r))
 redis.call('ZREM', KEYS[2], task)
 redis.call('ZREM', KEYS[3], task)
-redis.call('HINCRBY', KEYS[5], 'expired', 1)
+redis.pcall('HINCRBY', KEYS[5], 'expired', 1)
 return {'expired'}

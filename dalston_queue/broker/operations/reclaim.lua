@@ -88,9 +88,9 @@ for _, h in ipairs(held) do
     end
   end
 end
-if #recovered > 0 then redis.call('HINCRBY', keys.counters, 'recovered', #recovered) end
-if #exhausted > 0 then redis.call('HINCRBY', keys.counters, 'exhausted', #exhausted) end
-if #lost > 0 then redis.call('HINCRBY', keys.counters, 'ghosts', #lost) end
+if #recovered > 0 then redis.pcall('HINCRBY', keys.counters, 'recovered', #recovered) end
+if #exhausted > 0 then redis.pcall('HINCRBY', keys.counters, 'exhausted', #exhausted) end
+if #lost > 0 then redis.pcall('HINCRBY', keys.counters, 'ghosts', #lost) end
 redis.call('DEL', KEYS[1])
 redis.call('HDEL', KEYS[7], engine)
 redis.call('HDEL', KEYS[8], engine)

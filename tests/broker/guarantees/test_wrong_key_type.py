@@ -9,7 +9,7 @@ from dalston_queue.broker import Broker, Consumer, EventReader
 from dalston_queue.broker.errors import Fenced, WrongKeyType
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.messages import Completed, Event
-from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState, Priority, RecordState, Tier
+from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState, Priority, RecordState, Settled, Tier
 from tests.broker.conftest import BUDGETS, MakeEngine, events_of, message
 
 
@@ -204,3 +204,16 @@ def test_a_lane_of_a_wrong_type_is_named_and_the_other_lanes_of_the_batch_are_fi
     assert broker.append(batch[1:]) == ["duplicate", "duplicate"]
     home.command("DEL", high)
     assert broker.append(batch) == ["added", "duplicate", "duplicate"]
+
+
+@pytest.mark.parametrize("value", ["junk", "9223372036854775807"])
+def test_a_counter_that_can_not_be_raised_costs_only_its_count(broker: Broker, engine: MakeEngine, value: str) -> None:
+    home = broker.home
+    for name in ("appended", "completed", "released", "removed"):
+        home.command("HSET", home.keys.counters("echo"), name, value)
+    assert broker.append([message("a"), message("b"), message("c")]) == ["added"] * 3
+    consumer = engine(capacity=2)
+    first, second = consumer.claim()
+    assert first.settle(Completed()) is Settled.ACCEPTED
+    assert second.release()
+    assert broker.remove("echo", "c") == "removed"
