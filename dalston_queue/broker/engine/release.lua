@@ -27,9 +27,9 @@ for i = 5 + lane_count, #ARGV, 3 do
     local tier = (own == 4 or r.deliveries >= SUSPECT_FROM) and 4 or 0
     if not is_open(KEYS[first_stream + lane * 5 + tier]) then tier = own end
     r.seq = r.seq + 1
+    write_event(keys.events, 'task.released', task, r.job, r, me, now, TIER_NAMES[tier + 1], ARGV[4])
     move_entry(keys, task, r, stream, KEYS[first_stream + lane * 5 + tier], KEYS[8 + lane], entry[2])
     mark(KEYS[7], ARGV[5 + lane], tier + 1)
-    write_event(keys.events, 'task.released', task, r.job, r, me, now, TIER_NAMES[tier + 1], ARGV[4])
     released = released + 1
     codes[#codes + 1] = 'ok'
   else

@@ -10,6 +10,7 @@ local function event_head(kind, task, job, r, engine, now, tier)
   return event_line(kind, task, job .. '\t' .. counts(r, r.seq), engine, now, tier)
 end
 
+-- Comes before the other writes about its task: a key of another type raises here, and then nothing has changed.
 local function write_event(events, kind, task, job, r, engine, now, tier, body)
   redis.call('XADD', events, '*', 'h', event_head(kind, task, job, r, engine, now, tier), 'm', body)
 end

@@ -17,8 +17,14 @@ local function dead_letter(keys, stream, id, fields, engine, now, reason)
     if fields[i] == 't' and #fields[i + 1] <= 200 then task = fields[i + 1] end
   end
   local r = task ~= '' and unpack_record(redis.call('HGET', keys.tasks, task))
-  if r and r.stream == stream and r.entry == id then
+  local is_its_own = r and r.stream == stream and r.entry == id
+  if is_its_own then
     r.seq = r.seq + 1
+  else
+    r = {attempt = 0, seq = 0, deliveries = 0, losses = 0}
+  end
+  write_dead_letter(keys.events, task, r, engine, now, reason, fields)
+  if is_its_own then
     -- an event that can't name the task would never clear its tombstone
     if printable(task) == task then
       redis.call('HSET', keys.tasks, task, tombstone(r))
@@ -27,10 +33,7 @@ local function dead_letter(keys, stream, id, fields, engine, now, reason)
     end
     redis.call('ZREM', keys.running, task)
     redis.call('ZREM', keys.deadlines, task)
-  else
-    r = {attempt = 0, seq = 0, deliveries = 0, losses = 0}
   end
-  write_dead_letter(keys.events, task, r, engine, now, reason, fields)
   redis.call('XACK', stream, GROUP, id)
   redis.call('XDEL', stream, id)
   redis.pcall('HINCRBY', keys.counters, 'dead_lettered', 1)

@@ -65,12 +65,12 @@ for _, h in ipairs(held) do
     end
     r.seq = r.seq + 1
     if r.deliveries >= tonumber(ARGV[8]) or r.losses >= tonumber(ARGV[9]) then
+      write_event(keys.events, 'task.exhausted', f.t, f.j, r, engine, now, '', ARGV[10])
       redis.call('XACK', stream, GROUP, id)
       redis.call('XDEL', stream, id)
       redis.call('ZREM', keys.running, f.t)
       redis.call('ZREM', keys.deadlines, f.t)
       redis.call('HSET', keys.tasks, f.t, tombstone(r))
-      write_event(keys.events, 'task.exhausted', f.t, f.j, r, engine, now, '', ARGV[10])
       exhausted[#exhausted + 1] = f.t
     else
       local lane = math.floor((index - first_stream) / 5)
@@ -81,9 +81,9 @@ for _, h in ipairs(held) do
         or (engine_lost and r.losses >= SUSPECT_FROM)
       local tier = suspect and 4 or 0
       if not is_open(KEYS[first_stream + lane * 5 + tier]) then tier = (index - first_stream) % 5 end
+      write_event(keys.events, 'task.recovered', f.t, f.j, r, engine, now, TIER_NAMES[tier + 1], ARGV[10])
       move_entry(keys, f.t, r, stream, KEYS[first_stream + lane * 5 + tier], KEYS[10 + lane], entry[2])
       mark(KEYS[9], ARGV[12 + lane], tier + 1)
-      write_event(keys.events, 'task.recovered', f.t, f.j, r, engine, now, TIER_NAMES[tier + 1], ARGV[10])
       recovered[#recovered + 1] = f.t
     end
   end

@@ -20,8 +20,8 @@ if not entry then return {'absent'} end -- a ghost: the reconciler rebuilds it
 local suspect = KEYS[6] == KEYS[8] or r.deliveries >= SUSPECT_FROM
 local engine = r.owner
 r.seq = r.seq + 1
-move_entry(keys, task, r, KEYS[6], KEYS[suspect and 8 or 7], KEYS[9], entry[2])
 write_event(keys.events, 'task.released', task, r.job, r, engine, now_ms(), TIER_NAMES[suspect and 5 or 1], ARGV[4])
+move_entry(keys, task, r, KEYS[6], KEYS[suspect and 8 or 7], KEYS[9], entry[2])
 mark(KEYS[10], ARGV[5], suspect and 5 or 1)
 redis.pcall('HINCRBY', keys.counters, 'released', 1)
 return {'returned'}

@@ -217,3 +217,18 @@ def test_a_counter_that_can_not_be_raised_costs_only_its_count(broker: Broker, e
     assert first.settle(Completed()) is Settled.ACCEPTED
     assert second.release()
     assert broker.remove("echo", "c") == "removed"
+
+
+def test_a_task_keeps_its_entry_until_its_event_can_be_written(broker: Broker, engine: MakeEngine) -> None:
+    """The last delivery of a task is reclaimed while the key of the events has another type, then again."""
+    home, reader = broker.home, EventReader(broker, "o1")
+    broker.append([message("a")])
+    engine("n1.e1").claim()
+    reader.ack(reader.read(block_ms=0))
+    home.command("DEL", home.keys.events("echo"))
+    home.command("SET", home.keys.events("echo"), "not ours")
+    with pytest.raises(WrongKeyType):
+        broker.reclaim("n1.e1", ["echo"], max_deliveries=1, max_losses=10)
+    home.command("DEL", home.keys.events("echo"))
+    assert broker.reclaim("n1.e1", ["echo"], max_deliveries=1, max_losses=10).exhausted == ("a",)
+    assert [(event.kind, event.task_id) for event in events_of(EventReader(broker, "o2"))] == [("task.exhausted", "a")]
