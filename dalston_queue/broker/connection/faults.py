@@ -28,7 +28,9 @@ REFUSING_CODES = ("NOPERM", "NOAUTH", "WRONGPASS", "ACL failure")
 
 
 def is_wrong_type(reply: object) -> bool:
-    return isinstance(reply, redis.ResponseError) and str(reply).startswith("WRONGTYPE")
+    """Also a field of a hash that is no number where ours is one."""
+    text = str(reply) if isinstance(reply, redis.ResponseError) else ""
+    return text.startswith("WRONGTYPE") or "hash value is not an integer" in text
 
 
 def translate(error: Exception, where: str) -> BrokerError | None:

@@ -140,7 +140,7 @@ class Consumer:
         keeping = len(held.keys() - ending)
         room = self.capacity - keeping
         room = room if free is None else min(free, room)
-        known = len(self._new)
+        known, failed = len(self._new), None
         for session in sessions if len(sessions) == 1 else self._in_turn():
             if self._suspect and self._suspect in held and self._suspect not in ending:
                 room = 0  # a suspect runs alone
@@ -149,8 +149,9 @@ class Consumer:
                 answer = session.exchange(prepared.get(session, ()), room - new, not keeping and not new)
             except WrongKeyType as error:
                 if session in prepared:
-                    raise
-                self._skip(session, error)
+                    failed = error  # after the other queues: their answers are kept for the next call
+                else:
+                    self._skip(session, error)
                 answer = Answer()
             if claims is not None:
                 claims.append(Claim(session, room - new, answer.claimed))
@@ -158,6 +159,8 @@ class Consumer:
             self._hold(session, answer.claimed, dead_lettered)
             for stream, entry_id in answer.unreadable:
                 self._dead_letter(session, stream, entry_id, "", dead_lettered)
+        if failed is not None:
+            raise failed
         result = Exchanged(self._new, self._end(settlements), dead_lettered)
         self._new, self._answered = [], {}
         self._backoff.reset()

@@ -22,12 +22,12 @@ local tasks, events, counters, me = KEYS[2], KEYS[5], KEYS[6], ARGV[2]
 local number, free, lane_count, n = ARGV[3] + 0, ARGV[4] + 0, ARGV[7] + 0, ARGV[8] + 0
 
 local session = call('HMGET', KEYS[1], 'f', 'n', 'r')
-if session[1] ~= ARGV[1] then
+local last = tonumber(session[2])
+if session[1] ~= ARGV[1] or not last then
   if n > 0 then redis.pcall('HINCRBY', counters, 'refused', n) end
   return {'FENCED'}
 end
 local lanes = call('HMGET', KEYS[7], '#v', '#paused', unpack(ARGV, 13, 12 + lane_count))
-local last = session[2] + 0
 if last == number then
   local codes, ids = string.match(session[3], '^(%d*) ?(.*)$')
   return {'AGAIN', lanes[1], codes, ids}

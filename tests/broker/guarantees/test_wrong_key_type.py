@@ -232,3 +232,32 @@ def test_a_task_keeps_its_entry_until_its_event_can_be_written(broker: Broker, e
     home.command("DEL", home.keys.events("echo"))
     assert broker.reclaim("n1.e1", ["echo"], max_deliveries=1, max_losses=10).exhausted == ("a",)
     assert [(event.kind, event.task_id) for event in events_of(EventReader(broker, "o2"))] == [("task.exhausted", "a")]
+
+
+def test_a_result_of_one_queue_is_settled_while_another_queue_is_damaged(broker: Broker, engine: MakeEngine) -> None:
+    home = broker.home
+    broker.append([message("b", queue="bad"), message("e")])
+    consumer = engine(queues=["bad", "echo"], capacity=2)
+    results = [(delivery, Completed()) for delivery in consumer.claim()]
+    home.command("RENAME", home.keys.tasks("bad"), "kept")
+    home.command("SET", home.keys.tasks("bad"), "not ours")
+    with pytest.raises(WrongKeyType):
+        consumer.exchange(results)
+    assert broker.snapshot(["echo"]).queues[0].counters["completed"] == 1
+    home.command("RENAME", "kept", home.keys.tasks("bad"))
+    assert consumer.exchange(results).settled == [Settled.ACCEPTED, Settled.ACCEPTED]
+
+
+def test_a_session_whose_number_is_damaged_is_fenced(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a")])
+    consumer = engine("n1.e1")
+    broker.home.command("HSET", broker.home.keys.session("echo", "n1.e1"), "n", "junk")
+    with pytest.raises(Fenced):
+        consumer.claim()
+
+
+def test_a_lanes_version_that_is_no_number_is_named_as_a_damaged_key(broker: Broker) -> None:
+    broker.append([message("a")])
+    broker.home.command("HSET", broker.home.keys.lanes("echo"), "#v", "junk")
+    with pytest.raises(WrongKeyType, match="nothing can be appended"):
+        broker.append([message("b", required_capabilities=("gpu",))])
