@@ -152,7 +152,7 @@ def test_an_entry_no_lane_can_hold_is_a_dead_letter_not_a_stuck_queue(broker: Br
 
 @pytest.mark.keeps_keys
 def test_a_real_orchestrator_process_completes_a_job(broker: Broker, orchestrators: Orchestrators) -> None:
-    process = orchestrators.start()
+    process = orchestrators.start(DALSTON_DEAD_AFTER_S="60")  # the engine of this test sends no heartbeat
     job = make.dag(a="", b="a", c="b")
     with engine(broker) as consumer:
 
