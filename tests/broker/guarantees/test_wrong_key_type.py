@@ -261,3 +261,15 @@ def test_a_lanes_version_that_is_no_number_is_named_as_a_damaged_key(broker: Bro
     broker.home.command("HSET", broker.home.keys.lanes("echo"), "#v", "junk")
     with pytest.raises(WrongKeyType, match="nothing can be appended"):
         broker.append([message("b", required_capabilities=("gpu",))])
+
+
+def test_a_moved_entry_keeps_its_record_while_an_index_is_damaged(broker: Broker, engine: MakeEngine) -> None:
+    home = broker.home
+    broker.append([message("a")])
+    (delivery,) = engine("n1.e1").claim()
+    home.command("DEL", home.keys.running("echo"))
+    home.command("SET", home.keys.running("echo"), "not ours")
+    with pytest.raises(WrongKeyType):
+        delivery.release()
+    home.command("DEL", home.keys.running("echo"))
+    assert [each.task_id for each in engine("n1.e2").claim()] == ["a"]
