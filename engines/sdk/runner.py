@@ -141,7 +141,7 @@ class Runner:
             self.waiter.arm()  # now: nothing else wakes us before the next event
         if not self.tasks and now >= self.next_recovery:
             self.next_recovery = now + RECOVER_EVERY_S
-            self.claim_due = self.consumer.recover() > 0 or self.claim_due
+            self.claim_due = self.consumer.reclaim() > 0 or self.claim_due
         if not self.identity.supervised and now >= self.next_heartbeat:
             self.next_heartbeat = now + self.identity.heartbeat_s
             beat = heartbeat(self.identity, self.manifest, self.breaker, self.slots.running, self.stop_at is not None)
@@ -304,7 +304,7 @@ class Runner:
         while True:
             try:
                 self.consumer.open()
-                self.consumer.recover()
+                self.consumer.reclaim()
                 return
             except Unavailable as error:
                 log.warning("Redis is not there yet: %s", error)

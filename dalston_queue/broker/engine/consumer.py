@@ -65,7 +65,7 @@ class Consumer:
         stale: StaleRules = DEFAULT_RULES,
     ) -> None:
         """max_suspects: how many suspects of one queue may run at once, on all engines of a shard together.
-        max_backlog: waiting events above which this engine claims nothing. stale: when recover() reclaims, and with
+        max_backlog: waiting events above which this engine claims nothing. stale: when reclaim() reclaims, and with
         which budgets."""
         if not engine_id or not engine_id.isprintable() or " " in engine_id:
             raise Invalid(f"engine id {engine_id!r} must be printable and without spaces")
@@ -284,7 +284,7 @@ class Consumer:
                         released.append(delivery.task_id)
             return released
 
-    def recover(self) -> int:
+    def reclaim(self) -> int:
         """The engine's own stale claim: reclaim what dead owners hold in our queues, for the next claim. At start and
         when idle. Returns how many entries moved."""
         return self._stale.reclaim()

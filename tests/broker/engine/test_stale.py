@@ -42,5 +42,5 @@ def test_an_engine_recovers_by_its_own_rules(broker: Broker, engine: MakeEngine,
     broker.append([message("a")])
     engine("dead").claim()
     broker.registry.condemn(broker.registry.pulses()["dead"], Cause.ENGINE_LOST)
-    assert engine("alive", stale=StaleRules(max_deliveries=1)).recover() == 1
+    assert engine("alive", stale=StaleRules(max_deliveries=1)).reclaim() == 1
     assert [event.kind for event in events_of(reader)][-1] is EventKind.TASK_EXHAUSTED

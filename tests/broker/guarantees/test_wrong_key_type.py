@@ -57,7 +57,7 @@ def test_an_invalid_verdict_condemns_no_engine(broker: Broker, engine: MakeEngin
     home.command("HSET", home.keys.verdicts("echo"), "e2", f"{counter}:nonsense", b"\xff", "1:node_lost")
     home.command("HSET", home.keys.beats("echo"), b"\xff", "1")
     assert broker.registry.dead("echo") == {"e1": Cause.NODE_LOST}
-    assert other.recover() == 0 and consumer.held == []
+    assert other.reclaim() == 0 and consumer.held == []
 
 
 def test_invalid_task_ids_stop_neither_ageing_nor_reads(broker: Broker, engine: MakeEngine) -> None:

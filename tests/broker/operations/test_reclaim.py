@@ -182,7 +182,7 @@ def test_scanner_and_engines_reclaim_by_verdicts_only(broker: Broker, engine: Ma
     assert broker.reclaim("dead", ["echo"], judged={"echo": VERDICT}, **BUDGETS).alive, "it is not judged"
     broker.registry.condemn(broker.registry.pulses()["dead"])
     idle = engine("idle")
-    assert idle.recover() == 1
+    assert idle.reclaim() == 1
     assert [c.task_id for c in idle.claim()] == ["a"]
     assert broker.registry.dead("echo") == {}
 
@@ -194,7 +194,7 @@ def test_a_verdict_is_void_after_one_more_beat(broker: Broker, engine: MakeEngin
     assert list(broker.registry.dead("echo")) == ["lapsed"]
     broker.registry.beat_engine(EngineBeat(engine_id="lapsed", state=EngineState.READY, queues=("echo",)))
     assert broker.registry.dead("echo") == {}
-    assert engine("idle").recover() == 0
+    assert engine("idle").reclaim() == 0
 
 
 def test_the_dead_engine_leaves_no_consumer_and_no_session(broker: Broker, engine: MakeEngine) -> None:
