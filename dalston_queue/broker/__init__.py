@@ -5,7 +5,7 @@ Start at `connect(...)` for a Broker; an engine makes a `Consumer`, an orchestra
 broker         the facade: connect(), and Broker with one line per operation
 errors         the tree of exceptions
 operations/    what changes a queue from outside of an engine: append, cancel, requeue, reclaim …
-engine/        an engine's end: claim, settle, release, heartbeat
+engine/        an engine's end: claim, settle, renew, release
 orchestrator/  the orchestrators' end: events, leadership
 nodes/         the supervisors' end: heartbeats of nodes and engines, commands, logs
 views/         snapshots and pages, read only
@@ -18,9 +18,9 @@ include/       Lua shared by scripts
 from __future__ import annotations
 
 from dalston_queue.broker.broker import Broker, connect
-from dalston_queue.broker.engine.consumer import Beat, Consumer, Exchanged
+from dalston_queue.broker.engine.consumer import Consumer, Exchanged, Renewed
 from dalston_queue.broker.engine.delivery import Delivery
 from dalston_queue.broker.orchestrator.events import EventReader
 from dalston_queue.broker.protocol.keys import Keys
 
-__all__ = ["Beat", "Broker", "Consumer", "Delivery", "EventReader", "Exchanged", "Keys", "connect"]
+__all__ = ["Broker", "Consumer", "Delivery", "EventReader", "Exchanged", "Keys", "Renewed", "connect"]

@@ -9,34 +9,34 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
-Pulse = TypeVar("Pulse")
+Counter = TypeVar("Counter")
 
 
 @dataclass(slots=True)
-class _Seen(Generic[Pulse]):
-    pulse: Pulse
+class _Seen(Generic[Counter]):
+    counter: Counter
     idle_s: float = 0.0
 
 
 @dataclass(slots=True)
-class Judge(Generic[Key, Pulse]):
-    """Judges keys by their pulses, which are beat counters. Times are monotonic seconds."""
+class Judge(Generic[Key, Counter]):
+    """Judges keys by their beat counters. Times are monotonic seconds."""
 
     dead_after_s: float
     max_gap_s: float  # a longer time between two polls counts as this much
-    _seen: dict[Key, _Seen[Pulse]] = field(default_factory=dict)
+    _seen: dict[Key, _Seen[Counter]] = field(default_factory=dict)
     _last_poll: float | None = None
 
-    def observe(self, pulses: Mapping[Key, Pulse], now: float) -> list[Key]:
+    def observe(self, counters: Mapping[Key, Counter], now: float) -> list[Key]:
         """Record a successful poll; returns the dead keys, at each poll until they beat or are gone."""
         passed = 0.0 if self._last_poll is None else min(now - self._last_poll, self.max_gap_s)
         self._last_poll = now
-        for gone in self._seen.keys() - pulses.keys():
+        for gone in self._seen.keys() - counters.keys():
             del self._seen[gone]
-        for key, pulse in pulses.items():
+        for key, counter in counters.items():
             seen = self._seen.get(key)
-            if seen is None or seen.pulse != pulse:
-                self._seen[key] = _Seen(pulse)
+            if seen is None or seen.counter != counter:
+                self._seen[key] = _Seen(counter)
             else:
                 seen.idle_s += passed
         return [key for key, seen in self._seen.items() if seen.idle_s >= self.dead_after_s]

@@ -15,7 +15,7 @@ from django.utils import timezone
 from dalston_queue import crash_points
 from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import BrokerError, WrongKeyType
-from dalston_queue.broker.nodes.registry import Pulse
+from dalston_queue.broker.nodes.registry import BeatCounters
 from dalston_queue.broker.protocol.types import Cause
 from dalston_queue.orchestrator.duties.report import Report, record_run
 from dalston_queue.orchestrator.judge import Judge
@@ -66,14 +66,14 @@ class Recovery:
 
     def poll(self, now: float) -> int:
         """One poll; returns how many tasks were reclaimed from dead engines."""
-        pulses = self.broker.registry.pulses()
+        beats = self.broker.registry.beat_counters()
         nodes = {node.node_id: node for node in self.broker.registry.nodes()}
         home = {engine.engine_id: engine.node_id for engine in self.broker.registry.engines()}
         for node_id in self._nodes.observe({name: node.beat for name, node in nodes.items()}, now):
             self.broker.registry.condemn_node(nodes[node_id])
-        counters: dict[str, object] = {name: pulse.counters for name, pulse in pulses.items()}
+        counters: dict[str, object] = {name: each.counters for name, each in beats.items()}
         dead = self._engines.observe(counters, now)
-        return sum(self._reclaim_or_log(pulses[engine], self._cause(home.get(engine, ""))) for engine in dead)
+        return sum(self._reclaim_or_log(beats[engine], self._cause(home.get(engine, ""))) for engine in dead)
 
     def forget_polls(self) -> None:
         """A standby doesn't poll, so it must not judge by earlier polls."""
@@ -85,27 +85,27 @@ class Recovery:
         idle = self._nodes.idle_s(node_id) >= settings.DALSTON_DEAD_AFTER_S / 2
         return Cause.ENGINE_LOST if known and not idle else Cause.NODE_LOST
 
-    def _reclaim_or_log(self, pulse: Pulse, cause: Cause) -> int:
+    def _reclaim_or_log(self, beats: BeatCounters, cause: Cause) -> int:
         """A key of a wrong type in one queue must not keep the tasks of other engines from being reclaimed."""
         try:
-            return self._reclaim(pulse, cause)
+            return self._reclaim(beats, cause)
         except WrongKeyType as error:
-            log.error("work can't be reclaimed", engine=pulse.engine_id, error=str(error))
+            log.error("work can't be reclaimed", engine=beats.engine_id, error=str(error))
             return 0
 
-    def _reclaim(self, pulse: Pulse, cause: Cause) -> int:
-        self.broker.registry.condemn(pulse, cause)
+    def _reclaim(self, beats: BeatCounters, cause: Cause) -> int:
+        self.broker.registry.condemn(beats, cause)
         crash_points.point("recovery.condemned")
         taken = self.broker.reclaim(
-            pulse.engine_id,
-            pulse.counters,
+            beats.engine_id,
+            beats.counters,
             cause,
-            judged=pulse.counters,
+            judged=beats.counters,
             max_deliveries=settings.DALSTON_MAX_DELIVERIES,
             max_losses=settings.DALSTON_MAX_DELIVERIES_NODE_LOST,
         )
         if taken.moved:
-            log.warning("reclaimed work", engine=pulse.engine_id, cause=cause, recovered=len(taken.recovered),
+            log.warning("reclaimed work", engine=beats.engine_id, cause=cause, recovered=len(taken.recovered),
                         exhausted=len(taken.exhausted))  # fmt: skip
         return taken.moved
 

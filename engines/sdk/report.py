@@ -31,7 +31,7 @@ RUNNER_TIMEOUT_S = 30.0  # of a runner without tasks: longer than any call to Re
 
 class TaskReport:
     """Running tasks and their progress: for the supervisor after a change, at most once per second, and for the next
-    beat to Redis."""
+    renewal in Redis."""
 
     def __init__(self, *, enabled: bool, send: Callable[..., bool] = notify) -> None:
         self.enabled = enabled
@@ -61,7 +61,7 @@ class TaskReport:
         self.changed()
 
     def take_progress(self) -> dict[str, Any]:
-        """Progress since the last beat, by task id."""
+        """Progress since the last renewal, by task id."""
         taken, self._progress = self._progress, {}
         return {task_id: {"fraction": task.fraction, "message": task.message} for task_id, task in list(taken.items())}
 

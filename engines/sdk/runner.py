@@ -4,7 +4,7 @@ It owns the engine's consumer, which holds one session per queue:
 
     claim and settle   `_settle_and_claim`: one call sends the results so far and asks for `_claim_limit` tasks
     start              `_hold`: claimed tasks go into the slots (slots.py), where worker threads (workers.py) start them
-    renew, cancel      `_beat`
+    renew, cancel      `_renew`
     release            `_release_buffer` for prefetched tasks, `_close` for all that is left at the end
     fenced             `_drop_all`: the engine was judged dead, and other engines have its tasks
 
@@ -40,7 +40,7 @@ from .workers import Waiter, make_workers
 
 log = logging.getLogger("engine")
 
-BEAT_EVERY_S = 0.4  # while tasks are held: the longest that a request to cancel stays unseen
+RENEW_EVERY_S = 0.4  # while tasks are held: the longest that a request to cancel stays unseen
 OVERTIME_S = 5.0  # past its deadline, for a task to see that it is cancelled
 RECONNECT_EVERY_S = 0.5
 RECOVER_EVERY_S = 30.0  # an idle engine reclaims the tasks of engines that were judged dead
@@ -94,7 +94,7 @@ class Runner:
         self.paused = False
         self.stop_at: float | None = None  # when unfinished tasks are released; set by Stop
         self.connected = True
-        self.next_beat = self.next_heartbeat = self.next_try = 0.0
+        self.next_renewal = self.next_heartbeat = self.next_try = 0.0
         self.next_recovery = time.monotonic() + RECOVER_EVERY_S
 
     # --- the loop -----------------------------------------------------------------------------------------------------
@@ -129,12 +129,12 @@ class Runner:
         return self._close()
 
     def _call_redis(self, now: float) -> None:
-        """Makes every call that is due: release, beat, settle and claim, recover, heartbeat."""
+        """Makes every call that is due: release, renew, settle and claim, reclaim, heartbeat."""
         if self.releasing:
             self.consumer.release(self.releasing)
             self.releasing.clear()
-        if not self.connected or (self.tasks and now >= self.next_beat):
-            self._beat(now)
+        if not self.connected or (self.tasks and now >= self.next_renewal):
+            self._renew(now)
         if self.unsettled or (self.claim_due and self._claim_limit(now)):
             self._settle_and_claim(self._claim_limit(now))
         if not self.claim_due and self._claim_limit(now) and not self.waiter.armed:
@@ -180,12 +180,12 @@ class Runner:
         if self.unsettled or self.releasing or (self.claim_due and self._claim_limit(now)):
             moments.append(self.next_try)
         if self.tasks:
-            moments.append(max(self.next_beat, self.next_try))
+            moments.append(max(self.next_renewal, self.next_try))
         if self.stop_at is not None:
             moments.append(self.stop_at)
         return min(moments)
 
-    # --- settle, claim, start, beat -----------------------------------------------------------------------------------
+    # --- settle, claim, start, renew ----------------------------------------------------------------------------------
 
     def _claim_limit(self, now: float) -> int:
         """How many tasks to ask for with the next call."""
@@ -202,7 +202,7 @@ class Runner:
             if settled is Settled.LOST:
                 log.warning("task %s: result refused, another engine has the task", delivery.task_id)
         if answer.claimed:
-            # After a broken call the broker may answer with deliveries that a beat returned and that have ended by now.
+            # After a broken call the broker may answer with deliveries of a renewal that have ended by now.
             ended = {delivery for delivery, _ in sent}
             self._hold([delivery for delivery in answer.claimed if delivery not in ended])
         # After a full answer more may be waiting. After a short one the queue is empty, and its next task wakes us.
@@ -233,14 +233,14 @@ class Runner:
         result = timed_out(task.timeout) if task.late else settlement(outcome, self.identity.max_result_bytes)
         self.unsettled.append((task.delivery, result))
 
-    def _beat(self, now: float) -> None:
-        change = self.consumer.beat(self.report.take_progress())
+    def _renew(self, now: float) -> None:
+        change = self.consumer.renew_all(self.report.take_progress())
         again = change.missing
         if not self.connected:
             log.warning("Redis is back")
             self.connected = self.claim_due = True
             again = self.consumer.held  # a call whose answer was lost may have claimed some
-        self.next_beat = now + BEAT_EVERY_S
+        self.next_renewal = now + RENEW_EVERY_S
         for delivery in change.cancelled:
             self._cancel(delivery, lost=False)
         for delivery in change.lost:

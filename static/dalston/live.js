@@ -47,7 +47,7 @@
 
   function checkConnection() {
     const quiet = Date.now() - lastMessage;
-    const label = document.getElementById("pulse-text");
+    const label = document.getElementById("as-of-text");
     if (root.dataset.link === "signed-out" || root.dataset.link === "gone") return;
     if (quiet > LOST_AFTER_MS) {
       root.dataset.link = "lost";
@@ -70,8 +70,8 @@
 
   document.body.addEventListener("htmx:wsAfterMessage", () => {
     lastMessage = Date.now();
-    const pulse = document.getElementById("pulse");
-    if (pulse) skew = Number(pulse.dataset.now) - lastMessage;
+    const asOf = document.getElementById("as-of");
+    if (asOf) skew = Number(asOf.dataset.now) - lastMessage;
     root.dataset.link = "live";
     tick();
     for (const id of opened) { const details = document.getElementById(id); if (details) details.open = true; }
@@ -84,7 +84,7 @@
     const code = event.detail.event.code;
     if (code === 4401) {
       root.dataset.link = "signed-out";
-      const label = document.getElementById("pulse-text");
+      const label = document.getElementById("as-of-text");
       if (label) {
         const again = document.createElement("a");
         again.href = "/login/?next=" + encodeURIComponent(location.pathname + location.search);
@@ -93,7 +93,7 @@
       }
     } else if (code === 4404) {
       root.dataset.link = "gone";
-      const label = document.getElementById("pulse-text");
+      const label = document.getElementById("as-of-text");
       if (label) setText(label, "This was deleted with the old history. The page shows its last state.");
     } else if (code === 4403) {
       location.reload();  // another role: the page itself has other buttons

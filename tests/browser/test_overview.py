@@ -46,7 +46,7 @@ def test_a_lost_connection_is_shown_within_five_seconds_and_reconnects(
     expected_errors.append(r"WebSocket connection|\[object Event\]")  # logged by Chromium and htmx
     live_web.process.stop()
     overview.locator("html[data-link=lost]").wait_for(state="attached", timeout=5000)
-    expect(overview.locator("#pulse")).to_contain_text("No update for")
+    expect(overview.locator("#as-of")).to_contain_text("No update for")
     until(overview, "Number(getComputedStyle(document.querySelector('.live')).opacity) < 0.5")
     task_id = new_task()
     live_web.start()

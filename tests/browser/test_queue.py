@@ -61,7 +61,7 @@ def test_the_row_of_a_lost_engine_moves_to_the_next_without_a_reload(
         second.claim()
         expect(row).to_contain_text(TWO)
         expect(row.locator("td.wide").first).to_have_text("1")  # one engine died with it
-        second.beat({str(task.id): {"fraction": 0.6, "message": "minute 5"}})
+        second.renew_all({str(task.id): {"fraction": 0.6, "message": "minute 5"}})
         expect(row.locator("progress")).to_have_attribute("value", "60")
     steps.drain()
     assert still_same(page)

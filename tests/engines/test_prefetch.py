@@ -18,7 +18,7 @@ from dalston_queue.broker.protocol.types import Cause, EventKind
 from dalston_site.embedded.server import Server
 from engines.sdk import Engine, Task, slots
 from engines.sdk.report import heartbeat
-from engines.sdk.runner import BEAT_EVERY_S, Pause, Resume, Runner, Stop
+from engines.sdk.runner import RENEW_EVERY_S, Pause, Resume, Runner, Stop
 from engines.sdk.slots import PREFETCH_WAIT_S
 from tests.engines.workbench import QUEUE, Bench, Sleeper, counted_calls
 from tests.support import Spawned, keeps_time, wait_until
@@ -271,7 +271,7 @@ def test_a_task_that_waited_is_timed_out_in_time(bench: Bench, held: Held) -> No
         wait_until(lambda: runner.waiter.armed, what="an idle engine")
         return took
 
-    keeps_time(BEAT_EVERY_S / 4, lambda: max(once() for _ in range(4)))  # not only with the next beat
+    keeps_time(RENEW_EVERY_S / 4, lambda: max(once() for _ in range(4)))  # not only with the next renewal
 
 
 @pytest.mark.usefixtures("long_prefetch_wait")

@@ -14,7 +14,7 @@ from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.broker.protocol.types import Cause, EventKind
 from engines.sdk import Cancelled, Engine, Reject, Task
-from engines.sdk.runner import BEAT_EVERY_S
+from engines.sdk.runner import RENEW_EVERY_S
 from tests.engines.workbench import QUEUE, Bench, counted_calls
 from tests.support import WAIT_TIMEOUT_S, Spawned, keeps_time, wait_until
 
@@ -90,7 +90,7 @@ def test_an_engine_reclaims_by_the_budgets_of_its_environment(bench: Bench, brok
     dead = Consumer(broker, "node.t.dead.boot", [QUEUE])
     dead.open()
     dead.claim()
-    broker.registry.condemn(broker.registry.pulses()[dead.engine_id], Cause.ENGINE_LOST)
+    broker.registry.condemn(broker.registry.beat_counters()[dead.engine_id], Cause.ENGINE_LOST)
     bench.start(stale=StaleRules(max_deliveries=1))
     bench.wait(EventKind.TASK_EXHAUSTED, task)
 
@@ -123,7 +123,7 @@ def test_an_odd_error_or_report_costs_neither_the_engine_nor_its_other_tasks(ben
                     return Reject(ValueError("bad audio"))  # type: ignore[arg-type]
                 case "raise":
                     raise RuntimeError("no file \udc80.wav")
-            while not others_failed.wait(BEAT_EVERY_S):
+            while not others_failed.wait(RENEW_EVERY_S):
                 task.progress(Decimal("0.5"), Path("\udc80.wav"))  # type: ignore[arg-type]
             return "fine"
 

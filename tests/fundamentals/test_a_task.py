@@ -130,7 +130,7 @@ def test_7_a_dag_runs_a_stage_when_the_stages_before_it_are_completed(dalston: D
 
 def test_8_cancel_removes_waiting_tasks_and_asks_engines_to_stop_running_ones(dalston: Dalston) -> None:
     """The engine of a running task gets the request with its next heartbeat, and settles the task as cancelled.
-    Code: jobs/operator/cancel.py, jobs/lifecycle/stop.py, broker/operations/cancel.lua, broker/engine/beat.lua"""
+    Code: jobs/operator/cancel.py, jobs/lifecycle/stop.py, broker/operations/cancel.lua, broker/engine/renew.lua"""
     job_id = dalston.submit_dag(runs="", waits="runs")
     dalston.orchestrate()
     engine = dalston.engine("engine")
@@ -140,7 +140,7 @@ def test_8_cancel_removes_waiting_tasks_and_asks_engines_to_stop_running_ones(da
     cancel_job(job_id, timezone.now())
     assert dalston.job(job_id).status == "cancelling"
 
-    assert engine.beat().cancelled == [delivery]
+    assert engine.renew_all().cancelled == [delivery]
     delivery.settle(Cancelled())
     dalston.orchestrate()
     assert dalston.statuses(job_id) == {"runs": "cancelled", "waits": "cancelled"}

@@ -54,7 +54,7 @@ class SimulatedEngine:
         self.consumer.exchange(settled)
         for task in self.consumer.held:
             self.began.setdefault(task.task_id, now)
-        self.consumer.beat({task.task_id: self._progress(task) for task in self.consumer.held})
+        self.consumer.renew_all({task.task_id: self._progress(task) for task in self.consumer.held})
 
     def heartbeat(self) -> EngineBeat:
         now_ms = int(time.time() * 1000)

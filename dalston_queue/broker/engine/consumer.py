@@ -39,8 +39,8 @@ class Exchanged(msgspec.Struct):
     dead_lettered: list[Malformed]  # unreadable entries that the claim met; already in the event stream, for the log
 
 
-class Beat(msgspec.Struct):
-    """What changed since the last beat."""
+class Renewed(msgspec.Struct):
+    """What changed since the last renewal."""
 
     cancelled: list[Delivery]  # still ours: stop them and settle Cancelled()
     lost: list[Delivery]  # reclaimed: stop them, don't settle
@@ -216,33 +216,33 @@ class Consumer:
         log.warning("%s waits %.1f s for Redis: %s", self.engine_id, pause, error)
         time.sleep(min(pause, max_s))
 
-    def beat(self, progress: dict[str, Any] | None = None) -> Beat:
+    def renew_all(self, progress: dict[str, Any] | None = None) -> Renewed:
         """Renew what is held and learn what changed. Call it about once a second while anything runs, and after any
         Unavailable. progress: by task id, reported with the renewal. Doesn't count as the engine's heartbeat: that is
         registry.beat_node by the supervisor, or registry.beat_engine by an engine that runs alone."""
         with self._lock:
             try:
-                cancelled = self._beat(list(self._held.values()), progress or {}, find_missing=True)
+                cancelled = self._renew(list(self._held.values()), progress or {}, find_missing=True)
             except Fenced:
                 self._drop_all()
                 raise
-            result = Beat(cancelled, self._lost, self._new)
+            result = Renewed(cancelled, self._lost, self._new)
             self._lost, self._new = [], []
             return result
 
     def renew(self, delivery: Delivery, progress: Any = None) -> bool:
-        """A beat for one delivery; Delivery.renew and Delivery.progress call it."""
+        """The renewal of one delivery; Delivery.renew and Delivery.progress call it."""
         with self._lock:
             if delivery.key not in self._held:
                 return False
             try:
-                self._beat([delivery], {} if progress is None else {delivery.task_id: progress}, find_missing=False)
+                self._renew([delivery], {} if progress is None else {delivery.task_id: progress}, find_missing=False)
             except Fenced:
                 self._drop_all()
                 return False
             return not (delivery.cancel_requested or delivery.lost)
 
-    def _beat(self, held: list[Delivery], progress: dict[str, Any], find_missing: bool) -> list[Delivery]:
+    def _renew(self, held: list[Delivery], progress: dict[str, Any], find_missing: bool) -> list[Delivery]:
         """Returns the deliveries whose cancel is requested; keeps what is lost and what was missing."""
         cancelled = []
         for session in self._sessions:
@@ -251,7 +251,7 @@ class Consumer:
                 continue
             renewals = [(d.task_id, d.attempt, d.stream, d.entry_id, _json(progress.get(d.task_id))) for d in mine]
             try:
-                codes, missing = session.beat(renewals, find_missing)
+                codes, missing = session.renew(renewals, find_missing)
             except WrongKeyType as error:
                 self._skip(session, error)
                 continue
@@ -296,9 +296,9 @@ class Consumer:
         with self._lock:
             try:
                 for _ in range(2 if any(not session.is_answered for session in self._sessions) else 0):
-                    # a claim without an answer may still run: the first beat comes after the end of its connection,
+                    # a claim without an answer may still run: the first renewal comes after the end of its connection,
                     # so that the second one finds all that was claimed
-                    self._beat(list(self._held.values()), {}, find_missing=True)
+                    self._renew(list(self._held.values()), {}, find_missing=True)
                 self.release()
             except Fenced:
                 self._drop_all()
@@ -320,7 +320,7 @@ class Consumer:
                 continue
             key = delivery.key
             if key in self._held:
-                continue  # a beat delivered it before the lost call was repeated: it runs already
+                continue  # a renewal delivered it before the lost call was repeated: it runs already
             if delivery.tier is Tier.SUSPECT:
                 self._suspect = key
             delivery.consumer = self

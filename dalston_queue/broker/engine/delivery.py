@@ -56,7 +56,7 @@ class Delivery:
     message: TaskMessage  # set by read_message()
 
     def __init__(self, session: Session, claim: bytes, stream: str, tier: Tier, owner: bytes, now_ms: int = 0) -> None:
-        """claim: lines of task, record (waiting until a claim, running when a beat found it), head and JSON."""
+        """claim: lines of task, record (waiting until a claim, running when a renewal found it), head and JSON."""
         self.task, line, self._head, self._body = claim.split(b"\n", 3)
         self._fields = fields = line.split(b"\t", PROGRESS)
         self.session, self.stream, self.tier, self._owner, self.entry = session, stream, tier, owner, fields[ENTRY]
@@ -68,7 +68,7 @@ class Delivery:
         else:
             self.start = b"\t%b\t" % b"\t".join(fields[ENTRY : OWNER + 1])
             self.deadline_ms = int(fields[DEADLINE])
-        self.cancel_requested = False  # set by progress(), renew() and the consumer's beat()
+        self.cancel_requested = False  # set by progress(), renew() and Consumer.renew_all()
         self.lost = False  # reclaimed: stop the work, its result will be refused
 
     @classmethod

@@ -164,7 +164,7 @@ class RemoteWorker:
                 (*hold, records[hold.task_id].stream, records[hold.task_id].entry_id, _json((progress or {}).get(hold)))
                 for hold in mine
             ]
-            codes, missing = session.beat(held, find_missing)
+            codes, missing = session.renew(held, find_missing)
             for hold, code in zip(mine, codes, strict=True):
                 if code == b"lost":
                     continue
@@ -263,7 +263,7 @@ class RemoteWorker:
     # inside
 
     def _release(self, session: Session, only: Collection[Hold] | None) -> list[Hold]:
-        _, mine = session.beat((), find_missing=True)
+        _, mine = session.renew((), find_missing=True)
         tasks = [(task.hold, each.stream) for each in mine for task in self._tasks([each])]
         held = [(hold, stream) for hold, stream in tasks if only is None or hold in only]
         if not held:

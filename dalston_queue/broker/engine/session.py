@@ -3,7 +3,7 @@
 Failure cases. The reply is lost: the same bytes are sent again, with the same sequence number, and the script returns
 the stored answer. The session is gone (the engine was judged dead, or Redis lost it): every call is FENCED before
 anything else, so a zombie can't settle or claim. Redis failed over and forgot the last calls: the script returns the
-number that it knows, and the session goes on from there; the next beat delivers again what was claimed in between.
+number that it knows, and the session goes on from there; the next renewal delivers again what was claimed in between.
 """
 
 from __future__ import annotations
@@ -160,10 +160,10 @@ class Session:
             self._unanswered = None
             return
         elif status == b"AGAIN":
-            # the call ran, and its reply got lost: a beat delivers again what it claimed
+            # the call ran, and its reply got lost: a renewal delivers again what it claimed
             _, version, codes, entries = reply
             lost = set(entries.split())
-            _, again = self.beat((), find_missing=True)
+            _, again = self.renew((), find_missing=True)
             answer.claimed += [delivery for delivery in again if delivery.entry in lost]
         elif status == b"SEQUENCE":
             # a failover forgot our last calls: go on from what Redis knows
@@ -192,19 +192,19 @@ class Session:
 
     # while tasks run
 
-    def beat(
+    def renew(
         self, held: Sequence[tuple[str, int, str, str, bytes]], find_missing: bool
     ) -> tuple[list[bytes], list[Delivery]]:
         """held: task, attempt, stream, entry, JSON progress. Returns an answer per task, and with find_missing the
         deliveries of this engine that it does not hold."""
         arguments: list[Argument] = [self._fence, self._engine_id, MAX_ENTRY_BYTES, int(find_missing)]
         for task_id, attempt, stream, entry_id, progress in held:
-            arguments += (task_id, attempt, self._index(self._beat_keys, stream), entry_id, progress)
-        reply = self._send(script("beat", self._beat_keys, arguments))
+            arguments += (task_id, attempt, self._index(self._renew_keys, stream), entry_id, progress)
+        reply = self._send(script("renew", self._renew_keys, arguments))
         if reply[0] != b"OK":
             raise self._fenced()
         _, version, codes, again = reply
-        missing = self._deliveries(again, self._beat_keys)
+        missing = self._deliveries(again, self._renew_keys)
         if version != self._version:
             self._follow()
         return codes, missing
@@ -242,7 +242,7 @@ class Session:
         head = [self._key, *keys.task_keys(queue), keys.lanes(queue)]
         suspects = [keys.stream(queue, lane, Tier.SUSPECT) for lane in lanes.capabilities if lane not in self._readable]
         self._exchange_keys = [*head, keys.ageing(queue), *self.wake_keys, *self._streams, *suspects]
-        self._beat_keys = [*head, *self._streams]
+        self._renew_keys = [*head, *self._streams]
         self._lane_fields = [lane_field(lane) for lane in self._readable]
 
     def _follow(self) -> None:

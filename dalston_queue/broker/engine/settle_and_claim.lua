@@ -13,7 +13,7 @@
 --       entry ids} for a repeated call; else {'OK', lanes version, codes, now, unreadable, claims}.
 --       codes: a digit per settlement, 1 settled, 0 refused. claims: index of the stream in KEYS and lines of task, record,
 --       head and JSON, in turn. unreadable: index and entry id in turn, for dead_letter. entry ids: what the lost reply
---       claimed, separated by spaces, for beat.
+--       claimed, separated by spaces, for renew.
 -- Repeatable: a call with the last sequence number gets the stored answer.
 -- include: record, event, entry, owner, marks
 local call, concat = redis.call, table.concat

@@ -51,11 +51,11 @@ class StaleClaim:
 
     def _without_a_judge(self, now: float) -> int:
         moved = 0
-        pulses = self._broker.registry.pulses()
+        beats = self._broker.registry.beat_counters()
         for queue in self._queues:
             page = self._broker.pending(queue, order=PendingOrder.IDLE, min_idle_ms=self._rules.threshold_ms, limit=100)
             for owner in {entry.record.owner for entry in page.entries} - {self._engine_id}:
-                counters = pulses[owner].counters.get(queue, ()) if owner in pulses else ()
+                counters = beats[owner].counters.get(queue, ()) if owner in beats else ()
                 seen, since = self._seen.get((queue, owner), (None, now))
                 if seen != counters:
                     self._seen[queue, owner] = (counters, now)

@@ -1,8 +1,8 @@
 """The registry of nodes and engines: heartbeats, states, and the judge's verdicts.
 
-A beat moves a counter, so no clocks are compared. The judge (the leading orchestrator) reads pulses and condemns an
-engine whose pulse did not move; all other processes only read verdicts. A verdict names the counter it was judged at,
-so one more beat voids it.
+A beat moves a counter, so no clocks are compared. The judge (the leading orchestrator) reads the counters and condemns
+an engine whose counters did not move; other processes read verdicts. Without a judge an idle engine observes the
+counters itself (engine/stale.py). A verdict names the counter it was judged at, so one more beat voids it.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
         return read_report(self.info, NodeReport)
 
 
-class Pulse(msgspec.Struct, frozen=True):
-    """The beat counters of one engine: by queue, one for each shard of the queue. Equal pulses: no beat in between."""
+class BeatCounters(msgspec.Struct, frozen=True):
+    """The beat counters of one engine: by queue, one for each shard of the queue. Equal beats: no beat in between."""
 
     engine_id: str
     counters: dict[str, tuple[int, ...]]
@@ -96,7 +96,7 @@ class Registry:
         """All engines that beat within the last day; state is `dead` for those judged dead and not back since."""
         return self._read(self._keys.engines(), self._keys.engine, _engine)
 
-    def pulses(self) -> dict[str, Pulse]:
+    def beat_counters(self) -> dict[str, BeatCounters]:
         """Beat counters of every engine that has a session or beat for a queue, by engine id."""
         counters: dict[str, dict[str, list[int]]] = {}
         for shard in self._topology.shards:
@@ -109,16 +109,16 @@ class Registry:
                     if shard in shards:
                         mine[shards.index(shard)] = number(counter) or 0  # the next beat repairs what is no number
         return {
-            engine: Pulse(engine, {queue: tuple(each) for queue, each in by_queue.items()})
+            engine: BeatCounters(engine, {queue: tuple(each) for queue, each in by_queue.items()})
             for engine, by_queue in counters.items()
         }
 
-    def condemn(self, pulse: Pulse, cause: Cause = Cause.NODE_LOST) -> None:
-        """The judge's verdict: dead, at this pulse. Void as soon as the engine beats again."""
-        for queue, counters in pulse.counters.items():
+    def condemn(self, beats: BeatCounters, cause: Cause = Cause.NODE_LOST) -> None:
+        """The judge's verdict: dead, at these counters. Void as soon as the engine beats again."""
+        for queue, counters in beats.counters.items():
             for shard, counter in zip(self._topology.shards_of(queue), counters, strict=True):
-                shard.run("put_field", [shard.keys.verdicts(queue)], [pulse.engine_id, f"{counter}:{cause}", 0])
-        self._mark_dead(self._keys.engine(pulse.engine_id))
+                shard.run("put_field", [shard.keys.verdicts(queue)], [beats.engine_id, f"{counter}:{cause}", 0])
+        self._mark_dead(self._keys.engine(beats.engine_id))
 
     def condemn_node(self, node: NodeInfo) -> None:
         self._mark_dead(self._keys.node(node.node_id))
@@ -165,7 +165,7 @@ class Registry:
             calls.append(script("index", [self._keys.engines()], [engine.engine_id for engine in engines]))
         for (shard, queue), names in serving.items():
             batch = by_shard.setdefault(shard, [])
-            batch.append(script("pulse", [shard.keys.beats(queue)], names))
+            batch.append(script("count_beats", [shard.keys.beats(queue)], names))
             batch.append(script("index", [shard.keys.stages()], [queue]))
         for shard, batch in by_shard.items():
             shard.readable(batch)

@@ -65,7 +65,7 @@ def reclaim(
 ) -> Reclaimed:
     """Return everything that this engine holds to its queues, and end its sessions.
 
-    judged: the pulse's counters at the verdict, rechecked in the script; None: the caller saw the engine die
+    judged: the beat counters at the verdict, rechecked in the script; None: the caller saw the engine die
     (waitpid). cause ENGINE_LOST charges deliveries of the named task, or of the only one it ran, and losses of all
     when it ran several and none is named; NODE_LOST charges losses of all. A task that reaches max_deliveries or
     max_losses is exhausted. error: message and evidence (exit code, log lines) that go into the events."""

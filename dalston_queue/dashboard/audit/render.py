@@ -8,7 +8,7 @@ from functools import lru_cache
 from django.utils import timezone
 
 from dalston_queue.dashboard.audit.read import ActionLine, AuditView, read_audit
-from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
+from dalston_queue.dashboard.live.fragments import Fragment, Row, as_of, render, table
 from dalston_queue.dashboard.parts.request import BadQuery, address
 
 NO_ACTION = "No action matches. Every operator action on a page, over the API or from a shell appears here at once."
@@ -26,7 +26,7 @@ def fragments_of(view: AuditView, query: Mapping[str, str]) -> list[Fragment]:
     older = address(query, before=view.older) if view.older else ""
     newest = address(query, before=None) if "before" in query else ""
     return [
-        pulse(view.at),
+        as_of(view.at),
         table("actions", [action_row(action) for action in view.actions], columns=4, empty=NO_ACTION),
         Fragment("older", render("_older", older=older, newest=newest)),
     ]

@@ -17,7 +17,7 @@ from dalston_queue.dashboard.dead_letters.query import COUNT_LIMIT, MAX_GROUPS, 
 from dalston_queue.dashboard.dead_letters.read import DeadLettersView, nothing, read_dead_letters
 from dalston_queue.dashboard.dead_letters.read_one import DeadLetterView, read_dead_letter
 from dalston_queue.dashboard.job.render import events_table
-from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
+from dalston_queue.dashboard.live.fragments import Fragment, Row, as_of, render, table
 from dalston_queue.dashboard.parts.request import BadQuery, address
 from dalston_queue.models import ReplayBatch
 from dalston_queue.models.replay_batch import LIVE
@@ -41,7 +41,7 @@ def dead_letters_fragments(query: Mapping[str, str], may_operate: bool) -> list[
 
 
 def fragments_of(view: DeadLettersView, query: Mapping[str, str], may_operate: bool) -> list[Fragment]:
-    pieces = [pulse(view.at), batches_fragment(view.batches, may_operate)]
+    pieces = [as_of(view.at), batches_fragment(view.batches, may_operate)]
     if view.dead_letters is None:
         groups = view.groups or ()
         within = tuple(sorted((name, value) for name, value in query.items() if name != "fingerprint"))
@@ -98,7 +98,7 @@ def dead_letter_fragments(dead_letter_id: UUID, may_operate: bool) -> list[Fragm
 
 def dead_letter_fragments_of(view: DeadLetterView, may_operate: bool) -> list[Fragment]:
     return [
-        pulse(view.at),
+        as_of(view.at),
         Fragment("dead-letter", render("dead_letters/_head", view=view, dead_letter=view.dead_letter)),
         batches_fragment((view.batch,) if view.batch else (), may_operate),
         *([events_table(view.events)] if view.dead_letter.task_id else []),

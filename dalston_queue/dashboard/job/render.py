@@ -9,7 +9,7 @@ from dalston_queue.dashboard.audit.render import trail_table
 from dalston_queue.dashboard.job import dag, gantt
 from dalston_queue.dashboard.job.read import SHOWN_DELIVERIES, EventLine, JobView, TaskLine, read_job
 from dalston_queue.dashboard.job.webhooks import webhook_row
-from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
+from dalston_queue.dashboard.live.fragments import Fragment, Row, as_of, render, table
 from dalston_queue.dashboard.parts.words import TASK_TONES, outcome_words, time_spent
 from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.polling import Gone
@@ -26,7 +26,7 @@ def job_fragments(job_id: UUID, may_operate: bool) -> list[Fragment]:
 def fragments_of(view: JobView, may_operate: bool) -> list[Fragment]:
     tone, percent = TASK_TONES.get(view.job.status, ""), round(100 * view.job.progress)
     return [
-        pulse(view.at),
+        as_of(view.at),
         Fragment("job", render("job/_head", view=view, job=view.job, tone=tone, percent=percent)),
         Fragment("stops", render("job/_stops", stops=view.stops)),
         Fragment("dag", f'<div id="dag">{_dag(view)}</div>'),

@@ -8,7 +8,7 @@ from functools import lru_cache
 from django.utils.html import format_html
 
 from dalston_queue.dashboard.jobs.read import JobRow, JobsView, reader_of
-from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
+from dalston_queue.dashboard.live.fragments import Fragment, Row, as_of, render, table
 from dalston_queue.dashboard.parts.request import address
 from dalston_queue.dashboard.parts.words import TASK_TONES, time_spent
 
@@ -21,7 +21,7 @@ def fragments_of(view: JobsView, query: Mapping[str, str]) -> list[Fragment]:
     older = address(query, after=view.older) if view.older else ""
     newest = address(query, after=None) if "after" in query else ""
     return [
-        pulse(view.at),
+        as_of(view.at),
         Fragment("jobs-problem", format_html('<div id="jobs-problem">{}</div>', _problem(view.problem))),
         table("jobs", [_job(row) for row in view.rows], columns=7, empty=_empty(view, query)),
         Fragment("older", render("_older", older=older, newest=newest)),

@@ -38,9 +38,9 @@ class Fragment:
     rows: tuple[Row, ...] = ()
 
 
-def pulse(at: datetime) -> Fragment:
+def as_of(at: datetime) -> Fragment:
     """The time of the poll. It changes with every tick, so the page knows that the connection lives."""
-    return Fragment("pulse", render("_pulse", at=at, now_ms=int(at.timestamp() * 1000)))
+    return Fragment("as-of", render("_as_of", at=at, now_ms=int(at.timestamp() * 1000)))
 
 
 def table(name: str, rows: list[Row] | None, *, columns: int, empty: str, source: str = "Redis") -> Fragment:

@@ -13,7 +13,7 @@ from dalston_queue.broker.nodes.commands import CommandState, CommandStatus
 from dalston_queue.broker.nodes.reports import GpuReport
 from dalston_queue.broker.protocol.types import EngineState, NodeState
 from dalston_queue.broker.protocol.validate import moment_if
-from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
+from dalston_queue.dashboard.live.fragments import Fragment, Row, as_of, render, table
 from dalston_queue.dashboard.nodes.cards import EngineCard, ExitCard, NodeCard
 from dalston_queue.dashboard.nodes.read import Fleet, LostTask, NodeView, read_node, shared, worker_of
 from dalston_queue.dashboard.overview.health import Finding, Health, Tone, badness
@@ -54,7 +54,7 @@ def fleet_fragments() -> list[Fragment]:
     fleet = shared.get()
     rows = None if fleet.nodes is None else [row for node in fleet.nodes for row in _node_rows(node)]
     summary = render("_health", id="summary", health=_summary(fleet))
-    return [pulse(fleet.at), Fragment("summary", summary), table("fleet", rows, columns=5, empty=NO_NODE)]
+    return [as_of(fleet.at), Fragment("summary", summary), table("fleet", rows, columns=5, empty=NO_NODE)]
 
 
 def _summary(fleet: Fleet) -> Health:
@@ -129,7 +129,7 @@ def fragments_of(view: NodeView, worker_id: str = "", may_operate: bool = False)
     head = render("nodes/_head", view=view, node=card, state=state, tone=MACHINE_TONES.get(state, ""))
     exits = sorted((exit_ for engine in engines for exit_ in engine.exits), key=_when, reverse=True)[:EXITS_SHOWN]
     return [
-        pulse(view.at),
+        as_of(view.at),
         Fragment("node", head),
         _rows(view, "engines", [_engine(engine, may_operate) for engine in engines], 6, NO_ENGINE),
         Fragment("worker", _worker(view, worker_id)),

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from dalston_queue.broker.protocol.types import EngineState, Role
-from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
+from dalston_queue.dashboard.live.fragments import Fragment, Row, as_of, render, table
 from dalston_queue.dashboard.overview.from_postgres import COUNT_LIMIT
 from dalston_queue.dashboard.overview.health import is_late, judge
 from dalston_queue.dashboard.overview.read import latest
@@ -26,7 +26,7 @@ def overview_fragments() -> list[Fragment]:
 def fragments(overview: Overview) -> list[Fragment]:
     redis, postgres = overview.redis, overview.postgres
     return [
-        pulse(overview.at),
+        as_of(overview.at),
         Fragment("health", render("_health", id="health", health=judge(overview))),
         _lanes(overview),
         _tasks(postgres),

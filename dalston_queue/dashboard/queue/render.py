@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from dalston_queue.broker.views.pages import PendingOrder
-from dalston_queue.dashboard.live.fragments import Fragment, Row, pulse, render, table
+from dalston_queue.dashboard.live.fragments import Fragment, Row, as_of, render, table
 from dalston_queue.dashboard.overview.health import Finding, Tone, queue_finding
 from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.parts.request import BadQuery, address
@@ -32,7 +32,7 @@ def fragments_of(view: QueueView, wanted: QueueQuery, query: Mapping[str, str], 
     running = [_running(line, here, may_operate) for line in view.running]
     waiting = [_waiting(line, here, may_operate) for line in view.waiting]
     return [
-        pulse(view.at),
+        as_of(view.at),
         Fragment("queue", render("queue/_head", view=view, finding=_finding(view))),
         table("running", running if view.known else None, columns=9, empty="No running task matches the filter."),
         table("waiting", waiting if view.known else None, columns=5, empty="No task waits."),

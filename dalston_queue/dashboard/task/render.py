@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from dalston_queue.dashboard.live.fragments import Fragment, pulse, render
+from dalston_queue.dashboard.live.fragments import Fragment, as_of, render
 from dalston_queue.dashboard.parts.words import TASK_TONES
 from dalston_queue.dashboard.task.read import TaskView, read_task
 from dalston_queue.polling import Gone
@@ -26,7 +26,7 @@ def fragments_of(view: TaskView, may_operate: bool) -> list[Fragment]:
     has_actions = may_operate and view.target is not None and view.target.is_live
     head = render("task/_head", view=view, task=view.task, status=status, tone=tone, has_actions=has_actions)
     return [
-        pulse(view.at),
+        as_of(view.at),
         Fragment("task", head),
         Fragment("target", render("task/_target", target=view.target)),
         Fragment("deliveries", render("task/_deliveries", task=view.task, deliveries=view.deliveries[::-1])),

@@ -165,7 +165,7 @@ def test_a_new_attempt_does_not_run_beside_the_old_one_in_another_shard(pair: Pa
     assert pair.promote() == ["a"]
     old = pair.consumer.claim() if runs else []
     assert pair.broker.append([message("a", priority=Priority.LOW, attempt=2)]) == ["added"]
-    assert pair.consumer.beat().cancelled == old
+    assert pair.consumer.renew_all().cancelled == old
     ended = pair.consumer.exchange([(claimed, Cancelled()) for claimed in old])
     assert [claimed.attempt for claimed in ended.claimed] == [2]
     assert ended.claimed[0].settle(Completed()) == "ok" and pair.consumer.claim() == []

@@ -271,7 +271,7 @@ def test_a_full_server_refuses_appends_only(node: Node, tmp_path: Path) -> None:
     broker.registry.beat_node("n", NodeState.ACTIVE, [beat])
     assert broker.registry.engines()[0].beat == 1
     claimed = consumer.claim()
-    consumer.beat({claimed[0].task_id: 1})
+    consumer.renew_all({claimed[0].task_id: 1})
     assert consumer.exchange([(c, Completed("y" * 1000)) for c in claimed[:2]]).settled == ["ok", "ok"]
     assert broker.request_cancel("echo", "t100") == "removed"
     assert consumer.release()

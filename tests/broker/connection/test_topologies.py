@@ -50,15 +50,15 @@ def walk_through(broker: Broker) -> None:
     consumer.open()
     beat = EngineBeat(engine_id="e1", state=EngineState.READY, queues=QUEUES)
     broker.registry.beat_node("n1", NodeState.ACTIVE, [beat])
-    assert broker.registry.pulses()["e1"].counters.keys() == set(QUEUES)
+    assert broker.registry.beat_counters()["e1"].counters.keys() == set(QUEUES)
     command_id = broker.node("n1").send(Command(name="drain"))
     broker.node("n1").reply(Reply(command_id=command_id, state=CommandState.DONE))
     assert [status.state for status in broker.node("n1").recent()] == ["done"]
     claimed = consumer.claim()
     assert len(claimed) == 4
-    consumer.beat({claimed[0].task_id: {"percent": 1}})
+    consumer.renew_all({claimed[0].task_id: {"percent": 1}})
     assert broker.request_cancel(claimed[1].message.queue, claimed[1].task_id) == "flagged"
-    assert consumer.beat().cancelled == [claimed[1]]
+    assert consumer.renew_all().cancelled == [claimed[1]]
     assert claimed[0].settle(Completed()) == "ok" and claimed[2].release()
     stats = broker.snapshot()
     assert sum(q.waiting for q in stats.queues) == 15 and sum(q.running for q in stats.queues) == 2
@@ -334,11 +334,11 @@ def test_an_engine_is_judged_on_each_shard_by_the_counter_there(started: Nodes, 
     consumer = open_consumer(broker, capacity=2)
     assert len(consumer.claim()) == 2
     at_home = started[0].client.hincrby("dalston:beats:echo", "e", 7)
-    pulse = broker.registry.pulses()["e"]
-    ahead, behind = pulse.counters["echo"]
+    beats = broker.registry.beat_counters()["e"]
+    ahead, behind = beats.counters["echo"]
     assert ahead == at_home != behind
-    broker.registry.condemn(pulse)
+    broker.registry.condemn(beats)
     assert list(broker.registry.dead("echo")) == ["e"]
-    taken = broker.reclaim("e", ["echo"], Cause.NODE_LOST, judged=pulse.counters, **BUDGETS)
+    taken = broker.reclaim("e", ["echo"], Cause.NODE_LOST, judged=beats.counters, **BUDGETS)
     assert set(taken.recovered) == {"a", "b"} and not taken.alive
     broker.close()

@@ -123,7 +123,7 @@ def test_two_replies_lost_in_a_row_do_not_make_a_result_refused(
     proxy.lose(load("settle_and_claim").sha.encode())
     with pytest.raises(Unavailable):
         made.exchange([(first, Completed())])
-    (second,) = made.beat().missing
+    (second,) = made.renew_all().missing
     proxy.lose(b"\r\n$1\r\n3\r\n")  # the number of the call behind the repeated one
     with pytest.raises(Unavailable):
         made.exchange([(first, Completed()), (second, Completed())])
@@ -145,12 +145,12 @@ def test_a_task_that_comes_again_after_a_lost_release_is_held_once(
         made.release()
     (again,) = made.claim()
     assert (again.task_id, again.stream, again.attempt) == (first.task_id, first.stream, first.attempt)
-    assert made.beat().lost == [first] and made.held == [again]
+    assert made.renew_all().lost == [first] and made.held == [again]
     assert again.settle(Completed()) == "ok"
     made.close()
 
 
-def test_what_a_beat_gave_again_is_not_given_by_the_repeated_call(
+def test_what_a_renewal_delivered_again_is_not_delivered_by_the_repeated_call(
     broker: Broker, lossy: Broker, proxy: LossyProxy
 ) -> None:
     """Found by the state machine: it would have run, been settled, and run again."""
@@ -159,7 +159,7 @@ def test_what_a_beat_gave_again_is_not_given_by_the_repeated_call(
     proxy.lose(load("settle_and_claim").sha.encode())
     with pytest.raises(Unavailable):
         made.claim()
-    (claimed,) = made.beat().missing
+    (claimed,) = made.renew_all().missing
     got = made.exchange([(claimed, Completed())])
     assert got.settled == ["ok"] and got.claimed == [] and made.held == []
     made.close()

@@ -37,7 +37,7 @@ def test_closing_releases_and_leaves_nothing_behind(broker: Broker, engine: Make
     consumer.close()
     stats = broker.snapshot().queues[0]
     assert stats.waiting == 1 and stats.running == 0 and all(lane.consumers == 0 for lane in stats.lanes)
-    assert broker.registry.pulses() == {}
+    assert broker.registry.beat_counters() == {}
 
 
 def test_a_consumer_is_forgotten_only_when_nothing_is_pending_for_it(broker: Broker, engine: MakeEngine) -> None:

@@ -41,6 +41,6 @@ def test_a_task_that_used_up_its_budget_of_lost_nodes_is_exhausted(
 def test_an_engine_recovers_by_its_own_rules(broker: Broker, engine: MakeEngine, reader: EventReader) -> None:
     broker.append([message("a")])
     engine("dead").claim()
-    broker.registry.condemn(broker.registry.pulses()["dead"], Cause.ENGINE_LOST)
+    broker.registry.condemn(broker.registry.beat_counters()["dead"], Cause.ENGINE_LOST)
     assert engine("alive", stale=StaleRules(max_deliveries=1)).reclaim() == 1
     assert [event.kind for event in events_of(reader)][-1] is EventKind.TASK_EXHAUSTED

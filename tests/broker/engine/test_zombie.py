@@ -25,7 +25,7 @@ def test_a_stopped_process_that_is_judged_dead_is_refused_when_it_continues(
     zombie = spawn("tests/broker/engine/zombie_engine.py", redis_url, prefix, str(go))
     zombie.wait_for("claimed a")
     zombie.send(signal.SIGSTOP)
-    judged = broker.registry.pulses()["zombie"]
+    judged = broker.registry.beat_counters()["zombie"]
     broker.registry.condemn(judged, Cause.NODE_LOST)
     assert broker.reclaim("zombie", ["echo"], Cause.NODE_LOST, judged=judged.counters, **BUDGETS).recovered == ("a",)
     (again,) = engine("heir").claim()

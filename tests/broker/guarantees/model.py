@@ -28,7 +28,7 @@ CAPACITY = 3
 TASKS = tuple(f"t{n}" for n in range(8))
 CAPS = ((), ("gpu",))
 BUDGETS = ((3, 4), (1, 1))  # most deliveries and losses: small, so that some are exhausted
-LOST = ("settle_and_claim", "beat", "append", "release", "reclaim", "promote", "cancel", "ack_events")
+LOST = ("settle_and_claim", "renew", "append", "release", "reclaim", "promote", "cancel", "ack_events")
 OUTCOMES: dict[str, Outcome] = {
     "completed": Completed("done"),
     "failed": Failed(ErrorInfo(message="no")),

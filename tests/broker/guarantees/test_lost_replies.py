@@ -40,7 +40,7 @@ def running(broker: Broker, name: str = "e", **options: Any) -> Consumer:
 
 def _open(b: Broker) -> Any:
     made = Consumer(b, "e", ["echo"])
-    return made.open, lambda _: b.registry.pulses() is not None and made.claim() == []
+    return made.open, lambda _: b.registry.beat_counters() is not None and made.claim() == []
 
 
 def _append(b: Broker) -> Any:
@@ -65,9 +65,9 @@ def _exchange(b: Broker) -> Any:
     return lambda: made.exchange([(first, Completed())]), once
 
 
-def _beat(b: Broker) -> Any:
+def _renew_all(b: Broker) -> Any:
     made = running(b)
-    return lambda: made.beat({"a": 1}), lambda beat: beat.lost == [] and beat.missing == []
+    return lambda: made.renew_all({"a": 1}), lambda renewed: renewed.lost == [] and renewed.missing == []
 
 
 def _release(b: Broker) -> Any:
@@ -148,7 +148,7 @@ def _dead_letter(b: Broker) -> Any:
 
     def call() -> Any:
         found = made.exchange()
-        made.beat()
+        made.renew_all()
         return found
 
     return call, lambda _: b.snapshot().queues[0].counters["dead_lettered"] == 1 and b.pending("echo").total == 0
@@ -165,7 +165,7 @@ def _ack(b: Broker) -> Any:
 
 def _close(b: Broker) -> Any:
     made = open_consumer(b)
-    return made.close, lambda _: b.registry.pulses() == {}
+    return made.close, lambda _: b.registry.beat_counters() == {}
 
 
 def _forget(b: Broker) -> Any:
@@ -214,8 +214,8 @@ def _beats(b: Broker) -> Any:
 
 def _condemn(b: Broker) -> Any:
     open_consumer(b)
-    pulse = b.registry.pulses()["e"]
-    return lambda: b.registry.condemn(pulse), lambda _: list(b.registry.dead("echo")) == ["e"]
+    beats = b.registry.beat_counters()["e"]
+    return lambda: b.registry.condemn(beats), lambda _: list(b.registry.dead("echo")) == ["e"]
 
 
 def _group(b: Broker) -> Any:
@@ -283,7 +283,7 @@ CASES = {
     "open_session": _open,
     "append": _append,
     "settle_and_claim": _exchange,
-    "beat": _beat,
+    "renew": _renew_all,
     "release": _release,
     "reclaim": _reclaim,
     "expire": _expire,
@@ -302,7 +302,7 @@ CASES = {
     "retire_lane": _retire,
     "ghosts": _ghosts,
     "register": _beats,
-    "pulse": _beats,
+    "count_beats": _beats,
     "index": _beats,
     "put_field": _condemn,
     "send_command": _send,

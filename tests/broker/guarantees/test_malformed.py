@@ -164,7 +164,7 @@ def test_an_entry_without_a_record_is_dead_lettered_also_when_the_answer_to_its_
     if dies:
         assert broker.reclaim("e1", ["echo"], **BUDGETS).lost == ()
     else:
-        assert consumer.beat().missing == []
+        assert consumer.renew_all().missing == []
     (dead_lettered,) = [e for e in events_of(reader) if e.kind is EventKind.TASK_DEAD_LETTERED]
     assert dead_lettered.error is not None and (dead_lettered.error.message, dead_lettered.job_id) == (NO_RECORD, "")
     assert dead_lettered.raw == {name: value.encode() for name, value in GOOD.items()}
@@ -221,7 +221,7 @@ def test_an_entry_with_an_unknown_field_is_run_by_an_older_engine(
     assert consumer.release() == ["bad"]
     assert [c.task_id for c in consumer.claim()] == ["bad"]
     consumer.open()
-    assert [c.task_id for c in consumer.beat().missing] == ["bad"]
+    assert [c.task_id for c in consumer.renew_all().missing] == ["bad"]
     assert broker.reclaim("e", ["echo"], **BUDGETS).recovered == ("bad",)
     consumer.open()
     (claimed,) = consumer.claim()

@@ -60,7 +60,7 @@ def live(home_url: str, low_url: str) -> None:
     assert broker.append([message(second.task_id, attempt=2)]) == ["added"]
     assert broker.expire("echo", first.task_id, 1, ERROR) == "expired"
     assert broker.requeue("echo", third.task_id, 1, ERROR) == "returned"
-    assert len(consumer.beat().lost) == 3
+    assert len(consumer.renew_all().lost) == 3
     shard = broker.home
     shard.command("XADD", shard.keys.stream("echo"), "*", "rub", "bish")
     for cause in (Cause.ENGINE_LOST, Cause.NODE_LOST):

@@ -59,7 +59,7 @@ class BrokerMachine(Model):
 
     @rule(
         name=an_engine,
-        lose=st.sampled_from(["", "settle_and_claim", "beat"]),
+        lose=st.sampled_from(["", "settle_and_claim", "renew"]),
         how=st.tuples(*[st.sampled_from(["", *OUTCOMES])] * CAPACITY),
     )
     def exchange(self, name: str, lose: str, how: tuple[str, ...]) -> None:
@@ -100,25 +100,25 @@ class BrokerMachine(Model):
         self.exchange(name, "", ("",) * CAPACITY)
 
     @rule(name=an_engine, lose=maybe)
-    def beat(self, name: str, lose: bool) -> None:
+    def renew(self, name: str, lose: bool) -> None:
         engine = self.engines[name]
         before = engine.consumer.held
         if lose:
-            with pytest.raises(Unavailable), self.losing("beat"):
-                engine.consumer.beat()
+            with pytest.raises(Unavailable), self.losing("renew"):
+                engine.consumer.renew_all()
         try:
-            beat = engine.consumer.beat()
+            renewed = engine.consumer.renew_all()
         except Fenced:
             assert engine.fenced
             engine.reopen()
             return
         assert not engine.fenced
-        assert all(self.is_owner(name, claimed) for claimed in beat.missing)
-        assert set(beat.lost) == {claimed for claimed in before if not self.is_owner(name, claimed)}
+        assert all(self.is_owner(name, claimed) for claimed in renewed.missing)
+        assert set(renewed.lost) == {claimed for claimed in before if not self.is_owner(name, claimed)}
         mine = [claimed for claimed in before if self.is_owner(name, claimed)]
-        assert beat.cancelled == [claimed for claimed in mine if self.tasks[claimed.task_id].cancel]
+        assert renewed.cancelled == [claimed for claimed in mine if self.tasks[claimed.task_id].cancel]
         held = Counter(claimed.task_id for claimed in engine.consumer.held)
-        assert held == Counter(self.owned(name)), "after a beat an engine holds exactly what it owns"
+        assert held == Counter(self.owned(name)), "after a renewal an engine holds exactly what it owns"
 
     @rule(name=an_engine, lose=maybe)
     def release(self, name: str, lose: bool) -> None:
@@ -155,8 +155,8 @@ class BrokerMachine(Model):
         """Judged dead and reclaimed from. The process lives on as a zombie and doesn't know, or its node starts another
         under the same name; the judge may reclaim by its verdict once more."""
         engine = self.engines[name]
-        pulse = self.seen.registry.pulses().get(name)
-        judged = pulse.counters if pulse else {"echo": (0,)}
+        beats = self.seen.registry.beat_counters().get(name)
+        judged = beats.counters if beats else {"echo": (0,)}
         deliveries, losses = budget
         recovered, exhausted = self.charge(name, cause, named, budget)
 
@@ -183,14 +183,14 @@ class BrokerMachine(Model):
     @rule(name=an_engine)
     def die_falsely(self, name: str) -> None:
         """It beats between the verdict and the reclaim: nothing may be touched."""
-        pulse = self.seen.registry.pulses().get(name)
-        if pulse is None:
+        beats = self.seen.registry.beat_counters().get(name)
+        if beats is None:
             return
         self.broker.registry.beat_engine(EngineBeat(engine_id=name, state=EngineState.READY, queues=("echo",)))
-        taken = self.broker.reclaim(name, ["echo"], judged=pulse.counters, max_deliveries=1, max_losses=1)
+        taken = self.broker.reclaim(name, ["echo"], judged=beats.counters, max_deliveries=1, max_losses=1)
         assert taken == Reclaimed(alive=True)
 
-    @rule(name=an_engine, call=st.sampled_from(["settle", "beat", "release", "claim"]))
+    @rule(name=an_engine, call=st.sampled_from(["settle", "renew", "release", "claim"]))
     @precondition(lambda self: any(engine.fenced for engine in self.engines.values()))
     def haunt(self, name: str, call: str) -> None:
         """Every call of a zombie is refused."""
@@ -202,7 +202,7 @@ class BrokerMachine(Model):
             return  # it only sleeps
         calls: dict[str, Callable[[], object]] = {
             "settle": lambda: consumer.exchange([(claimed, Completed()) for claimed in held], free=1),
-            "beat": consumer.beat,
+            "renew": consumer.renew_all,
             "release": consumer.release,
             "claim": lambda: consumer.claim(timeout=0.001),
         }
@@ -250,7 +250,7 @@ class BrokerMachine(Model):
             assert answer is (Removed.FLAGGED if flag else Removed.RUNNING)
             self.tasks[task].cancel |= flag
             if beats:
-                self.beat(self.tasks[task].owner, lose=False)
+                self.renew(self.tasks[task].owner, lose=False)
         elif t is not None and t.state == "ended" and (task, t.attempt) not in self.ends:
             assert answer is Removed.SETTLED
         else:

@@ -23,12 +23,12 @@ def test_a_beat_counter_that_is_no_number_hides_no_engine_and_the_next_beat_repa
     home = broker.home
     home.command("HSET", home.keys.beats("echo"), "e1", "junk", b"\xff", "1")
     home.command("HSET", home.keys.engine("e1"), "beat", "junk")
-    assert {name: pulse.counters for name, pulse in broker.registry.pulses().items()} == {
+    assert {name: each.counters for name, each in broker.registry.beat_counters().items()} == {
         "e1": {"echo": (0,)},
         "e2": {"echo": (1,)},
     }
     beat(broker, "e1", "e2")
-    repaired = broker.registry.pulses()
+    repaired = broker.registry.beat_counters()
     assert repaired["e1"].counters["echo"] > (1_000_000_000_000,), "from the clock: no counter comes back"
     assert repaired["e2"].counters == {"echo": (2,)}
     assert [engine.engine_id for engine in broker.registry.engines()] == ["e1", "e2"]
@@ -42,18 +42,18 @@ def test_an_engine_whose_beat_counter_is_no_number_can_be_opened_judged_and_recl
     home.command("HSET", home.keys.beats("echo"), "e1", "junk")
     engine("e1").claim()
     home.command("HSET", home.keys.beats("echo"), "e1", "junk")
-    pulse = broker.registry.pulses()["e1"]
-    broker.registry.condemn(pulse)
-    taken = broker.reclaim("e1", pulse.counters, Cause.NODE_LOST, judged=pulse.counters, **BUDGETS)
+    beats = broker.registry.beat_counters()["e1"]
+    broker.registry.condemn(beats)
+    taken = broker.reclaim("e1", beats.counters, Cause.NODE_LOST, judged=beats.counters, **BUDGETS)
     assert taken.recovered == ("a",)
 
 
 def test_an_invalid_verdict_condemns_no_engine(broker: Broker, engine: MakeEngine) -> None:
     consumer, other = engine("e1"), engine("e2")
-    pulses = broker.registry.pulses()
-    broker.registry.condemn(pulses["e1"], Cause.NODE_LOST)
+    beats = broker.registry.beat_counters()
+    broker.registry.condemn(beats["e1"], Cause.NODE_LOST)
     home = broker.home
-    (counter,) = pulses["e2"].counters["echo"]
+    (counter,) = beats["e2"].counters["echo"]
     home.command("HSET", home.keys.verdicts("echo"), "e2", f"{counter}:nonsense", b"\xff", "1:node_lost")
     home.command("HSET", home.keys.beats("echo"), b"\xff", "1")
     assert broker.registry.dead("echo") == {"e1": Cause.NODE_LOST}
@@ -118,7 +118,7 @@ def test_a_key_of_another_type_stops_no_other_queue(broker: Broker, engine: Make
     assert [claimed.task_id for claimed in consumer.claim()] == ["e1"]
     beat = EngineBeat(engine_id="n1.e1", state=EngineState.READY, queues=("bad", "echo"))
     broker.registry.beat_node("n1", NodeState.ACTIVE, [beat])
-    assert broker.registry.pulses()["n1.e1"].counters["echo"] > (0,)
+    assert broker.registry.beat_counters()["n1.e1"].counters["echo"] > (0,)
     assert {stats.queue: stats.running for stats in broker.snapshot().queues}["echo"] == 1
     reader.ack(reader.take_over(idle_ms=0))
     assert [event.task_id for event in reader.read(block_ms=0) if isinstance(event, Event)] == ["e1"]
@@ -139,7 +139,7 @@ def test_an_engine_of_two_queues_works_on_in_the_one_that_has_the_right_type(
             while consumer.exchange().claimed:
                 pass
             (mine,) = [claimed for claimed in consumer.held if claimed.message.queue == "echo"]
-            assert (mine.task_id, mine.renew(), consumer.beat().lost, mine.settle(Completed())) == (
+            assert (mine.task_id, mine.renew(), consumer.renew_all().lost, mine.settle(Completed())) == (
                 task,
                 True,
                 [],
@@ -156,7 +156,7 @@ def test_every_operation_on_a_key_of_another_type_works_or_raises_its_error(brok
         lambda: broker.promote("bad"),
         consumer.claim,
         lambda: consumer.claim(timeout=0.01),
-        consumer.beat,
+        consumer.renew_all,
         lambda: broker.pending("bad"),
         lambda: broker.registry.dead("bad"),
         lambda: broker.acknowledge_ghosts("bad"),

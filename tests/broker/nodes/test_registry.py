@@ -20,7 +20,7 @@ def test_a_node_beats_for_all_its_engines_in_one_round_trip(broker: Broker, coun
     found = broker.registry.engines()
     assert len(found) == 20 and {e.node_id for e in found} == {"n1"}
     assert found[0].info["cpu"] == 1.5 and found[0].capabilities == ("gpu",) and found[0].beat == 2
-    assert broker.registry.pulses()["n1.demo.0.b"].counters == {"echo": (2,)}
+    assert broker.registry.beat_counters()["n1.demo.0.b"].counters == {"echo": (2,)}
 
 
 def test_a_report_that_can_not_be_read_hides_no_other_engine(broker: Broker) -> None:
@@ -39,7 +39,7 @@ def test_a_report_that_can_not_be_read_hides_no_other_engine(broker: Broker) -> 
 def test_a_lapsed_engine_that_beats_again_is_back(broker: Broker) -> None:
     registry = broker.registry
     registry.beat_node("n1", NodeState.ACTIVE, [beat("e1")])
-    registry.condemn(registry.pulses()["e1"], Cause.NODE_LOST)
+    registry.condemn(registry.beat_counters()["e1"], Cause.NODE_LOST)
     registry.condemn_node(registry.nodes()[0])
     assert registry.engines()[0].state is EngineState.DEAD and registry.nodes()[0].state is NodeState.DEAD
     assert registry.dead("echo") == {"e1": Cause.NODE_LOST}
@@ -61,7 +61,7 @@ def test_a_beat_after_the_registry_was_flushed_registers_again(broker: Broker) -
 def test_an_engine_that_died_before_its_first_beat_can_be_judged(broker: Broker, engine: MakeEngine) -> None:
     engine("e1")
     broker.registry.beat_engine(beat("other"))
-    assert broker.registry.pulses()["e1"].counters["echo"] > (0,)
+    assert broker.registry.beat_counters()["e1"].counters["echo"] > (0,)
 
 
 def test_an_index_entry_without_its_hash_is_dropped(broker: Broker) -> None:
@@ -81,7 +81,7 @@ def test_forgetting_removes_engine_and_node(broker: Broker) -> None:
 
 def test_condemning_a_vanished_engine_does_not_make_half_a_record(broker: Broker) -> None:
     broker.registry.beat_engine(beat("e1"))
-    pulse = broker.registry.pulses()["e1"]
+    beats = broker.registry.beat_counters()["e1"]
     broker.registry.forget(["e1"])
-    broker.registry.condemn(pulse)
+    broker.registry.condemn(beats)
     assert broker.registry.engines() == []

@@ -37,7 +37,7 @@ def test_a_zombie_is_fenced_before_anything_else(broker: Broker, engine: MakeEng
     assert claimed.lost and zombie.held == []
     assert broker.snapshot().queues[0].counters["refused"] == 1
     with pytest.raises(Fenced):
-        zombie.beat()
+        zombie.renew_all()
     (again,) = engine("next").claim()
     assert again.settle(Completed()) == "ok"
 
@@ -124,7 +124,7 @@ def test_an_engine_that_beat_since_it_was_judged_is_left_alone(broker: Broker, e
     broker.append([message("a")])
     consumer = engine("slow")
     (claimed,) = consumer.claim()
-    judged = broker.registry.pulses()["slow"]
+    judged = broker.registry.beat_counters()["slow"]
     broker.registry.beat_engine(EngineBeat(engine_id="slow", state=EngineState.READY, queues=("echo",)))
     assert broker.reclaim("slow", ["echo"], Cause.NODE_LOST, judged=judged.counters, **BUDGETS).alive
     assert claimed.settle(Completed()) == "ok"
@@ -133,7 +133,7 @@ def test_an_engine_that_beat_since_it_was_judged_is_left_alone(broker: Broker, e
 def test_a_reclaim_at_the_judged_counter_works_and_can_be_repeated(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a")])
     engine("dead").claim()
-    judged = broker.registry.pulses()["dead"].counters
+    judged = broker.registry.beat_counters()["dead"].counters
     assert broker.reclaim("dead", ["echo"], Cause.NODE_LOST, judged=judged, **BUDGETS).recovered == ("a",)
     again = broker.reclaim("dead", ["echo"], Cause.NODE_LOST, judged=judged, **BUDGETS)
     assert again.moved == 0 and not again.alive
@@ -146,7 +146,7 @@ def test_a_reclaim_that_is_repeated_late_leaves_the_engine_that_opened_again_alo
     broker.append([message("a")])
     consumer = engine("dead")
     consumer.claim()
-    judged = broker.registry.pulses()["dead"].counters
+    judged = broker.registry.beat_counters()["dead"].counters
     broker.reclaim("dead", ["echo"], Cause.NODE_LOST, judged=judged, **BUDGETS)
     consumer.open()
     (claimed,) = consumer.claim()
@@ -180,7 +180,7 @@ def test_scanner_and_engines_reclaim_by_verdicts_only(broker: Broker, engine: Ma
     broker.append([message("a")])
     engine("dead").claim()
     assert broker.reclaim("dead", ["echo"], judged={"echo": VERDICT}, **BUDGETS).alive, "it is not judged"
-    broker.registry.condemn(broker.registry.pulses()["dead"])
+    broker.registry.condemn(broker.registry.beat_counters()["dead"])
     idle = engine("idle")
     assert idle.reclaim() == 1
     assert [c.task_id for c in idle.claim()] == ["a"]
@@ -190,7 +190,7 @@ def test_scanner_and_engines_reclaim_by_verdicts_only(broker: Broker, engine: Ma
 def test_a_verdict_is_void_after_one_more_beat(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a")])
     engine("lapsed").claim()
-    broker.registry.condemn(broker.registry.pulses()["lapsed"])
+    broker.registry.condemn(broker.registry.beat_counters()["lapsed"])
     assert list(broker.registry.dead("echo")) == ["lapsed"]
     broker.registry.beat_engine(EngineBeat(engine_id="lapsed", state=EngineState.READY, queues=("echo",)))
     assert broker.registry.dead("echo") == {}
@@ -205,7 +205,7 @@ def test_the_dead_engine_leaves_no_consumer_and_no_session(broker: Broker, engin
     assert all(lane.consumers == 0 and lane.pending == 0 for lane in stats.lanes)
     home = broker.home
     assert home.command("EXISTS", home.keys.session("echo", "dead")) == 0
-    assert broker.registry.pulses() == {}
+    assert broker.registry.beat_counters() == {}
 
 
 def test_a_ghost_of_a_dead_engine_is_acknowledged_and_can_be_rebuilt(broker: Broker, engine: MakeEngine) -> None:

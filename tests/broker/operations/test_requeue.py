@@ -15,7 +15,7 @@ def test_it_is_claimed_next_and_not_charged(broker: Broker, engine: MakeEngine, 
     assert broker.requeue("echo", "a", 1, ERROR, entry_id=claimed.entry_id) == "returned"
     (again,) = engine("other", capabilities=("gpu",)).claim()
     assert (again.task_id, again.tier, again.attempt, again.deliveries) == ("a", Tier.RECOVERED, 1, 0)
-    assert [lost.task_id for lost in slow.beat().lost] == ["a"]
+    assert [lost.task_id for lost in slow.renew_all().lost] == ["a"]
     [released] = [e for e in events_of(reader) if e.kind is EventKind.TASK_RELEASED]
     assert (released.engine_id, released.error.message) == ("slow", "ada wants it elsewhere")
 

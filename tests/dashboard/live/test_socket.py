@@ -22,7 +22,7 @@ from tests.web import Web
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PATH = "overview/"
-FRAGMENTS = ("pulse", "health", "lanes", "tasks", "nodes", "dead-letters", "leaders", "duties")
+FRAGMENTS = ("as-of", "health", "lanes", "tasks", "nodes", "dead-letters", "leaders", "duties")
 
 
 @pytest.fixture
@@ -32,9 +32,9 @@ def session(web: Web) -> Iterator[httpx.Client]:
 
 
 def tick(connection: ClientConnection) -> list[str]:
-    """The messages of one tick: the pulse comes last, and in every tick."""
+    """The messages of one tick: the time of the poll comes last, and in every tick."""
     messages: list[str] = []
-    while not messages or 'id="pulse"' not in messages[-1]:
+    while not messages or 'id="as-of"' not in messages[-1]:
         message = connection.recv(timeout=WAIT_TIMEOUT_S)
         assert isinstance(message, str)
         messages.append(message)
@@ -87,7 +87,7 @@ def test_the_first_message_is_everything_and_later_ones_only_what_changed(web: W
         Duty.objects.create(name="scanner", every_s=60, last_run_at=timezone.now(), duration_ms=1, repaired=0)
         while "duty-scanner" not in shown:
             later = pieces(tick(connection))
-            assert "pulse" in later
+            assert "as-of" in later
             assert "tasks" not in later
             assert [name for name, html in later.items() if shown.get(name) == html] == []
             shown |= later

@@ -176,7 +176,7 @@ def test_a_dead_node_shows_its_lost_tasks_and_can_be_forgotten(operator: Client,
     task = submit(single_task("echo"), project=Project.objects.create(name="alpha")).task_ids[0]
     beat(broker, slots=1, tasks=[{"task_id": str(task), "queue": "echo"}, {"task_id": "no id", "queue": "echo"}])
     assert "Nothing was changed" in forget(operator)
-    broker.registry.condemn(broker.registry.pulses()["node-a.demo.0.abc"])
+    broker.registry.condemn(broker.registry.beat_counters()["node-a.demo.0.abc"])
     broker.registry.condemn_node(NodeInfo(node_id="node-a", state=NodeState.ACTIVE))
     page = text(operator, "/nodes/node-a/")
     assert f'id="lost-{task}"' in page

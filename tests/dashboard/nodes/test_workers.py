@@ -87,7 +87,7 @@ def test_a_drain_needs_a_reason_and_only_a_change_is_audited(
 
 
 def test_a_worker_that_left_or_died_cannot_be_drained(operator: Client, broker: Broker, worker: RemoteWorker) -> None:
-    broker.registry.condemn(broker.registry.pulses()[WORKER])
+    broker.registry.condemn(broker.registry.beat_counters()[WORKER])
     assert "judged dead" in press(operator, "drain", "x")
     assert "Drain…" not in operator.get("/nodes/http/").content.decode()
     assert "has left, or was judged dead" in operator.get(PAGE).content.decode()

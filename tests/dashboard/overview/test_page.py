@@ -200,7 +200,7 @@ def test_a_lane_has_its_last_hour_and_a_running_task_its_progress(
     take_samples(timezone.now() - timedelta(minutes=2))
     with engine(broker) as consumer:
         [claimed] = consumer.claim()
-        consumer.beat({claimed.task_id: {"fraction": 0.25, "message": "minute 1 of 4"}})
+        consumer.renew_all({claimed.task_id: {"fraction": 0.25, "message": "minute 1 of 4"}})
         Task.objects.filter(pk=task).update(status="running", started_at=timezone.now())
         text = page(viewer)
     assert "waiting in echo  medium, the last hour: not known now, lowest 1, highest 1" in text

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.keeps_keys]
 
 def test_it_shows_running_and_waiting_tasks(viewer: Client, running: Running, steps: Steps) -> None:
     task, _, consumer = running
-    consumer.beat({str(task.id): {"fraction": 0.4, "message": "minute 3 of 8"}})
+    consumer.renew_all({str(task.id): {"fraction": 0.4, "message": "minute 3 of 8"}})
     waits = make.single("echo", priority="high")
     steps.poll()
     page = viewer.get("/queues/echo/").content.decode()

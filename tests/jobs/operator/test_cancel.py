@@ -49,7 +49,7 @@ def test_the_engine_of_a_running_task_is_asked_and_its_answer_ends_the_job(broke
         steps.drain()
         outcome = cancel_job(job.id, now())
         assert (outcome.status, outcome.was_running, outcome.sent) == ("cancelling", True, True)
-        assert consumer.beat().cancelled == [claimed]
+        assert consumer.renew_all().cancelled == [claimed]
         claimed.settle(Cancelled())
         steps.drain()
     job = Job.objects.get(id=job.id)

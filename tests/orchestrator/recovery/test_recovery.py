@@ -123,7 +123,7 @@ def test_the_scanner_finishes_what_a_judge_began_before_it_died(broker: Broker, 
     steps.poll()
     dead = lost_engine(broker)
     dead.claim()
-    broker.registry.condemn(broker.registry.pulses()[dead.engine_id])
+    broker.registry.condemn(broker.registry.beat_counters()[dead.engine_id])
     report = scan()
     assert report.found["recovered"] == 1
     steps.drain()
