@@ -1,13 +1,13 @@
 """Shared polling: one poll per tick, key and process, however many subscribe to it.
 
-    subscriber -> updates(key, make) or subscribed(key, make, notify) -> a tick: Source.poll() -> wakes all subscribers
+    subscriber -> updates(key, make) or subscribed(key, make) -> a tick: Source.poll() -> wakes the subscribers
 
 A source is made for the first subscriber of its key and dropped with the last one. It keeps what it read, and each
 subscriber takes what it has not seen yet: a slow subscriber wakes less often, and nothing piles up for it.
 
 Polls run on threads, so that neither an event loop nor a request waits for Postgres or Redis. An event loop on a thread
-of its own times them: subscribers may be coroutines of any loop (WebSockets, server-sent events) or plain threads (long
-polls).
+of its own times them: subscribers may be coroutines of any loop (the dashboard's WebSockets, server-sent events of the
+API) or plain threads (long polls).
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ _lock = threading.Lock()
 
 
 @contextmanager
-def subscribed(key: Hashable, make: Callable[[], S], notify: Callable[[], object]) -> Iterator[S]:
-    """The source of this key, polled while the block lasts. `notify` is called after each poll, on another thread."""
-    with _subscription(key, make, notify) as poller:
+def subscribed(key: Hashable, make: Callable[[], S]) -> Iterator[S]:
+    """The source of this key, polled while the block lasts. Its poll() wakes those whose answer it has read."""
+    with _subscription(key, make, lambda: None) as poller:
         yield poller.source
 
 

@@ -2,7 +2,7 @@
 
     request -> middleware (trace id) -> bearer (token, scopes) -> body (size, strict JSON) -> route -> jobs / broker
     any error -> handlers -> problems (RFC 9457)
-    server-sent events: routes/events -> stream (one subscriber) -> poller (one per process) -> changes (SQL)
+    server-sent events: routes/events -> stream (one subscriber) -> job_events (for all) -> changes (SQL)
 
 Routes translate and hold no rule of their own: what a task may do is decided in `jobs`. A module of routes/ is mounted
 because it is there, so a new route touches its module in routes/, its noun in schemas/, its test and docs/api.md.

@@ -13,7 +13,7 @@ from dalston_queue.api.auth.principal import principal_of
 from dalston_queue.api.errors.problems import ApiProblem, Code, answers
 from dalston_queue.api.routes.jobs import visible_job
 from dalston_queue.api.subscriptions.changes import Cursor
-from dalston_queue.api.subscriptions.poller import poller
+from dalston_queue.api.subscriptions.job_events import job_events
 from dalston_queue.api.subscriptions.stream import STREAMS_FULL, event_stream
 from dalston_queue.api.subscriptions.subscriber import subscriber_of
 from dalston_queue.models.accounts import Scope
@@ -57,7 +57,7 @@ def stream_job_events(
     Reconnect with the header `Last-Event-ID`, as browsers do: no event is missed and none comes twice.
     """
     visible_job(principal_of(request), job_id)
-    if poller.is_full:
+    if job_events.is_full:
         raise ApiProblem(503, Code.STREAMS_FULL, STREAMS_FULL, headers={"Retry-After": "5"})
     events = event_stream(subscriber_of(request), Cursor(job_id, last_event_id or 0))
     return StreamingHttpResponse(events, content_type=MEDIA_TYPE, headers=_HEADERS)

@@ -19,7 +19,7 @@ import msgspec
 
 from dalston_queue.api.errors.problems import Code
 from dalston_queue.api.subscriptions.changes import Cursor, JobChanges
-from dalston_queue.api.subscriptions.poller import Closed, Subscription, poller
+from dalston_queue.api.subscriptions.job_events import Closed, Subscription, job_events
 from dalston_queue.api.subscriptions.subscriber import Subscriber
 
 HEARTBEAT_S = 10.0
@@ -33,10 +33,10 @@ STREAMS_FULL = "This web process has no free event stream. Try again, or read th
 
 
 async def event_stream(subscriber: Subscriber, cursor: Cursor) -> AsyncGenerator[str]:
-    if poller.is_full:  # the route asks as well; this holds when many clients connect at once
+    if job_events.is_full:  # the route asks as well; this holds when many clients connect at once
         yield _event("closed", {"code": Code.STREAMS_FULL, "detail": STREAMS_FULL})
         return
-    with poller.subscribe(subscriber, cursor) as subscription:
+    with job_events.subscribe(subscriber, cursor) as subscription:
         yield f"retry: {RECONNECT_MS}\n\n"
         async with aclosing(_events(subscription)) as events:
             async for event in events:
@@ -47,7 +47,7 @@ async def _events(subscription: Subscription) -> AsyncGenerator[str]:
     job_id = subscription.cursor.job_id
     sent: dict[str, Any] | None = None
     while True:
-        answer = poller.next_changes(subscription)
+        answer = asyncio.wrap_future(subscription.answer)
         while not (await asyncio.wait({answer}, timeout=HEARTBEAT_S))[0]:
             yield ": still here\n\n"
         changes = answer.result()
@@ -65,6 +65,7 @@ async def _events(subscription: Subscription) -> AsyncGenerator[str]:
         if changes.is_last:
             yield _event("end", _end(job_id, changes))
             return
+        subscription.ask()
 
 
 def _progress(changes: JobChanges) -> dict[str, Any]:
