@@ -1,7 +1,7 @@
 """Defaults of the settings that engines share. A leaf without imports: an engine has no Django settings.
 
 `dalston_site/settings.py` declares the settings with these values. A supervisor passes its values to its engines; an
-engine without a supervisor uses these.
+engine without a supervisor uses these, unless its environment sets others.
 """
 
 REDIS_PREFIX = "dalston"

@@ -1,7 +1,7 @@
 """The process-wide Broker, made from the settings on first use. It connects lazily: Redis may be absent.
 
 The web process calls `mark_web_process()`: its broker has a short timeout, holds no connection to Postgres while it
-waits, and has a circuit breaker for a Redis that hangs. No person waits for orchestrators and workers.
+waits, and has a circuit breaker for a Redis that hangs. Other processes need neither: no client waits for them.
 """
 
 from collections.abc import Callable

@@ -37,7 +37,7 @@ RELATIONS = [
     ("DALSTON_RATE_LIMITED_PER_MINUTE", "DALSTON_RATE_LIMITED_PER_HOUR", 1, "E210", "an hour holds its minutes"),
     ("DALSTON_MAX_DELIVERIES", "DALSTON_MAX_DELIVERIES_NODE_LOST", 1, "E211", "a lost node is not the task's fault"),
     ("DALSTON_WEBHOOK_BACKOFF_BASE_S", "DALSTON_WEBHOOK_BACKOFF_CAP_S", 1, "E213", "the cap bounds the first delay"),
-    ("DALSTON_STALE_THRESHOLD_MS", "DALSTON_ABSOLUTE_TIMEOUT_MS", 1, "E212", "stale entries are claimed before"),
+    ("DALSTON_STALE_THRESHOLD_MS", "DALSTON_ABSOLUTE_TIMEOUT_MS", 1, "E212", "stale tasks are reclaimed before"),
 ]  # fmt: skip
 
 

@@ -23,7 +23,7 @@ PEERS = (*PYTHON_PEERS, "bullmq")
 """The other queues, in the order of the tables."""
 
 LOSES_TASKS = {"huey"}
-"""A killed worker's task is gone: it has left Redis when it runs."""
+"""Peers that lose a killed worker's task: the task leaves Redis when it starts."""
 
 ONE_AT_A_TIME = {"rq", "dramatiq_prefetch_100", "dalston_engine_prefetch_8"}
 """RQ runs one task at a time in a process; the other two are variants for one thread."""

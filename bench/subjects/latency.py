@@ -9,7 +9,7 @@ from bench.harness.servers import BenchServer
 from bench.peers import OURS
 
 RIVAL = "huey"
-"""The fastest to start a task."""
+"""The peer with the lowest latency."""
 MAX_RATIO, MAX_P99_MS = 1.25, 3.0
 
 

@@ -30,7 +30,7 @@ DEFAULTS = {
 """When the task comes back with the peer's own settings: from its documentation and code."""
 
 NOT_WAITED_FOR = {"rq", "taskiq", *LOSES_TASKS}
-"""No setting of theirs brings the task back within seconds."""
+"""Peers without a setting that delivers a killed worker's task again within seconds."""
 
 
 @dataclass

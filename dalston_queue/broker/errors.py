@@ -1,9 +1,9 @@
 """The exceptions of the broker.
 
     BrokerError
-    ├── Unavailable        passes: connection lost, timeout, failover, READONLY, LOADING; repeat the call
-    │   └── WrongKeyType   passes when an operator deletes the key: it has another type than ours
-    ├── Denied             passes: Redis is out of memory and refused an append; repeat it later
+    ├── Unavailable        transient: connection lost, timeout, failover, READONLY, LOADING; repeat the call
+    │   └── WrongKeyType   until an operator deletes the key: it has another type than ours
+    ├── Denied             transient: Redis is out of memory and refused an append; repeat it later
     ├── Fenced             permanent for this session: stop the work, open a new session
     ├── Invalid            permanent: the caller's input is wrong (a name, a size, a setting)
     │   └── TooManyLanes   permanent until a lane is retired: more than 32 capability sets in one queue

@@ -1,7 +1,7 @@
 """Jobs and tasks in Postgres: every allowed action on them, and every query about them.
 
 submit/      from a client's request to rows
-lifecycle/   states, transitions, and what follows from each; `lifecycle/status.py` is the only writer of a status
+lifecycle/   states, transitions, and what follows from each; only `lifecycle/status.py` changes a status
 operator/    actions on existing work: cancel, requeue, dead-letter, replay, pause
 queries/     read only: search, timeline, progress, pace, why
 webhooks/    calls to a job's callback URL

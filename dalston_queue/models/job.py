@@ -18,7 +18,7 @@ class Job(models.Model):
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="jobs", db_index=False)
     token = models.ForeignKey(ApiToken, on_delete=models.SET_NULL, null=True, blank=True, db_index=False)
     name = models.CharField(max_length=120, help_text="the pipeline's name, or the task type of a job of one")
-    # Written by jobs/lifecycle/status.py only.
+    # Changed by jobs/lifecycle/status.py only.
     status = models.CharField(
         max_length=12, choices=choices(JobStatus), default=JobStatus.PENDING.value, editable=False
     )

@@ -22,7 +22,7 @@ class Task(models.Model):
     after = ArrayField(models.CharField(max_length=64), default=list, help_text="stages that must be over first")
     required = models.BooleanField(default=True)
     weight = models.FloatField(default=1.0, help_text="its share of the job's progress")
-    # Written by jobs/lifecycle/status.py only.
+    # Changed by jobs/lifecycle/status.py only.
     status = models.CharField(
         max_length=12, choices=choices(TaskStatus), default=TaskStatus.PENDING.value, editable=False
     )

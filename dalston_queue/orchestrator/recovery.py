@@ -1,6 +1,6 @@
 """Recovery: the leading orchestrator judges engines, condemns the dead ones and reclaims their tasks.
 
-It runs in a thread of its own and needs only Redis, so that a slow Postgres delays no recovery.
+It runs in a thread of its own. A poll needs only Redis; a new term and the record of a run need Postgres.
 """
 
 import time

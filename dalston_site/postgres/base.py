@@ -22,7 +22,7 @@ from dalston_queue.broker.connection.breaker import OPEN_S, Breaker
 
 SUSPECT_S = 2.0
 CONNECT_TIMEOUT_S = 2
-"""The shortest that libpq knows."""
+"""libpq accepts no shorter connect_timeout."""
 INTERVAL_S = 0.1
 
 Result = TypeVar("Result")

@@ -144,7 +144,7 @@ def run_and_stop(options: Options, console: Console, children: Children, signals
     try:
         up.run()
     except Interrupted as interrupt:
-        console.write(f"{interrupt}: stopping. Once more: at once.")
+        console.write(f"{interrupt}: stopping. Press Ctrl-C again to kill everything now.")
         return 0
     except (UpError, ServerError) as error:
         console.write(f"Error: {error}")

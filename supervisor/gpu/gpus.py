@@ -70,7 +70,7 @@ class Gpus:
         return True
 
     def held_by(self, pids: Iterable[int], since: float) -> str:
-        """Why memory of dead processes is not known to be free; empty when it is."""
+        """Why the slot must wait for GPU memory of its dead processes; empty if the memory is free."""
         if self.monitor.read_at <= since and self.monitor.child is not None:
             return "waiting for a reading of the GPU's memory"
         reading = self.monitor.reading

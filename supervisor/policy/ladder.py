@@ -1,6 +1,6 @@
 """Ladders of signals that end a process, each signal with its time.
 
-CONT is on it because a stopped process keeps TERM pending.
+The ladder includes CONT because a stopped process keeps TERM pending.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ def hang_ladder() -> tuple[Rung, ...]:
 
 
 def stop_ladder(grace: float) -> tuple[Rung, ...]:
-    """It may finish its tasks for `grace` seconds; the second TERM makes it release them.
+    """The engine may finish its tasks for `grace` seconds; the second TERM makes the engine release them.
 
-    That one is sent twice: two pending TERMs reach a process as one, without a grace or while it is stopped.
+    The second TERM is sent again after CONT: with a grace of 0, or while the engine is stopped, two pending TERMs reach
+    the engine as one.
     """
     return (
         Rung(0.0, signal.SIGTERM),

@@ -44,7 +44,7 @@ class OomLedger:
         self._seen = max(count, self._seen)
 
     def claim(self, now: float) -> int:
-        """Takes one rise for one death: 1 if there is one, else 0."""
+        """Assigns one counted OOM kill to this exit: 1, or 0 if there is none."""
         self.poll(now)
         while self._rises and now - self._rises[0] > MAX_AGE_S:
             self._rises.popleft()

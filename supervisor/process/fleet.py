@@ -30,7 +30,7 @@ from .slot import Slot
 from .statefile import Process, StateFile
 
 SPAWN_RETRY_S = 5.0
-NO_TASK = "none"  # the id of no task: with it as the culprit, no task is charged with the delivery
+NO_TASK = "none"  # named as the culprit of a reclaim, so that no task is charged with the delivery
 
 log = structlog.get_logger("supervisor.fleet")
 

@@ -28,7 +28,7 @@ WALKS = {
         "/dead-letters/": "no audio track",
         "/dead-letters/{dead_letter}/": "no audio track",
         "/audit/": "new model",
-        "/nothing-here": "There is nothing here",
+        "/nothing-here": "Page not found",
     },
     "machines": {
         "/nodes/": "crashloop",

@@ -129,7 +129,7 @@ def test_7_a_dag_runs_a_stage_when_the_stages_before_it_are_completed(dalston: D
 
 
 def test_8_cancel_removes_waiting_tasks_and_asks_engines_to_stop_running_ones(dalston: Dalston) -> None:
-    """The engine of a running task gets the request with its next heartbeat, and settles the task as cancelled.
+    """The engine of a running task gets the request with its next renewal, and settles the task as cancelled.
     Code: jobs/operator/cancel.py, jobs/lifecycle/stop.py, broker/operations/cancel.lua, broker/engine/renew.lua"""
     job_id = dalston.submit_dag(runs="", waits="runs")
     dalston.orchestrate()

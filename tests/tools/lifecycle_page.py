@@ -14,7 +14,7 @@ from dalston_queue.jobs.lifecycle.states import JOB_TRANSITIONS, TASK_TRANSITION
 _INTRO = """# The lifecycle of jobs and tasks
 
 Drawn from `dalston_queue/jobs/lifecycle/states.py` by `python -m tests.tools.lifecycle_page`; a test
-compares. Only `dalston_queue/jobs/lifecycle/status.py` writes a status, and only along these transitions. Each
+compares. Only `dalston_queue/jobs/lifecycle/status.py` changes a status, and only along these transitions. Each
 transition of a task writes a row of its history (`TaskEvent`) in the same statement.
 """
 

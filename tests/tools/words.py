@@ -42,6 +42,7 @@ WORDS = {
     r"(an|the|each|every|this|which|operator's|of|per) act|acts (of|are|is|were)": "action",
     r"MOST_[A-Z]+|LOOKED|WALKED|ASIDE": "MAX_…, …_LIMIT, …_TIMEOUT_S",
     r"lost engines|lease left": "Deliveries, Lease",
+    r"pulses?": "beat counters; the time of the poll",
 }
 LETTER = "[A-Za-z0-9]"
 PATTERNS = [

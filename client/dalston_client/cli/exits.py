@@ -34,14 +34,14 @@ class Exit(IntEnum):
 MEANINGS = {
     Exit.OK: "it worked; with --wait or --watch the job completed, too",
     Exit.FAILED: "the job failed or was cancelled, a replay was refused, or a command to a node failed",
-    Exit.USAGE: "the command line is wrong, the address or the token is missing, or --yes is",
+    Exit.USAGE: "the command line is wrong, or the address, the token or --yes is missing",
     Exit.UNREACHABLE: "the server did not answer, or cannot answer now (5xx)",
     Exit.REFUSED: "the token is not valid, or may not do this",
     Exit.NOT_FOUND: "it does not exist, or belongs to another project",
     Exit.CONFLICT: "the state does not allow it (any more)",
     Exit.INVALID: "the server refuses the request as invalid",
     Exit.BUSY: "too many calls, or the queue is full: try again later",
-    Exit.NOT_YET: "it is not over, and the timeout has passed",
+    Exit.NOT_YET: "the timeout has passed, and the task or job is not over",
     Exit.INTERRUPTED: "Ctrl-C",
 }
 

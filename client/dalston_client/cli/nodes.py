@@ -15,7 +15,7 @@ _COMMANDS: tuple[tuple[answers.NodeCommand, str], ...] = (
     ("drain", "let a node finish what it can, release the rest and stop its engines"),
     ("resume", "let a drained node work again"),
     ("cordon", "let a node claim nothing more, and keep its engines up"),
-    ("uncordon", "let it claim again"),
+    ("uncordon", "let a cordoned node claim again"),
     ("restart", "restart the processes of an engine, or one slot of it"),
     ("rolling_restart", "restart the processes of an engine one after the other"),
     ("scale", "run so many processes of an engine"),

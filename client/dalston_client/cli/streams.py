@@ -15,7 +15,10 @@ def add(commands: options.Commands) -> None:
     parser = options.command(commands, "streams", run_list, "list queues; pause and resume them")
     inner = parser.add_subparsers(title="commands", metavar="COMMAND")
     options.command(inner, "list", run_list, "list queues with their waiting and running tasks")
-    for name, what in (("pause", "let engines claim nothing more from a queue"), ("resume", "let them claim again")):
+    for name, what in (
+        ("pause", "let engines claim nothing more from a queue"),
+        ("resume", "let engines claim from the queue again"),
+    ):
         sub = options.command(inner, name, run_pause, what)
         sub.set_defaults(pause_or_resume=name)
         sub.add_argument("stage", metavar="queue")

@@ -65,7 +65,7 @@ class QueueDepths:
         return 1 + sum(max(0, lane.lag) for lane in lanes if lane.tier in before)
 
     def seconds_until(self, queue: str, excess: int) -> int:
-        """Until `excess` tasks have left the queue, at the rate of the last seconds."""
+        """Seconds until `excess` tasks have left the queue, at the rate of the last seconds."""
         before, now = self._before, self._now
         pace = rates(before, now).get(queue) if before and now else None
         wait = None if pace is None else seconds_for(excess, pace.out_per_s)

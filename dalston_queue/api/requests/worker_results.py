@@ -25,7 +25,7 @@ POLL_S = 0.1
 
 
 def accepted_before(broker: Broker, worker: EngineBeat, hold: Hold, outcome: messages.Outcome) -> bool:
-    """Raises ApiProblem if that is not known yet."""
+    """True if this result was accepted before. Raises ApiProblem while that is not known yet."""
     end = time.monotonic() + STORE_TIMEOUT_S
     while True:
         # Redis first: an attempt whose end is stored is in Postgres before it is gone here.

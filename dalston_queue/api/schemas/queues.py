@@ -87,7 +87,7 @@ class PendingPageOut(Schema):
 class PauseOut(Schema):
     queue: str
     paused: bool
-    changed: bool = Field(description="False: it was so before.")
+    changed: bool = Field(description="False: the queue was in that state before.")
     engines_notified: bool = Field(description="False: Redis does not answer; engines are notified as soon as it does.")
 
 

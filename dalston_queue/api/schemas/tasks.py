@@ -219,4 +219,4 @@ class DeadLetterIn(BodyIn):
 class TaskActionOut(Schema):
     task_id: UUID
     status: str = Field(description="Of the task now. A requeued task changes a moment later.")
-    changed: bool = Field(description="False: it was so already, or another request came first.")
+    changed: bool = Field(description="False: the task was in that state already, or another request came first.")

@@ -191,15 +191,19 @@ class WorkerTaskOut(Schema):
 class PollOut(Schema):
     tasks: list[WorkerTaskOut] = Field(description="Claimed and started; empty when the time was up.")
     should_drain: bool = Field(description="Set by an operator: finish your tasks, poll for no more, and leave.")
-    cancelled: list[HoldOut] = Field(description="Of those named: stop them, and send the result `cancelled`.")
-    lost: list[HoldOut] = Field(description="Of those named: no longer the worker's; drop them.")
+    cancelled: list[HoldOut] = Field(
+        description="Tasks of `held` that were cancelled: stop them, and send the result `cancelled`."
+    )
+    lost: list[HoldOut] = Field(description="Tasks of `held` that the worker lost: drop them.")
 
 
 class HeartbeatOut(Schema):
     acknowledged: bool = True
     should_drain: bool = Field(description="Set by an operator: finish your tasks, poll for no more, and leave.")
-    cancelled: list[HoldOut] = Field(description="Of those named: stop them, and send the result `cancelled`.")
-    lost: list[HoldOut] = Field(description="Of those named: no longer the worker's; drop them.")
+    cancelled: list[HoldOut] = Field(
+        description="Tasks of `held` that were cancelled: stop them, and send the result `cancelled`."
+    )
+    lost: list[HoldOut] = Field(description="Tasks of `held` that the worker lost: drop them.")
     missing: list[HoldOut] = Field(description="The worker's, but not named: the next poll delivers them again.")
 
 
@@ -246,4 +250,4 @@ def task_out(task: RemoteTask, *, again: bool) -> WorkerTaskOut:
 class WorkerDrainOut(Schema):
     worker_id: str
     should_drain: bool
-    changed: bool = Field(description="False: it was so before.")
+    changed: bool = Field(description="False: the worker was in that state before.")

@@ -10,7 +10,7 @@ from redis import exceptions
 
 from dalston_queue.broker.errors import BrokerError, Denied, Misconfigured, Unavailable, WrongKeyType
 
-# Errors that pass: redis-py names these by class …
+# Transient errors: redis-py names these by class …
 PASSING = (
     redis.ConnectionError,  # includes LOADING
     redis.TimeoutError,

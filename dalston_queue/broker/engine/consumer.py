@@ -285,7 +285,7 @@ class Consumer:
             return released
 
     def reclaim(self) -> int:
-        """The engine's own stale claim: reclaim what dead owners hold in our queues, for the next claim. At start and
+        """Reclaim what dead owners hold in our queues, for the next claim. At start and
         when idle. Returns how many entries moved."""
         return self._stale.reclaim()
 

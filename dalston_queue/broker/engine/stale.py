@@ -1,4 +1,4 @@
-"""An engine's own stale claim: reclaims work from owners that are dead.
+"""An idle engine's reclaim of tasks whose owner is dead.
 
 With a judge leading, only its verdicts count. Without one, an engine may act on its own observation: entries not
 renewed for the stale threshold, of an owner whose beat counter did not move over as long by our own monotonic clock.

@@ -56,7 +56,7 @@ class EventKind(StrEnum):
     TASK_COMPLETED = "task.completed"  # its owner settled it; ends the attempt
     TASK_FAILED = "task.failed"  # its owner settled it, or the scanner or supervisor expired it; ends the attempt
     TASK_CANCELLED = "task.cancelled"  # its owner stopped it on request; ends the attempt
-    TASK_RECOVERED = "task.recovered"  # reclaim put it back in its queue, same attempt
+    TASK_RECOVERED = "task.recovered"  # reclaim returned the task to its queue, same attempt
     TASK_EXHAUSTED = "task.exhausted"  # reclaim found its delivery budget used up; ends the attempt
     TASK_RELEASED = "task.released"  # its engine released it, or an operator requeued it; uncounted, same attempt
     TASK_PROMOTED = "task.promoted"  # ageing moved it to a higher tier, same attempt

@@ -1,4 +1,4 @@
-"""Snapshot: the numbers of every lane, exact and in O(lanes), and rates between two."""
+"""Snapshot: the numbers of every tier of every lane, exact and in O(lanes), and rates between two."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ behind it. The age shown is never more than the true one."""
 
 
 class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
+    """One tier of a lane: the numbers of one stream."""
+
     queue: str
     capabilities: str
     tier: Tier

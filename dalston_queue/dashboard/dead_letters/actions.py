@@ -127,7 +127,7 @@ def _not_in_batch(wanted: list[UUID]) -> tuple[list[UUID], ReplayBatch | None]:
 
 def _warn_already_replaying(request: HttpRequest, batch: ReplayBatch, number: int) -> None:
     who = "You were" if batch.actor == person(request)["actor"] else f"{batch.actor} was"
-    messages.warning(request, f"{who} faster: {count(number, 'dead letter')} will be replayed already.")
+    messages.warning(request, f"{who} faster: {count(number, 'dead letter')} already in a replay batch.")
 
 
 def _back(request: HttpRequest, text: str, *, bad: bool = False) -> HttpResponse:

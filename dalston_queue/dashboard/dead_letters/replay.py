@@ -116,7 +116,7 @@ def diff(old: Any, new: Any) -> tuple[DiffLine, ...]:
 
 
 def _parameters(text: str, one: UUID | None) -> dict[str, Any] | None:
-    """None if they are left as they are: empty, or for a single one the same as its own."""
+    """None if the parameters are unchanged: the field is empty, or has the dead letter's own parameters."""
     if not text.strip():
         return None
     try:
@@ -140,7 +140,7 @@ def _batch(request: HttpRequest, plan: Plan) -> HttpResponse:
     )
     if batch.already_open:
         who = "You were" if batch.actor == person(request)["actor"] else f"{batch.actor} was"
-        messages.warning(request, f"{who} faster: there is such a replay batch already. No second one was made.")
+        messages.warning(request, f"{who} faster: this replay batch exists already. No second one was made.")
         return redirect("dashboard:dead-letters")
     when = f"in {plan.undo_s} s. Until then you can undo it." if plan.undo_s else "now."
     messages.info(request, f"{words.count(batch.matched, 'dead letter')} will be replayed {when}")

@@ -33,7 +33,7 @@ SIGNED_OUT = 4401
 GONE = 4404
 """Close code: the job, or what else the page shows, was deleted while the page was open."""
 OTHER_ROLE = 4403
-"""Close code: the page reloads, since the parts around the live ones have buttons, too."""
+"""Close code: the user's role changed. The page reloads, because the role decides which buttons the page has."""
 RECHECK_S = 30.0
 """How long a socket may outlive its login."""
 

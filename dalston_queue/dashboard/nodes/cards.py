@@ -70,7 +70,7 @@ class EngineCard:
 
     @property
     def accepts_commands(self) -> bool:
-        """By itself, not through a node."""
+        """True for a live worker over HTTP, which is drained directly and not by a command to its node."""
         return self.over_http and self.state != EngineState.DEAD
 
 

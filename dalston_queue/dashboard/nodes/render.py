@@ -73,7 +73,7 @@ def _summary(fleet: Fleet) -> Health:
 def _findings(node: NodeCard) -> Iterator[Finding]:
     there = page_url("node", node.id)
     if node.state == NodeState.DEAD:
-        yield Finding(Tone.BAD, f"{node.id} is dead: its tasks went back to their queues.", there)
+        yield Finding(Tone.BAD, f"{node.id} is dead: its tasks were reclaimed.", there)
         return
     if node.state in {NodeState.DRAINING, NodeState.CORDONED}:
         yield Finding(Tone.WARN, f"{node.id} is {node.state}{': ' if node.why else ''}{node.why}.", there)

@@ -187,7 +187,7 @@ def _of_lanes(redis: InRedis) -> Iterator[Finding]:
 def _of_node(node: NodeLine) -> Iterator[Finding]:
     there = page_url("node", node.id)
     if node.state == NodeState.DEAD:
-        yield Finding(Tone.BAD, f"Node {node.id} is dead: its tasks went back to their queues.", there)
+        yield Finding(Tone.BAD, f"Node {node.id} is dead: its tasks were reclaimed.", there)
         return
     for engine in node.engines:
         if engine.state in UNHEALTHY_TONES:

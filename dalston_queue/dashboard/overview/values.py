@@ -16,7 +16,7 @@ from dalston_queue.dashboard.parts.charts import Numbers
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One stream of one queue; `waiting` is None when Redis' own numbers contradict each other."""
+    """One tier of one lane, which is a stream; `waiting` is None when Redis' own numbers contradict each other."""
 
     queue: str
     capabilities: str

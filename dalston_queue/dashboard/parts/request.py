@@ -77,7 +77,7 @@ MAX_REASON = 500
 
 
 def reason_of(request: HttpRequest) -> str:
-    """Empty without one."""
+    """The reason of the form; empty if none was sent."""
     return cleaned(request.POST.get("reason", ""))
 
 

@@ -44,7 +44,7 @@ def queue_query(query: Mapping[str, str]) -> QueueQuery:
 
 
 def lane_word(lane: LaneTier) -> str:
-    """A lane in a URL: `high`, `a100+large:medium`."""
+    """A tier of a lane in a URL: `high`, `a100+large:medium`."""
     return f"{lane.capabilities}:{lane.tier}" if lane.capabilities else str(lane.tier)
 
 

@@ -64,7 +64,7 @@ def favicon(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
-    """200 if Postgres and Redis answer, 503 if not. No details: it needs no login."""
+    """200 if Postgres and Redis answer, 503 with the name of the one that does not. No details: it needs no login."""
     parts = {"postgres": _answers(_ask_postgres), "redis": _answers(_ask_redis)}
     healthy = all(parts.values())
     words = {name: "ok" if up else "no answer" for name, up in parts.items()}

@@ -1,7 +1,7 @@
 """The lifecycle of jobs and tasks.
 
 states         every status and every allowed transition, as data; imports nothing of ours
-status         the only writer of a status: locks jobs, moves tasks and jobs by compare-and-set
+status         the only module that changes a status: locks jobs, moves tasks and jobs by compare-and-set
 dag            the DAG of a job, pure: which stages are valid, what the tasks' states mean for the job
 advance        after tasks moved: makes dependents ready, ends jobs, asks tasks to stop
 dispatch       appends READY tasks to their streams

@@ -1,4 +1,4 @@
-"""The only writer of a status: every transition of a job or task is one guarded statement that also writes its history.
+"""The only module that changes a status: each transition is one guarded statement; a task's also writes its history.
 
 The rules, which every caller follows:
 
@@ -130,7 +130,7 @@ def _task_statement(name: str) -> str:
             WHERE t.id = v.id AND t.status = ANY(%(sources)s) AND t.attempt = v.attempt
               AND (v.seq = 0 OR v.seq > t.event_seq)
             RETURNING t.id, t.job_id, t.attempt, o.status AS was, t.deliveries, v.engine_id, v.cause, v.message, v.at
-        ), audit AS (
+        ), history AS (
             INSERT INTO dalston_task_event
                 (task_id, transition, from_status, to_status, attempt, deliveries, engine_id, cause, message, at)
             SELECT id, %(name)s, was, %(target)s, attempt, deliveries, engine_id, cause, message, at FROM moved

@@ -33,7 +33,9 @@ class Cancellation:
 
     found: bool = True  # there is such a job or task
     already_over: bool = False  # it had ended before; nothing was changed
-    too_late: bool = False  # it ended otherwise, before or while it was asked to stop; nothing else was stopped either
+    too_late: bool = (
+        False  # it ended without being cancelled, before or while it was asked to stop; nothing was stopped
+    )
     status: str = ""  # of the job or task, now
     was_running: bool = False  # an engine had the task, or a task of the job
     sent: bool = False  # an engine was asked to stop
@@ -64,7 +66,7 @@ class _Stopped:
 
     @property
     def too_late(self) -> bool:
-        """Every task ended otherwise."""
+        """Every task ended without being cancelled."""
         return all(status in TASK_OVER - {CANCELLED} for status in self.tasks.values())
 
 

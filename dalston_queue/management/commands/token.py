@@ -52,7 +52,7 @@ class Command(BaseCommand):
         show = actions.add_parser("list", help="list tokens, never their text")
         show.add_argument("--project", help="only of this project")
 
-        revoke = actions.add_parser("revoke", help="end a token now")
+        revoke = actions.add_parser("revoke", help="revoke a token")
         revoke.add_argument("id", type=UUID, help="the id from `token list`")
 
     def handle(self, *args: Any, **options: Any) -> None:  # noqa: ARG002

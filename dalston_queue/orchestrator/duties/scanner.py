@@ -1,4 +1,4 @@
-"""The stale scanner: the last net under the supervisors and the judge.
+"""The stale scanner: the backstop of the supervisors and the judge.
 
 It reclaims the tasks of engines that the judge condemned, and judges no engine itself. A task past its deadline plus a
 grace, or not renewed within the absolute timeout, is taken from its owner, even a live one, and fails with the cause

@@ -90,7 +90,7 @@ def test_of_two_operators_in_the_same_moment_one_wins_too(operator: Client) -> N
     assert ReplayBatch.objects.count() == 1
     [done, late] = sorted(pages, key=lambda text: "faster" in text)
     assert "1 dead letter will be replayed in 10 s" in done
-    assert "was faster: 1 dead letter will be replayed already." in late
+    assert "was faster: 1 dead letter already in a replay batch." in late
 
 
 def test_a_closed_dead_letter_is_not_replayed(operator: Client) -> None:
@@ -130,7 +130,7 @@ def test_all_that_match_with_a_dry_run_a_rate_and_a_priority(operator: Client) -
     assert batch.starts_at - batch.created_at == timedelta(seconds=30)
     assert OperatorAction.objects.filter(action="dead_letter.replay_batch", reason="fixed").exists()
     again = operator.post(path, {**form, "replay": "1"}, follow=True).content.decode()
-    assert "You were faster: there is such a replay batch already." in again
+    assert "You were faster: this replay batch exists already." in again
     assert ReplayBatch.objects.count() == 1
 
 

@@ -50,7 +50,7 @@ def test_pages_have_a_policy_and_no_inline_code(client: Client, path: str) -> No
 def test_error_pages_are_ours(client: Client) -> None:
     page = client.get("/nothing-here")
     assert page.status_code == 404
-    assert b"There is nothing here" in page.content
+    assert b"Page not found" in page.content
     refused = Client(enforce_csrf_checks=True).post("/login/", {"username": "a", "password": "b"})
     assert refused.status_code == 403
     assert b"The form was too old" in refused.content
@@ -59,7 +59,7 @@ def test_error_pages_are_ours(client: Client) -> None:
 def test_the_500_page_renders_without_any_context() -> None:
     from django.template.loader import render_to_string
 
-    assert "Something went wrong here" in render_to_string("500.html")
+    assert "Internal error" in render_to_string("500.html")
 
 
 @pytest.mark.django_db(transaction=True)
