@@ -1,4 +1,4 @@
-"""Database connections and their errors: which errors are transient, and how to release a connection."""
+"""Database connections, their errors, and text that Postgres can hold."""
 
 from __future__ import annotations
 
@@ -28,3 +28,8 @@ def release_connection() -> None:
     """Return the connection to the pool before a wait; the next query takes one again. Not inside a transaction."""
     if connection.connection is not None and not connection.in_atomic_block:
         connection.close()
+
+
+def storable_text(text: str) -> str:
+    """The text with U+FFFD instead of U+0000, the one character that Postgres can't hold. For texts that are shown."""
+    return text.replace("\x00", "\ufffd")

@@ -14,6 +14,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import DatabaseError
 from django.utils import timezone
 
+from dalston_queue.database import storable_text
 from dalston_queue.models import ApiToken, OperatorAction
 
 
@@ -42,7 +43,7 @@ def audited(
     try:
         yield row
     except Exception as error:
-        row.after = {"failed": f"{type(error).__name__}: {error}"[:500].replace("\x00", "\ufffd")}
+        row.after = {"failed": storable_text(f"{type(error).__name__}: {error}"[:500])}
         with suppress(DatabaseError):  # if the database failed, the row stays unfinished
             _finish(row)
         raise

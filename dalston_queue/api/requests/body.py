@@ -19,8 +19,8 @@ from ninja.renderers import BaseRenderer
 from ninja.types import DictStrAny
 
 from dalston_queue.api.errors.problems import ApiProblem, Code
+from dalston_queue.broker.protocol.validate import MAX_DEPTH
 
-MAX_DEPTH = 32
 MAX_INT, MIN_INT = 2**63 - 1, -(2**63)
 ENVELOPE_BYTES = 16 * 1024
 """Room for everything around `parameters`: names, capabilities, keys."""
@@ -81,7 +81,7 @@ def check(value: Any) -> None:
     stack: list[tuple[Any, int]] = [(value, 1)]
     while stack:
         item, depth = stack.pop()
-        if depth > MAX_DEPTH:
+        if depth > MAX_DEPTH and isinstance(item, dict | list):
             raise _too_deep()
         if isinstance(item, dict):
             for key in item:

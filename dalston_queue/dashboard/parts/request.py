@@ -11,6 +11,8 @@ from django.http import HttpRequest, HttpResponseRedirect, QueryDict
 from django.urls import NoReverseMatch, reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from dalston_queue.database import storable_text
+
 MAX_CHARACTERS = 200
 
 
@@ -82,8 +84,8 @@ def reason_of(request: HttpRequest) -> str:
 
 
 def cleaned(text: str) -> str:
-    """Postgres holds no U+0000."""
-    return text.replace("\x00", "").strip()[:MAX_REASON]
+    """The text of a field as it is stored."""
+    return storable_text(text).strip()[:MAX_REASON]
 
 
 def back_to_page(request: HttpRequest, below: str, otherwise: str) -> HttpResponseRedirect:

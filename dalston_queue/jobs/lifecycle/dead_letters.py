@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from dalston_queue.broker.protocol.types import Cause
+from dalston_queue.database import storable_text
 from dalston_queue.jobs.lifecycle.status import Change, Moved, move_tasks
 from dalston_queue.jobs.submit.storable import without_nul
 from dalston_queue.models import DeadLetter, Task
@@ -67,7 +68,7 @@ def dead_letter_unreadable(queue: str, entry: str, reason: str, raw: Mapping[str
         id=uuid5(_UNREADABLE, entry),
         queue=queue,
         cause=Cause.REJECTED,
-        error=_storable(reason),
+        error=storable_text(reason),
         error_type="Malformed",
         fingerprint=fingerprint(queue, Cause.REJECTED, "Malformed", reason),
         raw=readable(raw),
@@ -78,7 +79,7 @@ def dead_letter_unreadable(queue: str, entry: str, reason: str, raw: Mapping[str
 
 def readable(raw: Mapping[str, bytes]) -> dict[str, Any]:
     """Raw fields as JSON, without loss: text where it is text, base64 where it isn't."""
-    return {_storable(name): _text_or_base64(value) for name, value in raw.items()}
+    return {storable_text(name): _text_or_base64(value) for name, value in raw.items()}
 
 
 def _text_or_base64(value: bytes) -> str | dict[str, str]:
@@ -87,11 +88,6 @@ def _text_or_base64(value: bytes) -> str | dict[str, str]:
     except UnicodeDecodeError:
         return {"base64": b64encode(value).decode()}
     return {"base64": b64encode(value).decode()} if "\x00" in text else text
-
-
-def _storable(text: str) -> str:
-    """Postgres holds any text but the character U+0000."""
-    return text.replace("\x00", "\\x00")
 
 
 def _change(ending: Ending) -> Change:
@@ -103,8 +99,8 @@ def _change(ending: Ending) -> Change:
         engine_id=ending.engine_id,
         deliveries=ending.deliveries,
         cause=ending.cause,
-        message=_storable(ending.message),
-        error_type=_storable(ending.error_type)[:200],
+        message=storable_text(ending.message),
+        error_type=storable_text(ending.error_type)[:200],
     )
 
 
@@ -116,9 +112,9 @@ def _dead_letter(ending: Ending, queue: str, task_type: str) -> DeadLetter:
         attempt=ending.attempt,
         deliveries=ending.deliveries or 0,
         cause=ending.cause,
-        error=_storable(ending.message),
-        error_type=_storable(ending.error_type)[:200],
-        traceback=_storable(ending.traceback),
+        error=storable_text(ending.message),
+        error_type=storable_text(ending.error_type)[:200],
+        traceback=storable_text(ending.traceback),
         fingerprint=fingerprint(queue, ending.cause, ending.error_type, ending.message),
         evidence=json.loads(without_nul(json.dumps(ending.evidence))),
         raw=readable(ending.raw) if ending.raw is not None else None,

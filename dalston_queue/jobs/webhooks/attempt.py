@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dalston_queue.database import storable_text
 from dalston_queue.jobs.errors import InvalidCallback
 from dalston_queue.jobs.webhooks.lookups import LookupFailed, Lookups, lookups
 from dalston_queue.jobs.webhooks.target import Network, Target, check_address
@@ -52,7 +53,7 @@ def send(
             return NotDelivered(f"no answer within {timeout_s:g} s")
         # Bytes that are not HTTP are not repeated in the message: they may hold anything.
         text = "" if isinstance(error, http.client.HTTPException) else f": {error}"
-        return NotDelivered(f"{type(error).__name__}{text}"[:500].replace("\x00", ""))
+        return NotDelivered(storable_text(f"{type(error).__name__}{text}"[:500]))
     if 200 <= code < 300:
         return Delivered(code)
     note = ", and redirects are not followed" if 300 <= code < 400 else ""

@@ -22,7 +22,7 @@ from schemathesis.generation.meta import TestPhase
 AnyCase = Case[Any]
 
 SHORT_S = 0.01
-MAX_DEPTH = 32
+MAX_DEPTH = 64
 MAX_NAME = 41
 MISSING = "00000000-0000-7000-8000-000000000000"
 # A second result would wait until the first is stored, and no orchestrator runs.
@@ -35,7 +35,7 @@ _named: Counter[str] = Counter()
 
 @schemathesis.hook
 def filter_case(ctx: HookContext, case: AnyCase) -> bool:
-    """No NUL, no integer past 64 bits, nothing nested deeper than 32, anywhere in a body (docs/api.md)."""
+    """No NUL, no integer past 64 bits, nothing nested deeper than 64 levels, anywhere in a body (docs/api.md)."""
     if not _is_positive(case) or not isinstance(case.body, dict | list):
         return True
     return _can_be_stored(case.body)
