@@ -71,6 +71,9 @@ DALSTON_MAX_DELIVERIES_NODE_LOST = whole("DALSTON_MAX_DELIVERIES_NODE_LOST", "E1
 DALSTON_SCHEDULER_INTERVAL_S = number("DALSTON_SCHEDULER_INTERVAL_S", "E130", 1.0, "Seconds between two polls for scheduled tasks that are due; down to half of it if one is due before.", low=0.05)
 DALSTON_SCHEDULER_BATCH = whole("DALSTON_SCHEDULER_BATCH", "E131", 100, "The largest number of tasks per poll.", high=10_000)
 DALSTON_PROMOTE_INTERVAL_S = number("DALSTON_PROMOTE_INTERVAL_S", "E132", 60.0, "Seconds between two promotions of tasks that waited long. Not less than 60: huey wakes once a minute.", low=60)
+DALSTON_LOW_TO_MEDIUM_S = number("DALSTON_LOW_TO_MEDIUM_S", "E182", 600.0, "Wait in seconds after which a task of low priority counts as medium.", low=1)
+DALSTON_MEDIUM_TO_HIGH_S = number("DALSTON_MEDIUM_TO_HIGH_S", "E183", 1200.0, "Wait in seconds, since it was first enqueued, after which a task of medium priority counts as high.", low=1)
+DALSTON_WINDOW = whole("DALSTON_WINDOW", "E184", 4, "Entries that each lane and tier holds in Redis at least, while more wait in Postgres. It holds two for each slot of its engines, if that is more.", high=10_000)
 DALSTON_PROMOTE_BATCH = whole("DALSTON_PROMOTE_BATCH", "E133", 100, "Tasks that are promoted together.", high=10_000)
 
 # --- Attempts ---------------------------------------------------------------------------------------------------------

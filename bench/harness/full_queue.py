@@ -170,7 +170,7 @@ def _insert_all(size: Size) -> None:
 def _task(status: str, now: datetime) -> Task:
     task = Task(stage="transcribe", queue="transcribe", task_type="transcribe", timeout_seconds=600, max_retries=3)
     task.parameters = {"file": "s3://calls/2026/11/16/a.wav", "language": "en"}
-    task.status, task.created_at, task.enqueued_at = status, now, now
+    task.status, task.created_at, task.first_enqueued_at = status, now, now
     task.started_at = None if status == "queued" else now
     task.finished_at = now if status == "completed" else None
     return task

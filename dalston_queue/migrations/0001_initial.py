@@ -5,6 +5,7 @@ import dalston_queue.ids
 import dalston_queue.jobs.lifecycle.states
 import dalston_queue.models.webhook
 import django.contrib.postgres.fields
+import django.core.validators
 import django.db.models.deletion
 import uuid
 from django.conf import settings
@@ -21,6 +22,16 @@ DROP_AUDIT_CHAIN = """
     DROP TRIGGER audit_chain ON dalston_operator_action;
     DROP FUNCTION dalston_audit_keep, dalston_audit_chain, dalston_audit_finished, dalston_audit_begun,
         dalston_audit_append;"""
+
+# Rows that live for seconds, and move from state to state: cleaned long before a fifth of a table that holds history has
+# changed (Postgres' default), or the indexes of what waits grow with what went through them.
+AUTOVACUUM = """
+    ALTER TABLE dalston_task SET (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 20000,
+        autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+    ALTER TABLE dalston_job SET (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 20000,
+        autovacuum_vacuum_cost_delay = 0);
+    ALTER TABLE dalston_depth SET (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_delay = 0);"""
 
 
 def make_roles(apps: Any, _schema_editor: Any) -> None:
@@ -51,6 +62,28 @@ class Migration(migrations.Migration):
                 ("revoked_at", models.DateTimeField(blank=True, null=True)),
             ],
             options={"db_table": "dalston_api_token"},
+        ),
+        migrations.CreateModel(
+            name="DeadLetter",
+            fields=[
+                ("id", models.UUIDField(default=dalston_queue.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("queue", models.CharField(max_length=41)),
+                ("task_type", models.CharField(blank=True, default="", max_length=64)),
+                ("attempt", models.PositiveIntegerField(default=0, help_text="the attempt that died")),
+                ("deliveries", models.PositiveSmallIntegerField(default=0)),
+                ("cause", models.CharField(max_length=20)),
+                ("error", models.TextField(blank=True, default="")),
+                ("error_type", models.CharField(blank=True, default="", max_length=200)),
+                ("traceback", models.TextField(blank=True, default="")),
+                ("fingerprint", models.CharField(help_text="equal for errors of one kind", max_length=16)),
+                ("evidence", models.JSONField(blank=True, help_text="from the supervisor: exit code, signal, log tail", null=True)),
+                ("raw", models.JSONField(blank=True, help_text="the fields of an entry that could not be read", null=True)),
+                ("created_at", models.DateTimeField()),
+                ("replayed_at", models.DateTimeField(blank=True, null=True)),
+                ("replayed_attempt", models.PositiveIntegerField(blank=True, help_text="the attempt the replay made", null=True)),
+                ("discarded_at", models.DateTimeField(blank=True, null=True)),
+            ],
+            options={"db_table": "dalston_dead_letter"},
         ),
         migrations.CreateModel(
             name="Duty",
@@ -94,6 +127,19 @@ class Migration(migrations.Migration):
             options={"db_table": "dalston_leadership"},
         ),
         migrations.CreateModel(
+            name="Limit",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("queue", models.CharField(blank=True, default="", help_text="empty: all queues together", max_length=41)),
+                ("concurrency_key", models.CharField(blank=True, db_collation="C", default="", help_text="of the project; *: each key for itself", max_length=80)),
+                ("max_in_flight", models.PositiveIntegerField(blank=True, help_text="0 stops it", null=True)),
+                ("starts_per_minute", models.PositiveIntegerField(blank=True, null=True)),
+                ("tokens", models.FloatField(default=0.0, editable=False)),
+                ("filled_at", models.DateTimeField(editable=False, null=True)),
+            ],
+            options={"db_table": "dalston_limit"},
+        ),
+        migrations.CreateModel(
             name="Node",
             fields=[
                 ("id", models.CharField(max_length=100, primary_key=True, serialize=False)),
@@ -109,98 +155,16 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.UUIDField(default=dalston_queue.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("name", models.SlugField(max_length=80, unique=True)),
+                (
+                    "weight",
+                    models.PositiveSmallIntegerField(
+                        default=1, help_text="its share of the slots while several projects wait: 3 gets three times as many as 1", validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(1000)]
+                    ),
+                ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={"db_table": "dalston_project"},
         ),
-        migrations.CreateModel(
-            name="StagePause",
-            fields=[("queue", models.CharField(max_length=41, primary_key=True, serialize=False)), ("reason", models.TextField(blank=True, default="")), ("actor", models.CharField(max_length=200)), ("at", models.DateTimeField())],
-            options={"db_table": "dalston_stage_pause"},
-        ),
-        migrations.CreateModel(
-            name="Job",
-            fields=[
-                ("id", models.UUIDField(default=dalston_queue.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ("name", models.CharField(help_text="the pipeline's name, or the task type of a job of one", max_length=120)),
-                (
-                    "status",
-                    models.CharField(
-                        choices=[("pending", "pending"), ("running", "running"), ("cancelling", "cancelling"), ("completed", "completed"), ("failed", "failed"), ("cancelled", "cancelled")], default="pending", editable=False, max_length=12
-                    ),
-                ),
-                ("priority", models.CharField(choices=[("high", "high"), ("medium", "medium"), ("low", "low")], default="medium", max_length=6)),
-                ("parameters", models.JSONField(default=dict)),
-                ("trace_id", models.CharField(max_length=64)),
-                ("callback_url", models.TextField(blank=True, db_default="", default="", help_text="called when the job is over")),
-                ("progress", models.FloatField(default=0.0, help_text="weighted share of its tasks that are over, 0 to 1")),
-                ("error", models.TextField(blank=True, default="", help_text="why it failed, in one sentence")),
-                ("created_at", models.DateTimeField()),
-                ("started_at", models.DateTimeField(blank=True, null=True)),
-                ("cancel_requested_at", models.DateTimeField(blank=True, null=True)),
-                ("finished_at", models.DateTimeField(blank=True, null=True)),
-                ("token", models.ForeignKey(blank=True, db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, to="dalston_queue.apitoken")),
-                ("project", models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name="jobs", to="dalston_queue.project")),
-            ],
-            options={"db_table": "dalston_job"},
-        ),
-        migrations.CreateModel(
-            name="LoginAttempt",
-            fields=[("id", models.BigAutoField(primary_key=True, serialize=False)), ("at", models.DateTimeField()), ("account", models.CharField(max_length=64)), ("address", models.CharField(max_length=64))],
-            options={"db_table": "dalston_login_attempt", "indexes": [models.Index(fields=["account", "at"], name="login_by_account"), models.Index(fields=["address", "at"], name="login_by_address")]},
-        ),
-        migrations.CreateModel(
-            name="OperatorAction",
-            fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("at", models.DateTimeField()),
-                ("actor", models.CharField(max_length=200)),
-                ("action", models.CharField(help_text="for instance `job.cancel`, `dead_letter.replay`, `stage.pause`", max_length=40)),
-                ("target", models.CharField(help_text="the id of the target", max_length=200)),
-                ("reason", models.TextField(blank=True, default="")),
-                ("before", models.JSONField(blank=True, null=True)),
-                ("after", models.JSONField(blank=True, null=True)),
-                ("finished_at", models.DateTimeField(blank=True, help_text="empty: in progress, or its process died", null=True)),
-                ("token", models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, to="dalston_queue.apitoken")),
-                ("user", models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL)),
-            ],
-            options={"db_table": "dalston_operator_action"},
-        ),
-        migrations.CreateModel(
-            name="AuditEntry",
-            fields=[
-                ("id", models.BigIntegerField(primary_key=True, serialize=False)),
-                ("fact", models.CharField(choices=[("begun", "begun"), ("finished", "finished")], max_length=8)),
-                ("content", models.TextField(help_text="the fact as JSON, as it was hashed")),
-                ("previous_hash", models.CharField(max_length=64)),
-                ("hash", models.CharField(max_length=64)),
-                ("action", models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name="entries", to="dalston_queue.operatoraction")),
-            ],
-            options={"db_table": "dalston_audit_entry"},
-        ),
-        migrations.CreateModel(
-            name="WebhookSecret",
-            fields=[
-                ("project", models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name="webhook_secret", serialize=False, to="dalston_queue.project")),
-                ("text", models.CharField(editable=False, max_length=80)),
-                ("created_at", models.DateTimeField()),
-            ],
-            options={"db_table": "dalston_webhook_secret"},
-        ),
-        migrations.CreateModel(
-            name="IdempotencyKey",
-            fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("key", models.CharField(max_length=200)),
-                ("body_digest", models.CharField(help_text="SHA-256 of the request", max_length=64)),
-                ("created_at", models.DateTimeField()),
-                ("expires_at", models.DateTimeField(db_index=True)),
-                ("job", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="idempotency_keys", to="dalston_queue.job")),
-                ("project", models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, to="dalston_queue.project")),
-            ],
-            options={"db_table": "dalston_idempotency_key"},
-        ),
-        migrations.AddField(model_name="apitoken", name="project", field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="tokens", to="dalston_queue.project")),
         migrations.CreateModel(
             name="ReplayBatch",
             fields=[
@@ -225,8 +189,6 @@ class Migration(migrations.Migration):
                 ("next_at", models.DateTimeField(help_text="when its next dead letters are due")),
                 ("started_at", models.DateTimeField(blank=True, null=True)),
                 ("finished_at", models.DateTimeField(blank=True, null=True)),
-                ("token", models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, to="dalston_queue.apitoken")),
-                ("user", models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL)),
             ],
             options={"db_table": "dalston_replay_batch"},
         ),
@@ -239,7 +201,7 @@ class Migration(migrations.Migration):
                 ("at", models.DateTimeField(help_text="a whole minute")),
                 ("numbers", models.JSONField(help_text="by name; unknown numbers are left out")),
             ],
-            options={"db_table": "dalston_sample", "indexes": [models.Index(fields=["at"], name="sample_by_age")], "constraints": [models.UniqueConstraint(fields=("kind", "at", "name"), name="one_sample_a_minute")]},
+            options={"db_table": "dalston_sample"},
         ),
         migrations.CreateModel(
             name="Schedule",
@@ -253,10 +215,13 @@ class Migration(migrations.Migration):
                 ("enabled", models.BooleanField(default=True)),
                 ("next_at", models.DateTimeField(editable=False, help_text="the next tick", null=True)),
                 ("last_error", models.TextField(blank=True, default="", editable=False)),
-                ("last_job", models.ForeignKey(blank=True, db_index=False, editable=False, null=True, on_delete=django.db.models.deletion.SET_NULL, to="dalston_queue.job")),
-                ("project", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="schedules", to="dalston_queue.project")),
             ],
             options={"db_table": "dalston_schedule"},
+        ),
+        migrations.CreateModel(
+            name="StagePause",
+            fields=[("queue", models.CharField(max_length=41, primary_key=True, serialize=False)), ("reason", models.TextField(blank=True, default="")), ("actor", models.CharField(max_length=200)), ("at", models.DateTimeField())],
+            options={"db_table": "dalston_stage_pause"},
         ),
         migrations.CreateModel(
             name="Task",
@@ -291,6 +256,9 @@ class Migration(migrations.Migration):
                 ("priority", models.CharField(choices=[("high", "high"), ("medium", "medium"), ("low", "low")], default="medium", max_length=6)),
                 ("effective_priority", models.CharField(choices=[("high", "high"), ("medium", "medium"), ("low", "low")], default="medium", max_length=6)),
                 ("required_capabilities", django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=41), default=list, size=None)),
+                ("lane", models.CharField(db_collation="C", help_text="its queue, with @ and its capabilities if it needs any", max_length=800)),
+                ("tier", models.GeneratedField(db_persist=True, expression=models.Case(models.When(deliveries__gte=2, then=models.Value("suspect")), default=models.F("effective_priority")), output_field=models.CharField(max_length=9))),
+                ("concurrency_key", models.CharField(blank=True, db_collation="C", default="", help_text="shares and limits count by it", max_length=80)),
                 ("parameters", models.JSONField(default=dict)),
                 ("timeout_seconds", models.PositiveIntegerField()),
                 ("attempt", models.PositiveIntegerField(default=1)),
@@ -306,37 +274,13 @@ class Migration(migrations.Migration):
                 ("error_cause", models.CharField(blank=True, default="", max_length=20)),
                 ("created_at", models.DateTimeField()),
                 ("scheduled_at", models.DateTimeField(blank=True, help_text="not before this time", null=True)),
-                ("enqueued_at", models.DateTimeField(blank=True, help_text="first time in a stream; ageing counts from it", null=True)),
+                ("first_enqueued_at", models.DateTimeField(blank=True, help_text="when it was READY for the first time; its place and its ageing go by it", null=True)),
                 ("started_at", models.DateTimeField(blank=True, null=True)),
                 ("cancel_requested_at", models.DateTimeField(blank=True, null=True)),
                 ("cancel_sent_at", models.DateTimeField(blank=True, help_text="when its engine was asked to stop", null=True)),
                 ("finished_at", models.DateTimeField(blank=True, null=True)),
-                ("job", models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name="tasks", to="dalston_queue.job")),
             ],
             options={"db_table": "dalston_task"},
-        ),
-        migrations.CreateModel(
-            name="DeadLetter",
-            fields=[
-                ("id", models.UUIDField(default=dalston_queue.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ("queue", models.CharField(max_length=41)),
-                ("task_type", models.CharField(blank=True, default="", max_length=64)),
-                ("attempt", models.PositiveIntegerField(default=0, help_text="the attempt that died")),
-                ("deliveries", models.PositiveSmallIntegerField(default=0)),
-                ("cause", models.CharField(max_length=20)),
-                ("error", models.TextField(blank=True, default="")),
-                ("error_type", models.CharField(blank=True, default="", max_length=200)),
-                ("traceback", models.TextField(blank=True, default="")),
-                ("fingerprint", models.CharField(help_text="equal for errors of one kind", max_length=16)),
-                ("evidence", models.JSONField(blank=True, help_text="from the supervisor: exit code, signal, log tail", null=True)),
-                ("raw", models.JSONField(blank=True, help_text="the fields of an entry that could not be read", null=True)),
-                ("created_at", models.DateTimeField()),
-                ("replayed_at", models.DateTimeField(blank=True, null=True)),
-                ("replayed_attempt", models.PositiveIntegerField(blank=True, help_text="the attempt the replay made", null=True)),
-                ("discarded_at", models.DateTimeField(blank=True, null=True)),
-                ("task", models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name="dead_letters", to="dalston_queue.task")),
-            ],
-            options={"db_table": "dalston_dead_letter"},
         ),
         migrations.CreateModel(
             name="TaskEvent",
@@ -385,7 +329,6 @@ class Migration(migrations.Migration):
                 ("cause", models.CharField(blank=True, default="", max_length=20)),
                 ("message", models.TextField(blank=True, default="")),
                 ("at", models.DateTimeField()),
-                ("task", models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name="events", to="dalston_queue.task")),
             ],
             options={"db_table": "dalston_task_event"},
         ),
@@ -405,15 +348,130 @@ class Migration(migrations.Migration):
                 ("last_code", models.PositiveSmallIntegerField(blank=True, help_text="the receiver's last HTTP status", null=True)),
                 ("last_error", models.TextField(blank=True, default="")),
                 ("delivered_at", models.DateTimeField(blank=True, null=True)),
-                ("job", models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name="webhooks", to="dalston_queue.job")),
             ],
             options={"verbose_name_plural": "webhook deliveries", "db_table": "dalston_webhook_delivery"},
         ),
+        migrations.CreateModel(
+            name="Depth",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("lane", models.CharField(db_collation="C", max_length=800)),
+                ("tier", models.CharField(max_length=9)),
+                ("ready", models.IntegerField()),
+                ("queued", models.IntegerField()),
+                ("running", models.IntegerField()),
+            ],
+            options={"db_table": "dalston_depth", "indexes": [models.Index(fields=["lane"], name="depth_by_lane")]},
+        ),
+        migrations.CreateModel(
+            name="Job",
+            fields=[
+                ("id", models.UUIDField(default=dalston_queue.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("name", models.CharField(help_text="the pipeline's name, or the task type of a job of one", max_length=120)),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[("pending", "pending"), ("running", "running"), ("cancelling", "cancelling"), ("completed", "completed"), ("failed", "failed"), ("cancelled", "cancelled")], default="pending", editable=False, max_length=12
+                    ),
+                ),
+                ("priority", models.CharField(choices=[("high", "high"), ("medium", "medium"), ("low", "low")], default="medium", max_length=6)),
+                ("parameters", models.JSONField(default=dict)),
+                ("trace_id", models.CharField(max_length=64)),
+                ("callback_url", models.TextField(blank=True, db_default="", default="", help_text="called when the job is over")),
+                ("progress", models.FloatField(default=0.0, help_text="weighted share of its tasks that are over, 0 to 1")),
+                ("error", models.TextField(blank=True, default="", help_text="why it failed, in one sentence")),
+                ("created_at", models.DateTimeField()),
+                ("started_at", models.DateTimeField(blank=True, null=True)),
+                ("cancel_requested_at", models.DateTimeField(blank=True, null=True)),
+                ("finished_at", models.DateTimeField(blank=True, null=True)),
+                ("token", models.ForeignKey(blank=True, db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, to="dalston_queue.apitoken")),
+            ],
+            options={"db_table": "dalston_job"},
+        ),
+        migrations.CreateModel(
+            name="IdempotencyKey",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("key", models.CharField(max_length=200)),
+                ("body_digest", models.CharField(help_text="SHA-256 of the request", max_length=64)),
+                ("created_at", models.DateTimeField()),
+                ("expires_at", models.DateTimeField(db_index=True)),
+                ("job", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="idempotency_keys", to="dalston_queue.job")),
+            ],
+            options={"db_table": "dalston_idempotency_key"},
+        ),
+        migrations.CreateModel(
+            name="LoginAttempt",
+            fields=[("id", models.BigAutoField(primary_key=True, serialize=False)), ("at", models.DateTimeField()), ("account", models.CharField(max_length=64)), ("address", models.CharField(max_length=64))],
+            options={"db_table": "dalston_login_attempt", "indexes": [models.Index(fields=["account", "at"], name="login_by_account"), models.Index(fields=["address", "at"], name="login_by_address")]},
+        ),
+        migrations.CreateModel(
+            name="OperatorAction",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("at", models.DateTimeField()),
+                ("actor", models.CharField(max_length=200)),
+                ("action", models.CharField(help_text="for instance `job.cancel`, `dead_letter.replay`, `stage.pause`", max_length=40)),
+                ("target", models.CharField(help_text="the id of the target", max_length=200)),
+                ("reason", models.TextField(blank=True, default="")),
+                ("before", models.JSONField(blank=True, null=True)),
+                ("after", models.JSONField(blank=True, null=True)),
+                ("finished_at", models.DateTimeField(blank=True, help_text="empty: in progress, or its process died", null=True)),
+                ("token", models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, to="dalston_queue.apitoken")),
+                ("user", models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL)),
+            ],
+            options={"db_table": "dalston_operator_action"},
+        ),
+        migrations.CreateModel(
+            name="AuditEntry",
+            fields=[
+                ("id", models.BigIntegerField(primary_key=True, serialize=False)),
+                ("fact", models.CharField(choices=[("begun", "begun"), ("finished", "finished")], max_length=8)),
+                ("content", models.TextField(help_text="the fact as JSON, as it was hashed")),
+                ("previous_hash", models.CharField(max_length=64)),
+                ("hash", models.CharField(max_length=64)),
+                ("action", models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name="entries", to="dalston_queue.operatoraction")),
+            ],
+            options={"db_table": "dalston_audit_entry"},
+        ),
+        migrations.CreateModel(
+            name="WebhookSecret",
+            fields=[
+                ("project", models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name="webhook_secret", serialize=False, to="dalston_queue.project")),
+                ("text", models.CharField(editable=False, max_length=80)),
+                ("created_at", models.DateTimeField()),
+            ],
+            options={"db_table": "dalston_webhook_secret"},
+        ),
+        migrations.AddConstraint(model_name="project", constraint=models.CheckConstraint(condition=models.Q(("weight__range", (1, 1000))), name="project_weight_in_range")),
+        migrations.AddField(model_name="limit", name="project", field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name="limits", to="dalston_queue.project")),
+        migrations.AddField(model_name="job", name="project", field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name="jobs", to="dalston_queue.project")),
+        migrations.AddField(model_name="idempotencykey", name="project", field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, to="dalston_queue.project")),
+        migrations.AddField(model_name="apitoken", name="project", field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="tokens", to="dalston_queue.project")),
+        migrations.AddField(model_name="replaybatch", name="token", field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, to="dalston_queue.apitoken")),
+        migrations.AddField(model_name="replaybatch", name="user", field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL)),
+        migrations.AddIndex(model_name="sample", index=models.Index(fields=["at"], name="sample_by_age")),
+        migrations.AddConstraint(model_name="sample", constraint=models.UniqueConstraint(fields=("kind", "at", "name"), name="one_sample_a_minute")),
+        migrations.AddField(model_name="schedule", name="last_job", field=models.ForeignKey(blank=True, db_index=False, editable=False, null=True, on_delete=django.db.models.deletion.SET_NULL, to="dalston_queue.job")),
+        migrations.AddField(model_name="schedule", name="project", field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="schedules", to="dalston_queue.project")),
+        migrations.AddField(model_name="task", name="job", field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name="tasks", to="dalston_queue.job")),
+        migrations.AddField(model_name="task", name="project", field=models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="dalston_queue.project")),
+        migrations.AddField(model_name="deadletter", name="task", field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name="dead_letters", to="dalston_queue.task")),
+        migrations.AddField(model_name="taskevent", name="task", field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name="events", to="dalston_queue.task")),
+        migrations.AddField(model_name="webhookdelivery", name="job", field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name="webhooks", to="dalston_queue.job")),
         migrations.AddIndex(model_name="operatoraction", index=models.Index(fields=["target", "-id"], name="action_by_target")),
         migrations.AddIndex(model_name="operatoraction", index=models.Index(fields=["actor", "-id"], name="action_by_actor")),
         migrations.AddIndex(model_name="operatoraction", index=models.Index(fields=["action", "-id"], name="action_by_kind")),
         migrations.AddIndex(model_name="operatoraction", index=models.Index(fields=["at"], name="action_by_time")),
         migrations.AddConstraint(model_name="auditentry", constraint=models.UniqueConstraint(fields=("action", "fact"), name="each_fact_once")),
+        migrations.AddConstraint(model_name="limit", constraint=models.UniqueConstraint(fields=("queue", "project", "concurrency_key"), name="one_limit_each", nulls_distinct=False)),
+        migrations.AddConstraint(model_name="limit", constraint=models.CheckConstraint(condition=models.Q(models.Q(("queue", ""), _negated=True), ("project__isnull", False), _connector="OR"), name="limit_names_queue_or_project")),
+        migrations.AddConstraint(model_name="limit", constraint=models.CheckConstraint(condition=models.Q(("concurrency_key", ""), ("project__isnull", False), _connector="OR"), name="limit_key_has_project")),
+        migrations.AddConstraint(model_name="limit", constraint=models.CheckConstraint(condition=models.Q(("max_in_flight__isnull", False), ("starts_per_minute__isnull", False), _connector="OR"), name="limit_limits_something")),
+        migrations.AddConstraint(
+            model_name="limit", constraint=models.CheckConstraint(condition=models.Q(models.Q(("concurrency_key", "*"), _negated=True), ("starts_per_minute__isnull", True), _connector="OR"), name="limit_of_each_key_in_flight_only")
+        ),
+        migrations.AddConstraint(model_name="limit", constraint=models.CheckConstraint(condition=models.Q(("starts_per_minute__isnull", True), ("starts_per_minute__gt", 0), _connector="OR"), name="limit_starts_above_zero")),
         migrations.AddIndex(model_name="job", index=models.Index(fields=["project", "-id"], name="job_by_project")),
         migrations.AddIndex(model_name="job", index=models.Index(condition=models.Q(("status", "pending")), fields=["id"], name="job_pending")),
         migrations.AddIndex(model_name="job", index=models.Index(condition=models.Q(("status__in", ["running", "cancelling"])), fields=["id"], name="job_live")),
@@ -490,10 +548,11 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddIndex(model_name="task", index=models.Index(condition=models.Q(("status", "pending")), fields=["job"], name="task_pending")),
-        migrations.AddIndex(model_name="task", index=models.Index(condition=models.Q(("status", "ready")), fields=["id"], name="task_ready")),
+        migrations.AddIndex(model_name="task", index=models.Index(condition=models.Q(("status", "ready")), fields=["lane", "tier", "project", "concurrency_key", "first_enqueued_at", "id"], name="task_ready_by_group")),
+        migrations.AddIndex(model_name="task", index=models.Index(condition=models.Q(("status", "ready")), fields=["lane", "tier", "first_enqueued_at", "id"], name="task_ready_by_age")),
         migrations.AddIndex(model_name="task", index=models.Index(condition=models.Q(("status", "scheduled")), fields=["scheduled_at"], name="task_scheduled")),
-        migrations.AddIndex(model_name="task", index=models.Index(condition=models.Q(("status__in", ["queued", "running"])), fields=["queue", "id"], name="task_in_redis")),
-        migrations.AddIndex(model_name="task", index=models.Index(condition=models.Q(("cancel_requested_at__isnull", False), ("status__in", ["queued", "running"])), fields=["id"], name="task_stopping")),
+        migrations.AddIndex(model_name="task", index=models.Index(condition=models.Q(("status__in", ["queued", "running"])), fields=["queue", "project", "concurrency_key", "id"], name="task_in_flight")),
+        migrations.AddIndex(model_name="task", index=models.Index(condition=models.Q(("status__in", ["queued", "running"]), ("cancel_requested_at__isnull", False)), fields=["id"], name="task_stopping")),
         migrations.AddIndex(model_name="task", index=models.Index(condition=models.Q(("finished_at__isnull", False)), fields=["finished_at"], name="task_finished")),
         migrations.AddConstraint(model_name="task", constraint=models.UniqueConstraint(fields=("job", "stage"), name="one_task_per_stage")),
         migrations.AddConstraint(
@@ -599,6 +658,7 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.RunSQL(AUDIT_CHAIN, DROP_AUDIT_CHAIN),
+        migrations.RunSQL(AUTOVACUUM, migrations.RunSQL.noop),
         # Backwards the groups stay: people are in them.
         migrations.RunPython(make_roles, migrations.RunPython.noop),
     ]

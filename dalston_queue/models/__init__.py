@@ -3,6 +3,7 @@
 accounts       projects, API tokens, failed logins
 job            jobs, and the idempotency keys of their requests
 task           tasks, and every transition of each
+order          how many wait in each lane; limits of queues, projects and keys
 dead_letter    tasks without another attempt, waiting for an operator
 replay_batch   replays of dead letters that are paced or can be undone
 schedule       recurring jobs
@@ -17,6 +18,7 @@ from dalston_queue.models.audit import AuditEntry, OperatorAction
 from dalston_queue.models.dead_letter import DeadLetter
 from dalston_queue.models.job import IdempotencyKey, Job
 from dalston_queue.models.operations import Duty, Engine, Leadership, Node, Sample, StagePause
+from dalston_queue.models.order import Depth, Limit
 from dalston_queue.models.replay_batch import ReplayBatch
 from dalston_queue.models.schedule import Schedule
 from dalston_queue.models.task import Task, TaskEvent
@@ -26,11 +28,13 @@ __all__ = [
     "ApiToken",
     "AuditEntry",
     "DeadLetter",
+    "Depth",
     "Duty",
     "Engine",
     "IdempotencyKey",
     "Job",
     "Leadership",
+    "Limit",
     "LoginAttempt",
     "Node",
     "OperatorAction",

@@ -11,9 +11,13 @@ from hashlib import sha256
 from typing import Self
 
 from django.contrib.postgres.fields import ArrayField
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from dalston_queue.ids import uuid7
+
+
+MAX_WEIGHT = 1000
 
 
 class Project(models.Model):
@@ -21,10 +25,18 @@ class Project(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.SlugField(max_length=80, unique=True)
+    weight = models.PositiveSmallIntegerField(
+        default=1,
+        validators=[MinValueValidator(1), MaxValueValidator(MAX_WEIGHT)],
+        help_text="its share of the slots while several projects wait: 3 gets three times as many as 1",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         db_table = "dalston_project"
+        constraints = [
+            models.CheckConstraint(condition=models.Q(weight__range=(1, MAX_WEIGHT)), name="project_weight_in_range")
+        ]
 
     def __str__(self) -> str:
         return self.name

@@ -6,16 +6,22 @@ A task is one stage of a job, on one engine at a time. Its `attempt` only grows;
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
-from dalston_queue.broker.protocol.types import Priority
+from dalston_queue.broker.protocol.types import SUSPECT_FROM, Priority, Tier
 from dalston_queue.ids import uuid7
 from dalston_queue.jobs.lifecycle.states import TASK_OVER, TaskStatus
 from dalston_queue.models.fields import choices, one_of, over_has_time
+from dalston_queue.models.accounts import Project
 from dalston_queue.models.job import Job
+
+IN_FLIGHT = models.Q(status__in=["queued", "running"])
+"""In Redis: in a window, or at an engine."""
 
 
 class Task(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="tasks", db_index=False)  # unique(job, stage)
+    # Of its job: the order of the waiting tasks goes by it.
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False)
     stage = models.CharField(max_length=64, help_text="its unique name in its job")
     queue = models.CharField(max_length=41, help_text="the queue that engines claim it from")
     task_type = models.CharField(max_length=64)
@@ -29,6 +35,21 @@ class Task(models.Model):
     priority = models.CharField(max_length=6, choices=choices(Priority), default=Priority.MEDIUM.value)
     effective_priority = models.CharField(max_length=6, choices=choices(Priority), default=Priority.MEDIUM.value)
     required_capabilities = ArrayField(models.CharField(max_length=41), default=list)
+    # "C": compared by bytes, so that the queries that skip from group to group have a greatest value.
+    lane = models.CharField(
+        max_length=800, db_collation="C", help_text="its queue, with @ and its capabilities if it needs any"
+    )
+    tier = models.GeneratedField(
+        expression=models.Case(
+            models.When(deliveries__gte=SUSPECT_FROM, then=models.Value(Tier.SUSPECT.value)),
+            default=models.F("effective_priority"),
+        ),
+        output_field=models.CharField(max_length=9),
+        db_persist=True,
+    )
+    concurrency_key = models.CharField(
+        max_length=80, blank=True, default="", db_collation="C", help_text="shares and limits count by it"
+    )
     parameters = models.JSONField(default=dict)
     timeout_seconds = models.PositiveIntegerField()
     attempt = models.PositiveIntegerField(default=1)
@@ -46,7 +67,9 @@ class Task(models.Model):
     error_cause = models.CharField(max_length=20, blank=True, default="")
     created_at = models.DateTimeField()
     scheduled_at = models.DateTimeField(null=True, blank=True, help_text="not before this time")
-    enqueued_at = models.DateTimeField(null=True, blank=True, help_text="first time in a stream; ageing counts from it")
+    first_enqueued_at = models.DateTimeField(
+        null=True, blank=True, help_text="when it was READY for the first time; its place and its ageing go by it"
+    )
     started_at = models.DateTimeField(null=True, blank=True)
     cancel_requested_at = models.DateTimeField(null=True, blank=True)
     cancel_sent_at = models.DateTimeField(null=True, blank=True, help_text="when its engine was asked to stop")
@@ -57,20 +80,31 @@ class Task(models.Model):
         indexes = [
             # Advance: children of a job that wait: WHERE job_id = ANY(%s) AND status = 'pending'
             models.Index(fields=["job"], name="task_pending", condition=models.Q(status="pending")),
-            # Dispatch, each second: WHERE status = 'ready' ORDER BY id
-            models.Index(fields=["id"], name="task_ready", condition=models.Q(status="ready")),
+            # Refill: the groups that wait in a lane and tier, one after the other, and the oldest tasks of each:
+            # WHERE status = 'ready' AND lane = %s AND tier = %s AND (project_id, concurrency_key) > (%s, %s)
+            models.Index(
+                fields=["lane", "tier", "project", "concurrency_key", "first_enqueued_at", "id"],
+                name="task_ready_by_group",
+                condition=models.Q(status="ready"),
+            ),
+            # Ageing, the oldest age, the list of waiting tasks: the same without a group, ORDER BY first_enqueued_at
+            models.Index(
+                fields=["lane", "tier", "first_enqueued_at", "id"],
+                name="task_ready_by_age",
+                condition=models.Q(status="ready"),
+            ),
             # Scheduler, each second: WHERE status = 'scheduled' AND scheduled_at <= now() ORDER BY scheduled_at
             models.Index(fields=["scheduled_at"], name="task_scheduled", condition=models.Q(status="scheduled")),
-            # Reconciler and stage views: WHERE queue = %s AND status IN ('queued', 'running') AND id > %s ORDER BY id;
-            # queue positions: WHERE queue = %s AND status = 'queued' AND id < %s ORDER BY id
+            # Reconciler, page by page, and what each group has in flight:
+            # WHERE queue = %s AND status IN ('queued', 'running') ORDER BY project_id, concurrency_key, id
             models.Index(
-                fields=["queue", "id"], name="task_in_redis", condition=models.Q(status__in=["queued", "running"])
+                fields=["queue", "project", "concurrency_key", "id"], name="task_in_flight", condition=IN_FLIGHT
             ),
             # Stop, each second: WHERE cancel_requested_at IS NOT NULL AND status IN ('queued', 'running') ORDER BY id
             models.Index(
                 fields=["id"],
                 name="task_stopping",
-                condition=models.Q(cancel_requested_at__isnull=False, status__in=["queued", "running"]),
+                condition=IN_FLIGHT & models.Q(cancel_requested_at__isnull=False),
             ),
             # Queue stats, throughput of the last minute: WHERE finished_at > %s
             models.Index(fields=["finished_at"], name="task_finished", condition=models.Q(finished_at__isnull=False)),

@@ -4,7 +4,7 @@ The events of one task are applied in the order of their (attempt, seq), one per
 transition. An event that arrives late, twice or in the wrong order finds no row to move, and has no effect.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from random import SystemRandom
@@ -25,8 +25,8 @@ from dalston_queue.jobs.lifecycle.status import Change, Moved, id_array, lock_jo
 from dalston_queue.jobs.submit.rows import NewTask, insert_tasks
 from dalston_queue.jobs.submit.spec import StageSpec, stage_from
 from dalston_queue.jobs.submit.storable import holds_nul
-from dalston_queue.jobs.submit.submit import task_row
-from dalston_queue.models import Job, Task
+from dalston_queue.jobs.submit.submit import OfJob, task_row
+from dalston_queue.models import Task
 
 _encode = msgspec.json.Encoder().encode
 _jitter = SystemRandom().random
@@ -37,6 +37,8 @@ def apply(events: Sequence[Event], now: datetime) -> Advanced:
     """Apply these events; returns what has to be done after the commit."""
     jobs = lock_jobs({UUID(event.job_id) for event in events})
     touched: set[UUID] = set()
+    left: set[str] = set()
+    started: Counter[tuple[str, str]] = Counter()
     created = {UUID(event.job_id) for event in events if event.kind is EventKind.JOB_CREATED}
     claimed = move_jobs("claim", created & jobs.keys(), now)
     for batch in rounds(event for event in events if event.kind is not EventKind.JOB_CREATED):
@@ -45,10 +47,15 @@ def apply(events: Sequence[Event], now: datetime) -> Advanced:
             by_kind[event.kind].append(event)
         for kind, same in by_kind.items():
             moved = HANDLERS[kind](same, now)
-            if kind is not EventKind.TASK_STARTED:
+            left.update(move.lane for move in moved)
+            if kind is EventKind.TASK_STARTED:
+                started.update((move.lane, move.tier) for move in moved)
+            else:
                 touched.update(move.job_id for move in moved)
     advanced = advance(touched, now)
     advanced.ready += make_stages_ready(claimed, now)
+    advanced.left |= left
+    advanced.started += started
     return advanced
 
 
@@ -96,7 +103,7 @@ def _completed(events: list[Event], now: datetime) -> list[Moved]:
         try:
             result = _storable(event.result)
             if stages := wanted_stages(event.result):
-                more[UUID(event.task_id)] = added_tasks(UUID(event.job_id), stages)
+                more[UUID(event.task_id)] = added_tasks(UUID(event.job_id), UUID(event.task_id), stages)
             changes.append(_change(event, result=result))
         except _InvalidResult as error:
             endings.append(_refused(event, f"its result {error}", "InvalidResult"))
@@ -279,11 +286,13 @@ def wanted_stages(result: object) -> Sequence[StageSpec]:
     return [stage_from(stage) for stage in wanted]
 
 
-def added_tasks(job_id: UUID, stages: Sequence[StageSpec]) -> list[NewTask]:
+def added_tasks(job_id: UUID, parent: UUID, stages: Sequence[StageSpec]) -> list[NewTask]:
     """The rows of these stages, ready to insert; none if the job is gone. The job must be locked. Raises InvalidJob for
-    stages that don't fit the job, or can't be stored."""
-    priority = Job.objects.filter(id=job_id).values_list("priority", flat=True).first()
-    if priority is None:
+    stages that don't fit the job, or can't be stored. A stage inherits the concurrency key of the task that asks."""
+    asks = Task.objects.filter(id=parent, job_id=job_id)
+    row = asks.values_list("project_id", "job__priority", "concurrency_key").first()
+    if row is None:
         return []
     dag.check(stages, set(Task.objects.filter(job_id=job_id).values_list("stage", flat=True)))
-    return [task_row(stage, job_id, Priority(priority)) for stage in stages]
+    of_job = OfJob(job_id, row[0], Priority(row[1]), row[2])
+    return [task_row(stage, of_job) for stage in stages]

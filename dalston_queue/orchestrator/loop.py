@@ -20,10 +20,11 @@ from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.messages import Event, Malformed
 from dalston_queue.database import drop_broken_connection, is_transient
 from dalston_queue.jobs.lifecycle.advance import Advanced, claim_jobs
-from dalston_queue.jobs.lifecycle.dispatch import BATCH, dispatch, dispatch_oldest
 from dalston_queue.jobs.lifecycle.stop import stop_tasks, stopping_jobs
 from dalston_queue.jobs.operator import pause
 from dalston_queue.jobs.operator.replay_batches import run_due_batches
+from dalston_queue.jobs.order import depth
+from dalston_queue.jobs.order.refill import BATCH, refill
 from dalston_queue.orchestrator.batch import handle
 from dalston_queue.orchestrator.scheduler import make_due_ready, next_poll_in_s, submit_due
 
@@ -124,10 +125,10 @@ def _kinds(batch: list[Event | Malformed]) -> Iterator[str]:
 
 
 def follow_up(advanced: Advanced) -> None:
-    """Dispatch and stop tasks after a commit, each in a transaction of its own."""
+    """Refill windows and stop tasks after a commit, each in transactions of its own."""
     now = timezone.now()
-    if advanced.ready:
-        dispatch(advanced.ready, now)
+    if advanced.lanes:
+        refill(advanced.lanes, now, advanced.started)
     if advanced.stopping:
         stop_tasks(advanced.stopping, now)
 
@@ -137,11 +138,12 @@ def poll() -> bool:
     submit_due(timezone.now())
     more = _claim_pending()
     more = run_due_batches(timezone.now()) or more
-    dispatch(make_due_ready(timezone.now()), timezone.now())
-    dispatched = dispatch_oldest(timezone.now())
+    make_due_ready(timezone.now())
     if jobs := stopping_jobs():
-        dispatch(stop_tasks(jobs, timezone.now(), skip_locked=True).ready, timezone.now())
-    return more or (dispatched.seen == BATCH and dispatched.queued > 0)
+        stop_tasks(jobs, timezone.now(), skip_locked=True)
+    refill(None, timezone.now())
+    depth.compact()
+    return more
 
 
 def _claim_pending() -> bool:
@@ -152,7 +154,7 @@ def _claim_pending() -> bool:
     if not found:
         return False
     with transaction.atomic():
-        ready = claim_jobs(found, timezone.now(), skip_locked=True).ready
-    dispatch(ready, timezone.now())
+        claimed = claim_jobs(found, timezone.now(), skip_locked=True)
+    refill(claimed.lanes, timezone.now())
     # If none of a full batch could be claimed, other orchestrators have locked these jobs.
-    return len(found) == BATCH and bool(ready)
+    return len(found) == BATCH and bool(claimed.ready)

@@ -75,7 +75,7 @@ def test_a_viewer_has_no_button(viewer_page: Page, job: Job) -> None:
 
 def test_it_fits_a_telephone(open_page: OpenPage, job: Job) -> None:
     now = timezone.now()
-    Task.objects.filter(job=job, stage="split").update(result={"text": "x" * 3000}, enqueued_at=now)
+    Task.objects.filter(job=job, stage="split").update(result={"text": "x" * 3000}, first_enqueued_at=now)
     page = open_page(width=380, height=800)
     for path in (f"/jobs/{job.pk}/", f"/tasks/{Task.objects.get(job=job, stage='split').pk}/"):
         page.goto(path)

@@ -45,6 +45,16 @@ def join_capabilities(capabilities: Iterable[str]) -> str:
     return "+".join(sorted({check_name("capability", c) for c in capabilities}))
 
 
+def lane_name(queue: str, capabilities: Iterable[str]) -> str:
+    """A lane's name outside of Redis: its queue, with @ and its capabilities if it needs any."""
+    joined = join_capabilities(capabilities)
+    return f"{queue}@{joined}" if joined else queue
+
+
+def queue_of_lane(lane: str) -> str:
+    return lane.partition("@")[0]
+
+
 class Keys:
     """The key builder of one deployment (prefix)."""
 

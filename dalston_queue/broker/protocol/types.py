@@ -27,6 +27,8 @@ class Tier(StrEnum):
 
 
 TIERS: tuple[Tier, ...] = tuple(Tier)
+SUSPECT_FROM = 2
+"""Deliveries from which a task is a suspect; include/lane.lua has the same."""
 
 
 def tier_number(tier: Tier) -> int:

@@ -56,7 +56,7 @@ class TaskLine:
     parameters: str
     result: str
     is_large: bool  # its result is not on this page
-    enqueued_at: datetime | None
+    first_enqueued_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
     deliveries: tuple[Delivery, ...]
@@ -198,7 +198,7 @@ def _line(task: Task, why: str, progress: str, content: tuple[Any, Any], deliver
         parameters=_shown(parameters),
         result=_shown(result),
         is_large=_bytes(task, "result") > 0 and result is None,
-        enqueued_at=task.enqueued_at,
+        first_enqueued_at=task.first_enqueued_at,
         started_at=task.started_at,
         finished_at=task.finished_at,
         deliveries=deliveries,

@@ -60,7 +60,7 @@ def _drawn_dag(stages: tuple[dag.Stage, ...]) -> str:
 
 
 def _gantt(view: JobView) -> str:
-    spans = [gantt.Span(task.stage, task.enqueued_at, task.deliveries) for task in view.tasks]
+    spans = [gantt.Span(task.stage, task.first_enqueued_at, task.deliveries) for task in view.tasks]
     return gantt.draw(spans, view.job.created_at, view.job.finished_at, view.at)
 
 

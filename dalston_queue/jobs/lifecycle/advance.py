@@ -3,6 +3,7 @@
 Runs inside the transaction that changed the tasks, with the jobs locked. The rules are those of `dag.verdict`.
 """
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,14 +20,23 @@ from dalston_queue.jobs.lifecycle.status import Change, Moved, id_array, lock_jo
 class Advanced:
     """What has to happen after the commit. Polling finds each of them too, should this process die first."""
 
-    ready: list[Moved] = field(default_factory=list)  # tasks to dispatch
+    ready: list[Moved] = field(default_factory=list)  # tasks that wait in their lanes now
     ended: list[UUID] = field(default_factory=list)  # jobs that are over
     stopping: list[UUID] = field(default_factory=list)  # jobs whose engines must be asked to stop
+    left: set[str] = field(default_factory=set)  # lanes that tasks have left, or were started from
+    started: Counter[tuple[str, str]] = field(default_factory=Counter)  # tasks that engines have started, by lane and tier
+
+    @property
+    def lanes(self) -> set[str]:
+        """The lanes whose windows may want a refill."""
+        return self.left.union(moved.lane for moved in self.ready)
 
     def add(self, other: "Advanced") -> None:
         self.ready += other.ready
         self.ended += other.ended
         self.stopping += other.stopping
+        self.left |= other.left
+        self.started += other.started
 
 
 _TALLY = """

@@ -10,6 +10,7 @@ from dalston_queue.jobs.lifecycle.states import JobStatus
 from dalston_queue.jobs.submit.spec import StageSpec
 
 MAX_STAGES = 200
+CONCURRENCY_KEY = re.compile(r"[!-~]([ -~]{0,78}[!-~])?")
 STAGE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _CHANNEL = re.compile(r"_ch[0-9]+$")
 
@@ -39,6 +40,15 @@ def check(stages: Sequence[StageSpec], existing: Collection[str] = ()) -> None:
         raise InvalidJob(f"these stages wait for each other: {' -> '.join(cycle)}")
 
 
+def check_concurrency_key(key: str, whose: str) -> None:
+    """Raises InvalidJob. `*` is no key: in a limit it stands for each key."""
+    if key and (key == "*" or not CONCURRENCY_KEY.fullmatch(key)):
+        raise InvalidJob(
+            f"the concurrency_key {key!r} of {whose} has 1 to 80 printable ASCII characters, without a space at an end, "
+            "and is not *"
+        )
+
+
 def _check_stage(stage: StageSpec) -> None:
     if not STAGE.fullmatch(stage.stage):
         raise InvalidJob(f"the stage name {stage.stage!r} doesn't match {STAGE.pattern}")
@@ -49,6 +59,7 @@ def _check_stage(stage: StageSpec) -> None:
             raise InvalidJob(f"the capability {capability!r} of stage {stage.stage!r} doesn't match {NAME.pattern}")
     if not stage.weight > 0:
         raise InvalidJob(f"the weight of stage {stage.stage!r} is {stage.weight:g}; it must be above 0")
+    check_concurrency_key(stage.concurrency_key or "", f"stage {stage.stage!r}")
     if stage.timeout_seconds is not None and stage.timeout_seconds < 1:
         raise InvalidJob(f"the timeout of stage {stage.stage!r} is {stage.timeout_seconds} s; it must be at least 1 s")
     if stage.max_retries is not None and not 0 <= stage.max_retries <= 100:

@@ -1,14 +1,13 @@
-"""Dispatch: appends READY tasks to their streams.
+"""Dispatch: appends READY tasks to their streams. Which ones, and when, decides jobs/order/refill.py.
 
 The jobs stay locked from before the append until the commit: no other process can move these tasks meanwhile. A crash
-after the append leaves a task READY with an entry: the next dispatch appends again, gets DUPLICATE, and goes on.
+after the append leaves a task READY with an entry: the next refill appends again, gets DUPLICATE, and goes on.
 A crash before it leaves a READY task without an entry: it is its own outbox.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 import msgspec
@@ -22,29 +21,27 @@ from dalston_queue.broker.protocol.types import Appended, Cause, Priority
 from dalston_queue.jobs.lifecycle.advance import advance
 from dalston_queue.jobs.lifecycle.dead_letters import Ending, end_tasks
 from dalston_queue.jobs.lifecycle.states import JobStatus
-from dalston_queue.jobs.lifecycle.status import Change, Moved, id_array, lock_jobs, move_tasks
+from dalston_queue.jobs.lifecycle.status import Change, id_array, lock_jobs, move_tasks
 from dalston_queue.redis import get_broker
 
 log = structlog.get_logger(__name__)
-BATCH = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatched:
-    seen: int  # READY tasks found
-    queued: int
+class ReadyTask(Protocol):
+    """A task to queue, and its job."""
 
+    @property
+    def task_id(self) -> UUID: ...
+    @property
+    def job_id(self) -> UUID: ...
 
-# Each second, and after an outage: the oldest READY tasks.
-READY = "SELECT id, job_id FROM dalston_task WHERE status = 'ready' ORDER BY id LIMIT %s"
 
 _ENTRIES = """
     SELECT t.id, t.job_id, t.stage, t.queue, t.task_type, t.attempt, t.effective_priority, t.required_capabilities,
-           t.parameters, t.timeout_seconds, t.enqueued_at, t.deliveries, t.node_losses, j.trace_id,
+           t.parameters, t.timeout_seconds, t.first_enqueued_at, t.event_seq, t.deliveries, t.node_losses, j.trace_id,
            cardinality(t.after) > 0
     FROM dalston_task t JOIN dalston_job j ON j.id = t.job_id
-    WHERE t.id = ANY(%s::uuid[]) AND t.status = ANY(%s) AND t.job_id = ANY(%s::uuid[])
-    ORDER BY t.id"""
+    WHERE t.id = ANY(%s::uuid[]) AND t.status = ANY(%s) AND t.job_id = ANY(%s::uuid[])"""
 
 _JOBS_OF = "SELECT job_id FROM dalston_task WHERE id = ANY(%s)"
 _INPUTS = """
@@ -53,40 +50,18 @@ _INPUTS = """
     WHERE c.id = ANY(%s) AND p.status = 'completed'"""
 
 
-def dispatch(ready: Sequence[Moved], now: datetime) -> None:
-    """Queue these tasks, which this process has just made READY. While Redis is full they stay READY in Postgres: the
-    orchestrator must go on applying events, or nothing would ever drain Redis."""
-    try:
-        for start in range(0, len(ready), BATCH):
-            batch = ready[start : start + BATCH]
-            _dispatch([(moved.task_id, moved.job_id) for moved in batch], now, skip_locked=False)
-    except Denied as error:
-        log.warning("redis is full; ready tasks wait in postgres", tasks=len(ready), error=str(error))
-
-
-def dispatch_oldest(now: datetime) -> Dispatched:
-    """Queue a batch of the oldest READY tasks, without those whose jobs another process has locked."""
-    with connection.cursor() as cursor:
-        cursor.execute(READY, [BATCH])
-        found: list[tuple[UUID, UUID]] = cursor.fetchall()
-    try:
-        return Dispatched(len(found), _dispatch(found, now, skip_locked=True) if found else 0)
-    except Denied as error:
-        log.warning("redis is full; ready tasks wait in postgres", tasks=len(found), error=str(error))
-        return Dispatched(len(found), 0)
-
-
-@transaction.atomic
-def _dispatch(found: list[tuple[UUID, UUID]], now: datetime, *, skip_locked: bool) -> int:
-    """Queue the (task, job) pairs that are READY and whose jobs run; returns how many."""
-    jobs = lock_jobs((job for _, job in found), skip_locked=skip_locked)
+@transaction.atomic(savepoint=False)
+def append_ready(tasks: Sequence[ReadyTask], now: datetime, *, skip_locked: bool = True) -> frozenset[UUID]:
+    """Queue those of these tasks that are READY and whose jobs run, in this order; returns their ids. `skip_locked`
+    leaves out those whose jobs another process has locked. Raises Denied when Redis is full."""
+    jobs = lock_jobs((task.job_id for task in tasks), skip_locked=skip_locked)
     running = [job.id for job in jobs.values() if job.status == JobStatus.RUNNING]
-    messages = _messages([task for task, _ in found], ["ready"], running, now)
-    if messages:
-        crash_points.point("dispatch.before_append")
+    messages = _messages([task.task_id for task in tasks], ["ready"], running, now) if running else []
+    if not messages:
+        return frozenset()
+    crash_points.point("dispatch.before_append")
     outcomes = _append(messages)
-    if messages:
-        crash_points.point("dispatch.appended")
+    crash_points.point("dispatch.appended")
     changes: dict[str, list[Change]] = {"enqueue": [], "rebuild": []}
     refused: list[Ending] = []
     for message, outcome in zip(messages, outcomes, strict=True):
@@ -111,11 +86,11 @@ def _dispatch(found: list[tuple[UUID, UUID]], now: datetime, *, skip_locked: boo
             changes["enqueue"].append(change)
     move_tasks("rebuild", changes["rebuild"])
     advance({moved.job_id for moved in end_tasks(refused)}, now)
-    return len(move_tasks("enqueue", changes["enqueue"]))
+    return frozenset(moved.task_id for moved in move_tasks("enqueue", changes["enqueue"]))
 
 
 @transaction.atomic
-def append_again(task_ids: Collection[UUID], now: datetime) -> int:
+def append_again(task_ids: Sequence[UUID], now: datetime) -> int:
     """Append the entries of QUEUED and RUNNING tasks that have none any more; returns how many."""
     with connection.cursor() as cursor:
         cursor.execute(_JOBS_OF, [list(task_ids)])
@@ -123,10 +98,12 @@ def append_again(task_ids: Collection[UUID], now: datetime) -> int:
     return _append(_messages(task_ids, ["queued", "running"], list(jobs), now)).count(Appended.ADDED)
 
 
-def _messages(task_ids: Collection[UUID], statuses: list[str], jobs: list[UUID], now: datetime) -> list[TaskMessage]:
+def _messages(task_ids: Sequence[UUID], statuses: list[str], jobs: list[UUID], now: datetime) -> list[TaskMessage]:
+    """The messages of those of these tasks that have one of these statuses, in the order of their ids here."""
     with connection.cursor() as cursor:
         cursor.execute(_ENTRIES, [id_array(task_ids), statuses, id_array(jobs)])
-        rows = cursor.fetchall()
+        rows_of = {row[0]: row for row in cursor.fetchall()}
+        rows = [rows_of[task] for task in task_ids if task in rows_of]
         inputs: dict[UUID, dict[str, Any]] = {}
         if children := [row[0] for row in rows if row[-1]]:
             cursor.execute(_INPUTS, [children])
@@ -136,8 +113,8 @@ def _messages(task_ids: Collection[UUID], statuses: list[str], jobs: list[UUID],
 
 
 def _message(row: tuple[Any, ...], inputs: dict[str, Any], now: datetime) -> TaskMessage:
-    task, job, stage, queue, task_type, attempt, priority, capabilities, parameters, timeout, enqueued, *rest = row
-    deliveries, losses, trace, _ = rest
+    task, job, stage, queue, task_type, attempt, priority, capabilities, parameters, timeout, *rest = row
+    since, seq, deliveries, losses, trace, _ = rest
     return TaskMessage(
         task_id=str(task),
         job_id=str(job),
@@ -150,10 +127,11 @@ def _message(row: tuple[Any, ...], inputs: dict[str, Any], now: datetime) -> Tas
         parameters=msgspec.Raw(parameters),  # the JSON text of Postgres, not decoded
         inputs=inputs,
         timeout_ms=timeout * 1000,
-        enqueued_at_ms=int((enqueued or now).timestamp() * 1000),
+        enqueued_at_ms=int((since or now).timestamp() * 1000),
         trace_id=trace,
         deliveries=deliveries,
         losses=losses,
+        seq=seq,
     )
 
 

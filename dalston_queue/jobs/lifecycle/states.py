@@ -77,7 +77,8 @@ TASK_TRANSITIONS: dict[str, Transition] = {
             "defer", "pending", TaskStatus.SCHEDULED, "orchestrator: as make_ready, with `scheduled_at` in the future"
         ),
         _task("due", "scheduled", TaskStatus.READY, "scheduler: its time has come"),
-        _task("enqueue", "ready", TaskStatus.QUEUED, "dispatch: the entry is in the stream"),
+        _task("promote", "ready queued", TaskStatus.READY, "ageing: it has waited long; from a window it is withdrawn"),
+        _task("enqueue", "ready", TaskStatus.QUEUED, "refill: the entry is in its stream"),
         _task("start", _AT_ENGINE, TaskStatus.RUNNING, "orchestrator: an engine claimed it"),
         _task("recover", _AT_ENGINE, TaskStatus.QUEUED, "orchestrator: its engine died or released it"),
         _task("complete", _AT_ENGINE, TaskStatus.COMPLETED, "orchestrator: the engine settled it as done"),

@@ -1,5 +1,7 @@
 """The only module that changes a status: each transition is one guarded statement; a task's also writes its history.
 
+A statement that moves tasks into or out of a lane also writes by how many its depth changes (models/order.py).
+
 The rules, which every caller follows:
 
 1. First lock the jobs, in id order, in a statement of their own (`lock_jobs`). Two parents that finish together would
@@ -19,7 +21,7 @@ from uuid import UUID
 import msgspec
 from django.db import connection
 
-from dalston_queue.jobs.lifecycle.states import JOB_OVER, JOB_TRANSITIONS, TASK_TRANSITIONS
+from dalston_queue.jobs.lifecycle.states import JOB_OVER, JOB_TRANSITIONS, TASK_TRANSITIONS, TaskStatus
 from dalston_queue.jobs.submit.storable import without_nul
 
 
@@ -55,6 +57,8 @@ class Moved:
     job_id: UUID
     attempt: int
     was: str
+    lane: str
+    tier: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,32 +85,53 @@ _CLEAR = "error = '', error_type = '', error_cause = ''"
 _NEXT_ATTEMPT = "attempt = t.attempt + 1, event_seq = 0, assigned_worker_id = ''"
 _FRESH = (
     "retry_count = 0, deliveries = 0, node_losses = 0, result = NULL,"
-    " started_at = NULL, enqueued_at = NULL, finished_at = NULL, cancel_requested_at = NULL, cancel_sent_at = NULL"
+    " started_at = NULL, finished_at = NULL, cancel_requested_at = NULL, cancel_sent_at = NULL"
 )
+_FIRST = "first_enqueued_at = coalesce(t.first_enqueued_at, v.at)"
 
 # What a move writes besides the status: v is the change, t the row.
 _WRITES: dict[str, str] = {
-    "make_ready": "",
+    "make_ready": _FIRST,
     "defer": "",
-    "due": "scheduled_at = NULL",
-    "enqueue": "enqueued_at = coalesce(t.enqueued_at, v.at)",
+    "due": f"{_FIRST}, scheduled_at = NULL",
+    "promote": "effective_priority = v.priority",
+    "enqueue": "",
     "start": f"{_SEEN}, started_at = v.at, assigned_worker_id = v.engine_id",
     "recover": f"{_SEEN}, assigned_worker_id = '', node_losses = coalesce(v.node_losses, t.node_losses)",
     "complete": f"{_SEEN}, {_CLEAR}, result = v.result, finished_at = v.at, assigned_worker_id = v.engine_id,"
     " started_at = coalesce(t.started_at, v.at)",
     "retry": f"{_ERROR}, {_NEXT_ATTEMPT}, deliveries = 0, node_losses = 0,"
     " retry_count = t.retry_count + coalesce(v.charge, 0), scheduled_at = v.scheduled_at,"
-    " timeout_seconds = coalesce(v.timeout_seconds, t.timeout_seconds), effective_priority = t.priority",
+    " timeout_seconds = coalesce(v.timeout_seconds, t.timeout_seconds)",
     "rebuild": _NEXT_ATTEMPT,
     "fail": f"{_SEEN}, {_ERROR}, finished_at = v.at",
     "dead_letter": f"{_SEEN}, {_ERROR}, finished_at = v.at",
     "cancel": f"{_SEEN}, {_ERROR}, finished_at = v.at",
     "skip": f"{_ERROR}, finished_at = v.at",
-    "replay": f"{_NEXT_ATTEMPT}, {_FRESH}, {_CLEAR},"
+    "replay": f"{_NEXT_ATTEMPT}, {_FRESH}, {_CLEAR}, first_enqueued_at = v.at,"
     " parameters = coalesce(v.parameters, t.parameters), priority = coalesce(v.priority, t.priority),"
     " effective_priority = coalesce(v.priority, t.priority)",
-    "reopen": f"{_NEXT_ATTEMPT}, {_FRESH}, {_CLEAR}, scheduled_at = NULL",
+    "reopen": f"{_NEXT_ATTEMPT}, {_FRESH}, {_CLEAR}, scheduled_at = NULL, first_enqueued_at = NULL,"
+    " effective_priority = t.priority",
 }
+
+
+# By how many the tasks of each lane and tier have changed.
+_DEPTH = """
+        , depth AS (
+            INSERT INTO dalston_depth (lane, tier, ready, queued, running)
+            SELECT lane, tier, sum(ready), sum(queued), sum(running)
+            FROM (
+                SELECT lane, tier, (%(target)s = 'ready')::int AS ready, (%(target)s = 'queued')::int AS queued,
+                       (%(target)s = 'running')::int AS running
+                FROM moved
+                UNION ALL
+                SELECT lane, old_tier, -(was = 'ready')::int, -(was = 'queued')::int, -(was = 'running')::int
+                FROM moved
+            ) AS change
+            GROUP BY lane, tier HAVING sum(ready) <> 0 OR sum(queued) <> 0 OR sum(running) <> 0
+        )"""
+_IN_A_LANE = frozenset({TaskStatus.READY, TaskStatus.QUEUED, TaskStatus.RUNNING})
 
 
 @cache
@@ -115,6 +140,8 @@ def _task_statement(name: str) -> str:
     other process can move it."""
     writes = _WRITES[name]
     extra = [field for field in _EXTRA if f"v.{field}" in writes]
+    transition = TASK_TRANSITIONS[name]
+    depth = _DEPTH if _IN_A_LANE & {transition.target, *transition.sources} else ""
     return f"""
         WITH v AS (
             SELECT task_id AS id, attempt, at, coalesce(seq, 0) AS seq, coalesce(engine_id, '') AS engine_id,
@@ -129,13 +156,14 @@ def _task_statement(name: str) -> str:
             FROM v JOIN dalston_task o ON o.id = v.id
             WHERE t.id = v.id AND t.status = ANY(%(sources)s) AND t.attempt = v.attempt
               AND (v.seq = 0 OR v.seq > t.event_seq)
-            RETURNING t.id, t.job_id, t.attempt, o.status AS was, t.deliveries, v.engine_id, v.cause, v.message, v.at
+            RETURNING t.id, t.job_id, t.attempt, o.status AS was, t.lane, t.tier, o.tier AS old_tier, t.deliveries,
+                      v.engine_id, v.cause, v.message, v.at
         ), history AS (
             INSERT INTO dalston_task_event
                 (task_id, transition, from_status, to_status, attempt, deliveries, engine_id, cause, message, at)
             SELECT id, %(name)s, was, %(target)s, attempt, deliveries, engine_id, cause, message, at FROM moved
-        )
-        SELECT id, job_id, attempt, was FROM moved"""  # noqa: S608 - built from the tables above, nothing else
+        ){depth}
+        SELECT id, job_id, attempt, was, lane, tier FROM moved"""  # noqa: S608 - built from the tables above, nothing else
 
 
 def move_tasks(name: str, changes: Sequence[Change]) -> list[Moved]:

@@ -30,14 +30,17 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
 class NewTask(msgspec.Struct, frozen=True, kw_only=True):
     id: UUID
     job_id: UUID
+    project_id: UUID
     stage: str
     queue: str
+    lane: str
     task_type: str
     after: tuple[str, ...]
     required: bool
     weight: float
     priority: str
     required_capabilities: tuple[str, ...]
+    concurrency_key: str
     parameters: msgspec.Raw
     timeout_seconds: int
     max_retries: int
@@ -57,14 +60,17 @@ _JOB_TYPES = {
 _TASK_TYPES = {
     "id": "uuid",
     "job_id": "uuid",
+    "project_id": "uuid",
     "stage": "text",
     "queue": "text",
+    "lane": "text",
     "task_type": "text",
     "after": "text[]",
     "required": "bool",
     "weight": "float8",
     "priority": "text",
     "required_capabilities": "text[]",
+    "concurrency_key": "text",
     "parameters": "jsonb",
     "timeout_seconds": "int",
     "max_retries": "int",
@@ -80,11 +86,11 @@ _JOB = """
 
 _TASK = """
     INSERT INTO dalston_task
-        (id, job_id, stage, queue, task_type, after, required, weight, status, priority, effective_priority,
-         required_capabilities, parameters, timeout_seconds, attempt, event_seq, max_retries, retry_count, deliveries,
+        (id, job_id, project_id, stage, queue, lane, task_type, after, required, weight, status, priority,
+         effective_priority, required_capabilities, concurrency_key, parameters, timeout_seconds, attempt, event_seq, max_retries, retry_count, deliveries,
          node_losses, assigned_worker_id, error, error_type, error_cause, scheduled_at, created_at)
-    SELECT {id}, {job_id}, {stage}, {queue}, {task_type}, {after}, {required}, {weight}, 'pending', {priority},
-         {priority}, {required_capabilities}, {parameters}, {timeout_seconds}, 1, 0, {max_retries}, 0, 0,
+    SELECT {id}, {job_id}, {project_id}, {stage}, {queue}, {lane}, {task_type}, {after}, {required}, {weight}, 'pending',
+         {priority}, {priority}, {required_capabilities}, {concurrency_key}, {parameters}, {timeout_seconds}, 1, 0, {max_retries}, 0, 0,
          0, '', '', '', '', {scheduled_at}, %(now)s"""
 
 

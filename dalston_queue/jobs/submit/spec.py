@@ -33,6 +33,7 @@ class StageSpec:
     max_retries: int | None = None
     weight: float = 1.0
     scheduled_at: datetime | None = None
+    concurrency_key: str | None = None  # say, a customer: shares and limits count by it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,7 @@ class JobSpec:
     priority: Priority = Priority.MEDIUM
     trace_id: str | None = None
     callback_url: str | None = None  # called when the job is over
+    concurrency_key: str = ""  # of the stages that name none
 
 
 def single_task(task_type: str, *, queue: str | None = None, **wanted: Any) -> JobSpec:

@@ -17,6 +17,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from dalston_queue import crash_points
+from dalston_queue.broker.protocol.keys import lane_name
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.ids import uuid7
 from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
@@ -114,21 +115,34 @@ _DEFAULTS = {
 }
 
 
-def task_row(stage: StageSpec, job_id: UUID, job_priority: Priority) -> NewTask:
+@dataclass(frozen=True, slots=True)
+class OfJob:
+    """What the stages of a job share, or inherit from it."""
+
+    id: UUID
+    project_id: UUID
+    priority: Priority
+    concurrency_key: str = ""
+
+
+def task_row(stage: StageSpec, job: OfJob) -> NewTask:
     """The row of a stage, with defaults from its job and the settings."""
-    priority = stage.priority or job_priority
+    priority = stage.priority or job.priority
     retries, timeout = _DEFAULTS[priority]
     return NewTask(
         id=uuid7(),
-        job_id=job_id,
+        job_id=job.id,
+        project_id=job.project_id,
         stage=stage.stage,
         queue=dag.queue_of(stage),
+        lane=lane_name(dag.queue_of(stage), stage.required_capabilities),
         task_type=stage.task_type or dag.queue_of(stage),
         after=tuple(dict.fromkeys(stage.after)),
         required=stage.required,
         weight=stage.weight,
         priority=priority,
         required_capabilities=tuple(sorted(set(stage.required_capabilities))),
+        concurrency_key=job.concurrency_key if stage.concurrency_key is None else stage.concurrency_key,
         parameters=storable(stage.parameters, f"the parameters of stage {stage.stage!r}"),
         timeout_seconds=stage.timeout_seconds or getattr(settings, timeout),
         max_retries=getattr(settings, retries) if stage.max_retries is None else stage.max_retries,
@@ -148,6 +162,7 @@ def _made(spec: JobSpec, project: Project, token: ApiToken | None, callbacks: Ca
 
 def _rows(spec: JobSpec, project: Project, token: ApiToken | None, callbacks: Callbacks) -> Rows:
     dag.check(spec.stages)
+    dag.check_concurrency_key(spec.concurrency_key, "the job")
     job_id = uuid7()
     job = NewJob(
         id=job_id,
@@ -159,7 +174,8 @@ def _rows(spec: JobSpec, project: Project, token: ApiToken | None, callbacks: Ca
         trace_id=spec.trace_id or job_id.hex,
         callback_url=callbacks.checked(spec.callback_url) if spec.callback_url else "",
     )
-    return job, [task_row(stage, job_id, Priority(spec.priority)) for stage in spec.stages]
+    of_job = OfJob(job_id, project.pk, Priority(spec.priority), spec.concurrency_key)
+    return job, [task_row(stage, of_job) for stage in spec.stages]
 
 
 def _take_keys(
@@ -200,6 +216,8 @@ def _digest(spec: JobSpec) -> str:
     asked = [spec.name, spec.priority, spec.parameters, [_asked(stage) for stage in spec.stages]]
     if spec.callback_url:
         asked.append(spec.callback_url)
+    if spec.concurrency_key:
+        asked.append({"concurrency_key": spec.concurrency_key})
     return sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
 
 

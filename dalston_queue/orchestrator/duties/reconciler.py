@@ -22,10 +22,11 @@ from dalston_queue.broker.protocol.types import Cause, RecordState
 from dalston_queue.ids import is_uuid
 from dalston_queue.jobs.lifecycle.advance import advance
 from dalston_queue.jobs.lifecycle.dead_letters import Ending, end_tasks
-from dalston_queue.jobs.lifecycle.dispatch import append_again, dispatch, dispatch_oldest
+from dalston_queue.jobs.lifecycle.dispatch import append_again
 from dalston_queue.jobs.lifecycle.states import JobStatus, TaskStatus
 from dalston_queue.jobs.lifecycle.status import Change, Moved, id_array, lock_jobs, move_tasks
 from dalston_queue.jobs.operator import pause
+from dalston_queue.jobs.order.refill import refill
 from dalston_queue.orchestrator.duties.report import Report, for_each
 from dalston_queue.redis import get_broker
 
@@ -33,8 +34,9 @@ PAGE = 1000
 
 QUEUES = "SELECT DISTINCT queue FROM dalston_task WHERE status IN ('queued', 'running')"
 IN_REDIS = """
-    SELECT id, job_id, attempt, status FROM dalston_task
-    WHERE queue = %s AND status IN ('queued', 'running') AND id > %s ORDER BY id LIMIT %s"""
+    SELECT id, job_id, attempt, status, project_id, concurrency_key FROM dalston_task
+    WHERE queue = %s AND status IN ('queued', 'running') AND (project_id, concurrency_key, id) > (%s, %s, %s)
+    ORDER BY project_id, concurrency_key, id LIMIT %s"""
 _SAME = """
     SELECT id, job_id, attempt, status, cancel_requested_at IS NOT NULL FROM dalston_task
     WHERE id = ANY(%s::uuid[]) AND status IN ('queued', 'running')"""
@@ -115,7 +117,7 @@ class _Run:
     def run(self) -> Report:
         if not self.dry_run:
             self.report.note("pause flags", pause.restore())
-            self._dispatch_ready()
+            self._refill()
         self._ghosts()
         self._stuck_jobs()
         for_each(sorted({*self._column(QUEUES), *self.broker.queues()}), self._reconcile_queue)
@@ -126,9 +128,8 @@ class _Run:
         for page in self.broker.scan_records(queue, PAGE):
             self._orphans(queue, page)
 
-    def _dispatch_ready(self) -> None:
-        while queued := dispatch_oldest(timezone.now()).queued:
-            self.report.note("ready without entry", queued)
+    def _refill(self) -> None:
+        self.report.note("ready without entry", refill(None, timezone.now()), repaired=False)
 
     def _ghosts(self) -> None:
         for stats in self.broker.snapshot().queues:
@@ -173,7 +174,7 @@ class _Run:
         ready, ended = self._repair_locked(queue, rows, seen)
         crash_points.point("reconciler.rebuilt")
         clear_tombstones(self.broker, queue, [(str(moved.task_id), moved.attempt) for moved in ended])
-        dispatch(ready, timezone.now())
+        refill({moved.lane for moved in ready}, timezone.now())
 
     @transaction.atomic
     def _repair_locked(self, queue: str, rows: list[Row], seen: dict[str, Record]) -> tuple[list[Moved], list[Moved]]:
@@ -249,18 +250,19 @@ class _Run:
                 locked = lock_jobs(jobs, skip_locked=True)
                 advanced = advance(locked, timezone.now())
             self.report.note("job that nothing would move", len(advanced.ended))
-            dispatch(advanced.ready, timezone.now())
+            refill(advanced.lanes, timezone.now())
 
     def _pages(self, queue: str) -> Iterator[list[Row]]:
-        after = _FIRST
+        after: tuple[UUID, str, UUID] = (_FIRST, "", _FIRST)
         while True:
             with connection.cursor() as cursor:
-                cursor.execute(IN_REDIS, [queue, after, PAGE])
-                rows: list[Row] = cursor.fetchall()
+                cursor.execute(IN_REDIS, [queue, *after, PAGE])
+                rows = cursor.fetchall()
             if not rows:
                 return
-            yield rows
-            after = rows[-1][0]
+            yield [row[:4] for row in rows]
+            task, _, _, _, project_id, key = rows[-1]
+            after = (project_id, key, task)
 
     def _column(self, statement: str, *arguments: UUID | int | str) -> list[Any]:
         with connection.cursor() as cursor:

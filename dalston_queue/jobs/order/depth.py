@@ -1,0 +1,86 @@
+"""Depth: how many tasks are READY, QUEUED and RUNNING in each lane and tier. Exact, without counting tasks.
+
+Each statement that moves tasks writes a row with the change (jobs/lifecycle/status.py). The depth is the sum; `compact`
+replaces the rows of a lane by their sum.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from django.db import connection, transaction
+
+from dalston_queue.jobs.order.window import LaneTier
+
+MANY_ROWS = 50
+"""Rows of a lane and tier from which they are added up."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneDepth:
+    lane: str
+    tier: str
+    ready: int
+    queued: int
+    running: int
+
+    @property
+    def lane_tier(self) -> LaneTier:
+        return self.lane, self.tier
+
+
+_SUM = """
+    SELECT lane, tier, sum(ready), sum(queued), sum(running) FROM dalston_depth {where}
+    GROUP BY lane, tier HAVING sum(ready) <> 0 OR sum(queued) <> 0 OR sum(running) <> 0"""
+_OF_ALL = _SUM.format(where="")
+OF_LANES = _SUM.format(where="WHERE lane = ANY(%s)")
+QUEUED = "SELECT coalesce(sum(queued), 0) FROM dalston_depth WHERE lane = %s AND tier = %s"
+
+_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('dalston_depth'))"
+# Rows that other transactions add meanwhile are not seen by this statement, and stay.
+_COMPACT = """
+    WITH many AS (
+        SELECT lane, tier FROM dalston_depth GROUP BY lane, tier
+        HAVING count(*) > %s OR (sum(ready) = 0 AND sum(queued) = 0 AND sum(running) = 0)
+    ), gone AS (
+        DELETE FROM dalston_depth d USING many WHERE d.lane = many.lane AND d.tier = many.tier
+        RETURNING d.lane, d.tier, d.ready, d.queued, d.running
+    )
+    INSERT INTO dalston_depth (lane, tier, ready, queued, running)
+    SELECT lane, tier, sum(ready), sum(queued), sum(running) FROM gone
+    GROUP BY lane, tier HAVING sum(ready) <> 0 OR sum(queued) <> 0 OR sum(running) <> 0"""
+_REAL = """
+    SELECT lane, tier, count(*) FILTER (WHERE status = 'ready'), count(*) FILTER (WHERE status = 'queued'),
+           count(*) FILTER (WHERE status = 'running')
+    FROM dalston_task WHERE status IN ('ready', 'queued', 'running') GROUP BY lane, tier"""
+
+
+def depths(lanes: Collection[str] | None = None) -> list[LaneDepth]:
+    """The depth of these lanes, or of all; without those that are empty."""
+    with connection.cursor() as cursor:
+        if lanes is None:
+            cursor.execute(_OF_ALL)
+        else:
+            cursor.execute(OF_LANES, [list(lanes)])
+        return [LaneDepth(*row) for row in cursor.fetchall()]
+
+
+def queued(lane_tier: LaneTier) -> int:
+    """How many tasks are in a window."""
+    with connection.cursor() as cursor:
+        cursor.execute(QUEUED, lane_tier)
+        return int(cursor.fetchone()[0])
+
+
+def compact() -> None:
+    """Add up the rows of each lane that has many. One process at a time; another one finds it done."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_LOCK)
+        if cursor.fetchone()[0]:
+            cursor.execute(_COMPACT, [MANY_ROWS])
+
+
+def counted() -> list[LaneDepth]:
+    """The depth by counting all tasks: for tests, and to compare after a change by hand."""
+    with connection.cursor() as cursor:
+        cursor.execute(_REAL)
+        return [LaneDepth(*row) for row in cursor.fetchall()]

@@ -1,0 +1,118 @@
+"""Limits: at most so many tasks in flight, at most so many starts a minute, of a queue, a project or a concurrency key.
+
+The rows of the limits that apply to a queue are locked while its windows are refilled: two orchestrators can't both use
+what is left. A start is counted when the task is queued.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import floor
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Q
+
+from dalston_queue.jobs.order.share import Budget, Group
+from dalston_queue.models import Limit
+from dalston_queue.models.order import EACH_KEY
+
+IN_FLIGHT_ANYWHERE = """
+    SELECT project_id, concurrency_key, count(*) FROM dalston_task
+    WHERE status IN ('queued', 'running') AND project_id = ANY(%s::uuid[]) GROUP BY project_id, concurrency_key"""
+_SPEND = "UPDATE dalston_limit SET tokens = %s, filled_at = %s WHERE id = %s"
+
+
+def limits_of(queue: str, *, lock: bool = False) -> list[Limit]:
+    """The limits that apply to tasks of a queue. Locked in the order of their ids, so that refills can't deadlock."""
+    limits = Limit.objects.filter(Q(queue=queue) | Q(queue="")).select_related("project").order_by("id")
+    return list(limits.select_for_update(of=("self",)) if lock else limits)
+
+
+def applies(limit: Limit, group: Group) -> bool:
+    """Whether tasks of this group count by the limit."""
+    project_id, key = group
+    if limit.project_id is not None and limit.project_id != project_id:
+        return False
+    return limit.concurrency_key in ("", key) or (limit.concurrency_key == EACH_KEY and key != "")
+
+
+def counts_for(limits: Iterable[Limit], of_queue: Mapping[Group, int]) -> dict[int, dict[Group, int]]:
+    """By limit what each group that it applies to has in flight: in its queue, or in all of them."""
+    limits = list(limits)
+    everywhere = [limit.project_id for limit in limits if not limit.queue and limit.project_id]
+    anywhere = _in_flight_anywhere(everywhere) if everywhere else {}
+    return {
+        limit.pk: {
+            group: count
+            for group, count in (of_queue if limit.queue else anywhere).items()
+            if applies(limit, group)
+        }
+        for limit in limits
+    }
+
+
+def _in_flight_anywhere(projects: list[UUID]) -> dict[Group, int]:
+    with connection.cursor() as cursor:
+        cursor.execute(IN_FLIGHT_ANYWHERE, [projects])
+        return {(project_id, key): count for project_id, key, count in cursor.fetchall()}
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The starts that a limit allows: `left` of them at `at`. Pure.
+
+    It holds a twentieth of a minute's starts, at least one, and fills so that no minute has more starts than the limit.
+    """
+
+    starts_per_minute: int
+    left: float
+    at: datetime
+
+    @classmethod
+    def of(cls, limit: Limit, now: datetime) -> "Bucket | None":
+        if limit.starts_per_minute is None:
+            return None
+        size = max(1.0, limit.starts_per_minute / 20)
+        if limit.filled_at is None:
+            return cls(limit.starts_per_minute, size, now)
+        elapsed = max(0.0, (now - limit.filled_at).total_seconds())
+        filled = limit.tokens + elapsed * (limit.starts_per_minute - size + 1) / 60
+        return cls(limit.starts_per_minute, min(size, filled), now)
+
+
+@dataclass(slots=True)
+class Spending:
+    """The budgets of one refill, and the buckets that its starts are taken from."""
+
+    budgets: list[Budget]
+    _buckets: list[tuple[Limit, Bucket]]
+
+    @classmethod
+    def of(
+        cls, limits: Sequence[Limit], of_queue: Mapping[Group, int], waiting: Iterable[Group], now: datetime
+    ) -> "Spending":
+        groups = list(waiting)
+        counts = counts_for(limits, of_queue)
+        budgets: list[Budget] = []
+        buckets: list[tuple[Limit, Bucket]] = []
+        for limit in limits:
+            mine = [group for group in groups if applies(limit, group)]
+            if limit.max_in_flight is not None:
+                used = counts[limit.pk]
+                if limit.concurrency_key == EACH_KEY:
+                    budgets += [Budget(limit.max_in_flight - used.get(group, 0), frozenset({group})) for group in mine]
+                else:
+                    budgets.append(Budget(limit.max_in_flight - sum(used.values()), frozenset(mine)))
+            if bucket := Bucket.of(limit, now):
+                budgets.append(Budget(floor(bucket.left), frozenset(mine)))
+                buckets.append((limit, bucket))
+        return cls(budgets, buckets)
+
+    def spend(self, started: Sequence[Group]) -> None:
+        """Take these starts from the buckets. The limits must be locked."""
+        for limit, bucket in self._buckets:
+            used = sum(applies(limit, group) for group in started)
+            if used or limit.filled_at is None:
+                with connection.cursor() as cursor:
+                    cursor.execute(_SPEND, [bucket.left - used, bucket.at, limit.pk])

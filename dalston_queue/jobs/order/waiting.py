@@ -1,0 +1,122 @@
+"""The waiting tasks of a lane and tier: which groups they are of, and the oldest of each group.
+
+Each statement reads an index of READY tasks and stops: the groups by skipping from one to the next, the tasks of a group
+from its oldest. No row is read for a task that does not come next, however many wait or are held back by a limit.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db import connection
+
+from dalston_queue.jobs.order.share import Group, WaitingGroup
+from dalston_queue.jobs.order.window import LaneTier
+
+
+
+class Found(NamedTuple):
+    """A waiting task that comes next."""
+
+    task_id: UUID
+    job_id: UUID
+    group: Group
+
+
+MAX_KEYS = 200
+"""Keys of one project that are looked at. With more, those of its oldest tasks are looked at as well."""
+
+_LAST = "\U0010ffff"  # greater than any key
+
+# A recursive query that reads one index entry per group. From a project with many keys it skips to the next one.
+GROUPS = """
+    WITH RECURSIVE waiting AS (
+        (SELECT project_id, concurrency_key, first_enqueued_at, 1 AS nth FROM dalston_task
+         WHERE status = 'ready' AND lane = %(lane)s AND tier = %(tier)s
+         ORDER BY project_id, concurrency_key, first_enqueued_at LIMIT 1)
+        UNION ALL
+        SELECT next.* FROM waiting CROSS JOIN LATERAL (
+            SELECT project_id, concurrency_key, first_enqueued_at,
+                   CASE WHEN project_id = waiting.project_id THEN waiting.nth + 1 ELSE 1 END
+            FROM dalston_task
+            WHERE status = 'ready' AND lane = %(lane)s AND tier = %(tier)s
+              AND (project_id, concurrency_key) > (
+                  waiting.project_id,
+                  CASE WHEN waiting.nth >= %(keys)s THEN %(last)s ELSE waiting.concurrency_key END
+              )
+            ORDER BY project_id, concurrency_key, first_enqueued_at LIMIT 1
+        ) AS next
+    )
+    SELECT w.project_id, w.concurrency_key, w.first_enqueued_at, p.weight
+    FROM waiting w JOIN dalston_project p ON p.id = w.project_id"""
+OLDEST_GROUPS = """
+    SELECT t.project_id, t.concurrency_key, min(t.first_enqueued_at), p.weight
+    FROM (SELECT project_id, concurrency_key, first_enqueued_at FROM dalston_task
+          WHERE status = 'ready' AND lane = %(lane)s AND tier = %(tier)s
+          ORDER BY first_enqueued_at, id LIMIT %(keys)s) AS t
+    JOIN dalston_project p ON p.id = t.project_id
+    GROUP BY t.project_id, t.concurrency_key, p.weight"""
+OLDEST = """
+    SELECT id, job_id, project_id, concurrency_key FROM dalston_task WHERE status = 'ready' AND lane = %s AND tier = %s
+    ORDER BY first_enqueued_at, id LIMIT %s"""
+OLDEST_OF_GROUPS = """
+    SELECT g.project_id, g.concurrency_key, t.id, t.job_id
+    FROM unnest(%(projects)s::uuid[], %(of_keys)s::text[], %(counts)s::int[]) AS g (project_id, concurrency_key, count)
+    CROSS JOIN LATERAL (
+        SELECT id, job_id, first_enqueued_at FROM dalston_task
+        WHERE status = 'ready' AND lane = %(lane)s AND tier = %(tier)s
+          AND project_id = g.project_id AND concurrency_key = g.concurrency_key
+        ORDER BY first_enqueued_at, id LIMIT g.count
+    ) AS t
+    ORDER BY t.first_enqueued_at, t.id"""
+IN_FLIGHT = """
+    SELECT project_id, concurrency_key, count(*) FROM dalston_task
+    WHERE queue = %s AND status IN ('queued', 'running') GROUP BY project_id, concurrency_key"""
+
+
+def groups(lane_tier: LaneTier) -> list[WaitingGroup]:
+    """The groups with waiting tasks."""
+    arguments: dict[str, Any] = {"lane": lane_tier[0], "tier": lane_tier[1], "keys": MAX_KEYS, "last": _LAST}
+    with connection.cursor() as cursor:
+        cursor.execute(GROUPS, arguments)
+        found = {row[:2]: WaitingGroup(*row) for row in cursor.fetchall()}
+        keys = Counter(project_id for project_id, _ in found)
+        if keys and max(keys.values()) >= MAX_KEYS:
+            cursor.execute(OLDEST_GROUPS, arguments)
+            found |= {row[:2]: WaitingGroup(*row) for row in cursor.fetchall()}
+    return list(found.values())
+
+
+def in_flight(queue: str) -> dict[Group, int]:
+    """How many tasks of each group are QUEUED or RUNNING in a queue."""
+    with connection.cursor() as cursor:
+        cursor.execute(IN_FLIGHT, [queue])
+        return {(project_id, key): count for project_id, key, count in cursor.fetchall()}
+
+
+def oldest(lane_tier: LaneTier, count: int) -> list[Found]:
+    """The oldest tasks of a lane and tier, whatever their groups."""
+    with connection.cursor() as cursor:
+        cursor.execute(OLDEST, [*lane_tier, count])
+        return [Found(task, job, (project_id, key)) for task, job, project_id, key in cursor.fetchall()]
+
+
+def oldest_of(lane_tier: LaneTier, chosen: Sequence[Group]) -> list[Found]:
+    """The oldest tasks of these groups: of each as many as it is named, in this order."""
+    counts = Counter(chosen)
+    arguments: dict[str, Any] = {
+        "lane": lane_tier[0],
+        "tier": lane_tier[1],
+        "projects": [project_id for project_id, _ in counts],
+        "of_keys": [key for _, key in counts],
+        "counts": list(counts.values()),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(OLDEST_OF_GROUPS, arguments)
+        of_group: defaultdict[Group, list[Found]] = defaultdict(list)
+        for project_id, key, task, job in cursor.fetchall():
+            of_group[project_id, key].append(Found(task, job, (project_id, key)))
+    left = {group: iter(tasks) for group, tasks in of_group.items()}
+    found = (next(left.get(group, iter(())), None) for group in chosen)
+    return [task for task in found if task is not None]
