@@ -63,13 +63,15 @@ def test_each_poll_uses_its_index_and_never_reads_the_whole_table() -> None:
     jobs = [make.dag(a="").id]
     expected = {
         "job_pending": plan(loop.PENDING, 500),
-        "task_ready": plan(dispatch.READY, 500),
+        "task_ready_by_age": plan(waiting.OLDEST, "echo", "medium", 500) + plan(ageing.AGED, "echo", "low", make.NOW, 9),
+        "task_ready_by_group": plan(waiting.GROUPS, {"lane": "echo", "tier": "medium", "keys": 9, "last": "z"}),
         "task_stopping": plan(stop.STOPPING, 100),
         "task_scheduled": plan(scheduler.DUE, make.NOW, 100) + plan(scheduler.NEXT),
         "task_pending": plan(advance._UNBLOCKED, make.NOW, jobs),
         "one_task_per_stage": plan(advance._TALLY, jobs),
         "dalston_job_pkey": plan(status.LOCK_JOBS, jobs),
-        "task_in_redis": plan(reconciler.IN_REDIS, "echo", UUID(int=0), 1000),
+        "task_in_flight": plan(reconciler.IN_REDIS, "echo", UUID(int=0), "", UUID(int=0), 1000)
+        + plan(waiting.IN_FLIGHT, "echo") + plan(ageing.AGED_IN_WINDOW, "echo", "echo", "low", make.NOW, 9),
         "job_live": plan(reconciler.STUCK_JOBS, UUID(int=0), 1000),
         "job_finished": plan(housekeeping._OLD_JOBS, make.NOW - timedelta(days=90), 1000),
     }
