@@ -20,6 +20,7 @@ ENDS = (*RUNS, "removed", "dead_lettered")  # counters of attempts that left the
 MAX_LANE_NAME = 200
 """Characters of a lane's name. A queue and 16 capabilities of 40 characters each are more than that."""
 
+
 class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
     """One tier of a lane: the numbers of one stream."""
 
