@@ -10,10 +10,10 @@ for n = first, first + count - 1 do
   local head = '1\t' .. job .. '\t1\t' .. integer(now) .. '\t3600000'
   local id = redis.call('XADD', KEYS[1], '*', 't', task, 'h', head, 'm', ARGV[5])
   local r = {}
-  r.stream, r.entry, r.aged, r.timeout, r.job = KEYS[1], id, 0, 3600000, job
+  r.stream, r.entry, r.timeout, r.job = KEYS[1], id, 3600000, job
   r.attempt, r.seq, r.deliveries, r.losses = 1, 0, 0, 0
   if owner == '' then
-    redis.call('HSET', KEYS[2], task, waiting(r, KEYS[1], id, 0))
+    redis.call('HSET', KEYS[2], task, waiting(r, KEYS[1], id))
   else
     r.seq, r.owner, r.claimed, r.renewed, r.deadline, r.cancel = 1, owner, now, now + n % 5000, now + 3600000, 0
     r.progress = '{"fraction":0.' .. (n % 9 + 1) .. ',"message":"chunk ' .. n % 90 .. ' of 90"}'

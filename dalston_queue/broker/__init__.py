@@ -9,7 +9,6 @@ engine/        an engine's end: claim, settle, renew, release
 orchestrator/  the orchestrators' end: events, leadership
 nodes/         the supervisors' end: heartbeats of nodes and engines, commands, logs
 views/         snapshots and pages, read only
-ageing/        longer waits count as higher priority
 protocol/      keys, messages, records, and the validation of what comes out of Redis
 connection/    shards, scripts, errors of redis-py, the circuit breaker
 include/       Lua shared by scripts

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from dalston_queue.broker.ageing.promote import promote
 from dalston_queue.broker.connection.topology import SOCKET_TIMEOUT_S, Route, Topology, routes
 from dalston_queue.broker.nodes.commands import NodeChannel
 from dalston_queue.broker.nodes.logs import NodeLogs
@@ -46,7 +45,6 @@ class Broker(Topology):
     requeue = requeue
     reclaim = reclaim
     expire = expire
-    promote = promote
     records = records
     scan_records = scan_records
 

@@ -14,7 +14,7 @@ import msgspec
 from django.db import connection, transaction
 
 from dalston_queue.broker.protocol.messages import ErrorInfo, Event
-from dalston_queue.broker.protocol.types import Cause, EventKind, Priority, Tier
+from dalston_queue.broker.protocol.types import Cause, EventKind, Priority
 from dalston_queue.broker.protocol.validate import MAX_DEPTH, moment, too_deep
 from dalston_queue.jobs.errors import InvalidJob
 from dalston_queue.jobs.lifecycle import dag
@@ -190,28 +190,6 @@ def _dead_lettered(events: list[Event], _now: datetime) -> list[Moved]:
     return end_tasks([_ending(event, _error(event), "") for event in events])
 
 
-# Ageing moves an entry, not the task: its status stays, and the API shows the new priority.
-_PROMOTE = """
-    UPDATE dalston_task t SET effective_priority = v.priority, event_seq = v.seq
-    FROM unnest(%s::uuid[], %s::int[], %s::bigint[], %s::text[]) AS v (id, attempt, seq, priority)
-    WHERE t.id = v.id AND t.attempt = v.attempt AND t.event_seq < v.seq AND t.finished_at IS NULL"""
-
-
-def _promoted(events: list[Event], _now: datetime) -> list[Moved]:
-    rows = [event for event in events if event.tier in (Tier.HIGH, Tier.MEDIUM, Tier.LOW)]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _PROMOTE,
-            [
-                [event.task_id for event in rows],
-                [event.attempt for event in rows],
-                [event.seq for event in rows],
-                [str(event.tier) for event in rows],
-            ],
-        )
-    return []
-
-
 HANDLERS: dict[EventKind, Callable[[list[Event], datetime], list[Moved]]] = {
     EventKind.TASK_STARTED: _started,
     EventKind.TASK_COMPLETED: _completed,
@@ -220,7 +198,6 @@ HANDLERS: dict[EventKind, Callable[[list[Event], datetime], list[Moved]]] = {
     EventKind.TASK_CANCELLED: _cancelled,
     EventKind.TASK_RECOVERED: _recovered,
     EventKind.TASK_RELEASED: _recovered,
-    EventKind.TASK_PROMOTED: _promoted,
     EventKind.TASK_DEAD_LETTERED: _dead_lettered,
 }
 

@@ -21,7 +21,6 @@ PAGES = [f"dalston_queue/dashboard/{path.parent.name}" for path in ROOT.glob("da
         "dalston_queue/api",
         "dalston_queue/audit",
         "dalston_queue/broker",
-        "dalston_queue/broker/ageing",
         "dalston_queue/broker/connection",
         "dalston_queue/broker/engine",
         "dalston_queue/broker/nodes",

@@ -124,18 +124,6 @@ def test_a_released_task_is_not_charged(broker: Broker, steps: Steps) -> None:
     assert task.status == "completed"
 
 
-def test_ageing_reaches_the_row(broker: Broker, steps: Steps) -> None:
-    task = make.single(priority="low")
-    steps.poll()
-    later = int((timezone.now() + timedelta(minutes=11)).timestamp() * 1000)
-    assert broker.promote("echo", now_ms=later)
-    steps.drain()
-    task.refresh_from_db()
-    assert (task.priority, task.effective_priority, task.status) == ("low", "medium", "queued")
-    with engine(broker) as consumer:
-        run_to_the_end(steps, consumer)
-
-
 def test_an_entry_no_lane_can_hold_is_a_dead_letter_not_a_stuck_queue(broker: Broker, steps: Steps) -> None:
     tasks = [make.single(required_capabilities=(f"cap{n}",)) for n in range(40)]
     steps.poll()

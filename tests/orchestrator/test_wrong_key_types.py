@@ -6,7 +6,6 @@ from dalston_queue.broker import Broker, Consumer
 from dalston_queue.broker.errors import WrongKeyType
 from dalston_queue.broker.protocol.types import Role, Tier
 from dalston_queue.models import Task
-from dalston_queue.orchestrator.duties.housekeeping import promote_aged
 from dalston_queue.orchestrator.duties.reconciler import reconcile
 from dalston_queue.orchestrator.duties.scanner import scan
 from dalston_queue.orchestrator.leadership import Leadership
@@ -37,21 +36,16 @@ def test_the_duties_still_reach_every_other_queue(broker: Broker, steps: Steps) 
     dead.open()
     assert len(dead.claim()) == 2
     broker.append([waiting])
-    wrong_type = [home.keys.tasks("bad"), home.keys.ageing("bad")]
-    for key in wrong_type:
-        home.command("SET", key, "foreign")
+    home.command("SET", home.keys.tasks("bad"), "foreign")
     recovery = Recovery(broker, Leadership(Role.ORCHESTRATOR, "test"))
     assert sum(recovery.poll(float(now)) for now in range(0, 30, 5)) == 0
     assert broker.records("echo", [str(task.id)])[str(task.id)].stream == home.keys.stream("echo", "", Tier.RECOVERED)
-    with pytest.raises(WrongKeyType):
-        promote_aged()
-    assert broker.records("echo", ["old"])["old"].stream == home.keys.stream("echo", "", Tier.HIGH)
     with pytest.raises(WrongKeyType):
         reconcile()
     assert broker.records("echo", ["old"]) == {}, "no row has this task"
     with pytest.raises(WrongKeyType):
         scan()
-    home.command("DEL", *wrong_type)
+    home.command("DEL", home.keys.tasks("bad"))
     scan()
     with engine(broker, "bad", "echo", name="node.demo.1.boot") as consumer:
         reconcile()

@@ -75,7 +75,7 @@ class Delivery:
     def of_record(cls, session: Session, task_id: str, record: Record) -> Delivery:
         """From the record of a running task, to settle it without its message."""
         counts = (record.attempt, record.seq, record.deliveries, record.losses)
-        entry = ("r", record.entry_id, record.stream, record.aged, record.timeout_ms, record.job_id)
+        entry = ("r", record.entry_id, record.stream, record.timeout_ms, record.job_id)
         times = (record.claimed_at_ms, record.renewed_at_ms, record.deadline_ms)
         line = "\t".join(map(str, (*entry, *counts, record.owner, *times, 0, "")))
         return cls(session, f"{task_id}\n{line}\n\n".encode(), record.stream, Tier.MEDIUM, record.owner.encode())

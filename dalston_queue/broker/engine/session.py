@@ -241,7 +241,7 @@ class Session:
         self._tiers = dict(zip(self._streams, TIERS * len(self._readable), strict=True))
         head = [self._key, *keys.task_keys(queue), keys.lanes(queue)]
         suspects = [keys.stream(queue, lane, Tier.SUSPECT) for lane in lanes.capabilities if lane not in self._readable]
-        self._exchange_keys = [*head, keys.ageing(queue), *self.wake_keys, *self._streams, *suspects]
+        self._exchange_keys = [*head, *self.wake_keys, *self._streams, *suspects]
         self._renew_keys = [*head, *self._streams]
         self._lane_fields = [lane_field(lane) for lane in self._readable]
 

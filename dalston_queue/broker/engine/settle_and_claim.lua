@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Settles the tasks that an engine finished, then claims as many as it has room for, in one round trip.
--- KEYS  1 session  2 tasks  3 running  4 deadlines  5 events  6 counters  7 lanes  8 ageing, then the wake key of each of
---       the engine's L lanes, then the five streams of each lane in claiming order, then the suspect streams of the
+-- KEYS  1 session  2 tasks  3 running  4 deadlines  5 events  6 counters  7 lanes, then the wake key of each of the
+--       engine's L lanes, then the five streams of each lane in claiming order, then the suspect streams of the
 --       queue's other lanes
 -- ARGV  1 fence  2 engine id  3 sequence number of this call  4 how many to claim  5 how many suspects may run at once in
 --       the queue (0: this engine is not empty)  6 longest event backlog at which tasks are claimed  7 L  8 n settlements,
@@ -73,10 +73,10 @@ end
 local now = integer(now_ms())
 
 -- claim: tiers in strict order; within a tier the first lane rotates with the sequence number
-local first_stream = 9 + lane_count
+local first_stream = 8 + lane_count
 if lanes[2] or backlog > ARGV[6] + 0 then free = 0 end
 local may_claim = free > 0
-local claims, claimed, unreadable, renewals, deadlines, aged = {}, {}, {}, {}, {}, {}
+local claims, claimed, unreadable, renewals, deadlines = {}, {}, {}, {}, {}
 
 local function take(entries, index)
   local stream, ids = KEYS[index], {}
@@ -84,7 +84,7 @@ local function take(entries, index)
   local raws = call('HMGET', tasks, unpack(ids))
   for i = 1, #entries do
     local id, fields, task, raw = entries[i][1], entries[i][2], ids[i], raws[i]
-    local timeout, is_aged, numbers = waiting_as(raw, id, stream)
+    local timeout, numbers = waiting_as(raw, id, stream)
     local r = not timeout and unpack_record(raw)
     if timeout and is_entry(fields) then
       local deadline = timeout ~= '0' and integer(now + timeout) or '0'
@@ -94,7 +94,6 @@ local function take(entries, index)
       writes[#writes + 1], writes[#writes + 2] = task, started(raw, me, now, deadline)
       renewals[#renewals + 1], renewals[#renewals + 2] = now, task
       if deadline ~= '0' then deadlines[#deadlines + 1], deadlines[#deadlines + 2] = deadline, task end
-      if is_aged == '1' then aged[#aged + 1] = task end
     elseif r and is_entry(fields) and not (r.state == 'w' and r.entry == id and r.stream == stream) then
       -- a copy of an attempt that lives elsewhere or has ended: running it would be running it twice
       call('XACK', stream, GROUP, id)
@@ -166,9 +165,8 @@ end
 if claimed[1] then
   call('ZADD', KEYS[3], unpack(renewals))
   if deadlines[1] then call('ZADD', KEYS[4], unpack(deadlines)) end
-  if aged[1] then call('ZREM', KEYS[8], unpack(aged)) end
 elseif may_claim then
-  call('DEL', unpack(KEYS, 9, first_stream - 1)) -- nothing waits, so no wake-up token is needed
+  call('DEL', unpack(KEYS, 8, first_stream - 1)) -- nothing waits, so no wake-up token is needed
 end
 for kind, count in pairs(totals) do -- a counter that is no number, or a key of another type, costs only its count
   if count > 0 then redis.pcall('HINCRBY', counters, kind, count) end

@@ -20,7 +20,7 @@ local function move_entry(keys, task, r, from, to, wake_key, fields)
   local id = redis.call('XADD', to, '*', unpack(fields))
   redis.call('XACK', from, GROUP, r.entry)
   redis.call('XDEL', from, r.entry)
-  redis.call('HSET', keys.tasks, task, waiting(r, to, id, 0)) -- before the indexes, which may have another type
+  redis.call('HSET', keys.tasks, task, waiting(r, to, id)) -- before the indexes, which may have another type
   redis.call('ZREM', keys.running, task)
   redis.call('ZREM', keys.deadlines, task)
   wake(wake_key, 1)

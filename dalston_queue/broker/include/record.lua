@@ -1,6 +1,6 @@
 -- Records of tasks (broker/protocol/record.py has the same order of fields) and the server's clock.
 -- A record is a line of tab-separated fields, so that the hot path compares its start and copies the rest as they are:
--- state, entry, stream, aged, timeout, job, attempt, seq, deliveries, losses, and while it runs owner, claimed, renewed,
+-- state, entry, stream, timeout, job, attempt, seq, deliveries, losses, and while it runs owner, claimed, renewed,
 -- deadline, cancel, progress. In the line of a waiting task `seq` is the number that the event of its start will have, and
 -- in a tombstone the number before that of its end: so no script of the hot path has to count. In a table it is always the
 -- number of the last event.
@@ -10,16 +10,16 @@ local MAX_ENTRY_BYTES = 8388608 -- as in messages.py
 -- nil for no record and for bytes that are no record: both mean that Redis doesn't know the task
 local function unpack_record(raw)
   if not raw then return nil end
-  local state, entry, stream, aged, timeout, job, attempt, seq, deliveries, losses =
-    string.match(raw, '^([wrs])\t([^\t]*)\t([^\t]*)\t(%d)\t(%d+)\t([^\t\n]*)\t(%d+)\t(%d+)\t(%d+)\t(%d+)')
+  local state, entry, stream, timeout, job, attempt, seq, deliveries, losses =
+    string.match(raw, '^([wrs])\t([^\t]*)\t([^\t]*)\t(%d+)\t([^\t\n]*)\t(%d+)\t(%d+)\t(%d+)\t(%d+)')
   if not losses then return nil end
-  local r = {state = state, entry = entry, stream = stream, aged = aged, timeout = timeout, job = job,
+  local r = {state = state, entry = entry, stream = stream, timeout = timeout, job = job,
     attempt = attempt + 0, seq = seq + 0, deliveries = deliveries + 0, losses = losses + 0}
   if state == 'w' then r.seq = r.seq - 1 end
   if state == 's' then r.seq = r.seq + 1 end
   if state == 'r' then
     local owner, claimed, renewed, deadline, cancel, progress =
-      string.match(raw, '^[^\t]*\t' .. string.rep('[^\t]*\t', 9) .. '([^\t]+)\t(%d+)\t(%d+)\t(%d+)\t([01])\t(.*)$')
+      string.match(raw, '^[^\t]*\t' .. string.rep('[^\t]*\t', 8) .. '([^\t]+)\t(%d+)\t(%d+)\t(%d+)\t([01])\t(.*)$')
     if not owner then return nil end
     r.owner, r.claimed, r.renewed, r.deadline = owner, claimed + 0, renewed + 0, deadline + 0
     r.cancel, r.progress = cancel + 0, progress
@@ -34,16 +34,16 @@ local function counts(r, seq)
 end
 
 local function tombstone(r)
-  return 's\t\t\t0\t0\t\t' .. counts(r, r.seq - 1)
+  return 's\t\t\t0\t\t' .. counts(r, r.seq - 1)
 end
 
-local function waiting(r, stream, entry, aged)
-  return 'w\t' .. entry .. '\t' .. stream .. '\t' .. aged .. '\t' .. r.timeout .. '\t' .. r.job .. '\t'
+local function waiting(r, stream, entry)
+  return 'w\t' .. entry .. '\t' .. stream .. '\t' .. r.timeout .. '\t' .. r.job .. '\t'
     .. counts(r, r.seq + 1)
 end
 
 local function running(r)
-  return 'r\t' .. r.entry .. '\t' .. r.stream .. '\t' .. r.aged .. '\t' .. r.timeout .. '\t' .. r.job .. '\t'
+  return 'r\t' .. r.entry .. '\t' .. r.stream .. '\t' .. r.timeout .. '\t' .. r.job .. '\t'
     .. counts(r, r.seq) .. '\t' .. r.owner .. '\t' .. integer(r.claimed) .. '\t' .. integer(r.renewed) .. '\t' .. integer(r.deadline) .. '\t'
     .. r.cancel .. '\t' .. r.progress
 end
@@ -56,13 +56,13 @@ end
 
 local function tombstone_of(start) return 's' .. start end
 
--- timeout, aged, and 'job attempt seq deliveries losses' of the record of this waiting entry; nil for any other record.
+-- timeout, and 'job attempt seq deliveries losses' of the record of this waiting entry; nil for any other record.
 -- Each number is checked: the line of an event that other tasks share is made of them.
 local function waiting_as(raw, entry, stream)
   local start = 'w\t' .. entry .. '\t' .. stream .. '\t'
   if not raw or string.find(raw, start, 1, true) ~= 1 then return nil end
-  local aged, timeout, counts = string.match(raw, '^(%d)\t(%d+)\t([^\t\n]*\t%d+\t%d+\t%d+\t%d+)$', #start + 1)
-  return timeout, aged, counts
+  local timeout, counts = string.match(raw, '^(%d+)\t([^\t\n]*\t%d+\t%d+\t%d+\t%d+)$', #start + 1)
+  return timeout, counts
 end
 
 -- the record of a waiting task, claimed

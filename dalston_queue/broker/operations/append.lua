@@ -1,17 +1,17 @@
 #!lua
 -- Adds attempts of tasks to one stream. No allow-oom: a full server refuses new work, and only that.
--- KEYS  1 tasks  2 lanes  3 wake  4 ageing  5 counters  6 running  7 deadlines  8 stream  9 (optional) the other stream
---       that a record was found in
--- ARGV  1 capability set  2 max lanes  3 ms of wait after which this tier is promoted (0: never)  4 the tier, counted
---       from 1 in claiming order  5 1: they have a record here, then per message: task, job, attempt, enqueued_at (0: now),
+-- KEYS  1 tasks  2 lanes  3 wake  4 counters  5 running  6 deadlines  7 stream  8 (optional) the other stream that a
+--       record was found in
+-- ARGV  1 capability set  2 max lanes  3 the tier, counted from 1 in claiming order  4 1: they have a record here,
+--       then per message: task, job, attempt, enqueued_at (0: now),
 --       timeout ms, deliveries, losses, number of its last event, JSON
 -- Returns 'LANES' (too many), or one answer per message: 'added', 'duplicate', 'settled', 'superseded', 'moved' (it has no
---       record here any more: it is in another shard), or the key of the stream that must be declared as KEYS[9]
+--       record here any more: it is in another shard), or the key of the stream that must be declared as KEYS[8]
 --       before this message can be decided.
 -- Repeatable: by task and attempt, and by the entry's existence.
 -- include: record, wake, marks, lane
-local tasks, stream = KEYS[1], KEYS[8]
-local lane, tier = '@' .. ARGV[1], tonumber(ARGV[4])
+local tasks, stream = KEYS[1], KEYS[7]
+local lane, tier = '@' .. ARGV[1], tonumber(ARGV[3])
 local marks = redis.call('HGET', KEYS[2], lane)
 if not marks then
   local lanes = 0
@@ -24,7 +24,7 @@ if not marks then
   marks = NO_MARKS
 end
 local now = now_ms()
-local age_after, known = tonumber(ARGV[3]), ARGV[5] == '1'
+local known = ARGV[4] == '1'
 local answers = {}
 local added = 0
 
@@ -34,17 +34,16 @@ local function decide(task, attempt, r)
   if r.attempt > attempt then return 'superseded' end
   if r.state == 's' then return 'settled' end
   local home = r.stream
-  if home ~= stream and home ~= KEYS[9] then return home end
+  if home ~= stream and home ~= KEYS[8] then return home end
   if r.attempt == attempt and #redis.call('XRANGE', home, r.entry, r.entry) == 1 then return 'duplicate' end
   redis.pcall('XACK', home, GROUP, r.entry)
   redis.call('XDEL', home, r.entry)
+  redis.call('ZREM', KEYS[5], task)
   redis.call('ZREM', KEYS[6], task)
-  redis.call('ZREM', KEYS[7], task)
-  if r.aged == '1' then redis.call('ZREM', KEYS[4], task) end
   return 'add'
 end
 
-for i = 6, #ARGV, 9 do
+for i = 5, #ARGV, 9 do
   local task, attempt, since = ARGV[i], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
   local raw = redis.call('HGET', tasks, task)
   local r = unpack_record(raw)
@@ -57,24 +56,18 @@ for i = 6, #ARGV, 9 do
       ensure_group(stream)
       id = redis.call('XADD', stream, '*', 't', task, 'h', head, 'm', ARGV[i + 8])
     end
-    -- older than its position shows: the first entry of the stream does not show when it is due
-    local aged = 0
-    if age_after > 0 and since < now - 1000 then
-      redis.call('ZADD', KEYS[4], since + age_after, task)
-      aged = 1
-    end
     local line
     if r and r.attempt == attempt then
       r.seq = math.max(tonumber(ARGV[i + 7]), r.seq)
       r.deliveries = math.max(tonumber(ARGV[i + 5]), r.deliveries)
       r.losses = math.max(tonumber(ARGV[i + 6]), r.losses)
       r.timeout, r.job = ARGV[i + 4], ARGV[i + 1]
-      line = waiting(r, stream, id, aged)
+      line = waiting(r, stream, id)
     else
       -- the common case, without a number made into text
       local seq = ARGV[i + 7] == '0' and '1' or integer(ARGV[i + 7] + 1)
-      line = 'w\t' .. id .. '\t' .. stream .. '\t' .. (aged == 1 and '1' or '0') .. '\t' .. ARGV[i + 4] .. '\t'
-        .. ARGV[i + 1] .. '\t' .. ARGV[i + 2] .. '\t' .. seq .. '\t' .. ARGV[i + 5] .. '\t' .. ARGV[i + 6]
+      line = 'w\t' .. id .. '\t' .. stream .. '\t' .. ARGV[i + 4] .. '\t' .. ARGV[i + 1]
+        .. '\t' .. ARGV[i + 2] .. '\t' .. seq .. '\t' .. ARGV[i + 5] .. '\t' .. ARGV[i + 6]
     end
     redis.call('HSET', tasks, task, line)
     added = added + 1
@@ -84,7 +77,7 @@ for i = 6, #ARGV, 9 do
 end
 if added > 0 then
   write_mark(KEYS[2], lane, marks, tier, true)
-  redis.pcall('HINCRBY', KEYS[5], 'appended', added)
+  redis.pcall('HINCRBY', KEYS[4], 'appended', added)
   wake(KEYS[3], added)
 end
 return answers

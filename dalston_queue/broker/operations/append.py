@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from dalston_queue.broker.ageing.policy import promoted_after_ms
 from dalston_queue.broker.connection.faults import is_wrong_type
 from dalston_queue.broker.connection.shard import Argument, Call, Shard, command, script
 from dalston_queue.broker.connection.topology import Topology
@@ -36,7 +35,7 @@ class _Lane:
 
     def call(self, start: int, stop: int, other: str | None = None) -> Call:
         keys, queue = self.shard.keys, self.queue
-        arguments: list[Argument] = [self.capabilities, MAX_LANES, promoted_after_ms(self.tier), tier_number(self.tier)]
+        arguments: list[Argument] = [self.capabilities, MAX_LANES, tier_number(self.tier)]
         arguments.append(int(self.known))
         for encoded in self.encoded[start:stop]:
             arguments.extend(encoded)
@@ -44,7 +43,6 @@ class _Lane:
             keys.tasks(queue),
             keys.lanes(queue),
             keys.wake(queue, self.capabilities),
-            keys.ageing(queue),
             keys.counters(queue),
             keys.running(queue),
             keys.deadlines(queue),

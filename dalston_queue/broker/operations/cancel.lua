@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Removes a waiting task, or asks the engine of a running one to stop.
--- KEYS  1 tasks  2 ageing  3 counters  4 the stream that its record names
+-- KEYS  1 tasks  2 counters  3 the stream that its record names
 -- ARGV  1 task  2 attempt, '' for any  3 1: flag it if it runs
 -- Returns {'removed'}, {'flagged'}, {'running'}, {'settled'}, {'absent'}, or {'elsewhere', stream}. Repeatable.
 -- include: record
@@ -16,9 +16,8 @@ if r.state == 'r' then
   end
   return {'flagged'}
 end
-if r.stream ~= KEYS[4] then return {'elsewhere', r.stream} end
-redis.call('XDEL', KEYS[4], r.entry)
+if r.stream ~= KEYS[3] then return {'elsewhere', r.stream} end
+redis.call('XDEL', KEYS[3], r.entry)
 redis.call('HDEL', KEYS[1], task)
-if r.aged == '1' then redis.call('ZREM', KEYS[2], task) end
-redis.pcall('HINCRBY', KEYS[3], 'removed', 1)
+redis.pcall('HINCRBY', KEYS[2], 'removed', 1)
 return {'removed'}

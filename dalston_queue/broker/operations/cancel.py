@@ -23,7 +23,7 @@ def request_cancel(topology: Topology, queue: str, task_id: str, attempt: int | 
 def cancel(shard: Shard, queue: str, task_id: str, attempt: int | None, flag: bool) -> Removed:
     """In one shard. flag: ask the engine of a running task to stop."""
     keys = shard.keys
-    names = [keys.tasks(queue), keys.ageing(queue), keys.counters(queue)]
+    names = [keys.tasks(queue), keys.counters(queue)]
     arguments: list[Argument] = [task_id, "" if attempt is None else attempt, int(flag)]
     return Removed(follow(shard, "cancel", queue, task_id, names, arguments).decode())
 

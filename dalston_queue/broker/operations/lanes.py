@@ -109,8 +109,6 @@ def _delete(shard: Shard, queue: str) -> None:
         keys.tasks(queue),
         keys.running(queue),
         keys.deadlines(queue),
-        keys.ageing(queue),
-        keys.moving(queue),
         keys.beats(queue),
         keys.verdicts(queue),
         keys.events(queue),

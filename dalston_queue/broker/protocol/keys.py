@@ -74,10 +74,7 @@ class Keys:
         return f"{self.prefix}:stream:{self._queue(queue)}{caps}{suffix}"
 
     def lane_and_tier(self, stream: str) -> tuple[str, Tier]:
-        """The inverse of `stream`: capabilities and tier. No name has a colon or an @. A task that migrates to another
-        shard is in no lane, and counts as plain."""
-        if not stream.startswith(f"{self.prefix}:stream:"):
-            return "", Tier.MEDIUM
+        """The inverse of `stream`: capabilities and tier. No name has a colon or an @."""
         name, _, tier = stream.removeprefix(f"{self.prefix}:stream:").partition(":")
         return name.partition("@")[2], Tier(tier or Tier.MEDIUM)
 
@@ -97,12 +94,6 @@ class Keys:
 
     def deadlines(self, queue: str) -> str:
         return f"{self.prefix}:deadlines:{self._queue(queue)}"
-
-    def ageing(self, queue: str) -> str:
-        return f"{self.prefix}:ageing:{self._queue(queue)}"
-
-    def moving(self, queue: str) -> str:
-        return f"{self.prefix}:moving:{self._queue(queue)}"
 
     def session(self, queue: str, engine_id: str) -> str:
         return f"{self.prefix}:session:{self._queue(queue)}:{engine_id}"

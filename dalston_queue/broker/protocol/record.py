@@ -10,8 +10,8 @@ import msgspec
 
 from dalston_queue.broker.protocol.types import RecordState
 
-(STATE, ENTRY, STREAM, AGED, TIMEOUT, JOB, ATTEMPT, SEQ, DELIVERIES, LOSSES) = range(10)
-(OWNER, CLAIMED, RENEWED, DEADLINE, CANCEL, PROGRESS) = range(10, 16)
+(STATE, ENTRY, STREAM, TIMEOUT, JOB, ATTEMPT, SEQ, DELIVERIES, LOSSES) = range(9)
+(OWNER, CLAIMED, RENEWED, DEADLINE, CANCEL, PROGRESS) = range(9, 15)
 """Positions of the fields in a line, for readers of a few fields. The second row exists while the task runs."""
 
 
@@ -23,7 +23,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, order=True):
     losses: int = 0  # nodes lost with it, and engines that died with it and other tasks
     stream: str = ""  # key of its lane
     entry_id: str = ""
-    aged: int = 0  # 1: listed in `ageing:S`, because its queue position doesn't show its age
     timeout_ms: int = 0  # how long it may run from its claim; 0: no limit
     job_id: str = ""
     # only while it runs
@@ -43,7 +42,7 @@ _SEQ = {RecordState.WAITING: -1, RecordState.RUNNING: 0, RecordState.SETTLED: 1}
 def decode_record(raw: bytes) -> Record | None:
     """None for bytes that aren't a record: another program wrote them."""
     try:
-        state, entry, stream, aged, timeout, job, attempt, seq, deliveries, losses, *rest = raw.decode().split("\t", 15)
+        state, entry, stream, timeout, job, attempt, seq, deliveries, losses, *rest = raw.decode().split("\t", 14)
         record = Record(
             attempt=int(attempt),
             seq=int(seq) + _SEQ[RecordState(state)],
@@ -52,7 +51,6 @@ def decode_record(raw: bytes) -> Record | None:
             losses=int(losses),
             stream=stream,
             entry_id=entry,
-            aged=int(aged),
             timeout_ms=int(timeout),
             job_id=job,
         )

@@ -61,7 +61,6 @@ class EventKind(StrEnum):
     TASK_RECOVERED = "task.recovered"  # reclaim returned the task to its queue, same attempt
     TASK_EXHAUSTED = "task.exhausted"  # reclaim found its delivery budget used up; ends the attempt
     TASK_RELEASED = "task.released"  # its engine released it, or an operator requeued it; uncounted, same attempt
-    TASK_PROMOTED = "task.promoted"  # ageing moved it to a higher tier, same attempt
     TASK_DEAD_LETTERED = "task.dead_lettered"  # its entry can't be read; has the raw fields; ends the attempt
 
     @property
@@ -83,7 +82,7 @@ _ENDS_ATTEMPT = frozenset(
 class RecordState(StrEnum):
     """State of a task's record in Redis."""
 
-    WAITING = "w"  # in a lane, undelivered; claim, cancel or promote moves it on
+    WAITING = "w"  # in a lane, undelivered; claim or cancel moves it on
     RUNNING = "r"  # owned by an engine; settle, release, reclaim or expire moves it on
     SETTLED = "s"  # tombstone; acknowledging the event deletes it
 

@@ -1,11 +1,11 @@
 #!lua flags=no-writes,allow-stale
 -- The numbers of one queue, in O(its lanes). Reads only.
--- KEYS  1 events  2 counters  3 lanes  4 running  5 tasks  6 ageing, then streams
--- ARGV  1 how many members of KEYS[6] to sample for the oldest
+-- KEYS  1 events  2 counters  3 lanes  4 running, then streams
+-- ARGV  none
 -- Returns {now, event backlog, counters, fields of the hash of lanes, running, per stream {length, pending, consumers,
---       enqueued_at of the oldest undelivered entry or -1, entries ever added}}
+--       enqueued_at of the first undelivered entry or -1, entries ever added}}
 -- include: record
-local FIRST = 7 -- of the streams
+local FIRST = 5 -- of the streams
 
 -- The reply to a command, or `nothing` for a key of another type: none of ours is in it.
 local function reply(nothing, ...)
@@ -24,24 +24,6 @@ local function enqueued_at(entry)
   return tonumber(string.match(entry[1], '^%d+'))
 end
 
--- Per stream the oldest entry that is behind younger ones. KEYS[6] is sorted by when entries are due, and in one stream
--- all are due after the same wait: so the first of each stream is its oldest, and one entry per stream is read.
-local function behind_younger()
-  local declared, oldest = {}, {}
-  for i = FIRST, #KEYS do declared[KEYS[i]] = true end
-  local tasks = reply({}, 'ZRANGE', KEYS[6], 0, ARGV[1] - 1)
-  if #tasks == 0 then return oldest end
-  for _, raw in ipairs(reply({}, 'HMGET', KEYS[5], unpack(tasks))) do
-    local r = unpack_record(raw)
-    if r and r.state == 'w' and declared[r.stream] and not oldest[r.stream] then
-      local entry = reply({}, 'XRANGE', r.stream, r.entry, r.entry)[1]
-      if entry then oldest[r.stream] = enqueued_at(entry) end
-    end
-  end
-  return oldest
-end
-
-local behind = behind_younger()
 local streams = {}
 for i = FIRST, #KEYS do
   local length, pending, consumers, oldest, added = 0, 0, 0, -1, 0
@@ -57,7 +39,7 @@ for i = FIRST, #KEYS do
     end
     if length > pending then
       local first = redis.call('XRANGE', KEYS[i], '(' .. last, '+', 'COUNT', 1)[1]
-      if first then oldest = math.min(enqueued_at(first), behind[KEYS[i]] or math.huge) end
+      if first then oldest = enqueued_at(first) end
     end
   end
   streams[#streams + 1] = {length, pending, consumers, oldest, added}

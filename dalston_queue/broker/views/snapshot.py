@@ -20,12 +20,6 @@ ENDS = (*RUNS, "removed", "dead_lettered")  # counters of attempts that left the
 MAX_LANE_NAME = 200
 """Characters of a lane's name. A queue and 16 capabilities of 40 characters each are more than that."""
 
-MAX_AGED_SAMPLES = 100
-"""How many waiting entries that are older than their position shows (promoted, rebuilt: `ageing:S`) are sampled for the
-oldest, beside the first entry of each stream. They are sampled in the order of their promotion, so a queue with more of
-them may hide its oldest. A tier that doesn't age samples only its first entry: a recovered task that is older may be
-behind it. The age shown is never more than the true one."""
-
 
 class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
     """One tier of a lane: the numbers of one stream."""
@@ -40,7 +34,7 @@ class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
     lag: int  # waiting: length - pending
     consistent: bool  # False: lag is negative, the PEL has ghosts; the reconciler acknowledges them
     consumers: int
-    oldest_age_ms: int | None  # of the undelivered entries, since first enqueued; a lower bound (MAX_AGED_SAMPLES)
+    oldest_age_ms: int | None  # of the first undelivered entry, since first enqueued
     added: int  # entries ever added, for rates
     removed: int  # entries ever removed (settled, cancelled or moved), for rates
 
@@ -179,9 +173,8 @@ def _calls(shard: Shard, lanes: LanesByQueue) -> list[Call]:
     calls = []
     for queue, names in lanes.items():
         head = [keys.events(queue), keys.counters(queue), keys.lanes(queue), keys.running(queue)]
-        head += [keys.tasks(queue), keys.ageing(queue)]
         streams = [key for lane in names for key in keys.lane(queue, lane)]
-        calls.append(script("queue_stats", [*head, *streams], [MAX_AGED_SAMPLES]))
+        calls.append(script("queue_stats", [*head, *streams]))
     return calls
 
 

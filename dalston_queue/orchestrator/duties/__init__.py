@@ -4,6 +4,6 @@ run            which duties are due, and how they are run; one process leads
 report         what a run found and repaired, and its row
 scanner        tasks of dead engines and past their deadline: the backstop of the judge
 reconciler     makes Redis agree with Postgres
-housekeeping   ageing, expiry, digest of dead letters, rows of nodes and engines, check of the audit chain
+housekeeping   expiry, digest of dead letters, rows of nodes and engines, check of the audit chain
 samples        a sample a minute of what the pages draw a history of
 """

@@ -1,4 +1,4 @@
-"""Small duties: ageing, expiry, digest of dead letters, rows of nodes and engines, check of the audit chain."""
+"""Small duties: expiry, digest of dead letters, rows of nodes and engines, check of the audit chain."""
 
 from datetime import datetime, timedelta
 
@@ -12,26 +12,10 @@ from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
 from dalston_queue.broker.protocol.validate import moment
 from dalston_queue.models import DeadLetter, Engine, IdempotencyKey, LoginAttempt, Node, ReplayBatch
 from dalston_queue.models.dead_letter import OPEN
-from dalston_queue.orchestrator.duties.report import Report, for_each
+from dalston_queue.orchestrator.duties.report import Report
 from dalston_queue.redis import get_broker
 
 BATCH = 1000
-
-
-def promote_aged() -> Report:
-    """Promote tasks that waited long to a higher priority. Each writes an event, which updates the task's row."""
-    broker = get_broker()
-    report = Report()
-    size: int = settings.DALSTON_PROMOTE_BATCH
-
-    def promote(queue: str) -> None:
-        while moved := broker.promote(queue, batch=size):
-            report.note(queue, len(moved))
-            if len(moved) < size:
-                break
-
-    for_each(broker.queues(), promote)
-    return report
 
 
 # A job whose dead letter is still open is kept with it.

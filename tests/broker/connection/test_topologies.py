@@ -133,22 +133,6 @@ def test_each_shard_has_rates_of_its_own(started: Nodes, tmp_path: Path) -> None
     broker.close()
 
 
-def test_ageing_moves_a_task_to_the_shard_of_its_new_tier(started: Nodes, tmp_path: Path) -> None:
-    for name in ("home", "low"):
-        started.start(tmp_path / name)
-    broker = connect(started[0].url, shards=f"*/low={started[1].url}")
-    now = broker.home.now_ms()
-    broker.append([message("a", priority=Priority.LOW, parameters={"x": 1}, deliveries=1)])
-    (moved,) = broker.promote("echo", now_ms=now + 11 * 60_000)
-    assert (moved.task_id, moved.tier) == ("a", "medium")
-    assert started[1].client.hlen("dalston:tasks:echo") == 0 and started[0].client.hlen("dalston:tasks:echo") == 1
-    consumer = open_consumer(broker)
-    (claimed,) = consumer.claim()
-    assert (claimed.tier, claimed.deliveries, claimed.message.parameters) == ("medium", 1, {"x": 1})
-    assert claimed.message.priority is Priority.LOW
-    broker.close()
-
-
 def test_a_failover_by_sentinel(started: Nodes, tmp_path: Path) -> None:
     primary = started.start(tmp_path / "primary")
     replica = started.start(tmp_path / "replica", "--replicaof", f"127.0.0.1 {primary.port}")

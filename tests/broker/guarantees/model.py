@@ -28,13 +28,12 @@ CAPACITY = 3
 TASKS = tuple(f"t{n}" for n in range(8))
 CAPS = ((), ("gpu",))
 BUDGETS = ((3, 4), (1, 1))  # most deliveries and losses: small, so that some are exhausted
-LOST = ("settle_and_claim", "renew", "append", "release", "reclaim", "promote", "cancel", "ack_events")
+LOST = ("settle_and_claim", "renew", "append", "release", "reclaim", "cancel", "ack_events")
 OUTCOMES: dict[str, Outcome] = {
     "completed": Completed("done"),
     "failed": Failed(ErrorInfo(message="no")),
     "cancelled": Cancelled(),
 }
-PROMOTED = {Tier.LOW: (Tier.MEDIUM, 10), Tier.MEDIUM: (Tier.HIGH, 20)}  # to, after minutes
 Settling = tuple[Delivery, str]  # what ended and how, a name of OUTCOMES
 
 

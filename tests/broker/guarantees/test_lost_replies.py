@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from dalston_queue.broker import Broker, Consumer, EventReader
-from dalston_queue.broker.ageing.migrate import Move, depart, forget, reserve
 from dalston_queue.broker.broker import Limit
 from dalston_queue.broker.connection.scripts import files, load
 from dalston_queue.broker.errors import Unavailable
@@ -14,8 +13,7 @@ from dalston_queue.broker.nodes.commands import Command, CommandState, Reply
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.operations.lanes import retire_empty
 from dalston_queue.broker.protocol.messages import Completed, ErrorInfo
-from dalston_queue.broker.protocol.record import Record
-from dalston_queue.broker.protocol.types import EngineState, NodeState, Priority, RecordState, Role, Tier
+from dalston_queue.broker.protocol.types import EngineState, NodeState, Priority, Role
 from tests.broker.conftest import BUDGETS, clean, message, open_consumer
 from tests.broker.proxy import LossyProxy
 
@@ -98,52 +96,12 @@ def _cancel(b: Broker) -> Any:
     return lambda: b.remove("echo", "a"), lambda answer: answer == "absent" and b.snapshot().queues[0].waiting == 0
 
 
-def _promote(b: Broker) -> Any:
-    b.append([message("a", priority=Priority.LOW, enqueued_at_ms=1_000), message("b", priority=Priority.LOW)])
-    now = b.home.now_ms() + 11 * 60_000
-
-    def once(moved: Any) -> bool:
-        stats = b.snapshot().queues[0]
-        return stats.waiting == 2 and stats.counters["promoted"] >= 2 and b.records("echo", ["b"])["b"].seq == 1
-
-    return lambda: b.promote("echo", now_ms=now), once
-
-
-def _reserve(b: Broker) -> Any:
-    """Tasks of another shard; their records are made here, because one server has one shard."""
-    home, record = b.home, Record(attempt=1, seq=0, state=RecordState.WAITING, job_id="j")
-    waiting = [("a", record, b"1\tj\t1\t1000\t0", b'{"task_type":"echo"}')]
-
-    def once(moves: Any) -> bool:
-        return [m.task_id for m in moves] == ["a"] and home.command("XLEN", home.keys.moving("echo")) == 1
-
-    return lambda: reserve(home, "echo", "", Tier.MEDIUM, waiting), once
-
-
-def _depart(b: Broker) -> Any:
-    b.append([message("a", priority=Priority.LOW)])
-    home, move = b.home, Move("a", 1, 0, "1-1")
-
-    def once(notes: Any) -> bool:
-        ids = [entry.decode() for entry, _ in home.command("XRANGE", home.keys.moving("echo"), "-", "+")]
-        return notes == ids and len(ids) == 1 and b.snapshot().queues[0].waiting == 0
-
-    return lambda: depart(home, "echo", "", Tier.MEDIUM, [move]), once
-
-
-def _forget_move(b: Broker) -> Any:
-    call, _ = _depart(b)
-    (note,) = call()
-    home = b.home
-    return lambda: forget(home, "echo", [("a", note)]), lambda _: b.records("echo", ["a"]) == {}
-
-
 def _dead_letter(b: Broker) -> Any:
     made = open_consumer(b)
     keys = b.home.keys
-    names = [keys.tasks("echo"), keys.lanes("echo"), keys.wake("echo"), keys.ageing("echo"), keys.counters("echo")]
+    names = [keys.tasks("echo"), keys.lanes("echo"), keys.wake("echo"), keys.counters("echo")]
     names += [keys.running("echo"), keys.deadlines("echo"), keys.stream("echo")]
-    b.home.run("append", names, ["", 32, 0, 3, 0, "bad", "job", 1, 0, 0, 0, 0, 0, b"not json"])
+    b.home.run("append", names, ["", 32, 3, 0, "bad", "job", 1, 0, 0, 0, 0, 0, b"not json"])
     b.home.command("SADD", keys.stages(), "echo")
 
     def call() -> Any:
@@ -288,10 +246,6 @@ CASES = {
     "reclaim": _reclaim,
     "expire": _expire,
     "cancel": _cancel,
-    "promote": _promote,
-    "reserve": _reserve,
-    "depart": _depart,
-    "forget_move": _forget_move,
     "dead_letter": _dead_letter,
     "ack_events": _ack,
     "close_session": _close,
@@ -314,7 +268,6 @@ CASES = {
     "waiting_page": _reads(lambda b: b.waiting("echo")),
     "held_page": _reads(lambda b: b.held("echo")),
     "queue_stats": _reads(lambda b: b.snapshot()),
-    "front": _reads(lambda b: b.promote("echo")),
     "pending_page": _reads(lambda b: b.pending("echo")),
 }
 

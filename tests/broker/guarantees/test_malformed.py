@@ -77,7 +77,7 @@ def add_with_record(broker: Broker, fields: dict[str, Any]) -> None:
     """As a dispatcher of another version would: the entry, and the record of the task that it is about."""
     home = broker.home
     task, stream = fields.get("t", GOOD["t"]), home.keys.stream("echo")
-    line = f"w\t{add_raw(broker, fields)}\t{stream}\t0\t0\tjob\t1\t1\t0\t0"
+    line = f"w\t{add_raw(broker, fields)}\t{stream}\t0\tjob\t1\t1\t0\t0"
     home.command("HSET", home.keys.tasks("echo"), task, line)
 
 
@@ -193,9 +193,9 @@ def test_an_entry_of_ours_whose_json_cannot_be_read_is_dead_lettered_with_its_ta
 def append_body(broker: Broker, body: bytes) -> None:
     home = broker.home
     keys = home.keys
-    names = [keys.tasks("echo"), keys.lanes("echo"), keys.wake("echo"), keys.ageing("echo"), keys.counters("echo")]
+    names = [keys.tasks("echo"), keys.lanes("echo"), keys.wake("echo"), keys.counters("echo")]
     names += [keys.running("echo"), keys.deadlines("echo"), keys.stream("echo")]
-    home.run("append", names, ["", 32, 0, 3, 0, "bad", "job", 1, 0, 0, 0, 0, 0, body])
+    home.run("append", names, ["", 32, 3, 0, "bad", "job", 1, 0, 0, 0, 0, 0, body])
     home.command("SADD", keys.stages(), "echo")
 
 
@@ -330,10 +330,10 @@ def test_a_member_that_is_no_queue_name_is_skipped_and_logged_once(
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda fields: fields[:6], NO_RECORD),
-        (lambda fields: [*fields[:7], b"x", *fields[8:]], NO_RECORD),
-        (lambda fields: [*fields[:5], b"a\nb", *fields[6:]], NO_RECORD),
-        (lambda fields: [*fields[:9], b"x"], NO_RECORD),
+        (lambda fields: fields[:5], NO_RECORD),
+        (lambda fields: [*fields[:6], b"x", *fields[7:]], NO_RECORD),
+        (lambda fields: [*fields[:4], b"a\nb", *fields[5:]], NO_RECORD),
+        (lambda fields: [*fields[:8], b"x"], NO_RECORD),
         (lambda fields: [*fields, b"newer"], WRONG_ORDER),
     ],
 )

@@ -1,5 +1,5 @@
-"""The real scripts against a small model: several engines, lost replies, deaths, false deaths, zombies, promotions,
-cancels and lost streams, in any order that Hypothesis finds. The invariants are in model.py."""
+"""The real scripts against a small model: several engines, lost replies, deaths, false deaths, zombies, cancels
+and lost streams, in any order that Hypothesis finds. The invariants are in model.py."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from dalston_queue.broker.operations.reclaim import Reclaimed
 from dalston_queue.broker.protocol.messages import Completed, Event
 from dalston_queue.broker.protocol.types import Cause, EngineState, Priority, Removed, Tier
 from tests.broker.conftest import message
-from tests.broker.guarantees.model import BUDGETS, CAPACITY, CAPS, ENGINES, OUTCOMES, PROMOTED, TASKS, Model, Task
+from tests.broker.guarantees.model import BUDGETS, CAPACITY, CAPS, ENGINES, OUTCOMES, TASKS, Model, Task
 
 an_engine = st.sampled_from(ENGINES)
 a_task = st.sampled_from(TASKS)
@@ -211,26 +211,6 @@ class BrokerMachine(Model):
         if call in ("settle", "claim"):  # a claim settles nothing, but repeats a call without an answer
             self.refused(engine, [(claimed, "completed") for claimed in held] if call == "settle" else [])
         engine.unanswered = None
-
-    @rule(minutes=st.sampled_from([5, 15, 25]), lose=maybe)
-    def promote(self, minutes: int, lose: bool) -> None:
-        due = {
-            task: PROMOTED[t.tier][0]
-            for task, t in self.tasks.items()
-            if t.state == "waiting" and t.tier in PROMOTED and minutes >= PROMOTED[t.tier][1]
-        }
-        before = self.records()
-        try:
-            with self.losing("promote", lose):
-                events = self.broker.promote("echo", now_ms=self.home.now_ms() + minutes * 60_000)
-            assert {event.task_id: event.tier for event in events} == due
-        except Unavailable:
-            # one script per lane and tier: those behind the lost one did not run
-            now = self.records()
-            due = {task: tier for task, tier in due.items() if now[task].entry_id != before[task].entry_id}
-        for task, tier in due.items():
-            self.tasks[task].tier = tier
-            self.counters["promoted"] += 1
 
     @rule(task=a_task, flag=maybe, lose=maybe, beats=maybe)
     def cancel(self, task: str, flag: bool, lose: bool, beats: bool) -> None:

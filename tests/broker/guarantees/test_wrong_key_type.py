@@ -60,14 +60,11 @@ def test_an_invalid_verdict_condemns_no_engine(broker: Broker, engine: MakeEngin
     assert other.reclaim() == 0 and consumer.held == []
 
 
-def test_invalid_task_ids_stop_neither_ageing_nor_reads(broker: Broker, engine: MakeEngine) -> None:
+def test_invalid_task_ids_stop_no_reads(broker: Broker, engine: MakeEngine) -> None:
     home = broker.home
-    broker.append([message("a", enqueued_at_ms=1000)])
-    home.command("ZADD", home.keys.ageing("echo"), 1, b"\xff", 2, "unknown")
+    broker.append([message("a")])
     record = home.command("HGET", home.keys.tasks("echo"), "a")
     home.command("HSET", home.keys.tasks("echo"), b"\xff", record)
-    assert [event.task_id for event in broker.promote("echo")] == ["a"]
-    assert home.command("ZCARD", home.keys.ageing("echo")) == 0
     assert [list(page) for page in broker.scan_records("echo")] == [["a"]]
     engine().claim()
     home.command("ZADD", home.keys.running("echo"), 1, b"\xff")
@@ -78,8 +75,6 @@ KINDS = [
     "tasks",
     "running",
     "deadlines",
-    "ageing",
-    "moving",
     "beats",
     "verdicts",
     "lanes",
@@ -153,7 +148,6 @@ def test_every_operation_on_a_key_of_another_type_works_or_raises_its_error(brok
     calls: list[Callable[[], object]] = [
         consumer.open,
         lambda: broker.append([message(f"b{tier}", queue="bad", priority=tier) for tier in Priority]),
-        lambda: broker.promote("bad"),
         consumer.claim,
         lambda: consumer.claim(timeout=0.01),
         consumer.renew_all,
@@ -168,30 +162,25 @@ def test_every_operation_on_a_key_of_another_type_works_or_raises_its_error(brok
             call()
 
 
-@pytest.mark.parametrize("how", ["release", "reclaim", "promote"])
+@pytest.mark.parametrize("how", ["release", "reclaim"])
 def test_work_whose_new_stream_has_a_wrong_type_stays_where_it_was(
     broker: Broker, engine: MakeEngine, reader: EventReader, how: str
 ) -> None:
     home = broker.home
-    streams = [home.keys.stream("echo", "", tier) for tier in (Tier.RECOVERED, Tier.HIGH)]
-    for stream in streams:
-        home.command("SET", stream, "not ours")
-    broker.append([message("a", enqueued_at_ms=1000)])
+    recovered = home.keys.stream("echo", "", Tier.RECOVERED)
+    home.command("SET", recovered, "not ours")
+    broker.append([message("a")])
     consumer = engine("e1")
-    if how == "promote":
-        assert broker.promote("echo") == []
-    else:
-        consumer.claim()
+    consumer.claim()
     if how == "reclaim":
         assert broker.reclaim("e1", ["echo"], **BUDGETS).recovered == ("a",)
         consumer.open()
-    elif how == "release":
+    else:
         assert consumer.release() == ["a"]
     (claimed,) = consumer.claim()
     assert (claimed.task_id, claimed.tier, claimed.settle(Completed())) == ("a", Tier.MEDIUM, "ok")
-    tiers = [event.tier for event in events_of(reader) if event.tier]
-    assert tiers == ([] if how == "promote" else [Tier.MEDIUM])
-    home.command("DEL", *streams)
+    assert [event.tier for event in events_of(reader) if event.tier] == [Tier.MEDIUM]
+    home.command("DEL", recovered)
 
 
 def test_a_lane_of_a_wrong_type_is_named_and_the_other_lanes_of_the_batch_are_filled(broker: Broker) -> None:

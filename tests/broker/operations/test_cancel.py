@@ -47,7 +47,7 @@ def test_removal_finds_a_task_that_moves_meanwhile(broker: Broker, engine: MakeE
     home = broker.home
     keys = home.keys
     broker.reclaim("e", ["echo"], **BUDGETS)
-    names = [keys.tasks("echo"), keys.ageing("echo"), keys.counters("echo"), keys.stream("echo")]
+    names = [keys.tasks("echo"), keys.counters("echo"), keys.stream("echo")]
     assert home.run("cancel", names, ["a", "", 0]) == [b"elsewhere", keys.stream("echo", "", Tier.RECOVERED).encode()]
     assert broker.remove("echo", "a") is Removed.REMOVED
 

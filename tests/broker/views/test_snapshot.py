@@ -90,28 +90,14 @@ def test_the_oldest_waiting_age_counts_from_the_first_enqueueing_and_leaves_out_
     assert broker.snapshot().queues[0].oldest_age_ms is None
 
 
-def test_an_old_entry_behind_younger_ones_is_the_oldest_of_its_lane(broker: Broker, engine: MakeEngine) -> None:
-    """A promoted or rebuilt entry is at the end of its stream; the first entry doesn't show its age."""
+def test_the_oldest_age_of_a_queue_is_that_of_the_oldest_first_entry_of_its_streams(broker: Broker) -> None:
     now = broker.home.now_ms()
-    broker.append([message("runs", enqueued_at_ms=now - 19 * MINUTE)])
-    broker.append([message("risen", priority=Priority.LOW, enqueued_at_ms=now - 11 * MINUTE)])
-    broker.append([message("young"), message("gpu", required_capabilities=("gpu",))])
-    broker.append([message("rebuilt", enqueued_at_ms=now - 15 * MINUTE, required_capabilities=("gpu",))])
-    consumer = engine()
-    consumer.claim()
-    assert [event.task_id for event in broker.promote("echo", now_ms=now)] == ["risen"]
-    ages = oldest_minutes(broker)
-    assert (ages[""], ages["gpu"], ages["all"]) == (11, 15, 15)
-    broker.remove("echo", "rebuilt")
-    ages = oldest_minutes(broker)
-    assert (ages[""], ages["gpu"], ages["all"]) == (11, 0, 11)
-
-
-def oldest_minutes(broker: Broker) -> dict[str, int | None]:
-    """Of the medium tier by capability set, and of the whole queue."""
+    broker.append([message("first", enqueued_at_ms=now - 11 * MINUTE), message("second", enqueued_at_ms=now)])
+    broker.append([message("gpu", enqueued_at_ms=now - 15 * MINUTE, required_capabilities=("gpu",))])
     (queue,) = broker.snapshot().queues
     ages = {lane.capabilities: lane.oldest_age_ms for lane in queue.lanes if lane.tier is Tier.MEDIUM}
-    return {name: None if age is None else age // MINUTE for name, age in {**ages, "all": queue.oldest_age_ms}.items()}
+    assert {name: (age or 0) // MINUTE for name, age in ages.items()} == {"": 11, "gpu": 15}
+    assert queue.oldest_age_ms == ages["gpu"]
 
 
 def test_a_lane_with_ghosts_is_inconsistent_until_they_are_acknowledged(broker: Broker, engine: MakeEngine) -> None:
