@@ -7,7 +7,8 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
-from dalston_queue.jobs.lifecycle import advance, dispatch, status, stop
+from dalston_queue.jobs.lifecycle import advance, status, stop
+from dalston_queue.jobs.order import ageing, waiting
 from dalston_queue.orchestrator import loop, scheduler
 from dalston_queue.orchestrator.duties import housekeeping, reconciler
 from tests.jobs import make

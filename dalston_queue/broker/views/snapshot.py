@@ -31,12 +31,17 @@ class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
     shard: int
     length: int  # XLEN
     pending: int  # claimed, not settled
-    lag: int  # waiting: length - pending
+    lag: int  # undelivered: length - pending
     consistent: bool  # False: lag is negative, the PEL has ghosts; the reconciler acknowledges them
     consumers: int
-    oldest_age_ms: int | None  # of the first undelivered entry, since first enqueued
+    oldest_age_ms: int | None  # of the tasks that wait, since first enqueued
     added: int  # entries ever added, for rates
     removed: int  # entries ever removed (settled, cancelled or moved), for rates
+    ready: int = 0  # wait in Postgres until the window has room; jobs/queries/lanes.py adds them
+
+    @property
+    def waiting(self) -> int:
+        return self.ready + max(self.lag, 0)
 
     @property
     def name(self) -> str:
@@ -50,12 +55,24 @@ class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
 class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     lanes: list[LaneStats]
-    waiting: int
     running: int
-    oldest_age_ms: int | None
     events_backlog: int
     paused: bool
     counters: dict[str, int]  # appended, completed, failed, cancelled, recovered, exhausted, refused, dead_lettered …
+
+    @property
+    def ready(self) -> int:
+        """Tasks that wait in Postgres until a window has room."""
+        return sum(lane.ready for lane in self.lanes)
+
+    @property
+    def waiting(self) -> int:
+        """Tasks that no engine has: those in Postgres, and those in the windows."""
+        return sum(lane.waiting for lane in self.lanes)
+
+    @property
+    def oldest_age_ms(self) -> int | None:
+        return max((lane.oldest_age_ms for lane in self.lanes if lane.oldest_age_ms is not None), default=None)
 
     @property
     def ran(self) -> int:
@@ -75,24 +92,27 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
 
 def rates(before: Snapshot, after: Snapshot) -> dict[str, Rates]:
     """Per lane (by LaneStats.name) and per queue (by queue name). A lane that was deleted and created in between counts
-    from zero."""
+    from zero. What came in is what went into the window and what is left in Postgres."""
     seconds = (after.at_ms - before.at_ms) / 1000
     if seconds <= 0:
         return {}
     old_lanes = {lane.name: lane for queue in before.queues for lane in queue.lanes}
-    old_queues = {queue.queue: queue.counters for queue in before.queues}
+    old_queues = {queue.queue: queue for queue in before.queues}
     found: dict[str, Rates] = {}
     for queue in after.queues:
-        old = old_queues.get(queue.queue, {})
+        old = old_queues.get(queue.queue)
+        counters, ready = (old.counters, old.ready) if old else ({}, 0)
         found[queue.queue] = Rates(
-            in_per_s=_grown(old, queue.counters, ("appended",)) / seconds,
-            out_per_s=_grown(old, queue.counters, ENDS) / seconds,
+            in_per_s=max(_grown(counters, queue.counters, ("appended",)) + queue.ready - ready, 0) / seconds,
+            out_per_s=_grown(counters, queue.counters, ENDS) / seconds,
         )
         for lane in queue.lanes:
             was = old_lanes.get(lane.name)
+            ready = was.ready if was else 0
             added, removed = (was.added, was.removed) if was and was.added <= lane.added else (0, 0)
             found[lane.name] = Rates(
-                in_per_s=(lane.added - added) / seconds, out_per_s=max(lane.removed - removed, 0) / seconds
+                in_per_s=max(lane.added - added + lane.ready - ready, 0) / seconds,
+                out_per_s=max(lane.removed - removed, 0) / seconds,
             )
     return found
 
@@ -231,7 +251,6 @@ def _lane(shard: Shard, queue: str, lane: str, tier: Tier, now: int, numbers: li
 
 def _merged(queue: str, parts: list[_Part]) -> QueueStats:
     lanes = [lane for part in parts for lane in part.lanes]
-    ages = [lane.oldest_age_ms for lane in lanes if lane.oldest_age_ms is not None]
     counters: dict[str, int] = {}
     for part in parts:
         for name, value in part.counters.items():
@@ -239,9 +258,7 @@ def _merged(queue: str, parts: list[_Part]) -> QueueStats:
     return QueueStats(
         queue=queue,
         lanes=lanes,
-        waiting=sum(max(lane.lag, 0) for lane in lanes),
         running=sum(part.running for part in parts),
-        oldest_age_ms=max(ages, default=None),
         events_backlog=sum(part.backlog for part in parts),
         paused=any(part.paused for part in parts),
         counters=counters,
