@@ -16,7 +16,7 @@ from dalston_queue.broker.nodes.commands import NodeChannel
 from dalston_queue.broker.nodes.logs import NodeLogs
 from dalston_queue.broker.nodes.registry import Registry
 from dalston_queue.broker.operations.append import append, publish_jobs_created
-from dalston_queue.broker.operations.cancel import remove, request_cancel
+from dalston_queue.broker.operations.cancel import remove, remove_many, request_cancel
 from dalston_queue.broker.operations.lanes import acknowledge_ghosts, lanes, pause, queues, reset_queue, resume
 from dalston_queue.broker.operations.reclaim import expire, reclaim
 from dalston_queue.broker.operations.records import records, scan_records
@@ -41,6 +41,7 @@ class Broker(Topology):
     append = append
     publish_jobs_created = publish_jobs_created
     remove = remove
+    remove_many = remove_many
     request_cancel = request_cancel
     requeue = requeue
     reclaim = reclaim

@@ -2,12 +2,10 @@
 -- Adds attempts of tasks to one stream. No allow-oom: a full server refuses new work, and only that.
 -- KEYS  1 tasks  2 lanes  3 wake  4 counters  5 running  6 deadlines  7 stream  8 (optional) the other stream that a
 --       record was found in
--- ARGV  1 capability set  2 max lanes  3 the tier, counted from 1 in claiming order  4 1: they have a record here,
---       then per message: task, job, attempt, enqueued_at (0: now),
---       timeout ms, deliveries, losses, number of its last event, JSON
--- Returns 'LANES' (too many), or one answer per message: 'added', 'duplicate', 'settled', 'superseded', 'moved' (it has no
---       record here any more: it is in another shard), or the key of the stream that must be declared as KEYS[8]
---       before this message can be decided.
+-- ARGV  1 capability set  2 max lanes  3 the tier, counted from 1 in claiming order, then per message: task, job,
+--       attempt, enqueued_at (0: now), timeout ms, deliveries, losses, number of its last event, JSON
+-- Returns 'LANES' (too many), or one answer per message: 'added', 'duplicate', 'settled', 'superseded', or the key of
+--       the stream that must be declared as KEYS[8] before this message can be decided.
 -- Repeatable: by task and attempt, and by the entry's existence.
 -- include: record, wake, marks, lane
 local tasks, stream = KEYS[1], KEYS[7]
@@ -24,7 +22,6 @@ if not marks then
   marks = NO_MARKS
 end
 local now = now_ms()
-local known = ARGV[4] == '1'
 local answers = {}
 local added = 0
 
@@ -43,11 +40,10 @@ local function decide(task, attempt, r)
   return 'add'
 end
 
-for i = 5, #ARGV, 9 do
+for i = 4, #ARGV, 9 do
   local task, attempt, since = ARGV[i], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
-  local raw = redis.call('HGET', tasks, task)
-  local r = unpack_record(raw)
-  local answer = known and not raw and 'moved' or decide(task, attempt, r)
+  local r = unpack_record(redis.call('HGET', tasks, task))
+  local answer = decide(task, attempt, r)
   if answer == 'add' then
     if since == 0 then since = now end
     local head = '1\t' .. ARGV[i + 1] .. '\t' .. ARGV[i + 2] .. '\t' .. integer(since) .. '\t' .. ARGV[i + 4]

@@ -27,16 +27,14 @@ JOB_HINTS = 100_000  # hints kept when no orchestrator reads them
 class _Lane:
     """Messages of one call that go to one stream."""
 
-    def __init__(self, shard: Shard, queue: str, capabilities: str, tier: Tier, known: bool) -> None:
+    def __init__(self, shard: Shard, queue: str, capabilities: str, tier: Tier) -> None:
         self.shard, self.queue, self.capabilities, self.tier = shard, queue, capabilities, tier
-        self.known = known  # their records were seen in this shard
         self.positions: list[int] = []
         self.encoded: list[list[str | bytes | int]] = []
 
     def call(self, start: int, stop: int, other: str | None = None) -> Call:
         keys, queue = self.shard.keys, self.queue
         arguments: list[Argument] = [self.capabilities, MAX_LANES, tier_number(self.tier)]
-        arguments.append(int(self.known))
         for encoded in self.encoded[start:stop]:
             arguments.extend(encoded)
         names = [
@@ -63,55 +61,45 @@ def append(topology: Topology, messages: Sequence[TaskMessage]) -> list[Appended
                 "ids have 1 to 200 printable ASCII characters, attempts start at 1"
             )
         check_name("queue", message.queue)
-    answers: list[Appended | None] = [None] * len(messages)
-    while None in answers:  # again, if ageing migrated some between the read and the script
-        _append(topology, messages, answers)
-    return [answer for answer in answers if answer is not None]
-
-
-def _append(topology: Topology, messages: Sequence[TaskMessage], answers: list[Appended | None]) -> None:
-    """Append the messages that have no answer yet."""
     known = _known(topology, messages)
-    lanes: dict[tuple[int, str, str, Tier, bool], _Lane] = {}
+    lanes: dict[tuple[int, str, str, Tier], _Lane] = {}
     for position, message in enumerate(messages):
-        if answers[position] is not None:
-            continue
         queue, capabilities = message.queue, join_capabilities(message.required_capabilities)
         tier = Tier.SUSPECT if message.deliveries >= SUSPECT_FROM else Tier(message.priority)
-        shard, is_known = topology.shard_for(queue, message.priority), False
+        shard = topology.shard_for(queue, message.priority)
         if message.task_id in known:
             record, home = known[message.task_id]
             if record.attempt >= message.attempt:
-                shard, is_known = home, True
+                shard = home  # its priority has changed since: in another shard it would have a second entry
             elif home is not shard:  # no script sees both shards; if the task runs, its engine is asked to stop
-                cancel(home, queue, message.task_id, record.attempt, flag=True)
-        key = (shard.index, queue, capabilities, tier, is_known)
+                cancel(home, queue, [(message.task_id, record.attempt)], flag=True)
+        key = (shard.index, queue, capabilities, tier)
         if key not in lanes:
-            lanes[key] = _Lane(shard, queue, capabilities, tier, is_known)
+            lanes[key] = _Lane(shard, queue, capabilities, tier)
         lanes[key].positions.append(position)
         lanes[key].encoded.append(encode_task(message))
+    answers: dict[int, Appended] = {}
     for shard in topology.shards:
         _append_to(shard, [lane for lane in lanes.values() if lane.shard is shard], answers)
+    return [answers[position] for position in range(len(messages))]
 
 
 def _known(topology: Topology, messages: Sequence[TaskMessage]) -> dict[str, tuple[Record, Shard]]:
-    """The records of tasks in queues of several shards. Ageing may have migrated a task to another shard than that of
-    its priority before Postgres knows it: appended there it is a duplicate, here it would be a second entry."""
+    """The records of tasks in queues of several shards: the shard that knows an attempt decides about it."""
     found: dict[str, tuple[Record, Shard]] = {}
     by_queue: dict[str, list[str]] = {}
     for message in messages:
         by_queue.setdefault(message.queue, []).append(message.task_id)
     for queue, tasks in by_queue.items():
         shards = topology.shards_of(queue)
-        # from the lowest priority up, as ageing migrates: a task on its way is not missed
-        for shard in reversed(shards if len(shards) > 1 else ()):
+        for shard in shards if len(shards) > 1 else ():
             for task, record in read_records(shard, queue, tasks).items():
                 if task not in found or record > found[task][0]:
                     found[task] = (record, shard)
     return found
 
 
-def _append_to(shard: Shard, lanes: list[_Lane], answers: list[Appended | None]) -> None:
+def _append_to(shard: Shard, lanes: list[_Lane], answers: dict[int, Appended]) -> None:
     if not lanes:
         return
     batches = [(lane, start, start + BATCH) for lane in lanes for start in range(0, len(lane.positions), BATCH)]
@@ -138,12 +126,10 @@ def _append_to(shard: Shard, lanes: list[_Lane], answers: list[Appended | None])
             answers[lane.positions[offset]] = _decided(shard, lane, offset, answer)
 
 
-def _decided(shard: Shard, lane: _Lane, position: int, answer: bytes) -> Appended | None:
+def _decided(shard: Shard, lane: _Lane, position: int, answer: bytes) -> Appended:
     """The answer for one message. The script may name a stream that it needs as a key before it can decide: then it
-    runs again. None: the task is in another shard by now."""
+    runs again."""
     while answer.decode() not in _ANSWERS:
-        if answer == b"moved":
-            return None
         (answer,) = shard.call(lane.call(position, position + 1, other=answer.decode()))
     return Appended(answer.decode())
 

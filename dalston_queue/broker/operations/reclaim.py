@@ -101,7 +101,7 @@ def expire(
     was judged too old, rechecked in the script."""
     arguments: list[Argument] = [task_id, attempt, "" if judged_ms is None else judged_ms, encode_error(error)]
     for shard in topology.shards_of(queue):
-        answer = follow(shard, "expire", queue, task_id, shard.keys.task_keys(queue), arguments)
+        (answer,) = follow(shard, "expire", queue, shard.keys.task_keys(queue), [arguments])
         if answer != b"absent":
             return Expired(answer.decode())
     return Expired.ABSENT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dalston_queue.broker.connection.shard import Argument, Shard, pairs
+from dalston_queue.broker.connection.shard import Argument, Shard, pairs, script
 from dalston_queue.broker.connection.topology import Topology
 from dalston_queue.broker.protocol import validate
 from dalston_queue.broker.protocol.record import Record
@@ -13,10 +13,9 @@ from dalston_queue.broker.protocol.record import Record
 def records(topology: Topology, queue: str, task_ids: Sequence[str]) -> dict[str, Record]:
     """The records of these tasks, by task id; a task without a record is left out."""
     found: dict[str, Record] = {}
-    # from the lowest priority up, as ageing migrates: a task on its way is not missed
-    for shard in reversed(topology.shards_of(queue)):
+    for shard in topology.shards_of(queue):
         for task_id, record in read_records(shard, queue, task_ids).items():
-            # while a task moves between shards both may know it for a moment: the later record counts
+            # a new attempt may be in another shard than the one that is ending: the later record counts
             if task_id not in found or record > found[task_id]:
                 found[task_id] = record
     return found
@@ -41,14 +40,18 @@ def read_records(shard: Shard, queue: str, task_ids: Sequence[str]) -> dict[str,
 
 
 def follow(
-    shard: Shard, name: str, queue: str, task_id: str, keys: Sequence[str], arguments: Sequence[Argument]
-) -> bytes:
-    """Run a script that must know the task's stream. The task may move between the read and the script; then the script
-    names its new stream, and runs again."""
-    record = read_records(shard, queue, [task_id]).get(task_id)
-    stream = record.stream if record and record.stream else shard.keys.stream(queue)
-    while True:
-        answer = shard.run(name, [*keys, stream], arguments)
-        if answer[0] != b"elsewhere":
-            return bytes(answer[0])
-        stream = answer[1].decode()
+    shard: Shard, name: str, queue: str, keys: Sequence[str], arguments: Sequence[Sequence[Argument]]
+) -> list[bytes]:
+    """Run a script once per task, in one round trip. It must know the stream of its task, and names it if that is not
+    the plain one; then it runs again, in another round trip for all such tasks."""
+    streams = [shard.keys.stream(queue)] * len(arguments)
+    answers = [b""] * len(arguments)
+    left = list(range(len(arguments)))
+    while left:
+        replies = shard.all([script(name, [*keys, streams[task]], arguments[task]) for task in left])
+        for task, (answer, *elsewhere) in zip(left, replies, strict=True):
+            answers[task] = answer
+            if elsewhere:
+                streams[task] = elsewhere[0].decode()
+        left = [task for task in left if answers[task] == b"elsewhere"]
+    return answers

@@ -39,6 +39,7 @@ class TaskMessage(msgspec.Struct, frozen=True):
     trace_id: str = ""
     deliveries: int = 0  # engines that died with it before; a rebuild keeps the count
     losses: int = 0
+    seq: int = 0  # number of the task's last event before; kept by moves and rebuilds, as event numbers only grow
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -127,7 +128,7 @@ _event_decoder = msgspec.json.Decoder(_EventBody)
 _raw_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
-def encode_task(message: TaskMessage, seq: int = 0) -> list[str | bytes | int]:
+def encode_task(message: TaskMessage) -> list[str | bytes | int]:
     """What append.lua takes per message: task, job, attempt, enqueued_at, timeout, deliveries, losses, seq, JSON."""
     body = _Body(
         task_type=message.task_type,
@@ -152,7 +153,7 @@ def encode_task(message: TaskMessage, seq: int = 0) -> list[str | bytes | int]:
         message.timeout_ms,
         message.deliveries,
         message.losses,
-        seq,
+        message.seq,
         encoded,
     ]
 

@@ -15,7 +15,7 @@ from dalston_queue.broker import Broker, Consumer, EventReader, connect
 from dalston_queue.broker.errors import Fenced, Unavailable
 from dalston_queue.broker.nodes.commands import Command, CommandState, Reply
 from dalston_queue.broker.nodes.registry import EngineBeat
-from dalston_queue.broker.protocol.messages import Completed, Event
+from dalston_queue.broker.protocol.messages import Cancelled, Completed, Event
 from dalston_queue.broker.protocol.types import Cause, EngineState, EventKind, NodeState, Priority, Role, Tier
 from dalston_queue.broker.views.pages import PendingOrder
 from dalston_queue.broker.views.snapshot import rates
@@ -131,6 +131,50 @@ def test_each_shard_has_rates_of_its_own(started: Nodes, tmp_path: Path) -> None
     assert round(found[medium[home].name].in_per_s * seconds) == 10
     assert found[medium[low].name].in_per_s == 0
     broker.close()
+
+
+@pytest.fixture
+def pair(started: Nodes, tmp_path: Path) -> Iterator[Broker]:
+    """Two servers: low tasks live in the second."""
+    home, low = started.start(tmp_path / "home"), started.start(tmp_path / "low")
+    broker = connect(home.url, shards=f"*/low={low.url}")
+    yield broker
+    broker.close()
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_new_attempt_does_not_run_beside_the_old_one_in_another_shard(pair: Broker, runs: bool) -> None:
+    pair.append([message("a", priority=Priority.LOW)])
+    consumer = open_consumer(pair)
+    old = consumer.claim() if runs else []
+    assert pair.append([message("a", attempt=2)]) == ["added"]
+    assert consumer.renew_all().cancelled == old
+    ended = consumer.exchange([(claimed, Cancelled()) for claimed in old])
+    (claimed,) = ended.claimed
+    assert (claimed.attempt, claimed.tier, claimed.settle(Completed())) == (2, Tier.MEDIUM, "ok")
+    assert consumer.claim() == []
+
+
+def test_an_attempt_whose_priority_has_changed_has_one_entry_over_all_shards(pair: Broker) -> None:
+    """A dispatcher died after the append and before its commit, and the task aged before the next dispatch."""
+    pair.append([message("a", priority=Priority.LOW)])
+    assert pair.append([message("a", priority=Priority.HIGH)]) == ["duplicate"]
+    low = pair.shard_for("echo", Priority.LOW)
+    low.command("DEL", low.keys.stream("echo", "", Tier.LOW))
+    assert pair.append([message("a", priority=Priority.HIGH)]) == ["added"], "its entry was gone"
+    consumer = open_consumer(pair)
+    (claimed,) = consumer.claim()
+    assert claimed.settle(Completed()) == "ok" and consumer.claim() == []
+    assert pair.append([message("a", priority=Priority.HIGH)]) == ["settled"]
+
+
+def test_tasks_are_removed_from_several_shards_and_appended_to_another(pair: Broker) -> None:
+    low = [message(f"low{n}", priority=Priority.LOW) for n in range(3)]
+    pair.append([*low, message("high", priority=Priority.HIGH)])
+    assert pair.remove_many("echo", [("low0", 1), ("high", 1), ("low2", 1), ("no", 1)]) == [*["removed"] * 3, "absent"]
+    assert pair.append([message("low2", priority=Priority.HIGH)]) == ["added"]
+    consumer = open_consumer(pair, capacity=4)
+    assert [(c.task_id, c.tier) for c in consumer.claim()] == [("low2", Tier.HIGH), ("low1", Tier.LOW)]
 
 
 def test_a_failover_by_sentinel(started: Nodes, tmp_path: Path) -> None:

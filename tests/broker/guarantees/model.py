@@ -49,6 +49,7 @@ class Task(msgspec.Struct):
     owner: str = ""
     entry: str = ""  # while it runs
     cancel: bool = False
+    seq: int = 0  # removed only: the number of its last event
     ran: bool = False  # lost only: it ran when its stream was deleted
 
 

@@ -101,7 +101,7 @@ def _dead_letter(b: Broker) -> Any:
     keys = b.home.keys
     names = [keys.tasks("echo"), keys.lanes("echo"), keys.wake("echo"), keys.counters("echo")]
     names += [keys.running("echo"), keys.deadlines("echo"), keys.stream("echo")]
-    b.home.run("append", names, ["", 32, 3, 0, "bad", "job", 1, 0, 0, 0, 0, 0, b"not json"])
+    b.home.run("append", names, ["", 32, 3, "bad", "job", 1, 0, 0, 0, 0, 0, b"not json"])
     b.home.command("SADD", keys.stages(), "echo")
 
     def call() -> Any:

@@ -195,7 +195,7 @@ def append_body(broker: Broker, body: bytes) -> None:
     keys = home.keys
     names = [keys.tasks("echo"), keys.lanes("echo"), keys.wake("echo"), keys.counters("echo")]
     names += [keys.running("echo"), keys.deadlines("echo"), keys.stream("echo")]
-    home.run("append", names, ["", 32, 3, 0, "bad", "job", 1, 0, 0, 0, 0, 0, body])
+    home.run("append", names, ["", 32, 3, "bad", "job", 1, 0, 0, 0, 0, 0, body])
     home.command("SADD", keys.stages(), "echo")
 
 

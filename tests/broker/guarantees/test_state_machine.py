@@ -33,18 +33,28 @@ class BrokerMachine(Model):
     @rule(task=a_task, caps=st.sampled_from(CAPS), priority=st.sampled_from(Priority), newer=maybe, lose=maybe)
     def append(self, task: str, caps: tuple[str, ...], priority: Priority, newer: bool, lose: bool) -> None:
         known = self.tasks.get(task)
-        # attempts only grow: the database never appends again what was removed, or ended and acknowledged
-        newer = newer or (known is not None and (known.state == "removed" or (task, known.attempt) in self.ends))
+        # attempts only grow: the database never appends again what ended and is acknowledged
+        newer = newer or (known is not None and (task, known.attempt) in self.ends)
         added = Task(1 if known is None else known.attempt + newer, "waiting", caps, Tier(priority))
         if known and not newer:
             added.caps, added.deliveries, added.losses = known.caps, known.deliveries, known.losses
+        again = known is not None and known.state == "removed" and not newer  # from its row, which knows all its events
+        if again and added.deliveries >= 2:
+            added.tier = Tier.SUSPECT
         sent = message(
-            task, attempt=added.attempt, priority=priority, required_capabilities=added.caps, timeout_ms=60_000
+            task,
+            attempt=added.attempt,
+            priority=priority,
+            required_capabilities=added.caps,
+            timeout_ms=60_000,
+            deliveries=added.deliveries if again else 0,
+            losses=added.losses if again else 0,
+            seq=known.seq if known and again else 0,
         )
         expected = "added"
         if known and not newer:
             # lost: a record whose entry is gone gets a new entry; ended: the tombstone answers until it is acknowledged
-            expected = {"lost": "added", "ended": "settled"}.get(known.state, "duplicate")
+            expected = {"lost": "added", "removed": "added", "ended": "settled"}.get(known.state, "duplicate")
         before = self.records().get(task)
         try:
             with self.losing("append", lose):
@@ -218,13 +228,15 @@ class BrokerMachine(Model):
         waits = t is not None and (t.state == "waiting" or (t.state == "lost" and not t.ran))
         runs = t is not None and (t.state == "running" or (t.state == "lost" and t.ran))
         call = self.broker.request_cancel if flag else self.broker.remove
+        before = self.records()
         if lose:
             with pytest.raises(Unavailable), self.losing("cancel"):
                 call("echo", task)
+        gone = task not in self.records()  # else the lost call only learnt the task's stream
         answer = call("echo", task)
         if waits:
-            assert answer is (Removed.ABSENT if lose else Removed.REMOVED)
-            self.tasks[task].state = "removed"
+            assert answer is (Removed.ABSENT if gone else Removed.REMOVED)
+            self.tasks[task].state, self.tasks[task].seq = "removed", before[task].seq
             self.counters["removed"] += 1
         elif runs:
             assert answer is (Removed.FLAGGED if flag else Removed.RUNNING)

@@ -6,7 +6,7 @@ import pytest
 
 from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.errors import Invalid, TooManyLanes
-from dalston_queue.broker.protocol.messages import Completed
+from dalston_queue.broker.protocol.messages import Completed, ErrorInfo
 from dalston_queue.broker.protocol.types import Appended, Priority, RecordState
 from tests.broker.conftest import MakeEngine, events_of, message
 
@@ -54,6 +54,26 @@ def test_a_later_attempt_replaces_a_live_older_one(broker: Broker, engine: MakeE
     assert running.settle(Completed()) == "lost"
     assert [c.attempt for c in consumer.claim()] == [2, 2]
     assert broker.snapshot().queues[0].waiting == 0
+
+
+@pytest.mark.parametrize("how", ["released", "requeued"])
+def test_events_of_an_attempt_that_is_appended_again_have_higher_numbers(
+    broker: Broker, engine: MakeEngine, reader: EventReader, how: str
+) -> None:
+    """A waiting entry is withdrawn and appended again later: an event with an old number would not be applied."""
+    broker.append([message("a")])
+    consumer = engine("e")
+    (claimed,) = consumer.claim()
+    if how == "released":
+        assert claimed.release()
+    else:
+        assert broker.requeue("echo", "a", 1, ErrorInfo(message="an operator wants it elsewhere")) == "returned"
+    before = events_of(reader)
+    assert broker.remove("echo", "a") == "removed"
+    assert broker.append([message("a", seq=before[-1].seq, priority=Priority.HIGH)]) == [Appended.ADDED]
+    (again,) = engine("f").claim()
+    assert (again.attempt, again.tier, again.settle(Completed())) == (1, "high", "ok")
+    assert [event.seq for event in before + events_of(reader)] == [1, 2, 3, 4]
 
 
 def test_an_older_attempt_is_refused(broker: Broker) -> None:

@@ -4,7 +4,7 @@ from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.operations.reclaim import Expired
 from dalston_queue.broker.protocol.messages import Completed, ErrorInfo
 from dalston_queue.broker.protocol.types import Cause, EventKind, Priority, Removed, Tier
-from tests.broker.conftest import BUDGETS, MakeEngine, events_of, message
+from tests.broker.conftest import BUDGETS, Counted, MakeEngine, events_of, message
 
 
 def test_a_waiting_task_is_removed_from_any_lane_and_tier(broker: Broker, engine: MakeEngine) -> None:
@@ -14,6 +14,26 @@ def test_a_waiting_task_is_removed_from_any_lane_and_tier(broker: Broker, engine
     assert broker.remove("echo", "a") is Removed.ABSENT
     assert [c.task_id for c in engine(capabilities=["gpu"], capacity=3).claim()] == ["c"]
     assert broker.snapshot().queues[0].counters["removed"] == 2
+
+
+def test_many_are_removed_in_two_round_trips_and_each_has_its_answer(
+    broker: Broker, engine: MakeEngine, reader: EventReader, counted: Counted
+) -> None:
+    broker.append([message("ended", priority=Priority.HIGH), message("runs", priority=Priority.HIGH)])
+    ended, _ = engine(capacity=2).claim()
+    ended.settle(Completed())
+    broker.append([message(f"w{n}", priority=Priority.LOW, required_capabilities=("gpu",)) for n in range(3)])
+    broker.append([message("plain"), message("newer", attempt=2)])
+    viewer, round_trips = counted
+    asked: list[tuple[str, int | None]] = [(task, 1) for task in ("w0", "runs", "ended", "plain", "newer", "no", "w2")]
+    answers: list[Removed] = []
+    assert round_trips(lambda: answers.extend(viewer.remove_many("echo", asked))) == 2
+    assert answers == ["removed", "running", "settled", "removed", "absent", "absent", "removed"]
+    assert broker.remove_many("echo", asked)[0] is Removed.ABSENT, "repeatable"
+    assert broker.remove_many("echo", []) == []
+    assert broker.records("echo", [task for task, _ in asked]).keys() == {"runs", "ended", "newer"}
+    stats = broker.snapshot().queues[0]
+    assert (stats.waiting, stats.running, stats.counters["removed"]) == (2, 1, 3)
 
 
 def test_another_attempt_is_left_alone(broker: Broker) -> None:
