@@ -1,8 +1,9 @@
 """Notices within a second that Redis has lost its data, and puts back what should be there.
 
-Each shard holds a marker without an expiry. Where the marker is absent the data is gone: FLUSHALL, a replacement without
-a disk, a failover that lost everything; or the system starts for the first time. What waits is in Postgres, so only the
-windows and the running tasks are put back, as new attempts. The marker is set after that: a crash in between repeats it.
+Each shard holds a marker without an expiry. Where the marker is absent the data is gone: FLUSHALL, a replacement
+without a disk, a failover that lost everything; or the system starts for the first time. What waits is in Postgres, so
+only the windows and the running tasks are put back, as new attempts. The marker is set after that: a crash in between
+repeats it.
 """
 
 import structlog
