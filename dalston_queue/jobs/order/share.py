@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import heapify, heappop, heapreplace
+from typing import NamedTuple
 from uuid import UUID
 
 Group = tuple[UUID, str]
 """Project and concurrency key."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingGroup:
+class WaitingGroup(NamedTuple):
     """A group with waiting tasks in a lane and tier."""
 
     project_id: UUID
@@ -38,14 +38,8 @@ class Budget:
     groups: frozenset[Group]
 
 
-@dataclass(slots=True)
-class _Key:
-    in_flight: int
-    oldest: datetime
-    group: Group
-
-    def __lt__(self, other: "_Key") -> bool:
-        return (self.in_flight, self.oldest, self.group) < (other.in_flight, other.oldest, other.group)
+_Key = tuple[int, datetime, Group]
+"""What a group has in flight, its oldest waiting task, and the group: the least comes first."""
 
 
 @dataclass(slots=True)
@@ -76,16 +70,16 @@ def next_groups(
     chosen: list[Group] = []
     while projects and len(chosen) < room:
         project = projects[0]
-        key = project.keys[0]
-        limits = of_group.get(key.group, ())
+        in_flight_of_key, oldest, group = project.keys[0]
+        limits = of_group.get(group, ())
         if any(budget.left <= 0 for budget in limits):
             heappop(project.keys)
         else:
             for budget in limits:
                 budget.left -= 1
-            chosen.append(key.group)
+            chosen.append(group)
             project.in_flight += 1
-            heapreplace(project.keys, _Key(key.in_flight + 1, key.oldest, key.group))
+            heapreplace(project.keys, (in_flight_of_key + 1, oldest, group))
         if project.keys:
             heapreplace(projects, project)
         else:
@@ -101,7 +95,8 @@ def _heap(waiting: Iterable[WaitingGroup], in_flight: Mapping[Group, int]) -> li
     for each in waiting:
         project = projects.setdefault(each.project_id, _Project(each.weight, of_project[each.project_id], each.oldest))
         project.oldest = min(project.oldest, each.oldest)
-        project.keys.append(_Key(in_flight.get(each.group, 0), each.oldest, each.group))
+        group = each.group
+        project.keys.append((in_flight.get(group, 0), each.oldest, group))
     found = list(projects.values())
     for project in found:
         heapify(project.keys)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import msgspec
 from django.db import connection
 
 from dalston_queue.jobs.order.share import Group, WaitingGroup
@@ -50,7 +51,7 @@ GROUPS = """
     SELECT w.project_id, w.concurrency_key, w.first_enqueued_at, p.weight
     FROM waiting w JOIN dalston_project p ON p.id = w.project_id"""
 OLDEST_GROUPS = """
-    SELECT t.project_id, t.concurrency_key, min(t.first_enqueued_at), p.weight
+    SELECT t.project_id, t.concurrency_key, min(t.first_enqueued_at) AS first_enqueued_at, p.weight
     FROM (SELECT project_id, concurrency_key, first_enqueued_at FROM dalston_task
           WHERE status = 'ready' AND lane = %(lane)s AND tier = %(tier)s
           ORDER BY first_enqueued_at, id LIMIT %(keys)s) AS t
@@ -69,6 +70,13 @@ OLDEST_OF_GROUPS = """
         ORDER BY first_enqueued_at, id LIMIT g.count
     ) AS t
     ORDER BY t.first_enqueued_at, t.id"""
+# One JSON text: as rows, 500 groups take two milliseconds more.
+_AS_JSON = """
+    SELECT coalesce(json_agg(json_build_array(project_id, concurrency_key, first_enqueued_at, weight)), '[]')::text
+    FROM ({groups}) AS waiting_group"""
+_GROUPS_AS_JSON = _AS_JSON.format(groups=GROUPS)
+_OLDEST_GROUPS_AS_JSON = _AS_JSON.format(groups=OLDEST_GROUPS)
+_groups = msgspec.json.Decoder(list[WaitingGroup]).decode
 IN_FLIGHT = """
     SELECT project_id, concurrency_key, count(*) FROM dalston_task
     WHERE queue = %s AND status IN ('queued', 'running') GROUP BY project_id, concurrency_key"""
@@ -78,13 +86,14 @@ def groups(lane_tier: LaneTier) -> list[WaitingGroup]:
     """The groups with waiting tasks."""
     arguments: dict[str, Any] = {"lane": lane_tier[0], "tier": lane_tier[1], "keys": MAX_KEYS, "last": _LAST}
     with connection.cursor() as cursor:
-        cursor.execute(GROUPS, arguments)
-        found = {row[:2]: WaitingGroup(*row) for row in cursor.fetchall()}
-        keys = Counter(project_id for project_id, _ in found)
+        cursor.execute(_GROUPS_AS_JSON, arguments)
+        found = _groups(cursor.fetchone()[0])
+        keys = Counter(each.project_id for each in found)
         if keys and max(keys.values()) >= MAX_KEYS:
-            cursor.execute(OLDEST_GROUPS, arguments)
-            found |= {row[:2]: WaitingGroup(*row) for row in cursor.fetchall()}
-    return list(found.values())
+            cursor.execute(_OLDEST_GROUPS_AS_JSON, arguments)
+            older = _groups(cursor.fetchone()[0])
+            found = list({each.group: each for each in (*found, *older)}.values())
+    return found
 
 
 def in_flight(queue: str) -> dict[Group, int]:
