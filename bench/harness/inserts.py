@@ -1,4 +1,4 @@
-"""Inserts of a million rows: no foreign keys are checked, indexes are made anew afterwards. Needs Django to be set up."""
+"""Inserts of a million rows: no foreign keys are checked, indexes are made afterwards. Needs Django to be set up."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
