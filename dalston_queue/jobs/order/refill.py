@@ -119,14 +119,15 @@ def _next(lane_tier: LaneTier, queue: str, room: int) -> list[Found]:
     waiting = groups(lane_tier)
     if len(waiting) <= 1:
         return oldest(lane_tier, room)
-    return oldest_of(lane_tier, next_groups(waiting, in_flight(queue), room))
+    flying = in_flight(queue)
+    return oldest_of(lane_tier, next_groups(waiting, flying.all, room, queued=flying.queued))
 
 
 def _fill_within(limits: Sequence[Limit], lane_tier: LaneTier, room: int, now: datetime) -> _Filled:
     """Fill a window within these limits, which are locked."""
     waiting, flying = groups(lane_tier), in_flight(queue_of_lane(lane_tier[0]))
-    spending = Spending.of(limits, flying, [each.group for each in waiting], now)
-    wanted = next_groups(waiting, flying, room, spending.budgets)
+    spending = Spending.of(limits, flying.all, [each.group for each in waiting], now)
+    wanted = next_groups(waiting, flying.all, room, spending.budgets, queued=flying.queued)
     chosen = oldest_of(lane_tier, wanted)
     queued = append_ready(chosen, now)
     spending.spend([found.group for found in chosen if found.task_id in queued])

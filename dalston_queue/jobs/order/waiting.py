@@ -24,6 +24,13 @@ class Found(NamedTuple):
     group: Group
 
 
+class InFlight(NamedTuple):
+    """By group what is QUEUED or RUNNING in a queue."""
+
+    all: dict[Group, int]
+    queued: dict[Group, int]
+
+
 MAX_KEYS = 200
 """Keys of one project that are looked at. With more, those of its oldest tasks are looked at as well."""
 
@@ -78,7 +85,7 @@ _GROUPS_AS_JSON = _AS_JSON.format(groups=GROUPS)
 _OLDEST_GROUPS_AS_JSON = _AS_JSON.format(groups=OLDEST_GROUPS)
 _groups = msgspec.json.Decoder(list[WaitingGroup]).decode
 IN_FLIGHT = """
-    SELECT project_id, concurrency_key, count(*) FROM dalston_task
+    SELECT project_id, concurrency_key, count(*), count(*) FILTER (WHERE status = 'queued') FROM dalston_task
     WHERE queue = %s AND status IN ('queued', 'running') GROUP BY project_id, concurrency_key"""
 
 
@@ -96,11 +103,15 @@ def groups(lane_tier: LaneTier) -> list[WaitingGroup]:
     return found
 
 
-def in_flight(queue: str) -> dict[Group, int]:
+def in_flight(queue: str) -> InFlight:
     """How many tasks of each group are QUEUED or RUNNING in a queue."""
+    found = InFlight({}, {})
     with connection.cursor() as cursor:
         cursor.execute(IN_FLIGHT, [queue])
-        return {(project_id, key): count for project_id, key, count in cursor.fetchall()}
+        for project_id, key, count, queued in cursor.fetchall():
+            found.all[project_id, key] = count
+            found.queued[project_id, key] = queued
+    return found
 
 
 def oldest(lane_tier: LaneTier, count: int) -> list[Found]:
