@@ -32,7 +32,7 @@ class InFlight(NamedTuple):
 
 
 MAX_KEYS = 200
-"""Keys of one project that are looked at. With more, those of its oldest tasks are looked at as well."""
+"""Keys of one project that are looked at. With more, so many of the others are looked at as well, in turn."""
 
 _LAST = "\U0010ffff"  # greater than any key
 
@@ -57,13 +57,22 @@ GROUPS = """
     )
     SELECT w.project_id, w.concurrency_key, w.first_enqueued_at, p.weight
     FROM waiting w JOIN dalston_project p ON p.id = w.project_id"""
-OLDEST_GROUPS = """
-    SELECT t.project_id, t.concurrency_key, min(t.first_enqueued_at) AS first_enqueued_at, p.weight
-    FROM (SELECT project_id, concurrency_key, first_enqueued_at FROM dalston_task
-          WHERE status = 'ready' AND lane = %(lane)s AND tier = %(tier)s
-          ORDER BY first_enqueued_at, id LIMIT %(keys)s) AS t
-    JOIN dalston_project p ON p.id = t.project_id
-    GROUP BY t.project_id, t.concurrency_key, p.weight"""
+OTHER_KEYS = """
+    WITH RECURSIVE waiting AS (
+        (SELECT project_id, concurrency_key, first_enqueued_at, 1 AS nth FROM dalston_task
+         WHERE status = 'ready' AND lane = %(lane)s AND tier = %(tier)s
+           AND project_id = %(project)s AND concurrency_key > %(after)s
+         ORDER BY project_id, concurrency_key, first_enqueued_at LIMIT 1)
+        UNION ALL
+        SELECT next.* FROM waiting CROSS JOIN LATERAL (
+            SELECT project_id, concurrency_key, first_enqueued_at, waiting.nth + 1 FROM dalston_task
+            WHERE status = 'ready' AND lane = %(lane)s AND tier = %(tier)s
+              AND project_id = %(project)s AND concurrency_key > waiting.concurrency_key AND waiting.nth < %(keys)s
+            ORDER BY project_id, concurrency_key, first_enqueued_at LIMIT 1
+        ) AS next
+    )
+    SELECT w.project_id, w.concurrency_key, w.first_enqueued_at, p.weight
+    FROM waiting w JOIN dalston_project p ON p.id = w.project_id"""
 OLDEST = """
     SELECT id, job_id, project_id, concurrency_key FROM dalston_task WHERE status = 'ready' AND lane = %s AND tier = %s
     ORDER BY first_enqueued_at, id LIMIT %s"""
@@ -82,25 +91,41 @@ _AS_JSON = """
     SELECT coalesce(json_agg(json_build_array(project_id, concurrency_key, first_enqueued_at, weight)), '[]')::text
     FROM ({groups}) AS waiting_group"""
 _GROUPS_AS_JSON = _AS_JSON.format(groups=GROUPS)
-_OLDEST_GROUPS_AS_JSON = _AS_JSON.format(groups=OLDEST_GROUPS)
+_OTHER_KEYS_AS_JSON = _AS_JSON.format(groups=OTHER_KEYS)
 _groups = msgspec.json.Decoder(list[WaitingGroup]).decode
 IN_FLIGHT = """
     SELECT project_id, concurrency_key, count(*), count(*) FILTER (WHERE status = 'queued') FROM dalston_task
     WHERE queue = %s AND status IN ('queued', 'running') GROUP BY project_id, concurrency_key"""
 
 
+_last_keys: dict[tuple[LaneTier, UUID], str] = {}
+"""Of projects with more than MAX_KEYS keys the last one that this process has looked at."""
+
+
 def groups(lane_tier: LaneTier) -> list[WaitingGroup]:
     """The groups with waiting tasks."""
-    arguments: dict[str, Any] = {"lane": lane_tier[0], "tier": lane_tier[1], "keys": MAX_KEYS, "last": _LAST}
-    with connection.cursor() as cursor:
-        cursor.execute(_GROUPS_AS_JSON, arguments)
-        found = _groups(cursor.fetchone()[0])
-        keys = Counter(each.project_id for each in found)
-        if keys and max(keys.values()) >= MAX_KEYS:
-            cursor.execute(_OLDEST_GROUPS_AS_JSON, arguments)
-            older = _groups(cursor.fetchone()[0])
-            found = list({each.group: each for each in (*found, *older)}.values())
+    found = _read_groups(_GROUPS_AS_JSON, lane_tier, last=_LAST)
+    for project_id, count in Counter(each.project_id for each in found).items():
+        if count >= MAX_KEYS:
+            found += _other_keys(
+                lane_tier, project_id, max(each.concurrency_key for each in found if each.project_id == project_id)
+            )
     return found
+
+
+def _other_keys(lane_tier: LaneTier, project_id: UUID, first: str) -> list[WaitingGroup]:
+    """The next keys behind the first ones. Each call goes on after the last, so that every key has its turn."""
+    after = max(first, _last_keys.pop((lane_tier, project_id), first))
+    found = _read_groups(_OTHER_KEYS_AS_JSON, lane_tier, project=project_id, after=after)
+    if len(found) == MAX_KEYS:
+        _last_keys[lane_tier, project_id] = max(each.concurrency_key for each in found)
+    return found
+
+
+def _read_groups(statement: str, lane_tier: LaneTier, **more: Any) -> list[WaitingGroup]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, {"lane": lane_tier[0], "tier": lane_tier[1], "keys": MAX_KEYS, **more})
+        return _groups(cursor.fetchone()[0])
 
 
 def in_flight(queue: str) -> InFlight:

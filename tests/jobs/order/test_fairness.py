@@ -83,6 +83,18 @@ def group(start: Start) -> tuple[UUID, str]:
     return start.project_id, start.key
 
 
+def test_keys_that_come_last_have_their_turn_beside_hundreds_of_others(simulate: Simulate) -> None:
+    """Of a project with more than MAX_KEYS keys not all are looked at each time."""
+    project = make.project()
+    add_ready(1000, [project.pk], key="big")
+    add_ready(3000, [project.pk], keys=500, oldest="2026-01-01T12:00:01Z")
+    sim = simulate(32)
+    sim.play(35)
+    starts = sim.count(lambda start: start.key)
+    assert len(starts) == 501
+    assert max(count for key, count in starts.items() if key != "big") <= 3
+
+
 def test_tasks_held_by_a_limit_do_not_hold_up_the_others(simulate: Simulate) -> None:
     held, free = make.project("held"), make.project("free")
     add_ready(5000, [held.pk])
