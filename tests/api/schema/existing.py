@@ -29,6 +29,7 @@ from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import DeadLetter, Job, Project, Task, WebhookDelivery, WebhookSecret
 from tests.api.documented import OPERATIONS, Route
 from tests.orchestrator.support import Steps, run_to_the_end
+from tests.support import wait_until
 
 NODE = "gpu-01"
 SLOT = "demo.0"
@@ -116,6 +117,10 @@ class _Work:
         self.steps.poll()
         self.steps.drain()
 
+    def are_queued(self, queue: str, count: int) -> bool:
+        self.enqueue()
+        return Task.objects.filter(queue=queue, status="queued").count() == count
+
 
 def _refuse(_: Delivery) -> Outcome:
     error = ErrorInfo(message="no such file", type="FileNotFoundError", cause=Cause.REJECTED, traceback="line 1")
@@ -201,10 +206,11 @@ def _supervise(broker: Broker, stopped: threading.Event) -> None:
 
 def _workers(work: _Work, client: httpx.Client) -> Part:
     queue = f"{work.queue}-http"
-    work.tasks(MANY, queue)
-    work.enqueue()
     worker = _register(client, queue)
     draining, *leaving = [_register(client, queue) for _ in range(1 + FEW)]
+    work.tasks(MANY, queue)
+    # The window has room for all of them as soon as the workers are known: within a second.
+    wait_until(lambda: work.are_queued(queue, MANY), what="all are queued")
     client.post(f"/api/v1/workers/{draining}/drain", json={"reason": "fuzz"}).raise_for_status()
     holds = [{"worker_id": worker, **hold} for hold in _poll(client, worker, MANY - FEW)]
     for each in leaving:
