@@ -36,6 +36,7 @@ class Task(TypedDict):
     priority: Priority
     effective_priority: Priority
     required_capabilities: list[str]
+    concurrency_key: str | None
     parameters: dict[str, Any]
     timeout_seconds: int
     max_retries: int

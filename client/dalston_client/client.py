@@ -62,6 +62,7 @@ class Client:
         timeout_seconds: int | None = None,
         max_retries: int | None = None,
         scheduled_at: str | None = None,
+        concurrency_key: str | None = None,
         callback_url: str | None = None,
         idempotency_key: str | None = None,
         wait: float = 0.0,
@@ -75,6 +76,7 @@ class Client:
             "timeout_seconds": timeout_seconds,
             "max_retries": max_retries,
             "scheduled_at": scheduled_at,
+            "concurrency_key": concurrency_key,
             "callback_url": callback_url,
         }
         return cast(answers.Task, self._submit("/tasks", body, idempotency_key, wait))
@@ -103,6 +105,7 @@ class Client:
         stages: Iterable[Mapping[str, Any]] = (),
         parameters: Mapping[str, Any] | None = None,
         priority: answers.Priority = "medium",
+        concurrency_key: str | None = None,
         callback_url: str | None = None,
         idempotency_key: str | None = None,
         wait: float = 0.0,
@@ -113,6 +116,7 @@ class Client:
             "stages": [dict(stage) for stage in stages],
             "parameters": dict(parameters or {}),
             "priority": priority,
+            "concurrency_key": concurrency_key,
             "callback_url": callback_url,
         }
         return cast(answers.Job, self._submit("/jobs", body, idempotency_key, wait))
