@@ -16,7 +16,6 @@ from django.db import models
 
 from dalston_queue.ids import uuid7
 
-
 MAX_WEIGHT = 1000
 
 

@@ -11,8 +11,8 @@ EACH_KEY = "*"
 class Depth(models.Model):
     """A change of the number of tasks in one lane and tier. The sum of its rows is the number, always exact.
 
-    Each statement that moves tasks writes one row per lane and tier. A counter that every transaction updates would make
-    all of them wait for each other. `jobs/order/depth.py` adds the rows of a lane up when they have become many.
+    Each statement that moves tasks writes one row per lane and tier. A counter that every transaction updates would
+    make all of them wait for each other. `jobs/order/depth.py` adds the rows of a lane up when they have become many.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -9,8 +9,8 @@ from django.db import models
 from dalston_queue.broker.protocol.types import SUSPECT_FROM, Priority, Tier
 from dalston_queue.ids import uuid7
 from dalston_queue.jobs.lifecycle.states import TASK_OVER, TaskStatus
-from dalston_queue.models.fields import choices, one_of, over_has_time
 from dalston_queue.models.accounts import Project
+from dalston_queue.models.fields import choices, one_of, over_has_time
 from dalston_queue.models.job import Job
 
 IN_FLIGHT = models.Q(status__in=["queued", "running"])
@@ -21,7 +21,9 @@ class Task(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="tasks", db_index=False)  # unique(job, stage)
     # Of its job: the order of the waiting tasks goes by it.
-    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False)
+    project = models.ForeignKey(
+        Project, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False
+    )
     stage = models.CharField(max_length=64, help_text="its unique name in its job")
     queue = models.CharField(max_length=41, help_text="the queue that engines claim it from")
     task_type = models.CharField(max_length=64)

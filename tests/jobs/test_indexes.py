@@ -22,10 +22,12 @@ _MANY_JOBS = """
     FROM generate_series(1, 20000)"""
 _MANY_TASKS = """
     INSERT INTO dalston_task
-        (id, job_id, stage, queue, task_type, after, required, weight, status, priority, effective_priority,
-         required_capabilities, parameters, timeout_seconds, attempt, event_seq, max_retries, retry_count, deliveries,
+        (id, job_id, project_id, stage, queue, lane, concurrency_key, task_type, after, required, weight, status,
+         priority, effective_priority, required_capabilities, parameters, timeout_seconds, attempt, event_seq,
+         max_retries, retry_count, deliveries,
          node_losses, assigned_worker_id, error, error_type, error_cause, created_at, finished_at)
-    SELECT gen_random_uuid(), id, 'old', 'old', 'old', '{}', true, 1, 'completed', 'medium', 'medium', '{}', '{}', 600,
+    SELECT gen_random_uuid(), id, project_id, 'old', 'old', 'old', '', 'old', '{}', true, 1, 'completed',
+         'medium', 'medium', '{}', '{}', 600,
          1, 0, 3, 0, 0, 0, '', '', '', '', now(), now()
     FROM dalston_job WHERE name = 'old'"""
 # All replayed but two. An empty table that autovacuum has seen would be cheapest to read whole.
@@ -53,9 +55,9 @@ def history() -> None:
             cursor.execute(f"ANALYZE {table}")
 
 
-def plan(query: str, *arguments: Any) -> str:
+def plan(query: str, *arguments: Any, **named: Any) -> str:
     with connection.cursor() as cursor:
-        cursor.execute("EXPLAIN " + query, arguments)
+        cursor.execute("EXPLAIN " + query, named or arguments)
         return "\n".join(row[0] for row in cursor.fetchall())
 
 
@@ -64,18 +66,21 @@ def test_each_poll_uses_its_index_and_never_reads_the_whole_table() -> None:
     jobs = [make.dag(a="").id]
     expected = {
         "job_pending": plan(loop.PENDING, 500),
-        "task_ready_by_age": plan(waiting.OLDEST, "echo", "medium", 500) + plan(ageing.AGED, "echo", "low", make.NOW, 9),
-        "task_ready_by_group": plan(waiting.GROUPS, {"lane": "echo", "tier": "medium", "keys": 9, "last": "z"}),
+        "task_ready_by_age": plan(waiting.OLDEST, "echo", "medium", 500)
+        + plan(ageing.AGED, "echo", "low", make.NOW, 9),
+        "task_ready_by_group": plan(waiting.GROUPS, lane="echo", tier="medium", keys=9, last="z"),
         "task_stopping": plan(stop.STOPPING, 100),
         "task_scheduled": plan(scheduler.DUE, make.NOW, 100) + plan(scheduler.NEXT),
         "task_pending": plan(advance._UNBLOCKED, make.NOW, jobs),
         "one_task_per_stage": plan(advance._TALLY, jobs),
         "dalston_job_pkey": plan(status.LOCK_JOBS, jobs),
         "task_in_flight": plan(reconciler.IN_REDIS, "echo", UUID(int=0), "", UUID(int=0), 1000)
-        + plan(waiting.IN_FLIGHT, "echo") + plan(ageing.AGED_IN_WINDOW, "echo", "echo", "low", make.NOW, 9),
+        + plan(waiting.IN_FLIGHT, "echo")
+        + plan(ageing.AGED_IN_WINDOW, "echo", "echo", "low", make.NOW, 9),
         "job_live": plan(reconciler.STUCK_JOBS, UUID(int=0), 1000),
         "job_finished": plan(housekeeping._OLD_JOBS, make.NOW - timedelta(days=90), 1000),
     }
     for index, found in expected.items():
         assert index in found, found
-        assert "Seq Scan" not in found, found
+        # Projects are few: their table may be read whole.
+        assert "Seq Scan" not in found.replace("Seq Scan on dalston_project ", ""), found

@@ -24,7 +24,9 @@ class Advanced:
     ended: list[UUID] = field(default_factory=list)  # jobs that are over
     stopping: list[UUID] = field(default_factory=list)  # jobs whose engines must be asked to stop
     left: set[str] = field(default_factory=set)  # lanes that tasks have left, or were started from
-    started: Counter[tuple[str, str]] = field(default_factory=Counter)  # tasks that engines have started, by lane and tier
+    started: Counter[tuple[str, str]] = field(
+        default_factory=Counter
+    )  # tasks that engines have started, by lane and tier
 
     @property
     def lanes(self) -> set[str]:

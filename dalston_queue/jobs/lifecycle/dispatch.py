@@ -15,7 +15,7 @@ import structlog
 from django.db import connection, transaction
 
 from dalston_queue import crash_points
-from dalston_queue.broker.errors import Denied, Invalid, WrongKeyType
+from dalston_queue.broker.errors import Invalid, WrongKeyType
 from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.broker.protocol.types import Appended, Cause, Priority
 from dalston_queue.jobs.lifecycle.advance import advance

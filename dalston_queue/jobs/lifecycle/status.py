@@ -94,7 +94,7 @@ _WRITES: dict[str, str] = {
     "make_ready": _FIRST,
     "defer": "",
     "due": f"{_FIRST}, scheduled_at = NULL",
-    "promote": "effective_priority = v.priority",
+    "promote": "effective_priority = coalesce(v.priority, t.effective_priority)",
     "enqueue": "",
     "start": f"{_SEEN}, started_at = v.at, assigned_worker_id = v.engine_id",
     "recover": f"{_SEEN}, assigned_worker_id = '', node_losses = coalesce(v.node_losses, t.node_losses)",

@@ -1,7 +1,7 @@
 """Ageing: a task that has waited long counts as one of the next higher priority. One step per run.
 
-A READY task gets its new effective priority by an UPDATE. A task in a window is withdrawn from Redis first: it could wait
-there for ever below an endless load of higher priority. What an engine claims meanwhile is left alone.
+A READY task gets its new effective priority by an UPDATE. A task in a window is withdrawn from Redis first: it could
+wait there for ever below an endless load of higher priority. What an engine claims meanwhile is left alone.
 """
 
 from collections.abc import Sequence
@@ -100,7 +100,5 @@ def _withdraw(lane_tier: LaneTier, now: datetime, size: int) -> int:
 def _promote(rows: Sequence[Row], tier: str, now: datetime) -> int:
     to, wait = promotions()[Tier(tier)]
     message = f"from {tier} to {to}: it has waited {wait.total_seconds() / 60:g} min"
-    changes = [
-        Change(task_id=task, attempt=attempt, at=now, message=message, priority=to) for task, _, attempt in rows
-    ]
+    changes = [Change(task_id=task, attempt=attempt, at=now, message=message, priority=to) for task, _, attempt in rows]
     return len(move_tasks("promote", changes))

@@ -47,9 +47,7 @@ def counts_for(limits: Iterable[Limit], of_queue: Mapping[Group, int]) -> dict[i
     anywhere = _in_flight_anywhere(everywhere) if everywhere else {}
     return {
         limit.pk: {
-            group: count
-            for group, count in (of_queue if limit.queue else anywhere).items()
-            if applies(limit, group)
+            group: count for group, count in (of_queue if limit.queue else anywhere).items() if applies(limit, group)
         }
         for limit in limits
     }

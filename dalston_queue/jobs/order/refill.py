@@ -1,8 +1,8 @@
 """Refill: appends the next READY tasks to the windows that have room.
 
-Any orchestrator may refill: the one that applied starts and settlements, the one that made tasks READY, and each of them
-once a second. One transaction per window; its advisory lock, or the rows of the limits that apply, keep others out of
-the same window meanwhile, and the locks of the jobs keep a task from being queued twice.
+Any orchestrator may refill: the one that applied starts and settlements, the one that made tasks READY, and each of
+them once a second. One transaction per window; its advisory lock, or the rows of the limits that apply, keep others out
+of the same window meanwhile, and the locks of the jobs keep a task from being queued twice.
 """
 
 import time

@@ -1,8 +1,8 @@
 """Shares: which groups come next in a lane and tier. Pure.
 
-A group is a project, or a project's concurrency key. Projects share the slots of a queue by their weights, whatever their
-tasks' length; the keys of a project share its slots equally. A group that is alone gets everything. Between equals the
-oldest waiting task decides, so no group waits for ever.
+A group is a project, or a project's concurrency key. Projects share the slots of a queue by their weights, whatever
+their tasks' length; the keys of a project share its slots equally. A group that is alone gets everything. Between
+equals the oldest waiting task decides, so no group waits for ever.
 """
 
 from collections import Counter
@@ -99,9 +99,7 @@ def _heap(waiting: Iterable[WaitingGroup], in_flight: Mapping[Group, int]) -> li
         of_project[project_id] += count
     projects: dict[UUID, _Project] = {}
     for each in waiting:
-        project = projects.setdefault(
-            each.project_id, _Project(each.weight, of_project[each.project_id], each.oldest)
-        )
+        project = projects.setdefault(each.project_id, _Project(each.weight, of_project[each.project_id], each.oldest))
         project.oldest = min(project.oldest, each.oldest)
         project.keys.append(_Key(in_flight.get(each.group, 0), each.oldest, each.group))
     found = list(projects.values())

@@ -1,7 +1,7 @@
 """The waiting tasks of a lane and tier: which groups they are of, and the oldest of each group.
 
-Each statement reads an index of READY tasks and stops: the groups by skipping from one to the next, the tasks of a group
-from its oldest. No row is read for a task that does not come next, however many wait or are held back by a limit.
+Each statement reads an index of READY tasks and stops: the groups by skipping from one to the next, the tasks of a
+group from its oldest. No row is read for a task that does not come next, however many wait or are held by a limit.
 """
 
 from collections import Counter, defaultdict
@@ -13,7 +13,6 @@ from django.db import connection
 
 from dalston_queue.jobs.order.share import Group, WaitingGroup
 from dalston_queue.jobs.order.window import LaneTier
-
 
 
 class Found(NamedTuple):

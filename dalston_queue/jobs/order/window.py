@@ -1,7 +1,7 @@
 """Windows: how many entries of a lane and tier are QUEUED in Redis at a time. Pure.
 
-A short window keeps the order fair: what is in Redis already goes before a client that comes now. It must only last until
-the next refill, which comes within milliseconds of a start, or within a second of a lost hint.
+A short window keeps the order fair: what is in Redis already goes before a client that comes now. It must only last
+until the next refill, which comes within milliseconds of a start, or within a second of a lost hint.
 """
 
 from collections.abc import Iterable, Mapping

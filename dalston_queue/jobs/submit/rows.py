@@ -87,11 +87,12 @@ _JOB = """
 _TASK = """
     INSERT INTO dalston_task
         (id, job_id, project_id, stage, queue, lane, task_type, after, required, weight, status, priority,
-         effective_priority, required_capabilities, concurrency_key, parameters, timeout_seconds, attempt, event_seq, max_retries, retry_count, deliveries,
-         node_losses, assigned_worker_id, error, error_type, error_cause, scheduled_at, created_at)
-    SELECT {id}, {job_id}, {project_id}, {stage}, {queue}, {lane}, {task_type}, {after}, {required}, {weight}, 'pending',
-         {priority}, {priority}, {required_capabilities}, {concurrency_key}, {parameters}, {timeout_seconds}, 1, 0, {max_retries}, 0, 0,
-         0, '', '', '', '', {scheduled_at}, %(now)s"""
+         effective_priority, required_capabilities, concurrency_key, parameters, timeout_seconds, attempt, event_seq,
+         max_retries, retry_count, deliveries, node_losses, assigned_worker_id, error, error_type, error_cause,
+         scheduled_at, created_at)
+    SELECT {id}, {job_id}, {project_id}, {stage}, {queue}, {lane}, {task_type}, {after}, {required}, {weight},
+         'pending', {priority}, {priority}, {required_capabilities}, {concurrency_key}, {parameters},
+         {timeout_seconds}, 1, 0, {max_retries}, 0, 0, 0, '', '', '', '', {scheduled_at}, %(now)s"""
 
 
 def _one(insert: str, argument: str, types: Mapping[str, str]) -> str:

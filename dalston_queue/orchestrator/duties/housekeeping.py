@@ -10,12 +10,21 @@ from django.db.models import Count, Max, Min
 from dalston_queue.audit.chain import verify
 from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
 from dalston_queue.broker.protocol.validate import moment
+from dalston_queue.jobs.order.ageing import promote_aged
 from dalston_queue.models import DeadLetter, Engine, IdempotencyKey, LoginAttempt, Node, ReplayBatch
 from dalston_queue.models.dead_letter import OPEN
 from dalston_queue.orchestrator.duties.report import Report
 from dalston_queue.redis import get_broker
 
 BATCH = 1000
+
+
+def promote_tasks(now: datetime) -> Report:
+    """Promote tasks that waited long to a higher priority."""
+    report = Report()
+    for lane, count in promote_aged(now).items():
+        report.note(lane, count)
+    return report
 
 
 # A job whose dead letter is still open is kept with it.

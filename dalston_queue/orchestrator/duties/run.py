@@ -37,6 +37,7 @@ class DutySpec:
 DUTIES: tuple[DutySpec, ...] = (
     DutySpec("scanner", lambda: settings.DALSTON_SCAN_INTERVAL_S, lambda _now: scan()),
     DutySpec("reconciler", lambda: settings.DALSTON_SCAN_INTERVAL_S, lambda _now: reconcile()),
+    DutySpec("ageing", lambda: settings.DALSTON_PROMOTE_INTERVAL_S, housekeeping.promote_tasks),
     DutySpec("samples", lambda: 60.0, take_samples),
     DutySpec("registry", lambda: 60.0, housekeeping.mirror_registry),
     DutySpec("expiry", lambda: 3600.0, housekeeping.delete_expired),

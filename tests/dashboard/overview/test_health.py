@@ -55,9 +55,7 @@ def queue(waiting: int = 0, running: int = 0, paused: bool = False, lanes: Seque
     return QueueStats(
         queue="echo",
         lanes=list(lanes) or [lane(waiting, running)],
-        waiting=waiting,
         running=running,
-        oldest_age_ms=None,
         events_backlog=0,
         paused=paused,
         counters={},

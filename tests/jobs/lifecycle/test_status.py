@@ -65,14 +65,15 @@ def test_completed_is_accepted_before_queued_was_committed() -> None:
     assert move("enqueue", [task]) == []
 
 
-def test_a_retry_restores_the_own_priority_and_starts_a_new_attempt() -> None:
+def test_a_retry_is_a_new_attempt_and_keeps_its_age_and_the_priority_it_has_reached() -> None:
     task = make.single(priority="low")
     Task.objects.filter(id=task.id).update(effective_priority="high", deliveries=2)
     move("make_ready", [task])
     due = NOW + timedelta(seconds=7)
     move("retry", [task], scheduled_at=due, timeout_seconds=1350, charge=1, cause="timeout", message="too slow")
     task.refresh_from_db()
-    assert (task.effective_priority, task.deliveries, task.timeout_seconds) == ("low", 0, 1350)
+    assert (task.effective_priority, task.deliveries, task.timeout_seconds) == ("high", 0, 1350)
+    assert task.first_enqueued_at == NOW
     assert (task.scheduled_at, task.error, task.error_cause, task.event_seq) == (due, "too slow", "timeout", 0)
 
 

@@ -18,10 +18,12 @@ JOBS = """
     FROM generate_series(1, %s)"""
 TASKS = """
     INSERT INTO dalston_task
-        (id, job_id, stage, queue, task_type, after, required, weight, status, priority, effective_priority,
-         required_capabilities, parameters, timeout_seconds, attempt, event_seq, max_retries, retry_count, deliveries,
-         node_losses, assigned_worker_id, error, error_type, error_cause, created_at, enqueued_at)
-    SELECT gen_random_uuid(), id, 'echo', 'echo', 'echo', '{}', true, 1, 'queued', 'medium', 'medium', '{}',
+        (id, job_id, project_id, stage, queue, lane, concurrency_key, task_type, after, required, weight, status,
+         priority, effective_priority, required_capabilities, parameters, timeout_seconds, attempt, event_seq,
+         max_retries, retry_count, deliveries,
+         node_losses, assigned_worker_id, error, error_type, error_cause, created_at, first_enqueued_at)
+    SELECT gen_random_uuid(), id, project_id, 'echo', 'echo', 'echo', '', 'echo', '{}', true, 1, 'queued',
+         'medium', 'medium', '{}',
          '{"text": "a hundred bytes of parameters, more or less, as an ordinary request would have them, and a bit"}',
          600, 1, 0, 3, 0, 0, 0, '', '', '', '', now(), now()
     FROM dalston_job WHERE name = 'big'"""
