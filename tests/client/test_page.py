@@ -69,6 +69,8 @@ TYPES: dict[str, Any] = {
     "CommandOut": answers.Command, "ForgottenOut": answers.Forgotten, "LogsOut": answers.Logs,
     "WorkerDrainOut": answers.WorkerDrain,
     "LogLineOut": answers.LogLine, "LaneOut": answers.Lane, "StreamOut": answers.Stream, "PauseOut": answers.Paused,
+    "LimitOut": answers.Limit, "LimitSetOut": answers.LimitSet, "LimitRemovedOut": answers.LimitRemoved,
+    "WeightOut": answers.Weight, "WeightSetOut": answers.WeightSet,
     "Stats": answers.Stats, "Depth": answers.Depth, "Workers": answers.Workers, "Throughput": answers.Throughput,
 }  # fmt: skip
 

@@ -4,5 +4,6 @@ search     finds jobs and tasks: the same rules for the API and the page
 timeline   every delivery of a task, and how it ended
 progress   how far running tasks are, as their engines report it
 pace       estimates: tasks per second, time until a turn
+limits     how much of each limit is used, what waits behind it
 why        why a task does not run: one code, one sentence
 """
