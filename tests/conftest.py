@@ -92,9 +92,11 @@ def prefix(request: pytest.FixtureRequest, redis_url: str, settings: Settings) -
 
 
 def _is_permanent(client: "redis.Redis", key: str) -> bool:
-    """Keys that a queue keeps for ever: empty streams, indexes of names, wake-up tokens."""
+    """Keys that are kept for ever: empty streams, indexes of names, wake-up tokens, the marker."""
     kind = key.split(":")[1]
-    return kind in {"lanes", "stages", "counters", "wake"} or (client.type(key) == "stream" and client.xlen(key) == 0)
+    return kind in {"lanes", "stages", "counters", "wake", "marker"} or (
+        client.type(key) == "stream" and client.xlen(key) == 0
+    )
 
 
 @pytest.fixture

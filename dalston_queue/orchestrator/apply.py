@@ -7,6 +7,7 @@ transition. An event that arrives late, twice or in the wrong order finds no row
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from random import SystemRandom
 from uuid import UUID
 
@@ -30,6 +31,7 @@ from dalston_queue.models import Task
 
 _encode = msgspec.json.Encoder().encode
 _jitter = SystemRandom().random
+Handler = Callable[[list[Event], datetime], list[Moved]]
 
 
 @transaction.atomic
@@ -41,22 +43,42 @@ def apply(events: Sequence[Event], now: datetime) -> Advanced:
     started: Counter[tuple[str, str]] = Counter()
     created = {UUID(event.job_id) for event in events if event.kind is EventKind.JOB_CREATED}
     claimed = move_jobs("claim", created & jobs.keys(), now)
-    for batch in rounds(event for event in events if event.kind is not EventKind.JOB_CREATED):
+    starts = starts_before_their_end(events)
+    folded = {id(start) for start in starts.values()}
+    handlers: dict[EventKind, Handler] = {**HANDLERS, EventKind.TASK_COMPLETED: partial(_completed, starts=starts)}
+    moving = (event for event in events if event.kind is not EventKind.JOB_CREATED and id(event) not in folded)
+    for batch in rounds(moving):
         by_kind: dict[EventKind, list[Event]] = defaultdict(list)
         for event in batch:
             by_kind[event.kind].append(event)
         for kind, same in by_kind.items():
-            moved = HANDLERS[kind](same, now)
+            moved = handlers[kind](same, now)
             left.update(move.lane for move in moved)
             if kind is EventKind.TASK_STARTED:
                 started.update((move.lane, move.tier) for move in moved)
             else:
                 touched.update(move.job_id for move in moved)
+                started.update((move.lane, move.tier) for move in moved if str(move.task_id) in starts)
     advanced = advance(touched, now)
     advanced.ready += make_stages_ready(claimed, now)
     advanced.left |= left
     advanced.started += started
     return advanced
+
+
+def starts_before_their_end(events: Iterable[Event]) -> dict[str, Event]:
+    """By task the start that came with its completion: the next event of the same attempt. Both are one move. Events
+    that came more than once, or of more than one delivery, are applied one by one."""
+    of_task: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        of_task[event.task_id].append(event)
+    return {
+        task: its_events[0]
+        for task, its_events in of_task.items()
+        if [event.kind for event in its_events] == [EventKind.TASK_STARTED, EventKind.TASK_COMPLETED]
+        and its_events[0].attempt == its_events[1].attempt
+        and its_events[0].seq < its_events[1].seq
+    }
 
 
 def rounds(events: Iterable[Event]) -> list[list[Event]]:
@@ -93,9 +115,9 @@ def _started(events: list[Event], _now: datetime) -> list[Moved]:
     return move_tasks("start", [_change(event) for event in events])
 
 
-def _completed(events: list[Event], now: datetime) -> list[Moved]:
-    """Complete the tasks, and add the stages that their results ask for. A result that can't be stored or applied makes
-    its task a dead letter: another attempt would have the same result."""
+def _completed(events: list[Event], now: datetime, starts: Mapping[str, Event]) -> list[Moved]:
+    """Complete the tasks, with their starts if those came in the same batch, and add the stages that their results ask
+    for. A result that can't be stored or applied makes its task a dead letter: another attempt would have the same."""
     endings: list[Ending] = []
     changes: list[Change] = []
     more: dict[UUID, list[NewTask]] = {}
@@ -104,15 +126,23 @@ def _completed(events: list[Event], now: datetime) -> list[Moved]:
             result = _storable(event.result)
             if stages := wanted_stages(event.result):
                 more[UUID(event.task_id)] = added_tasks(UUID(event.job_id), UUID(event.task_id), stages)
-            changes.append(_change(event, result=result))
+            changes.append(_completion(event, result, starts.get(event.task_id)))
         except _InvalidResult as error:
             endings.append(_refused(event, f"its result {error}", "InvalidResult"))
         except InvalidJob as error:
             endings.append(_refused(event, f"its result asks for stages: {error}", "InvalidJob"))
+    refused = {str(ending.task_id) for ending in endings}
+    _started([start for task, start in starts.items() if task in refused], now)
     moved = move_tasks("complete", changes)
     if added := [row for move in moved for row in more.get(move.task_id, ())]:
         insert_tasks(added, now)
     return moved + end_tasks(endings)
+
+
+def _completion(event: Event, result: msgspec.Raw, start: Event | None) -> Change:
+    if start is None:
+        return _change(event, result=result)
+    return _change(event, result=result, start_at=_at(start), start_seq=start.seq)
 
 
 class _InvalidResult(Exception):
@@ -190,9 +220,9 @@ def _dead_lettered(events: list[Event], _now: datetime) -> list[Moved]:
     return end_tasks([_ending(event, _error(event), "") for event in events])
 
 
-HANDLERS: dict[EventKind, Callable[[list[Event], datetime], list[Moved]]] = {
+HANDLERS: dict[EventKind, Handler] = {
     EventKind.TASK_STARTED: _started,
-    EventKind.TASK_COMPLETED: _completed,
+    EventKind.TASK_COMPLETED: partial(_completed, starts={}),
     EventKind.TASK_FAILED: _failed,
     EventKind.TASK_EXHAUSTED: _failed,
     EventKind.TASK_CANCELLED: _cancelled,

@@ -26,6 +26,7 @@ from dalston_queue.jobs.operator.replay_batches import run_due_batches
 from dalston_queue.jobs.order import depth
 from dalston_queue.jobs.order.refill import BATCH, refill
 from dalston_queue.orchestrator.batch import handle
+from dalston_queue.orchestrator.data_loss import restore_if_lost
 from dalston_queue.orchestrator.scheduler import make_due_ready, next_poll_in_s, submit_due
 
 log = structlog.get_logger(__name__)
@@ -58,6 +59,7 @@ class Orchestrator:
                     if not self._flags_known:
                         pause.restore()
                         self._flags_known = True
+                    restore_if_lost()
                     more = poll()
                     next_poll = 0.0 if more else min(next_poll, time.monotonic() + next_poll_in_s(timezone.now()))
                     self._handle(self.reader.take_over(idle_ms=TAKE_OVER_AFTER_MS, count=self.batch))

@@ -60,6 +60,17 @@ class Topology:
         """The round trip to the slowest shard, in seconds. Raises Unavailable, which names the shard."""
         return max(_round_trip(shard) for shard in self.shards)
 
+    def data_lost(self) -> bool:
+        """Whether a shard has no marker: it lost its data (a flush, an empty server that replaced it), or was never
+        marked. One round trip per shard. In a cluster only the server that has the marker is seen."""
+        return not all(shard.command("EXISTS", shard.keys.marker()) for shard in self.shards)
+
+    def mark(self) -> None:
+        """Set the markers that are absent: from now on the loss of a shard's data can be seen. Raises Denied when a
+        server is out of memory."""
+        for shard in self.shards:
+            shard.command("SET", shard.keys.marker(), "1", "NX")
+
     def check(self) -> list[str]:
         """What can lose our work in the servers' configuration, one sentence each: eviction policy, version, role,
         memory, persistence."""

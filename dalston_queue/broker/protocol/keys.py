@@ -128,6 +128,9 @@ class Keys:
     def stages(self) -> str:
         return f"{self.prefix}:stages"
 
+    def marker(self) -> str:
+        return f"{self.prefix}:marker"
+
     def engine(self, engine_id: str) -> str:
         return f"{self.prefix}:engine:{engine_id}"
 

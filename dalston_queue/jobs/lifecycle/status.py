@@ -47,6 +47,9 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     charge: int = 0  # retries used
     parameters: msgspec.Raw | None = None
     priority: str | None = None
+    # Of a completion: its start, if that was reported in the same batch. One UPDATE, two rows of history.
+    start_at: datetime | None = None
+    start_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ _EXTRA = {
     "charge": "int",
     "parameters": "jsonb",
     "priority": "text",
+    "start_at": "timestamptz",
 }
 
 _SEEN = "event_seq = greatest(t.event_seq, v.seq), deliveries = coalesce(v.deliveries, t.deliveries)"
@@ -99,7 +103,7 @@ _WRITES: dict[str, str] = {
     "start": f"{_SEEN}, started_at = v.at, assigned_worker_id = v.engine_id",
     "recover": f"{_SEEN}, assigned_worker_id = '', node_losses = coalesce(v.node_losses, t.node_losses)",
     "complete": f"{_SEEN}, {_CLEAR}, result = v.result, finished_at = v.at, assigned_worker_id = v.engine_id,"
-    " started_at = coalesce(t.started_at, v.at)",
+    " started_at = coalesce(v.start_at, t.started_at, v.at)",
     "retry": f"{_ERROR}, {_NEXT_ATTEMPT}, deliveries = 0, node_losses = 0,"
     " retry_count = t.retry_count + coalesce(v.charge, 0), scheduled_at = v.scheduled_at,"
     " timeout_seconds = coalesce(v.timeout_seconds, t.timeout_seconds)",
@@ -115,6 +119,13 @@ _WRITES: dict[str, str] = {
     " effective_priority = t.priority",
 }
 
+
+# The steps of a move, as rows of history: itself, and for a completion its start before it.
+_STEP = "(%(name)s, was, %(target)s, at)"
+_START_BEFORE = """
+    SELECT 'start', was, 'running', start_at WHERE start_seq > old_seq
+    UNION ALL
+    SELECT %(name)s, CASE WHEN start_seq > old_seq THEN 'running' ELSE was END, %(target)s, at"""
 
 # By how many the tasks of each lane and tier have changed.
 _DEPTH = """
@@ -142,14 +153,17 @@ def _task_statement(name: str) -> str:
     extra = [field for field in _EXTRA if f"v.{field}" in writes]
     transition = TASK_TRANSITIONS[name]
     depth = _DEPTH if _IN_A_LANE & {transition.target, *transition.sources} else ""
+    with_start = name == "complete"
     return f"""
         WITH v AS (
             SELECT task_id AS id, attempt, at, coalesce(seq, 0) AS seq, coalesce(engine_id, '') AS engine_id,
                    deliveries, coalesce(cause, '') AS cause, coalesce(message, '') AS message
                    {"".join(f", {field}" for field in extra)}
+                   {", start_seq" if with_start else ""}
             FROM jsonb_to_recordset(%(changes)s::jsonb) AS change (
                 task_id uuid, attempt int, at timestamptz, seq bigint, engine_id text, deliveries int,
                 cause text, message text{"".join(f", {field} {_EXTRA[field]}" for field in extra)}
+                {", start_seq bigint" if with_start else ""}
             )
         ), moved AS (
             UPDATE dalston_task t SET status = %(target)s{", " if writes else ""}{writes}
@@ -158,10 +172,13 @@ def _task_statement(name: str) -> str:
               AND (v.seq = 0 OR v.seq > t.event_seq)
             RETURNING t.id, t.job_id, t.attempt, o.status AS was, t.lane, t.tier, o.tier AS old_tier, t.deliveries,
                       v.engine_id, v.cause, v.message, v.at
+                      {", v.start_at, v.start_seq, o.event_seq AS old_seq" if with_start else ""}
         ), history AS (
             INSERT INTO dalston_task_event
                 (task_id, transition, from_status, to_status, attempt, deliveries, engine_id, cause, message, at)
-            SELECT id, %(name)s, was, %(target)s, attempt, deliveries, engine_id, cause, message, at FROM moved
+            SELECT id, step.transition, step.was, step.target, attempt, deliveries, engine_id, cause, message, step.at
+            FROM moved CROSS JOIN LATERAL ({_START_BEFORE if with_start else f"VALUES {_STEP}"})
+                AS step (transition, was, target, at)
         ){depth}
         SELECT id, job_id, attempt, was, lane, tier FROM moved"""  # noqa: S608 - built from the tables above, nothing else
 

@@ -246,8 +246,8 @@ def _busy(facts: Facts, number: str, position: int, capable: Sequence[EngineInfo
 
 
 def _position(lanes: Sequence[LaneStats], mine: Tier, earlier: int | None) -> int:
-    """The queue position: all tasks of higher tiers, also in Postgres, and the older ones in the windows of its own tier;
-    all of these if not counted."""
+    """The queue position: all tasks of higher tiers, also in Postgres, and the older ones in the windows of its own
+    tier; all of these if not counted."""
     before = sum(lane.waiting for lane in lanes if TIERS.index(lane.tier) < TIERS.index(mine))
     with_it = max(1, sum(max(0, lane.lag) for lane in lanes if lane.tier is mine))
     return before + (with_it if earlier is None else min(with_it, earlier + 1))

@@ -107,6 +107,12 @@ def reconcile(*, dry_run: bool = False, say: Callable[[str], None] | None = None
     return _Run(get_broker(), dry_run, say or (lambda _: None)).run()
 
 
+def restore_lost_data() -> Report:
+    """Put back what Redis has lost: pause flags, and the entries of all QUEUED and RUNNING tasks. The rest of the
+    reconciler's work can wait for its next run; this is bounded by the windows and the slots of engines."""
+    return _Run(get_broker(), dry_run=False, say=lambda _: None).restore()
+
+
 @dataclass(slots=True)
 class _Run:
     broker: Broker
@@ -121,6 +127,12 @@ class _Run:
         self._ghosts()
         self._stuck_jobs()
         for_each(sorted({*self._column(QUEUES), *self.broker.queues()}), self._reconcile_queue)
+        return self.report
+
+    def restore(self) -> Report:
+        self.report.note("pause flags", pause.restore())
+        for_each(sorted(self._column(QUEUES)), self._rows_of)
+        self._refill()
         return self.report
 
     def _reconcile_queue(self, queue: str) -> None:

@@ -18,7 +18,7 @@ from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.keys import Keys
 from dalston_queue.broker.protocol.messages import Completed, Event
 from dalston_queue.broker.protocol.types import EngineState, NodeState, Role
-from tests.broker.conftest import BUDGETS, MakeEngine, clean, events_of, message, open_consumer
+from tests.broker.conftest import BUDGETS, Counted, MakeEngine, clean, events_of, message, open_consumer
 from tests.broker.servers import Node, nodes
 from tests.support import WAIT_TIMEOUT_S, wait_until
 
@@ -151,6 +151,19 @@ def test_flushall_fences_the_engine_and_the_next_open_goes_on(node: Node) -> Non
     assert broker.append([message("a", attempt=2)]) == ["added"]
     assert [c.attempt for c in consumer.claim()] == [2]
     broker.close()
+
+
+def test_a_server_without_its_marker_has_lost_its_data(broker: Broker, counted: Counted) -> None:
+    viewer, round_trips = counted
+    assert viewer.data_lost(), "a first start"
+    broker.mark()
+    broker.mark()
+    answers: list[bool] = []
+    assert round_trips(lambda: answers.append(viewer.data_lost())) == 1 and answers == [False]
+    broker.append([message("a")])
+    broker.reset_queue("echo")
+    assert not viewer.data_lost(), "a queue that was deleted is no loss"
+    assert broker.home.command("TTL", broker.home.keys.marker()) == -1
 
 
 def test_a_lost_group_or_stream_is_created_again(broker: Broker, engine: MakeEngine) -> None:

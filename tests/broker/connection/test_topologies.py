@@ -177,6 +177,15 @@ def test_tasks_are_removed_from_several_shards_and_appended_to_another(pair: Bro
     assert [(c.task_id, c.tier) for c in consumer.claim()] == [("low2", Tier.HIGH), ("low1", Tier.LOW)]
 
 
+def test_each_shard_that_loses_its_data_is_seen(pair: Broker) -> None:
+    for shard in pair.shards:
+        assert pair.data_lost()
+        pair.mark()
+        assert not pair.data_lost()
+        shard.client.flushdb()
+    assert pair.data_lost()
+
+
 def test_a_failover_by_sentinel(started: Nodes, tmp_path: Path) -> None:
     primary = started.start(tmp_path / "primary")
     replica = started.start(tmp_path / "replica", "--replicaof", f"127.0.0.1 {primary.port}")

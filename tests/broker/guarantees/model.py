@@ -49,7 +49,7 @@ class Task(msgspec.Struct):
     owner: str = ""
     entry: str = ""  # while it runs
     cancel: bool = False
-    seq: int = 0  # removed only: the number of its last event
+    seq: int = 0  # number of its last event
     ran: bool = False  # lost only: it ran when its stream was deleted
 
 
@@ -231,6 +231,9 @@ class Model(RuleBasedStateMachine):
         assert expected == {
             task: (r.state, r.attempt, r.deliveries, r.losses, r.owner, r.cancel) for task, r in found.items()
         }
+        for task, record in found.items():
+            assert record.seq >= self.tasks[task].seq, "event numbers only grow"
+            self.tasks[task].seq = record.seq
         for task, t in self.tasks.items():
             if t.state in ("waiting", "running"):
                 assert found[task].stream == self.home.keys.stream("echo", "+".join(t.caps), t.tier)

@@ -38,6 +38,7 @@ class BrokerMachine(Model):
         added = Task(1 if known is None else known.attempt + newer, "waiting", caps, Tier(priority))
         if known and not newer:
             added.caps, added.deliveries, added.losses = known.caps, known.deliveries, known.losses
+            added.seq = known.seq
         again = known is not None and known.state == "removed" and not newer  # from its row, which knows all its events
         if again and added.deliveries >= 2:
             added.tier = Tier.SUSPECT
@@ -49,7 +50,7 @@ class BrokerMachine(Model):
             timeout_ms=60_000,
             deliveries=added.deliveries if again else 0,
             losses=added.losses if again else 0,
-            seq=known.seq if known and again else 0,
+            seq=added.seq if again else 0,
         )
         expected = "added"
         if known and not newer:
@@ -228,7 +229,6 @@ class BrokerMachine(Model):
         waits = t is not None and (t.state == "waiting" or (t.state == "lost" and not t.ran))
         runs = t is not None and (t.state == "running" or (t.state == "lost" and t.ran))
         call = self.broker.request_cancel if flag else self.broker.remove
-        before = self.records()
         if lose:
             with pytest.raises(Unavailable), self.losing("cancel"):
                 call("echo", task)
@@ -236,7 +236,7 @@ class BrokerMachine(Model):
         answer = call("echo", task)
         if waits:
             assert answer is (Removed.ABSENT if gone else Removed.REMOVED)
-            self.tasks[task].state, self.tasks[task].seq = "removed", before[task].seq
+            self.tasks[task].state = "removed"
             self.counters["removed"] += 1
         elif runs:
             assert answer is (Removed.FLAGGED if flag else Removed.RUNNING)
@@ -247,6 +247,13 @@ class BrokerMachine(Model):
             assert answer is Removed.SETTLED
         else:
             assert answer is Removed.ABSENT
+
+    @rule(task=a_task, priority=st.sampled_from(Priority))
+    def change_priority(self, task: str, priority: Priority) -> None:
+        """Withdrawn and appended again, at the same attempt."""
+        if task in self.tasks and self.tasks[task].state == "waiting":
+            self.cancel(task, flag=False, lose=False, beats=False)
+            self.append(task, (), priority, newer=False, lose=False)
 
     @rule(task=a_task)
     @precondition(lambda self: len(self.tasks) > 3)

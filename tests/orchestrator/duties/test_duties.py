@@ -28,7 +28,7 @@ def test_the_first_time_everything_runs_and_then_only_what_is_due(broker: Broker
     assert {row.last_error for row in rows.values()} == {""}
     assert len({row.holder for row in rows.values()}) == 1
     in_a_minute = timezone.now() + timedelta(seconds=60)
-    assert [spec.name for spec in due(in_a_minute)] == ["scanner", "reconciler", "samples", "registry"]
+    assert [spec.name for spec in due(in_a_minute)] == ["scanner", "reconciler", "ageing", "samples", "registry"]
     assert len(due(timezone.now() + timedelta(hours=1))) == len(DUTIES)
 
 

@@ -10,7 +10,7 @@ from dalston_queue.models import Task
 
 
 def event(task: Task, kind: EventKind, seq: int, **more: Any) -> Event:
-    at_ms = int(timezone.now().timestamp() * 1000)
+    at_ms = more.pop("at_ms", int(timezone.now().timestamp() * 1000))
     return Event(
         kind=kind, job_id=str(task.job_id), task_id=str(task.id), queue="echo", attempt=task.attempt, seq=seq,
         engine_id="n.e.0.b", at_ms=at_ms, **more,

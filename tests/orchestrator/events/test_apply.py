@@ -1,6 +1,7 @@
 """Events in any order and any number of times: each task ends once, and its history is legal."""
 
 import itertools
+from datetime import datetime, timedelta
 from functools import partial
 
 import pytest
@@ -9,12 +10,18 @@ from django.utils import timezone
 from dalston_queue.broker.protocol.messages import Event
 from dalston_queue.broker.protocol.types import EventKind
 from dalston_queue.jobs.operator.cancel import cancel_job
+from dalston_queue.jobs.order.depth import counted, depths
 from dalston_queue.models import DeadLetter, Task, TaskEvent
 from dalston_queue.orchestrator.apply import HANDLERS, rounds
 from dalston_queue.orchestrator.batch import handle
 from tests.jobs import make
 from tests.jobs.together import at_once
 from tests.orchestrator.events.make import event, life
+
+
+def milliseconds(at: datetime | None) -> int:
+    assert at is not None
+    return int(at.timestamp() * 1000)
 
 
 def legal(task: Task) -> bool:
@@ -140,3 +147,29 @@ def test_a_cancel_and_a_completion_at_once_have_one_winner() -> None:
 
 def test_every_kind_of_event_has_its_handler() -> None:
     assert set(HANDLERS) == set(EventKind) - {EventKind.JOB_CREATED}
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("no_hints")
+def test_a_start_and_its_completion_in_one_batch_are_one_move_with_both_rows_of_history() -> None:
+    task = make.single()
+    make.claim(task.job)
+    began, ended = timezone.now() - timedelta(seconds=9), timezone.now()
+    start = event(task, EventKind.TASK_STARTED, 1, at_ms=milliseconds(began))
+    handle([start, event(task, EventKind.TASK_COMPLETED, 2, at_ms=milliseconds(ended))], timezone.now())
+    task.refresh_from_db()
+    rows = list(task.events.order_by("id").values_list("transition", "from_status", "to_status"))
+    assert rows[1:] == [("start", "ready", "running"), ("complete", "running", "completed")]
+    assert (task.status, milliseconds(task.started_at)) == ("completed", milliseconds(began))
+    assert depths() == counted() == []
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("no_hints")
+def test_a_start_whose_completion_is_refused_is_still_recorded() -> None:
+    task = make.single()
+    make.claim(task.job)
+    ended = event(task, EventKind.TASK_COMPLETED, 2, result={"$stages": "none"})
+    handle([event(task, EventKind.TASK_STARTED, 1), ended], timezone.now())
+    rows = list(task.events.order_by("id").values_list("transition", flat=True))
+    assert rows == ["make_ready", "start", "dead_letter"]
