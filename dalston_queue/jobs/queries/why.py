@@ -191,7 +191,7 @@ def _not_in_redis(task: Task, facts: Facts, order: Order, now: datetime) -> Why 
         return Why(WhyCode.LIMIT, held)
     lanes = facts.queue.lanes if facts.queue else []
     if task.status == TaskStatus.QUEUED or has_room(task, lanes, facts.engines or ()):
-        return Why(WhyCode.NOT_DISPATCHED, "It is ready: an orchestrator queues it within a second.")
+        return Why(WhyCode.NOT_DISPATCHED, "It is ready and will be queued within a second.")
     return None
 
 
