@@ -62,7 +62,7 @@ def test_the_project_with_most_of_the_slots_is_named_to_those_who_may_know() -> 
 
 
 def lane(tier: Tier, *, lag: int = 0, ready: int = 0, capabilities: str = "") -> LaneStats:
-    same = {"stream": "", "shard": 0, "pending": 0, "consistent": True, "consumers": 0}
+    same: dict[str, Any] = {"stream": "", "shard": 0, "pending": 0, "consistent": True, "consumers": 0}
     same |= {"oldest_age_ms": None, "added": 0, "removed": 0}
     return LaneStats(queue="echo", capabilities=capabilities, tier=tier, length=lag, lag=lag, ready=ready, **same)
 
