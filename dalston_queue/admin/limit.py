@@ -30,7 +30,7 @@ class LimitForm(forms.ModelForm):  # type: ignore[type-arg]
             scope_of(limit).checked()
             check_numbers(scope_of(limit), found.get("max_in_flight"), found.get("starts_per_minute"))
         except InvalidLimit as error:
-            if not self.has_error(error.field):  # "3.5" is no number: that is said already
+            if not self.has_error(error.field):  # "3.5" is no number: it has its error
                 self.add_error(error.field if error.field in self.fields else None, str(error))
         return found
 

@@ -32,7 +32,7 @@ def ready(count: int, key: str | None = None) -> None:
 
 
 def test_a_limit_is_made_changed_shown_and_removed(operator: Api, acme: Project) -> None:
-    made = put(operator, {**EACH, "reason": "a customer has two seats"})
+    made = put(operator, {**EACH, "reason": "a customer has two licences"})
     assert made.status_code == 201, made.content
     limit_id = made.json()["limit_id"]
     assert made.json() == {
@@ -45,14 +45,14 @@ def test_a_limit_is_made_changed_shown_and_removed(operator: Api, acme: Project)
     changed = put(operator, {**EACH, "max_in_flight": 4})
     assert (changed.status_code, changed.json()["changed"], changed.json()["max_in_flight"]) == (200, True, 4)
     assert [limit["limit_id"] for limit in operator.get("/limits").json()["items"]] == [limit_id]
-    gone = operator.call("DELETE", f"/limits/{limit_id}?reason=no+more+seats")
+    gone = operator.call("DELETE", f"/limits/{limit_id}?reason=no+more+licences")
     assert gone.json() == {"limit_id": limit_id, "scope": "queue echo, project tests, each key"}
     assert operator.call("DELETE", f"/limits/{limit_id}").status_code == 404
     rows = OperatorAction.objects.order_by("id").values_list("actor", "action", "reason")
     assert list(rows) == [
-        ("token test", "limit.set", "a customer has two seats"),
+        ("token test", "limit.set", "a customer has two licences"),
         ("token test", "limit.set", ""),
-        ("token test", "limit.remove", "no more seats"),
+        ("token test", "limit.remove", "no more licences"),
     ]
 
 

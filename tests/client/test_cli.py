@@ -314,7 +314,7 @@ def test_limits_are_set_listed_and_removed(shell: Shell, client: Client) -> None
     job = shell.run("submit", "echo", "--concurrency-key", "42", "--wait", "--json").json
     assert [task["concurrency_key"] for task in job["tasks"]] == ["42"]
     scope = ("--queue", "limited", "--project", job["project"], "--concurrency-key", "*")
-    made = shell.call("limits", "set", *scope, "--in-flight", "3", "--reason", "three seats", "--json").json
+    made = shell.call("limits", "set", *scope, "--in-flight", "3", "--reason", "three licences", "--json").json
     assert (made["max_in_flight"], made["changed"]) == (3, True)
     assert "as it was" in shell.call("limits", "set", *scope, "--in-flight", "3").stdout
     listed = shell.call("limits", "list", "--queue", "limited").stdout

@@ -13,7 +13,7 @@ from dalston_client.client import Client
 EXAMPLES = """\
 examples:
   dalston limits set --queue transcribe --in-flight 8
-  dalston limits set --queue transcribe --project acme --concurrency-key '*' --in-flight 3 --reason "three seats each"
+  dalston limits set --queue transcribe --project acme --concurrency-key '*' --in-flight 3 --reason "three each"
   dalston limits set --project acme --per-minute 60
   dalston limits weight acme 3
 """

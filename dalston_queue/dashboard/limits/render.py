@@ -13,8 +13,8 @@ from dalston_queue.dashboard.parts.words import count
 
 NO_LIMIT = (
     "No limit. Projects share the slots by their weights, and what waits longest comes first. A limit keeps a queue, a"
-    " project or a customer to so many tasks in flight, or to so many starts a minute: for a licence with a few seats, a"
-    " slow service behind the engines, or a customer who sends ten thousand files at once."
+    " project or a customer to so many tasks in flight, or to so many starts a minute: for software with few licences,"
+    " a slow service behind the engines, or a customer who sends ten thousand files at once."
 )
 
 
@@ -48,4 +48,4 @@ def _limit(line: LimitLine, may_operate: bool) -> Row:
 @lru_cache(maxsize=1024)
 def _project(line: ProjectLine, may_operate: bool) -> Row:
     row_id = f"project-{line.name}"
-    return Row(row_id, render("limits/_project", row_id=row_id, line=line, may_operate=may_operate))
+    return Row(row_id, render("limits/_project", row_id=row_id, project=line, may_operate=may_operate))

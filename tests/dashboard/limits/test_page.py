@@ -33,7 +33,7 @@ def row(page: str, row_id: str) -> str:
 
 def test_without_a_limit_the_page_says_what_one_is_for(viewer: Client) -> None:
     page = viewer.get("/limits/").content.decode()
-    assert "a licence with a few seats" in page
+    assert "software with few licences" in page
     assert 'id="nav-limits" href="/limits/" aria-current="page"' in page
 
 
@@ -56,25 +56,25 @@ def test_it_shows_what_is_used_and_what_waits(viewer: Client, settings: Settings
 def test_a_limit_is_set_changed_and_removed_with_a_reason(operator: Client) -> None:
     make.project()
     assert "a reason is needed" in operator.post("/limits/set/", EACH).content.decode()
-    assert notice(operator, operator.post("/limits/set/", {**EACH, "reason": "two seats"})).startswith("Set: queue")
+    assert notice(operator, operator.post("/limits/set/", {**EACH, "reason": "two licences"})).startswith("Set: queue")
     limit = Limit.objects.get()
-    again = operator.post("/limits/set/", {**EACH, "reason": "two seats"})
+    again = operator.post("/limits/set/", {**EACH, "reason": "two licences"})
     assert notice(operator, again).startswith("Nothing was changed")
     form = operator.get(f"/limits/?limit={limit.pk}").content.decode()
     assert "Limit of queue echo, project tests, each key" in form
-    more = {**EACH, "max_in_flight": "4", "reason": "four seats"}
+    more = {**EACH, "max_in_flight": "4", "reason": "four licences"}
     assert notice(operator, operator.post("/limits/set/", more)).startswith("Changed: queue")
     limit.refresh_from_db()
     assert limit.max_in_flight == 4
     remove = f"/limits/{limit.pk}/remove/"
     assert "a reason is needed" in notice(operator, operator.post(remove))
-    assert notice(operator, operator.post(remove, {"reason": "no seats"})).startswith("Removed")
-    assert "removed already" in notice(operator, operator.post(remove, {"reason": "no seats"}))
+    assert notice(operator, operator.post(remove, {"reason": "no licences"})).startswith("Removed")
+    assert "removed already" in notice(operator, operator.post(remove, {"reason": "no licences"}))
     actions = list(OperatorAction.objects.order_by("id").values_list("actor", "action", "reason"))
     assert actions == [
-        ("user olga", "limit.set", "two seats"),
-        ("user olga", "limit.set", "four seats"),
-        ("user olga", "limit.remove", "no seats"),
+        ("user olga", "limit.set", "two licences"),
+        ("user olga", "limit.set", "four licences"),
+        ("user olga", "limit.remove", "no licences"),
     ]
 
 
@@ -92,11 +92,11 @@ def test_a_wrong_form_keeps_its_fields_and_says_which_is_wrong(
     operator: Client, changed: dict[str, str], words: str
 ) -> None:
     make.project()
-    answer = operator.post("/limits/set/", {**EACH, **changed, "reason": "because of seats"})
+    answer = operator.post("/limits/set/", {**EACH, **changed, "reason": "because of licences"})
     page = answer.content.decode()
     assert answer.status_code == 400
     assert f"Nothing was changed. {words}" in page
-    assert 'value="because of seats"' in page
+    assert 'value="because of licences"' in page
     assert not Limit.objects.exists() and not OperatorAction.objects.exists()
 
 
