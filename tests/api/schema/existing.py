@@ -17,6 +17,7 @@ from typing import Any
 from uuid import UUID
 
 import httpx
+from django.test import override_settings
 from django.utils import timezone
 
 from dalston_queue.broker import Broker, Consumer, Delivery
@@ -55,13 +56,14 @@ def existing(broker: Broker, project: Project, client: httpx.Client) -> Iterator
         broker.registry.beat_node(NODE, NodeState.ACTIVE, [beat], {"version": "1"})
         supervisor.start()
         work = _Work(project, queue, steps, consumer)
-        parts = (
-            _dead_letters(work, client),
-            _tasks_and_jobs(work),
-            _nodes(broker, client),
-            _workers(work, client),
-            _limits(work),
-        )
+        with override_settings(DALSTON_WINDOW=2 * MANY):  # each call of `enqueue` queues all that waits
+            parts = (
+                _dead_letters(work, client),
+                _tasks_and_jobs(work),
+                _nodes(broker, client),
+                _workers(work, client),
+                _limits(work),
+            )
         by_parameters = {names: named for part in parts for names, named in part.by_parameters.items()}
         by_route = {route: named for part in parts for route, named in part.by_route.items()}
         yield {
