@@ -36,6 +36,7 @@ class Task(TypedDict):
     priority: Priority
     effective_priority: Priority
     required_capabilities: list[str]
+    concurrency_key: str | None
     parameters: dict[str, Any]
     timeout_seconds: int
     max_retries: int
@@ -293,6 +294,40 @@ class Paused(TypedDict):
     paused: bool
     changed: bool
     engines_notified: bool
+
+
+class Limit(TypedDict):
+    limit_id: int
+    queue: str | None
+    project: str | None
+    concurrency_key: str | None
+    max_in_flight: int | None
+    starts_per_minute: int | None
+    in_flight: int
+    waiting: int
+    fullest_key: str | None
+    keys_at_limit: int | None
+    next_start_seconds: float | None
+
+
+class LimitSet(Limit):
+    changed: bool
+
+
+class LimitRemoved(TypedDict):
+    limit_id: int
+    scope: str
+
+
+class Weight(TypedDict):
+    project: str
+    weight: int
+    in_flight: int
+    all_in_flight: int
+
+
+class WeightSet(Weight):
+    changed: bool
 
 
 class Depth(TypedDict):

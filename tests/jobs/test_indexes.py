@@ -8,7 +8,9 @@ import pytest
 from django.db import connection
 
 from dalston_queue.jobs.lifecycle import advance, status, stop
-from dalston_queue.jobs.order import ageing, waiting
+from dalston_queue.jobs.order import ageing, limits, waiting
+from dalston_queue.jobs.queries import limits as limits_in_use
+from dalston_queue.jobs.queries import turn
 from dalston_queue.orchestrator import loop, scheduler
 from dalston_queue.orchestrator.duties import housekeeping, reconciler
 from tests.jobs import make
@@ -68,7 +70,8 @@ def test_each_poll_uses_its_index_and_never_reads_the_whole_table() -> None:
         "job_pending": plan(loop.PENDING, 500),
         "task_ready_by_age": plan(waiting.OLDEST, "echo", "medium", 500)
         + plan(ageing.AGED, "echo", "low", make.NOW, 9),
-        "task_ready_by_group": plan(waiting.GROUPS, lane="echo", tier="medium", keys=9, last="z"),
+        "task_ready_by_group": plan(waiting.GROUPS, lane="echo", tier="medium", keys=9, last="z")
+        + plan(turn.OLDER, "echo", "medium", UUID(int=0), "", make.NOW, UUID(int=0), 9),
         "task_stopping": plan(stop.STOPPING, 100),
         "task_scheduled": plan(scheduler.DUE, make.NOW, 100) + plan(scheduler.NEXT),
         "task_pending": plan(advance._UNBLOCKED, make.NOW, jobs),
@@ -76,6 +79,8 @@ def test_each_poll_uses_its_index_and_never_reads_the_whole_table() -> None:
         "dalston_job_pkey": plan(status.LOCK_JOBS, jobs),
         "task_in_flight": plan(reconciler.IN_REDIS, "echo", UUID(int=0), "", UUID(int=0), 1000)
         + plan(waiting.IN_FLIGHT, "echo")
+        + plan(limits.IN_FLIGHT_ANYWHERE, [make.project().pk])
+        + plan(limits_in_use.IN_FLIGHT)
         + plan(ageing.AGED_IN_WINDOW, "echo", "echo", "low", make.NOW, 9),
         "job_live": plan(reconciler.STUCK_JOBS, UUID(int=0), 1000),
         "job_finished": plan(housekeeping._OLD_JOBS, make.NOW - timedelta(days=90), 1000),
@@ -84,3 +89,11 @@ def test_each_poll_uses_its_index_and_never_reads_the_whole_table() -> None:
         assert index in found, found
         # Projects are few: their table may be read whole.
         assert "Seq Scan" not in found.replace("Seq Scan on dalston_project ", ""), found
+
+
+@pytest.mark.usefixtures("history")
+def test_what_waits_behind_a_limit_is_counted_in_its_index() -> None:
+    one = {"ids": [1], "projects": [make.project().pk], "first": [""], "last": ["z"], "lanes": ["echo"]}
+    found = plan(limits_in_use.WAITING, **one, tiers=["medium"], count=1000)
+    assert "task_ready_by_" in found, found
+    assert "Seq Scan" not in found, found

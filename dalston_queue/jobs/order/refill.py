@@ -73,7 +73,7 @@ def refill(lanes: Collection[str] | None, now: datetime, started: Mapping[LaneTi
             size = windows.size(found.lane_tier)
             if 2 * found.queued < size:
                 queued += _fill(found, size, now, skipped)
-        # The jobs were locked by another process. A poll leaves them to the next one; nobody else may come for these.
+        # The jobs were locked by another process. A poll leaves them to the next one; for these there may be none.
         if skipped and lanes is not None:
             queued += len(append_ready(skipped, now, skip_locked=False))
     except Denied as error:

@@ -24,7 +24,7 @@ class Found(NamedTuple):
 
 
 MAX_KEYS = 200
-"""Keys of one project that are looked at. With more, those of its oldest tasks are looked at as well."""
+"""Keys of one project that are read. With more, those of its oldest tasks are read as well."""
 
 _LAST = "\U0010ffff"  # greater than any key
 
