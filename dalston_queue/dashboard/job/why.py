@@ -12,6 +12,7 @@ from dalston_queue.broker.nodes.registry import EngineInfo
 from dalston_queue.broker.protocol.record import Record
 from dalston_queue.broker.views.snapshot import QueueStats
 from dalston_queue.jobs.lifecycle.states import TASK_OVER, TaskStatus
+from dalston_queue.jobs.queries.lanes import read_lanes
 from dalston_queue.jobs.queries.pace import paces
 from dalston_queue.jobs.queries.why import Facts, explain
 from dalston_queue.models import StagePause, Task
@@ -45,7 +46,7 @@ def _queued(tasks: list[Task], broker: Broker) -> dict[UUID, Facts]:
     try:
         for queue in queues:
             records |= broker.records(queue, [str(task.id) for task in tasks if task.queue == queue])
-        snapshot = broker.snapshot(queues)
+        snapshot = read_lanes(broker, queues)
         stats = {each.queue: each for each in snapshot.queues}
         engines = list(broker.registry.engines())
         pace = paces(snapshot)
