@@ -16,7 +16,7 @@ from django.db import connection, transaction
 
 from dalston_queue.broker.protocol.messages import ErrorInfo, Event
 from dalston_queue.broker.protocol.types import Cause, EventKind, Priority
-from dalston_queue.broker.protocol.validate import MAX_DEPTH, moment, too_deep
+from dalston_queue.broker.protocol.validate import MAX_DEPTH, json_too_deep, moment, too_deep
 from dalston_queue.jobs.errors import InvalidJob
 from dalston_queue.jobs.lifecycle import dag
 from dalston_queue.jobs.lifecycle.advance import Advanced, advance, make_stages_ready
@@ -151,9 +151,9 @@ class _InvalidResult(Exception):
 
 def _storable(result: object) -> msgspec.Raw:
     """The result as the JSON that Postgres will store."""
-    if too_deep(result):
-        raise _InvalidResult(f"is nested deeper than {MAX_DEPTH} levels; return it as text or as an artifact")
     encoded = _encode(result)
+    if json_too_deep(encoded):
+        raise _InvalidResult(f"is nested deeper than {MAX_DEPTH} levels; return it as text or as an artifact")
     if holds_nul(encoded.decode()):
         raise _InvalidResult("holds a NUL character, which Postgres can't store")
     return msgspec.Raw(encoded)

@@ -9,6 +9,7 @@ repeats it.
 import structlog
 from django.db import connection
 
+from dalston_queue.broker.errors import Denied
 from dalston_queue.orchestrator.duties.reconciler import restore_lost_data
 from dalston_queue.redis import get_broker
 
@@ -31,6 +32,9 @@ def restore_if_lost() -> bool:
     try:
         report = restore_lost_data()
         broker.mark()
+    except Denied as error:  # full: what runs must go on, or nothing would ever drain it; the next poll tries again
+        log.warning("redis is full, and its data can't be marked as whole", error=str(error))
+        return False
     finally:
         with connection.cursor() as cursor:
             cursor.execute(_UNLOCK)

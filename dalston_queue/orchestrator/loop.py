@@ -44,7 +44,7 @@ class Orchestrator:
     reader: EventReader
     stopping: Callable[[], bool]
     ready: Callable[[], None]
-    batch: int = 200
+    batch: int = 400  # an engine that starts and ends tasks of milliseconds writes hundreds of events a second
     _flags_known: bool = False  # Redis has answered ever since the pause flags were restored
     _warned: dict[str, float] = field(default_factory=dict)
 

@@ -9,7 +9,7 @@ import msgspec
 from dalston_queue.broker.protocol import messages
 from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause
-from dalston_queue.broker.protocol.validate import MAX_DEPTH, too_deep
+from dalston_queue.broker.protocol.validate import MAX_DEPTH, json_too_deep
 from dalston_queue.defaults import MAX_RESULT_BYTES
 
 from .outcomes import TRACEBACK_BYTES, Cancelled, Done, Failed, Outcome, Reject, Retry, text
@@ -54,22 +54,12 @@ def _completed(result: object, max_bytes: int) -> messages.Outcome:
             f"the result has {len(encoded)} bytes, more than {max_bytes}: "
             "write it into task.artifacts and return its path"
         )
-    if _too_deep(encoded):
+    if json_too_deep(encoded):  # of the encoded result: a dataclass is a level as well
         return _rejected(
             f"the result is nested deeper than {MAX_DEPTH} levels: "
             "return it flatter, or write it into task.artifacts and return its path"
         )
     return messages.Completed(msgspec.Raw(encoded))
-
-
-def _too_deep(encoded: bytes) -> bool:
-    """Of the encoded result: a dataclass is a level as well. Most have too few brackets to be decoded for this."""
-    if encoded.count(b"[") + encoded.count(b"{") <= MAX_DEPTH:
-        return False
-    try:
-        return too_deep(msgspec.json.decode(encoded))
-    except (RecursionError, msgspec.DecodeError):
-        return True
 
 
 def _seconds(after: object) -> float | None:

@@ -121,6 +121,16 @@ def too_deep(value: object, limit: int = MAX_DEPTH) -> bool:
     return bool(level)
 
 
+def json_too_deep(encoded: bytes, limit: int = MAX_DEPTH) -> bool:
+    """The same of JSON. Most have too few brackets to be decoded for this."""
+    if encoded.count(b"[") + encoded.count(b"{") <= limit:
+        return False
+    try:
+        return too_deep(msgspec.json.decode(encoded), limit)
+    except (RecursionError, msgspec.DecodeError):
+        return True
+
+
 def _containers(values: Iterable[object]) -> list[object]:
     return list({id(value): value for value in values if isinstance(value, Mapping | list | tuple)}.values())
 

@@ -41,18 +41,21 @@ class Advanced:
         self.started += other.started
 
 
+# LATERAL: the tasks of one job after the other, by index. As a join, a small table would be read whole.
 _TALLY = """
-    SELECT j.id, j.status, count(t.id),
-           count(t.id) FILTER (WHERE t.status IN ('pending', 'scheduled', 'ready')),
-           count(t.id) FILTER (WHERE t.status IN ('queued', 'running')),
-           count(t.id) FILTER (WHERE t.required AND t.status = 'dead_letter'),
-           count(t.id) FILTER (WHERE t.required AND t.status = 'cancelled'),
-           count(t.id) FILTER (WHERE t.status = 'completed'),
-           coalesce(sum(t.weight) FILTER (WHERE t.finished_at IS NOT NULL) / sum(t.weight), 0),
-           min('stage ' || t.stage || ': ' || t.error) FILTER (WHERE t.required AND t.status = 'dead_letter')
-    FROM dalston_job j LEFT JOIN dalston_task t ON t.job_id = j.id
-    WHERE j.id = ANY(%s::uuid[])
-    GROUP BY j.id"""
+    SELECT j.id, j.status, tally.*
+    FROM dalston_job j CROSS JOIN LATERAL (
+        SELECT count(*),
+               count(*) FILTER (WHERE t.status IN ('pending', 'scheduled', 'ready')),
+               count(*) FILTER (WHERE t.status IN ('queued', 'running')),
+               count(*) FILTER (WHERE t.required AND t.status = 'dead_letter'),
+               count(*) FILTER (WHERE t.required AND t.status = 'cancelled'),
+               count(*) FILTER (WHERE t.status = 'completed'),
+               coalesce(sum(t.weight) FILTER (WHERE t.finished_at IS NOT NULL) / sum(t.weight), 0),
+               min('stage ' || t.stage || ': ' || t.error) FILTER (WHERE t.required AND t.status = 'dead_letter')
+        FROM dalston_task t WHERE t.job_id = j.id
+    ) AS tally
+    WHERE j.id = ANY(%s::uuid[])"""
 
 # Stages whose parents are all over. An optional parent may also have failed: its dependents run without its result.
 _UNBLOCKED = """

@@ -90,8 +90,12 @@ def _withdraw(lane_tier: LaneTier, now: datetime, size: int) -> int:
     if not rows:
         return 0
     jobs = lock_jobs((job for _, job, _ in rows), skip_locked=True)
-    mine = [row for row in rows if row[1] in jobs]
-    outcomes = get_broker().remove_many(queue, [(str(task), attempt) for task, _, attempt in mine])
+    broker = get_broker()
+    records = broker.records(queue, [str(task) for task, _, _ in rows])
+    # With an event that is not applied yet an engine had it: it waits in front, and its event numbers have gone on.
+    fresh = {task for task, record in records.items() if record.seq == 0}
+    mine = [row for row in rows if row[1] in jobs and str(row[0]) in fresh]
+    outcomes = broker.remove_many(queue, [(str(task), attempt) for task, _, attempt in mine])
     crash_points.point("ageing.withdrawn")
     gone = [row for row, outcome in zip(mine, outcomes, strict=True) if outcome is Removed.REMOVED]
     return _promote(gone, tier, now)
