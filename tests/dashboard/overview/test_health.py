@@ -218,7 +218,7 @@ def test_what_waits_in_postgres_counts_as_waiting() -> None:
     assert judge(overview(only, engines=(FULL,), rates=per_second(0, 0))).tone is Tone.WARN, "they wait for capacity"
 
 
-def test_without_postgres_only_what_is_in_redis_is_said_to_wait() -> None:
+def test_without_postgres_waiting_is_what_redis_has() -> None:
     view = replace(overview(queue()), postgres=None)
     assert "What waits in Postgres is not known: waiting is what is in Redis." in text_of(view)
     assert queue_finding(view, "echo").text == "Nothing waits in Redis, nothing running, 1 engine ready."
