@@ -271,6 +271,8 @@ class Lane(TypedDict):
     queue: str
     capabilities: list[str]
     tier: str
+    waiting: int | None
+    ready: int
     lag: int | None
     pending: int
     length: int
@@ -281,6 +283,7 @@ class Lane(TypedDict):
 class Stream(TypedDict):
     queue: str
     waiting: int
+    ready: int
     running: int
     oldest_age_seconds: float | None
     paused: bool
