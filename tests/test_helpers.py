@@ -55,7 +55,7 @@ def test_tables_are_as_the_migrations_left_them(rows: int) -> None:
     Group.objects.create(name="a test's own")
     with connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO dalston_project (id, name, created_at)"
-            " SELECT gen_random_uuid(), repeat('x', 60) || n, now() FROM generate_series(1, %s) n",
+            "INSERT INTO dalston_project (id, name, weight, created_at)"
+            " SELECT gen_random_uuid(), repeat('x', 60) || n, 1, now() FROM generate_series(1, %s) n",
             [rows],
         )

@@ -36,6 +36,7 @@ class Task(TypedDict):
     priority: Priority
     effective_priority: Priority
     required_capabilities: list[str]
+    concurrency_key: str | None
     parameters: dict[str, Any]
     timeout_seconds: int
     max_retries: int
@@ -270,6 +271,8 @@ class Lane(TypedDict):
     queue: str
     capabilities: list[str]
     tier: str
+    waiting: int | None
+    ready: int
     lag: int | None
     pending: int
     length: int
@@ -280,6 +283,7 @@ class Lane(TypedDict):
 class Stream(TypedDict):
     queue: str
     waiting: int
+    ready: int
     running: int
     oldest_age_seconds: float | None
     paused: bool
@@ -293,6 +297,40 @@ class Paused(TypedDict):
     paused: bool
     changed: bool
     engines_notified: bool
+
+
+class Limit(TypedDict):
+    limit_id: int
+    queue: str | None
+    project: str | None
+    concurrency_key: str | None
+    max_in_flight: int | None
+    starts_per_minute: int | None
+    in_flight: int
+    waiting: int
+    fullest_key: str | None
+    keys_at_limit: int | None
+    next_start_seconds: float | None
+
+
+class LimitSet(Limit):
+    changed: bool
+
+
+class LimitRemoved(TypedDict):
+    limit_id: int
+    scope: str
+
+
+class Weight(TypedDict):
+    project: str
+    weight: int
+    in_flight: int
+    all_in_flight: int
+
+
+class WeightSet(Weight):
+    changed: bool
 
 
 class Depth(TypedDict):

@@ -62,6 +62,7 @@ class Client:
         timeout_seconds: int | None = None,
         max_retries: int | None = None,
         scheduled_at: str | None = None,
+        concurrency_key: str | None = None,
         callback_url: str | None = None,
         idempotency_key: str | None = None,
         wait: float = 0.0,
@@ -75,6 +76,7 @@ class Client:
             "timeout_seconds": timeout_seconds,
             "max_retries": max_retries,
             "scheduled_at": scheduled_at,
+            "concurrency_key": concurrency_key,
             "callback_url": callback_url,
         }
         return cast(answers.Task, self._submit("/tasks", body, idempotency_key, wait))
@@ -103,6 +105,7 @@ class Client:
         stages: Iterable[Mapping[str, Any]] = (),
         parameters: Mapping[str, Any] | None = None,
         priority: answers.Priority = "medium",
+        concurrency_key: str | None = None,
         callback_url: str | None = None,
         idempotency_key: str | None = None,
         wait: float = 0.0,
@@ -113,6 +116,7 @@ class Client:
             "stages": [dict(stage) for stage in stages],
             "parameters": dict(parameters or {}),
             "priority": priority,
+            "concurrency_key": concurrency_key,
             "callback_url": callback_url,
         }
         return cast(answers.Job, self._submit("/jobs", body, idempotency_key, wait))
@@ -296,6 +300,44 @@ class Client:
     def resume(self, stage: str, *, reason: str = "") -> answers.Paused:
         path, body = route("streams", stage, "resume"), {"reason": reason}
         return cast(answers.Paused, self._transport.call("POST", path, body=body))
+
+    # limits
+
+    def limits(self, *, limit: int = 50, **filters: Any) -> Iterator[answers.Limit]:
+        """Oldest first, up to `limit`; by queue, project."""
+        return self._pages("/limits", limit, filters)
+
+    def set_limit(
+        self,
+        *,
+        queue: str | None = None,
+        project: str | None = None,
+        concurrency_key: str | None = None,
+        max_in_flight: int | None = None,
+        starts_per_minute: int | None = None,
+        reason: str = "",
+    ) -> answers.LimitSet:
+        """Make or change the limit of a scope; a number left out is no limit. The key `*`: each key for itself."""
+        body = _fields(
+            queue=queue,
+            project=project,
+            concurrency_key=concurrency_key,
+            max_in_flight=max_in_flight,
+            starts_per_minute=starts_per_minute,
+            reason=reason,
+        )
+        return cast(answers.LimitSet, self._transport.call("PUT", "/limits", body=body))
+
+    def remove_limit(self, limit_id: int, *, reason: str = "") -> answers.LimitRemoved:
+        return cast(answers.LimitRemoved, self._delete(route("limits", str(limit_id)), reason))
+
+    def weight(self, project: str) -> answers.Weight:
+        return cast(answers.Weight, self._transport.call("GET", route("projects", project, "weight")))
+
+    def set_weight(self, project: str, weight: int, *, reason: str = "") -> answers.WeightSet:
+        """3 gets three times as many slots as 1 while both projects wait."""
+        path, body = route("projects", project, "weight"), _fields(weight=weight, reason=reason)
+        return cast(answers.WeightSet, self._transport.call("PUT", path, body=body))
 
     def _submit(self, path: str, body: dict[str, Any], key: str | None, wait: float) -> Any:
         fields = {name: value for name, value in body.items() if value is not None and value != []}

@@ -1,7 +1,7 @@
 """Roles on the pages and in the admin: three groups, made by the migration.
 
 viewer    sees everything; the role of a user without a group
-operator  changes work: cancel, replay, pause, drain; recurring jobs in the admin
+operator  changes work: cancel, replay, pause, drain; recurring jobs and limits in the admin
 admin     also manages users, projects and tokens; a superuser is one
 
 Django's staff flag is not used: two sources of one person's role would differ one day.
@@ -67,8 +67,8 @@ def person(request: HttpRequest) -> Person:
 
 
 _QUEUE = "dalston_queue"
-_OPERATORS_EDIT = "schedule"
-"""Recurring jobs are work; projects, tokens and users are for admins."""
+_OPERATORS_EDIT = {"schedule", "limit"}
+"""Recurring jobs and limits are work; projects, tokens and users are for admins."""
 
 
 class RolePermissions(BaseBackend):
@@ -79,7 +79,7 @@ class RolePermissions(BaseBackend):
         if role is Role.OPERATOR:
             app, _, what = perm.partition(".")
             verb, _, noun = what.partition("_")
-            return app == _QUEUE and (verb == "view" or noun == _OPERATORS_EDIT)
+            return app == _QUEUE and (verb == "view" or noun in _OPERATORS_EDIT)
         return role is Role.ADMIN
 
     def has_module_perms(self, user_obj: AbstractBaseUser | AnonymousUser, app_label: str) -> bool:

@@ -90,6 +90,6 @@ class ApiTokenAdmin(TableAdmin):
 
 @admin.register(Project)
 class ProjectAdmin(AuditedAdmin):
-    list_display = ["name", "created_at"]
+    list_display = ["name", "weight", "created_at"]
     search_fields = ["name"]
     ordering = ["name"]

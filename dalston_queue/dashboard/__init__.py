@@ -8,6 +8,7 @@ jobs/         the search for jobs
 job/          one job: its DAG, timeline, tasks, webhooks, history; cancel
 task/         one task: parameters, results and logs; cancel, requeue, dead-letter
 dead_letters/ dead letters in groups, one of them, and their replays
+limits/       limits and weights, and what is used of them
 nodes/        nodes, engines and GPUs, their logs and commands
 audit/        the audit trail
 

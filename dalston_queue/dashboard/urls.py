@@ -20,6 +20,8 @@ from dalston_queue.dashboard.job.render import job_fragments
 from dalston_queue.dashboard.jobs import read as jobs_read
 from dalston_queue.dashboard.jobs import views as jobs
 from dalston_queue.dashboard.jobs.render import jobs_fragments
+from dalston_queue.dashboard.limits import views as limits
+from dalston_queue.dashboard.limits.render import limits_fragments
 from dalston_queue.dashboard.live.consumer import live, live_feed
 from dalston_queue.dashboard.live.fragments import live_page
 from dalston_queue.dashboard.nodes import actions as node_actions
@@ -44,6 +46,7 @@ NAVIGATION = (
     ("Queues", "queues", {"queue"}),
     ("Jobs", "jobs", {"jobs", "job", "task"}),
     ("Dead letters", "dead-letters", {"dead-letters", "dead-letter"}),
+    ("Limits", "limits", {"limits", "set-limit", "set-weight"}),
     ("Nodes", "nodes", {"nodes", "node"}),
     ("Audit", "audit", {"audit"}),
 )
@@ -67,6 +70,10 @@ urlpatterns = [
     path("dead-letters/discard/", dead_letter_actions.discard, name="dead-letters-discard"),
     path("dead-letters/batches/<uuid:batch_id>/<str:verb>/", dead_letter_actions.withdraw, name="replay-batch"),
     path("dead-letters/<uuid:dead_letter_id>/", dead_letters.dead_letter, name="dead-letter"),
+    path("limits/", limits.limits, name="limits"),
+    path("limits/set/", limits.set_one, name="set-limit"),
+    path("limits/weight/", limits.weight, name="set-weight"),
+    path("limits/<int:limit_id>/remove/", limits.remove, name="remove-limit"),
     path("audit/", audit.audit, name="audit"),
     path("audit/export.<str:kind>", audit.export, name="audit-export"),
     path("nodes/", live_page(fleet_fragments, "nodes/page"), name="nodes"),
@@ -85,6 +92,7 @@ urlpatterns = [
 websocket_urlpatterns = [
     live("ws/overview/", overview_fragments),
     live("ws/audit/", audit_fragments, audit_read.FIELDS),
+    live("ws/limits/", limits_fragments, by_role=True),
     live(rf"^ws/queues/{QUEUE}/$", queue_fragments, queue_query.FIELDS, by_role=True),
     live("ws/nodes/", fleet_fragments),
     live(rf"^ws/nodes/{NODE}/$", node_fragments, ("worker",), by_role=True),

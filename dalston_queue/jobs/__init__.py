@@ -3,7 +3,7 @@
 submit/      from a client's request to rows
 lifecycle/   states, transitions, and what follows from each; only `lifecycle/status.py` changes a status
 order/       which task comes next: windows, shares, limits, ageing
-operator/    actions on existing work: cancel, requeue, dead-letter, replay, pause
+operator/    actions on existing work: cancel, requeue, dead-letter, replay, pause, limits
 queries/     read only: search, timeline, progress, pace, why
 webhooks/    calls to a job's callback URL
 errors       the exception tree

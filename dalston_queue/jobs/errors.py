@@ -4,6 +4,8 @@ JobsError
 ├── InvalidJob            the request can't become a job: a bad name, a cycle, a value Postgres can't hold
 │   └── InvalidCallback   its callback URL may not be called
 ├── IdempotencyConflict   the key was used for another request
+├── InvalidLimit          a limit or weight can't be set; names the field
+│   └── NoSuchProject     it names a project that does not exist
 ├── InvalidSearch         the search can't be understood
 ├── NothingToReplay       no dead letter matches
 └── SearchTooWide         the search would read too much of the history
@@ -29,6 +31,16 @@ class InvalidCallback(InvalidJob):
 
 
 class IdempotencyConflict(JobsError):
+    pass
+
+
+class InvalidLimit(JobsError):
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class NoSuchProject(InvalidLimit):
     pass
 
 

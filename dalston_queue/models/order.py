@@ -79,10 +79,14 @@ class Limit(models.Model):
         return f"limit of {self.scope}"
 
     @property
+    def is_of_each_key(self) -> bool:
+        return self.concurrency_key == EACH_KEY
+
+    @property
     def scope(self) -> str:
         """What it limits, in words: `queue transcribe, project acme, each key`."""
         parts = [f"queue {self.queue}"] if self.queue else []
         parts += [f"project {self.project.name}"] if self.project else []
         if self.concurrency_key:
-            parts.append("each key" if self.concurrency_key == EACH_KEY else f"key {self.concurrency_key}")
+            parts.append("each key" if self.is_of_each_key else f"key {self.concurrency_key}")
         return ", ".join(parts)

@@ -20,6 +20,7 @@ from dalston_queue.models import (
     Duty,
     Engine,
     Leadership,
+    Limit,
     Node,
     OperatorAction,
     Project,
@@ -37,6 +38,7 @@ NOUNS = [
     "engine",
     "job",
     "leadership",
+    "limit",
     "node",
     "operatoraction",
     "project",
@@ -45,7 +47,7 @@ NOUNS = [
     "task",
     "webhookdelivery",
 ]
-EDITABLE = {"project", "schedule"}
+EDITABLE = {"limit", "project", "schedule"}
 
 
 @pytest.fixture
@@ -66,6 +68,7 @@ def rows(db: None) -> dict[str, str]:
     Leadership.objects.create(role="orchestrator", term=1, holder="here", since=now)
     schedule = Schedule.objects.create(project=project, name="nightly", cron="0 6 * * *", stages=[{"stage": "echo"}])
     batch = create_replay_batch([dead_letter.pk], actor="ada")
+    limit = Limit.objects.create(queue="alpha", max_in_flight=3)
     url = "https://example.com/hook"
     webhook = WebhookDelivery.objects.create(
         job=task.job, url=url, origin="https://example.com", status="failed", finished_at=now, next_at=now
@@ -77,6 +80,7 @@ def rows(db: None) -> dict[str, str]:
         "engine": "gpu-01.demo.0.b",
         "job": str(task.job_id),
         "leadership": "orchestrator",
+        "limit": str(limit.pk),
         "node": "gpu-01",
         "operatoraction": str(action.pk),
         "project": str(project.pk),
@@ -176,3 +180,32 @@ def test_a_password_that_an_admin_sets_is_on_record_and_not_in_it(admin_client: 
     assert admin_client.post(f"/admin/auth/user/{bea.pk}/password/", form).status_code == 302
     row = OperatorAction.objects.get(action="user.password")
     assert (row.target, row.actor, row.after) == ("bea", "user admin", {"password": "changed"})
+
+
+def test_a_limit_is_set_with_the_checks_and_records_of_its_page(admin_client: Client, rows: dict[str, str]) -> None:
+    base = "/admin/dalston_queue/limit/"
+    form = {"queue": "echo", "project": rows["project"], "concurrency_key": "*", "max_in_flight": "3"}
+    refused = admin_client.post(f"{base}add/", {**form, "starts_per_minute": "60"})
+    assert "each key for itself can be limited in flight only" in refused.content.decode()
+    assert admin_client.post(f"{base}add/", form).status_code == 302
+    limit = Limit.objects.get(queue="echo")
+    assert (limit.max_in_flight, limit.project_id) == (3, Project.objects.get().pk)
+    change = f"{base}{limit.pk}/change/"
+    assert admin_client.post(change, {"max_in_flight": "", "starts_per_minute": ""}).status_code == 200, "an error"
+    for number in ("5", "5"):  # the second changes nothing
+        assert admin_client.post(change, {"max_in_flight": number, "queue": "other"}).status_code == 302
+    assert admin_client.post(f"{base}{limit.pk}/delete/", {"post": "yes"}).status_code == 302
+    actions = OperatorAction.objects.filter(action__startswith="limit").order_by("id")
+    scope = "queue echo, project alpha, each key"
+    assert list(actions.values_list("action", "target")) == [
+        ("limit.set", scope), ("limit.set", scope), ("limit.remove", scope),
+    ]  # fmt: skip
+    assert not Limit.objects.filter(queue="echo").exists()
+
+
+def test_a_weight_is_changed_on_record(admin_client: Client, rows: dict[str, str]) -> None:
+    path = f"/admin/dalston_queue/project/{rows['project']}/change/"
+    assert admin_client.post(path, {"name": "alpha", "weight": "0"}).status_code == 200, "an error"
+    assert admin_client.post(path, {"name": "alpha", "weight": "3"}).status_code == 302
+    row = OperatorAction.objects.get(action="project.change")
+    assert (row.before["weight"], row.after["weight"]) == (1, 3)

@@ -34,7 +34,8 @@ def missing(route: Route) -> str:
     method, path = route
     for parameter in OPERATIONS[method, path].get("parameters", ()):
         if parameter["in"] == "path":
-            value = MISSING if parameter["schema"].get("format") == "uuid" else "nosuch"
+            schema = parameter["schema"]
+            value = MISSING if schema.get("format") == "uuid" else "999" if schema["type"] == "integer" else "nosuch"
             path = path.replace(f"{{{parameter['name']}}}", value)
     return path
 

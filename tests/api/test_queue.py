@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from django.test import Client
 from django.utils import timezone
@@ -14,6 +15,8 @@ from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.broker.protocol.types import EngineState, NodeState, Priority
 from dalston_queue.models import OperatorAction, StagePause, Task
 from tests.api.conftest import Api
+from tests.jobs import make
+from tests.orchestrator.support import Steps
 
 
 def append(broker: Broker, count: int, priority: Priority = Priority.MEDIUM) -> None:
@@ -56,6 +59,40 @@ def test_stats_count_queues_workers_throughput_and_lanes(api: Api, broker: Broke
     assert stats["throughput"] == {"completed_last_minute": 1, "failed_last_minute": 1}
     lane = next(lane for lane in stats["lanes"] if lane["tier"] == "high")
     assert (lane["queue"], lane["lag"], lane["pending"], lane["length"]) == ("echo", 2, 1, 3)
+
+
+def test_waiting_is_what_the_windows_hold_and_what_waits_in_postgres(api: Api, broker: Broker, settings: Any) -> None:
+    settings.DALSTON_WINDOW = 2
+    for _ in range(5):
+        make.single()
+    make.single(priority="high", required_capabilities=("gpu",))
+    Steps(broker).poll()
+
+    stats = api.get("/queue/stats").json()
+    assert {name: depth["depth"] for name, depth in stats["queues"].items()} == {"high": 1, "medium": 5, "low": 0}
+    lane = next(lane for lane in stats["lanes"] if lane["tier"] == "medium" and not lane["capabilities"])
+    assert (lane["waiting"], lane["ready"], lane["lag"]) == (5, 3, 2)
+    [stream] = api.get("/streams").json()
+    assert (stream["waiting"], stream["ready"]) == (6, 3)
+
+    broker.reset_queue("echo")  # Redis does not know the queue, and its tasks still wait
+    [stream] = api.get("/streams").json()
+    assert (stream["queue"], stream["waiting"], stream["ready"], stream["running"]) == ("echo", 3, 3, 0)
+    assert stream["oldest_age_seconds"] >= 0
+
+
+def test_a_queue_that_only_postgres_knows_can_be_paused_and_listed(
+    broker: Broker, settings: Any, token_for: Callable[..., str]
+) -> None:
+    settings.DALSTON_WINDOW = 1
+    for _ in range(2):
+        make.single()
+    Steps(broker).poll()
+    broker.reset_queue("echo")
+    Task.objects.filter(status="queued").update(status="cancelled", finished_at=timezone.now())
+    operator = Api(token_for("operate", "read"))
+    assert operator.get("/streams/echo/pending").json()["total"] == 0
+    assert operator.post("/streams/echo/pause", {"reason": "new driver"}).status_code == 200
 
 
 def test_no_more_slots_are_in_use_than_there_are(api: Api, broker: Broker) -> None:

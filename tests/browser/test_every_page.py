@@ -27,6 +27,7 @@ WALKS = {
     "trouble": {
         "/dead-letters/": "no audio track",
         "/dead-letters/{dead_letter}/": "no audio track",
+        "/limits/": "project calls",
         "/audit/": "new model",
         "/nothing-here": "Page not found",
     },

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
+from pytest_django import Settings
 
 from dalston_queue.broker import Consumer, Delivery
 from dalston_queue.broker.protocol.messages import Completed
@@ -135,6 +136,38 @@ def test_a_viewer_has_no_buttons_live_or_not(
     expect(viewer_page.locator("#waiting")).to_contain_text(str(late.id)[-8:])
     assert viewer_page.get_by_text("Actions…").count() == 0, "nor in what the socket sent"
     assert viewer_page.get_by_role("button", name="Cancel").count() == 0
+
+
+def test_what_waits_in_postgres_is_listed_behind_the_window_and_moves_into_it(
+    page: Page, steps: Steps, settings: Settings, axe: Axe
+) -> None:
+    settings.DALSTON_WINDOW = 2
+    tasks = [make.single("echo") for _ in range(25)]
+    steps.poll()
+    page.goto("/queues/echo/")
+    live(page)
+    mark(page)
+    expect(page.locator("#waiting-parts")).to_contain_text("23 in Postgres, 2 in the window")
+    third = page.locator("#waiting tr", has_text=str(tasks[2].id)[-8:])
+    expect(third.locator(".a-place")).to_have_text("Postgres")
+    axe(page)
+    with engine(get_broker(), capacity=2) as consumer:
+        consumer.claim()
+        steps.drain()
+        expect(third.locator(".a-place")).to_have_text("window")
+        expect(page.locator("#waiting-parts")).to_contain_text("15 in Postgres, 8 in the window")
+        assert still_same(page)
+        page.get_by_role("navigation", name="Pages of waiting tasks").get_by_role("link", name="Next").click()
+        live(page)
+        expect(page.locator("#waiting tr")).to_have_count(3)
+        page.locator("#waiting tr").last.get_by_role("link", name="Actions for").click()
+        live(page)
+        expect(page.locator("#target")).to_contain_text("attempt 1, waiting")
+        page.locator("#action-reason").fill("the file is gone")
+        page.get_by_role("button", name="Cancel").click()
+        expect(page.locator(".notice")).to_contain_text("Cancelled before it ran.")
+        expect(page.locator("#waiting tr")).to_have_count(2)
+    assert Task.objects.get(id=tasks[-1].id).status == "cancelled"
 
 
 def test_the_keyboard_moves_through_the_rows_and_keeps_its_position(

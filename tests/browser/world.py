@@ -18,7 +18,7 @@ from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState
 from dalston_queue.jobs.operator.replay_batches import create_replay_batch
 from dalston_queue.jobs.submit.spec import JobSpec, StageSpec, single_task
 from dalston_queue.jobs.submit.submit import submit
-from dalston_queue.models import DeadLetter, Job, Project, Sample, WebhookDelivery
+from dalston_queue.models import DeadLetter, Job, Limit, Project, Sample, WebhookDelivery
 from tests.orchestrator.support import Steps, engine
 
 OWNER = "gpu-01.transcribe.0.b00t"
@@ -67,6 +67,8 @@ def make_world(broker: Broker) -> World:
     create_replay_batch([dead_letters[0].pk], actor="user grace", reason="fixed", undo_seconds=600)
     _nodes(broker, task_id)
     _webhook(job.job_id)
+    Limit.objects.create(queue="transcribe", project=project, max_in_flight=3)
+    Limit.objects.create(queue="merge", starts_per_minute=60)
     with audited("queue.pause", "transcribe", actor="user grace", reason="new model", before={"paused": False}) as row:
         row.after = {"paused": True}
     return World(str(job.job_id), task_id, str(dead_letters[-1].pk))

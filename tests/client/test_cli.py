@@ -308,3 +308,27 @@ def test_a_queue_is_paused_and_resumed(shell: Shell, client: Client) -> None:
     assert "add --new." in slip.stderr
     assert shell.call("streams", "pause", "later", "--new").code == 0
     assert shell.call("streams", "resume", "later").code == 0
+
+
+def test_limits_are_set_listed_and_removed(shell: Shell, client: Client) -> None:
+    job = shell.run("submit", "echo", "--concurrency-key", "42", "--wait", "--json").json
+    assert [task["concurrency_key"] for task in job["tasks"]] == ["42"]
+    scope = ("--queue", "limited", "--project", job["project"], "--concurrency-key", "*")
+    made = shell.call("limits", "set", *scope, "--in-flight", "3", "--reason", "three licences", "--json").json
+    assert (made["max_in_flight"], made["changed"]) == (3, True)
+    assert "as it was" in shell.call("limits", "set", *scope, "--in-flight", "3").stdout
+    listed = shell.call("limits", "list", "--queue", "limited").stdout
+    assert "limited" in listed and "each" in listed and "0 of 3" in listed
+    nothing = shell.call("limits", "set", "--queue", "limited")
+    assert (nothing.code, "max_in_flight" in nothing.stderr) == (Exit.INVALID, True)
+    removed = shell.call("limits", "remove", str(made["limit_id"]))
+    assert f"queue limited, project {job['project']}, each key" in removed.stdout
+    assert shell.call("limits", "remove", str(made["limit_id"])).code == Exit.NOT_FOUND
+
+
+def test_a_weight_is_shown_and_set(shell: Shell, client: Client) -> None:
+    project = client.job(client.submit_task("echo", wait=30)["job_id"])["project"]
+    assert f"{project} has weight 3" in shell.call("limits", "weight", project, "3").stdout
+    assert "had this weight before" in shell.call("limits", "weight", project, "3").stdout
+    assert shell.call("limits", "weight", project, "1", "--json").json["changed"] is True
+    assert shell.call("limits", "weight", "nosuch").code == Exit.NOT_FOUND

@@ -1,9 +1,10 @@
-"""docs/client.md and the client's README: examples run, tables are complete, types are those of the API."""
+"""docs/client.md, docs/order.md and the client's README: examples run, tables are complete, types are the API's."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from typing import Any, get_type_hints
@@ -28,6 +29,13 @@ def test_the_commands_of_the_page_work(shell: Shell) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert '"event": "end"' in ran.stdout
+
+
+def test_the_limits_of_the_page_about_order_are_set(shell: Shell) -> None:
+    [block] = blocks_of("docs/order.md", "sh")
+    for line in block.splitlines():
+        done = shell.call(*shlex.split(line)[1:])
+        assert done.code == 0, (line, done)
 
 
 def test_the_command_of_the_readme_works(shell: Shell) -> None:
@@ -69,6 +77,8 @@ TYPES: dict[str, Any] = {
     "CommandOut": answers.Command, "ForgottenOut": answers.Forgotten, "LogsOut": answers.Logs,
     "WorkerDrainOut": answers.WorkerDrain,
     "LogLineOut": answers.LogLine, "LaneOut": answers.Lane, "StreamOut": answers.Stream, "PauseOut": answers.Paused,
+    "LimitOut": answers.Limit, "LimitSetOut": answers.LimitSet, "LimitRemovedOut": answers.LimitRemoved,
+    "WeightOut": answers.Weight, "WeightSetOut": answers.WeightSet,
     "Stats": answers.Stats, "Depth": answers.Depth, "Workers": answers.Workers, "Throughput": answers.Throughput,
 }  # fmt: skip
 

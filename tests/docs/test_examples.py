@@ -31,6 +31,7 @@ from tests.web import Web
 BY = {
     "client/README.md": "tests/client/test_page.py",
     "docs/client.md": "tests/client/test_page.py",
+    "docs/order.md": "tests/client/test_page.py",
     "docs/worker-protocol.md": "tests/api/workers/test_protocol_page.py",
     "docs/write-an-engine.md": "tests/engines/test_tutorial.py",
 }

@@ -3,10 +3,12 @@
 from urllib.request import urlopen
 
 import pytest
+from django.db import connection, transaction
 from django.test import Client
 from pytest_django import Settings
 
 from dalston_queue.broker import Broker
+from tests.broker.conftest import message
 from tests.jobs import make
 from tests.orchestrator.processes import Orchestrators
 from tests.orchestrator.support import Steps, engine
@@ -14,6 +16,7 @@ from tests.support import reserve_port
 
 
 def test_the_numbers_are_those_of_the_queue(broker: Broker, steps: Steps, client: Client, settings: Settings) -> None:
+    settings.DALSTON_WINDOW = 2
     for _ in range(3):
         make.single()
     steps.poll()
@@ -23,7 +26,9 @@ def test_the_numbers_are_those_of_the_queue(broker: Broker, steps: Steps, client
         text = client.get("/metrics").content.decode()
         for line in (
             "dalston_redis_up 1.0",
+            "dalston_postgres_up 1.0",
             'dalston_queue_depth{stage="echo"} 2.0',
+            'dalston_queue_ready{stage="echo"} 1.0',
             'dalston_tasks_pending{stage="echo"} 1.0',
             'dalston_tasks_stale{stage="echo"} 1.0',
             'dalston_task_recovery_total{stage="echo"} 0.0',
@@ -33,10 +38,25 @@ def test_the_numbers_are_those_of_the_queue(broker: Broker, steps: Steps, client
     broker.reset_queue("echo")
 
 
+@pytest.mark.django_db
 def test_without_redis_the_numbers_are_absent_not_zero(client: Client, settings: Settings) -> None:
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     text = client.get("/metrics").content.decode()
     assert "dalston_redis_up 0.0" in text
+    assert "dalston_postgres_up 1.0" in text
+    assert "dalston_queue_depth" not in text
+
+
+@pytest.mark.keeps_keys
+@pytest.mark.django_db
+def test_without_postgres_the_depth_is_absent_and_the_rest_is_there(broker: Broker, client: Client) -> None:
+    broker.append([message()])
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE dalston_depth RENAME TO away")  # its reads fail until this is rolled back
+        text = client.get("/metrics").content.decode()
+        transaction.set_rollback(True)
+    assert "dalston_postgres_up 0.0" in text
+    assert 'dalston_tasks_pending{stage="echo"} 0.0' in text
     assert "dalston_queue_depth" not in text
 
 

@@ -110,8 +110,10 @@ def submit() -> uuid.UUID:
     job = Job.objects.create(project=project, created_at=timezone.now())
     task = Task.objects.create(
         job=job,
+        project=project,
         stage="work",
         queue="work",
+        lane="work@big",
         task_type="work",
         timeout_seconds=60,
         max_retries=1,

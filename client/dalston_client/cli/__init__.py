@@ -7,5 +7,5 @@ output         tables, lines and JSON on standard output, errors on standard err
 text           formats times, shares and sizes; removes control characters
 
 One command each, or a few of one noun:
-submit, jobs, tasks (and why), watch, cancel, dead_letters, nodes (and logs), streams (and stats), top
+submit, jobs, tasks (and why), watch, cancel, dead_letters, nodes (and logs), streams (and stats), limits, top
 """

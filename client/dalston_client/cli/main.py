@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from dalston_client import config
-from dalston_client.cli import cancel, dead_letters, jobs, nodes, options, streams, submit, tasks, top, watch
+from dalston_client.cli import cancel, dead_letters, jobs, limits, nodes, options, streams, submit, tasks, top, watch
 from dalston_client.cli.exits import MEANINGS, Exit, UsageError, described, exit_of
 from dalston_client.cli.output import Out
 from dalston_client.client import Client
@@ -30,7 +30,18 @@ EPILOG = "\n".join(
     ]
 )
 
-IDS = ("job_id", "task_id", "dead_letter_id", "replay_batch_id", "node_id", "worker_id", "engine", "stage", "ids")
+IDS = (
+    "job_id",
+    "task_id",
+    "dead_letter_id",
+    "replay_batch_id",
+    "node_id",
+    "worker_id",
+    "engine",
+    "stage",
+    "project",
+    "ids",
+)
 NO_IDS = ("", ".", "..")
 """In a URL's path these lead to another route: an unset shell variable must be an error."""
 
@@ -119,7 +130,7 @@ def _parser(*, as_json: bool) -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="write JSON, for programs; works after the command, too")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (submit, jobs, watch, cancel, tasks, dead_letters, nodes, streams, top):
+    for module in (submit, jobs, watch, cancel, tasks, dead_letters, nodes, streams, limits, top):
         module.add(commands)
     return parser
 

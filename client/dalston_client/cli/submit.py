@@ -23,6 +23,16 @@ examples:
   dalston submit --pipeline audio file=s3://bucket/talk.wav
   dalston submit --file job.json
 """
+JOB_FIELDS = {
+    "name",
+    "pipeline",
+    "stages",
+    "parameters",
+    "priority",
+    "concurrency_key",
+    "callback_url",
+    "idempotency_key",
+}
 
 
 def add(commands: options.Commands) -> None:
@@ -36,6 +46,9 @@ def add(commands: options.Commands) -> None:
     parser.add_argument("--priority", choices=options.PRIORITIES, help="medium, unless the file says otherwise")
     parser.add_argument("--name", metavar="NAME", help="of a job of a pipeline")
     parser.add_argument("--key", metavar="KEY", help="an idempotency key: the same one for 24 h is the same job")
+    parser.add_argument(
+        "--concurrency-key", metavar="KEY", help="whose work it is, say a customer's, for shares and limits"
+    )
     parser.add_argument("--callback-url", metavar="URL", help="gets a signed request when the job is over")
     task = parser.add_argument_group("of a single task")
     task.add_argument("--stage", metavar="QUEUE", help="the queue, if it is not named like the task type")
@@ -93,6 +106,7 @@ def _submit(args: argparse.Namespace, client: Client) -> tuple[str, Any]:
             timeout_seconds=args.timeout,
             max_retries=args.max_retries,
             scheduled_at=args.at,
+            concurrency_key=args.concurrency_key,
             callback_url=args.callback_url,
             idempotency_key=args.key,
         )
@@ -105,7 +119,7 @@ def _job(args: argparse.Namespace, client: Client, parameters: dict[str, Any]) -
     if args.stage or args.capability or args.timeout or args.max_retries is not None or args.at:
         raise UsageError("--stage, --capability, --timeout, --max-retries and --at are for a single task.")
     job = options.object_in(args.file, "--file") if args.file is not None else {"pipeline": args.pipeline}
-    unknown = set(job) - {"name", "pipeline", "stages", "parameters", "priority", "callback_url", "idempotency_key"}
+    unknown = set(job) - JOB_FIELDS
     if unknown:
         raise UsageError(f"--file: a job has no {', '.join(sorted(unknown))}.")
     return client.submit_job(
@@ -114,6 +128,7 @@ def _job(args: argparse.Namespace, client: Client, parameters: dict[str, Any]) -
         stages=job.get("stages") or (),
         parameters={**(job.get("parameters") or {}), **parameters},
         priority=args.priority or job.get("priority") or "medium",
+        concurrency_key=args.concurrency_key or job.get("concurrency_key"),
         callback_url=args.callback_url or job.get("callback_url"),
         idempotency_key=args.key or job.get("idempotency_key"),
     )

@@ -56,7 +56,8 @@ def run_why(args: argparse.Namespace, client: Client, out: Out) -> Exit:
 
 def _show(out: Out, task: answers.Task) -> None:
     out.say(f"{task['stage']}  {task['task_id']}  of job {task['job_id']}")
-    out.say(f"{task['status']}, attempt {task['attempt']}, queue {task['queue']}, priority {task['priority']}")
+    key = f", key {task['concurrency_key']}" if task["concurrency_key"] else ""
+    out.say(f"{task['status']}, attempt {task['attempt']}, queue {task['queue']}, priority {task['priority']}{key}")
     if task["error"]:
         out.say(f"error: {task['error']['message']} ({task['error']['cause']})")
     history = [

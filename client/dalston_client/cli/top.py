@@ -111,23 +111,33 @@ def _engine_rows(sample: Sample) -> list[tuple[object, ...]]:
 def _lane_rows(sample: Sample, before: Sample | None) -> Iterator[tuple[object, ...]]:
     """Each queue with its rates, and below it its lanes, if more than one is in use."""
     for stream in sorted(sample.streams, key=lambda it: it["queue"]):
-        came, went = _rate(stream, sample, before, "appended"), _rate(stream, sample, before, "completed", "failed")
+        came, went = _rate(stream, sample, before, _arrived), _rate(stream, sample, before, _ended)
         oldest, note = text.seconds(stream["oldest_age_seconds"]), "paused" if stream["paused"] else ""
         yield stream["queue"], "", "", stream["waiting"], stream["running"], oldest, came, went, note
-        used = [lane for lane in stream["lanes"] if lane["length"]]
+        used = [lane for lane in stream["lanes"] if lane["length"] or lane["ready"]]
         for lane in used if len(used) > 1 or any(it["capabilities"] for it in used) else ():
-            lag = "?" if lane["lag"] is None else lane["lag"]
+            waiting = "?" if lane["waiting"] is None else lane["waiting"]
             note = "" if lane["consistent"] else "inconsistent"
             oldest = text.seconds(lane["oldest_age_seconds"])
-            yield "", lane["tier"], " ".join(lane["capabilities"]), lag, lane["pending"], oldest, "", "", note
+            yield "", lane["tier"], " ".join(lane["capabilities"]), waiting, lane["pending"], oldest, "", "", note
 
 
-def _rate(stream: answers.Stream, sample: Sample, before: Sample | None, *counters: str) -> str:
+def _arrived(stream: answers.Stream) -> int:
+    """What has gone into Redis, and what waits in Postgres."""
+    return stream["counters"].get("appended", 0) + stream["ready"]
+
+
+def _ended(stream: answers.Stream) -> int:
+    return stream["counters"].get("completed", 0) + stream["counters"].get("failed", 0)
+
+
+def _rate(
+    stream: answers.Stream, sample: Sample, before: Sample | None, number: Callable[[answers.Stream], int]
+) -> str:
     earlier = next((it for it in before.streams if it["queue"] == stream["queue"]), None) if before else None
     if earlier is None or before is None or sample.at <= before.at:
         return ""
-    grown = sum(stream["counters"].get(name, 0) - earlier["counters"].get(name, 0) for name in counters)
-    return f"{max(0, grown) / (sample.at - before.at):.1f}"
+    return f"{max(0, number(stream) - number(earlier)) / (sample.at - before.at):.1f}"
 
 
 @contextmanager

@@ -5,8 +5,8 @@
     BACKPRESSURE_HIGH_ONLY      high priority
     BACKPRESSURE_LISTED_ONLY    high priority of a token with the preset `listed`
 
-If Redis does not answer, the depths are unknown and every submission is accepted: it is stored in Postgres, and
-dispatched when Redis is back.
+Tasks wait in Postgres, and in the windows in Redis. If Redis does not answer, only those in Postgres count; what is
+submitted is stored there, and dispatched when Redis is back.
 
 Depths and rates are read at most once a second for all requests (QueueDepths).
 """
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import structlog
 from django.conf import settings
+from django.db import Error
 
 from dalston_queue.api.auth.principal import Principal
 from dalston_queue.api.errors.problems import ApiProblem, Code
@@ -28,6 +29,7 @@ from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.types import TIERS, Priority, Tier
 from dalston_queue.broker.views.snapshot import Snapshot, rates
 from dalston_queue.jobs.lifecycle.dag import queue_of
+from dalston_queue.jobs.queries.lanes import read_ready, with_ready
 from dalston_queue.jobs.queries.pace import seconds_for
 from dalston_queue.jobs.submit.spec import JobSpec
 from dalston_queue.models.accounts import RatePreset
@@ -37,6 +39,7 @@ log = structlog.get_logger(__name__)
 
 FRESH_S = 1.0
 MIN_RETRY_S, MAX_RETRY_S = 5, 300
+NO_REDIS = Snapshot(at_ms=0, queues=[])
 
 
 class QueueDepths:
@@ -55,14 +58,15 @@ class QueueDepths:
         return next((stats.waiting for stats in snapshot.queues if stats.queue == queue), 0)
 
     def position(self, queue: str, priority: Priority) -> int | None:
-        """The queue position of a task that is appended now, at most a second old. None if it is not known."""
+        """An estimate of the queue position of a task that becomes READY now, at most a second old. It knows no shares,
+        limits and capabilities. None if Redis or Postgres does not answer."""
         self._refresh()
         snapshot = self._now
-        if snapshot is None:
+        if snapshot is None or not snapshot.at_ms:
             return None
         before = TIERS[: TIERS.index(Tier(priority)) + 1]
         lanes = (lane for stats in snapshot.queues if stats.queue == queue for lane in stats.lanes)
-        return 1 + sum(max(0, lane.lag) for lane in lanes if lane.tier in before)
+        return 1 + sum(lane.waiting for lane in lanes if lane.tier in before)
 
     def seconds_until(self, queue: str, excess: int) -> int:
         """Seconds until `excess` tasks have left the queue, at the rate of the last seconds."""
@@ -78,13 +82,25 @@ class QueueDepths:
         if time.monotonic() - self._read_at < FRESH_S or not self._lock.acquire(blocking=False):
             return  # fresh, or another thread reads: the last snapshot is good enough
         try:
-            self._before, self._now = self._now, get_broker().snapshot()
-        except BrokerError as error:
+            # Rates are between two snapshots of Redis.
+            self._before, self._now = self._now if self._now and self._now.at_ms else None, _read()
+        except Error as error:
             log.warning("api.depth_unknown", error=str(error))
             self._before, self._now = None, None
         finally:
             self._read_at = time.monotonic()
             self._lock.release()
+
+
+def _read() -> Snapshot:
+    """Raises django.db.Error."""
+    broker, ready = get_broker(), read_ready()
+    try:
+        snapshot = broker.snapshot()
+    except BrokerError as error:
+        log.warning("api.depth_of_postgres_only", error=str(error))
+        snapshot = NO_REDIS
+    return with_ready(broker, snapshot, ready)
 
 
 depths = QueueDepths()

@@ -38,6 +38,7 @@ from dalston_queue.broker.views.pages import PendingEntry, PendingOrder
 from dalston_queue.broker.views.snapshot import LaneStats, Snapshot
 from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.jobs.operator.pause import NoSuchQueue, check_queue, pause, resume
+from dalston_queue.jobs.queries.lanes import read_lanes, read_ready
 from dalston_queue.models import Task
 from dalston_queue.models.accounts import Scope
 from dalston_queue.redis import get_broker
@@ -52,7 +53,7 @@ _TIERS = {"high": {Tier.RECOVERED, Tier.HIGH}, "medium": {Tier.MEDIUM}, "low": {
 def queue_stats(request: HttpRequest) -> Stats:
     """Waiting tasks, workers, and the throughput of the last minute."""
     broker = get_broker()
-    snapshot = broker.snapshot()
+    snapshot = read_lanes(broker)
     lanes = [lane for queue in snapshot.queues for lane in queue.lanes]
     return Stats(
         queues=Depths(**{name: _depth(lane for lane in lanes if lane.tier in tiers) for name, tiers in _TIERS.items()}),
@@ -65,7 +66,7 @@ def queue_stats(request: HttpRequest) -> Stats:
 def _depth(lanes: Iterable[LaneStats]) -> Depth:
     lanes = list(lanes)
     ages = [lane.oldest_age_ms for lane in lanes if lane.oldest_age_ms is not None]
-    return Depth(depth=sum(max(0, lane.lag) for lane in lanes), oldest_age_seconds=seconds(max(ages, default=None)))
+    return Depth(depth=sum(lane.waiting for lane in lanes), oldest_age_seconds=seconds(max(ages, default=None)))
 
 
 def _workers(engines: list[EngineInfo], snapshot: Snapshot) -> Workers:
@@ -97,7 +98,7 @@ Stage = Annotated[str, Path(pattern=f"^{NAME.pattern}$")]
 @router.get("/streams", auth=needs(Scope.READ), response=answers({200: list[StreamOut]}))
 def list_streams(request: HttpRequest) -> list[StreamOut]:
     """Every queue with its lanes."""
-    return [stream_out(stats) for stats in get_broker().snapshot().queues]
+    return [stream_out(stats) for stats in read_lanes(get_broker()).queues]
 
 
 @router.get("/streams/{stage}/pending", auth=sees_all_projects(), response=answers({200: PendingPageOut}, 404))
@@ -147,7 +148,7 @@ def _check(stage: str, hint: str = "", *, to_resume: bool = False) -> None:
 
 
 def _known(stage: str) -> None:
-    if stage not in get_broker().queues():
+    if stage not in get_broker().queues() and not read_ready([stage]):
         raise not_found(f"queue {stage}")
 
 

@@ -162,8 +162,10 @@ def _rows() -> QuerySet[Task]:
 @router.get("/tasks/{task_id}/why", auth=needs(Scope.READ), response=answers({200: WhyOut}, 404))
 def why_not_running(request: HttpRequest, task_id: Annotated[UUID, Path()]) -> WhyOut:
     """Why is a task not running?"""
-    task = visible_task(principal_of(request), task_id)
-    why = explain(task, facts_about(task, get_broker()), timezone.now())
+    principal = principal_of(request)
+    task = visible_task(principal, task_id)
+    facts = facts_about(task, get_broker(), names_others=principal.only_project is None)
+    why = explain(task, facts, timezone.now())
     return WhyOut(
         task_id=task_id,
         status=TaskStatus(task.status),

@@ -80,7 +80,16 @@ PriorityIn = Annotated[Priority, Strict(False)]
 
 def either(*ways: dict[str, Any]) -> dict[str, Any]:
     """For `json_schema_extra`: exactly one of these sets of fields, each field with what it must be."""
-    return {"oneOf": [{"properties": way, "required": [name for name in way if way[name] != ABSENT]} for way in ways]}
+    return {"oneOf": [_way(way) for way in ways]}
+
+
+def some_of(*ways: dict[str, Any]) -> dict[str, Any]:
+    """The same for at least one of these sets."""
+    return {"anyOf": [_way(way) for way in ways]}
+
+
+def _way(way: dict[str, Any]) -> dict[str, Any]:
+    return {"properties": way, "required": [name for name in way if way[name] != ABSENT]}
 
 
 ABSENT: dict[str, Any] = {"type": "null"}

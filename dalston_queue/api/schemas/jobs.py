@@ -25,7 +25,16 @@ from pydantic import (
 from dalston_queue.api.errors.problems import ApiProblem, Code
 from dalston_queue.api.requests.body import check, check_size
 from dalston_queue.api.schemas.base import ABSENT, BodyIn, Instant, PriorityIn, either
-from dalston_queue.api.schemas.tasks import CallbackUrl, Key, Name, StageName, TaskOut, check_time, task_out
+from dalston_queue.api.schemas.tasks import (
+    CallbackUrl,
+    ConcurrencyKey,
+    Key,
+    Name,
+    StageName,
+    TaskOut,
+    check_time,
+    task_out,
+)
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.jobs.lifecycle.dag import MAX_STAGES
 from dalston_queue.jobs.lifecycle.states import TASK_OVER, JobStatus, TaskStatus
@@ -92,6 +101,7 @@ class StageIn(BodyIn):
     max_retries: int | None = Field(None, ge=0, le=100)
     weight: float = Field(1.0, gt=0, le=1e6, description="Its share of the job's progress.")
     scheduled_at: Instant | None = None
+    concurrency_key: ConcurrencyKey | None = Field(None, description="Default: the job's.")
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
@@ -121,6 +131,9 @@ class JobIn(BodyIn):
     stages: list[StageIn] = Field(default_factory=list, max_length=MAX_STAGES)
     parameters: dict[str, Any] = Field(default_factory=dict, description="Of the whole job; a pipeline reads them.")
     priority: PriorityIn = Priority.MEDIUM
+    concurrency_key: ConcurrencyKey | None = Field(
+        None, description="Of the stages that name none: whose work it is, say a customer's (docs/order.md)."
+    )
     callback_url: CallbackUrl = None
     idempotency_key: Key | None = None
 
@@ -146,6 +159,7 @@ class JobIn(BodyIn):
             priority=self.priority,
             trace_id=trace_id,
             callback_url=self.callback_url,
+            concurrency_key=self.concurrency_key or "",
         )
 
 

@@ -41,7 +41,11 @@ class LaneOut(Schema):
     queue: str
     capabilities: list[str]
     tier: str = Field(description="recovered, high, medium, low or suspect: the order in which engines claim.")
-    lag: int | None = Field(description="Waiting entries, exact. Null if Redis' own numbers contradict each other.")
+    waiting: int | None = Field(description="Waiting tasks: ready and lag. Null if lag is.")
+    ready: int = Field(description="Tasks that wait in Postgres until the lane's window in Redis has room.")
+    lag: int | None = Field(
+        description="Undelivered entries in Redis, the lane's window. Null if Redis' own numbers contradict each other."
+    )
     pending: int = Field(description="Claimed by an engine, not settled.")
     length: int
     oldest_age_seconds: float | None
@@ -57,7 +61,8 @@ class Stats(Schema):
 
 class StreamOut(Schema):
     queue: str
-    waiting: int
+    waiting: int = Field(description="Tasks that no engine has: in Postgres and in the windows.")
+    ready: int = Field(description="Those of them that wait in Postgres.")
     running: int
     oldest_age_seconds: float | None
     paused: bool
@@ -100,6 +105,8 @@ def lane_out(lane: LaneStats) -> LaneOut:
         queue=lane.queue,
         capabilities=[name for name in lane.capabilities.split("+") if name],
         tier=lane.tier,
+        waiting=lane.waiting if lane.consistent else None,
+        ready=lane.ready,
         lag=lane.lag if lane.consistent else None,
         pending=lane.pending,
         length=lane.length,
@@ -112,6 +119,7 @@ def stream_out(stats: QueueStats) -> StreamOut:
     return StreamOut(
         queue=stats.queue,
         waiting=stats.waiting,
+        ready=stats.ready,
         running=stats.running,
         oldest_age_seconds=seconds(stats.oldest_age_ms),
         paused=stats.paused,

@@ -10,13 +10,14 @@ from uuid import UUID
 import msgspec
 from django.utils import timezone
 from ninja import Schema
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from dalston_queue.api.errors.problems import ApiProblem, Code
 from dalston_queue.api.schemas.base import MAX_REASON, BodyIn, Instant, PriorityIn, ReasonInBody
 from dalston_queue.broker.protocol.keys import NAME
 from dalston_queue.broker.protocol.types import Priority
-from dalston_queue.jobs.lifecycle.dag import STAGE
+from dalston_queue.jobs.errors import InvalidJob
+from dalston_queue.jobs.lifecycle.dag import STAGE, check_concurrency_key
 from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.jobs.queries.why import WhyCode
 from dalston_queue.jobs.submit.rows import NewTask
@@ -29,6 +30,23 @@ QUEUE = f"^{NAME.pattern}$"
 Name = Annotated[str, StringConstraints(pattern=QUEUE)]
 StageName = Annotated[str, StringConstraints(pattern=f"^{STAGE.pattern}$")]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+def _checked_key(key: str) -> str:
+    try:
+        check_concurrency_key(key or " ", "this request")  # "" would be none; here that is null
+    except InvalidJob as error:
+        raise ValueError(str(error)) from None
+    return key
+
+
+# One character that is no *, or two and more without a space at an end. As an error the pattern would be unreadable.
+KEY_SCHEMA: dict[str, Any] = {
+    "minLength": 1,
+    "maxLength": 80,
+    "pattern": r"^([!-)+-~]|[!-~][ -~]*[!-~])$",
+}
+ConcurrencyKey = Annotated[str, AfterValidator(_checked_key), Field(json_schema_extra=KEY_SCHEMA)]
 CallbackUrl = Annotated[
     str | None,
     Field(max_length=MAX_URL, description="Gets a signed request when the job is over (docs/webhooks.md)."),
@@ -54,6 +72,9 @@ class TaskIn(BodyIn):
     timeout_seconds: int | None = Field(None, ge=1, le=7 * 86_400, description="Default: by priority.")
     max_retries: int | None = Field(None, ge=0, le=100, description="Default: by priority.")
     scheduled_at: Instant | None = Field(None, description="Not before this time; with its UTC offset.")
+    concurrency_key: ConcurrencyKey | None = Field(
+        None, description="Whose work it is, say a customer's: shares and limits count by it (docs/order.md)."
+    )
     callback_url: CallbackUrl = None
     idempotency_key: Key | None = Field(None, description="Or in the header `Idempotency-Key`.")
 
@@ -74,6 +95,7 @@ class TaskIn(BodyIn):
             timeout_seconds=self.timeout_seconds,
             max_retries=self.max_retries,
             scheduled_at=self.scheduled_at,
+            concurrency_key=self.concurrency_key,
             trace_id=trace_id,
             callback_url=self.callback_url,
         )
@@ -121,6 +143,7 @@ class TaskOut(BaseModel):
     priority: Priority
     effective_priority: Priority = Field(description="Rises while the task waits.")
     required_capabilities: list[str]
+    concurrency_key: str | None
     parameters: dict[str, Any]
     timeout_seconds: int
     max_retries: int
@@ -156,6 +179,7 @@ def task_out(task: Task, history: Iterable[TaskEvent] | None = None, job: Job | 
         priority=Priority(task.priority),
         effective_priority=Priority(task.effective_priority),
         required_capabilities=task.required_capabilities,
+        concurrency_key=task.concurrency_key or None,
         parameters=task.parameters,
         timeout_seconds=task.timeout_seconds,
         max_retries=task.max_retries,

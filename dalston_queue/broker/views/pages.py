@@ -93,14 +93,25 @@ def pending(
 
 
 def waiting(
-    topology: Topology, queue: str, *, lane_tier: LaneTier | None = None, after: str = "", limit: int = 50
+    topology: Topology,
+    queue: str,
+    *,
+    lane_tier: LaneTier | None = None,
+    after: str = "",
+    limit: int = 50,
+    onward: bool = False,
 ) -> list[WaitingEntry]:
-    """The tasks to be claimed next: of one stream after an entry, or of all streams in claiming order."""
+    """The tasks to be claimed next: of one stream after an entry, or of all streams in claiming order. `onward`: after
+    that entry, and of the streams behind its own."""
     found: list[WaitingEntry] = []
     for shard in topology.shards_of(queue):
-        lane_tiers = [lane_tier] if lane_tier else _lane_tiers(shard, queue)
+        lane_tiers = [lane_tier] if lane_tier and not onward else _lane_tiers(shard, queue)
+        if lane_tier in lane_tiers:
+            lane_tiers = lane_tiers[lane_tiers.index(lane_tier) :]
+        afters = [after if each == lane_tier else "" for each in lane_tiers]
         keys = [shard.keys.stream(queue, each.capabilities, each.tier) for each in lane_tiers]
-        replies = shard.all([script("waiting_page", [key], [after if lane_tier else "", limit]) for key in keys])
+        pages = zip(keys, afters, strict=True)
+        replies = shard.all([script("waiting_page", [key], [entry, limit]) for key, entry in pages])
         for found_in, rows in zip(lane_tiers, replies, strict=True):
             found += [_waiting(found_in, *row) for row in rows]
     return sorted(found, key=lambda entry: TIERS.index(entry.lane_tier.tier))[:limit]

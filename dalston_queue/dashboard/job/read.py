@@ -49,6 +49,7 @@ class TaskLine:
     required: bool
     status: str
     attempt: int
+    key: str  # its concurrency key
     engine: str
     error: str
     why: str
@@ -191,6 +192,7 @@ def _line(task: Task, why: str, progress: str, content: tuple[Any, Any], deliver
         required=task.required,
         status=task.status,
         attempt=task.attempt,
+        key=task.concurrency_key,
         engine=task.assigned_worker_id,
         error=task.error,
         why=why,

@@ -12,7 +12,9 @@ from dalston_queue.broker.nodes.registry import EngineInfo
 from dalston_queue.broker.protocol.record import Record
 from dalston_queue.broker.views.snapshot import QueueStats
 from dalston_queue.jobs.lifecycle.states import TASK_OVER, TaskStatus
+from dalston_queue.jobs.queries.lanes import read_lanes
 from dalston_queue.jobs.queries.pace import paces
+from dalston_queue.jobs.queries.turn import orders
 from dalston_queue.jobs.queries.why import Facts, explain
 from dalston_queue.models import StagePause, Task
 
@@ -45,12 +47,13 @@ def _queued(tasks: list[Task], broker: Broker) -> dict[UUID, Facts]:
     try:
         for queue in queues:
             records |= broker.records(queue, [str(task.id) for task in tasks if task.queue == queue])
-        snapshot = broker.snapshot(queues)
+        snapshot = read_lanes(broker, queues)
         stats = {each.queue: each for each in snapshot.queues}
         engines = list(broker.registry.engines())
         pace = paces(snapshot)
     except BrokerError:
         engines = None
+    order = orders(tasks)
     return {
         task.id: Facts(
             paused_because=pauses.get(task.queue),
@@ -58,6 +61,8 @@ def _queued(tasks: list[Task], broker: Broker) -> dict[UUID, Facts]:
             queue=stats.get(task.queue),
             engines=None if engines is None else [engine for engine in engines if task.queue in engine.queues],
             pace=pace.get(task.queue),
+            order=order.get(task.id),
+            names_others=True,  # every login sees all projects
         )
         for task in tasks
     }

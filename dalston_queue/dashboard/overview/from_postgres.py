@@ -1,4 +1,4 @@
-"""The overview's part from Postgres: three queries, each along an index, whatever the tables hold."""
+"""The overview's part from Postgres: four queries, each along an index, whatever the tables hold."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from django.db import connection
 from dalston_queue.broker.broker import Broker
 from dalston_queue.dashboard.overview.values import DutyLine, InPostgres, LeaderLine, RecentTask
 from dalston_queue.jobs.lifecycle.states import TaskStatus
+from dalston_queue.jobs.queries.lanes import read_ready
 from dalston_queue.jobs.queries.progress import NO_PROGRESS, Progress, read_progress
 from dalston_queue.models import Leadership, Task
 
@@ -63,6 +64,7 @@ def read() -> InPostgres:
         dead_letters_made=rows[0][1],
         duties=duties,
         leaders=tuple(LeaderLine(*leader) for leader in leaders),
+        ready=read_ready(),
     )
 
 

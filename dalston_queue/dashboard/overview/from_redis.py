@@ -8,32 +8,44 @@ from dalston_queue.broker.protocol.types import EngineState, Role, Tier
 from dalston_queue.broker.protocol.validate import moment_if
 from dalston_queue.broker.views.snapshot import LaneStats, QueueStats, Rates, Snapshot, rates
 from dalston_queue.dashboard.overview.values import EngineLine, InRedis, Lane, NodeLine
+from dalston_queue.jobs.queries.lanes import ReadyByQueue, with_ready
 
 _READER = "dashboard"
 """A lease needs a token; with this one it is only read, never taken."""
 
 
-def read(broker: Broker, before: Snapshot | None = None) -> InRedis:
-    """`before`: a snapshot of some seconds ago, for the rates."""
+def read(broker: Broker, before: Snapshot | None = None, ready: ReadyByQueue | None = None) -> InRedis:
+    """`before`: a snapshot of some seconds ago, for the rates. `ready`: what waits in Postgres; None if not known."""
     snapshot = broker.snapshot()
+    if ready is not None:
+        snapshot = with_ready(broker, snapshot, ready)
     engines = broker.registry.engines()
     found = {} if before is None else {name: _rounded(each) for name, each in rates(before, snapshot).items()}
     return InRedis(
         snapshot=snapshot,
-        lanes=tuple(_lanes(snapshot, engines, found)),
+        lanes=tuple(_lanes(snapshot, engines, found, is_ready_known=ready is not None)),
         nodes=tuple(_nodes(broker.registry.nodes(), engines, _suspected(snapshot))),
         is_led=broker.lease(Role.ORCHESTRATOR, _READER).leader() is not None,
         rates={stats.queue: found[stats.queue] for stats in snapshot.queues if stats.queue in found},
     )
 
 
-def _lanes(snapshot: Snapshot, engines: list[EngineInfo], by_name: dict[str, Rates]) -> list[Lane]:
-    ready = [engine for engine in engines if engine.state is EngineState.READY]
+def _lanes(
+    snapshot: Snapshot, engines: list[EngineInfo], by_name: dict[str, Rates], *, is_ready_known: bool
+) -> list[Lane]:
+    able = [engine for engine in engines if engine.state is EngineState.READY]
     return [
-        _lane(snapshot.at_ms, stats, lane, sum(can_take(engine, lane) for engine in ready), by_name.get(lane.name))
+        _lane(
+            snapshot.at_ms,
+            stats,
+            lane,
+            engines=sum(can_take(engine, lane) for engine in able),
+            measured=by_name.get(lane.name),
+            ready=lane.ready if is_ready_known else None,
+        )
         for stats in sorted(snapshot.queues, key=lambda stats: stats.queue)
         for lane in stats.lanes
-        if lane.length or lane.pending or _is_plain(lane)
+        if lane.length or lane.pending or lane.ready or _is_plain(lane)
     ]
 
 
@@ -47,14 +59,16 @@ def _is_plain(lane: LaneStats) -> bool:
     return lane.tier is Tier.MEDIUM and not lane.capabilities
 
 
-def _lane(at_ms: int, stats: QueueStats, lane: LaneStats, engines: int, measured: Rates | None) -> Lane:
+def _lane(
+    at_ms: int, stats: QueueStats, lane: LaneStats, *, engines: int, measured: Rates | None, ready: int | None
+) -> Lane:
     oldest = None if lane.oldest_age_ms is None else moment_if(at_ms - lane.oldest_age_ms)
-    waiting = lane.lag if lane.consistent else None
     return Lane(
         queue=lane.queue,
         capabilities=lane.capabilities,
         tier=lane.tier,
-        waiting=waiting,
+        waiting=lane.waiting if lane.consistent else None,
+        ready=ready,
         running=lane.pending,
         oldest_at=oldest,
         engines=engines,

@@ -88,13 +88,23 @@ def _headline(overview: Overview, worst: Tone) -> str:
 
 def _findings(overview: Overview) -> Iterator[Finding]:
     if overview.redis is None:
-        yield Finding(Tone.BAD, "Submissions are still accepted and stored; they are dispatched when Redis is back.")
+        text = "Submissions are still accepted and stored; they are dispatched when Redis is back."
+        yield Finding(Tone.BAD, f"{_in_postgres(overview.postgres)}{text}")
     else:
         yield from _of_redis(overview.redis, overview.past)
     if overview.postgres is None:
-        yield Finding(Tone.BAD, "Engines finish their tasks; the results wait in Redis until Postgres is back.")
+        text = "Engines finish their tasks; the results wait in Redis until Postgres is back."
+        if overview.redis is not None:
+            text += " What waits in Postgres is not known: waiting is what is in Redis."
+        yield Finding(Tone.BAD, text)
     else:
         yield from _of_postgres(overview.postgres, overview.past, overview.at)
+
+
+def _in_postgres(postgres: InPostgres | None) -> str:
+    """What waits in Postgres, as a sentence; empty if nothing does, or if it is not known."""
+    ready = sum(lane.tasks for lanes in postgres.ready.values() for lane in lanes.values()) if postgres else 0
+    return f"{count(ready, 'task')} ready in Postgres. " if ready else ""
 
 
 def _of_redis(redis: InRedis, past: Past) -> Iterator[Finding]:
@@ -122,7 +132,8 @@ def queue_finding(overview: Overview, queue: str) -> Finding:
     if worst is not None:
         return worst
     engines = _engines_of(overview.redis, queue)
-    return Finding(Tone.OK, f"Nothing waits, {stats.running or 'nothing'} running, {count(engines, 'engine')} ready.")
+    nothing = "Nothing waits" if overview.postgres else "Nothing waits in Redis"
+    return Finding(Tone.OK, f"{nothing}, {stats.running or 'nothing'} running, {count(engines, 'engine')} ready.")
 
 
 def _of_queue(redis: InRedis, past: Past, queue: QueueStats) -> Iterator[Finding]:
@@ -156,7 +167,7 @@ def _sentence(queue: QueueStats, *words: str) -> str:
 
 def _is_stalled(queue: QueueStats, past: Past) -> bool:
     """Tasks waited in each of the last minutes, and none left the queue. False without enough samples."""
-    lanes = [(lane, past.lanes.get(lane.name)) for lane in queue.lanes if lane.added]
+    lanes = [(lane, past.lanes.get(lane.name)) for lane in queue.lanes if lane.added or lane.ready]
     if not lanes or any(samples is None for _, samples in lanes):
         return False
     waited = [series(samples, "waiting")[-STALLED_MIN:] for _, samples in lanes]
@@ -250,7 +261,7 @@ def _is_all_busy(redis: InRedis) -> bool:
 
 def _are_full(redis: InRedis, queue: QueueStats) -> bool:
     """Are all engines that can run the waiting tasks full? Then the tasks wait for capacity, and nothing is stuck."""
-    ready, lanes = _ready(redis), [lane for lane in queue.lanes if lane.lag > 0]
+    ready, lanes = _ready(redis), [lane for lane in queue.lanes if lane.waiting > 0]
     able = [(lane, engine) for lane in lanes for engine in ready if can_take(engine, lane)]
     return bool(able) and not any(_has_room(engine, lane) for lane, engine in able)
 

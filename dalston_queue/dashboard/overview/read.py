@@ -17,6 +17,7 @@ from dalston_queue.dashboard.overview import from_postgres, from_redis
 from dalston_queue.dashboard.overview.from_postgres import with_progress
 from dalston_queue.dashboard.overview.values import InPostgres, InRedis, Overview, Past
 from dalston_queue.dashboard.parts.charts import History
+from dalston_queue.jobs.queries.lanes import ReadyByQueue
 from dalston_queue.redis import get_broker
 
 log = structlog.get_logger(__name__)
@@ -42,11 +43,13 @@ class Latest:
             if self._overview is None or time.monotonic() - self._read_at > self.fresh_s:
                 self._overview = self._read()
                 self._read_at = time.monotonic()
-                self._remember(self._overview.redis)
+                self._remember(self._overview)
             return self._overview
 
     def _read(self) -> Overview:
-        redis, postgres = _redis(self._before()), _postgres()
+        postgres = _postgres()
+        # Without what waits in Postgres, the rates of what comes in are not known.
+        redis = _redis(None, None) if postgres is None else _redis(self._before(), postgres.ready)
         if redis is not None and postgres is not None:
             postgres = replace(postgres, tasks=with_progress(postgres.tasks, get_broker()))
         past = Past() if postgres is None else self._samples()
@@ -66,16 +69,16 @@ class Latest:
             self._past.popleft()
         return self._past[0][1] if self._past and now - self._past[0][0] >= MIN_WINDOW_S else None
 
-    def _remember(self, redis: InRedis | None) -> None:
-        if redis is None:
+    def _remember(self, overview: Overview) -> None:
+        if overview.redis is None:
             self._past.clear()
-        else:
-            self._past.append((self._read_at, redis.snapshot))
+        elif overview.postgres is not None:
+            self._past.append((self._read_at, overview.redis.snapshot))
 
 
-def _redis(before: Snapshot | None) -> InRedis | None:
+def _redis(before: Snapshot | None, ready: ReadyByQueue | None) -> InRedis | None:
     try:
-        return from_redis.read(get_broker(), before)
+        return from_redis.read(get_broker(), before, ready)
     except BrokerError as error:
         log.warning("overview.redis_unavailable", error=str(error))
         return None

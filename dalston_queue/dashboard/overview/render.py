@@ -15,7 +15,7 @@ from dalston_queue.dashboard.overview.health import is_late, judge
 from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.overview.values import DutyLine, InPostgres, Lane, NodeLine, Overview, RecentTask
 from dalston_queue.dashboard.parts.charts import series, sparkline
-from dalston_queue.dashboard.parts.words import MACHINE_TONES, TASK_TONES, duration, time_spent
+from dalston_queue.dashboard.parts.words import MACHINE_TONES, TASK_TONES, duration, time_spent, waiting_parts
 from dalston_queue.jobs.queries.pace import in_words, seconds_for
 
 
@@ -83,6 +83,7 @@ def lane_row(lane: Lane, waited: tuple[float | None, ...]) -> Row:
             row_id=row_id,
             lane=lane,
             clear=_clear(lane),
+            parts=waiting_parts(lane.waiting, lane.ready),
             spark=sparkline(waited, f"waiting in {lane.queue} {lane.capabilities} {lane.tier}, the last hour"),
         ),
     )

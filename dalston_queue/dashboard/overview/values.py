@@ -12,16 +12,21 @@ from datetime import datetime
 
 from dalston_queue.broker.views.snapshot import Rates, Snapshot
 from dalston_queue.dashboard.parts.charts import Numbers
+from dalston_queue.jobs.queries.lanes import ReadyByQueue
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One tier of one lane, which is a stream; `waiting` is None when Redis' own numbers contradict each other."""
+    """One tier of one lane, which is a stream; `waiting` is None when Redis' own numbers contradict each other.
+
+    `ready` of them wait in Postgres, the others in the window. None: Postgres does not answer, and only those in the
+    window are counted."""
 
     queue: str
     capabilities: str
     tier: str
     waiting: int | None
+    ready: int | None
     running: int
     oldest_at: datetime | None
     engines: int
@@ -98,7 +103,7 @@ class LeaderLine:
 
 @dataclass(frozen=True, slots=True)
 class InRedis:
-    """What only Redis knows."""
+    """What only Redis knows, and in its numbers of lanes what waits in Postgres, if Postgres answers."""
 
     snapshot: Snapshot
     lanes: tuple[Lane, ...]
@@ -116,6 +121,7 @@ class InPostgres:
     duties: tuple[DutyLine, ...]
     leaders: tuple[LeaderLine, ...] = ()
     dead_letters_made: int = 0  # in the last hour, counted as far as the open ones
+    ready: ReadyByQueue = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

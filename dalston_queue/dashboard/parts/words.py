@@ -50,6 +50,15 @@ def count(number: int, noun: str) -> str:
     return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
 
 
+def waiting_parts(waiting: int | None, ready: int | None) -> str:
+    """Where the tasks of a lane or a queue wait; `ready` of them in Postgres, None if that is not known."""
+    if waiting is None:
+        return "Redis' own numbers contradict each other" + (f"; {ready} in Postgres" if ready else "")
+    if ready is None:
+        return f"{waiting} in the window; what waits in Postgres is not known"
+    return f"{ready} in Postgres, {waiting - ready} in the window"
+
+
 def time_spent(started_at: datetime | None, finished_at: datetime | None) -> str | None:
     """The duration, once it is over; while it runs, the page counts."""
     if started_at is None or finished_at is None:

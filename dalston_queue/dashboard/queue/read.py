@@ -1,4 +1,4 @@
-"""What a queue's page reads, as plain values: a page of running tasks, the first waiting tasks, and the pause.
+"""What a queue's page reads, as plain values: a page of running tasks, one of waiting tasks, and the pause.
 
 No read grows with the queue: pages come from the sorted sets, from one engine's own list, or begin at an entry.
 Values hold times, not ages. An engine renews its leases each second, and each renewal would resend the row, so a lease
@@ -7,7 +7,6 @@ that was renewed within FRESH_MS has no time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -17,12 +16,13 @@ from django.utils import timezone
 
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.validate import moment
-from dalston_queue.broker.views.pages import LaneTier, PendingEntry, PendingOrder, WaitingEntry
+from dalston_queue.broker.views.pages import LaneTier, PendingEntry, PendingOrder
 from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.overview.values import Lane, Overview
+from dalston_queue.dashboard.parts.words import waiting_parts
 from dalston_queue.dashboard.queue.query import QueueQuery, lane_word
+from dalston_queue.dashboard.queue.waiting import UNNAMED, Named, WaitingPage, names_of, waiting_page, window_page
 from dalston_queue.dashboard.task.read import TARGET_FIELDS, ActionTarget, action_target
-from dalston_queue.ids import is_uuid
 from dalston_queue.jobs.queries.progress import parse_progress
 from dalston_queue.models import StagePause, Task
 from dalston_queue.redis import get_broker
@@ -30,21 +30,7 @@ from dalston_queue.redis import get_broker
 SHOWN = 50
 MAX_PER_ENGINE = 256
 """The capacity limit of an engine: its list needs no second page."""
-WAITING_SHOWN = 20
 FRESH_MS = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A task's names in Postgres; empty if Postgres has no such task or does not answer."""
-
-    task_type: str = ""
-    stage: str = ""
-    job: str = ""
-    job_id: str = ""
-
-
-UNNAMED = Named()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +53,6 @@ class RunningLine:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingLine:
-    task_id: str  # empty: bytes that cannot be read
-    job_id: str
-    entry_id: str
-    named: Named
-    lane: str
-    attempt: int
-    since: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class Pause:
     actor: str
     reason: str
@@ -95,11 +70,11 @@ class QueueView:
     pause: Pause | None
     running: tuple[RunningLine, ...]
     total: int | None  # running tasks that match the filter; None: not counted
-    waiting: tuple[WaitingLine, ...]
+    waiting: WaitingPage
     target: ActionTarget | None = None  # the task whose actions are shown
     undated: int = 0  # running tasks without a deadline, and so not in the order of deadlines
     more_running: str = ""  # the entry after which the next page of a lane begins
-    more_waiting: str = ""
+    parts: str = ""  # where all waiting tasks of the queue wait, in words
 
 
 def read_queue(queue: str, wanted: QueueQuery) -> QueueView:
@@ -114,7 +89,8 @@ def read_queue(queue: str, wanted: QueueQuery) -> QueueView:
         pause=_pause(queue),
         running=(),
         total=None,
-        waiting=(),
+        waiting=WaitingPage((), "", ready_known=True),
+        parts=_parts(overview, queue),
     )
     if overview.redis is None:
         return view
@@ -127,21 +103,17 @@ def read_queue(queue: str, wanted: QueueQuery) -> QueueView:
 def _with_entries(view: QueueView, wanted: QueueQuery) -> QueueView:
     running, total, more_running = _running_page(view.queue, wanted)
     by_deadline = wanted.order is PendingOrder.DEADLINE and not wanted.owner and not wanted.lane
-    waiting = get_broker().waiting(
-        view.queue, lane_tier=wanted.lane, after=wanted.waiting_after, limit=WAITING_SHOWN + 1
-    )
-    shown = waiting[:WAITING_SHOWN]
-    names = _names([*(entry.task_id for entry in running), *(entry.task_id for entry in shown)])
+    entries = window_page(view.queue, wanted)
+    names = names_of([*(entry.task_id for entry in running), *(entry.task_id for entry in entries)])
     return replace(
         view,
         exists=bool(view.lanes) or view.engines > 0 or view.pause is not None,
         running=tuple(_running_line(entry, names.get(entry.task_id, UNNAMED)) for entry in running),
         total=total,
         undated=_running(view.queue) - (total or 0) if by_deadline else 0,
-        waiting=tuple(_waiting_line(entry, names.get(entry.task_id, UNNAMED)) for entry in shown),
+        waiting=waiting_page(view.queue, wanted, entries, names),
         target=_target(view.queue, wanted.task) if wanted.task else None,
         more_running=more_running,
-        more_waiting=shown[-1].entry_id if wanted.lane and len(waiting) > WAITING_SHOWN else "",
     )
 
 
@@ -200,24 +172,8 @@ def _running_line(entry: PendingEntry, named: Named) -> RunningLine:
     )
 
 
-def _waiting_line(entry: WaitingEntry, named: Named) -> WaitingLine:
-    since = moment(entry.enqueued_at_ms)
-    return WaitingLine(
-        entry.task_id, entry.job_id, entry.entry_id, named, lane_word(entry.lane_tier), entry.attempt, since
-    )
-
-
 def _lane_of(stream: str) -> str:
     return lane_word(LaneTier(*get_broker().home.keys.lane_and_tier(stream)))
-
-
-def _names(task_ids: Iterable[str]) -> dict[str, Named]:
-    wanted = [task_id for task_id in task_ids if is_uuid(task_id)]
-    try:
-        rows = Task.objects.filter(id__in=wanted).values_list("id", "task_type", "stage", "job__name", "job_id")
-        return {str(row[0]): Named(row[1], row[2], row[3], str(row[4])) for row in rows}
-    except DatabaseError:
-        return {}
 
 
 def _pause(queue: str) -> Pause | None:
@@ -230,6 +186,13 @@ def _pause(queue: str) -> Pause | None:
 
 def _lanes_of(overview: Overview, queue: str) -> tuple[Lane, ...]:
     return () if overview.redis is None else tuple(lane for lane in overview.redis.lanes if lane.queue == queue)
+
+
+def _parts(overview: Overview, queue: str) -> str:
+    stats = [stats for stats in overview.redis.snapshot.queues if stats.queue == queue] if overview.redis else []
+    if not stats:
+        return ""
+    return waiting_parts(stats[0].waiting, stats[0].ready if overview.postgres else None)
 
 
 def _engines_of(overview: Overview, queue: str) -> int:

@@ -14,8 +14,9 @@ from dalston_queue.dashboard.live.fragments import Fragment, Row, as_of, render,
 from dalston_queue.dashboard.overview.health import Finding, Tone, queue_finding
 from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.parts.request import BadQuery, address
-from dalston_queue.dashboard.queue.query import QueueQuery, queue_query
-from dalston_queue.dashboard.queue.read import SHOWN, QueueView, RunningLine, WaitingLine, read_queue
+from dalston_queue.dashboard.queue.query import QueueQuery, WindowEntry, queue_query
+from dalston_queue.dashboard.queue.read import SHOWN, QueueView, RunningLine, read_queue
+from dalston_queue.dashboard.queue.waiting import WaitingLine
 
 
 def queue_fragments(queue: str, query: Mapping[str, str], may_operate: bool) -> list[Fragment]:
@@ -30,12 +31,14 @@ def fragments_of(view: QueueView, wanted: QueueQuery, query: Mapping[str, str], 
     plain = {name: value for name, value in query.items() if name != "task"}
     here = address(plain, task=None)
     running = [_running(line, here, may_operate) for line in view.running]
-    waiting = [_waiting(line, here, may_operate) for line in view.waiting]
+    grouped = _are_grouped(view)
+    waiting = [_waiting(line, here, may_operate, grouped) for line in view.waiting.lines]
     return [
         as_of(view.at),
         Fragment("queue", render("queue/_head", view=view, finding=_finding(view))),
         table("running", running if view.known else None, columns=9, empty="No running task matches the filter."),
-        table("waiting", waiting if view.known else None, columns=5, empty="No task waits."),
+        table("waiting", waiting if view.known else None, columns=6, empty="No task waits."),
+        Fragment("waiting-parts", render("queue/_waiting_parts", parts=view.parts)),
         Fragment("running-pages", render("queue/_running_pages", **_pages(view, wanted, plain))),
         Fragment("waiting-pages", render("queue/_waiting_pages", **_waiting_pages(view, wanted, plain))),
         Fragment("target", render("task/_target", target=view.target)),
@@ -55,11 +58,16 @@ def _running(line: RunningLine, here: str, may_operate: bool) -> Row:
     return Row(row_id, render("queue/_running", row_id=row_id, line=line, actions=actions))
 
 
+def _are_grouped(view: QueueView) -> bool:
+    """True if tasks of several projects or keys wait."""
+    return len({(line.named.project, line.named.concurrency_key) for line in view.waiting.lines if line.task_id}) > 1
+
+
 @lru_cache(maxsize=1024)
-def _waiting(line: WaitingLine, here: str, may_operate: bool) -> Row:
-    row_id = f"waiting-{line.entry_id}"
+def _waiting(line: WaitingLine, here: str, may_operate: bool, grouped: bool) -> Row:
+    row_id = f"waiting-{line.place.entry_id if isinstance(line.place, WindowEntry) else line.task_id}"
     actions = _actions_url(here, line.task_id) if may_operate and line.task_id else ""
-    return Row(row_id, render("queue/_waiting", row_id=row_id, line=line, actions=actions))
+    return Row(row_id, render("queue/_waiting", row_id=row_id, line=line, actions=actions, grouped=grouped))
 
 
 def _actions_url(here: str, task_id: str) -> str:
@@ -91,7 +99,6 @@ def _pages(view: QueueView, wanted: QueueQuery, query: Mapping[str, str]) -> dic
 def _waiting_pages(view: QueueView, wanted: QueueQuery, query: Mapping[str, str]) -> dict[str, object]:
     return {
         "top": address(query, waiting=None) if wanted.waiting_after else "",
-        "further": address(query, waiting=view.more_waiting) if view.more_waiting else "",
-        "lane": wanted.lane is not None,
+        "further": address(query, waiting=view.waiting.more) if view.waiting.more else "",
         "view": view,
     }

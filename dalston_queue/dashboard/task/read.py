@@ -135,7 +135,7 @@ class ActionTarget:
     task_type: str
     job: str
     status: str  # in Postgres, in words
-    state: str  # `running`, `waiting`, or `gone` when it is in no stream
+    state: str  # `running`; `waiting`, in a window or in Postgres; or `gone`
     required: bool
     attempt: int
     owner: str
@@ -150,13 +150,14 @@ def action_target(task: Task, broker: Broker) -> ActionTarget:
     """Raises BrokerError."""
     task_id = str(task.id)
     record = broker.records(task.queue, [task_id]).get(task_id)
+    in_redis = _STATES.get(record.state) if record and record.attempt == task.attempt else None
     return ActionTarget(
         task_id=task_id,
         job_id=str(task.job_id),
         task_type=task.task_type,
         job=task.job.name,
         status=task.status.replace("_", " "),
-        state=_STATES.get(record.state, "gone") if record and record.attempt == task.attempt else "gone",
+        state=in_redis or ("waiting" if task.status == TaskStatus.READY else "gone"),
         required=task.required,
         attempt=task.attempt,
         owner=record.owner if record else "",

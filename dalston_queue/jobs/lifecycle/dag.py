@@ -44,8 +44,8 @@ def check_concurrency_key(key: str, whose: str) -> None:
     """Raises InvalidJob. `*` is no key: in a limit it stands for each key."""
     if key and (key == "*" or not CONCURRENCY_KEY.fullmatch(key)):
         raise InvalidJob(
-            f"the concurrency_key {key!r} of {whose} has 1 to 80 printable ASCII characters, no space at an end, "
-            "and is not *"
+            f"the concurrency_key {key[:100]!r} of {whose} is no key: a key has 1 to 80 printable ASCII characters, no "
+            "space at an end, and is not *"
         )
 
 

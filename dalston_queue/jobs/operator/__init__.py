@@ -5,5 +5,6 @@ task             requeues a running task, or makes a task a dead letter
 replay           replays dead letters at once, or discards them
 replay_batches   replays of dead letters that are paced or can be undone
 pause            pauses and resumes a queue
+limits           sets and removes limits and the weights of projects
 forget_node      removes a node that is gone for good
 """

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 import structlog
 
 from dalston_queue.broker.errors import BrokerError
+from dalston_queue.jobs.queries.lanes import read_ready
 from dalston_queue.models import OperatorAction, StagePause, Task
 from dalston_queue.redis import get_broker
 
@@ -35,7 +36,7 @@ def check_queue(queue: str, *, to_resume: bool = False) -> None:
     except BrokerError:
         return
     in_redis = Task.objects.filter(queue=queue, status__in=["queued", "running"])  # also if Redis lost them
-    if queue in known or StagePause.objects.filter(queue=queue).exists() or in_redis.exists():
+    if queue in known or StagePause.objects.filter(queue=queue).exists() or in_redis.exists() or read_ready([queue]):
         return
     if to_resume and OperatorAction.objects.filter(target=queue, action="stage.pause").exists():
         return

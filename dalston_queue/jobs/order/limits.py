@@ -6,7 +6,7 @@ what is left. A start is counted when the task is queued.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import floor
 from uuid import UUID
 
@@ -21,6 +21,9 @@ IN_FLIGHT_ANYWHERE = """
     WHERE status IN ('queued', 'running') AND project_id = ANY(%s::uuid[]) GROUP BY project_id, concurrency_key"""
 _OF_QUEUE = "SELECT * FROM dalston_limit WHERE queue = %s OR queue = '' ORDER BY id"
 _SPEND = "UPDATE dalston_limit SET tokens = %s, filled_at = %s WHERE id = %s"
+
+MAX_SKEW = timedelta(minutes=1)
+"""Between the clocks of two orchestrators. A bucket that was filled later than this was filled by a wrong clock."""
 
 
 def limits_of(queue: str, *, lock: bool = False) -> list[Limit]:
@@ -71,12 +74,29 @@ class Bucket:
     def of(cls, limit: Limit, now: datetime) -> "Bucket | None":
         if limit.starts_per_minute is None:
             return None
-        size = max(1.0, limit.starts_per_minute / 20)
+        size = _size(limit.starts_per_minute)
         if limit.filled_at is None:
             return cls(limit.starts_per_minute, size, now)
-        elapsed = max(0.0, (now - limit.filled_at).total_seconds())
-        filled = limit.tokens + elapsed * (limit.starts_per_minute - size + 1) / 60
+        elapsed = now - limit.filled_at
+        if -MAX_SKEW < elapsed < timedelta():
+            # Not back: two orchestrators whose clocks differ would fill the same seconds again and again.
+            now, elapsed = limit.filled_at, timedelta()
+        filled = limit.tokens + max(0.0, elapsed.total_seconds()) * _per_second(limit.starts_per_minute)
         return cls(limit.starts_per_minute, min(size, filled), now)
+
+    @property
+    def next_start_s(self) -> float:
+        """Seconds until it allows a start."""
+        return max(0.0, (1 - self.left) / _per_second(self.starts_per_minute))
+
+
+def _size(starts_per_minute: int) -> float:
+    return max(1.0, starts_per_minute / 20)
+
+
+def _per_second(starts_per_minute: int) -> float:
+    """A full bucket and what fills it in a minute are one start more than the limit, at the end of that minute."""
+    return (starts_per_minute - _size(starts_per_minute) + 1) / 60
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ import structlog
 from django.conf import settings
 from django.db import connection, transaction
 
+from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import Denied
 from dalston_queue.broker.nodes.registry import EngineInfo
 from dalston_queue.broker.protocol.keys import queue_of_lane
@@ -41,12 +42,13 @@ class _Engines:
     def __init__(self) -> None:
         self._engines: tuple[EngineInfo, ...] = ()
         self._read_at = float("-inf")
+        self._read_from: Broker | None = None
 
     def read(self) -> tuple[EngineInfo, ...]:
-        now = time.monotonic()
-        if now - self._read_at >= 1:
-            self._engines = tuple(get_broker().registry.engines())
-            self._read_at = now
+        now, broker = time.monotonic(), get_broker()
+        if now - self._read_at >= 1 or broker is not self._read_from:
+            self._engines = tuple(broker.registry.engines())
+            self._read_at, self._read_from = now, broker
         return self._engines
 
 
@@ -71,7 +73,7 @@ def refill(lanes: Collection[str] | None, now: datetime, started: Mapping[LaneTi
             size = windows.size(found.lane_tier)
             if 2 * found.queued < size:
                 queued += _fill(found, size, now, skipped)
-        # The jobs were locked by another process. A poll leaves them to the next one; nobody else may come for these.
+        # The jobs were locked by another process. A poll leaves them to the next one; for these there may be none.
         if skipped and lanes is not None:
             queued += len(append_ready(skipped, now, skip_locked=False))
     except Denied as error:

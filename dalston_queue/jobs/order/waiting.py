@@ -32,7 +32,7 @@ class InFlight(NamedTuple):
 
 
 MAX_KEYS = 200
-"""Keys of one project that are looked at. With more, so many of the others are looked at as well, in turn."""
+"""Keys of one project that are read. With more, so many of the others are read as well, in turn."""
 
 _LAST = "\U0010ffff"  # greater than any key
 
@@ -99,7 +99,7 @@ IN_FLIGHT = """
 
 
 _last_keys: dict[tuple[LaneTier, UUID], str] = {}
-"""Of projects with more than MAX_KEYS keys the last one that this process has looked at."""
+"""Of projects with more than MAX_KEYS keys the last one that this process has read."""
 
 
 def groups(lane_tier: LaneTier) -> list[WaitingGroup]:

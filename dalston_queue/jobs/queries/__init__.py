@@ -4,6 +4,9 @@ search     finds jobs and tasks: the same rules for the API and the page
 timeline   every delivery of a task, and how it ended
 progress   how far running tasks are, as their engines report it
 lanes      the numbers of all lanes: what waits in Postgres with what is in Redis
+ready      the list of the READY tasks of a queue, by page
 pace       estimates: tasks per second, time until a turn
+limits     how much of each limit is used, what waits behind it
+turn       when a READY task is queued: limits, shares, its queue position
 why        why a task does not run: one code, one sentence
 """

@@ -1,85 +1,91 @@
 """The numbers of all lanes: what waits in Postgres together with what is in Redis.
 
 A task waits READY in Postgres, or undelivered in the window of its lane and tier in Redis. Shown as one number with its
-two parts. Exact, and in the order of the number of lanes.
+two parts. Exact, and in the order of the number of lanes: one statement beside the snapshot of Redis.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 from django.db import connection
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.protocol.keys import queue_of_lane
 from dalston_queue.broker.protocol.types import TIERS, Priority, Tier
 from dalston_queue.broker.views.snapshot import LaneStats, QueueStats, Snapshot
-from dalston_queue.jobs.order.depth import LaneDepth, depths
 
-# One index entry per lane and tier.
-OLDEST_AGES = """
-    SELECT l.lane, l.tier, 1000 * extract(epoch FROM clock_timestamp() - t.first_enqueued_at)
-    FROM unnest(%s::text[], %s::text[]) AS l (lane, tier) CROSS JOIN LATERAL (
+# The rows of the depth, and one entry of task_ready_by_age per lane and tier.
+READY = """
+    SELECT d.lane, d.tier, d.ready, t.first_enqueued_at
+    FROM (
+        SELECT lane, tier, sum(ready) AS ready FROM dalston_depth
+        WHERE %(queues)s::text[] IS NULL OR split_part(lane, '@', 1) = ANY(%(queues)s)
+        GROUP BY lane, tier HAVING sum(ready) > 0
+    ) AS d LEFT JOIN LATERAL (
         SELECT first_enqueued_at FROM dalston_task
-        WHERE status = 'ready' AND lane = l.lane AND tier = l.tier ORDER BY first_enqueued_at, id LIMIT 1
-    ) AS t"""
+        WHERE status = 'ready' AND lane = d.lane AND tier = d.tier ORDER BY first_enqueued_at, id LIMIT 1
+    ) AS t ON true"""
 
-Ready = tuple[int, int | None]
-"""How many tasks are READY in a lane and tier, and the age of the oldest in ms."""
+
+class Ready(NamedTuple):
+    """How many tasks are READY in a lane and tier, and since when the oldest one waits."""
+
+    tasks: int
+    since: datetime | None
+
+
+ReadyByQueue = Mapping[str, Mapping[tuple[str, Tier], Ready]]
+"""By queue, then by capabilities and tier; without those that are empty."""
 
 
 def read_lanes(broker: Broker, queues: Sequence[str] | None = None) -> Snapshot:
     """A snapshot of all queues, or of some, with what waits in Postgres. Raises BrokerError, and django.db.Error."""
-    return with_ready(broker, broker.snapshot(queues), queues)
+    return with_ready(broker, broker.snapshot(queues), read_ready(queues))
 
 
-def with_ready(broker: Broker, snapshot: Snapshot, queues: Sequence[str] | None = None) -> Snapshot:
-    """Add what waits in Postgres to a snapshot of Redis. A queue that Redis does not know has its tasks there only."""
-    ready = _ready(queues)
-    merged = [_with_ready(broker, queue, ready.pop(queue.queue, {})) for queue in snapshot.queues]
-    unknown = [_with_ready(broker, _empty(queue), lanes) for queue, lanes in ready.items()]
-    return Snapshot(at_ms=snapshot.at_ms, queues=sorted(merged + unknown, key=lambda stats: stats.queue))
-
-
-def _ready(queues: Sequence[str] | None) -> dict[str, dict[tuple[str, Tier], Ready]]:
-    """By queue, then by capabilities and tier."""
-    found = [each for each in depths() if each.ready > 0 and (queues is None or queue_of_lane(each.lane) in queues)]
-    ages = _oldest_ages(found)
-    ready: defaultdict[str, dict[tuple[str, Tier], Ready]] = defaultdict(dict)
-    for each in found:
-        queue, _, capabilities = each.lane.partition("@")
-        ready[queue][capabilities, Tier(each.tier)] = each.ready, ages.get(each.lane_tier)
-    return dict(ready)
-
-
-def _oldest_ages(found: Sequence[LaneDepth]) -> dict[tuple[str, str], int]:
-    if not found:
-        return {}
+def read_ready(queues: Sequence[str] | None = None) -> ReadyByQueue:
+    """What waits in Postgres, in all queues or in some."""
     with connection.cursor() as cursor:
-        cursor.execute(OLDEST_AGES, [[each.lane for each in found], [each.tier for each in found]])
-        return {(lane, tier): max(0, int(age_ms)) for lane, tier, age_ms in cursor.fetchall()}
+        cursor.execute(READY, {"queues": None if queues is None else list(queues)})
+        found: defaultdict[str, dict[tuple[str, Tier], Ready]] = defaultdict(dict)
+        for lane, tier, tasks, since in cursor.fetchall():
+            queue, _, capabilities = lane.partition("@")
+            found[queue][capabilities, Tier(tier)] = Ready(tasks, since)
+    return dict(found)
+
+
+def with_ready(broker: Broker, snapshot: Snapshot, ready: ReadyByQueue) -> Snapshot:
+    """Add what waits in Postgres to a snapshot of Redis. A queue that Redis does not know has its tasks there only."""
+    queues = {stats.queue: stats for stats in snapshot.queues}
+    queues |= {queue: _empty(queue) for queue in ready if queue not in queues}
+    merged = [_with_ready(broker, stats, ready.get(queue, {}), snapshot.at_ms) for queue, stats in queues.items()]
+    return Snapshot(at_ms=snapshot.at_ms, queues=sorted(merged, key=lambda stats: stats.queue))
 
 
 def _empty(queue: str) -> QueueStats:
     return QueueStats(queue=queue, lanes=[], running=0, events_backlog=0, paused=False, counters={})
 
 
-def _with_ready(broker: Broker, stats: QueueStats, ready: dict[tuple[str, Tier], Ready]) -> QueueStats:
+def _with_ready(broker: Broker, stats: QueueStats, ready: Mapping[tuple[str, Tier], Ready], at_ms: int) -> QueueStats:
     left = dict(ready)
     lanes = []
     for lane in stats.lanes:
         home = broker.shard_for(stats.queue, _priority(lane.tier)).index
         more = left.pop((lane.capabilities, lane.tier), None) if lane.shard == home else None
-        lanes.append(_lane_with(lane, more) if more else lane)
+        lanes.append(_lane_with(lane, more, at_ms) if more else lane)
     for (capabilities, tier), more in left.items():
-        lanes.append(_lane_with(_lane(broker, stats.queue, capabilities, tier), more))
+        lanes.append(_lane_with(_lane(broker, stats.queue, capabilities, tier), more, at_ms))
     return msgspec.structs.replace(stats, lanes=sorted(lanes, key=_order))
 
 
-def _lane_with(lane: LaneStats, ready: Ready) -> LaneStats:
-    count, age_ms = ready
-    ages = [age for age in (lane.oldest_age_ms, age_ms) if age is not None]
-    return msgspec.structs.replace(lane, ready=count, oldest_age_ms=max(ages, default=None))
+def _lane_with(lane: LaneStats, ready: Ready, at_ms: int) -> LaneStats:
+    """Ages are by the snapshot's clock: so the time since which the oldest task waits does not vary."""
+    ages = [] if lane.oldest_age_ms is None else [lane.oldest_age_ms]
+    if ready.since is not None:
+        ages.append(max(0, at_ms - int(ready.since.timestamp() * 1000)))
+    return msgspec.structs.replace(lane, ready=ready.tasks, oldest_age_ms=max(ages, default=None))
 
 
 def _lane(broker: Broker, queue: str, capabilities: str, tier: Tier) -> LaneStats:

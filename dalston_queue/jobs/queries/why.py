@@ -15,7 +15,10 @@ from dalston_queue.broker.protocol.record import Record
 from dalston_queue.broker.protocol.types import TIERS, EngineState, RecordState, Tier
 from dalston_queue.broker.views.snapshot import LaneStats, QueueStats
 from dalston_queue.jobs.lifecycle.states import TASK_OVER, TaskStatus
+from dalston_queue.jobs.queries.lanes import read_lanes
 from dalston_queue.jobs.queries.pace import in_words, paces, seconds_for
+from dalston_queue.jobs.queries.turn import Order, has_room, held_by, order_of, share_of
+from dalston_queue.jobs.queries.turn import position as ready_position
 from dalston_queue.models import StagePause, Task
 
 COUNT_LIMIT = 1_000
@@ -35,6 +38,8 @@ class WhyCode(StrEnum):
     PAUSED = "paused"
     NO_ENGINE = "no_engine"
     NO_CAPABLE_ENGINE = "no_capable_engine"
+    LIMIT = "limit"
+    SHARES = "shares"
     SUSPECT = "suspect"
     ALL_BUSY = "all_busy"
     ABOUT_TO_RUN = "about_to_run"
@@ -60,11 +65,13 @@ class Facts:
     queue: QueueStats | None = None
     engines: Sequence[EngineInfo] | None = None  # that serve its queue
     pace: float | None = None  # tasks that leave its queue per second; None: not known
-    earlier: int | None = None  # older waiting tasks of its queue and priority; None: not counted, or too many
+    earlier: int | None = None  # older QUEUED tasks of its queue and priority; None: not counted, or too many
+    order: Order | None = None  # of a READY task
+    names_others: bool = False  # whether other projects are named
 
 
-def facts_about(task: Task, broker: Broker) -> Facts:
-    """Reads what `explain` needs."""
+def facts_about(task: Task, broker: Broker, *, names_others: bool = True) -> Facts:
+    """Reads what `explain` needs. `names_others`: for a reader who may see all projects."""
     if task.status == TaskStatus.PENDING:
         siblings = Task.objects.filter(job_id=task.job_id, stage__in=task.after)
         waits_for = siblings.exclude(status__in=TASK_OVER).order_by("id").values_list("stage", flat=True)
@@ -75,18 +82,21 @@ def facts_about(task: Task, broker: Broker) -> Facts:
     because = None if pause is None else pause.reason
     try:
         record = broker.records(task.queue, [str(task.id)]).get(str(task.id))
-        snapshot = broker.snapshot([task.queue])
+        snapshot = read_lanes(broker, [task.queue])
         engines = [engine for engine in broker.registry.engines() if task.queue in engine.queues]
         capable = _capable(task, engines)
     except BrokerError:
         return Facts(paused_because=because)
+    is_ready = task.status == TaskStatus.READY
     return Facts(
         paused_because=because,
         record=record,
         queue=next(iter(snapshot.queues), None),
         engines=engines,
         pace=paces(snapshot).get(task.queue),
-        earlier=_earlier(task, capable),
+        earlier=None if is_ready else _earlier(task, capable),
+        order=order_of(task) if is_ready else None,
+        names_others=names_others,
     )
 
 
@@ -126,7 +136,7 @@ def explain(task: Task, facts: Facts, now: datetime) -> Why:
         case TaskStatus.PENDING:
             return _pending(facts)
         case TaskStatus.READY | TaskStatus.QUEUED:
-            return _waiting(task, facts)
+            return _waiting(task, facts, now)
         case over:
             return Why(WhyCode.OVER, f"It is over: {over.replace('_', ' ')}.")
 
@@ -156,47 +166,88 @@ def _pending(facts: Facts) -> Why:
     return Why(WhyCode.NOT_CLAIMED, "No orchestrator has claimed its job yet: check that one is running.")
 
 
-def _waiting(task: Task, facts: Facts) -> Why:
+def _waiting(task: Task, facts: Facts, now: datetime) -> Why:
     if facts.paused_because is not None:
         reason = f": {facts.paused_because}" if facts.paused_because else ""
         return Why(WhyCode.PAUSED, f"The queue {task.queue} is paused{reason}.")
     if facts.engines is None:
         return Why(WhyCode.REDIS_UNAVAILABLE, "Redis does not answer: it will be delivered when Redis is back.")
-    if facts.record is None or facts.queue is None:
+    order = facts.order or Order((task.project_id, task.concurrency_key))
+    if facts.record is None and (why := _not_in_redis(task, facts, order, now)):
+        return why
+    capable = _capable(task, facts.engines)
+    if not capable:
+        return _no_engine(task, facts.engines)
+    lanes = facts.queue.lanes if facts.queue else []
+    competing = [lane for lane in lanes if _competes(filter(None, lane.capabilities.split("+")), capable)]
+    if facts.record is not None:
+        return _queued(facts, facts.record, competing, capable)
+    return _ready(task, facts, order, competing, capable)
+
+
+def _not_in_redis(task: Task, facts: Facts, order: Order, now: datetime) -> Why | None:
+    """None if it waits for its window to have room."""
+    if held := held_by(order, now):
+        return Why(WhyCode.LIMIT, held)
+    lanes = facts.queue.lanes if facts.queue else []
+    if task.status == TaskStatus.QUEUED or has_room(task, lanes, facts.engines or ()):
         return Why(WhyCode.NOT_DISPATCHED, "It is ready and will be queued within a second.")
-    ready = [engine for engine in facts.engines if engine.state is EngineState.READY]
+    return None
+
+
+def _no_engine(task: Task, engines: Sequence[EngineInfo]) -> Why:
+    ready = sum(engine.state is EngineState.READY for engine in engines)
     if not ready:
         return Why(WhyCode.NO_ENGINE, f"No ready engine serves the queue {task.queue}.")
-    capable = _capable(task, ready)
-    if not capable:
-        missing = f"{len(ready)} ready, none with {' and '.join(sorted(set(task.required_capabilities)))}"
-        return Why(WhyCode.NO_CAPABLE_ENGINE, f"No engine of {task.queue} can run it: {missing}.")
-    return _queued(facts, facts.record, facts.queue, capable)
+    missing = f"{ready} ready, none with {' and '.join(sorted(set(task.required_capabilities)))}"
+    return Why(WhyCode.NO_CAPABLE_ENGINE, f"No engine of {task.queue} can run it: {missing}.")
 
 
-def _queued(facts: Facts, record: Record, queue: QueueStats, capable: Sequence[EngineInfo]) -> Why:
+def _ready(task: Task, facts: Facts, order: Order, lanes: Sequence[LaneStats], capable: Sequence[EngineInfo]) -> Why:
+    """It waits in Postgres: the window before it is full, and no limit holds it."""
+    position = ready_position(task, order, lanes)
+    if task.tier == Tier.SUSPECT:
+        return _suspect(task.deliveries + task.node_losses, position)
+    about = "at most " if order.older is None else "about "
+    share = share_of(order, task.queue, names_others=facts.names_others)
+    return _busy(facts, f"{about}number {position}", position, capable, share)
+
+
+def _suspect(losses: int, position: int) -> Why:
+    lost = f"Engines were lost with it {losses} times"
+    sentence = f"{lost}: it runs alone, on an empty engine, after everything else."
+    return Why(WhyCode.SUSPECT, sentence, queue_position=position)
+
+
+def _queued(facts: Facts, record: Record, lanes: Sequence[LaneStats], capable: Sequence[EngineInfo]) -> Why:
     if record.state is RecordState.RUNNING:
         return Why(WhyCode.ABOUT_TO_RUN, f"{record.owner} has just claimed it.")
-    mine = next((lane.tier for lane in queue.lanes if lane.stream == record.stream), Tier.MEDIUM)
-    lanes = [lane for lane in queue.lanes if _competes(filter(None, lane.capabilities.split("+")), capable)]
+    mine = next((lane.tier for lane in lanes if lane.stream == record.stream), Tier.MEDIUM)
     position = _position(lanes, mine, facts.earlier)
     if mine is Tier.SUSPECT:
-        lost = f"Engines were lost with it {record.deliveries + record.losses} times"
-        sentence = f"{lost}: it runs alone, on an empty engine, after everything else."
-        return Why(WhyCode.SUSPECT, sentence, queue_position=position)
-    slots = sum(engine.capacity for engine in capable)
+        return _suspect(record.deliveries + record.losses, position)
     at_most = "at most " if facts.earlier is None else ""
-    number = f"it is {at_most}number {position} in the queue for {slots} slot{'' if slots == 1 else 's'}"
+    return _busy(facts, f"{at_most}number {position}", position, capable)
+
+
+def _busy(facts: Facts, number: str, position: int, capable: Sequence[EngineInfo], share: str | None = None) -> Why:
+    """It waits for a slot. `share`: which other project has most of the slots."""
+    slots = sum(engine.capacity for engine in capable)
+    place = f"it is {number} in the queue for {slots} slot{'' if slots == 1 else 's'}"
     if any(engine.report.running < engine.capacity for engine in capable):  # as of its last beat
-        return Why(WhyCode.ABOUT_TO_RUN, f"It should start soon: {number}.", queue_position=position)
+        return Why(WhyCode.ABOUT_TO_RUN, f"It should start soon: {place}.", queue_position=position)
     eta = None if facts.pace is None else seconds_for(position, facts.pace)
     turn = "when its turn comes is not known yet" if eta is None else f"its turn comes in about {in_words(max(1, eta))}"
-    sentence = f"All engines that can run it are busy: {number}, and {turn}."
+    if share is not None:
+        sentence = f"It shares the slots: {share}; {place}, and {turn}."
+        return Why(WhyCode.SHARES, sentence, queue_position=position, eta_seconds=eta)
+    sentence = f"All engines that can run it are busy: {place}, and {turn}."
     return Why(WhyCode.ALL_BUSY, sentence, queue_position=position, eta_seconds=eta)
 
 
 def _position(lanes: Sequence[LaneStats], mine: Tier, earlier: int | None) -> int:
-    """The queue position: all tasks of higher tiers, and the older ones of its own tier; all of it if not counted."""
-    before = sum(max(0, lane.lag) for lane in lanes if TIERS.index(lane.tier) < TIERS.index(mine))
+    """The queue position: all tasks of higher tiers, also in Postgres, and the older ones in the windows of its own
+    tier; all of these if not counted."""
+    before = sum(lane.waiting for lane in lanes if TIERS.index(lane.tier) < TIERS.index(mine))
     with_it = max(1, sum(max(0, lane.lag) for lane in lanes if lane.tier is mine))
     return before + (with_it if earlier is None else min(with_it, earlier + 1))

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from dalston_queue.broker.protocol.types import NodeState, Tier
 from dalston_queue.broker.views.snapshot import LaneStats
+from dalston_queue.jobs.queries.lanes import read_lanes
 from dalston_queue.jobs.queries.pace import numbers_of
 from dalston_queue.models import DeadLetter, Sample
 from dalston_queue.models.dead_letter import OPEN
@@ -33,17 +34,17 @@ def take_samples(now: datetime) -> Report:
 
 
 def _queues(minute: datetime) -> Iterator[Sample]:
-    snapshot = get_broker().snapshot()
+    snapshot = read_lanes(get_broker())
     for queue in snapshot.queues:
         yield Sample(kind="queue", name=queue.queue, at=minute, numbers=numbers_of(queue, snapshot.at_ms))
         for lane in queue.lanes:
-            if lane.added or _is_plain(lane):
+            if lane.added or lane.ready or _is_plain(lane):
                 yield Sample(kind="lane", name=lane.name, at=minute, numbers=_numbers(lane))
 
 
 def _numbers(lane: LaneStats) -> dict[str, int]:
     """A negative lag is no number of waiting tasks: it is left out."""
-    known = {"waiting": lane.lag} if lane.consistent else {}
+    known = {"waiting": lane.waiting} if lane.consistent else {}
     return {**known, "running": lane.pending, "added": lane.added, "removed": lane.removed}
 
 

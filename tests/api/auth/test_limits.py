@@ -17,6 +17,8 @@ from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.models import Task
 from tests.api.conftest import Api
+from tests.jobs import make
+from tests.orchestrator.support import Steps as Dispatch
 from tests.support import wait_until
 
 STEPS = Steps(10, 50, 100)
@@ -68,6 +70,27 @@ def test_a_full_queue_refuses_all_but_high(
     assert api.post("/tasks", {"task_type": "sleep"}).status_code == 201
     listed = Api(token_for("submit", rate_preset="listed"))
     assert listed.post("/tasks", {"task_type": "echo"}).status_code == 201
+
+
+def test_tasks_in_postgres_count_and_do_so_while_redis_is_away(
+    api: Api, broker: Broker, settings: Any, redis_url: str
+) -> None:
+    settings.DALSTON_WINDOW, settings.DALSTON_BACKPRESSURE_WAITING = 2, 3
+    for _ in range(6):
+        make.single()
+    Dispatch(broker).poll()
+    assert api.post("/tasks", {"task_type": "echo", "priority": "high"}).json()["queue_position"] == 1
+    answer = api.post("/tasks", {"task_type": "echo"})
+    assert "6 tasks wait in the queue echo" in answer.json()["detail"]
+    settings.REDIS_URL = redis_url.replace(str(urlsplit(redis_url).port), "1")
+    depths.forget()
+    answer = api.post("/tasks", {"task_type": "echo"})
+    assert (answer.status_code, answer["Retry-After"]) == (429, "30")
+    assert "4 tasks wait in the queue echo" in answer.json()["detail"], "those in the window are not known"
+    settings.REDIS_URL = redis_url
+    depths.forget()
+    settings.DALSTON_BACKPRESSURE_WAITING = 10
+    assert api.post("/tasks", {"task_type": "echo"}).json()["queue_position"] == 7
 
 
 def test_a_submission_shows_its_queue_position(api: Api, broker: Broker) -> None:

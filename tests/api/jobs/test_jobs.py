@@ -56,6 +56,8 @@ def test_a_dag_is_stored_whole(api: Api) -> None:
         ),
         ({"name": "x", "stages": [{"stage": "a"}, {"stage": "a"}]}, "twice"),
         ({"name": "x", "stages": [{"stage": "a", "weight": 0}]}, "weight"),
+        ({"name": "x", "stages": [{"stage": "a", "concurrency_key": "*"}]}, "stages.0.concurrency_key: "),
+        ({"name": "x", "stages": [{"stage": "a"}], "concurrency_key": " a"}, "concurrency_key: "),
         ({"name": "x", "stages": [{"stage": "a", "scheduled_at": "9999-12-31T23:59:59-10:00"}]}, "ten years"),
     ],
 )
@@ -64,6 +66,21 @@ def test_an_invalid_job_is_refused_with_the_reason(api: Api, body: object, messa
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
     assert message in answer.json()["detail"]
     assert not Job.objects.exists()
+
+
+def test_stages_have_the_concurrency_key_of_their_job_unless_they_name_one(api: Api) -> None:
+    keyed = {"name": "x", "concurrency_key": "42", "stages": [{"stage": "a"}, {"stage": "b", "concurrency_key": "43"}]}
+    job = api.post("/jobs", keyed).json()
+    assert [task["concurrency_key"] for task in job["tasks"]] == ["42", "43"]
+    [item] = api.post("/jobs:batch", {"jobs": [keyed]}).json()["items"]
+    tasks = api.get(f"/jobs/{item['job_id']}").json()["tasks"]
+    assert [task["concurrency_key"] for task in tasks] == ["42", "43"]
+
+
+def test_a_job_with_another_concurrency_key_is_another_request(api: Api) -> None:
+    assert api.post("/jobs", DAG, **{"Idempotency-Key": "k"}).status_code == 201
+    other = api.post("/jobs", {**DAG, "concurrency_key": "42"}, **{"Idempotency-Key": "k"})
+    assert (other.status_code, other.json()["code"]) == (409, "idempotency_conflict")
 
 
 def test_a_key_makes_a_job_once(api: Api) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from uuid import UUID
 
 import httpx
+from django.test import override_settings
 from django.utils import timezone
 
 from dalston_queue.broker import Broker, Consumer, Delivery
@@ -26,9 +27,10 @@ from dalston_queue.broker.protocol.messages import ErrorInfo, Failed, Outcome
 from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState
 from dalston_queue.jobs.submit.spec import JobSpec, StageSpec, single_task
 from dalston_queue.jobs.submit.submit import submit
-from dalston_queue.models import DeadLetter, Job, Project, Task, WebhookDelivery, WebhookSecret
+from dalston_queue.models import DeadLetter, Job, Limit, Project, Task, WebhookDelivery, WebhookSecret
 from tests.api.documented import OPERATIONS, Route
 from tests.orchestrator.support import Steps, run_to_the_end
+from tests.support import wait_until
 
 NODE = "gpu-01"
 SLOT = "demo.0"
@@ -55,7 +57,14 @@ def existing(broker: Broker, project: Project, client: httpx.Client) -> Iterator
         broker.registry.beat_node(NODE, NodeState.ACTIVE, [beat], {"version": "1"})
         supervisor.start()
         work = _Work(project, queue, steps, consumer)
-        parts = (_dead_letters(work, client), _tasks_and_jobs(work), _nodes(broker, client), _workers(work, client))
+        with override_settings(DALSTON_WINDOW=2 * MANY):  # each call of `enqueue` queues all that waits
+            parts = (
+                _dead_letters(work, client),
+                _tasks_and_jobs(work),
+                _nodes(broker, client),
+                _workers(work, client),
+                _limits(work),
+            )
         by_parameters = {names: named for part in parts for names, named in part.by_parameters.items()}
         by_route = {route: named for part in parts for route, named in part.by_route.items()}
         yield {
@@ -115,6 +124,10 @@ class _Work:
     def enqueue(self) -> None:
         self.steps.poll()
         self.steps.drain()
+
+    def are_queued(self, queue: str, count: int) -> bool:
+        self.enqueue()
+        return Task.objects.filter(queue=queue, status="queued").count() == count
 
 
 def _refuse(_: Delivery) -> Outcome:
@@ -185,6 +198,15 @@ def _nodes(broker: Broker, client: httpx.Client) -> Part:
     )
 
 
+def _limits(work: _Work) -> Part:
+    made = [Limit.objects.create(queue=f"{work.queue}-{number}", max_in_flight=number) for number in range(FEW)]
+    return Part.of(
+        {("PUT", "/limits"): [{"project": work.project.name}]},
+        [{"limit_id": limit.pk} for limit in made],
+        [{"project": work.project.name}],
+    )
+
+
 def _supervise(broker: Broker, stopped: threading.Event) -> None:
     """Plays the supervisor: each command is done, each request for a log answered."""
     channel, logs = broker.node(NODE), broker.logs(NODE)
@@ -201,10 +223,11 @@ def _supervise(broker: Broker, stopped: threading.Event) -> None:
 
 def _workers(work: _Work, client: httpx.Client) -> Part:
     queue = f"{work.queue}-http"
-    work.tasks(MANY, queue)
-    work.enqueue()
     worker = _register(client, queue)
     draining, *leaving = [_register(client, queue) for _ in range(1 + FEW)]
+    work.tasks(MANY, queue)
+    # The window has room for all of them as soon as the workers are known: within a second.
+    wait_until(lambda: work.are_queued(queue, MANY), what="all are queued")
     client.post(f"/api/v1/workers/{draining}/drain", json={"reason": "fuzz"}).raise_for_status()
     holds = [{"worker_id": worker, **hold} for hold in _poll(client, worker, MANY - FEW)]
     for each in leaving:

@@ -64,6 +64,11 @@ def test_stage_alone_is_enough(api: Api) -> None:
         ({"task_type": "echo", "required_capabilities": ["a b"]}, "required_capabilities"),
         ({"task_type": "echo", "prioritty": "high"}, "prioritty"),
         ({"task_type": "echo", "idempotency_key": ""}, "idempotency_key"),
+        ({"task_type": "echo", "concurrency_key": ""}, "concurrency_key: "),
+        ({"task_type": "echo", "concurrency_key": "*"}, "1 to 80 printable ASCII characters"),
+        ({"task_type": "echo", "concurrency_key": "a "}, "no space at an end"),
+        ({"task_type": "echo", "concurrency_key": "ü"}, "printable ASCII"),
+        ({"task_type": "echo", "concurrency_key": "a" * 81}, "1 to 80"),
         ([], "body"),
     ],
 )
@@ -72,6 +77,14 @@ def test_a_wrong_body_is_refused_with_the_fields_name(api: Api, body: Any, messa
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
     assert message in answer.json()["detail"]
     assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize("key", ["4", "customer 42", "*a", "~", "a" * 80])
+def test_a_task_keeps_its_concurrency_key(api: Api, key: str) -> None:
+    body = api.post("/tasks", {"task_type": "echo", "concurrency_key": key}).json()
+    assert body["concurrency_key"] == key
+    assert api.get(f"/tasks/{body['task_id']}").json()["concurrency_key"] == key
+    assert api.post("/tasks", {"task_type": "echo"}).json()["concurrency_key"] is None
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dalston_queue.broker import Broker, Consumer
@@ -14,8 +16,12 @@ from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.broker.protocol.types import EngineState, NodeState, Priority
 from dalston_queue.jobs.operator.pause import pause
-from dalston_queue.models import Sample, Task
+from dalston_queue.jobs.order.refill import refill
+from dalston_queue.jobs.submit.spec import single_task
+from dalston_queue.jobs.submit.submit import submit
+from dalston_queue.models import Job, Limit, Project, Sample, Task
 from tests.api.conftest import Api
+from tests.jobs import make
 
 
 @pytest.fixture
@@ -95,6 +101,78 @@ def test_it_waits_for_a_retry_and_which_attempt_failed(api: Api, task: Task) -> 
 def test_it_is_ready_and_not_queued_yet(api: Api, task: Task) -> None:
     Task.objects.update(status="ready")
     assert why(api, task)[0] == "not_dispatched"
+
+
+def ready(project: Project, count: int = 1, **wanted: Any) -> list[Task]:
+    """Tasks that are READY, oldest first."""
+    made = []
+    for _ in range(count):
+        job = Job.objects.get(pk=submit(single_task("echo", **wanted), project=project).job_id)
+        make.claim(job)
+        made.append(Task.objects.get(job=job))
+    return made
+
+
+def test_a_limit_holds_it_back(api: Api, project: Project) -> None:
+    Limit.objects.create(queue="echo", project=project, concurrency_key="*", max_in_flight=2)
+    first, _, third = ready(project, 3, concurrency_key="42")
+    [other] = ready(project, concurrency_key="43")
+    refill(None, timezone.now())
+    code, sentence = why(api, third)
+    assert (code, sentence) == (
+        "limit", "A limit holds it back: key 42 of project alpha has 2 of 2 in flight in the queue echo.",
+    )  # fmt: skip
+    assert [why(api, task)[0] for task in (first, other)] == ["no_engine", "no_engine"]
+
+
+def test_a_limit_of_starts_holds_it_back(api: Api, project: Project) -> None:
+    Limit.objects.create(queue="echo", starts_per_minute=1)
+    _, second = ready(project, 2)
+    refill(None, timezone.now())
+    code, sentence = why(api, second)
+    assert code == "limit"
+    assert "the queue echo may start 1 a minute; the next start is in about " in sentence
+
+
+def test_it_waits_in_postgres_behind_its_window_and_shares_the_slots(
+    api: Api, operator: Api, project: Project, broker: Broker
+) -> None:
+    """The window holds four. Another project is named to those who see it only."""
+    big = Project.objects.create(name="big")
+    ready(big, 6)
+    refill(None, timezone.now())
+    first, second = ready(project, 2)
+    beat(broker, running=1)
+    answer = read(api, second)
+    assert (answer["code"], answer["queue_position"]) == ("shares", 4 + 1 * 2 + 1)
+    assert answer["why"] == (
+        "It shares the slots: other projects have 4 of 4 in flight, its own 0; it is about number 7 in the queue for 1 "
+        "slot, and when its turn comes is not known yet."
+    )
+    assert read(operator, first)["why"].startswith("It shares the slots: project big has 4 of 4 in flight, its own 0; ")
+    assert read(api, first)["queue_position"] == 5
+
+
+def test_alone_in_its_queue_it_waits_for_busy_engines(api: Api, project: Project, broker: Broker) -> None:
+    *_, last = ready(project, 8)
+    refill(None, timezone.now())
+    assert why(api, last)[0] == "no_engine"
+    beat(broker, running=1)
+    answer = read(api, last)
+    assert (answer["code"], answer["queue_position"]) == ("all_busy", 8)
+
+
+def test_the_reads_do_not_grow_with_what_waits(api: Api, project: Project, broker: Broker) -> None:
+    def reads(task: Task) -> int:
+        with CaptureQueriesContext(connection) as queries:
+            why(api, task)
+        return len(queries)
+
+    [first] = ready(project)
+    before = reads(first)
+    *_, last = ready(project, 20, concurrency_key="42")
+    refill(None, timezone.now())
+    assert reads(last) == before
 
 
 def test_its_queue_is_paused(api: Api, task: Task, broker: Broker) -> None:

@@ -275,10 +275,10 @@ def test_a_newer_poll_ends_an_older_one(site: Site, http: httpx.Client, queue: s
 
 
 def test_a_worker_gets_no_more_than_its_capacity(http: httpx.Client, queue: str) -> None:
+    worker = Worker(http, queue, capacity=2)
     for _ in range(4):
         submit(http, queue)
-    wait_until(lambda: Task.objects.filter(status="queued").count() == 4, what="all are queued")
-    worker = Worker(http, queue, capacity=2)
+    wait_until(lambda: Task.objects.filter(status="queued").count() >= 2, what="the window has enough")
     [one] = worker.poll(available_capacity=1)
     [two] = worker.poll(held=[one], available_capacity=10)
     assert worker.poll(0, held=[one, two]) == []

@@ -30,6 +30,27 @@ def test_claimed_tasks_do_not_wait_and_pages_continue_after_an_entry(broker: Bro
     assert [entry.task_id for entry in first + rest] == ["t1", "t2", "t3", "t4"]
 
 
+def test_a_page_goes_on_behind_an_entry_with_the_streams_after_its_own(broker: Broker) -> None:
+    high = [message(f"h{n}", priority=Priority.HIGH) for n in range(2)]
+    gpu = [message(f"g{n}", required_capabilities=("gpu",)) for n in range(2)]
+    broker.append([*high, *gpu, *(message(f"m{n}") for n in range(2)), message("low", priority=Priority.LOW)])
+    whole = broker.waiting("echo")
+    assert [entry.task_id for entry in whole] == ["h0", "h1", "m0", "m1", "g0", "g1", "low"]
+    for number, entry in enumerate(whole):
+        rest = broker.waiting("echo", lane_tier=entry.lane_tier, after=entry.entry_id, onward=True)
+        assert rest == whole[number + 1 :]
+
+
+def test_a_page_behind_an_entry_that_was_claimed_begins_at_the_first_that_waits(
+    broker: Broker, engine: MakeEngine
+) -> None:
+    broker.append([message(f"t{n}") for n in range(4)])
+    [first, *_] = broker.waiting("echo")
+    engine("e", capacity=2).claim()
+    rest = broker.waiting("echo", lane_tier=LaneTier(), after=first.entry_id)
+    assert [entry.task_id for entry in rest] == ["t2", "t3"]
+
+
 def test_running_tasks_of_one_engine_or_of_one_stream(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a"), message("b", priority=Priority.HIGH), message("c")])
     engine("one", capacity=1).claim()

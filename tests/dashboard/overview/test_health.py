@@ -11,7 +11,7 @@ from msgspec import structs
 
 from dalston_queue.broker.protocol.types import Tier
 from dalston_queue.broker.views.snapshot import LaneStats, QueueStats, Rates, Snapshot
-from dalston_queue.dashboard.overview.health import Tone, judge
+from dalston_queue.dashboard.overview.health import Tone, judge, queue_finding
 from dalston_queue.dashboard.overview.values import (
     DutyLine,
     EngineLine,
@@ -21,6 +21,7 @@ from dalston_queue.dashboard.overview.values import (
     Overview,
     Past,
 )
+from dalston_queue.jobs.queries.lanes import Ready
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 DUTIES = (DutyLine("scanner", 60, NOW - timedelta(seconds=50), ""),)
@@ -33,7 +34,7 @@ def engine(state: str = "ready", queue: str = "echo", note: str = "") -> EngineL
 FULL = replace(engine(), is_full=True, is_empty=False)
 
 
-def lane(waiting: int, running: int = 0, tier: Tier = Tier.MEDIUM, capabilities: str = "") -> LaneStats:
+def lane(waiting: int, running: int = 0, tier: Tier = Tier.MEDIUM, capabilities: str = "", ready: int = 0) -> LaneStats:
     return LaneStats(
         queue="echo",
         capabilities=capabilities,
@@ -48,6 +49,7 @@ def lane(waiting: int, running: int = 0, tier: Tier = Tier.MEDIUM, capabilities:
         oldest_age_ms=None,
         added=16,
         removed=10,
+        ready=ready,
     )
 
 
@@ -208,6 +210,26 @@ def test_what_cannot_be_read_is_not_known_and_never_zero() -> None:
     assert "Postgres does not answer" in health.headline
 
 
+def test_what_waits_in_postgres_counts_as_waiting() -> None:
+    both = queue(lanes=[lane(waiting=2, ready=118)])
+    assert "echo: 120 waiting, 1 engine, clear in about 60 s." in text_of(overview(both, rates=per_second(0, 2)))
+    only = queue(lanes=[lane(waiting=0, ready=5)])
+    assert "echo: 5 waiting, 1 engine, and nothing moves." in text_of(overview(only, rates=per_second(0, 0)))
+    assert judge(overview(only, engines=(FULL,), rates=per_second(0, 0))).tone is Tone.WARN, "they wait for capacity"
+
+
+def test_without_postgres_waiting_is_what_redis_has() -> None:
+    view = replace(overview(queue()), postgres=None)
+    assert "What waits in Postgres is not known: waiting is what is in Redis." in text_of(view)
+    assert queue_finding(view, "echo").text == "Nothing waits in Redis, nothing running, 1 engine ready."
+
+
+def test_without_redis_what_waits_in_postgres_is_counted() -> None:
+    ready = {"echo": {("", Tier.LOW): Ready(7, NOW)}}
+    view = Overview(NOW, None, InPostgres((), 0, DUTIES, ready=ready))
+    assert "7 tasks ready in Postgres. Submissions are still accepted" in text_of(view)
+
+
 def test_each_finding_links_to_its_page() -> None:
     view = overview(queue(waiting=5), engines=(engine(queue="sleep"), engine("crashloop")))
     links = {finding.text[:12]: finding.link for finding in judge(view).findings}
@@ -221,7 +243,8 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_the_age_of_the_oldest_is_shown() -> None:
-    waits = structs.replace(queue(waiting=312, running=6), oldest_age_ms=240_000)
+    old = structs.replace(lane(312, 6), oldest_age_ms=240_000)
+    waits = queue(running=6, lanes=[old])
     assert "echo: 312 waiting, oldest 4 min, 1 engine, clear in about 9 min." in text_of(
         overview(waits, rates=per_second(0, 0.58))
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,10 +18,12 @@ from dalston_queue.broker import Broker, connect
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.broker.protocol.types import EngineState, NodeState, Priority, Tier
+from dalston_queue.broker.views.snapshot import rates
 from dalston_queue.dashboard.overview.from_redis import read
 from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.overview.render import lane_row
 from dalston_queue.dashboard.parts.charts import History
+from dalston_queue.jobs.queries.lanes import read_lanes
 from dalston_queue.jobs.submit.spec import single_task
 from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import DeadLetter, Duty, Leadership, Project, Task
@@ -28,9 +31,10 @@ from dalston_queue.orchestrator.duties.samples import take_samples
 from engines.sdk.manifest import Manifest
 from supervisor.policy.lifecycle import Life
 from supervisor.process.slot import Slot
+from tests.broker.conftest import message
 from tests.broker.servers import nodes
 from tests.jobs import make
-from tests.orchestrator.support import engine
+from tests.orchestrator.support import Steps, engine
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.django_db, pytest.mark.keeps_keys, pytest.mark.usefixtures("broker")]
@@ -174,7 +178,7 @@ def test_what_users_send_is_escaped(viewer: Client) -> None:
     assert "&lt;script&gt;alert" in page(viewer)
 
 
-def test_it_takes_three_queries_beside_the_login_and_the_samples(
+def test_it_takes_four_queries_beside_the_login_and_the_samples(
     viewer: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for history in (latest._lanes, latest._dead_letters):
@@ -185,7 +189,8 @@ def test_it_takes_three_queries_beside_the_login_and_the_samples(
     with CaptureQueriesContext(connection) as captured:
         page(viewer)
     asked = [query["sql"] for query in captured if "dalston_" in query["sql"] and "dalston_sample" not in query["sql"]]
-    assert len(asked) == 3
+    assert len(asked) == 4
+    assert sum("dalston_depth" in query for query in asked) == 1
     with CaptureQueriesContext(connection) as captured:
         page(viewer)
     assert not [query for query in captured if "dalston_sample" in query["sql"]], "samples are read every few seconds"
@@ -241,6 +246,56 @@ def test_without_redis_the_page_says_what_is_not_known(viewer: Client, dead_redi
     text = page(viewer)
     assert "Redis does not answer: what is waiting and running is not known." in text
     assert text.count("Not known: Redis does not answer.") == 2  # lanes, nodes
+
+
+def test_without_redis_it_says_how_many_tasks_wait_in_postgres(
+    viewer: Client, broker: Broker, steps: Steps, settings: Any, redis_url: str
+) -> None:
+    settings.DALSTON_WINDOW = 1
+    for _ in range(4):
+        make.single("echo")
+    steps.poll()
+    settings.REDIS_URL = redis_url.replace(str(urlsplit(redis_url).port), "1")
+    assert "3 tasks ready in Postgres." in page(viewer)
+
+
+def test_waiting_is_one_number_with_its_two_parts(viewer: Client, broker: Broker, steps: Steps, settings: Any) -> None:
+    settings.DALSTON_WINDOW = 2
+    for _ in range(5):
+        make.single("echo")
+    steps.poll()
+    shown = page(viewer)
+    assert '<td class="num a-waiting" title="3 in Postgres, 2 in the window">5</td>' in shown
+    assert "echo: 5 waiting, and no ready engine serves it." in shown
+    broker.reset_queue("echo")
+    assert '<td class="num a-waiting" title="3 in Postgres, 0 in the window">3</td>' in page(viewer)
+
+
+def test_without_postgres_waiting_is_what_redis_has_and_the_page_says_so(broker: Broker) -> None:
+    broker.append([message(f"t{number}") for number in range(2)])
+    [lane] = read(broker).lanes
+    assert (lane.waiting, lane.ready) == (2, None)
+    assert '<span class="unknown">≥ </span>2' in lane_row(lane, ()).html
+    assert "what waits in Postgres is not known" in lane_row(lane, ()).html
+
+
+def test_what_comes_in_is_counted_when_it_waits_in_postgres(broker: Broker, steps: Steps, settings: Any) -> None:
+    settings.DALSTON_WINDOW = 4
+    make.single("echo")
+    steps.poll()
+    before = read_lanes(broker)
+    for _ in range(9):
+        make.single("echo")
+    steps.poll()
+    wait_until(lambda: broker.home.now_ms() > before.at_ms, what="the clock to move")
+    after = read_lanes(broker)
+    [queue, *_] = after.queues
+    assert (queue.waiting, queue.ready) == (10, 6)
+    seconds = (after.at_ms - before.at_ms) / 1000
+    found = rates(before, after)
+    assert round(found["echo"].in_per_s * seconds) == 9
+    [lane] = [lane for lane in queue.lanes if lane.waiting]
+    assert round(found[lane.name].in_per_s * seconds) == 9
 
 
 def test_healthz_says_which_server_is_missing(viewer: Client, dead_redis: None, client: Client) -> None:

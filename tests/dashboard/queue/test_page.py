@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import pytest
+from django.db import connection, transaction
 from django.test import Client
+from pytest_django import Settings
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.protocol.messages import TaskMessage
-from dalston_queue.models import OperatorAction, StagePause
+from dalston_queue.dashboard.queue.query import QueueQuery
+from dalston_queue.dashboard.queue.read import read_queue
+from dalston_queue.dashboard.queue.render import fragments_of
+from dalston_queue.jobs.submit.spec import single_task
+from dalston_queue.jobs.submit.submit import submit
+from dalston_queue.models import OperatorAction, Project, StagePause, Task
 from tests.dashboard.running import Running, notice
 from tests.jobs import make
 from tests.orchestrator.support import Steps, engine
@@ -92,7 +100,17 @@ def test_a_pause_that_does_not_reach_redis_says_so(
 def test_an_invalid_query_string_says_why(viewer: Client, steps: Steps) -> None:
     make.single("echo")
     steps.poll()
-    for query in ("lane=fast", "order=size", "after=1", "start=-1", "task=1", "lane=A%00:high"):
+    for query in (
+        "lane=fast",
+        "order=size",
+        "after=1",
+        "waiting=1-0",
+        "waiting=fast.1-0",
+        f"waiting=fast.1.{0:032}",
+        "start=-1",
+        "task=1",
+        "lane=A%00:high",
+    ):
         page = viewer.get(f"/queues/echo/?{query}")
         assert (page.status_code, b'role="alert"' in page.content) == (400, True), query
 
@@ -103,7 +121,97 @@ def test_a_queue_that_does_not_exist_is_a_404(viewer: Client, broker: Broker) ->
     assert viewer.get("/queues/")["Location"] == "/"
 
 
-def test_pages_of_running_tasks_follow_each_other_without_a_gap(viewer: Client, broker: Broker, steps: Steps) -> None:
+def waiting_rows(page: str) -> list[str]:
+    table = re.search(r'<tbody id="waiting">.*?</tbody>', page, re.DOTALL).group()
+    return re.findall(r'<tr id="waiting-.*?</tr>', table)
+
+
+def test_waiting_tasks_are_paged_from_the_windows_into_postgres(
+    viewer: Client, broker: Broker, steps: Steps, settings: Settings
+) -> None:
+    settings.DALSTON_WINDOW = 12
+    wanted = [make.single("echo") for _ in range(35)] + [make.single("echo", priority="high") for _ in range(15)]
+    make.single("sleep")
+    steps.poll()
+    for lane, count, in_window in (("", 50, 24), ("lane=medium", 35, 12)):
+        found: list[str] = []
+        windows = 0
+        path = f"/queues/echo/?{lane}"
+        while path:
+            page = viewer.get(path).content.decode()
+            rows = waiting_rows(page)
+            assert len(rows) <= 20
+            found += re.findall(r'title="([0-9a-f-]{36})"', " ".join(rows))
+            windows += sum(">window</span>" in row for row in rows)
+            further = re.search(r'id="waiting-further" rel="next" href="([^"]+)"', page)
+            path = f"/queues/echo/{unescape(further.group(1))}" if further else ""
+        assert (len(found), len(set(found)), windows) == (count, count, in_window)
+        ready = Task.objects.filter(queue="echo", status="ready").order_by("first_enqueued_at", "id")
+        assert found[in_window:] == [
+            str(task) for priority in ("high", "medium") if priority == "medium" or not lane
+            for task in ready.filter(effective_priority=priority).values_list("id", flat=True)
+        ]  # fmt: skip
+    assert "26 in Postgres, 24 in the window" in page, "of the whole queue, whatever part is shown"
+    assert {str(task.id) for task in wanted[:35]} == set(found)
+
+
+def test_a_waiting_task_shows_its_group_if_several_wait(viewer: Client, steps: Steps, settings: Settings) -> None:
+    settings.DALSTON_WINDOW = 1
+    for _ in range(3):
+        make.single("echo")
+    steps.poll()
+    assert "project" not in " ".join(waiting_rows(viewer.get("/queues/echo/").content.decode()))
+    submit(single_task("echo", concurrency_key="customer 42"), project=Project.objects.create(name="beta"))
+    steps.poll()
+    rows = waiting_rows(viewer.get("/queues/echo/").content.decode())
+    assert [(">tests<" in row, ">beta · customer 42<" in row) for row in rows] == [(True, False)] * 3 + [(False, True)]
+
+
+def test_a_task_that_waits_in_postgres_can_be_cancelled_and_dead_lettered(
+    operator: Client, steps: Steps, settings: Settings
+) -> None:
+    settings.DALSTON_WINDOW = 1
+    for _ in range(3):
+        make.single("echo")
+    steps.poll()
+    tasks = list(Task.objects.filter(status="ready"))
+    for task, action, outcome, status in zip(
+        tasks,
+        ("cancel", "dead-letter"),
+        ("Cancelled before it ran.", "Dead-lettered."),
+        ("cancelled", "dead_letter"),
+        strict=True,
+    ):
+        page = operator.get(f"/queues/echo/?task={task.id}").content.decode()
+        assert 'id="target" class="pad" data-state="waiting"' in page
+        answer = operator.post(f"/tasks/{task.id}/actions/{action}/", {"reason": "broken", "attempt": task.attempt})
+        assert notice(operator, answer) == outcome
+        task.refresh_from_db()
+        assert task.status == status
+    assert len(waiting_rows(operator.get("/queues/echo/").content.decode())) == 1
+
+
+def test_without_postgres_the_windows_are_shown_and_the_page_says_what_is_missing(
+    viewer: Client, broker: Broker, steps: Steps
+) -> None:
+    make.single("echo")
+    steps.poll()
+    with transaction.atomic(), connection.cursor() as cursor:
+        # The pages' other queries go on: only what reads the depth fails until this is rolled back.
+        cursor.execute("ALTER TABLE dalston_depth RENAME TO away")
+        view = read_queue("echo", QueueQuery())
+        transaction.set_rollback(True)
+    assert [line.in_window for line in view.waiting.lines] == [True]
+    assert not view.waiting.ready_known
+    assert view.parts == "1 in the window; what waits in Postgres is not known"
+    html = {fragment.id: fragment.html for fragment in fragments_of(view, QueueQuery(), {}, False)}
+    assert "What waits in Postgres is not known: Postgres does not answer." in html["waiting-pages"]
+
+
+def test_pages_of_running_tasks_follow_each_other_without_a_gap(
+    viewer: Client, broker: Broker, steps: Steps, settings: Settings
+) -> None:
+    settings.DALSTON_WINDOW = 100
     for _ in range(60):
         make.single("echo")
     steps.poll()

@@ -63,7 +63,7 @@ def test_a_thousand_groups_with_one_slot_each_get_one_task() -> None:
     assert set(counts(next_groups(waiting, {}, 1000)).values()) == {1}
 
 
-def test_a_budget_that_is_used_up_blocks_its_groups_and_nobody_else() -> None:
+def test_a_budget_that_is_used_up_blocks_its_groups_and_no_others() -> None:
     both = frozenset({(A, "x"), (A, "y")})
     chosen = next_groups([waits(A, "x"), waits(A, "y"), waits(B)], {}, 10, [Budget(3, both)])
     assert counts(chosen) == {A: 3, B: 7}

@@ -4,13 +4,17 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
+from pytest_django import Settings
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.nodes.registry import NodeInfo
 from dalston_queue.broker.protocol.types import NodeState
 from dalston_queue.models import DeadLetter, Sample
+from dalston_queue.orchestrator.duties.reconciler import reconcile
 from dalston_queue.orchestrator.duties.samples import RETENTION, take_samples
 from tests.broker.conftest import message
+from tests.jobs import make
+from tests.orchestrator.support import Steps
 
 pytestmark = pytest.mark.django_db
 
@@ -33,6 +37,26 @@ def test_a_minute_is_sampled_once_and_a_day_is_kept(broker: Broker) -> None:
     assert abs(read_at - broker.snapshot().at_ms) < 60_000, "when the counters were read, not the minute's beginning"
     dead_letters = Sample.objects.get(kind="dead_letters")
     assert dead_letters.numbers == {"made": 1, "open": 1}
+    broker.reset_queue("echo")
+
+
+@pytest.mark.keeps_keys
+def test_waiting_tasks_are_those_in_the_window_and_those_in_postgres(
+    broker: Broker, steps: Steps, settings: Settings
+) -> None:
+    settings.DALSTON_WINDOW = 2
+    for _ in range(5):
+        make.single()
+    steps.poll()
+    broker.reset_queue("echo")  # the lane that Redis does not know has a sample as well
+    take_samples(timezone.now() - timedelta(minutes=1))
+    assert [sample.numbers["waiting"] for sample in Sample.objects.filter(kind="lane")] == [3]
+    reconcile()
+    steps.poll()
+    take_samples(timezone.now())
+    newest = Sample.objects.order_by("-at")
+    assert newest.filter(kind="lane")[0].numbers["waiting"] == 5
+    assert newest.filter(kind="queue")[0].numbers["waiting"] == 5
     broker.reset_queue("echo")
 
 
