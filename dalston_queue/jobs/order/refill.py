@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from dalston_queue.broker import Broker
+from dalston_queue import crash_points
 from dalston_queue.broker.errors import Denied
 from dalston_queue.broker.nodes.registry import EngineInfo
 from dalston_queue.broker.protocol.keys import queue_of_lane
@@ -86,6 +87,8 @@ def _fill(found: LaneDepth, size: int, now: datetime, skipped: list[Found]) -> i
     queued = 0
     while True:
         filled = _fill_batch(found, size, now)
+        if filled.queued:
+            crash_points.point("refill.committed")
         queued += len(filled.queued)
         skipped += filled.skipped
         if not filled.more:
@@ -105,6 +108,7 @@ def _fill_batch(found: LaneDepth, size: int, now: datetime) -> _Filled:
     with connection.cursor() as cursor:
         cursor.execute(_LOCK, [" ".join(lane_tier)])
     limits = limits_of(queue, lock=True)
+    crash_points.point("refill.locked")
     room = min(BATCH, size - depth.queued(lane_tier))
     if room <= 0:
         return _Filled()

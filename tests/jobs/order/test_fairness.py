@@ -84,7 +84,7 @@ def group(start: Start) -> tuple[UUID, str]:
 
 
 def test_keys_that_come_last_have_their_turn_beside_hundreds_of_others(simulate: Simulate) -> None:
-    """Of a project with more than MAX_KEYS keys not all are looked at each time."""
+    """Of a project with more than MAX_KEYS keys not all are read each time."""
     project = make.project()
     add_ready(1000, [project.pk], key="big")
     add_ready(3000, [project.pk], keys=500, oldest="2026-01-01T12:00:01Z")
