@@ -1,7 +1,7 @@
 """Ageing: a task that has waited long counts as one of the next higher priority. One step per run.
 
-A READY task gets its new effective priority by an UPDATE. What has an entry is withdrawn from Redis first: it could wait
-there for ever below an endless load of higher priority. What an engine claims meanwhile is left alone.
+A READY task gets its new effective priority by an UPDATE. What has an entry is withdrawn from Redis first: it could
+wait there for ever below an endless load of higher priority. What an engine claims meanwhile is left alone.
 """
 
 from collections.abc import Sequence

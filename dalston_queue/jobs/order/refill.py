@@ -15,8 +15,8 @@ import structlog
 from django.conf import settings
 from django.db import connection, transaction
 
-from dalston_queue.broker import Broker
 from dalston_queue import crash_points
+from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import Denied
 from dalston_queue.broker.nodes.registry import EngineInfo
 from dalston_queue.broker.protocol.keys import queue_of_lane
