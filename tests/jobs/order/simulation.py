@@ -21,7 +21,6 @@ from dalston_queue.broker.protocol.messages import Completed, Outcome
 from dalston_queue.broker.protocol.types import EngineState, Priority
 from dalston_queue.ids import uuid7
 from dalston_queue.jobs.lifecycle.advance import Advanced, claim_jobs
-from dalston_queue.jobs.order import refill as refilling
 from dalston_queue.jobs.order.ageing import promote_aged
 from dalston_queue.jobs.order.refill import refill
 from dalston_queue.jobs.submit.rows import NewJob, NewTask, insert_jobs
@@ -143,7 +142,6 @@ def simulation(broker: Broker, steps: Steps, *, slots: int, service: timedelta =
     """With one engine of so many slots, whose tasks take so long."""
     name = "lone.demo.0.boot"
     broker.registry.beat_engine(EngineBeat(engine_id=name, state=EngineState.READY, queues=(QUEUE,), capacity=slots))
-    refilling._engines = refilling._Engines()  # production reads them once a second
     consumer = Consumer(broker, name, [QUEUE], capacity=slots)
     consumer.open()
     try:
@@ -151,4 +149,3 @@ def simulation(broker: Broker, steps: Steps, *, slots: int, service: timedelta =
     finally:
         consumer.close()
         broker.registry.forget([name])
-        refilling._engines = refilling._Engines()
