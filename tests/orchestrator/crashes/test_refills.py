@@ -28,8 +28,8 @@ from tests.support import Spawned, wait_until
 pytestmark = pytest.mark.keeps_keys
 SLOTS = 8
 LIMIT = 3
-# An engine of this test that gets no time for 1.5 s would be taken for dead, and its tasks would run twice.
-PATIENT = {"DALSTON_DEAD_AFTER_S": "60"}
+# The engine of this test does not beat: it would be taken for dead, and its tasks would run twice.
+PATIENT = {"DALSTON_DEAD_AFTER_S": "600"}
 STEPS = (
     "refill.locked",
     "dispatch.before_append",
