@@ -55,13 +55,10 @@ def test_a_running_system_that_loses_all_of_redis_finishes_every_job(
         submit_many([Request(JobSpec(name="flush", stages=STAGES)) for _ in range(JOBS)], project=make.project())
         wait_until(lambda: Task.objects.filter(status="completed").count() > 50, what="work has begun")
         lose_all()
-        T=time.monotonic(); N=Task.objects.filter(status="completed").count()
-        wait_until(lambda: Task.objects.filter(status="completed").count()>N+50); print("XX again", N, time.monotonic()-T)
         wait_until(lambda: Job.objects.filter(status="completed").count() == JOBS, 60, "all jobs are completed")
     assert not DeadLetter.objects.exists()
     assert not completed_twice()
     assert depths() == counted() == []
-    print("XX",time.monotonic()-T,orchestrator.output)
     assert orchestrator.stop() == 0
 
 
@@ -106,18 +103,23 @@ def test_work_flows_again_within_ten_seconds_however_many_wait(
     thread.start()
 
     def lost() -> float:
-        running = Task.objects.filter(status="running")
-        wait_until(lambda: running.count() == RUNNING, 60, lambda: f"{running.count()} run")
-        before = set(running.values_list("pk", "attempt"))
+        """Until as many run again, and every task that was in Redis has its next attempt or runs at it."""
+        in_redis = Task.objects.filter(status__in=["queued", "running"])
+        wait_until(lambda: in_redis.filter(status="running").count() == RUNNING, 60, "the engine is full")
+        before = dict(in_redis.values_list("pk", "attempt"))
         lose_all()
         begun = time.monotonic()
         crowd.claimed.clear()
+
+        def restored() -> bool:
+            after = Task.objects.filter(pk__in=before).values_list("pk", "attempt")
+            return all(attempt > before[task] for task, attempt in after)
+
+        wait_until(restored, 60, "all that was lost has its next attempt")
         wait_until(lambda: len(crowd.claimed) >= RUNNING, 60, lambda: f"{len(crowd.claimed)} were claimed again")
         took = time.monotonic() - begun
-        print(f"{RUNNING} of {WAITING} tasks run again {took:.1f} s after all was lost")
+        print(f"{took:.1f} s after all was lost {RUNNING} of {WAITING} tasks run again")
         broker.registry.beat_engine(beat)
-        after = dict(Task.objects.filter(pk__in=[task for task, _ in before]).values_list("pk", "attempt"))
-        assert all(after[task] == attempt + 1 for task, attempt in before)
         return took
 
     try:
