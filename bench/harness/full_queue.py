@@ -12,6 +12,7 @@ from typing import Any
 from django.db import connection, models
 from django.utils import timezone
 
+from bench.harness.inserts import fast_inserts
 from dalston_queue.broker import Broker
 from dalston_queue.broker.connection import scripts
 from dalston_queue.broker.nodes.registry import EngineBeat
@@ -127,27 +128,8 @@ _TASK, _JOB = (f"('{head}-0000-7000-8000-' || {_TAIL})::uuid" for head in ("0192
 
 
 def fill_postgres(size: Size) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SET session_replication_role = replica")  # no check of foreign keys
-        indexes = _indexes(cursor)
-        for name in indexes:
-            cursor.execute(f'DROP INDEX "{name}"')
+    with fast_inserts():
         _insert_all(size)
-        for definition in indexes.values():  # much faster than a million insertions
-            cursor.execute(definition)
-        cursor.execute("SET session_replication_role = origin")
-        cursor.execute("ANALYZE")
-
-
-def _indexes(cursor: Any) -> dict[str, str]:
-    """Definitions of the large tables' indexes, by name, except those of constraints."""
-    cursor.execute(
-        """
-        SELECT indexname, indexdef FROM pg_indexes
-        WHERE tablename IN ('dalston_job', 'dalston_task')
-          AND indexname NOT IN (SELECT conname FROM pg_constraint)"""
-    )
-    return dict(cursor.fetchall())
 
 
 def _insert_all(size: Size) -> None:

@@ -86,7 +86,9 @@ def append_ready(tasks: Sequence[ReadyTask], now: datetime, *, skip_locked: bool
             changes["enqueue"].append(change)
     move_tasks("rebuild", changes["rebuild"])
     advance({moved.job_id for moved in end_tasks(refused)}, now)
-    return frozenset(moved.task_id for moved in move_tasks("enqueue", changes["enqueue"]))
+    queued = frozenset(moved.task_id for moved in move_tasks("enqueue", changes["enqueue"]))
+    crash_points.point("dispatch.queued")
+    return queued
 
 
 @transaction.atomic

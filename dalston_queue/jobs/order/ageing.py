@@ -1,11 +1,12 @@
 """Ageing: a task that has waited long counts as one of the next higher priority. One step per run.
 
-A READY task gets its new effective priority by an UPDATE. A task in a window is withdrawn from Redis first: it could
+A READY task gets its new effective priority by an UPDATE. What has an entry is withdrawn from Redis first: it could
 wait there for ever below an endless load of higher priority. What an engine claims meanwhile is left alone.
 """
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -58,47 +59,51 @@ def promote_aged(now: datetime) -> dict[str, int]:
 
 
 def _promote_tier(lane_tier: LaneTier, now: datetime) -> int:
+    lane, tier = lane_tier
+    _, wait = promotions()[Tier(tier)]
     size: int = settings.DALSTON_PROMOTE_BATCH
-    count = _withdraw(lane_tier, now, size)
-    while moved := _promote_ready(lane_tier, now, size):
+    count = _promote_batch(lane_tier, AGED_IN_WINDOW, [queue_of_lane(lane), *lane_tier, now - wait, size], _GONE, now)
+    while moved := _promote_batch(lane_tier, AGED, [*lane_tier, now - wait, size], _NOT_IN_REDIS, now):
         count += moved
         if moved < size:
             break
     return count
 
 
-@transaction.atomic
-def _promote_ready(lane_tier: LaneTier, now: datetime, size: int) -> int:
-    _, wait = promotions()[Tier(lane_tier[1])]
-    with connection.cursor() as cursor:
-        cursor.execute(AGED, [*lane_tier, now - wait, size])
-        rows: list[Row] = cursor.fetchall()
-    jobs = lock_jobs((job for _, job, _ in rows), skip_locked=True)
-    return _promote([row for row in rows if row[1] in jobs], lane_tier[1], now)
+# A READY task may have an entry as well: a refill that died after its append left it. In the lower tier it would wait
+# behind all others.
+_GONE = frozenset({Removed.REMOVED})
+_NOT_IN_REDIS = frozenset({Removed.REMOVED, Removed.ABSENT})
 
 
 @transaction.atomic
-def _withdraw(lane_tier: LaneTier, now: datetime, size: int) -> int:
-    """Take aged tasks out of their window. A crash before the commit leaves them QUEUED without an entry: the
-    reconciler gives them their next attempt."""
+def _promote_batch(
+    lane_tier: LaneTier, aged: str, arguments: list[Any], wanted: frozenset[Removed], now: datetime
+) -> int:
+    """Take aged tasks out of Redis and promote those that are not there any more. A crash before the commit leaves some
+    QUEUED without an entry: the reconciler gives them their next attempt."""
     lane, tier = lane_tier
-    _, wait = promotions()[Tier(tier)]
-    queue = queue_of_lane(lane)
     with connection.cursor() as cursor:
-        cursor.execute(AGED_IN_WINDOW, [queue, lane, tier, now - wait, size])
+        cursor.execute(aged, arguments)
         rows: list[Row] = cursor.fetchall()
     if not rows:
         return 0
     jobs = lock_jobs((job for _, job, _ in rows), skip_locked=True)
+    mine = [row for row in rows if row[1] in jobs]
+    outcomes = _withdraw(queue_of_lane(lane), mine)
+    crash_points.point("ageing.withdrawn")
+    return _promote([row for row in mine if outcomes.get(row[0]) in wanted], tier, now)
+
+
+def _withdraw(queue: str, rows: Sequence[Row]) -> dict[UUID, Removed]:
+    """Remove the entries of these tasks, except those that an engine has had: they wait in front of the others, and
+    their event numbers have gone on."""
     broker = get_broker()
     records = broker.records(queue, [str(task) for task, _, _ in rows])
-    # With an event that is not applied yet an engine had it: it waits in front, and its event numbers have gone on.
-    fresh = {task for task, record in records.items() if record.seq == 0}
-    mine = [row for row in rows if row[1] in jobs and str(row[0]) in fresh]
-    outcomes = broker.remove_many(queue, [(str(task), attempt) for task, _, attempt in mine])
-    crash_points.point("ageing.withdrawn")
-    gone = [row for row, outcome in zip(mine, outcomes, strict=True) if outcome is Removed.REMOVED]
-    return _promote(gone, tier, now)
+    had = {(UUID(task), record.attempt) for task, record in records.items() if record.seq > 0}
+    mine = [(task, attempt) for task, _, attempt in rows if (task, attempt) not in had]
+    outcomes = broker.remove_many(queue, [(str(task), attempt) for task, attempt in mine])
+    return {task: outcome for (task, _), outcome in zip(mine, outcomes, strict=True)}
 
 
 def _promote(rows: Sequence[Row], tier: str, now: datetime) -> int:

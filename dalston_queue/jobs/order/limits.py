@@ -11,7 +11,6 @@ from math import floor
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Q
 
 from dalston_queue.jobs.order.share import Budget, Group
 from dalston_queue.models import Limit
@@ -20,6 +19,7 @@ from dalston_queue.models.order import EACH_KEY
 IN_FLIGHT_ANYWHERE = """
     SELECT project_id, concurrency_key, count(*) FROM dalston_task
     WHERE status IN ('queued', 'running') AND project_id = ANY(%s::uuid[]) GROUP BY project_id, concurrency_key"""
+_OF_QUEUE = "SELECT * FROM dalston_limit WHERE queue = %s OR queue = '' ORDER BY id"
 _SPEND = "UPDATE dalston_limit SET tokens = %s, filled_at = %s WHERE id = %s"
 
 MAX_SKEW = timedelta(minutes=1)
@@ -28,8 +28,8 @@ MAX_SKEW = timedelta(minutes=1)
 
 def limits_of(queue: str, *, lock: bool = False) -> list[Limit]:
     """The limits that apply to tasks of a queue. Locked in the order of their ids, so that refills can't deadlock."""
-    limits = Limit.objects.filter(Q(queue=queue) | Q(queue="")).select_related("project").order_by("id")
-    return list(limits.select_for_update(of=("self",)) if lock else limits)
+    # The ORM would take a millisecond to build the query, for each refill.
+    return list(Limit.objects.raw(_OF_QUEUE + " FOR UPDATE" if lock else _OF_QUEUE, [queue]))
 
 
 def applies(limit: Limit, group: Group) -> bool:

@@ -15,6 +15,7 @@ import structlog
 from django.conf import settings
 from django.db import connection, transaction
 
+from dalston_queue import crash_points
 from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import Denied
 from dalston_queue.broker.nodes.registry import EngineInfo
@@ -86,6 +87,8 @@ def _fill(found: LaneDepth, size: int, now: datetime, skipped: list[Found]) -> i
     queued = 0
     while True:
         filled = _fill_batch(found, size, now)
+        if filled.queued:
+            crash_points.point("refill.committed")
         queued += len(filled.queued)
         skipped += filled.skipped
         if not filled.more:
@@ -105,6 +108,7 @@ def _fill_batch(found: LaneDepth, size: int, now: datetime) -> _Filled:
     with connection.cursor() as cursor:
         cursor.execute(_LOCK, [" ".join(lane_tier)])
     limits = limits_of(queue, lock=True)
+    crash_points.point("refill.locked")
     room = min(BATCH, size - depth.queued(lane_tier))
     if room <= 0:
         return _Filled()
@@ -121,14 +125,15 @@ def _next(lane_tier: LaneTier, queue: str, room: int) -> list[Found]:
     waiting = groups(lane_tier)
     if len(waiting) <= 1:
         return oldest(lane_tier, room)
-    return oldest_of(lane_tier, next_groups(waiting, in_flight(queue), room))
+    flying = in_flight(queue)
+    return oldest_of(lane_tier, next_groups(waiting, flying.all, room, queued=flying.queued))
 
 
 def _fill_within(limits: Sequence[Limit], lane_tier: LaneTier, room: int, now: datetime) -> _Filled:
     """Fill a window within these limits, which are locked."""
     waiting, flying = groups(lane_tier), in_flight(queue_of_lane(lane_tier[0]))
-    spending = Spending.of(limits, flying, [each.group for each in waiting], now)
-    wanted = next_groups(waiting, flying, room, spending.budgets)
+    spending = Spending.of(limits, flying.all, [each.group for each in waiting], now)
+    wanted = next_groups(waiting, flying.all, room, spending.budgets, queued=flying.queued)
     chosen = oldest_of(lane_tier, wanted)
     queued = append_ready(chosen, now)
     spending.spend([found.group for found in chosen if found.task_id in queued])

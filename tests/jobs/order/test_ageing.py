@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.db import transaction
 
 from dalston_queue.broker import Broker
 from dalston_queue.jobs.order.ageing import promote_aged
@@ -11,7 +12,7 @@ from dalston_queue.jobs.order.refill import refill
 from dalston_queue.models import Task
 from tests.jobs import make
 from tests.jobs.make import NOW
-from tests.orchestrator.support import Steps, engine, run_to_the_end
+from tests.orchestrator.support import Steps, echo, engine, run_to_the_end
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.keeps_keys]
 
@@ -57,6 +58,36 @@ def test_an_aged_task_is_withdrawn_from_its_window_and_goes_into_that_of_its_new
         "from low to medium: it has waited 10 min"
     ]
     assert depths() == counted()
+
+
+def test_an_entry_that_a_crash_left_does_not_stay_in_the_lower_tier(broker: Broker) -> None:
+    """A refill that dies after the append leaves a READY task with an entry."""
+    [task] = waiting(1, "low")
+    with transaction.atomic():
+        refill(None, NOW)
+        transaction.set_rollback(True)
+    task.refresh_from_db()
+    assert (task.status, broker.snapshot(["echo"]).queues[0].waiting) == ("ready", 1)
+    promote_aged(NOW + minutes(10))
+    task.refresh_from_db()
+    assert (task.status, task.attempt, task.tier) == ("queued", 1, "medium")
+    assert not broker.records("echo", [str(task.id)])[str(task.id)].stream.endswith(":low")
+    assert broker.snapshot(["echo"]).queues[0].waiting == 1
+
+
+def test_a_task_that_runs_since_a_crash_is_not_promoted(broker: Broker) -> None:
+    [task] = waiting(1, "low")
+    with transaction.atomic():
+        refill(None, NOW)
+        transaction.set_rollback(True)
+    with engine(broker, "echo") as consumer:
+        [claimed] = consumer.claim()
+        promote_aged(NOW + minutes(30))
+        assert priorities() == ["low"]
+        claimed.settle(echo(claimed))
+        run_to_the_end(Steps(broker), consumer)
+    task.refresh_from_db()
+    assert (task.status, task.attempt) == ("completed", 1)
 
 
 def test_what_an_engine_has_is_left_alone(broker: Broker) -> None:

@@ -50,6 +50,14 @@ def test_between_equals_the_group_of_the_oldest_task_comes_first() -> None:
     assert next_groups(waiting, {}, 1) == [(A, "y")]
 
 
+def test_of_equals_the_one_with_fewer_in_windows_comes_first() -> None:
+    waiting = [waits(A, minutes=5), waits(B, minutes=1)]
+    chosen = next_groups(waiting, {(A, ""): 1, (B, ""): 1}, 3, queued={(A, ""): 1})
+    assert [project for project, _ in chosen] == [B, A, B]
+    waiting = [waits(A, "x", minutes=5), waits(A, "y", minutes=1)]
+    assert next_groups(waiting, {(A, "x"): 1, (A, "y"): 1}, 1, queued={(A, "x"): 1}) == [(A, "y")]
+
+
 def test_a_thousand_groups_with_one_slot_each_get_one_task() -> None:
     waiting = [waits(UUID(int=number), minutes=number) for number in range(1, 1001)]
     assert set(counts(next_groups(waiting, {}, 1000)).values()) == {1}
