@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
@@ -24,6 +25,7 @@ def test_every_duty_is_on_the_page() -> None:
     assert listed("Duties") == {"recovery", "webhook sender"} | {spec.name for spec in DUTIES}
 
 
+@pytest.mark.django_db
 def test_every_metric_is_on_the_page(broker: Broker) -> None:
     registry = CollectorRegistry()
     registry.register(QueueCollector())
