@@ -35,6 +35,23 @@ _DEPTH = """
     INSERT INTO dalston_depth (lane, tier, ready, queued, running) VALUES (%(queue)s, %(priority)s, %(count)s, 0, 0)"""
 
 
+# As jobs/lifecycle/status.py moves them, without their history.
+_MOVES = (
+    "status = 'queued'",
+    "status = 'running', event_seq = 1, started_at = now(), assigned_worker_id = 'bench'",
+    "status = 'completed', event_seq = 2, result = '{}', finished_at = now()",
+)
+_OLDEST = """
+    SELECT id FROM dalston_task WHERE status = 'ready' AND lane = %s AND tier = 'medium'
+    ORDER BY first_enqueued_at, id LIMIT %s"""
+_READY_INDEXES = ("task_ready_by_group", "task_ready_by_age")
+_SIZES = "SELECT name, pg_relation_size(name::regclass) FROM unnest(%s::text[]) AS name"
+
+
+def project_named(name: str) -> Project:
+    return Project.objects.create(name=name)
+
+
 def projects(count: int, name: str = "bench") -> list[UUID]:
     """So many new projects."""
     made = Project.objects.bulk_create(Project(name=f"{name}-{number}") for number in range(count))
@@ -54,3 +71,23 @@ def add_ready(
     with connection.cursor() as cursor:
         for statement in (_JOBS, _TASKS, _DEPTH):
             cursor.execute(statement, arguments)
+
+
+def finish_oldest(count: int, queue: str = "echo") -> None:
+    """The oldest READY tasks through all states. The depth is not kept."""
+    with connection.cursor() as cursor:
+        cursor.execute(_OLDEST, [queue, count])
+        ids = [row[0] for row in cursor.fetchall()]
+        for move in _MOVES:
+            cursor.execute(f"UPDATE dalston_task SET {move} WHERE id = ANY(%s)", [ids])
+
+
+def index_sizes(*, rebuilt: bool = False) -> dict[str, int]:
+    """Bytes of the indexes of READY tasks. `rebuilt`: made anew before."""
+    with connection.cursor() as cursor:
+        if rebuilt:
+            cursor.execute("REINDEX TABLE dalston_task")
+        cursor.execute(
+            "SELECT name, pg_relation_size(name::regclass) FROM unnest(%s::text[]) AS name", [list(_READY_INDEXES)]
+        )
+        return dict(cursor.fetchall())
