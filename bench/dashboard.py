@@ -54,8 +54,9 @@ def dashboard(*, small: bool, seconds: float) -> Iterator[Section]:
         fill(get_broker(), size)
         print(
             f"Filled in {time.monotonic() - begun:.0f} s, directly: {size.waiting:,} waiting and {size.pending:,} "
-            f"pending entries by a script inside Valkey, their rows by INSERT … SELECT, {size.engines} engines by "
-            "beats. No engine and no orchestrator runs; beats and 20 tasks a second go on meanwhile.",
+            "running tasks by INSERT … SELECT, the entries of the windows and of what runs by a script inside Valkey, "
+            f"{size.engines} engines by beats. No engine and no orchestrator runs; beats and 20 tasks a second go on "
+            "meanwhile.",
             flush=True,
         )
         with serving("dalston_site.asgi:application", environment, "/healthz") as web:

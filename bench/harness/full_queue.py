@@ -22,8 +22,10 @@ from dalston_queue.models import DeadLetter, Job, Project, Task
 
 QUEUES = ("transcribe", "diarize", "align", "translate", "summarise", "redact", "embed", "deliver")
 TIERS = (Tier.MEDIUM, Tier.HIGH, Tier.LOW)
+LANES = [(queue, tier) for queue in QUEUES for tier in TIERS]
+WINDOW = 128
+"""Entries of each lane and tier that wait in Redis; the others wait in Postgres."""
 PER_NODE = 8
-BATCH = 5_000
 GIB = 1024
 
 
@@ -35,6 +37,11 @@ class Size:
     viewers: int
     history: int  # jobs that are over
     dead_letters: int
+
+    @property
+    def per_lane(self) -> int:
+        """Waiting tasks of each lane and tier."""
+        return max(1, self.waiting // len(LANES))
 
     @property
     def nodes(self) -> int:
@@ -58,7 +65,7 @@ def engine_id(number: int) -> str:
 
 
 def fill_redis(broker: Broker, size: Size) -> None:
-    """Pending entries first, numbered from 0, so that an engine reads exactly its own; then the waiting ones."""
+    """Pending entries first, numbered from 0, so that an engine reads exactly its own; then those in the windows."""
     [shard] = broker.shards
     records = scripts.BROKER / "include" / "record.lua"
     source = records.read_text() + (Path(__file__).parent / "fill.lua").read_text()
@@ -72,13 +79,9 @@ def fill_redis(broker: Broker, size: Size) -> None:
         queue = QUEUES[engine % len(QUEUES)]
         _add(script, keys, queue, Tier.MEDIUM, number, share, engine_id(engine))
         number += share
-    lanes = [(queue, tier) for queue in QUEUES for tier in TIERS]
-    for position, (queue, tier) in enumerate(lanes):
-        share = size.waiting // len(lanes) + (position < size.waiting % len(lanes))
-        for begin in range(0, share, BATCH):
-            count = min(BATCH, share - begin)
-            _add(script, keys, queue, tier, number, count, "")
-            number += count
+    for position, (queue, tier) in enumerate(LANES):
+        first = size.pending + position * size.per_lane
+        _add(script, keys, queue, tier, first, min(WINDOW, size.per_lane), "")
 
 
 def _add(script: Any, keys: Any, queue: str, tier: Tier, first: int, count: int, owner: str) -> None:
@@ -127,6 +130,13 @@ _TAIL = "lpad(to_hex(n), 12, '0')"
 _TASK, _JOB = (f"('{head}-0000-7000-8000-' || {_TAIL})::uuid" for head in ("01920000", "01910000"))
 
 
+_DEPTH = """
+    INSERT INTO dalston_depth (lane, tier, ready, queued, running)
+    SELECT lane, tier, count(*) FILTER (WHERE status = 'ready'), count(*) FILTER (WHERE status = 'queued'),
+           count(*) FILTER (WHERE status = 'running')
+    FROM dalston_task WHERE status IN ('ready', 'queued', 'running') GROUP BY lane, tier"""
+
+
 def fill_postgres(size: Size) -> None:
     with fast_inserts():
         _insert_all(size)
@@ -138,22 +148,27 @@ def _insert_all(size: Size) -> None:
     project = Project.objects.create(name="bench")
     total = size.pending + size.waiting
     job = Job(project=project, name="call.wav", trace_id="bench", created_at=now)
-    states = {"running": (0, size.pending), "queued": (size.pending, total), "completed": (total, total + size.history)}
+    states = {"running": (0, size.pending), "ready": (size.pending, total), "completed": (total, total + size.history)}
     for status, (first, end) in states.items():
         job.status = "completed" if status == "completed" else "running"
         job.finished_at = now if status == "completed" else None
         _insert(job, first, end, id=_JOB)
-        _insert(_task(status, now), first, end, id=_TASK, job_id=_JOB, **_queues(status, size))
+        _insert(_task(status, project, now), first, end, id=_TASK, job_id=_JOB, **_queues(status, size))
+    with connection.cursor() as cursor:
+        cursor.execute(_DEPTH)
     dead_letter = DeadLetter(queue="transcribe", task_type="transcribe", cause="error", attempt=4, created_at=now)
     texts = {"fingerprint": "lpad((n % 40)::text, 16, '0')", "error": "'CUDA error ' || n % 40"}
     _insert(dead_letter, total, total + size.dead_letters, id=_TASK, task_id=_TASK, **texts)
 
 
-def _task(status: str, now: datetime) -> Task:
-    task = Task(stage="transcribe", queue="transcribe", task_type="transcribe", timeout_seconds=600, max_retries=3)
+def _task(status: str, project: Project, now: datetime) -> Task:
+    task = Task(
+        project=project, stage="transcribe", queue="transcribe", lane="transcribe", task_type="transcribe",
+        timeout_seconds=600, max_retries=3,
+    )  # fmt: skip
     task.parameters = {"file": "s3://calls/2026/11/16/a.wav", "language": "en"}
     task.status, task.created_at, task.first_enqueued_at = status, now, now
-    task.started_at = None if status == "queued" else now
+    task.started_at = None if status == "ready" else now
     task.finished_at = now if status == "completed" else None
     return task
 
@@ -166,11 +181,19 @@ def _queues(status: str, size: Size) -> dict[str, str]:
         queues = ", ".join(f"'{queue}'" for queue in QUEUES)
         engine = f"least(n / {share}, {size.engines - 1})"
         queue = f"(ARRAY[{queues}])[1 + {engine} % {len(QUEUES)}]"
-        return {"assigned_worker_id": f"(ARRAY[{engines}])[1 + {engine}]", "queue": queue, "task_type": queue}
-    share = max(1, size.waiting // (len(QUEUES) * len(TIERS)))
-    queues = ", ".join(f"'{queue}'" for queue in QUEUES)
-    queue = f"(ARRAY[{queues}])[1 + least((n - {size.pending}) / {share * len(TIERS)}, {len(QUEUES) - 1})]"
-    return {"queue": queue, "task_type": queue}
+        owner = f"(ARRAY[{engines}])[1 + {engine}]"
+        return {"assigned_worker_id": owner, "queue": queue, "lane": queue, "task_type": queue}
+    if status == "completed":
+        return {}
+    number = f"(n - {size.pending})"
+    lane = f"1 + least({number} / {size.per_lane}, {len(LANES) - 1})"
+    queues, tiers = (", ".join(f"'{lane[part]}'" for lane in LANES) for part in (0, 1))
+    queue, priority = f"(ARRAY[{queues}])[{lane}]", f"(ARRAY[{tiers}])[{lane}]"
+    in_window = f"{number} % {size.per_lane} < {WINDOW} AND {number} < {size.per_lane * len(LANES)}"
+    return {
+        "status": f"CASE WHEN {in_window} THEN 'queued' ELSE 'ready' END",
+        "queue": queue, "lane": queue, "task_type": queue, "priority": priority, "effective_priority": priority,
+    }  # fmt: skip
 
 
 def _insert(row: models.Model, first: int, end: int, **expressions: str) -> None:
@@ -180,7 +203,7 @@ def _insert(row: models.Model, first: int, end: int, **expressions: str) -> None
     values: list[str] = []
     parameters: list[Any] = []
     for field in meta.concrete_fields:
-        if field.primary_key and field.attname not in expressions:
+        if field.generated or (field.primary_key and field.attname not in expressions):
             continue
         assert field.column, "a concrete field has one"
         columns.append(connection.ops.quote_name(field.column))
