@@ -99,7 +99,7 @@ def test_it_waits_for_a_retry_and_which_attempt_failed(api: Api, task: Task) -> 
 
 
 def test_it_is_ready_and_not_queued_yet(api: Api, task: Task) -> None:
-    Task.objects.update(status="ready")
+    Task.objects.update(status="ready", first_enqueued_at=timezone.now())
     assert why(api, task)[0] == "not_dispatched"
 
 
