@@ -5,7 +5,7 @@ from itertools import pairwise
 from uuid import UUID
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pytest_django import Settings
 
@@ -38,6 +38,7 @@ def starts_at(limit: Limit, times: list[datetime], wanted: list[int]) -> list[da
     return started
 
 
+@settings(deadline=None)  # a busy machine
 @given(
     rate=st.integers(1, 300),
     pauses=st.lists(st.floats(0, 90, allow_nan=False), min_size=1, max_size=200),
