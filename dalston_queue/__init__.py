@@ -14,6 +14,7 @@ redis, database    the broker of this process; database connections and their er
 polling            one poll for all subscribers of a key
 metrics            the queue's metrics for Prometheus
 ids                time-ordered ids
+addresses, pinned  which URLs of clients may be called, and the connection to a checked address
 defaults           values of settings that engines share
 tasks              the periodic task that huey runs
 apps, crash_points the Django app, and a hook for tests that kill a process

@@ -12,6 +12,7 @@ from django.utils import timezone
 from ninja import Schema
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from dalston_queue.addresses import MAX_URL
 from dalston_queue.api.errors.problems import ApiProblem, Code
 from dalston_queue.api.schemas.base import MAX_REASON, BodyIn, Instant, PriorityIn, ReasonInBody
 from dalston_queue.broker.protocol.keys import NAME
@@ -22,7 +23,6 @@ from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.jobs.queries.why import WhyCode
 from dalston_queue.jobs.submit.rows import NewTask
 from dalston_queue.jobs.submit.spec import JobSpec, single_task
-from dalston_queue.jobs.webhooks.target import MAX_URL
 from dalston_queue.models import Job, Task, TaskEvent
 
 FARTHEST = timedelta(days=3660)

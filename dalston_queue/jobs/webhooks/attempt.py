@@ -5,19 +5,18 @@ name. No redirect is followed, and only the status of the answer is read: a rece
 no longer than the timeout, which includes the lookup (lookups.py).
 """
 
-import contextlib
 import http.client
-import socket
-import ssl
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dalston_queue.addresses import Network, Target
 from dalston_queue.database import storable_text
 from dalston_queue.jobs.errors import InvalidCallback
 from dalston_queue.jobs.webhooks.lookups import LookupFailed, Lookups, lookups
-from dalston_queue.jobs.webhooks.target import Network, Target, check_address
+from dalston_queue.jobs.webhooks.target import check_address
+from dalston_queue.pinned import PinnedConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ def _post(addresses: list[str], target: Target, headers: Mapping[str, str], body
     """The receiver's status. The next address is tried only as long as nothing has been sent."""
     failure: OSError | None = None
     for address in addresses:
-        connection = _Pinned(target, address, max(0.1, end - time.monotonic()))
+        connection = PinnedConnection(target, address, max(0.1, end - time.monotonic()))
         # A receiver that sends a byte now and then would outlive any timeout of a single read.
         alarm = threading.Timer(max(0.1, end - time.monotonic()), connection.cut)
         alarm.daemon = True
@@ -89,30 +88,3 @@ def _post(addresses: list[str], target: Target, headers: Mapping[str, str], body
             alarm.cancel()
             connection.close()
     raise failure or OSError(f"{target.host} has no address")
-
-
-class _Pinned(http.client.HTTPConnection):
-    """A connection to one address, whatever the name resolves to by now; the certificate is checked for the name."""
-
-    sock: socket.socket | None
-
-    def __init__(self, target: Target, address: str, timeout_s: float) -> None:
-        super().__init__(target.host, target.port, timeout=timeout_s)
-        self._target = target
-        self._address = address
-
-    def connect(self) -> None:
-        plain = socket.create_connection((self._address, self._target.port), self.timeout)
-        self.sock = plain
-        if self._target.secure:
-            context = ssl.create_default_context()
-            # The handshake comes after the assignment, so that cut() finds the socket.
-            secure = context.wrap_socket(plain, server_hostname=self._target.host, do_handshake_on_connect=False)
-            self.sock = secure
-            secure.do_handshake()
-
-    def cut(self) -> None:
-        """Called from another thread: whatever waits for this connection fails now."""
-        if self.sock is not None:
-            with contextlib.suppress(OSError):
-                socket.socket.shutdown(self.sock, socket.SHUT_RDWR)

@@ -8,8 +8,9 @@ from ipaddress import ip_network
 from django.conf import settings
 from django.db import connection
 
+from dalston_queue.addresses import Network
 from dalston_queue.jobs.errors import InvalidCallback
-from dalston_queue.jobs.webhooks.target import Network, read_target
+from dalston_queue.jobs.webhooks.target import read_target
 from dalston_queue.models import Project, WebhookDelivery, WebhookSecret
 from dalston_queue.models.webhook import DeliveryState
 

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from dalston_queue.addresses import Target
 from dalston_queue.jobs.errors import InvalidCallback
-from dalston_queue.jobs.webhooks.attempt import Delivered, NotDelivered, _Pinned, send
-from dalston_queue.jobs.webhooks.target import Target, check_address, read_target
+from dalston_queue.jobs.webhooks.attempt import Delivered, NotDelivered, send
+from dalston_queue.jobs.webhooks.target import check_address, read_target
+from dalston_queue.pinned import PinnedConnection
 from tests.api.webhooks.receiver import receiving
 from tests.support import need_tool
 
@@ -77,7 +79,7 @@ def test_a_name_that_leads_to_loopback_is_not_called() -> None:
 def test_the_connection_goes_to_the_checked_address_and_not_to_the_name() -> None:
     with receiving() as receiver:
         target = Target(secure=False, host="no-such-name.invalid", port=receiver.port, path="/")
-        connection = _Pinned(target, "127.0.0.1", 5)
+        connection = PinnedConnection(target, "127.0.0.1", 5)
         connection.request("POST", "/", b"{}", {"Host": target.host_header})
         assert connection.getresponse().status == 200
         connection.close()
