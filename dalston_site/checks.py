@@ -110,13 +110,6 @@ def _redis_errors() -> Iterator[CheckMessage]:
         connect(settings.REDIS_URL, cluster=settings.DALSTON_REDIS_CLUSTER, shards=settings.DALSTON_REDIS_URLS).close()
     except Invalid as error:
         yield _error("E103", f"{error}.", "See DALSTON_REDIS_URLS and REDIS_URL in docs/settings.md.")
-    side = settings.DALSTON_SIDE_REDIS_URL
-    if "+sentinel" in side or (settings.DALSTON_REDIS_CLUSTER and side == settings.REDIS_URL):
-        yield _error(
-            "E104",
-            "Housekeeping (huey) can use neither a Redis Cluster nor Sentinels.",
-            "Set DALSTON_SIDE_REDIS_URL to a plain Redis server; what it keeps there may be lost at any time.",
-        )
 
 
 def _secret() -> str:

@@ -1,13 +1,43 @@
-"""The huey instance of the housekeeping process. Its duties are in dalston_queue/orchestrator."""
+"""The huey instance of the housekeeping process. Its duties are in dalston_queue/orchestrator.
 
-from huey import RedisHuey
+Huey passes a duty from its scheduler to a worker of the same process, and keeps nothing that must outlive the process:
+which process works, and when a duty ran last, is in our own lease and tables. So its queue is in memory, and no Redis
+but that of our own topology is needed.
+"""
+
+import threading
+
+from huey import Huey
+from huey.storage import MemoryStorage
 
 from dalston_site import notify
 
+POLL_S = 1.0
+"""How long a worker waits before it looks whether the process shall end."""
 
-def make_huey(redis_url: str, prefix: str) -> RedisHuey:
-    # results=False: duties report through the database and the log, so nothing piles up in Redis.
-    # clean_name=False: huey would drop the dashes, and the prefixes a-b and ab would share a queue.
-    huey = RedisHuey(prefix, url=redis_url or None, results=False, clean_name=False)
+
+class _Handover(MemoryStorage):  # type: ignore[misc]  # huey has no types
+    """The memory storage with a worker that waits: huey's own polls with pauses of up to ten seconds."""
+
+    blocking = True
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._changed = threading.Condition(self._lock)
+
+    def enqueue(self, data: bytes, priority: float | None = None) -> None:
+        with self._changed:
+            super().enqueue(data, priority)
+            self._changed.notify()
+
+    def dequeue(self) -> bytes | None:
+        with self._changed:
+            self._changed.wait_for(self.queue_size, POLL_S)
+            return super().dequeue()  # type: ignore[no-any-return]
+
+
+def make_huey() -> Huey:
+    # results=False: duties report through the database and the log.
+    huey = Huey("dalston", results=False, storage_class=_Handover)
     huey.on_startup(name="notify readiness")(notify.ready)
     return huey

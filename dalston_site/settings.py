@@ -49,8 +49,6 @@ DALSTON_REDIS_PREFIX = name(
 )  # fmt: skip
 DALSTON_REDIS_CLUSTER = env.flag("DALSTON_REDIS_CLUSTER", False)
 DALSTON_REDIS_URLS = env.text("DALSTON_REDIS_URLS")
-# huey knows neither Cluster nor Sentinel; what it keeps in Redis may be lost.
-DALSTON_SIDE_REDIS_URL = env.redis_url("DALSTON_SIDE_REDIS_URL", REDIS_URL)
 
 # fmt: off
 # --- Liveness ---------------------------------------------------------------------------------------------------------
@@ -139,7 +137,7 @@ if DALSTON_SERVER_INSTALL:
     ]
     ROOT_URLCONF = "dalston_site.urls"
     ASGI_APPLICATION = "dalston_site.asgi.application"
-    HUEY = make_huey(DALSTON_SIDE_REDIS_URL, DALSTON_REDIS_PREFIX)
+    HUEY = make_huey()
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",

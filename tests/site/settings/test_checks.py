@@ -101,11 +101,8 @@ def test_a_bad_map_of_redis_servers_is_named(settings: Settings) -> None:
     assert ids() == ["E103"]
 
 
-def test_a_cluster_needs_a_plain_server_beside_it(settings: Settings) -> None:
-    settings.DALSTON_REDIS_CLUSTER = True
-    settings.DALSTON_SIDE_REDIS_URL = settings.REDIS_URL
-    assert ids() == ["E104"]
-    settings.DALSTON_SIDE_REDIS_URL = "redis://side.example:6379/0"
+def test_sentinels_need_no_other_server(settings: Settings) -> None:
+    settings.REDIS_URL = "redis+sentinel://one.example:26379,two.example:26379/dalston/0"
     assert ids() == []
 
 
