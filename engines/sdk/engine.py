@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from .logs import running
 from .outcomes import Cancelled, Done, Failed, Outcome, Reject, Retry, TaskCancelled, text
 from .task import Task
 
@@ -66,9 +67,10 @@ async def _awaited(value: Awaitable[Any]) -> Any:
 def attempt(an_engine: Engine, task: Task) -> Outcome:
     """Calls `run` in this thread and returns its outcome. No exception of an author leaves this function."""
     try:
-        value = an_engine.run(task)
-        if hasattr(type(value), "__await__"):
-            value = asyncio.run(_awaited(value))
+        with running(task):
+            value = an_engine.run(task)
+            if hasattr(type(value), "__await__"):
+                value = asyncio.run(_awaited(value))
     except BaseException as error:  # noqa: BLE001 (an author's SystemExit is a failed task, not our end)
         return outcome_of_error(error, task)
     return outcome_of_value(value, task)
@@ -77,7 +79,8 @@ def attempt(an_engine: Engine, task: Task) -> Outcome:
 async def attempt_async(an_engine: Engine, task: Task) -> Outcome:
     """As `attempt`, on a running event loop."""
     try:
-        value = await an_engine.run(task)
+        with running(task):
+            value = await an_engine.run(task)
     except BaseException as error:  # noqa: BLE001 (an author's SystemExit is a failed task, not our end)
         return outcome_of_error(error, task)
     return outcome_of_value(value, task)

@@ -25,8 +25,8 @@ from queue import Empty, SimpleQueue
 from dalston_queue.broker import Broker, Consumer, Delivery
 from dalston_queue.broker.errors import Fenced, Unavailable
 from dalston_queue.broker.protocol import messages
-from dalston_queue.broker.protocol.types import Settled
 
+from . import logs
 from .engine import Engine
 from .identity import Identity
 from .manifest import Manifest
@@ -198,9 +198,7 @@ class Runner:
         sent = list(self.unsettled)
         answer = self.consumer.exchange(sent, limit)
         del self.unsettled[: len(sent)]
-        for (delivery, _), settled in zip(sent, answer.settled, strict=True):
-            if settled is Settled.LOST:
-                log.warning("task %s: result refused, another engine has the task", delivery.task_id)
+        logs.settled([(*each, code) for each, code in zip(sent, answer.settled, strict=True)], self.identity.engine_id)
         if answer.claimed:
             # After a broken call the broker may answer with deliveries of a renewal that have ended by now.
             ended = {delivery for delivery, _ in sent}
@@ -211,11 +209,15 @@ class Runner:
     def _hold(self, deliveries: list[Delivery]) -> None:
         """Into the slots, each delivery once, however often Redis answers with it."""
         known = {*self.tasks, *self.releasing, *(delivery for delivery, _ in self.unsettled)}
+        new: list[Task] = []
         for delivery in deliveries:
             if delivery not in known:
                 task = Task.of(delivery, self.manifest.timeout, self.identity.artifacts, self.report.progressed)
                 self.tasks[delivery] = task
-                self.slots.put(task)
+                new.append(task)
+        logs.claimed(new, self.identity.engine_id)  # before a worker can log anything about them
+        for task in new:
+            self.slots.put(task)
         if self.stop_at is not None or self.paused:
             self._release_buffer()
         self.workers.start()

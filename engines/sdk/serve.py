@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from dalston_queue.broker import connect
 from dalston_queue.broker.errors import Invalid
 
+from . import logs
 from .identity import identify
 from .manifest import CONFIG_EXIT, ManifestError, read_manifest
 from .notify import notify
@@ -30,10 +31,11 @@ log = logging.getLogger("engine")
 def serve(engine: Engine) -> int:
     """Runs until SIGTERM and returns the exit code: 78 if the configuration is broken and a restart can't help."""
     faulthandler.enable()  # ABRT, the last step but one of a stop, writes every thread's stack
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     try:
+        logs.configure()
         manifest = read_manifest(os.environ.get("DALSTON_ENGINE_MANIFEST") or _beside_main())
         identity = identify(manifest.id)
+        logs.name_engine(identity.engine_id)
         broker = connect(identity.redis_url, prefix=identity.prefix, cluster=identity.cluster, shards=identity.shards)
     except (ManifestError, BrokenConfigError, Invalid) as error:
         log.error("%s", error)
