@@ -48,7 +48,7 @@ def fragments_of(view: DeadLettersView, query: Mapping[str, str], may_operate: b
         limit = MORE_GROUPS if len(groups) == MAX_GROUPS else ""
         return [
             *pieces,
-            table("groups", [_group(group, within) for group in groups], columns=5, empty=NO_GROUP),
+            table("groups", [_group(group, within, may_operate) for group in groups], columns=6, empty=NO_GROUP),
             Fragment("limits", format_html('<p id="limits" class="foot">{}</p>', limit)),
         ]
     rows = [_dead_letter(each, may_operate) for each in view.dead_letters]
@@ -74,10 +74,11 @@ def _batch(batch: ReplayBatch, may_operate: bool) -> str:
 
 
 @lru_cache(maxsize=512)
-def _group(group: GroupLine, within: tuple[tuple[str, str], ...]) -> Row:
+def _group(group: GroupLine, within: tuple[tuple[str, str], ...], may_operate: bool) -> Row:
     row_id = f"group-{group.fingerprint}"
     link = address(dict(within), fingerprint=group.fingerprint, after=None)
-    return Row(row_id, render("dead_letters/_group", row_id=row_id, group=group, link=link, counted=COUNT_LIMIT))
+    words = {"group": group, "link": link, "counted": COUNT_LIMIT, "may_operate": may_operate}
+    return Row(row_id, render("dead_letters/_group", row_id=row_id, **words))
 
 
 @lru_cache(maxsize=1024)

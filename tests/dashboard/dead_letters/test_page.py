@@ -36,6 +36,16 @@ def test_similar_dead_letters_are_one_group_with_count_first_and_last(viewer: Cl
     assert 'href="?fingerprint=f1"' in text
 
 
+def test_a_group_has_a_button_that_replays_it_within_the_filter(viewer: Client, operator: Client) -> None:
+    for _ in range(2):
+        make_dead_letter()
+    make_dead_letter("too slow", "f2")
+    button = 'id="group-f1-replay" class="small-button" href="/dead-letters/replay/?queue=echo&amp;fingerprint=f1"'
+    assert button in text_of(operator, f"{PAGE}?queue=echo")
+    assert "group-f1-replay" not in text_of(viewer, f"{PAGE}?queue=echo")
+    assert "Dry run: 2 dead letters match" in text_of(operator, "/dead-letters/replay/?fingerprint=f1&queue=echo")
+
+
 def test_closed_dead_letters_are_not_shown() -> None:
     make_dead_letter(replayed_at=timezone.now())
     make_dead_letter(discarded_at=timezone.now())
