@@ -9,6 +9,8 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from dalston_queue import task_log
+
 
 def config(*, json: bool, level: str) -> dict[str, Any]:
     """Django's LOGGING. Also configures structlog to log through it."""
@@ -25,12 +27,13 @@ def config(*, json: bool, level: str) -> dict[str, Any]:
         cache_logger_on_first_use=True,
     )
     last: list[Processor] = (
-        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        [structlog.processors.ExceptionRenderer(_traceback), structlog.processors.JSONRenderer()]
         if json
         else [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)]
     )
     formatter = {
-        "()": structlog.stdlib.ProcessorFormatter,
+        "()": _Formatter,
+        "json": json,
         "foreign_pre_chain": shared,
         "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
     }
@@ -52,6 +55,21 @@ def config(*, json: bool, level: str) -> dict[str, Any]:
             "uvicorn.access": {"handlers": [], "propagate": False},  # the reverse proxy has that log
         },
     }
+
+
+_traceback = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)  # they hold tokens and payloads
+
+
+class _Formatter(structlog.stdlib.ProcessorFormatter):
+    """Also of records that carry many lines about tasks (task_log.py), which pass no processors: they are thousands."""
+
+    def __init__(self, *, json: bool, **options: Any) -> None:
+        super().__init__(**options)
+        self._lines = task_log.json_lines if json else task_log.plain_lines
+
+    def format(self, record: logging.LogRecord) -> str:
+        rows = task_log.rows_of(record)
+        return self._lines(record, rows) if rows else super().format(record)
 
 
 def _brief(record: logging.LogRecord) -> bool:

@@ -112,7 +112,7 @@ class Supervisor:
                 if reclaimed.moved:
                     log.info(
                         "work reclaimed",
-                        engine=engine_id,
+                        engine_id=engine_id,
                         tasks=len(reclaimed.recovered),
                         dead=len(reclaimed.exhausted),
                     )

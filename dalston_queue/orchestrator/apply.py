@@ -22,7 +22,7 @@ from dalston_queue.jobs.lifecycle import dag
 from dalston_queue.jobs.lifecycle.advance import Advanced, advance, make_stages_ready
 from dalston_queue.jobs.lifecycle.dead_letters import Ending, end_tasks
 from dalston_queue.jobs.lifecycle.retry import Attempt, Cancel, Exhausted, Retry, RetryPolicy
-from dalston_queue.jobs.lifecycle.status import Change, Moved, id_array, lock_jobs, move_jobs, move_tasks
+from dalston_queue.jobs.lifecycle.status import Change, Moved, claim_locked_jobs, id_array, lock_jobs, move_tasks
 from dalston_queue.jobs.submit.rows import NewTask, insert_tasks
 from dalston_queue.jobs.submit.spec import StageSpec, stage_from
 from dalston_queue.jobs.submit.storable import holds_nul
@@ -42,7 +42,7 @@ def apply(events: Sequence[Event], now: datetime) -> Advanced:
     left: set[str] = set()
     started: Counter[tuple[str, str]] = Counter()
     created = {UUID(event.job_id) for event in events if event.kind is EventKind.JOB_CREATED}
-    claimed = move_jobs("claim", created & jobs.keys(), now)
+    claimed = claim_locked_jobs([job for job in jobs.values() if job.id in created], now)
     starts = starts_before_their_end(events)
     folded = {id(start) for start in starts.values()}
     handlers: dict[EventKind, Handler] = {**HANDLERS, EventKind.TASK_COMPLETED: partial(_completed, starts=starts)}

@@ -72,7 +72,8 @@ def _isolate(events: list[Event], now: datetime, done: Advanced, error: Exceptio
     [event] = events
     log.error(
         "an event could not be applied and its task is a dead letter",
-        kind=event.kind, task_id=event.task_id, queue=event.queue, error=str(error),
+        kind=event.kind, task_id=event.task_id, job_id=event.job_id, attempt=event.attempt, engine_id=event.engine_id,
+        queue=event.queue, error_type=type(error).__name__,  # its text, in the dead letter, may quote the result
     )  # fmt: skip
     POISON.inc()
     message = f"its event {event.kind} could not be stored: {error}"

@@ -90,7 +90,7 @@ class Recovery:
         try:
             return self._reclaim(beats, cause)
         except WrongKeyType as error:
-            log.error("work can't be reclaimed", engine=beats.engine_id, error=str(error))
+            log.error("work can't be reclaimed", engine_id=beats.engine_id, error=str(error))
             return 0
 
     def _reclaim(self, beats: BeatCounters, cause: Cause) -> int:
@@ -105,7 +105,7 @@ class Recovery:
             max_losses=settings.DALSTON_MAX_DELIVERIES_NODE_LOST,
         )
         if taken.moved:
-            log.warning("reclaimed work", engine=beats.engine_id, cause=cause, recovered=len(taken.recovered),
+            log.warning("reclaimed work", engine_id=beats.engine_id, cause=cause, recovered=len(taken.recovered),
                         exhausted=len(taken.exhausted))  # fmt: skip
         return taken.moved
 

@@ -131,7 +131,7 @@ class Watchdog:
 def notify_health(breaker: Breaker) -> None:
     state = "unhealthy" if breaker.is_open else "healthy"
     text = f"{breaker.in_a_row} tasks failed in a row: no work for {breaker.open_s:.0f} s, then one trial"
-    log.warning("circuit breaker: %s", text if breaker.is_open else "closed again")
+    log.warning("engine_%s", state, extra={"failures_in_a_row": breaker.in_a_row})
     notify(f"X_DALSTON_HEALTH={state}", f"STATUS={text if breaker.is_open else 'ready'}")
 
 

@@ -112,7 +112,7 @@ class Relay:
                 if owner == name:
                     return kept
         except OSError:
-            log.warning("the log relay does not answer", engine=engine_id)
+            log.warning("the log relay does not answer", engine_id=engine_id)
             self.kill()
         return b""
 

@@ -117,7 +117,7 @@ class Fleet:
         slot.life, rung = lifecycle.climbed(slot.life, now)
         while rung is not None:
             if slot.child is not None:
-                log.info("signal", engine=slot.engine_id, signal=rung.signal.name, why=slot.life.why)
+                log.info("signal", engine_id=slot.engine_id, signal=rung.signal.name, why=slot.life.why)
                 children.send(slot.child.pid, rung.signal, whole_group=rung.whole_group)
             slot.life, rung = lifecycle.climbed(slot.life, now)
 
@@ -151,7 +151,7 @@ class Fleet:
         self.children[slot.child.pid] = slot.child
         slot.life = lifecycle.spawned(slot.life, now)
         self.save()
-        log.info("engine started", engine=slot.engine_id, pid=slot.child.pid)
+        log.info("engine started", engine_id=slot.engine_id, pid=slot.child.pid)
 
     def stop(self, slot: Slot, why: str, grace: float, now: float) -> None:
         """Drains it: it may finish its tasks within the grace."""
@@ -159,7 +159,7 @@ class Fleet:
 
     def end(self, slot: Slot, reason: ExitKind, now: float, named: str | None = None) -> None:
         """Ends a hung, late or never ready process. Its tasks are reclaimed first, so its results are refused."""
-        log.warning("engine is ended", engine=slot.engine_id, why=str(reason))
+        log.warning("engine is ended", engine_id=slot.engine_id, why=str(reason))
         slot.life = lifecycle.killing(slot.life, reason, now)
         self.logs.note(slot.name, f"{slot.engine_id} is ended: {reason}")
         message = f"engine {slot.engine_id} was ended: {reason}"
@@ -189,7 +189,7 @@ class Fleet:
         if health:
             slot.breaker = notice.fields.get("STATUS", "circuit breaker open") if health == "unhealthy" else ""
         if slot.life.state is not before:
-            log.info("engine", engine=slot.engine_id, state=str(slot.life.state))
+            log.info("engine", engine_id=slot.engine_id, state=str(slot.life.state))
             self.apply_pause(slot)
 
     def _store_tasks(self, slot: Slot, fields: dict[str, str]) -> None:
@@ -217,7 +217,7 @@ class Fleet:
         facts = evidence(ended, tail, self.gpus.monitor.samples, slot.gpus)
         self._reclaim_work(slot, cause, message, facts, named=NO_TASK if cause is Cause.DRAINED else None)
         slot.life = lifecycle.exited(slot.life, ended, now, random.random())  # noqa: S311 (jitter, not a secret)
-        log.info("engine ended", engine=slot.engine_id, why=ended.text, next=str(slot.life.state))
+        log.info("engine ended", engine_id=slot.engine_id, why=ended.text, next=str(slot.life.state))
         self.logs.note(slot.name, f"{slot.engine_id} ended: {ended.text}")
         if not orphans.kill_family(slot.engine_id, slot.descendants):
             self.survivors[slot.engine_id] = slot.descendants
@@ -264,7 +264,7 @@ class Fleet:
     def sweep(self) -> None:
         """Kills descendants that outlived their engine."""
         for engine_id, descendants in list(self.survivors.items()):
-            log.warning("descendants of a dead engine still live", engine=engine_id)
+            log.warning("descendants of a dead engine still live", engine_id=engine_id)
             if orphans.kill_family(engine_id, descendants):
                 del self.survivors[engine_id]
 

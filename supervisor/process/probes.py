@@ -74,7 +74,7 @@ class Probes:
         check.failures = 0 if probed.ok else check.failures + 1
         failing = probed.why if check.failures >= MAX_FAILURES else ""
         if bool(failing) != bool(slot.probe_failing):
-            log.warning("health check", engine=slot.engine_id, ok=not failing, why=failing)
+            log.warning("health check", engine_id=slot.engine_id, ok=not failing, why=failing)
         slot.probe_failing = failing
         self.fleet.apply_pause(slot)
 

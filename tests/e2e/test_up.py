@@ -57,6 +57,42 @@ def log_in(browser: httpx.Client, up: Up) -> None:
     assert "sessionid" in browser.cookies
 
 
+def test_a_full_run_logs_each_transition_and_neither_payload_nor_secret(running: Up) -> None:
+    """Of all processes: one that succeeds, one that fails, one that is rejected, a wrong token, a login."""
+    secret = f"payload-{uuid4().hex}"
+    with client(running) as api:
+        asked = [
+            {"task_type": "echo", "parameters": {"text": secret}},
+            {"task_type": "fail", "parameters": {"how": "reject", "message": secret}},
+            {"task_type": "fail", "parameters": {"message": secret}, "max_retries": 0},
+        ]
+        tasks = [api.post("/api/v1/tasks", json=each).raise_for_status().json()["task_id"] for each in asked]
+        ends = ("completed", "dead_letter", "dead_letter")
+        for task, end in zip(tasks, ends, strict=True):
+            wait_until(lambda: api.get(f"/api/v1/tasks/{task}").json()["status"] == end, what=f"{task} is {end}")  # noqa: B023
+    wrong = f"wrong-{uuid4().hex}"
+    assert httpx.get(f"{running.env['DALSTON_URL']}/api/v1/jobs", headers={"Authorization": wrong}).status_code == 401
+    logs = [path.read_text(errors="replace") for path in (running.data / "nodes").rglob("logs/*.log")]
+    # Of `up` itself only the hint is left out: it prints the login and a token on purpose.
+    logs += [
+        line for line in output(running).splitlines() if re.match(r"(web|orchestrator|housekeeping|node)\S* +\|", line)
+    ]
+    whole = "\n".join(logs)
+    for event, process in (
+        ("job_submitted", "web"),
+        ("task_queued", "orchestrator"),
+        ("task_dead_lettered", "orchestrator"),
+    ):
+        assert re.search(rf"^{process}\S* +\| .*{event} ", whole, re.MULTILINE), event
+    for task in tasks:
+        for event in ("task_started", "task_claimed", "task_settled"):
+            assert re.search(rf" {event} .*task_id={task}", whole), f"{event} of {task}"
+    password = re.search(r"Login +\S+ +(\S+)", output(running))
+    secrets = [secret, wrong, running.env["DALSTON_TOKEN"], (running.data / "secret-key").read_text().strip()]
+    assert password
+    assert [each for each in (*secrets, password[1]) if each in whole] == []
+
+
 def test_dev_env_is_private_and_its_addresses_work(running: Up) -> None:
     assert stat.S_IMODE((running.data / "dev.env").stat().st_mode) == 0o600
     assert set(running.env) == {"DALSTON_URL", "DALSTON_TOKEN", "DATABASE_URL", "REDIS_URL"}

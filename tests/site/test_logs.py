@@ -18,6 +18,10 @@ try:
 except ZeroDivisionError:
     structlog.get_logger("ours").exception("broken")
 logging.getLogger("huey").info("not worth a line")
+from dalston_queue import task_log
+rows = [{"event": "task_queued", "task_id": name, "error_type": "a b\\nc"} for name in ("t2", "t3")]
+task_log.write(logging.getLogger("lifecycle"), logging.INFO, rows)
+task_log.write(logging.getLogger("lifecycle"), logging.DEBUG, rows)
 """
 
 SCANNER = """
@@ -42,20 +46,25 @@ def lines(program: str = PROGRAM, **environment: str) -> list[str]:
 
 
 def test_production_writes_one_json_object_per_line() -> None:
-    queued, port, broken = [json.loads(line) for line in lines(**PRODUCTION)]
+    queued, port, broken, *moved = [json.loads(line) for line in lines(**PRODUCTION)]
     assert queued.items() >= {"event": "task queued", "level": "info", "task_id": "t1", "queue": "echo"}.items()
     assert queued["timestamp"].endswith("Z")
     assert port.items() >= {"event": "port 80", "level": "warning", "logger": "uvicorn.error"}.items()
     assert "color_message" not in port
     assert broken["exception"][0]["exc_type"] == "ZeroDivisionError"
+    assert [line["task_id"] for line in moved] == ["t2", "t3"]
+    assert moved[0].items() >= {"event": "task_queued", "level": "info", "logger": "lifecycle"}.items()
+    assert moved[0]["timestamp"].endswith("Z")
 
 
 def test_development_writes_words_with_key_and_value() -> None:
-    queued, port, *broken = lines(DALSTON_DEV="1")
+    queued, port, *broken, first, second = lines(DALSTON_DEV="1")
     assert "[info     ] task queued" in queued
     assert "queue=echo task_id=t1" in queued
     assert "port 80" in port
     assert broken[-1] == "ZeroDivisionError: division by zero"
+    assert "[info     ] task_queued" in first and "[lifecycle] task_id=t2 error_type='a b\\nc'" in first
+    assert "task_id=t3" in second
 
 
 def test_a_wrong_host_is_one_line_and_no_traceback() -> None:

@@ -60,7 +60,7 @@ def _too_wide(request: HttpRequest, exc: SearchTooWide) -> HttpResponse:
 
 def _not_storable(request: HttpRequest, exc: DataError) -> HttpResponse:
     """Values that pass validation and that Postgres refuses: a NUL in a query or a cookie, a number out of range."""
-    log.warning("api.not_storable", path=request.path, error=str(exc))
+    log.warning("api.not_storable", path=request.path, error_type=type(exc).__name__)  # its text quotes the value
     return respond(request, ApiProblem(422, Code.INVALID, "A value in the request cannot be stored or compared."))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
 
+from dalston_queue import task_log
 from dalston_queue.broker.connection.shard import Argument, Shard, command
 from dalston_queue.broker.connection.topology import Topology
 from dalston_queue.broker.errors import WrongKeyType
@@ -16,6 +18,8 @@ from dalston_queue.broker.operations.records import follow
 from dalston_queue.broker.protocol.keys import WORK_GROUP
 from dalston_queue.broker.protocol.messages import MAX_ENTRY_BYTES, ErrorInfo, encode_error
 from dalston_queue.broker.protocol.types import Cause
+
+log = logging.getLogger(__name__)
 
 
 class Reclaimed(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,9 +92,17 @@ def reclaim(
             exhausted=total.exhausted + part.exhausted,
             lost=total.lost + part.lost,
         )
+    _log(engine_id, cause, total)
     if wrong_type:
         raise wrong_type
     return total
+
+
+def _log(engine_id: str, cause: Cause, reclaimed: Reclaimed) -> None:
+    """A line per task, in the process that reclaimed it: supervisor, orchestrator or engine."""
+    for event, tasks in (("task_reclaimed", reclaimed.recovered), ("task_exhausted", reclaimed.exhausted)):
+        rows = [{"event": event, "task_id": task, "engine_id": engine_id, "cause": cause} for task in tasks]
+        task_log.write(log, logging.WARNING, rows)
 
 
 def expire(

@@ -13,7 +13,15 @@ from django.db import connection
 
 from dalston_queue.jobs.lifecycle.dag import Tally, verdict
 from dalston_queue.jobs.lifecycle.states import JobStatus
-from dalston_queue.jobs.lifecycle.status import Change, Moved, id_array, lock_jobs, move_jobs, move_tasks
+from dalston_queue.jobs.lifecycle.status import (
+    Change,
+    Moved,
+    claim_locked_jobs,
+    id_array,
+    lock_jobs,
+    move_jobs,
+    move_tasks,
+)
 
 
 @dataclass(slots=True)
@@ -85,7 +93,7 @@ _REQUEST_STOP = """
 def claim_jobs(job_ids: Collection[UUID], now: datetime, *, skip_locked: bool = False) -> Advanced:
     """Claim pending jobs: the one orchestrator whose transaction moves a job makes its first stages ready."""
     locked = lock_jobs(job_ids, skip_locked=skip_locked)
-    return Advanced(ready=make_stages_ready(move_jobs("claim", locked, now), now))
+    return Advanced(ready=make_stages_ready(claim_locked_jobs(locked.values(), now), now))
 
 
 def advance(job_ids: Collection[UUID], now: datetime) -> Advanced:

@@ -11,7 +11,7 @@ The rules, which every caller follows:
    was faster: that is an answer, not an error.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -21,6 +21,7 @@ from uuid import UUID
 import msgspec
 from django.db import connection
 
+from dalston_queue.jobs.lifecycle import transition_log
 from dalston_queue.jobs.lifecycle.states import JOB_OVER, JOB_TRANSITIONS, TASK_TRANSITIONS, TaskStatus
 from dalston_queue.jobs.submit.storable import without_nul
 
@@ -62,12 +63,16 @@ class Moved:
     was: str
     lane: str
     tier: str
+    old_tier: str
+    trace_id: str
+    with_start: bool  # a completion with which its start was recorded
 
 
 @dataclass(frozen=True, slots=True)
 class LockedJob:
     id: UUID
     status: str
+    trace_id: str
 
 
 # Fields of Change beyond those that every statement reads, as columns.
@@ -180,7 +185,10 @@ def _task_statement(name: str) -> str:
             FROM moved CROSS JOIN LATERAL ({_START_BEFORE if with_start else f"VALUES {_STEP}"})
                 AS step (transition, was, target, at)
         ){depth}
-        SELECT id, job_id, attempt, was, lane, tier FROM moved"""  # noqa: S608 - built from the tables above, nothing else
+        SELECT id, job_id, attempt, was, lane, tier, old_tier,
+               (SELECT trace_id FROM dalston_job j WHERE j.id = moved.job_id),
+               {"start_seq > old_seq" if with_start else "false"}
+        FROM moved"""  # noqa: S608 - built from the tables above, nothing else
 
 
 def move_tasks(name: str, changes: Sequence[Change]) -> list[Moved]:
@@ -201,7 +209,9 @@ def move_tasks(name: str, changes: Sequence[Change]) -> list[Moved]:
     }
     with connection.cursor() as cursor:
         cursor.execute(_task_statement(name), arguments)
-        return [Moved(*row) for row in cursor.fetchall()]
+        moved = [Moved(*row) for row in cursor.fetchall()]
+    transition_log.tasks_moved(name, changes, moved)
+    return moved
 
 
 def id_array(ids: Iterable[UUID]) -> str:
@@ -209,7 +219,7 @@ def id_array(ids: Iterable[UUID]) -> str:
     return "{" + ",".join(map(str, ids)) + "}"
 
 
-LOCK_JOBS = "SELECT id, status FROM dalston_job WHERE id = ANY(%s::uuid[]) ORDER BY id FOR NO KEY UPDATE"
+LOCK_JOBS = "SELECT id, status, trace_id FROM dalston_job WHERE id = ANY(%s::uuid[]) ORDER BY id FOR NO KEY UPDATE"
 LOCK_FREE_JOBS = LOCK_JOBS + " SKIP LOCKED"
 
 
@@ -254,9 +264,9 @@ def move_jobs(
         WITH moved AS (
             UPDATE dalston_job j SET status = %(target)s, {_JOB_WRITES[name]}
             WHERE j.id = ANY(%(ids)s::uuid[]) AND j.status = ANY(%(sources)s)
-            RETURNING j.id, j.callback_url, j.status, j.error, j.finished_at
+            RETURNING j.id, j.trace_id, j.callback_url, j.status, j.error, j.finished_at
         ){webhook}
-        SELECT id FROM moved"""  # noqa: S608 - built from the tables above, nothing else
+        SELECT id, trace_id FROM moved"""  # noqa: S608 - built from the tables above, nothing else
     arguments: dict[str, Any] = {
         "ids": id_array(wanted),
         "errors": msgspec.json.encode({str(job): why for job, why in (errors or {}).items()}).decode(),
@@ -266,7 +276,18 @@ def move_jobs(
     }
     with connection.cursor() as cursor:
         cursor.execute(statement, arguments)
-        return [row[0] for row in cursor.fetchall()]
+        moved: list[tuple[UUID, str]] = cursor.fetchall()
+    transition_log.jobs_moved(name, moved)
+    return [job for job, _ in moved]
+
+
+def claim_locked_jobs(jobs: Collection[LockedJob], now: datetime) -> list[UUID]:
+    """Claim those of these locked jobs that are pending; returns them."""
+    claimed = move_jobs("claim", [job.id for job in jobs], now)
+    if len(claimed) < len(jobs):
+        mine = set(claimed)
+        transition_log.jobs_not_claimed([job for job in jobs if job.id not in mine])
+    return claimed
 
 
 def _require_transaction() -> None:

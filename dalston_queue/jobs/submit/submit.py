@@ -21,7 +21,7 @@ from dalston_queue.broker.protocol.keys import lane_name
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.ids import uuid7
 from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
-from dalston_queue.jobs.lifecycle import dag
+from dalston_queue.jobs.lifecycle import dag, transition_log
 from dalston_queue.jobs.submit import hints
 from dalston_queue.jobs.submit.idempotency import NewKey
 from dalston_queue.jobs.submit.rows import NewJob, NewTask, insert_job, insert_jobs
@@ -65,6 +65,7 @@ def submit(
     while not insert_job(job, tasks, now, key=key):
         if key is not None and (earlier := key.existing_job()):
             return Submission(earlier, _tasks_of(earlier, {}), created=False)
+    transition_log.jobs_submitted([(job.id, job.trace_id, len(tasks))])
     transaction.on_commit(lambda: _hint([job.id]))
     return Submission(job.id, tuple(task.id for task in tasks), created=True, tasks=tuple(tasks), at=now)
 
@@ -96,6 +97,7 @@ def submit_many(
                 outcomes.append(Submission(earlier, _tasks_of(earlier, tasks), created=False))
         if jobs:
             insert_jobs(list(jobs.values()), [task for its_tasks in tasks.values() for task in its_tasks], now)
+            transition_log.jobs_submitted((job.id, job.trace_id, len(tasks[job.id])) for job in jobs.values())
             transaction.on_commit(lambda: _hint(list(jobs)))
     return outcomes
 
