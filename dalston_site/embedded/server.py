@@ -34,18 +34,18 @@ class Process(Protocol):
     def tail(self) -> str: ...
 
 
-def launch(recipe: Recipe, spawn: Callable[[list[str]], Process]) -> str:
-    """Start it with `spawn` and return its address.
+def launch(recipe: Recipe, spawn: Callable[[list[str]], Process], port: int | None = None) -> str:
+    """Start it with `spawn` and return its address; with `port`, again at the address that its clients know.
 
-    Tried three times: another program may take the free port first, and what a killed Postgres held is free only when
+    Tried several times: another program may take the free port first, and what a killed Postgres held is free only when
     the kernel has taken the last of its processes away.
     """
-    for _ in range(3):
+    for _ in range(3 if port is None else 20):
         recipe.prepare()
-        port = free_port()
-        process = spawn(recipe.command(port))
-        if _wait(recipe, port, process):
-            return recipe.url(port)
+        here = port or free_port()
+        process = spawn(recipe.command(here))
+        if _wait(recipe, here, process):
+            return recipe.url(here)
         if not re.search("in use|already exists", process.tail()):
             break
         time.sleep(0.5)

@@ -4,8 +4,9 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
+from urllib.parse import urlsplit
 
 from dalston_site.embedded.binaries import ServerError
 from dalston_site.embedded.guarded import can_guard
@@ -29,6 +30,7 @@ class Up:
         self.children = children
         self.dev_env = DevEnv(options.data)
         self.announcements = Announcements()
+        self.servers: dict[str, tuple[Recipe, int]] = {}  # ours, and their ports
 
     def run(self) -> NoReturn:
         """Starts all processes, then watches them. Ends only by an exception."""
@@ -58,6 +60,11 @@ class Up:
 
     def start_server(self, recipe: Recipe) -> str:
         self.console.write(f"Starting {recipe.name}.")
+        url = launch(recipe, self.spawner(recipe))
+        self.servers[recipe.name] = (recipe, urlsplit(url).port or 0)
+        return url
+
+    def spawner(self, recipe: Recipe) -> Callable[[list[str]], Child]:
         env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
 
         def spawn(argv: list[str]) -> Child:
@@ -65,7 +72,7 @@ class Up:
                 Program(recipe.name, argv, env, Stage.DATABASE, recipe.stop_signal, recipe.noise)
             )
 
-        return launch(recipe, spawn)
+        return spawn
 
     def set_up(self, services: Services) -> None:
         self.console.write("Bringing the database up to date.")
@@ -97,12 +104,20 @@ class Up:
         restarts = Restarts()
         while True:
             dead = self.children.dead()
-            if dead is not None and (dead.stage is Stage.DATABASE or not restarts.allow(dead.name, time.monotonic())):
+            if dead is not None and not restarts.allow(dead.name, time.monotonic()):
                 raise self.death_of(dead)
             if dead is not None:
                 self.console.write(f"{dead.name} {dead.how_it_ended()}. Starting it again.")
-                self.children.start(dead.program)
+                self.start_again(dead)
             time.sleep(0.1)
+
+    def start_again(self, dead: Child) -> None:
+        if server := self.servers.get(dead.name):
+            # Its files have all that it acknowledged; the others wait for it at the same address.
+            recipe, port = server
+            launch(recipe, self.spawner(recipe), port)
+        else:
+            self.children.start(dead.program)
 
     def raise_if_one_died(self, besides: Child | None = None) -> None:
         dead = self.children.dead()

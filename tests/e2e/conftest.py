@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
@@ -91,6 +92,13 @@ def command_of(process: psutil.Process) -> list[str]:
         return process.cmdline()
     except psutil.Error:
         return []
+
+
+def answers(up: Up, host: str = "127.0.0.1") -> bool:
+    try:
+        return httpx.get(f"http://{host}:{up.port}/login/", timeout=40).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 @pytest.fixture
