@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
 from dalston_queue.broker.broker import Broker
 from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
 from dalston_queue.broker.protocol.types import EngineState, Role, Tier
 from dalston_queue.broker.protocol.validate import moment_if
 from dalston_queue.broker.views.snapshot import LaneStats, QueueStats, Rates, Snapshot, rates
-from dalston_queue.dashboard.overview.values import EngineLine, InRedis, Lane, NodeLine
+from dalston_queue.dashboard.overview.values import EngineLine, InRedis, Lane, NodeLine, QueueLine
 from dalston_queue.jobs.queries.lanes import ReadyByQueue, with_ready
 
 _READER = "dashboard"
@@ -21,9 +24,11 @@ def read(broker: Broker, before: Snapshot | None = None, ready: ReadyByQueue | N
         snapshot = with_ready(broker, snapshot, ready)
     engines = broker.registry.engines()
     found = {} if before is None else {name: _rounded(each) for name, each in rates(before, snapshot).items()}
+    lanes = tuple(_lanes(snapshot, engines, found, is_ready_known=ready is not None))
     return InRedis(
         snapshot=snapshot,
-        lanes=tuple(_lanes(snapshot, engines, found, is_ready_known=ready is not None)),
+        lanes=lanes,
+        queues=tuple(_queues(lanes, engines, found)),
         nodes=tuple(_nodes(broker.registry.nodes(), engines, _suspected(snapshot))),
         is_led=broker.lease(Role.ORCHESTRATOR, _READER).leader() is not None,
         rates={stats.queue: found[stats.queue] for stats in snapshot.queues if stats.queue in found},
@@ -47,6 +52,34 @@ def _lanes(
         for lane in stats.lanes
         if lane.length or lane.pending or lane.ready or _is_plain(lane)
     ]
+
+
+def _queues(lanes: tuple[Lane, ...], engines: list[EngineInfo], by_name: dict[str, Rates]) -> Iterator[QueueLine]:
+    """The lanes are in the order of their queues."""
+    for queue, group in groupby(lanes, key=lambda lane: lane.queue):
+        own = tuple(group)
+        is_plain = len(own) == 1 and own[0].tier == Tier.MEDIUM and not own[0].capabilities
+        yield QueueLine(
+            queue=queue,
+            waiting=_sum(lane.waiting for lane in own),
+            ready=_sum(lane.ready for lane in own),
+            running=sum(lane.running for lane in own),
+            oldest_at=min((lane.oldest_at for lane in own if lane.oldest_at), default=None),
+            engines=sum(engine.state is EngineState.READY and queue in engine.queues for engine in engines),
+            paused=own[0].paused,
+            rates=by_name.get(queue),
+            lanes=() if is_plain else own,
+        )
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    """None if one of them is not known."""
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total
 
 
 def can_take(engine: EngineInfo | EngineLine, lane: LaneStats) -> bool:

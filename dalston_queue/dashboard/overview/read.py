@@ -35,7 +35,7 @@ class Latest:
         self._read_at = 0.0
         self._overview: Overview | None = None
         self._past: deque[tuple[float, Snapshot]] = deque()
-        self._lanes, self._dead_letters = History("lane"), History("dead_letters")
+        self._lanes, self._queues, self._dead_letters = History("lane"), History("queue"), History("dead_letters")
 
     def get(self) -> Overview:
         """One thread reads; threads that come meanwhile wait and take the same overview."""
@@ -57,7 +57,11 @@ class Latest:
 
     def _samples(self) -> Past:
         try:
-            return Past(lanes=self._lanes.get(), dead_letters=self._dead_letters.get().get("all", []))
+            return Past(
+                lanes=self._lanes.get(),
+                queues=self._queues.get(),
+                dead_letters=self._dead_letters.get().get("all", []),
+            )
         except DatabaseError as error:
             log.warning("overview.samples_unavailable", error=str(error))
             return Past()

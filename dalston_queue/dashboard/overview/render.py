@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -13,8 +14,17 @@ from dalston_queue.dashboard.live.fragments import Fragment, Row, as_of, render,
 from dalston_queue.dashboard.overview.from_postgres import COUNT_LIMIT
 from dalston_queue.dashboard.overview.health import is_late, judge
 from dalston_queue.dashboard.overview.read import latest
-from dalston_queue.dashboard.overview.values import DutyLine, InPostgres, Lane, NodeLine, Overview, RecentTask
-from dalston_queue.dashboard.parts.charts import series, sparkline
+from dalston_queue.dashboard.overview.values import (
+    DutyLine,
+    Hour,
+    InPostgres,
+    Lane,
+    NodeLine,
+    Overview,
+    QueueLine,
+    RecentTask,
+)
+from dalston_queue.dashboard.parts.charts import Numbers, series, sparkline
 from dalston_queue.dashboard.parts.words import MACHINE_TONES, TASK_TONES, duration, time_spent, waiting_parts
 from dalston_queue.jobs.queries.pace import in_words, seconds_for
 
@@ -39,9 +49,17 @@ def fragments(overview: Overview) -> list[Fragment]:
 
 def _lanes(overview: Overview) -> Fragment:
     redis = overview.redis
-    lanes = None if redis is None else [lane_row(lane, _waited(overview, lane)) for lane in redis.lanes]
+    rows = None if redis is None else [row for queue in redis.queues for row in _rows_of(overview, queue)]
     empty = "No queue yet. A queue is created by the first task that is sent to it, or the first engine that serves it."
-    return table("lanes", lanes, columns=9, empty=empty)
+    return table("lanes", rows, columns=12, empty=empty)
+
+
+def _rows_of(overview: Overview, queue: QueueLine) -> Iterator[Row]:
+    """A queue, and below it its lanes if it has more than one."""
+    samples = overview.past.queues.get(queue.queue)
+    yield queue_row(queue, hour_of(samples), tuple(series(samples, "waiting")))
+    for lane in queue.lanes:
+        yield lane_row(lane, tuple(series(overview.past.lanes.get(lane.sample), "waiting")))
 
 
 def _tasks(postgres: InPostgres | None) -> Fragment:
@@ -73,6 +91,19 @@ def _task(task: RecentTask) -> Row:
     )
 
 
+@lru_cache(maxsize=256)
+def queue_row(line: QueueLine, hour: Hour | None, waited: tuple[float | None, ...]) -> Row:
+    row_id = f"queue-{line.queue}"
+    words = {
+        "clear": _clear(line),
+        "parts": waiting_parts(line.waiting, line.ready),
+        "wait": "–" if hour is None or hour.median_wait_s is None else duration(hour.median_wait_s),
+        "longest": "" if hour is None or hour.p95_wait_s is None else duration(hour.p95_wait_s),
+        "spark": sparkline(waited, f"waiting in {line.queue}, the last hour"),
+    }
+    return Row(row_id, render("overview/_queue", row_id=row_id, line=line, hour=hour, **words))
+
+
 @lru_cache(maxsize=512)
 def lane_row(lane: Lane, waited: tuple[float | None, ...]) -> Row:
     row_id = f"lane-{lane.sample.replace(' ', '-')}"  # two shards may have the same lane
@@ -89,12 +120,34 @@ def lane_row(lane: Lane, waited: tuple[float | None, ...]) -> Row:
     )
 
 
-def _waited(overview: Overview, lane: Lane) -> tuple[float | None, ...]:
-    return tuple(series(overview.past.lanes.get(lane.sample), "waiting"))
+def hour_of(samples: Sequence[Numbers | None] | None) -> Hour | None:
+    """None without a sample that counts what ended: the duty has not run yet."""
+    known = [each for each in samples or () if each is not None and "completed" in each]
+    if not known:
+        return None
+    waits = sorted(
+        (each["median_wait_s"], each["completed"] + each["failed"]) for each in known if "median_wait_s" in each
+    )
+    return Hour(
+        completed=round(sum(each["completed"] for each in known)),
+        failed=round(sum(each["failed"] for each in known)),
+        median_wait_s=_weighted_median(waits),
+        p95_wait_s=max((each["p95_wait_s"] for each in known if "p95_wait_s" in each), default=None),
+    )
 
 
-def _clear(lane: Lane) -> str:
-    """When the lane will be empty; an ellipsis while its rates are not known."""
+def _weighted_median(values: Sequence[tuple[float, float]]) -> float | None:
+    """Of values with their weights, in order. The median of the minutes' medians: near that of all tasks."""
+    left = sum(weight for _, weight in values) / 2
+    for value, weight in values:
+        left -= weight
+        if left <= 0:
+            return value
+    return None
+
+
+def _clear(lane: Lane | QueueLine) -> str:
+    """When the lane or queue will be empty; an ellipsis while its rates are not known."""
     if not lane.waiting:
         return "–"
     if lane.rates is None:

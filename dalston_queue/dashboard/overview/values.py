@@ -36,6 +36,31 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueLine:
+    """One queue: its lanes together. The same unknowns as in a lane."""
+
+    queue: str
+    waiting: int | None
+    ready: int | None
+    running: int
+    oldest_at: datetime | None
+    engines: int  # that are ready and serve it
+    paused: bool
+    rates: Rates | None
+    lanes: tuple[Lane, ...]  # with tasks; without the one that a queue always has, if that is the only one
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """The last hour of a queue, from its minute samples."""
+
+    completed: int
+    failed: int
+    median_wait_s: float | None  # None: no task ended
+    p95_wait_s: float | None  # of the worst minute
+
+
+@dataclass(frozen=True, slots=True)
 class RecentTask:
     id: str
     job_id: str
@@ -110,6 +135,7 @@ class InRedis:
     nodes: tuple[NodeLine, ...]
     is_led: bool  # an orchestrator holds the lease
     rates: dict[str, Rates]  # by queue; empty while not known
+    queues: tuple[QueueLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +155,7 @@ class Past:
     """The last hour in minute samples, oldest first; None for a minute that has none."""
 
     lanes: Mapping[str, Sequence[Numbers | None]] = field(default_factory=dict)  # by Lane.sample
+    queues: Mapping[str, Sequence[Numbers | None]] = field(default_factory=dict)
     dead_letters: Sequence[Numbers | None] = ()
 
 

@@ -1,13 +1,16 @@
 """The duty that stores a sample of queues, lanes, dead letters and GPUs once a minute, and deletes those a day old.
 
 Counters are stored as they are (entries ever added, ever removed): a missed minute then loses no event, only detail.
+What ended, and how long it had waited, is counted per minute: of a missed minute it is not known.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from datetime import datetime, timedelta
 
 from dalston_queue.broker.protocol.types import NodeState, Tier
 from dalston_queue.broker.views.snapshot import LaneStats
+from dalston_queue.jobs.queries.ended import Ended, ended_between
 from dalston_queue.jobs.queries.lanes import read_lanes
 from dalston_queue.jobs.queries.pace import numbers_of
 from dalston_queue.models import DeadLetter, Sample
@@ -16,6 +19,8 @@ from dalston_queue.orchestrator.duties.report import Report
 from dalston_queue.redis import get_broker
 
 RETENTION = timedelta(days=1)
+SETTLED = timedelta(seconds=15)
+"""An end reaches Postgres a little later than it happened: so long after it is counted."""
 COUNT_LIMIT = 100_001
 """Open dead letters are counted to here: a full count would read every one of them."""
 
@@ -35,11 +40,22 @@ def take_samples(now: datetime) -> Report:
 
 def _queues(minute: datetime) -> Iterator[Sample]:
     snapshot = read_lanes(get_broker())
+    end = minute - SETTLED
+    ended = ended_between(end - timedelta(minutes=1), end)
     for queue in snapshot.queues:
-        yield Sample(kind="queue", name=queue.queue, at=minute, numbers=numbers_of(queue, snapshot.at_ms))
+        numbers = numbers_of(queue, snapshot.at_ms) | _ended(ended.get(queue.queue, NONE))
+        yield Sample(kind="queue", name=queue.queue, at=minute, numbers=numbers)
         for lane in queue.lanes:
             if lane.added or lane.ready or _is_plain(lane):
                 yield Sample(kind="lane", name=lane.name, at=minute, numbers=_numbers(lane))
+
+
+NONE = Ended(completed=0, failed=0, median_wait_s=None, p95_wait_s=None)
+
+
+def _ended(ended: Ended) -> dict[str, float]:
+    """Without a task there is no wait, and so no number."""
+    return {name: value for name, value in asdict(ended).items() if value is not None}
 
 
 def _numbers(lane: LaneStats) -> dict[str, int]:

@@ -26,7 +26,7 @@ from dalston_queue.dashboard.parts.charts import History
 from dalston_queue.jobs.queries.lanes import read_lanes
 from dalston_queue.jobs.submit.spec import single_task
 from dalston_queue.jobs.submit.submit import submit
-from dalston_queue.models import DeadLetter, Duty, Leadership, Project, Task
+from dalston_queue.models import DeadLetter, Duty, Leadership, Project, Sample, Task
 from dalston_queue.orchestrator.duties.samples import take_samples
 from engines.sdk.manifest import Manifest
 from supervisor.policy.lifecycle import Life
@@ -66,7 +66,8 @@ def test_it_shows_lanes_tasks_nodes_and_engines(viewer: Client, broker: Broker) 
     text = page(viewer)
 
     assert f'id="task-{made.task_ids[0]}"' in text
-    assert f'id="lane-0-{broker.home.keys.stream("echo")}"' in text
+    assert 'id="queue-echo"' in text
+    assert 'id="lane-0-' not in text, "a queue of one lane is one row"
     assert 'id="node-gpu-01"' in text
     assert "1 of 1 engine ready" in text
     assert "1 waiting, nothing running, 1 engine ready." in text
@@ -200,17 +201,42 @@ def test_a_lane_has_its_last_hour_and_a_running_task_its_progress(
     viewer: Client, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(latest, "_lanes", History("lane"))
+    monkeypatch.setattr(latest, "_queues", History("queue"))
     task = submit(single_task("echo"), project=Project.objects.create(name="alpha")).task_ids[0]
     broker.append([TaskMessage(task_id=str(task), job_id="j", queue="echo", task_type="echo", attempt=1)])
+    broker.append([message("low", priority=Priority.LOW)])
     take_samples(timezone.now() - timedelta(minutes=2))
-    with engine(broker) as consumer:
+    with engine(broker, capacity=1) as consumer:
         [claimed] = consumer.claim()
         consumer.renew_all({claimed.task_id: {"fraction": 0.25, "message": "minute 1 of 4"}})
         Task.objects.filter(pk=task).update(status="running", started_at=timezone.now())
         text = page(viewer)
     assert "waiting in echo  medium, the last hour: not known now, lowest 1, highest 1" in text
+    assert "waiting in echo, the last hour: not known now, lowest 2, highest 2" in text
     assert 'value="25"' in text
     assert "minute 1 of 4" in text
+
+
+def test_a_queue_is_above_its_tiers_with_what_its_last_hour_did(
+    viewer: Client, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latest, "_queues", History("queue"))
+    broker.append([message("m"), message("h", priority=Priority.HIGH), message("o", queue="other")])
+    minute = timezone.now().replace(second=0, microsecond=0)
+    for back, completed, failed, wait_s in ((1, 10, 0, 0.5), (2, 1, 2, 9.0), (3, 5, 0, 0.7)):
+        numbers = {"completed": completed, "failed": failed, "median_wait_s": wait_s, "p95_wait_s": 2 * wait_s}
+        Sample.objects.create(kind="queue", name="echo", at=minute - timedelta(minutes=back), numbers=numbers)
+    text = page(viewer)
+    rows = re.findall(r'<tr id="((?:queue|lane)-[^"]+)"', text)
+    stream = broker.home.keys.stream
+    tiers = [f"lane-0-{stream('echo', tier=Tier.HIGH)}", f"lane-0-{stream('echo')}"]
+    assert rows == ["queue-echo", *tiers, "queue-other"]
+    row = text.split('<tr id="queue-echo"')[1].split("</tr>")[0]
+    assert 'a-waiting" title="0 in Postgres, 2 in the window">2<' in row
+    assert 'a-done">16<' in row and 'href="/dead-letters/?queue=echo">2<' in row
+    assert "0.50 s" in row and "at most 18.0 s in the worst minute" in row
+    other = text.split('<tr id="queue-other"')[1].split("</tr>")[0]
+    assert 'unknown a-done">…<' in other, "without a sample nothing is known, and nothing is zero"
 
 
 def test_leaders_and_duties_are_shown_with_their_last_run(viewer: Client) -> None:

@@ -1,6 +1,6 @@
 """The samples of a minute: their numbers, that a minute is stored once, and that they are kept for a day."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.utils import timezone
@@ -9,9 +9,9 @@ from pytest_django import Settings
 from dalston_queue.broker import Broker
 from dalston_queue.broker.nodes.registry import NodeInfo
 from dalston_queue.broker.protocol.types import NodeState
-from dalston_queue.models import DeadLetter, Sample
+from dalston_queue.models import DeadLetter, Sample, Task
 from dalston_queue.orchestrator.duties.reconciler import reconcile
-from dalston_queue.orchestrator.duties.samples import RETENTION, take_samples
+from dalston_queue.orchestrator.duties.samples import RETENTION, SETTLED, take_samples
 from tests.broker.conftest import message
 from tests.jobs import make
 from tests.orchestrator.support import Steps
@@ -33,7 +33,11 @@ def test_a_minute_is_sampled_once_and_a_day_is_kept(broker: Broker) -> None:
     assert (lane.at, lane.numbers) == (minute, {"waiting": 1, "running": 0, "added": 1, "removed": 0})
     queue = Sample.objects.get(kind="queue")
     read_at = queue.numbers.pop("at_ms")
-    assert (queue.at, queue.name, queue.numbers) == (minute, "echo", {"waiting": 1, "ran": 0})
+    assert (queue.at, queue.name, queue.numbers) == (
+        minute,
+        "echo",
+        {"waiting": 1, "ran": 0, "completed": 0, "failed": 0},
+    )
     assert abs(read_at - broker.snapshot().at_ms) < 60_000, "when the counters were read, not the minute's beginning"
     dead_letters = Sample.objects.get(kind="dead_letters")
     assert dead_letters.numbers == {"made": 1, "open": 1}
@@ -82,3 +86,30 @@ def test_gpus_of_nodes_that_beat_are_sampled(broker: Broker) -> None:
     assert sample.name == "node-a GPU-1"
     assert sample.numbers == {"used_mib": 100, "utilisation": 30, "temperature": 60}
     broker.registry.forget(node_ids=["node-a", "node-b"])
+
+
+def test_what_ended_in_the_minute_is_counted_by_queue_with_its_wait(broker: Broker) -> None:
+    minute = timezone.now().replace(second=0, microsecond=0)
+    end = minute - SETTLED
+
+    def ended(status: str, waited_s: float, at: datetime) -> None:
+        task, started = make.single("echo"), at - timedelta(seconds=5)
+        times = {"first_enqueued_at": started - timedelta(seconds=waited_s), "started_at": started, "finished_at": at}
+        Task.objects.filter(pk=task.pk).update(status=status, **times)
+
+    for waited_s in (1, 2, 9):
+        ended("completed", waited_s, end - timedelta(seconds=30))
+    ended("dead_letter", 4, end - timedelta(seconds=59))
+    ended("cancelled", 3, end - timedelta(seconds=1))
+    ended("completed", 500, end)  # of the next minute
+    ended("completed", 500, end - timedelta(minutes=1, seconds=1))  # of the last one
+    broker.append([message(), message(queue="idle")])
+    take_samples(minute)
+    found = {sample.name: sample.numbers for sample in Sample.objects.filter(kind="queue")}
+    assert {name: found["echo"][name] for name in ("completed", "failed", "median_wait_s")} == {
+        "completed": 3, "failed": 1, "median_wait_s": 3.0,
+    }  # fmt: skip
+    assert found["echo"]["p95_wait_s"] == pytest.approx(8.0)
+    assert (found["idle"]["completed"], "median_wait_s" in found["idle"]) == (0, False)
+    broker.reset_queue("echo")
+    broker.reset_queue("idle")
