@@ -1,6 +1,7 @@
 """Dalston's queue: the broker on Redis, jobs in Postgres, and the API, dashboard and orchestrator on top of both.
 
 broker/            the protocol in Redis: streams, Lua scripts, leases, heartbeats; no Django
+artifacts/         files by the digest of their content, in a folder or in S3; no Django
 models/            the tables; migrations/ makes them
 jobs/              jobs and tasks in Postgres: submit, lifecycle, operator's actions, queries, webhooks
 orchestrator/      advances jobs by events, schedules, recovers; the duties of housekeeping

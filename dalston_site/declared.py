@@ -34,7 +34,8 @@ class Declaration:
     def row(self) -> str:
         """Its line in docs/settings.md."""
         default = f"{self.default:_}" if isinstance(self.default, int) else f"{self.default}".removesuffix(".0")
-        return f"| `{self.name}` | `{default}` | {self.means} | {self.expected} | dalston.{self.check_id} |"
+        shown = f"`{default}`" if default else "none"
+        return f"| `{self.name}` | {shown} | {self.means} | {self.expected} | dalston.{self.check_id} |"
 
 
 def _plain(bound: float | None) -> str:

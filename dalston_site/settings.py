@@ -43,6 +43,11 @@ DALSTON_IDLE_TRANSACTION_S = number(
     "DALSTON_IDLE_TRANSACTION_S", "E105", 30.0, "Postgres ends a transaction that does nothing for this long: a stopped process must not hold its locks.", low=1
 )  # fmt: skip
 
+# --- Artifacts --------------------------------------------------------------------------------------------------------
+DALSTON_ARTIFACTS_URL = name(
+    "DALSTON_ARTIFACTS_URL", "E200", "", "Where uploads and large results are kept (docs/artifacts.md): `file:///folder` that all machines share, or `s3://bucket/prefix`. Empty: none, and uploads are refused; in development a folder in var/.", pattern=r"(file:///.+)?(s3://[a-z0-9][a-z0-9.-]+(/.*)?)?"
+) or ((BASE_DIR / "var" / "artifacts").as_uri() if DALSTON_DEV else "")  # fmt: skip
+
 # --- Redis keys -------------------------------------------------------------------------------------------------------
 DALSTON_REDIS_PREFIX = name(
     "DALSTON_REDIS_PREFIX", "E102", defaults.REDIS_PREFIX, "First part of every Redis key; docs/redis-keys.md has the patterns for an ACL. Two installations on one Redis need two prefixes.", pattern=r"[a-z][a-z0-9_-]{0,60}"

@@ -42,6 +42,7 @@ class Options:
     heartbeat_s: float
     max_deliveries: int
     max_losses: int
+    artifacts_url: str
 
 
 def run(plan: NodePlan, options: Options, broker: Broker, watch: Watch) -> int:
@@ -69,7 +70,7 @@ def run(plan: NodePlan, options: Options, broker: Broker, watch: Watch) -> int:
     )
     for record in left:
         link.send(_after_a_kill(record))
-    around = Surroundings(state_dir, notices.path, options.redis_url, options.prefix)
+    around = Surroundings(state_dir, notices.path, options.redis_url, options.prefix, options.artifacts_url)
     limits = plan.config.logs
     logs = Logs(state_dir / "logs", limits.max_mib << 20, limits.keep, environment_of_helpers(around))
     gpus = Gpus(plan.config.gpus, plan.config.vram_headroom_mib, GpuMonitor(plan.config.gpu_poll))

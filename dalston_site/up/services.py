@@ -69,7 +69,9 @@ class Services:
 
     def _node_env(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if name not in PRIVATE}
-        return {**inherited, "DALSTON_DEV": "1", "PYTHONUNBUFFERED": "1", "REDIS_URL": self._addresses.redis_url}
+        artifacts = env.text("DALSTON_ARTIFACTS_URL", (self._options.data / "artifacts").as_uri())
+        ours = {"REDIS_URL": self._addresses.redis_url, "DALSTON_ARTIFACTS_URL": artifacts}
+        return {**inherited, "DALSTON_DEV": "1", "PYTHONUNBUFFERED": "1", **ours}
 
     def _server_env(self) -> dict[str, str]:
         return {

@@ -1,6 +1,7 @@
 """The engine SDK: makes an engine process of a function that runs a task. No Django.
 
 engine, task, outcomes   the author's API: docs/write-an-engine.md
+files                    artifacts, large results, and the scratch folder of a task
 testing                  runs one task without Redis, for an author's own tests
 manifest                 engine.yaml
 identity                 id, node and Redis of this process, from its environment

@@ -6,14 +6,15 @@ import math
 import os
 import secrets
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from dalston_queue import defaults
+from dalston_queue.artifacts import open_store
 from dalston_queue.broker.engine.stale import StaleRules
 from dalston_queue.broker.protocol.keys import default_node_name
 
 from .breaker import Breaker
+from .files import LARGE_RESULT_BYTES, Workspace, scratch_folder
 from .outcomes import BrokenConfigError
 
 N = TypeVar("N", int, float)
@@ -30,7 +31,8 @@ class Identity:
     supervised: bool  # a supervisor beats for us and enforces deadlines
     supervisor_pid: int | None
     heartbeat_s: float
-    artifacts: Path
+    artifacts_url: str
+    scratch: str
     max_result_bytes: int
     breaker_failures: int
     breaker_open_s: float
@@ -47,6 +49,12 @@ class Identity:
         except PermissionError:
             pass  # alive, as another user
         return False
+
+    def workspace(self) -> Workspace:
+        """Raises StoreError for an address that is none."""
+        store = open_store(self.artifacts_url) if self.artifacts_url else None
+        scratch = scratch_folder(self.scratch, self.engine_id, supervised=self.supervised)
+        return Workspace(store, scratch, min(LARGE_RESULT_BYTES, self.max_result_bytes))
 
     def breaker(self, *, enabled: bool) -> Breaker:
         return Breaker(self.breaker_failures if enabled else 0, self.breaker_open_s)
@@ -67,7 +75,8 @@ def identify(engine: str) -> Identity:
         supervised=bool(supervised_id),
         supervisor_pid=_number("DALSTON_SUPERVISOR_PID", 0) or None,
         heartbeat_s=_number("DALSTON_HEARTBEAT_S", defaults.HEARTBEAT_S),
-        artifacts=Path(env.get("DALSTON_ARTIFACTS_DIR") or "artifacts"),
+        artifacts_url=env.get("DALSTON_ARTIFACTS_URL", ""),
+        scratch=env.get("DALSTON_SCRATCH_DIR", ""),
         max_result_bytes=_number("DALSTON_MAX_RESULT_BYTES", defaults.MAX_RESULT_BYTES),
         breaker_failures=_number("DALSTON_BREAKER_FAILURES", defaults.BREAKER_FAILURES),
         breaker_open_s=_number("DALSTON_BREAKER_OPEN_S", defaults.BREAKER_OPEN_S),

@@ -12,7 +12,7 @@ _NOTE_BYTES = 64  # room for the note about the cut
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The task succeeded. The result must be JSON-encodable; larger things belong into `task.artifacts`."""
+    """The task succeeded. The result must be JSON-encodable; a large one goes through the artifact store."""
 
     result: Any = None
 

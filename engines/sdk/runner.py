@@ -78,6 +78,7 @@ class Runner:
 
     def __init__(self, engine: Engine, manifest: Manifest, broker: Broker, identity: Identity) -> None:
         self.engine, self.manifest, self.broker, self.identity = engine, manifest, broker, identity
+        self.workspace = identity.workspace()
         self.inbox: SimpleQueue[Event] = SimpleQueue()
         self.slots = Slots(manifest.capacity)
         serves = (manifest.queues, manifest.capabilities, manifest.holds)
@@ -212,7 +213,7 @@ class Runner:
         new: list[Task] = []
         for delivery in deliveries:
             if delivery not in known:
-                task = Task.of(delivery, self.manifest.timeout, self.identity.artifacts, self.report.progressed)
+                task = Task.of(delivery, self.manifest.timeout, self.workspace, self.report.progressed)
                 self.tasks[delivery] = task
                 new.append(task)
         logs.claimed(new, self.identity.engine_id)  # before a worker can log anything about them
@@ -333,4 +334,5 @@ class Runner:
             log.warning("sessions not ended, Redis is away: %s", error)
         if not self.slots.running:
             self.workers.call(self.engine.close)
+            self.workspace.clean_up()
         return 0

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from dalston_queue.artifacts import StoreError
 from dalston_queue.broker import connect
 from dalston_queue.broker.errors import Invalid
 
@@ -37,10 +38,14 @@ def serve(engine: Engine) -> int:
         identity = identify(manifest.id)
         logs.name_engine(identity.engine_id)
         broker = connect(identity.redis_url, prefix=identity.prefix, cluster=identity.cluster, shards=identity.shards)
+        runner = Runner(engine, manifest, broker, identity)
     except (ManifestError, BrokenConfigError, Invalid) as error:
         log.error("%s", error)
         return CONFIG_EXIT
-    runner = Runner(engine, manifest, broker, identity)
+    except StoreError as error:
+        log.error("DALSTON_ARTIFACTS_URL: %s", error)
+        return CONFIG_EXIT
+    runner.workspace.clean_up()
     notify("STATUS=loading")
     try:
         runner.workers.call(engine.load)

@@ -52,12 +52,11 @@ def _completed(result: object, max_bytes: int) -> messages.Outcome:
     if len(encoded) > max_bytes:
         return _rejected(
             f"the result has {len(encoded)} bytes, more than {max_bytes}: "
-            "write it into task.artifacts and return its path"
+            "give the engine an artifact store (DALSTON_ARTIFACTS_URL), or put a file there by task.put_artifact"
         )
     if json_too_deep(encoded):  # of the encoded result: a dataclass is a level as well
         return _rejected(
-            f"the result is nested deeper than {MAX_DEPTH} levels: "
-            "return it flatter, or write it into task.artifacts and return its path"
+            f"the result is nested deeper than {MAX_DEPTH} levels: return it flatter, or as a file by task.put_artifact"
         )
     return messages.Completed(msgspec.Raw(encoded))
 

@@ -1,4 +1,4 @@
-"""Task, as an engine author sees it: parameters, progress, time left, cancellation, a folder for files."""
+"""Task, as an engine author sees it: parameters, progress, time left, cancellation, files."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 from dalston_queue.broker import Delivery
 
+from .files import Files, Inputs, Workspace
 from .outcomes import TaskCancelled, text
 
 
@@ -29,10 +30,10 @@ class Task:
     deliveries: int
     parameters: Mapping[str, Any]
     inputs: Mapping[str, Any]
+    files: Files
     timeout: float = 0.0  # seconds from its start; 0: none
     deadline: float | None = None  # seconds of the wall clock, as time.time(); set when it starts
     trace_id: str = ""
-    artifacts_root: Path = Path("artifacts")
     on_progress: Callable[[Task], None] = lambda _: None
     fraction: float = 0.0
     message: str = ""
@@ -46,12 +47,15 @@ class Task:
     late: bool = False  # its deadline passed: it timed out, with any outcome
 
     @classmethod
-    def of(cls, delivery: Delivery, limit: float | None, artifacts: Path, on_progress: Callable[[Task], None]) -> Task:
+    def of(
+        cls, delivery: Delivery, limit: float | None, workspace: Workspace, on_progress: Callable[[Task], None]
+    ) -> Task:
         """`limit`: the manifest's timeout, in seconds."""
         message = delivery.message
         timeout = message.timeout_ms / 1000
         if limit:
             timeout = min(timeout, limit) if timeout else limit
+        files = workspace.files_of(message.job_id, message.task_id, message.attempt, delivery.deliveries)
         return cls(
             id=message.task_id,
             job_id=message.job_id,
@@ -61,10 +65,10 @@ class Task:
             attempt=message.attempt,
             deliveries=delivery.deliveries,
             parameters=message.parameters or {},
-            inputs=message.inputs or {},
+            inputs=Inputs(message.inputs or {}, files),
+            files=files,
             timeout=timeout,
             trace_id=message.trace_id,
-            artifacts_root=artifacts,
             on_progress=on_progress,
             delivery=delivery,
         )
@@ -105,9 +109,15 @@ class Task:
         """Seconds until the deadline, at which the task is cancelled and then its process ended; None without one."""
         return None if self.deadline is None else self.deadline - time.time()
 
+    def artifact(self, ref: str) -> Path:
+        """The stored file as a local one, to read only. It may be gone when the task has ended."""
+        return self.files.fetch(ref)
+
+    def put_artifact(self, path: Path | str) -> str:
+        """Stores a file and returns its reference. The file is kept if the accepted result names the reference."""
+        return self.files.store.put_path(Path(path)).ref
+
     @property
-    def artifacts(self) -> Path:
-        """A folder of this delivery alone: attempt and delivery are in its path, so that no zombie writes into it."""
-        path = self.artifacts_root / self.job_id / self.id / f"{self.attempt}-{self.deliveries}"
-        path.mkdir(parents=True, exist_ok=True)
-        return path
+    def folder(self) -> Path:
+        """A folder of this delivery alone. It is removed when the task has ended."""
+        return self.files.folder

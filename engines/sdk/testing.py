@@ -6,6 +6,7 @@ assert done.outcome == Done({"text": "HELLO"})
 
 from __future__ import annotations
 
+import math
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -16,7 +17,10 @@ from typing import Any
 
 import msgspec
 
+from dalston_queue.artifacts import Store, open_store
+
 from .engine import Engine
+from .files import Inputs, Workspace
 from .outcomes import Outcome
 from .slots import Slots
 from .task import Task
@@ -25,13 +29,13 @@ from .workers import make_workers
 
 @dataclass(frozen=True, slots=True)
 class TestRun:
-    """Outcome, progress reports and files of one task."""
+    """Outcome and progress reports of one task, and the store with its artifacts."""
 
     __test__ = False  # pytest: this is not a test
 
     outcome: Outcome
     progress: list[tuple[float, str]]
-    artifacts: Path
+    store: Store
 
 
 def run_task(
@@ -44,7 +48,12 @@ def run_task(
     cancel_after: float | None = None,
     artifacts: Path | None = None,
 ) -> TestRun:
-    """`load`, one `run`, `close`. Parameters and inputs pass through JSON, as in production."""
+    """`load`, one `run`, `close`. Parameters and inputs pass through JSON, as in production. Artifacts are read from,
+    and put into, the store in the folder `artifacts`; a large result is returned as it is."""
+    folder = artifacts or Path(tempfile.mkdtemp(prefix="dalston-artifacts-"))
+    store = open_store(folder.absolute().as_uri())
+    workspace = Workspace(store, Path(tempfile.mkdtemp(prefix="dalston-task-")), large_result_bytes=math.inf)
+    files = workspace.files_of("job", "task", 1, 0)
     progress: list[tuple[float, str]] = []
     task = Task(
         id="task",
@@ -55,9 +64,9 @@ def run_task(
         attempt=1,
         deliveries=0,
         parameters=_through_json(parameters or {}),
-        inputs=_through_json(inputs or {}),
+        inputs=Inputs(_through_json(inputs or {}), files),
+        files=files,
         timeout=timeout or 0.0,
-        artifacts_root=artifacts or Path(tempfile.mkdtemp(prefix="dalston-artifacts-")),
         on_progress=lambda task: progress.append((task.fraction, task.message)),
     )
     outcomes: SimpleQueue[Outcome] = SimpleQueue()
@@ -70,7 +79,8 @@ def run_task(
         threading.Timer(cancel_after, workers.cancel, [task]).start()
     outcome = outcomes.get()
     workers.call(engine.close)
-    return TestRun(outcome, progress, task.artifacts_root)
+    workspace.clean_up()
+    return TestRun(outcome, progress, store)
 
 
 def _through_json(value: Mapping[str, Any]) -> dict[str, Any]:

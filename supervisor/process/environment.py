@@ -21,6 +21,7 @@ class Surroundings:
     notify_socket: Path
     redis_url: str
     prefix: str
+    artifacts_url: str  # empty: the engines have no store
 
 
 def environment_of_helpers(around: Surroundings) -> dict[str, str]:
@@ -33,7 +34,8 @@ def environment(slot: Slot, around: Surroundings) -> dict[str, str]:
     inherited = {name: value for name, value in base_environment().items() if name not in NOT_INHERITED}
     return {
         "PYTHONUNBUFFERED": "1",
-        "DALSTON_ARTIFACTS_DIR": str(around.state_dir / "artifacts"),
+        "DALSTON_ARTIFACTS_URL": around.artifacts_url,
+        "DALSTON_SCRATCH_DIR": str(around.state_dir / "scratch"),
         **inherited,
         **slot.manifest.env,
         "CUDA_VISIBLE_DEVICES": ",".join(slot.gpus),  # empty: a CPU engine sees no GPU

@@ -76,13 +76,17 @@ def test_an_exit_in_a_task_is_a_failure_and_does_not_end_the_engine() -> None:
     assert isinstance(run_task(leave).outcome, Failed)
 
 
-def test_artifacts_of_one_run_have_a_folder_of_their_own(tmp_path: Path) -> None:
+def test_one_run_has_a_folder_of_its_own_that_goes_with_it() -> None:
     @engine
     def write(task: Task) -> str:
-        (task.artifacts / "a.txt").write_text("x")
-        return str(task.artifacts.relative_to(tmp_path))
+        (task.folder / "a.txt").write_text("x")
+        return str(task.folder)
 
-    assert run_task(write, artifacts=tmp_path).outcome == Done("job/task/1-0")
+    outcome = run_task(write).outcome
+    assert isinstance(outcome, Done)
+    folder = Path(outcome.result)
+    assert folder.parts[-3:] == ("job", "task", "1-0")
+    assert not folder.exists()
 
 
 def test_the_demo_engine_does_what_it_is_asked() -> None:

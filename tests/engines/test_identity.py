@@ -40,13 +40,13 @@ def test_the_rules_of_the_stale_claim_are_read(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_empty_value_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    addresses = ("REDIS_URL", "DALSTON_REDIS_PREFIX", "DALSTON_ARTIFACTS_DIR")
+    addresses = ("REDIS_URL", "DALSTON_REDIS_PREFIX", "DALSTON_ARTIFACTS_URL", "DALSTON_SCRATCH_DIR")
     for name in (*NUMBERS, *addresses, "DALSTON_ENGINE_ID", "DALSTON_SUPERVISOR_PID"):
         monkeypatch.setenv(name, "")
     identity = identify("t")
     assert (identity.supervised, identity.supervisor_pid, identity.heartbeat_s) == (False, None, 5.0)
     assert (identity.redis_url, identity.prefix) == ("redis://127.0.0.1:6379/0", "dalston")
-    assert (identity.artifacts, identity.stale) == (Path("artifacts"), StaleRules())
+    assert (identity.artifacts_url, identity.scratch, identity.stale) == ("", "", StaleRules())
 
 
 def test_a_host_name_with_a_dot_gives_the_node_id_that_the_supervisor_uses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,9 +55,16 @@ def test_a_host_name_with_a_dot_gives_the_node_id_that_the_supervisor_uses(monke
     assert identify("t").node_id == "gpu.01"
 
 
-@pytest.mark.parametrize(("name", "value"), [("DALSTON_HEARTBEAT_S", "abc"), ("REDIS_URL", "http://nowhere")])
-def test_an_engine_with_a_wrong_setting_exits_with_78_and_a_sentence(name: str, value: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "reported"),
+    [
+        ("DALSTON_HEARTBEAT_S", "abc", "abc"),
+        ("REDIS_URL", "http://nowhere", "http://nowhere"),
+        ("DALSTON_ARTIFACTS_URL", "/srv/artifacts", "DALSTON_ARTIFACTS_URL: the artifact store is neither"),
+    ],
+)
+def test_an_engine_with_a_wrong_setting_exits_with_78_and_a_sentence(name: str, value: str, reported: str) -> None:
     env = {**os.environ, name: value}
     done = subprocess.run([sys.executable, str(DEMO)], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 78, done.stderr
-    assert value in done.stderr and "Traceback" not in done.stderr
+    assert reported in done.stderr and "Traceback" not in done.stderr

@@ -1,13 +1,19 @@
 """Reports of an engine to its supervisor: running tasks after a change, once per second; the watchdog."""
 
 import json
+from pathlib import Path
 
+from engines.sdk.files import Workspace
 from engines.sdk.report import MAX_TASKS, TaskReport, Watchdog
 from engines.sdk.task import Task
 
+FILES = Workspace(None, Path("none")).files_of("j", "t", 1, 0)
+
 
 def task(number: int) -> Task:
-    return Task(str(number), "j", "q", "q", "q", 1, 0, {}, {}, deadline=100.0, fraction=0.25, message="half of half")
+    return Task(
+        str(number), "j", "q", "q", "q", 1, 0, {}, {}, FILES, deadline=100.0, fraction=0.25, message="half of half"
+    )
 
 
 class Socket:
@@ -70,7 +76,7 @@ def test_without_a_supervisor_nothing_is_sent() -> None:
 
 
 def task_with_progress(progress_at: float) -> Task:
-    made = Task("t", "j", "q", "q", "q", 1, 0, {}, {})
+    made = Task("t", "j", "q", "q", "q", 1, 0, {}, {}, FILES)
     made.progress_at = progress_at
     return made
 

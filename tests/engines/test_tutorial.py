@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from dalston_queue.artifacts import open_store
 from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.protocol.messages import Event, TaskMessage
 from dalston_queue.broker.protocol.types import EngineState, EventKind
@@ -45,7 +46,8 @@ def test_the_engine_is_twenty_lines_and_its_test_passes_without_servers(tmp_path
 def test_the_engine_runs_alone_and_beats_for_itself(
     tmp_path: Path, spawn: Callable[..., Spawned], process_env: dict[str, str], broker: Broker
 ) -> None:
-    env = {**process_env, "DALSTON_NODE_ID": "alone", "DALSTON_HEARTBEAT_S": "0.2"}
+    store = (tmp_path / "artifacts").as_uri()
+    env = {**process_env, "DALSTON_NODE_ID": "alone", "DALSTON_HEARTBEAT_S": "0.2", "DALSTON_ARTIFACTS_URL": store}
     [line] = blocks_of("docs/write-an-engine.md", "sh")
     command = line.strip().replace("engines/shout/engine.yaml", str(write_engine(tmp_path) / "engine.yaml"))
     variable, python, *arguments = command.split()
@@ -66,8 +68,9 @@ def test_the_engine_runs_alone_and_beats_for_itself(
         reader.ack(events)
         return [event for event in events if event.kind is EventKind.TASK_COMPLETED]
 
-    assert wait_until(completed, what="its result")[0].result == {"text": "HI!"}
-    assert (tmp_path / "artifacts" / task / task / "1-0" / "shout.txt").read_text() == "HI"
+    result = wait_until(completed, what="its result")[0].result
+    assert result["text"] == "HI!"
+    assert open_store(store).read(result["file"]) == b"HI"
     assert process.stop() == 0
     assert broker.registry.engines() == []
     broker.reset_queue("shout")

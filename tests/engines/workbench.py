@@ -40,7 +40,15 @@ class Bench:
         self.seen: list[Event] = []
         self.runners: list[tuple[Runner, threading.Thread]] = []
 
-    def make(self, engine: Engine | None = None, stale: StaleRules = DEFAULT_RULES, **fields: Any) -> Runner:
+    def make(
+        self,
+        engine: Engine | None = None,
+        stale: StaleRules = DEFAULT_RULES,
+        *,
+        store: bool = True,
+        max_result_bytes: int = 1000,
+        **fields: Any,
+    ) -> Runner:
         manifest = Manifest(id="t", stage=QUEUE, command=("x",), **{"stop_grace": 5.0, **fields})
         identity = Identity(
             engine_id=f"node.t.{len(self.runners)}.{uuid.uuid4().hex}",
@@ -52,8 +60,9 @@ class Bench:
             supervised=True,
             supervisor_pid=None,
             heartbeat_s=5,
-            artifacts=self.folder,
-            max_result_bytes=1000,
+            artifacts_url=(self.folder / "artifacts").as_uri() if store else "",
+            scratch=str(self.folder / "scratch"),
+            max_result_bytes=max_result_bytes,
             breaker_failures=5,
             breaker_open_s=60,
             stale=stale,

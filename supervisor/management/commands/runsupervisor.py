@@ -37,6 +37,7 @@ class Command(BaseCommand):
             heartbeat_s=settings.DALSTON_HEARTBEAT_S,
             max_deliveries=settings.DALSTON_MAX_DELIVERIES,
             max_losses=settings.DALSTON_MAX_DELIVERIES_NODE_LOST,
+            artifacts_url=settings.DALSTON_ARTIFACTS_URL,
         )
         try:
             code = boot.run(plan, chosen, make_broker(), Watch(read, plan))
