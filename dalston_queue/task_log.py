@@ -10,10 +10,10 @@ client's, and a log is read by more people than a job.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -58,13 +58,13 @@ def timestamp(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
 
 
-_is_one_word = re.compile(r"[\w.:@/+-]+").fullmatch
-
-
 def _fields(row: Row) -> str:
-    return " ".join([f"{name}={_shown(str(value))}" for name, value in row.items() if name != "event"])
+    return " ".join([f"{name}={_shown(value)}" for name, value in row.items() if name != "event"])
 
 
-def _shown(text: str) -> str:
+def _shown(value: object) -> object:
     """Quoted when it could be taken for more than one field or line."""
-    return text if _is_one_word(text) else repr(text)
+    if type(value) is UUID:
+        return value
+    text = str(value)
+    return text if text and " " not in text and text.isprintable() else repr(text)

@@ -60,6 +60,7 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/webhooks/<uuid:delivery_id>/send/", webhooks.send_webhook, name="send-webhook"),
     path("tasks/<uuid:task_id>/", task.task, name="task"),
     path("tasks/<uuid:task_id>/deliveries/<int:number>/log/", task.delivery_log, name="delivery-log"),
+    path("tasks/<uuid:task_id>/lines/", task.lines, name="task-lines"),
     path("tasks/<uuid:task_id>/actions/<str:action>/", task_actions.task_action, name="task-action"),
     path("queues/", queue.queues, name="queues"),
     re_path(rf"^queues/{QUEUE}/$", queue.queue_page, name="queue"),

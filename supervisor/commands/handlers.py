@@ -145,9 +145,13 @@ class Commands:
     def tail_logs(self, command: Command, _now: float) -> str:
         slot, engine_id = self._log_of(command)
         span = Span(*(stamp_of(_number(command, name, 0)) if name in command.arguments else b"" for name in _SPAN))
-        lines = self.supervisor.fleet.logs.last(slot, min(_number(command, "lines", 200), MAX_LINES), span)
+        count = min(_number(command, "lines", 200), MAX_LINES)
+        containing = _text(command, "containing") if "containing" in command.arguments else ""
+        lines = self.supervisor.fleet.logs.last(slot, count, span, search=bool(containing))
         if engine_id:
             lines = lines_of(engine_id, lines)
+        if containing:
+            lines = [each for each in lines if containing in each.text][-count:]
         self.supervisor.link.send(LogLines(slot, lines, command.command_id))
         return f"{len(lines)} lines sent"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 MAX_BYTES = 256 << 10  # of one answer
+SEARCHED_BYTES = 4 << 20  # for the lines of one task, among those of all tasks of its engine
 MAX_LINE_LENGTH = 2000  # characters
 BLOCK = 64 << 10
 STAMP_LENGTH = 24

@@ -13,7 +13,7 @@ from pathlib import Path
 from ..process.children import Child
 from .intake import Intake
 from .pipes import Pipes, Relay
-from .reader import Line, Span, last_lines
+from .reader import SEARCHED_BYTES, Line, Span, last_lines
 from .rotation import RotatingLog
 
 READ_EVERY_S = 0.05  # lines come in batches; bounds the time spent on an engine that writes too much
@@ -85,10 +85,13 @@ class Logs:
         with self._lock:
             return self._log(slot).tail(count, f"--- {engine_id} starts".encode() if engine_id else b"")
 
-    def last(self, slot: str, count: int, span: Span) -> list[Line]:
-        """As `tail`, for an operator: with positions, of a span of time, at most MAX_BYTES."""
+    def last(self, slot: str, count: int, span: Span, *, search: bool = False) -> list[Line]:
+        """As `tail`, for an operator: with positions, of a span of time, at most MAX_BYTES. `search`: all lines of the
+        last SEARCHED_BYTES of the span."""
         with self._lock:
             log = self._log(slot)
+            if search:
+                return last_lines(log.files(), log.position, SEARCHED_BYTES, span=span, room=SEARCHED_BYTES)
             return last_lines(log.files(), log.position, count, span=span)
 
     def new(self, slot: str, after: int) -> list[Line]:

@@ -68,13 +68,16 @@ class NodeLogs:
         lines: int = 200,
         since_ms: int | None = None,
         until_ms: int | None = None,
+        containing: str = "",
         actor: str = "",
         timeout: float = TAIL_TIMEOUT_S,
     ) -> LogTail:
         """The last lines of an engine (slot `demo.0` or a whole process id, also of one that has ended), at most so
-        many; with times, of that span only. Waits for the node's answer, at most `timeout` seconds."""
+        many; with times, of that span only; `containing` this text. Waits for the node's answer, at most `timeout`
+        seconds."""
         after = self.newest()
-        request_id = self.ask(engine, lines=lines, since_ms=since_ms, until_ms=until_ms, actor=actor)
+        span = {"since_ms": since_ms, "until_ms": until_ms}
+        request_id = self.ask(engine, lines=lines, **span, containing=containing, actor=actor)
         end = time.monotonic() + timeout
         while True:
             status = self.channel.status(request_id)
@@ -93,6 +96,7 @@ class NodeLogs:
         lines: int = 200,
         since_ms: int | None = None,
         until_ms: int | None = None,
+        containing: str = "",
         actor: str = "",
     ) -> str:
         """Ask without waiting; the batch with this request id is the answer."""
@@ -101,6 +105,8 @@ class NodeLogs:
             arguments["since_ms"] = since_ms
         if until_ms is not None:
             arguments["until_ms"] = until_ms
+        if containing:
+            arguments["containing"] = containing
         command = Command(name="tail_logs", arguments=arguments, actor=actor, command_id=f"tail.{secrets.token_hex(8)}")
         return self.channel.send(command)
 

@@ -97,8 +97,12 @@ def _exists(node_id: str, slot: str) -> bool:
     return any(node.id == node_id and slot in {engine.slot for engine in node.engines} for node in nodes)
 
 
+def shown_text(text: str) -> str:
+    return _ESCAPES.sub("", text)[:MAX_CHARACTERS]
+
+
 def shown(line: LogLine) -> str:
     """A line as a page shows it: with its time, and without escape sequences."""
-    text = _ESCAPES.sub("", line.text)[:MAX_CHARACTERS]
+    text = shown_text(line.text)
     at = moment(line.at_ms).strftime("%H:%M:%S ") if line.at_ms else ""
     return at + text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -15,11 +15,12 @@ from dalston_queue.dashboard.live.fragments import by_name
 from dalston_queue.dashboard.nodes.logs import shown
 from dalston_queue.dashboard.parts.black_box import BlackBox, black_box
 from dalston_queue.dashboard.security.roles import page_view
+from dalston_queue.dashboard.task.lines import AROUND, task_lines
 from dalston_queue.dashboard.task.read import DeliveryLine, delivery_lines, read_task
 from dalston_queue.dashboard.task.render import fragments_of
 from dalston_queue.database import release_connection
 from dalston_queue.jobs.queries.timeline import Delivery
-from dalston_queue.models import DeadLetter
+from dalston_queue.models import DeadLetter, Task
 from dalston_queue.redis import get_broker
 
 
@@ -31,6 +32,16 @@ def task(request: HttpRequest, task_id: UUID) -> HttpResponse:
     shown = by_name(fragments_of(view, may_operate(request.user)))
     context = {**shown, "view": view, "with_actions": "actions" in request.GET}
     return render(request, "dashboard/task/page.html", context)
+
+
+@page_view
+def lines(request: HttpRequest, task_id: UUID) -> HttpResponse:
+    """On request only: each node that had the task is asked. Without a script, a page."""
+    found = Task.objects.select_related("job").defer("parameters", "result").filter(pk=task_id).first()
+    if found is None:
+        raise Http404(f"there is no task {task_id}")
+    template = "_lines" if "HX-Request" in request.headers else "lines"
+    return render(request, f"dashboard/task/{template}.html", {"task": found, "lines": task_lines(found)})
 
 
 @page_view
@@ -48,8 +59,6 @@ def delivery_log(request: HttpRequest, task_id: UUID, number: int) -> HttpRespon
 
 
 LINES = 500
-AROUND = timedelta(seconds=1)
-"""An engine may log a moment before its start or after its end is recorded."""
 
 
 def read_log(line: DeliveryLine) -> tuple[str, str]:

@@ -200,3 +200,17 @@ def test_logs_through_redis_last_lines_new_lines_and_those_of_an_ended_process(n
     assert any("x" * 99 in text for text in gone)
     assert not any(second.engine_id in text for text in gone)
     assert logs.tail("fix.0", until_ms=1).lines == []
+
+
+def test_the_lines_that_hold_a_text_are_found_behind_more_lines_than_a_tail_has(node: Node) -> None:
+    node.engine()
+    node.start()
+    node.ready()
+    node.result(node.submit("say", text="needle one"))
+    node.result(node.submit("spam", mb=1))
+    node.result(node.submit("say", text="needle two"))
+    logs = node.broker.logs(node.name)
+    assert len(logs.tail("fix.0", lines=100).lines) == 100
+    found = [line.text for line in logs.tail("fix.0", lines=100, containing="needle").lines]
+    assert [text[-10:] for text in found] == ["needle one", "needle two"]
+    assert [line.text[-3:] for line in logs.tail("fix.0", lines=1, containing="needle").lines] == ["two"]
