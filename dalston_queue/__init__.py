@@ -7,13 +7,13 @@ jobs/              jobs and tasks in Postgres: submit, lifecycle, operator's act
 orchestrator/      advances jobs by events, schedules, recovers; the duties of housekeeping
 api/               the REST API
 dashboard/         the live pages
+metrics/           metrics for Prometheus, each declared once
 admin/             Django's admin; admin_site opens it by role
 accounts/          roles, tokens, throttled logins
 audit/             the audit trail: written, read, exported, verified
 management/        commands
 redis, database    the broker of this process; database connections and their errors
 polling            one poll for all subscribers of a key
-metrics            the queue's metrics for Prometheus
 task_log           log lines of tasks: many in one record
 ids                time-ordered ids
 addresses, pinned  which URLs of clients may be called, and the connection to a checked address

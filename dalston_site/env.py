@@ -60,15 +60,35 @@ def words(name: str, default: list[str]) -> list[str]:
     return [word for word in re.split(r"[,\s]+", text(name)) if word] or default
 
 
-def networks(name: str) -> list[str]:
+def networks(name: str, default: list[str] | None = None) -> list[str]:
     """Networks in CIDR notation, or single addresses."""
-    found = words(name, [])
+    found = words(name, default or [])
     for word in found:
         try:
             ip_network(word)
         except ValueError as error:
             raise EnvError(name, f"holds {word!r}: {error}", "networks such as 10.0.0.0/8, 192.168.1.7") from None
     return found
+
+
+MIN_TOKEN = 16
+
+
+def secret(name: str) -> str:
+    """A token that a program presents. One that can be guessed is refused, and never shown."""
+    value = text(name)
+    if value and (len(value) < MIN_TOKEN or len(set(value)) < 5):
+        raise EnvError(name, "is too easy to guess", f"at least {MIN_TOKEN} random characters")
+    return value
+
+
+def address(name: str) -> str:
+    """ADDRESS:PORT of a port to open; empty for none."""
+    value = text(name)
+    found = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\s:/]*):(\d{1,5})", value)
+    if value and (not found or int(found[2]) > 65_535):
+        raise EnvError(name, f"is {value!r}", "an address and a port, such as 127.0.0.1:9433")
+    return value
 
 
 def redis_url(name: str, default: str = "") -> str:

@@ -6,6 +6,7 @@ but that of our own topology is needed.
 """
 
 import threading
+from functools import cache
 
 from huey import Huey
 from huey.storage import MemoryStorage
@@ -39,5 +40,17 @@ class _Handover(MemoryStorage):  # type: ignore[misc]  # huey has no types
 def make_huey() -> Huey:
     # results=False: duties report through the database and the log.
     huey = Huey("dalston", results=False, storage_class=_Handover)
+    huey.on_startup(name="serve metrics")(serve_metrics)
     huey.on_startup(name="notify readiness")(notify.ready)
     return huey
+
+
+@cache  # each worker thread calls the hooks; the process has one port
+def serve_metrics() -> None:
+    from django.conf import settings
+    from prometheus_client import REGISTRY
+
+    from dalston_queue.metrics.server import ProcessServer, metrics_of, parse_address
+
+    if settings.DALSTON_METRICS_ADDRESS:
+        ProcessServer(parse_address(settings.DALSTON_METRICS_ADDRESS), {"/metrics": metrics_of(REGISTRY)})

@@ -103,6 +103,15 @@ DALSTON_BACKPRESSURE_LISTED_ONLY = whole("DALSTON_BACKPRESSURE_LISTED_ONLY", "E1
 DALSTON_MAX_EVENT_STREAMS = whole("DALSTON_MAX_EVENT_STREAMS", "E158", 500, "Subscribers of jobs (`GET /jobs/{id}/events`) per web process; the next gets 503.", high=100_000)
 DALSTON_MAX_WAITING_POLLS = whole("DALSTON_MAX_WAITING_POLLS", "E159", 200, "Waiting polls of workers over HTTP per web process; each holds a thread and a connection to Redis. The next gets 503.", high=10_000)
 
+# --- Metrics ----------------------------------------------------------------------------------------------------------
+# fmt: on
+# Of the orchestrator and housekeeping processes: the port of /metrics. Empty: none.
+DALSTON_METRICS_ADDRESS = env.address("DALSTON_METRICS_ADDRESS")
+# Of the web process: who may read /metrics. By default no client; in development every program on this machine.
+DALSTON_METRICS_TOKEN = env.secret("DALSTON_METRICS_TOKEN")
+DALSTON_METRICS_NETWORKS = env.networks("DALSTON_METRICS_NETWORKS", ["127.0.0.0/8", "::1"] if DALSTON_DEV else [])
+
+# fmt: off
 # --- Logins ------------------------------------------------------------------------------------------------------------
 DALSTON_LOGIN_TRIES_ACCOUNT = whole("DALSTON_LOGIN_TRIES_ACCOUNT", "E170", 10, "Tries to log in to one account within the window; the next is refused with the time of the next try.", high=10_000)
 DALSTON_LOGIN_TRIES_ADDRESS = whole("DALSTON_LOGIN_TRIES_ADDRESS", "E171", 50, "The same from one address (for IPv6: one /64).", high=10_000)
@@ -147,6 +156,7 @@ if DALSTON_SERVER_INSTALL:
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "dalston_queue.metrics.web.MetricsMiddleware",
     "dalston_queue.api.errors.middleware.TraceMiddleware",
     "dalston_queue.dashboard.security.middleware.ContentSecurityPolicyMiddleware",
     "dalston_queue.dashboard.security.middleware.UnavailableMiddleware",

@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 from dalston_queue.api.api import api
-from dalston_queue.metrics import metrics
+from dalston_queue.metrics.web import metrics
 
 urlpatterns = [
     path("admin/", admin.site.urls),

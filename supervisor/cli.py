@@ -19,13 +19,14 @@ def add_node_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, help="node.yaml; without it every engine under engines/ runs once")
     parser.add_argument("--node-id", default="", help="this node's name (default: node.yaml's, else the host's)")
     parser.add_argument("--state-dir", type=Path, help="for the lock, the logs and the state file")
+    parser.add_argument("--http", default="", metavar="ADDRESS:PORT", help="serve /metrics and /healthz there")
     parser.add_argument("--engines", action="append", default=[], metavar="DIR", help="folder of engines")
 
 
 def plan_reader(options: dict[str, Any]) -> Callable[[], NodePlan]:
     """A function that reads the plan of these arguments; the supervisor calls it after each change."""
     folders = options["engines"] or ([] if options["config"] else [str(settings.BASE_DIR / "engines")])
-    return lambda: read_plan(options["config"], engines=tuple(folders), node=options["node_id"])
+    return lambda: read_plan(options["config"], engines=tuple(folders), node=options["node_id"], http=options["http"])
 
 
 def state_dir_of(chosen: Path | None, node: str) -> Path:

@@ -51,8 +51,8 @@ class NodePlan(msgspec.Struct, frozen=True):
         return self.config.replicas.get(engine, 1)
 
 
-def read_plan(file: Path | None, *, engines: tuple[str, ...] = (), node: str = "") -> NodePlan:
-    """node.yaml (if any) and every engine.yaml. Folders and node id of the command line win. Raises ManifestError."""
+def read_plan(file: Path | None, *, engines: tuple[str, ...] = (), node: str = "", http: str = "") -> NodePlan:
+    """node.yaml (if any) and every engine.yaml. What the command line names wins. Raises ManifestError."""
     config = NodeConfig()
     base = Path.cwd()
     if file is not None:
@@ -60,7 +60,7 @@ def read_plan(file: Path | None, *, engines: tuple[str, ...] = (), node: str = "
         base = file.parent
     if engines:
         config, base = msgspec.structs.replace(config, engines=engines), Path.cwd()
-    config = msgspec.structs.replace(config, node=node or config.node or default_node_name())
+    config = msgspec.structs.replace(config, node=node or config.node or default_node_name(), http=http or config.http)
     if not NODE_NAME.fullmatch(config.node):
         raise ManifestError(f"{file or 'node id'}: field node: {config.node!r} must match {NODE_NAME.pattern}")
     if config.cloud not in ("none", "aws", "gcp", "azure"):

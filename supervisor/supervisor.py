@@ -36,7 +36,7 @@ from .process.environment import Surroundings, environment_of_helpers
 from .process.fleet import Fleet
 from .process.notices import NoticeSocket
 from .process.probes import Probes
-from .process.usage import Usage
+from .process.usage import Usage, disk_used
 from .redis_link import Link, Report
 
 log = structlog.get_logger("supervisor")
@@ -254,6 +254,7 @@ class Supervisor:
             "why": draining or cordoned,
             "config_error": self.config_error,
             "gpus": self.gpus.describe(now),
+            "disk_used": disk_used(self.around.state_dir),
             "drain": self.drain_report(now) if draining else None,
         }
         self.link.alive_at = now

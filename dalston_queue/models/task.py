@@ -72,6 +72,7 @@ class Task(models.Model):
     first_enqueued_at = models.DateTimeField(
         null=True, blank=True, help_text="when it was READY for the first time; its place and its ageing go by it"
     )
+    queued_at = models.DateTimeField(null=True, blank=True, help_text="when it was last put into its window in Redis")
     started_at = models.DateTimeField(null=True, blank=True)
     cancel_requested_at = models.DateTimeField(null=True, blank=True)
     cancel_sent_at = models.DateTimeField(null=True, blank=True, help_text="when its engine was asked to stop")
@@ -147,8 +148,12 @@ class TaskEvent(models.Model):
 
     class Meta:
         db_table = "dalston_task_event"
-        # A task's history: WHERE task_id = %s ORDER BY id
-        indexes = [models.Index(fields=["task", "id"], name="event_by_task")]
+        indexes = [
+            # A task's history: WHERE task_id = %s ORDER BY id
+            models.Index(fields=["task", "id"], name="event_by_task"),
+            # Samples, retries of the last minute by reason: WHERE transition = 'retry' AND at >= %s AND at < %s
+            models.Index(fields=["at"], name="event_retries", condition=models.Q(transition="retry")),
+        ]
 
     def __str__(self) -> str:
         return f"{self.from_status} -> {self.to_status} (attempt {self.attempt})"

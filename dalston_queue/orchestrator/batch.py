@@ -11,7 +11,6 @@ from uuid import UUID
 import msgspec
 import structlog
 from django.db import Error, transaction
-from prometheus_client import Counter
 
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.messages import Event, Malformed
@@ -20,12 +19,11 @@ from dalston_queue.database import is_transient
 from dalston_queue.jobs.lifecycle.advance import Advanced, advance
 from dalston_queue.jobs.lifecycle.dead_letters import Ending, dead_letter_unreadable, end_tasks
 from dalston_queue.jobs.lifecycle.status import lock_jobs
+from dalston_queue.metrics.processes import EVENTS, POISON
 from dalston_queue.models import DeadLetter
 from dalston_queue.orchestrator.apply import apply
 
 log = structlog.get_logger(__name__)
-EVENTS = Counter("dalston_events_applied", "Events taken through a commit")
-POISON = Counter("dalston_events_poison", "Events that could not be applied and became dead letters")
 _POISON = "UnstorableEvent"  # the error type of such a dead letter
 
 

@@ -17,6 +17,7 @@ from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import BrokerError, WrongKeyType
 from dalston_queue.broker.nodes.registry import BeatCounters
 from dalston_queue.broker.protocol.types import Cause
+from dalston_queue.metrics.processes import HEARTBEAT_FAILURES
 from dalston_queue.orchestrator.duties.report import Report, record_run
 from dalston_queue.orchestrator.judge import Judge
 from dalston_queue.orchestrator.leadership import Leadership
@@ -71,6 +72,7 @@ class Recovery:
         home = {engine.engine_id: engine.node_id for engine in self.broker.registry.engines()}
         for node_id in self._nodes.observe({name: node.beat for name, node in nodes.items()}, now):
             self.broker.registry.condemn_node(nodes[node_id])
+            HEARTBEAT_FAILURES.labels("node").inc()
         counters: dict[str, object] = {name: each.counters for name, each in beats.items()}
         dead = self._engines.observe(counters, now)
         return sum(self._reclaim_or_log(beats[engine], self._cause(home.get(engine, ""))) for engine in dead)
@@ -95,6 +97,7 @@ class Recovery:
 
     def _reclaim(self, beats: BeatCounters, cause: Cause) -> int:
         self.broker.registry.condemn(beats, cause)
+        HEARTBEAT_FAILURES.labels("engine").inc()
         crash_points.point("recovery.condemned")
         taken = self.broker.reclaim(
             beats.engine_id,

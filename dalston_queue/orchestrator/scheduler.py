@@ -10,26 +10,17 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
-from prometheus_client import Counter, Histogram
 
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.jobs.errors import JobsError
 from dalston_queue.jobs.lifecycle.status import Change, Moved, lock_jobs, move_tasks
 from dalston_queue.jobs.submit.spec import JobSpec, stage_from
 from dalston_queue.jobs.submit.submit import submit
+from dalston_queue.metrics import processes as metrics
 from dalston_queue.models import Schedule
 from dalston_queue.models.schedule import next_tick
 
 log = structlog.get_logger(__name__)
-
-SCANNED = Counter("dalston_scheduler_scanned", "Scheduled tasks found due")
-QUEUED = Counter("dalston_scheduler_queued", "Scheduled tasks made ready")
-FAILED = Counter("dalston_scheduler_failed", "Polls for due tasks that failed")
-LATENESS = Histogram(
-    "dalston_scheduler_lateness_seconds",
-    "How long after its time a scheduled task became ready",
-    buckets=(0.1, 0.25, 0.5, 1, 2, 5, 15, 60, 300),
-)
 
 # Each second.
 DUE = """
@@ -42,7 +33,7 @@ def make_due_ready(now: datetime) -> list[Moved]:
     """Make all due tasks READY, batch by batch; returns them, to be dispatched."""
     ready: list[Moved] = []
     size: int = settings.DALSTON_SCHEDULER_BATCH
-    with FAILED.count_exceptions():
+    with metrics.SCHEDULER_FAILED.count_exceptions():
         while True:
             seen, moved = _batch(now, size)
             ready += moved
@@ -72,11 +63,11 @@ def _batch(now: datetime, size: int) -> tuple[int, list[Moved]]:
     free = lock_jobs((job for _, job, _, _ in rows), skip_locked=True)
     changes = [Change(task_id=task, attempt=attempt, at=now) for task, job, attempt, _ in rows if job in free]
     moved = move_tasks("due", changes)
-    SCANNED.inc(len(rows))
-    QUEUED.inc(len(moved))
+    metrics.SCANNED.inc(len(rows))
+    metrics.DUE.inc(len(moved))
     due_at = {task: at for task, _, _, at in rows}
     for move in moved:
-        LATENESS.observe((now - due_at[move.task_id]).total_seconds())
+        metrics.LATENESS.observe((now - due_at[move.task_id]).total_seconds())
     return len(rows), moved
 
 

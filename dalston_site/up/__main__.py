@@ -48,6 +48,7 @@ class Up:
         wait_for([*self.start_services(services), *nodes], self.raise_if_one_died)
         token, password = ((self.options.data / name).read_text() for name in ("api-token", "admin-password"))
         self.dev_env.write(self.options.url, token, addresses)
+        services.write_prometheus()
         self.console.write(f"Everything answers, {time.monotonic() - begin:.1f} s after the start.")
         self.console.plain(hint(self.options, token, password, self.dev_env.path))
         self.watch()

@@ -1,5 +1,6 @@
 """The processes of `up`: the command and the environment of each."""
 
+import json
 import os
 import signal
 import socket
@@ -31,6 +32,8 @@ class Services:
         self._children = children
         self._addresses = addresses
         self._notify_socket = notify_socket
+        self.metrics: dict[str, str] = {"web": f"127.0.0.1:{options.port}"}
+        """By process the address of its /metrics."""
 
     def broker(self) -> Broker:
         """From the same variables as in the processes."""
@@ -52,15 +55,29 @@ class Services:
         )
 
     def start_orchestrator(self, number: int) -> Child:
-        return self._python(f"orchestrator-{number}", ["manage.py", "runorchestrator"], self._server_env())
+        name = f"orchestrator-{number}"
+        return self._python(name, ["manage.py", "runorchestrator"], self._with_metrics(name))
 
     def start_housekeeping(self) -> Child:
-        return self._python("housekeeping", ["manage.py", "run_huey"], self._server_env())
+        return self._python("housekeeping", ["manage.py", "run_huey"], self._with_metrics("housekeeping"))
+
+    def _with_metrics(self, name: str) -> dict[str, str]:
+        return {**self._server_env(), "DALSTON_METRICS_ADDRESS": self._metrics_of(name)}
+
+    def _metrics_of(self, name: str) -> str:
+        """A free port on loopback, the same when the process is started again."""
+        self.metrics[name] = f"127.0.0.1:{free_port()}"
+        return self.metrics[name]
+
+    def write_prometheus(self) -> None:
+        """`prometheus.yml` in the data folder, with the address of each process."""
+        (self._options.data / "prometheus.yml").write_text(prometheus_config(self.metrics))
 
     def start_node(self, number: int) -> Child:
         node_id = f"node-{number}"
         state = self._options.data / "nodes" / node_id
         arguments = ["manage.py", "runsupervisor", "--node-id", node_id, "--state-dir", str(state)]
+        arguments += ["--http", self._metrics_of(node_id)]
         return self._python(node_id, arguments, self._node_env(), Stage.NODE)
 
     def _python(self, name: str, arguments: list[str], env: dict[str, str], stage: Stage = Stage.SERVICE) -> Child:
@@ -81,6 +98,22 @@ class Services:
             "DALSTON_SECRET_KEY": secret(self._options.data / "secret-key").read_text(),
             "DALSTON_ALLOWED_HOSTS": ",".join(allowed_hosts(self._options)),
         }
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def prometheus_config(addresses: dict[str, str]) -> str:
+    """YAML, of which JSON is a part."""
+    targets = [{"targets": [address], "labels": {"process": name}} for name, address in addresses.items()]
+    config = {
+        "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
+        "scrape_configs": [{"job_name": "dalston", "static_configs": targets}],
+    }
+    return json.dumps(config, indent=2) + "\n"
 
 
 def allowed_hosts(options: Options) -> list[str]:

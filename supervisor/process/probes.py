@@ -72,6 +72,7 @@ class Probes:
             return  # it is about an earlier process
         check.in_flight = False
         check.failures = 0 if probed.ok else check.failures + 1
+        slot.probe_failures += not probed.ok
         failing = probed.why if check.failures >= MAX_FAILURES else ""
         if bool(failing) != bool(slot.probe_failing):
             log.warning("health check", engine_id=slot.engine_id, ok=not failing, why=failing)

@@ -40,6 +40,7 @@ class Slot:
     running: int = 0  # how many tasks run, if there are more than `tasks` holds
     breaker: str = ""  # why its circuit breaker is open
     probe_failing: str = ""  # why its health check fails
+    probe_failures: int = 0  # failed health checks of its processes
     pausable: bool = False  # its SDK understands SIGUSR1 and SIGUSR2
     is_paused: bool = False
     gpus: tuple[str, ...] = ()  # UUIDs it is pinned to
@@ -122,6 +123,9 @@ class Slot:
             "exits": self.exits,
             "last_exit": self.last_exits[-1].text if self.last_exits else "",
             "last_exits": list(self.last_exits),
+            "breaker_open": bool(self.breaker),
+            "probe_failing": bool(self.probe_failing),
+            "probe_failures": self.probe_failures,
             "retry_in_s": round(self.life.retry_at - now, 1) if waits else None,
             "cpu_percent": round(self.cpu_percent, 1),
             "memory_mib": round(self.memory_mib, 1),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import psutil
 
 from .fleet import Fleet
@@ -48,3 +51,13 @@ class Usage:
             except psutil.Error:
                 self._processes.pop(pid, None)
         return cpu, memory
+
+
+def disk_used(folder: Path) -> float | None:
+    """The share in use of the file system that holds this folder, without what is reserved for root; None if it can't
+    be read."""
+    try:
+        usage = shutil.disk_usage(folder)
+    except OSError:
+        return None
+    return round(usage.used / max(usage.used + usage.free, 1), 4)

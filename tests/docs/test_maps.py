@@ -36,6 +36,7 @@ PAGES = [f"dalston_queue/dashboard/{path.parent.name}" for path in ROOT.glob("da
         "dalston_queue/jobs/queries",
         "dalston_queue/jobs/submit",
         "dalston_queue/jobs/webhooks",
+        "dalston_queue/metrics",
         "dalston_queue/models",
         "dalston_queue/orchestrator",
         "dalston_queue/orchestrator/duties",

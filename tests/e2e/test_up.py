@@ -120,6 +120,21 @@ def test_the_printed_curl_returns_a_task_that_completes_within_two_seconds(runni
     keeps_time(2.0, once)
 
 
+def test_each_process_serves_its_metrics_where_prometheus_yml_says(running: Up) -> None:
+    config = json.loads((running.data / "prometheus.yml").read_text())
+    [scrape] = config["scrape_configs"]
+    addresses = {each["labels"]["process"]: each["targets"][0] for each in scrape["static_configs"]}
+    assert addresses.keys() == {"web", "orchestrator-1", "housekeeping", "node-1"}
+    own = {
+        "web": "dalston_http_requests_total",
+        "orchestrator-1": "dalston_events_applied_total",
+        "housekeeping": "dalston_duty_runs_total",
+        "node-1": "dalston_node_engines",
+    }
+    for process, address in addresses.items():
+        assert f"# TYPE {own[process]} " in httpx.get(f"http://{address}/metrics", timeout=40).text
+
+
 def test_every_line_has_the_name_of_its_process_in_front(running: Up) -> None:
     prefixed, _, _ = output(running).partition("\nDalston is running.")
     assert {line.split("|")[0].strip() for line in prefixed.splitlines()} >= {"up", "orchestrator-1"}

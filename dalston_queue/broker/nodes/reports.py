@@ -49,6 +49,9 @@ class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
     running: int = 0  # how many tasks it runs
     exits: int = 0  # processes that ended in this slot since the supervisor's start: its restarts
     last_exits: list[ExitReport] = []  # the newest last
+    breaker_open: bool = False  # it claims nothing after failures in a row
+    probe_failing: bool = False
+    probe_failures: int = 0  # failed health checks of its slot since the supervisor's start
     retry_in_s: float | None = None  # until it is started again
     cpu_percent: float = 0.0  # of one core, its children included
     memory_mib: float = 0.0  # resident, its children included
@@ -94,6 +97,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""  # the reason, if it is cordoned or draining
     config_error: str = ""
     gpus: GpusReport = GpusReport()
+    disk_used: float | None = None  # share in use of the file system that holds its state folder
     drain: DrainReport | None = None  # while it drains
 
 

@@ -24,6 +24,7 @@ from django.urls import URLPattern, path, re_path
 from dalston_queue.accounts.roles import may_operate
 from dalston_queue.dashboard.live.fragments import Fragment, LivePage
 from dalston_queue.dashboard.parts.request import known_fields
+from dalston_queue.metrics.processes import VIEWERS
 from dalston_queue.polling import Source, updates
 
 log = structlog.get_logger(__name__)
@@ -58,9 +59,12 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self.close(code=SIGNED_OUT)
             return
         self.may_operate = await database_sync_to_async(may_operate)(self.scope["user"])
+        VIEWERS.inc()
         self._tasks = (asyncio.create_task(self._push()), asyncio.create_task(self._watch_login()))
 
     async def disconnect(self, code: int) -> None:
+        if self._tasks:
+            VIEWERS.dec()
         for task in self._tasks:
             task.cancel()
 

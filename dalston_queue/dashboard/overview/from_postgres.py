@@ -39,7 +39,8 @@ _FIELDS = (
 # One round trip for both. A count without a limit would read every open dead letter.
 _DEAD_LETTERS_AND_DUTIES = """
     SELECT open.count, made.count,
-        duty.name, duty.every_s, duty.last_run_at, duty.last_error, duty.duration_ms, duty.repaired
+        duty.name, duty.every_s, duty.last_run_at, duty.last_error, duty.duration_ms, duty.repaired,
+        duty.failures
     FROM (
         SELECT count(*) FROM (
             SELECT 1 FROM dalston_dead_letter WHERE replayed_at IS NULL AND discarded_at IS NULL LIMIT %s

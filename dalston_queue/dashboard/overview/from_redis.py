@@ -141,6 +141,7 @@ def _node(node: NodeInfo, engines: tuple[EngineLine, ...]) -> NodeLine:
         engines=engines,
         note="; ".join(str(note) for note in notes if note),
         labels=tuple(f"{name}: {value}" for name, value in labels.items()),
+        disk_used=node.report.disk_used,
     )
 
 
@@ -150,7 +151,7 @@ def _engines(node_id: str, engines: list[EngineInfo], suspected: set[str]) -> tu
 
 
 def _engine(engine: EngineInfo, suspected: set[str]) -> EngineLine:
-    note, running = engine.info.get("why") or "", engine.info.get("running")
+    note, running, report = engine.info.get("why") or "", engine.info.get("running"), engine.report
     held = running if isinstance(running, int) else 0
     return EngineLine(
         id=engine.engine_id,
@@ -162,6 +163,9 @@ def _engine(engine: EngineInfo, suspected: set[str]) -> EngineLine:
         note=str(note),
         is_full=held >= engine.capacity or (held == 1 and _may_be_suspect(engine, suspected)),
         is_empty=held == 0,
+        running=held,
+        probe_failing=report.probe_failing,
+        probe_failures=report.probe_failures,
     )
 
 

@@ -233,7 +233,12 @@ def _of_postgres(postgres: InPostgres, past: Past, now: datetime) -> Iterator[Fi
 
 
 def is_late(duty: DutyLine, now: datetime) -> bool:
-    return (now - duty.last_run_at).total_seconds() > 2 * duty.every_s + SLACK_S
+    return overdue_s(duty, now) > 0
+
+
+def overdue_s(duty: DutyLine, now: datetime) -> float:
+    """How long ago the duty should have run; 0 if it is not late."""
+    return max(0.0, (now - duty.last_run_at).total_seconds() - 2 * duty.every_s - SLACK_S)
 
 
 def _dead_letters(dead_letters: int) -> str:

@@ -93,6 +93,9 @@ class EngineLine:
     note: str
     is_full: bool = False  # as many running tasks as its capacity, of any queue; or a suspect, which runs alone
     is_empty: bool = True  # no running task: only then it takes a suspect
+    running: int = 0  # tasks
+    probe_failing: bool = False  # its health check fails
+    probe_failures: int = 0  # failed health checks since its supervisor's start
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,7 @@ class NodeLine:
     engines: tuple[EngineLine, ...]
     note: str = ""  # why it drains or is cordoned, and what is wrong with its files
     labels: tuple[str, ...] = ()
+    disk_used: float | None = None  # share of its disk in use; None: not reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,7 @@ class DutyLine:
     error: str
     took_ms: int = 0
     repaired: int = 0  # by the last run
+    failures: int = 0  # in a row
 
 
 @dataclass(frozen=True, slots=True)

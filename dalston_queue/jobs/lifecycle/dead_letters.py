@@ -10,10 +10,13 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID, uuid5
 
+from django.db import transaction
+
 from dalston_queue.broker.protocol.types import Cause
 from dalston_queue.database import storable_text
 from dalston_queue.jobs.lifecycle.status import Change, Moved, move_tasks
 from dalston_queue.jobs.submit.storable import without_nul
+from dalston_queue.metrics.tasks import DEAD_LETTERED
 from dalston_queue.models import DeadLetter, Task
 
 _UNREADABLE = UUID("6f0c9f0a-5a0e-5c44-9a3c-2f7a1d1f3b52")  # the namespace of dead letters that belong to no task
@@ -74,7 +77,10 @@ def dead_letter_unreadable(queue: str, entry: str, reason: str, raw: Mapping[str
         raw=readable(raw),
         created_at=now,
     )
+    is_new = not DeadLetter.objects.filter(pk=dead_letter.pk).exists()
     DeadLetter.objects.bulk_create([dead_letter], ignore_conflicts=True)
+    if is_new:
+        transaction.on_commit(DEAD_LETTERED.labels("unreadable").inc)
 
 
 def readable(raw: Mapping[str, bytes]) -> dict[str, Any]:

@@ -15,13 +15,14 @@ import structlog
 from django.db import connection, transaction
 
 from dalston_queue import crash_points
-from dalston_queue.broker.errors import Invalid, WrongKeyType
+from dalston_queue.broker.errors import BrokerError, Denied, Invalid, WrongKeyType
 from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.broker.protocol.types import Appended, Cause, Priority
 from dalston_queue.jobs.lifecycle.advance import advance
 from dalston_queue.jobs.lifecycle.dead_letters import Ending, end_tasks
 from dalston_queue.jobs.lifecycle.states import JobStatus
 from dalston_queue.jobs.lifecycle.status import Change, id_array, lock_jobs, move_tasks
+from dalston_queue.metrics.processes import DISPATCH_FAILURES
 from dalston_queue.redis import get_broker
 
 log = structlog.get_logger(__name__)
@@ -149,6 +150,9 @@ def _append(messages: list[TaskMessage]) -> list[Appended | Invalid | WrongKeyTy
         log.error("tasks of a lane wait in postgres", error=str(error))
     except Invalid:
         pass
+    except BrokerError as error:
+        _count_failure(error)
+        raise
     return [_append_one(message) for message in messages]
 
 
@@ -156,5 +160,16 @@ def _append_one(message: TaskMessage) -> Appended | Invalid | WrongKeyType:
     try:
         [outcome] = get_broker().append([message])
         return outcome
-    except (Invalid, WrongKeyType) as error:
-        return error
+    except BrokerError as error:
+        _count_failure(error)
+        if isinstance(error, Invalid | WrongKeyType):
+            return error
+        raise
+
+
+_REASONS: dict[type[BrokerError], str] = {Invalid: "refused", WrongKeyType: "wrong_key_type", Denied: "full"}
+
+
+def _count_failure(error: BrokerError) -> None:
+    reason = next((reason for kind, reason in _REASONS.items() if isinstance(error, kind)), "unavailable")
+    DISPATCH_FAILURES.labels(reason).inc()

@@ -14,16 +14,17 @@ The rules, which every caller follows:
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
 import msgspec
-from django.db import connection
+from django.db import connection, transaction
 
 from dalston_queue.jobs.lifecycle import transition_log
-from dalston_queue.jobs.lifecycle.states import JOB_OVER, JOB_TRANSITIONS, TASK_TRANSITIONS, TaskStatus
+from dalston_queue.jobs.lifecycle.states import JOB_OVER, JOB_TRANSITIONS, TASK_OVER, TASK_TRANSITIONS, TaskStatus
 from dalston_queue.jobs.submit.storable import without_nul
+from dalston_queue.metrics import tasks as metrics
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,7 +56,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One task that moved."""
+    """One task that moved. What metrics count of it is in the later fields; times in seconds."""
 
     task_id: UUID
     job_id: UUID
@@ -65,7 +66,13 @@ class Moved:
     tier: str
     old_tier: str
     trace_id: str
-    with_start: bool  # a completion with which its start was recorded
+    priority: str
+    cause: str
+    with_start: bool  # its start came with its completion
+    waited_s: float | None  # from ready to its first start
+    claim_s: float | None  # from the window to the claim
+    ran_s: float | None  # the attempt that ended
+    took_s: float | None  # from the submission to its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +111,10 @@ _WRITES: dict[str, str] = {
     "defer": "",
     "due": f"{_FIRST}, scheduled_at = NULL",
     "promote": "effective_priority = coalesce(v.priority, t.effective_priority)",
-    "enqueue": "",
+    "enqueue": "queued_at = v.at",
     "start": f"{_SEEN}, started_at = v.at, assigned_worker_id = v.engine_id",
-    "recover": f"{_SEEN}, assigned_worker_id = '', node_losses = coalesce(v.node_losses, t.node_losses)",
+    "recover": f"{_SEEN}, queued_at = v.at, assigned_worker_id = '',"
+    " node_losses = coalesce(v.node_losses, t.node_losses)",
     "complete": f"{_SEEN}, {_CLEAR}, result = v.result, finished_at = v.at, assigned_worker_id = v.engine_id,"
     " started_at = coalesce(v.start_at, t.started_at, v.at)",
     "retry": f"{_ERROR}, {_NEXT_ATTEMPT}, deliveries = 0, node_losses = 0,"
@@ -147,6 +155,35 @@ _DEPTH = """
             ) AS change
             GROUP BY lane, tier HAVING sum(ready) <> 0 OR sum(queued) <> 0 OR sum(running) <> 0
         )"""
+# What metrics observe: `start` is the condition under which this move starts the task, `at` the time of its start.
+_SECONDS = "extract(epoch FROM {0})::float8"
+_FIRST_START = "t.retry_count = 0 AND t.deliveries = 0 AND t.node_losses = 0"
+_NO_TIME = "NULL::float8"
+
+
+def _starts(condition: str, at: str) -> str:
+    """The wait until a task's first start, and from its window to any start."""
+    waited = _SECONDS.format(f"{at} - t.first_enqueued_at")
+    claim = _SECONDS.format(f"{at} - t.queued_at")
+    return f"""CASE WHEN {condition} AND {_FIRST_START} THEN {waited} END AS waited_s,
+                      CASE WHEN {condition} THEN {claim} END AS claim_s"""
+
+
+def _times(name: str, target: str) -> str:
+    """The columns `with_start`, `waited_s`, `claim_s`, `ran_s` and `took_s` of a transition."""
+    ends = target in TASK_OVER or name == "retry"
+    ran = f"CASE WHEN o.status = 'running' THEN {_SECONDS.format('v.at - o.started_at')} END" if ends else _NO_TIME
+    took = _SECONDS.format("v.at - t.created_at") if target in TASK_OVER else _NO_TIME
+    with_start, starts = "false", f"{_NO_TIME} AS waited_s, {_NO_TIME} AS claim_s"
+    if name == "start":
+        starts = _starts("true", "v.at")
+    elif name == "complete":
+        with_start = "coalesce(v.start_seq > o.event_seq, false)"
+        starts = _starts(with_start, "v.start_at")
+        ran = _SECONDS.format("v.at - t.started_at")
+    return f"{with_start} AS with_start, {starts}, {ran} AS ran_s, {took} AS took_s"
+
+
 _IN_A_LANE = frozenset({TaskStatus.READY, TaskStatus.QUEUED, TaskStatus.RUNNING})
 
 
@@ -176,7 +213,8 @@ def _task_statement(name: str) -> str:
             WHERE t.id = v.id AND t.status = ANY(%(sources)s) AND t.attempt = v.attempt
               AND (v.seq = 0 OR v.seq > t.event_seq)
             RETURNING t.id, t.job_id, t.attempt, o.status AS was, t.lane, t.tier, o.tier AS old_tier, t.deliveries,
-                      v.engine_id, v.cause, v.message, v.at
+                      v.engine_id, v.cause, v.message, v.at, t.priority,
+                      {_times(name, transition.target)}
                       {", v.start_at, v.start_seq, o.event_seq AS old_seq" if with_start else ""}
         ), history AS (
             INSERT INTO dalston_task_event
@@ -187,7 +225,7 @@ def _task_statement(name: str) -> str:
         ){depth}
         SELECT id, job_id, attempt, was, lane, tier, old_tier,
                (SELECT trace_id FROM dalston_job j WHERE j.id = moved.job_id),
-               {"start_seq > old_seq" if with_start else "false"}
+               priority, cause, with_start, waited_s, claim_s, ran_s, took_s
         FROM moved"""  # noqa: S608 - built from the tables above, nothing else
 
 
@@ -211,6 +249,8 @@ def move_tasks(name: str, changes: Sequence[Change]) -> list[Moved]:
         cursor.execute(_task_statement(name), arguments)
         moved = [Moved(*row) for row in cursor.fetchall()]
     transition_log.tasks_moved(name, changes, moved)
+    if moved:
+        transaction.on_commit(partial(metrics.count, name, str(transition.target), moved), robust=True)
     return moved
 
 

@@ -4,6 +4,7 @@ Redis is not needed: `job.created` is a hint, sent after the commit, and pending
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from dalston_queue.jobs.submit.rows import NewJob, NewTask, insert_job, insert_j
 from dalston_queue.jobs.submit.spec import JobSpec, StageSpec
 from dalston_queue.jobs.submit.storable import storable
 from dalston_queue.jobs.webhooks.deliveries import Callbacks
+from dalston_queue.metrics.tasks import SUBMITTED
 from dalston_queue.models import ApiToken, Project, Task
 
 
@@ -66,7 +68,7 @@ def submit(
         if key is not None and (earlier := key.existing_job()):
             return Submission(earlier, _tasks_of(earlier, {}), created=False)
     transition_log.jobs_submitted([(job.id, job.trace_id, len(tasks))])
-    transaction.on_commit(lambda: _hint([job.id]))
+    transaction.on_commit(lambda: _accepted([job.id], tasks))
     return Submission(job.id, tuple(task.id for task in tasks), created=True, tasks=tuple(tasks), at=now)
 
 
@@ -96,9 +98,10 @@ def submit_many(
             else:
                 outcomes.append(Submission(earlier, _tasks_of(earlier, tasks), created=False))
         if jobs:
-            insert_jobs(list(jobs.values()), [task for its_tasks in tasks.values() for task in its_tasks], now)
+            all_tasks = [task for its_tasks in tasks.values() for task in its_tasks]
+            insert_jobs(list(jobs.values()), all_tasks, now)
             transition_log.jobs_submitted((job.id, job.trace_id, len(tasks[job.id])) for job in jobs.values())
-            transaction.on_commit(lambda: _hint(list(jobs)))
+            transaction.on_commit(lambda: _accepted(list(jobs), all_tasks))
     return outcomes
 
 
@@ -227,6 +230,8 @@ def _asked(stage: StageSpec) -> list[Any]:
     return [getattr(stage, name) for name in StageSpec.__dataclass_fields__]
 
 
-def _hint(job_ids: list[UUID]) -> None:
+def _accepted(job_ids: list[UUID], tasks: Sequence[NewTask]) -> None:
+    for priority, number in Counter(task.priority for task in tasks).items():
+        SUBMITTED.labels(priority).inc(number)
     crash_points.point("submit.committed")
     hints.send(job_ids)

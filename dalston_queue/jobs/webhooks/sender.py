@@ -24,7 +24,6 @@ import structlog
 from django.conf import settings
 from django.db import Error, connection
 from django.utils import timezone
-from prometheus_client import Counter as Metric
 
 from dalston_queue import crash_points
 from dalston_queue.database import drop_broken_connection
@@ -33,6 +32,7 @@ from dalston_queue.jobs.webhooks.attempt import Delivered, NotDelivered, send
 from dalston_queue.jobs.webhooks.deliveries import allowed_networks, claim, retry_at
 from dalston_queue.jobs.webhooks.message import Message, TaskRef, encode, headers
 from dalston_queue.jobs.webhooks.target import read_target
+from dalston_queue.metrics.processes import WEBHOOKS
 from dalston_queue.models import Task, WebhookDelivery
 from dalston_queue.models.webhook import DeliveryState
 
@@ -41,8 +41,6 @@ MAX_SENDING = 8
 POLL_INTERVAL_S = 1.0
 RECORD_INTERVAL_S = 15.0
 STOP_TIMEOUT_S = 2.0  # for deliveries that are being sent when the process is asked to stop
-
-ATTEMPTS = Metric("dalston_webhook_attempts", "Attempts to deliver a webhook: delivered, failed, gave_up", ["outcome"])
 
 Outcome = Delivered | NotDelivered
 _jitter = SystemRandom().random
@@ -117,7 +115,7 @@ class WebhookSender:
             result = "gave_up"
             log.warning("gave up a webhook", delivery=str(lease.delivery_id), why=outcome.why)
         self._counted[result] += 1
-        ATTEMPTS.labels(result).inc()
+        WEBHOOKS.labels(result).inc()
         # After its lease another sender may have claimed the delivery, or an operator sent it again: no row matches.
         mine = WebhookDelivery.objects.filter(pk=lease.delivery_id, sending_until=lease.until, state="pending")
         mine.update(**values)

@@ -10,15 +10,17 @@ from types import FrameType
 from typing import Any
 
 import structlog
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.utils import timezone
-from prometheus_client import start_http_server
+from prometheus_client import REGISTRY
 
-from dalston_queue import metrics
 from dalston_queue.broker import EventReader
 from dalston_queue.broker.protocol.types import Role
 from dalston_queue.jobs.webhooks.sender import RECORD_INTERVAL_S, WebhookSender
+from dalston_queue.metrics import collector
+from dalston_queue.metrics.server import ProcessServer, metrics_of, parse_address
 from dalston_queue.orchestrator.duties.report import Report, record_run
 from dalston_queue.orchestrator.leadership import Leadership, process_name
 from dalston_queue.orchestrator.loop import Orchestrator
@@ -33,7 +35,13 @@ class Command(BaseCommand):
     help = "Consume events, advance jobs, dispatch tasks, recover tasks of dead engines. Any number may run; one leads."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--metrics", type=_address, metavar="ADDRESS:PORT", help="serve /metrics there")
+        parser.add_argument(
+            "--metrics",
+            type=_address,
+            default=settings.DALSTON_METRICS_ADDRESS,
+            metavar="ADDRESS:PORT",
+            help="serve /metrics there (default: DALSTON_METRICS_ADDRESS)",
+        )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         if connection.vendor != "postgresql":
@@ -51,7 +59,7 @@ class Command(BaseCommand):
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, request_stop)
         if options["metrics"]:
-            self._serve_metrics(*options["metrics"])
+            self._serve_metrics(options["metrics"])
         broker = get_broker()
         beside = [
             _Thread("recovery", Recovery(broker, Leadership(Role.ORCHESTRATOR, name)).run, stop),
@@ -70,12 +78,12 @@ class Command(BaseCommand):
                 raise CommandError(f"the {thread.name} thread failed; see the log. Start the orchestrator again.")
         log.info("orchestrator stopped", name=name)
 
-    def _serve_metrics(self, address: str, port: int) -> None:
-        metrics.register()
+    def _serve_metrics(self, address: str) -> None:
+        collector.register()
         try:
-            start_http_server(port, address)
+            ProcessServer(parse_address(address), {"/metrics": metrics_of(REGISTRY)})
         except OSError as error:
-            raise CommandError(f"can't serve metrics on {address}:{port}: {error}") from None
+            raise CommandError(f"can't serve metrics on {address}: {error}") from None
 
 
 class _Thread(threading.Thread):
@@ -96,11 +104,12 @@ class _Thread(threading.Thread):
             self._stop_all.set()
 
 
-def _address(text: str) -> tuple[str, int]:
-    address, _, port = text.rpartition(":")
-    if not port.isdecimal():
-        raise ArgumentTypeError(f"{text!r} is not ADDRESS:PORT, for instance 127.0.0.1:9433")
-    return address or "127.0.0.1", int(port)
+def _address(text: str) -> str:
+    try:
+        parse_address(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+    return text
 
 
 def _record_webhooks(holder: str, found: Mapping[str, int]) -> None:

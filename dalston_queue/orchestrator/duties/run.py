@@ -15,6 +15,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from dalston_queue.broker.protocol.types import Role
+from dalston_queue.metrics.processes import DUTY_RUNS
 from dalston_queue.models import Duty
 from dalston_queue.orchestrator.duties import housekeeping
 from dalston_queue.orchestrator.duties.housekeeping import check_audit
@@ -80,6 +81,7 @@ def run_duty(spec: DutySpec, holder: str) -> bool:
         log.exception("a duty failed", duty=spec.name)
         problem = f"{type(error).__name__}: {error}"
     took_ms = int((time.monotonic() - clock) * 1000)
+    DUTY_RUNS.labels(spec.name, "failed" if problem else "ok").inc()
     record_run(spec.name, started, took_ms, report, problem, every_s=spec.every_s(), holder=holder)
     if report.repaired:
         log.info("a duty repaired something", duty=spec.name, repaired=report.repaired, found=dict(report.found))

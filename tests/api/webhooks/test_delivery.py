@@ -18,8 +18,8 @@ from pytest_django import Settings
 
 from dalston_queue.jobs.operator.cancel import cancel_job
 from dalston_queue.jobs.operator.replay import replay
-from dalston_queue.jobs.webhooks import sender as webhooks
 from dalston_queue.jobs.webhooks.deliveries import claim
+from dalston_queue.metrics.processes import WEBHOOKS
 from dalston_queue.models import DeadLetter, Job, OperatorAction, Project, Task, WebhookDelivery, WebhookSecret
 from dalston_queue.orchestrator.duties import housekeeping
 from tests.api.conftest import Api
@@ -76,9 +76,9 @@ def check_signature(got: Received) -> None:
 def test_a_failed_delivery_is_tried_again_with_the_same_id(api: Api, signed: Project, receiver: Receiver) -> None:
     receiver.codes = [500, 503]
     complete(submit(api, receiver.url))
-    before = {name: webhooks.ATTEMPTS.labels(name)._value.get() for name in ("failed", "delivered")}
+    before = {name: WEBHOOKS.labels(name)._value.get() for name in ("failed", "delivered")}
     send_all()
-    after = {name: webhooks.ATTEMPTS.labels(name)._value.get() - count for name, count in before.items()}
+    after = {name: WEBHOOKS.labels(name)._value.get() - count for name, count in before.items()}
     assert after == {"failed": 2, "delivered": 1}
     assert len(receiver.got) == 3
     assert len({each.headers["Dalston-Delivery"] for each in receiver.got}) == 1
