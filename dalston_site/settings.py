@@ -129,6 +129,10 @@ DALSTON_DEAD_LETTER_DAYS = whole("DALSTON_DEAD_LETTER_DAYS", "E160", 30, "Days t
 DALSTON_HISTORY_DAYS = whole("DALSTON_HISTORY_DAYS", "E163", 90, "Days that a finished job is kept with its tasks and their history.", high=3650)
 DALSTON_BREAKER_FAILURES = whole("DALSTON_BREAKER_FAILURES", "E161", defaults.BREAKER_FAILURES, "Failures in a row that open the circuit breaker of an engine: it claims nothing.", high=1000)
 DALSTON_BREAKER_OPEN_S = number("DALSTON_BREAKER_OPEN_S", "E162", defaults.BREAKER_OPEN_S, "Seconds until such an engine claims one trial task.", low=0.1)
+
+# --- Engines for audio ------------------------------------------------------------------------------------------------
+DALSTON_MODELS_DIR = env.text("DALSTON_MODELS_DIR")
+DALSTON_ENGINE_THREADS = whole("DALSTON_ENGINE_THREADS", "E220", defaults.ENGINE_THREADS, "CPU threads that one process of an engine computes with.", high=256)
 # fmt: on
 
 # --- Django -----------------------------------------------------------------------------------------------------------

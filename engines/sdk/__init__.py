@@ -4,6 +4,7 @@ engine, task, outcomes   the author's API: docs/write-an-engine.md
 files                    artifacts, large results, and the scratch folder of a task
 testing                  runs one task without Redis, for an author's own tests
 manifest                 engine.yaml
+models/                  model files: declared in models.yaml, fetched once per machine
 identity                 id, node and Redis of this process, from its environment
 serve, __main__          an engine process from start to exit code, under a supervisor or alone
 runner                   the main loop: claims, settles, renews and releases, in one thread

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from .logs import running
+from .notify import notify
 from .outcomes import Cancelled, Done, Failed, Outcome, Reject, Retry, TaskCancelled, text
 from .task import Task
 
@@ -17,10 +18,19 @@ RunFunction = Callable[[Task], Any]
 
 
 class Engine:
-    """Subclass it. `load` runs once before READY, `run` per task (`capacity` at a time), `close` at the end."""
+    """Subclass it. `load` runs once before READY, `run` per task (`capacity` at a time), `close` at the end.
+
+    `load` may set `capabilities`, when what it found decides what it can run, and `status`, shown beside its state."""
+
+    capabilities: tuple[str, ...] | None = None  # None: those of the manifest
+    status: str = "ready"
 
     def load(self) -> Any:
-        """Loads the model. May be async."""
+        """Loads the model. May be async. `loading` tells how far it is."""
+
+    def loading(self, status: str) -> None:
+        """Shows a sentence beside the state `loading`, such as "fetching the model, 40 %"."""
+        notify(f"STATUS={text(status, 200)}")
 
     def run(self, task: Task) -> Any:
         """Runs one task; returns its result, or an outcome. May be async."""

@@ -41,10 +41,11 @@ class TaskReport:
         self._is_ready = False
         self._progress: dict[str, Task] = {}
 
-    def ready(self) -> None:
+    def ready(self, status: str, capabilities: Sequence[str]) -> None:
         """Sends READY=1 until it has arrived: an engine without it counts as loading, and is ended for that."""
         if not self._is_ready:
-            sent = notify("READY=1", "STATUS=ready", "X_DALSTON_SDK=1")
+            able = f"X_DALSTON_CAPABILITIES={','.join(capabilities)}"
+            sent = notify("READY=1", f"STATUS={status}", "X_DALSTON_SDK=1", able)
             self._is_ready = sent or "NOTIFY_SOCKET" not in os.environ
 
     def changed(self) -> None:
@@ -128,15 +129,21 @@ class Watchdog:
             self._send("WATCHDOG=1")
 
 
-def notify_health(breaker: Breaker) -> None:
+def notify_health(breaker: Breaker, status: str) -> None:
+    """`status`: shown when the breaker is closed."""
     state = "unhealthy" if breaker.is_open else "healthy"
     text = f"{breaker.in_a_row} tasks failed in a row: no work for {breaker.open_s:.0f} s, then one trial"
     log.warning("engine_%s", state, extra={"failures_in_a_row": breaker.in_a_row})
-    notify(f"X_DALSTON_HEALTH={state}", f"STATUS={text if breaker.is_open else 'ready'}")
+    notify(f"X_DALSTON_HEALTH={state}", f"STATUS={text if breaker.is_open else status}")
 
 
 def heartbeat(
-    identity: Identity, manifest: Manifest, breaker: Breaker, running: Sequence[Task], draining: bool
+    identity: Identity,
+    manifest: Manifest,
+    capabilities: Sequence[str],
+    breaker: Breaker,
+    running: Sequence[Task],
+    draining: bool,
 ) -> EngineBeat:
     """The heartbeat of an engine without a supervisor."""
     state = EngineState.DRAINING if draining else EngineState.READY
@@ -144,7 +151,7 @@ def heartbeat(
         engine_id=identity.engine_id,
         state=EngineState.UNHEALTHY if breaker.is_open else state,
         queues=manifest.queues,
-        capabilities=manifest.capabilities,
+        capabilities=tuple(capabilities),
         capacity=manifest.capacity,
         info={"version": manifest.version, "running": len(running), "tasks": reported(running), "alone": True},
     )

@@ -102,6 +102,7 @@ class Runner:
 
     def run(self) -> int:
         """Runs until stopped. Returns the exit code."""
+        self.consumer.limit_to(self.capabilities)  # known since `load`
         self._open()
         self.watchdog.start(lambda: self.slots.running)
         while not self._is_finished():
@@ -109,7 +110,7 @@ class Runner:
                 self._handle(event)
             now = time.monotonic()
             self.watchdog.runner_at = now
-            self.report.ready()
+            self.report.ready(self.engine.status, self.capabilities)
             if self.stop_at is None and self.identity.orphaned():
                 log.error("the supervisor is gone, and with it the heartbeat: releasing all tasks")
                 self.stop_at = now
@@ -129,6 +130,10 @@ class Runner:
             self.report.send(self.slots.running, now)
         return self._close()
 
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        return self.manifest.capabilities if self.engine.capabilities is None else self.engine.capabilities
+
     def _call_redis(self, now: float) -> None:
         """Makes every call that is due: release, renew, settle and claim, reclaim, heartbeat."""
         if self.releasing:
@@ -145,7 +150,9 @@ class Runner:
             self.claim_due = self.consumer.reclaim() > 0 or self.claim_due
         if not self.identity.supervised and now >= self.next_heartbeat:
             self.next_heartbeat = now + self.identity.heartbeat_s
-            beat = heartbeat(self.identity, self.manifest, self.breaker, self.slots.running, self.stop_at is not None)
+            stopping = self.stop_at is not None
+            able, running = self.capabilities, self.slots.running
+            beat = heartbeat(self.identity, self.manifest, able, self.breaker, running, stopping)
             self.broker.registry.beat_engine(beat, self.identity.node_id)
 
     def _receive(self) -> list[Event]:
@@ -230,7 +237,7 @@ class Runner:
         if task.lost:
             return
         if self.breaker.record(outcome, time.monotonic()):
-            notify_health(self.breaker)
+            notify_health(self.breaker, self.engine.status)
         if self.breaker.is_open:
             self._release_buffer()
         result = timed_out(task.timeout) if task.late else settlement(outcome, self.identity.max_result_bytes)

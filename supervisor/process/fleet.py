@@ -12,6 +12,7 @@ import msgspec
 import structlog
 
 from dalston_queue.broker.nodes.reports import RunningTask
+from dalston_queue.broker.protocol.keys import NAME
 from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause, EngineState
 from engines.sdk.manifest import Manifest
@@ -185,6 +186,9 @@ class Fleet:
         before = slot.life.state
         slot.life = lifecycle.noticed(slot.life, notice.fields, now)
         slot.pausable = slot.pausable or notice.fields.get("X_DALSTON_SDK") == "1"
+        if "X_DALSTON_CAPABILITIES" in notice.fields:
+            names = notice.fields["X_DALSTON_CAPABILITIES"].split(",")
+            slot.capabilities = tuple(name for name in names if NAME.fullmatch(name))
         health = notice.fields.get("X_DALSTON_HEALTH")
         if health:
             slot.breaker = notice.fields.get("STATUS", "circuit breaker open") if health == "unhealthy" else ""

@@ -41,6 +41,7 @@ class Slot:
     breaker: str = ""  # why its circuit breaker is open
     probe_failing: str = ""  # why its health check fails
     probe_failures: int = 0  # failed health checks of its processes
+    capabilities: tuple[str, ...] | None = None  # as its process reports them; None: those of the manifest
     pausable: bool = False  # its SDK understands SIGUSR1 and SIGUSR2
     is_paused: bool = False
     gpus: tuple[str, ...] = ()  # UUIDs it is pinned to
@@ -67,6 +68,7 @@ class Slot:
         """Before a process starts in the slot."""
         self.breaker = self.probe_failing = ""
         self.pausable = self.is_paused = False
+        self.capabilities = None
         self.started_at_ms = _now_ms()
 
     def ended(self, how: Exit, now: float) -> None:
@@ -136,7 +138,7 @@ class Slot:
             state=self.shown_state,
             # A slot without a process serves nothing, and an id that never ran must leave no counters behind.
             queues=self.manifest.queues if self.child else (),
-            capabilities=self.manifest.capabilities,
+            capabilities=self.manifest.capabilities if self.capabilities is None else self.capabilities,
             capacity=self.manifest.capacity,
             info=info,
         )

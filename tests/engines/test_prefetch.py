@@ -288,7 +288,7 @@ def test_a_task_that_was_requeued_from_the_buffer_is_not_run_here(bench: Bench, 
 @pytest.mark.usefixtures("long_prefetch_wait")
 def test_the_heartbeat_shows_what_runs_and_not_what_waits(bench: Bench, held: Held) -> None:
     runner, (running, *_) = prefetched(bench, held, [HOLD, TINY, TINY])
-    beat = heartbeat(runner.identity, runner.manifest, runner.breaker, runner.slots.running, draining=False)
+    beat = heartbeat(runner.identity, runner.manifest, (), runner.breaker, runner.slots.running, draining=False)
     assert (beat.info["running"], beat.capacity) == (1, 1)
     assert [task.task_id for task in beat.info["tasks"]] == [running]
 

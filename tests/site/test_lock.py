@@ -15,7 +15,8 @@ LOCK = (ROOT / "requirements.lock").read_text()
 
 
 def required() -> list[Requirement]:
-    extras = PROJECT["optional-dependencies"].values()
+    # Not whisper: CUDA's libraries are of no use on most machines, so a GPU node installs that extra by itself.
+    extras = [lines for extra, lines in PROJECT["optional-dependencies"].items() if extra != "whisper"]
     lines = [*PROJECT["dependencies"], *(line for extra in extras for line in extra), *CLIENT["dependencies"]]
     return [requirement for line in lines if (requirement := Requirement(line)).name != PROJECT["name"]]
 

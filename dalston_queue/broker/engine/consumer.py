@@ -92,6 +92,12 @@ class Consumer:
         self._backoff = Backoff()
         self._stale = StaleClaim(broker, engine_id, queues, stale)
 
+    def limit_to(self, capabilities: Iterable[str]) -> None:
+        """The capabilities from now on. Before `open`: an engine may know them only when its model is loaded."""
+        able = frozenset(check_name("capability", name) for name in capabilities)
+        for session in self._sessions:
+            session.capabilities = able
+
     @property
     def held(self) -> list[Delivery]:
         """The deliveries that were claimed and are neither settled, released nor lost."""

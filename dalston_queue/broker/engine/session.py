@@ -54,7 +54,7 @@ class Session:
         self.queue = queue
         self._engine_id = engine_id
         self._engine = engine_id.encode()
-        self._capabilities = capabilities
+        self.capabilities = capabilities
         self._limits = limits
         self._key = shard.keys.session(queue, engine_id)
         self._connection = Dedicated(shard, self._key)
@@ -236,7 +236,7 @@ class Session:
     def _use(self, lanes: Lanes) -> None:
         keys, queue = self.shard.keys, self.queue
         self._version = lanes.version
-        self._readable = lanes.readable_by(self._capabilities)
+        self._readable = lanes.readable_by(self.capabilities)
         self._streams = [key for lane in self._readable for key in keys.lane(queue, lane)]
         self._tiers = dict(zip(self._streams, TIERS * len(self._readable), strict=True))
         head = [self._key, *keys.task_keys(queue), keys.lanes(queue)]

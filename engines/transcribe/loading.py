@@ -1,0 +1,101 @@
+"""Which models this process has: a whisper model on a GPU; else Moonshine, fetched, and pocketsphinx, bundled."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from dalston_queue.defaults import ENGINE_THREADS
+from engines.sdk import BrokenConfigError
+from engines.sdk.models import FetchError, fetch, models_dir, read_models
+
+from .recogniser import Recogniser
+
+log = logging.getLogger("engine")
+
+HERE = Path(__file__).resolve().parent
+RETRY_S, RETRY_MAX_S = 60.0, 900.0
+Tell = Callable[[str], None]
+
+
+class Models:
+    """The models of one process. `auto` is the first of `capabilities`."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._loaded: dict[str, Recogniser] = {}
+        self.missing = ""  # why Moonshine is not here
+        if size := os.environ.get("WHISPER_MODEL"):
+            self._add(_whisper(size))
+            return
+        try:
+            self._add(_moonshine(fetched("moonshine-tiny", tell)))
+        except FetchError as error:
+            self.missing = f"without moonshine-tiny: {error}"
+            log.warning("%s; auto is pocketsphinx-en until it is fetched", self.missing)
+            threading.Thread(target=_fetch_later, name="fetch", daemon=True).start()
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        if "WHISPER_MODEL" in os.environ:
+            return (*self._loaded, "multilingual")
+        return tuple(dict.fromkeys((*self._loaded, "pocketsphinx-en")))
+
+    def get(self, name: str) -> Recogniser | None:
+        """The model of this name; `auto` is the best one. None if it is not here."""
+        if name == "auto":
+            name = self.capabilities[0]
+        if name == "pocketsphinx-en" and name not in self._loaded:  # rarely asked for: loaded by the first task
+            from .sphinx import Sphinx
+
+            self._add(Sphinx())
+        return self._loaded.get(name)
+
+    def _add(self, recogniser: Recogniser) -> None:
+        self._loaded[recogniser.name] = recogniser
+
+
+def fetched(name: str, tell: Tell) -> Path:
+    """The folder of a model of this engine, fetched if it is missing. Raises FetchError."""
+    model = read_models(HERE)[name]
+    return fetch(name, model, models_dir(), lambda share, what: tell(f"fetching the model, {share:.0%} ({what})"))
+
+
+def threads() -> int:
+    text = os.environ.get("DALSTON_ENGINE_THREADS") or str(ENGINE_THREADS)
+    if not text.isdecimal() or not 1 <= int(text) <= 256:
+        raise BrokenConfigError(f"DALSTON_ENGINE_THREADS is {text!r}. Expected a whole number from 1 to 256.")
+    return int(text)
+
+
+def _moonshine(folder: Path) -> Recogniser:
+    from .moonshine import Moonshine
+
+    return Moonshine(folder, threads())
+
+
+def _whisper(size: str) -> Recogniser:
+    try:
+        from .whisper import Whisper
+    except ImportError as error:
+        raise BrokenConfigError(f"install the extra `whisper` on this node: {error}") from None
+    return Whisper(size)
+
+
+def _fetch_later() -> None:
+    """Tries until Moonshine is here, then has this process started anew: its capabilities are reported at the start."""
+    delay = RETRY_S
+    while True:
+        threading.Event().wait(delay)
+        delay = min(delay * 2, RETRY_MAX_S)
+        try:
+            fetched("moonshine-tiny", lambda _: None)
+        except FetchError as error:
+            log.info("moonshine-tiny is still missing: %s", error)
+            continue
+        log.warning("moonshine-tiny is fetched: finishing, to start anew with it")
+        os.kill(os.getpid(), signal.SIGTERM)
+        return

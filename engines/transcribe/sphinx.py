@@ -1,0 +1,73 @@
+"""pocketsphinx, the last resort: poor text, but its wheel has its model, and it gives times of words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from pocketsphinx import Decoder
+
+from engines.audio.samples import RATE, Samples
+from engines.audio.speech import Span, Window
+
+from .recogniser import Heard, Word
+
+FRAMES_PER_S = 100
+PHRASE_S, PAUSE_S = 10.0, 0.25  # it knows no sentences: phrases end at a pause, or when they get long
+PIECE = RATE // 4  # samples between two calls of `tick`
+_VARIANT = re.compile(r"\(\d+\)$")  # of a word's pronunciation, as in "the(2)"
+
+
+class Sphinx:
+    name = "pocketsphinx-en"
+    languages = ("en",)
+    longest_s = 20.0
+
+    def __init__(self) -> None:
+        self._decoder = Decoder(samprate=float(RATE), loglevel="FATAL", bestpath=True)
+
+    def recognise(
+        self,
+        samples: Samples,
+        windows: Sequence[Window],
+        language: str | None,  # noqa: ARG002 (it has one)
+        *,
+        words: bool,  # noqa: ARG002 (it always gives them)
+        tick: Callable[[], None],
+    ) -> Iterator[Heard]:
+        for window in windows:
+            for phrase in phrases(self._words(window, samples, tick)):
+                span = Span(phrase[0].start, phrase[-1].end)
+                text = " ".join(word.text for word in phrase)
+                yield Heard(Window(span.start, span.end, (span,)), text, None, tuple(phrase))
+
+    def _words(self, window: Window, samples: Samples, tick: Callable[[], None]) -> list[Word]:
+        part = window.cut(samples)
+        self._decoder.start_utt()
+        try:
+            for start in range(0, len(part), PIECE):
+                tick()
+                self._decoder.process_raw(part[start : start + PIECE].tobytes(), no_search=False, full_utt=False)
+        finally:
+            self._decoder.end_utt()  # also after a cancel: the next task starts anew
+        found = []
+        for segment in self._decoder.seg() or ():
+            if segment.word.startswith(("<", "[", "+")):  # silence and noise
+                continue
+            start, end = segment.start_frame / FRAMES_PER_S, (segment.end_frame + 1) / FRAMES_PER_S
+            text = _VARIANT.sub("", segment.word)
+            # Its probabilities of words are all 1.0 here: no confidence is better than that one.
+            found.append(Word(text, window.start + start, window.start + end, None))
+        return found
+
+
+def phrases(words: Sequence[Word]) -> list[list[Word]]:
+    """Words in groups that are shown as one line."""
+    groups: list[list[Word]] = []
+    for word in words:
+        last = groups[-1] if groups else []
+        if last and word.start - last[-1].end < PAUSE_S and word.end - last[0].start <= PHRASE_S:
+            last.append(word)
+        else:
+            groups.append([word])
+    return groups
