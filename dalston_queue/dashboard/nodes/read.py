@@ -16,7 +16,7 @@ from django.utils import timezone
 from dalston_queue.broker.broker import Broker
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.nodes.commands import CommandStatus
-from dalston_queue.broker.protocol.keys import WORKER_ID
+from dalston_queue.broker.protocol.keys import ENGINE_ID
 from dalston_queue.broker.protocol.record import Record
 from dalston_queue.broker.protocol.types import EngineState
 from dalston_queue.dashboard.nodes.cards import EngineCard, NodeCard, TaskCard, cards
@@ -89,9 +89,9 @@ shared = _Shared()
 
 
 def worker_of(query: Mapping[str, str]) -> str:
-    """The worker that a query string names; empty if it names none."""
+    """The engine, or the worker over HTTP, that a query string names; empty if it names none."""
     worker_id = query.get("worker", "")
-    return worker_id if re.fullmatch(WORKER_ID, worker_id) else ""
+    return worker_id if re.fullmatch(ENGINE_ID, worker_id) else ""
 
 
 def read_node(node_id: str) -> NodeView | None:

@@ -177,14 +177,22 @@ def _log(node_id: str, slot: str) -> Row:
 @lru_cache(maxsize=512)
 def _engine(engine: EngineCard, may_operate: bool) -> Row:
     row_id, tone = f"engine-{engine.id}", MACHINE_TONES.get(engine.state, "")
-    action = "" if not may_operate or not engine.accepts_commands else "Resume" if engine.drain_requested else "Drain"
+    action = _action(engine) if may_operate else ""
     return Row(row_id, render("nodes/_engine", row_id=row_id, engine=engine, tone=tone, action=action))
+
+
+def _action(engine: EngineCard) -> str:
+    """What an operator may do with it: a supervisor restarts its engines; a worker over HTTP is asked to leave."""
+    if engine.accepts_commands:
+        return "Resume" if engine.drain_requested else "Drain"
+    return "Restart" if engine.kind and engine.state != EngineState.DEAD else ""
 
 
 def _worker(view: NodeView, worker_id: str) -> str:
     engines = view.card.engines if view.card else ()
-    worker = next((engine for engine in engines if engine.id == worker_id and engine.accepts_commands), None)
-    state = "gone" if worker is None else "draining" if worker.drain_requested else "working"
+    worker = next((engine for engine in engines if engine.id == worker_id and _action(engine)), None)
+    states = {"Drain": "working", "Resume": "draining", "Restart": "supervised"}
+    state = "gone" if worker is None else states[_action(worker)]
     return render("nodes/_worker", worker=worker, worker_id=worker_id, state=state if view.known else "not known")
 
 

@@ -10,7 +10,7 @@ from django.shortcuts import render
 from dalston_queue.accounts.roles import may_operate
 from dalston_queue.broker.nodes.commands import NodeCommand
 from dalston_queue.dashboard.live.fragments import by_name
-from dalston_queue.dashboard.nodes.read import read_node, worker_of
+from dalston_queue.dashboard.nodes.read import NodeView, read_node, worker_of
 from dalston_queue.dashboard.nodes.render import fragments_of
 from dalston_queue.dashboard.security.roles import page_view
 
@@ -25,7 +25,14 @@ def node(request: HttpRequest, node_id: str) -> HttpResponse:
         "view": view,
         "card": view.card,
         "worker_id": worker_id,
+        "worker_slot": _slot(view, worker_id),
         # A form that is sent twice is one command: its id comes with the page.
         "command_ids": {name: f"page.{name}.{secrets.token_hex(8)}" for name in NodeCommand},
     }
     return render(request, "dashboard/nodes/node.html", context)
+
+
+def _slot(view: NodeView, engine_id: str) -> str:
+    """What the supervisor of the node calls the engine: its process changes, its slot stays."""
+    engines = view.card.engines if view.card else ()
+    return next((engine.slot for engine in engines if engine.id == engine_id), "")

@@ -129,6 +129,20 @@ def test_a_command_is_sent_audited_and_shown_until_its_end(operator: Client, bro
     assert "&lt;i&gt;drained" in page
 
 
+def test_an_engine_has_its_own_panel_like_a_worker_over_http(operator: Client, viewer: Client, broker: Broker) -> None:
+    beat(broker)
+    assert 'href="?worker=node-a.demo.1.abc#actions"' in text(operator, "/nodes/node-a/")
+    panel = text(operator, "/nodes/node-a/?worker=node-a.demo.1.abc").split('id="actions"')[1].split("</section>")[0]
+    assert 'data-state="supervised"' in panel and "of echo" in panel
+    assert '<input type="hidden" name="engine" value="demo.1">' in panel and 'value="restart"' in panel
+    assert 'value="restart"' not in text(viewer, "/nodes/node-a/?worker=node-a.demo.1.abc")
+    assert press(operator, command="restart", engine="demo.1", reason="leaks memory").startswith("Requested: restart.")
+    for gone in ("node-a.demo.9.abc", "x" * 200):
+        page = text(operator, f"/nodes/node-a/?worker={gone}")
+        assert "has left, or was judged dead" in page
+        assert "<form" not in page.split('id="actions"')[1].split("</section>")[0]
+
+
 def test_the_same_form_sent_twice_is_one_command(operator: Client, broker: Broker) -> None:
     beat(broker)
     press(operator, command="drain", reason="new driver")

@@ -101,5 +101,6 @@ def test_an_invalid_worker_id_is_a_page_without_the_panel(operator: Client, work
         page = operator.get(f"/nodes/http/?worker={wrong}")
         assert page.status_code == 200
         assert b"action-panel" not in page.content
+    assert operator.get(f"/nodes/http/?worker={'x' * 200}").status_code == 200, "of an engine, never of a worker"
     assert operator.get(f"/nodes/http/workers/{WORKER}/drain/").status_code == 405
     assert operator.post(f"/nodes/http/workers/{WORKER}/explode/").status_code == 404
