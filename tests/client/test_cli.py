@@ -275,7 +275,7 @@ def test_commands_to_a_node(shell: Shell, client: Client) -> None:
     assert shell.call("nodes", "cordon", name, "--reason", "check it").code == 0
     assert shell.call("nodes", "uncordon", name).code == 0
     assert shell.call("nodes", "forget", name).code == Exit.CONFLICT  # it lives
-    logs = shell.run("logs", name, "demo.0", "--lines", "5")
+    logs = shell.run("logs", name, "demo.0", "--lines", "1000")
     assert logs.code == 0 and "starts" in logs.stdout
     assert shell.call("logs", name, "nosuch.0", "--json").code == Exit.NOT_FOUND
 
