@@ -32,6 +32,11 @@ def test_an_orchestrator_serves_counters_and_gauges_once(orchestrators: Orchestr
 
 
 @pytest.mark.keeps_keys
+def test_an_orchestrator_without_an_address_serves_none(orchestrators: Orchestrators) -> None:
+    assert orchestrators.start().stop() == 0
+
+
+@pytest.mark.keeps_keys
 def test_housekeeping_serves_its_port(orchestrators: Orchestrators) -> None:
     port = reserve_port()
     process = orchestrators.command("run_huey", DALSTON_METRICS_ADDRESS=f"127.0.0.1:{port}")

@@ -38,7 +38,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--metrics",
             type=_address,
-            default=settings.DALSTON_METRICS_ADDRESS,
+            default=settings.DALSTON_METRICS_ADDRESS or None,  # argparse would refuse an empty text
             metavar="ADDRESS:PORT",
             help="serve /metrics there (default: DALSTON_METRICS_ADDRESS)",
         )
