@@ -3,6 +3,7 @@
 settings    all settings, from the environment
 env         typed readers of environment variables
 declared    the declaration of a DALSTON_* setting: name, check id, default, meaning, range
+doctor      what `manage.py doctor` checks on a server; management/ has the command
 checks      system checks of the settings and the installation
 apps, urls  the site as a Django app, and where each part is mounted
 asgi        the web process: HTTP and WebSockets

@@ -1,6 +1,6 @@
 """The supervisor of a GPU node: starts engines, records why each one ended, reclaims their tasks. It needs Redis only.
 
-apps, management/   the Django app and its commands: runsupervisor, doctor, why
+apps, management/   the Django app and its commands: runsupervisor, why
 cli                 command-line arguments of those commands, and their broker
 boot                builds a supervisor: the node's lock, clean-up, logs, notify socket, Redis, main loop
 supervisor          the main loop: wait, handle events, reap, let the policy decide, act, report
@@ -14,5 +14,5 @@ commands/           commands from the API: handled once, tracked until done, kep
 redis_link          the thread that speaks to Redis: heartbeats, reclaims, commands, overdue tasks
 spot                polls the cloud for the notice that this machine will be taken away
 http                /healthz and /metrics of the node
-doctor              checks of the node: Redis, clock, engines, disk, GPUs
+doctor, findings    checks of the node: Redis, clock, engines, disk, GPUs
 """

@@ -6,42 +6,23 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import IntEnum
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.errors import BrokerError
 from engines.sdk.manifest import ManifestError
 
 from .config import NodePlan
+from .findings import Finding, Grade, redis
 from .gpu.reading import Reading
 from .process.cgroup import MemoryEvents
 from .process.linux import become_subreaper
 
-SLOW_REDIS_S = 0.05
-MAX_SKEW_S = 2.0
 NVML_TIMEOUT_S = 15.0
 MIN_FREE_BYTES = 1 << 30
-
-
-class Grade(IntEnum):
-    """The exit code is the worst of all findings."""
-
-    OK = 0
-    DEGRADED = 1
-    BROKEN = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    grade: Grade
-    subject: str
-    text: str
 
 
 def examine(make_broker: Callable[[], Broker], read_plan: Callable[[], NodePlan], state_dir: Path) -> Iterator[Finding]:
@@ -53,26 +34,6 @@ def examine(make_broker: Callable[[], Broker], read_plan: Callable[[], NodePlan]
     yield subreaper()
     yield cgroup()
     yield gpus()
-
-
-def redis(make_broker: Callable[[], Broker]) -> Iterator[Finding]:
-    try:
-        broker = make_broker()
-        broker.ping()  # connects
-        seconds = broker.ping()
-    except BrokerError as error:
-        yield Finding(Grade.BROKEN, "redis", f"{error}: engines get no work; check REDIS_URL")
-        return
-    grade = Grade.DEGRADED if seconds > SLOW_REDIS_S else Grade.OK
-    yield Finding(grade, "redis", f"answers in {seconds * 1000:.1f} ms")
-    for sentence in broker.check():
-        yield Finding(Grade.DEGRADED, "redis", sentence)
-    skew = broker.snapshot([]).at_ms / 1000 - time.time()
-    if abs(skew) > MAX_SKEW_S:
-        text = f"the clock of Redis is {skew:+.1f} s from ours: deadlines shown to engines will be off; set up NTP"
-        yield Finding(Grade.DEGRADED, "clock", text)
-    else:
-        yield Finding(Grade.OK, "clock", f"within {abs(skew) * 1000:.0f} ms of Redis")
 
 
 def engines(read_plan: Callable[[], NodePlan]) -> Finding:
@@ -121,6 +82,9 @@ def cgroup() -> Finding:
 
 def gpus() -> Finding:
     """One reading of the probe, in its own process with a timeout."""
+    if find_spec("pynvml") is None:
+        text = "nvidia-ml-py is not installed here, so that no GPU would be found: pip install 'dalston[node]'"
+        return Finding(Grade.DEGRADED, "gpu", text)
     argv = [sys.executable, "-m", "supervisor.gpu.probe", "0"]
     try:
         done = subprocess.run(argv, input=b"", capture_output=True, timeout=NVML_TIMEOUT_S, check=False)

@@ -32,6 +32,7 @@ BY = {
     "client/README.md": "tests/client/test_page.py",
     "docs/client.md": "tests/client/test_page.py",
     "docs/order.md": "tests/client/test_page.py",
+    "docs/redis-keys.md": "tests/supervisor/test_acl.py",
     "docs/worker-protocol.md": "tests/api/workers/test_protocol_page.py",
     "docs/write-an-engine.md": "tests/engines/test_tutorial.py",
 }
