@@ -46,7 +46,7 @@ class Options:
 
 
 def run(plan: NodePlan, options: Options, broker: Broker, watch: Watch) -> int:
-    """Runs a supervisor from start to exit code. Raises AlreadyRunningError if the node has one."""
+    """Runs a supervisor from start to exit code. Raises AlreadyRunningError if the node has one, AddressInUseError."""
     node = plan.config.node
     options.state_dir.mkdir(parents=True, exist_ok=True)
     state_dir = options.state_dir.resolve()
@@ -68,6 +68,15 @@ def run(plan: NodePlan, options: Options, broker: Broker, watch: Watch) -> int:
         max_deliveries=options.max_deliveries,
         max_losses=options.max_losses,
     )
+    try:
+        server = NodeServer(plan.config.http, link) if plan.config.http else None
+    except OSError as error:
+        notices.close()
+        lock.release()
+        raise AddressInUseError(
+            f"field http: {plan.config.http} can't be used ({error.strerror}): "
+            "stop the process that has it, or name another port in node.yaml"
+        ) from None
     for record in left:
         link.send(_after_a_kill(record))
     around = Surroundings(state_dir, notices.path, options.redis_url, options.prefix, options.artifacts_url)
@@ -78,7 +87,6 @@ def run(plan: NodePlan, options: Options, broker: Broker, watch: Watch) -> int:
     supervisor = Supervisor(plan, around, fleet=fleet, link=link, inbox=inbox, watch=watch)
     link.after = supervisor.intents.intent.after
     spot = SpotWatch(plan.config.cloud, inbox.post) if plan.config.cloud != "none" else None
-    server = NodeServer(plan.config.http, link) if plan.config.http else None
     link.start()
     if spot:
         spot.start()
@@ -102,6 +110,10 @@ def _after_a_kill(record: EngineRecord) -> ReclaimWork:
     message = f"engine {record.engine_id} ended together with its supervisor"
     error = ErrorInfo(message=message, type="SupervisorLost", cause=Cause.NODE_LOST)
     return ReclaimWork(record.engine_id, record.queues, Cause.NODE_LOST, error)
+
+
+class AddressInUseError(Exception):
+    """Another process has the address for /metrics and /healthz."""
 
 
 class AlreadyRunningError(Exception):

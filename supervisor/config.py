@@ -11,6 +11,7 @@ import msgspec
 
 from dalston_queue.broker.nodes.commands import MAX_REPLICAS
 from dalston_queue.broker.protocol.keys import default_node_name
+from dalston_queue.metrics.server import parse_address
 from engines.sdk.manifest import Manifest, ManifestError, convert, read_manifest, read_yaml
 
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")  # an engine id is read from its end: dots are fine
@@ -65,8 +66,13 @@ def read_plan(file: Path | None, *, engines: tuple[str, ...] = (), node: str = "
         raise ManifestError(f"{file or 'node id'}: field node: {config.node!r} must match {NODE_NAME.pattern}")
     if config.cloud not in ("none", "aws", "gcp", "azure"):
         raise ManifestError(f"{file}: field cloud: {config.cloud!r} must be aws, gcp, azure or none")
-    if config.http and not re.fullmatch(r"[^/\s]*:\d{1,5}", config.http):
-        raise ManifestError(f"{file}: field http: {config.http!r} must be host:port, such as 127.0.0.1:9201")
+    if config.http:
+        try:
+            parse_address(config.http)
+        except ValueError:
+            raise ManifestError(
+                f"{file}: field http: {config.http!r} must be host:port, such as 127.0.0.1:9201"
+            ) from None
     manifests: dict[str, Manifest] = {}
     folders = [base / folder for folder in config.engines]
     for found in _manifest_files(folders):

@@ -143,16 +143,20 @@ class Link:
         next_beat = next_poll = 0.0
         while not (self._closing and not self._outbox):
             now = time.monotonic()
+            asked = bool(self._outbox)
             try:
                 self._flush()
                 if (self._beat_now or now >= next_beat) and self._beat(now):
                     next_beat = now + self.heartbeat_s
+                    asked = True
                 if now >= next_poll and not self._closing:
+                    asked = True
                     next_poll = now + min(POLL_EVERY_S, self.heartbeat_s)
                     self._beat_now = self._beat_now or self._beat_soon
                     self._receive_commands()
                     self._find_overdue()
-                self._mark(up=True)
+                if asked:  # else Redis may still be away: nothing was due
+                    self._mark(up=True)
                 self._sleep(min(next_beat, next_poll) - time.monotonic())
             except BrokerError as error:
                 self._mark(up=False, why=str(error))

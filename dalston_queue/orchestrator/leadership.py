@@ -33,10 +33,12 @@ def process_name() -> str:
 
 
 class Leadership:
-    """One per role and process. `token` names the process."""
+    """One per role and process. `token` names the process. With `brief` the lease is held for a moment each minute,
+    which is worth no line in the log."""
 
-    def __init__(self, role: Role, token: str) -> None:
+    def __init__(self, role: Role, token: str, *, brief: bool = False) -> None:
         self.role = role
+        self._report = log.debug if brief else log.info
         self._lease = get_broker().lease(role, token, settings.DALSTON_LEADER_TTL_S)
         self.token = token
 
@@ -57,7 +59,7 @@ class Leadership:
         term = self._next_term(timezone.now())
         if not self._lease.acquire(term):
             return False
-        log.info("leads", role=self.role, term=term, token=self.token)
+        self._report("leads", role=self.role, term=term, token=self.token)
         return True
 
     def renew(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from dalston_queue.artifacts import Store, StoreError
 from dalston_queue.artifacts.reference import stored_value
 from dalston_queue.broker.protocol.validate import json_too_deep
 
-from .outcomes import Done, Failed, Outcome, text
+from .outcomes import BrokenConfigError, Done, Failed, Outcome, text
 
 LARGE_RESULT_BYTES = 8 * 1024
 """As JSON. Larger results go through the store, so that Redis and Postgres carry only their references."""
@@ -111,6 +112,15 @@ class Inputs(Mapping[str, Any]):
 
 def scratch_folder(root: str, engine_id: str, *, supervised: bool) -> Path:
     """Under a supervisor a slot has one process at a time, so its folder is known and left-overs are found again."""
-    if root and supervised:
-        return Path(root) / engine_id.rpartition(".")[0]
-    return Path(tempfile.mkdtemp(prefix="dalston-engine-", dir=root or None))
+    try:
+        if root and supervised:
+            folder = Path(root) / engine_id.rpartition(".")[0]
+            folder.mkdir(parents=True, exist_ok=True)
+            Path(tempfile.mkdtemp(dir=folder)).rmdir()  # at the start: otherwise each task would fail
+            return folder
+        return Path(tempfile.mkdtemp(prefix="dalston-engine-", dir=root or None))
+    except OSError as error:
+        where = root or "the folder for temporary files"
+        raise BrokenConfigError(
+            f"DALSTON_SCRATCH_DIR: {where} can't be written by the user with id {os.geteuid()}: {error.strerror}"
+        ) from None

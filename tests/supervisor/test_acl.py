@@ -114,7 +114,7 @@ def test_doctor_works_as_that_user(urls: Servers, node: Node) -> None:
 
 
 def commands(client: redis.Redis) -> dict[tuple[str, ...], int]:
-    """Every command and subcommand of the server and the smallest number of its words, but those that anybody may."""
+    """Each command and subcommand that needs a permission, and the smallest number of its words."""
     connection = client.connection_pool.get_connection()
     connection.send_command("COMMAND")
     found: dict[tuple[str, ...], int] = {}
@@ -142,7 +142,7 @@ def test_that_user_may_do_nothing_else(urls: Servers) -> None:
         for name, words in known.items():
             if name not in allowed:
                 reply = answer(client, *name, *["x"] * (words - len(name)))
-                # MODULE and DEBUG are refused to everybody.
+                # MODULE and DEBUG are off for each user.
                 assert "has no permissions to run" in reply or "command not allowed" in reply, (name, reply)
         for line in (
             ["FLUSHALL"],

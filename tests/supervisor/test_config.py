@@ -1,5 +1,6 @@
 """node.yaml: the plan, and refusals that name the file and the field."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from dalston_queue.broker.protocol.keys import default_node_name
 from engines.sdk.manifest import ManifestError
 from supervisor.config import read_plan
+from supervisor.management.commands.runsupervisor import BUSY_EXIT
+from tests.supervisor.node import Node
 
 
 def make(folder: Path, *engines: str) -> None:
@@ -39,6 +42,7 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         ("node: a b", "field node: 'a b' must match"),
         ("cloud: moon", "field cloud: 'moon' must be aws, gcp, azure or none"),
         ("http: here", "field http: 'here' must be host:port"),
+        ("http: 127.0.0.1:99999", "field http: '127.0.0.1:99999' must be host:port"),
         ("logs: {max_mib: 0}", "field logs.max_mib: expected `int` >= 1"),
         ("engines: [nowhere]", "nowhere: no such folder of engines"),
     ],
@@ -57,3 +61,15 @@ def test_two_engines_of_one_id_are_refused(tmp_path: Path) -> None:
     (tmp_path / "engines" / "two" / "engine.yaml").write_text("id: one\nstage: work\ncommand: [x]\n")
     with pytest.raises(ManifestError, match="is also the id of the engine in"):
         read_plan(None, engines=(str(tmp_path / "engines"),))
+
+
+def test_a_taken_http_port_is_named(node: Node) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        node.config["http"] = taken
+        process = node.start()
+        assert process.wait() == BUSY_EXIT
+    assert f"field http: {taken} can't be used (Address already in use)" in process.output
+    assert "Traceback" not in process.output

@@ -42,6 +42,7 @@ def test_engines_outlive_an_outage_and_settle_what_they_finished_meanwhile(
     kill(pids[doomed])  # its tasks can't be reclaimed now; they will be
     assert alive(pids[short])
     assert alive(pids[long])
+    assert "redis is back" not in process.output
     port = int(urlsplit(server.url).port or 0)
     server._spawn(server.recipe.command(port))
     wait_until(lambda: server.recipe.is_ready(port, server.pid), what="Redis again")
@@ -50,4 +51,5 @@ def test_engines_outlive_an_outage_and_settle_what_they_finished_meanwhile(
         assert len(node.events(task, EventKind.TASK_STARTED)) == 1
     assert node.result(doomed)["pid"] != pids[doomed]
     node.ready(3)
+    assert [process.output.count(f"redis is {word}") for word in ("away", "back")] == [1, 1]
     node.stop()

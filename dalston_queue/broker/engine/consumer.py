@@ -108,6 +108,7 @@ class Consumer:
         """Open the sessions. This fences the previous session of the same engine id."""
         with self._lock:
             self._drop_all()
+            self._waker.closed = False
             for session in self._sessions:
                 session.open()
 
@@ -214,7 +215,8 @@ class Consumer:
                     session.refresh_lanes()
             self._backoff.reset()
         except Unavailable as error:
-            self._back_off(error, timeout)
+            if not self._waker.closed:  # closing the consumer ends the wait of another thread
+                self._back_off(error, timeout)
         return False
 
     def _back_off(self, error: Unavailable, max_s: float) -> None:
@@ -297,7 +299,7 @@ class Consumer:
 
     def close(self) -> None:
         """Release what is held, end the sessions, leave the groups. Idempotent."""
-        self._waker.close()
+        self._waker.close(for_good=True)
         push_tokens(self._waker.take_tokens())
         with self._lock:
             try:

@@ -109,6 +109,7 @@ class Waker:
     def __init__(self) -> None:
         self._sleepers: dict[tuple[int, str], _Sleeper] = {}
         self._tokens: deque[Token] = deque()
+        self.closed = False
 
     def wait(self, sessions: Sequence[Session], timeout: float) -> bool:
         """True: claim now. Raises Unavailable."""
@@ -133,7 +134,8 @@ class Waker:
         """The claim that they were taken for has failed: the next one needs them."""
         self._tokens += tokens
 
-    def close(self) -> None:
+    def close(self, *, for_good: bool = False) -> None:
+        self.closed = self.closed or for_good
         for sleeper in self._sleepers.values():
             sleeper.close()
 

@@ -50,7 +50,7 @@ DUTIES: tuple[DutySpec, ...] = (
 def run_due_duties() -> list[str]:
     """Run the due duties, if this process can lead; returns the names of those that succeeded."""
     # A token per run: two workers of one process must not take each other's lease for their own.
-    leadership = Leadership(Role.HOUSEKEEPING, process_name())
+    leadership = Leadership(Role.HOUSEKEEPING, process_name(), brief=True)
     if not leadership.keep():
         return []
     with _Renewed(leadership):

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from engines.sdk.manifest import CONFIG_EXIT, ManifestError
 from supervisor import boot
-from supervisor.boot import AlreadyRunningError
+from supervisor.boot import AddressInUseError, AlreadyRunningError
 from supervisor.cli import add_node_arguments, make_broker, plan_reader, state_dir_of
 from supervisor.config import Watch
 
@@ -41,6 +41,6 @@ class Command(BaseCommand):
         )
         try:
             code = boot.run(plan, chosen, make_broker(), Watch(read, plan))
-        except AlreadyRunningError as error:
+        except (AlreadyRunningError, AddressInUseError) as error:
             raise CommandError(str(error), returncode=BUSY_EXIT) from None
         sys.exit(code)

@@ -33,8 +33,10 @@ def done() -> set[str]:
 def test_housekeeping_is_the_one_periodic_task_and_runs_the_duties(broker: Broker, steps: Steps) -> None:
     periodic = [task.__name__ for task in HUEY._registry._periodic_tasks]
     assert [name for name in periodic if "housekeeping" in name] != []
-    tasks.housekeeping.call_local()
+    with capture_logs() as logged:
+        tasks.housekeeping.call_local()
     assert done() == ALL
+    assert [entry for entry in logged if (entry["event"], entry["log_level"]) == ("leads", "info")] == []
 
 
 def behind_sentinel(started: Nodes, folder: Path) -> dict[str, str]:
