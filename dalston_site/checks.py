@@ -28,7 +28,9 @@ MIN_SECRET = 50
 RELATIONS = [
     ("DALSTON_HEARTBEAT_S", "DALSTON_DEAD_AFTER_S", 2, "E201", "one lost beat must not count as a death"),
     ("DALSTON_RECOVERY_INTERVAL_S", "DALSTON_DEAD_AFTER_S", 1, "E202", "a death is judged over several polls"),
-    ("DALSTON_BACKOFF_BASE_S", "DALSTON_BACKOFF_CAP_S", 1, "E203", "the cap bounds the first delay too"),
+    ("DALSTON_BACKOFF_BASE_S", "DALSTON_BACKOFF_CAP_HIGH_S", 1, "E203", "the cap bounds the first delay too"),
+    ("DALSTON_BACKOFF_BASE_S", "DALSTON_BACKOFF_CAP_MEDIUM_S", 1, "E334", "the cap bounds the first delay too"),
+    ("DALSTON_BACKOFF_BASE_S", "DALSTON_BACKOFF_CAP_LOW_S", 1, "E335", "the cap bounds the first delay too"),
     ("DALSTON_TIMEOUT_HIGH_S", "DALSTON_TIMEOUT_MAX_S", 1, "E204", "growth never shortens a timeout"),
     ("DALSTON_TIMEOUT_MEDIUM_S", "DALSTON_TIMEOUT_MAX_S", 1, "E205", "growth never shortens a timeout"),
     ("DALSTON_TIMEOUT_LOW_S", "DALSTON_TIMEOUT_MAX_S", 1, "E206", "growth never shortens a timeout"),

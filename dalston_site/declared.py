@@ -35,7 +35,8 @@ class Declaration:
         """Its line in docs/settings.md."""
         default = f"{self.default:_}" if isinstance(self.default, int) else f"{self.default}".removesuffix(".0")
         shown = f"`{default}`" if default else "none"
-        return f"| `{self.name}` | {shown} | {self.means} | {self.expected} | dalston.{self.check_id} |"
+        expected = self.expected.replace("|", r"\|")  # which would end the cell
+        return f"| `{self.name}` | {shown} | {self.means} | {expected} | dalston.{self.check_id} |"
 
 
 def _plain(bound: float | None) -> str:

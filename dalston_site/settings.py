@@ -86,10 +86,13 @@ DALSTON_RETRIES_LOW = whole("DALSTON_RETRIES_LOW", "E142", 2, "The same, low.", 
 DALSTON_TIMEOUT_HIGH_S = whole("DALSTON_TIMEOUT_HIGH_S", "E143", 300, "Seconds a task of high priority may run, unless it names its own timeout.")
 DALSTON_TIMEOUT_MEDIUM_S = whole("DALSTON_TIMEOUT_MEDIUM_S", "E144", 600, "The same, medium.")
 DALSTON_TIMEOUT_LOW_S = whole("DALSTON_TIMEOUT_LOW_S", "E145", 900, "The same, low.")
-DALSTON_TIMEOUT_GROWTH = number("DALSTON_TIMEOUT_GROWTH", "E146", 1.5, "A task's timeout is multiplied by this after each timeout.", low=1, high=10)
+DALSTON_TIMEOUT_GROWTH = number("DALSTON_TIMEOUT_GROWTH", "E146", 1.5, "A task's timeout is multiplied by this after each timeout, and after each `gpu_oom`.", low=1, high=10)
 DALSTON_TIMEOUT_MAX_S = whole("DALSTON_TIMEOUT_MAX_S", "E147", 3600, "The longest timeout by growth.")
 DALSTON_BACKOFF_BASE_S = number("DALSTON_BACKOFF_BASE_S", "E148", 5.0, "First delay before a retry; it doubles, with full jitter.", low=0)
-DALSTON_BACKOFF_CAP_S = number("DALSTON_BACKOFF_CAP_S", "E149", 60.0, "The longest delay before a retry.", low=0)
+DALSTON_BACKOFF_CAP_HIGH_S = number("DALSTON_BACKOFF_CAP_HIGH_S", "E330", 10.0, "The longest delay before a retry of a task of high priority.", low=0)
+DALSTON_BACKOFF_CAP_MEDIUM_S = number("DALSTON_BACKOFF_CAP_MEDIUM_S", "E331", 30.0, "The same, medium.", low=0)
+DALSTON_BACKOFF_CAP_LOW_S = number("DALSTON_BACKOFF_CAP_LOW_S", "E332", 60.0, "The same, low.", low=0)
+DALSTON_RETRY_BUDGETS = name("DALSTON_RETRY_BUDGETS", "E333", "error=task,timeout=task,gpu_oom=task,rate_limited=task", "Retries by the cause of the failure: a number, or `task` for the task's own. If a task has fewer, those count.", pattern=r"(error|timeout|gpu_oom|rate_limited)=(task|[0-9]{1,3})(,(error|timeout|gpu_oom|rate_limited)=(task|[0-9]{1,3}))*")
 
 # --- What the API accepts ---------------------------------------------------------------------------------------------
 DALSTON_IDEMPOTENCY_WINDOW_S = whole("DALSTON_IDEMPOTENCY_WINDOW_S", "E150", 86_400, "How long an idempotency key is remembered.")

@@ -11,6 +11,7 @@ NodeCommand = Literal["drain", "resume", "cordon", "uncordon", "restart", "rolli
 class TaskError(TypedDict):
     message: str
     type: str
+    retriable: bool
     cause: str
 
 
@@ -152,6 +153,7 @@ class DeadLetter(TypedDict):
     cause: str
     error: str
     error_type: str
+    retriable: bool
     fingerprint: str
     attempt: int
     deliveries: int

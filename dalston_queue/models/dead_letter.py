@@ -20,6 +20,8 @@ class DeadLetter(models.Model):
     cause = models.CharField(max_length=20)
     error = models.TextField(blank=True, default="")
     error_type = models.CharField(max_length=200, blank=True, default="")
+    # A default of the database: rows from before the column count as retriable.
+    retriable = models.BooleanField(db_default=True, help_text="another attempt may end differently")
     traceback = models.TextField(blank=True, default="")
     fingerprint = models.CharField(max_length=16, help_text="equal for errors of one kind")
     evidence = models.JSONField(null=True, blank=True, help_text="from the supervisor: exit code, signal, log tail")

@@ -67,6 +67,7 @@ class Task(models.Model):
     error = models.TextField(blank=True, default="")
     error_type = models.CharField(max_length=200, blank=True, default="")
     error_cause = models.CharField(max_length=20, blank=True, default="")
+    error_retriable = models.BooleanField(null=True, blank=True, help_text="as its engine reported it")
     created_at = models.DateTimeField()
     scheduled_at = models.DateTimeField(null=True, blank=True, help_text="not before this time")
     first_enqueued_at = models.DateTimeField(

@@ -188,7 +188,14 @@ def _failed(events: list[Event], now: datetime) -> list[Moved]:
         if attempt is None:
             continue
         error = _error(event)
-        verdict = policy.decide(attempt, error.cause, now, jitter=_jitter(), retry_after_s=error.retry_after_s)
+        verdict = policy.decide(
+            attempt,
+            error.cause,
+            now,
+            jitter=_jitter(),
+            retry_after_s=error.retry_after_s,
+            retriable=error.retriable,
+        )
         if isinstance(verdict, Retry) and event.kind is EventKind.TASK_EXHAUSTED:
             verdict = Exhausted("the broker found its delivery budget used up")
         match verdict:
@@ -199,6 +206,7 @@ def _failed(events: list[Event], now: datetime) -> list[Moved]:
                         cause=error.cause,
                         message=error.message,
                         error_type=error.type,
+                        retriable=error.retriable,
                         scheduled_at=at,
                         timeout_seconds=timeout_seconds,
                         charge=int(charged),
@@ -232,7 +240,7 @@ HANDLERS: dict[EventKind, Handler] = {
 }
 
 _ATTEMPTS = """
-    SELECT id, retry_count, max_retries, timeout_seconds, cancel_requested_at IS NOT NULL
+    SELECT id, priority, retry_count, max_retries, timeout_seconds, cancel_requested_at IS NOT NULL
     FROM dalston_task WHERE id = ANY(%s::uuid[])"""
 
 
@@ -242,6 +250,7 @@ def _attempts(events: list[Event]) -> dict[UUID, Attempt]:
         cursor.execute(_ATTEMPTS, [id_array(reported)])
         return {
             task: Attempt(
+                priority=Priority(priority),
                 retry_count=retry_count,
                 max_retries=max_retries,
                 deliveries=reported[task].deliveries,
@@ -249,7 +258,7 @@ def _attempts(events: list[Event]) -> dict[UUID, Attempt]:
                 timeout_seconds=timeout_seconds,
                 stopping=stopping,
             )
-            for task, retry_count, max_retries, timeout_seconds, stopping in cursor.fetchall()
+            for task, priority, retry_count, max_retries, timeout_seconds, stopping in cursor.fetchall()
         }
 
 
@@ -268,6 +277,7 @@ def _ending(event: Event, error: ErrorInfo, why: str) -> Ending:
         cause=error.cause,
         message=f"{error.message} ({why})" if why else error.message,
         error_type=error.type,
+        retriable=error.retriable,
         seq=event.seq,
         engine_id=event.engine_id,
         deliveries=event.deliveries,

@@ -18,7 +18,7 @@ notify, report           sd_notify; reports of tasks, progress and health to the
 
 from .engine import Engine, engine
 from .manifest import Manifest, ManifestError, read_manifest
-from .outcomes import BrokenConfigError, Cancelled, Done, Reject, Retry, TaskCancelled
+from .outcomes import BrokenConfigError, Cancelled, Done, Reject, Retry, TaskCancelled, TaskError
 from .task import Task
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Retry",
     "Task",
     "TaskCancelled",
+    "TaskError",
     "engine",
     "read_manifest",
 ]

@@ -11,7 +11,7 @@ from typing import Any
 
 from .logs import running
 from .notify import notify
-from .outcomes import Cancelled, Done, Failed, Outcome, Reject, Retry, TaskCancelled, text
+from .outcomes import Cancelled, Done, Failed, Outcome, Reject, Retry, TaskCancelled, TaskError, text
 from .task import Task
 
 RunFunction = Callable[[Task], Any]
@@ -121,4 +121,6 @@ def outcome_of_error(error: BaseException, task: Task) -> Outcome:
         return _cancelled(task)
     message, kind = text(error), type(error).__name__
     out_of_memory = kind == "OutOfMemoryError" or "CUDA out of memory" in message
-    return Failed(message or kind, kind, "".join(traceback.format_exception(error)), gpu_oom=out_of_memory)
+    retriable = bool(error.retriable) if isinstance(error, TaskError) else None
+    trace = "".join(traceback.format_exception(error))
+    return Failed(message or kind, kind, trace, gpu_oom=out_of_memory, retriable=retriable)

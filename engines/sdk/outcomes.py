@@ -46,6 +46,7 @@ class Failed:
     type: str
     traceback: str
     gpu_oom: bool = False
+    retriable: bool | None = None
 
 
 Outcome = Done | Retry | Reject | Cancelled | Failed
@@ -53,6 +54,14 @@ Outcome = Done | Retry | Reject | Cancelled | Failed
 
 class TaskCancelled(Exception):
     """Raised by `task.check()` in a cancelled task; the runner turns it into `Cancelled`."""
+
+
+class TaskError(Exception):
+    """Raise it to fail the attempt and say whether another one may succeed; without retries it is a dead letter."""
+
+    def __init__(self, message: str, *, retriable: bool = True) -> None:
+        super().__init__(message)
+        self.retriable = retriable
 
 
 class BrokenConfigError(Exception):

@@ -32,10 +32,10 @@ def settlement(outcome: Outcome, max_bytes: int = MAX_RESULT_BYTES) -> messages.
             error = ErrorInfo(message=text(message), type="Reject", cause=Cause.REJECTED)
         case Cancelled():
             return messages.Cancelled()
-        case Failed(message, kind, trace, gpu_oom):
+        case Failed(message, kind, trace, gpu_oom, retriable):
             cause = Cause.GPU_OOM if gpu_oom else Cause.ERROR
             trace = text(trace, TRACEBACK_BYTES)
-            error = ErrorInfo(message=text(message), type=text(kind), cause=cause, traceback=trace)
+            error = ErrorInfo(message=text(message), type=text(kind), cause=cause, retriable=retriable, traceback=trace)
     return messages.Failed(error)
 
 

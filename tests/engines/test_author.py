@@ -11,7 +11,7 @@ import pytest
 from dalston_queue.broker.protocol import messages
 from dalston_queue.broker.protocol.types import Cause
 from engines.demo.engine import Demo
-from engines.sdk import Cancelled, Done, Engine, Reject, Retry, Task, engine
+from engines.sdk import Cancelled, Done, Engine, Reject, Retry, Task, TaskError, engine
 from engines.sdk.outcomes import Failed
 from engines.sdk.settlement import settlement
 from engines.sdk.testing import run_task
@@ -54,6 +54,30 @@ def test_a_decorated_function_is_an_engine_and_still_a_function() -> None:
 def test_an_async_function_is_an_engine_too_and_a_cancel_ends_its_sleep() -> None:
     assert run_task(slowly, {"seconds": 0}).outcome == Done("slept")
     assert run_task(slowly, {"seconds": 60}, cancel_after=0.05).outcome == Cancelled()
+
+
+@pytest.mark.parametrize("retriable", [True, False])
+def test_an_error_carries_whether_another_attempt_may_succeed(retriable: bool) -> None:
+    @engine
+    def fails(_task: Task) -> None:
+        raise TaskError("the licence has ended", retriable=retriable)
+
+    outcome = run_task(fails).outcome
+    assert isinstance(outcome, Failed)
+    sent = settlement(outcome)
+    assert isinstance(sent, messages.Failed)
+    assert (sent.error.message, sent.error.type) == ("the licence has ended", "TaskError")
+    assert (sent.error.cause, sent.error.retriable) == (Cause.ERROR, retriable)
+
+
+def test_any_other_error_leaves_that_to_its_cause() -> None:
+    @engine
+    def fails(_task: Task) -> None:
+        raise ValueError("no")
+
+    outcome = run_task(fails).outcome
+    assert isinstance(outcome, Failed)
+    assert outcome.retriable is None
 
 
 def test_a_class_loads_runs_and_closes() -> None:

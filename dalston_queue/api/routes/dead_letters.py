@@ -25,7 +25,7 @@ from dalston_queue.api.schemas.dead_letters import (
     ReplayIn,
     ReplayManyIn,
     ReplayManyOut,
-    WantedIn,
+    WantedQuery,
     dead_letter_out,
     replay_batch_out,
 )
@@ -45,14 +45,16 @@ DeadLetterId = Annotated[UUID, Path()]
 
 @router.get("/dead_letters", auth=needs(Scope.READ), response=answers({200: Page[DeadLetterOut]}))
 def list_dead_letters(
-    request: HttpRequest, wanted: Annotated[WantedIn, Query()], limit: Limit = 50, cursor: Cursor = None
+    request: HttpRequest, wanted: Annotated[WantedQuery, Query()], limit: Limit = 50, cursor: Cursor = None
 ) -> dict[str, Any]:
     """Open dead letters, newest first."""
     return page(matching(wanted.filter(principal_of(request).only_project)), dead_letter_out, limit, cursor)
 
 
 @router.get("/dead_letters/groups", auth=needs(Scope.READ), response=answers({200: list[GroupOut]}))
-def group_dead_letters(request: HttpRequest, wanted: Annotated[WantedIn, Query()], limit: Limit = 50) -> list[GroupOut]:
+def group_dead_letters(
+    request: HttpRequest, wanted: Annotated[WantedQuery, Query()], limit: Limit = 50
+) -> list[GroupOut]:
     """Open dead letters by fingerprint, the largest group first."""
     letters = matching(wanted.filter(principal_of(request).only_project)).order_by()
     groups = letters.values("fingerprint").annotate(

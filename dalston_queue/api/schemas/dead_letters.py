@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 from ninja import Schema
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, Strict, model_validator
 
 from dalston_queue.api.schemas.base import ABSENT, BodyIn, Id, Instant, PriorityIn, ReasonInBody, either
 from dalston_queue.broker.protocol.types import Priority
@@ -27,6 +27,7 @@ class WantedIn(BodyIn):
     fingerprint: str | None = Field(None, max_length=16)
     task_type: str | None = Field(None, max_length=64)
     error: str | None = Field(None, max_length=200, description="Words of the error.")
+    retriable: bool | None = Field(None, description="Another attempt may end differently.")
     created_after: Instant | None = None
     created_before: Instant | None = None
 
@@ -37,10 +38,17 @@ class WantedIn(BodyIn):
             fingerprint=self.fingerprint,
             task_type=self.task_type,
             error_contains=self.error,
+            retriable=self.retriable,
             project_id=project_id,
             created_after=self.created_after,
             created_before=self.created_before,
         )
+
+
+class WantedQuery(WantedIn):
+    """The same as query parameters, which are all text."""
+
+    retriable: Annotated[bool | None, Strict(False)] = Field(None, description="Another attempt may end differently.")
 
 
 class ReplayIn(BodyIn):
@@ -89,6 +97,7 @@ class DeadLetterOut(Schema):
     cause: str
     error: str
     error_type: str
+    retriable: bool = Field(description="Another attempt may end differently; false for a rejected one.")
     fingerprint: str = Field(description="Equal for similar errors.")
     attempt: int
     deliveries: int

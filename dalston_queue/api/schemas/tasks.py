@@ -19,6 +19,7 @@ from dalston_queue.broker.protocol.keys import NAME
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.jobs.errors import InvalidJob
 from dalston_queue.jobs.lifecycle.dag import STAGE, check_concurrency_key
+from dalston_queue.jobs.lifecycle.retry import may_succeed
 from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.jobs.queries.why import WhyCode
 from dalston_queue.jobs.submit.rows import NewTask
@@ -116,6 +117,7 @@ def one_key(in_body: str | None, in_header: str | None) -> str | None:
 class ErrorOut(BaseModel):
     message: str
     type: str
+    retriable: bool = Field(description="Another attempt may end differently.")
     cause: str = Field(description="error, rejected, engine_lost, node_lost, timeout, gpu_oom, rate_limited, …")
 
 
@@ -168,7 +170,6 @@ class TaskOut(BaseModel):
 
 def task_out(task: Task, history: Iterable[TaskEvent] | None = None, job: Job | None = None) -> TaskOut:
     """From a row read with its job, or from a row and its job."""
-    failed = task.error or task.error_cause
     return TaskOut(
         task_id=task.id,
         job_id=task.job_id,
@@ -192,10 +193,21 @@ def task_out(task: Task, history: Iterable[TaskEvent] | None = None, job: Job | 
         started_at=task.started_at,
         completed_at=task.finished_at,
         result=task.result,
-        error=ErrorOut(message=task.error, type=task.error_type, cause=task.error_cause) if failed else None,
+        error=error_out(task),
         trace_id=(job or task.job).trace_id,
         queue_position=None,
         history=None if history is None else [EventOut.model_validate(event) for event in history],
+    )
+
+
+def error_out(task: Task) -> ErrorOut | None:
+    if not (task.error or task.error_cause):
+        return None
+    return ErrorOut(
+        message=task.error,
+        type=task.error_type,
+        cause=task.error_cause,
+        retriable=may_succeed(task.error_cause, task.error_retriable),
     )
 
 

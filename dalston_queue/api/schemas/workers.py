@@ -103,9 +103,10 @@ class ResultIn(HoldIn):
     model_config = ConfigDict(
         json_schema_extra={
             **either(
-                {"status": {"enum": ["completed"]}, "error": ABSENT},
-                {"status": {"enum": ["failed", "rejected"]}, "error": {"type": "string"}, "result": ABSENT},
-                {"status": {"enum": ["cancelled"]}, "error": ABSENT, "result": ABSENT},
+                {"status": {"enum": ["completed"]}, "error": ABSENT, "retriable": ABSENT},
+                {"status": {"enum": ["failed"]}, "error": {"type": "string"}, "result": ABSENT},
+                {"status": {"enum": ["rejected"]}, "error": {"type": "string"}, "result": ABSENT, "retriable": ABSENT},
+                {"status": {"enum": ["cancelled"]}, "error": ABSENT, "result": ABSENT, "retriable": ABSENT},
             ),
             "examples": [
                 {
@@ -127,6 +128,9 @@ class ResultIn(HoldIn):
     error_type: str = Field("", max_length=200)
     traceback: str = Field("", max_length=MAX_TRACEBACK)
     cause: Annotated[FailureCause, Strict(False)] = Field(FailureCause.ERROR, description="For `failed`.")
+    retriable: bool | None = Field(
+        None, description="For `failed`: false if another attempt would end the same way. Default: by the cause."
+    )
     retry_after_seconds: float | None = Field(
         None, ge=0, le=LONGEST_DELAY_S, description="For `failed`: when to try again; default: the retry policy's."
     )
@@ -136,6 +140,8 @@ class ResultIn(HoldIn):
         fails = self.status in (ResultStatus.FAILED, ResultStatus.REJECTED)
         if fails != (self.error is not None):
             raise ValueError(f"{self.status} {'needs an error' if fails else 'takes no error'}")
+        if self.retriable is not None and self.status is not ResultStatus.FAILED:
+            raise ValueError(f"{self.status} takes no retriable")
         if self.result is not None and self.status is not ResultStatus.COMPLETED:
             raise ValueError(f"{self.status} takes no result")
         return self
@@ -151,6 +157,7 @@ class ResultIn(HoldIn):
                 message=self.error or "",
                 type=self.error_type,
                 cause=Cause.REJECTED if rejected else Cause(self.cause),
+                retriable=self.retriable,
                 retry_after_s=None if rejected else self.retry_after_seconds,
                 traceback=self.traceback,
             )

@@ -46,6 +46,7 @@ class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str
     type: str = ""
     cause: Cause = Cause.ERROR
+    retriable: bool | None = None  # None: the cause decides
     retry_after_s: float | None = None
     traceback: str = ""
     evidence: Any = None

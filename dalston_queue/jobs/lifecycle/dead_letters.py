@@ -14,6 +14,7 @@ from django.db import transaction
 
 from dalston_queue.broker.protocol.types import Cause
 from dalston_queue.database import storable_text
+from dalston_queue.jobs.lifecycle.retry import may_succeed
 from dalston_queue.jobs.lifecycle.status import Change, Moved, move_tasks
 from dalston_queue.jobs.submit.storable import without_nul
 from dalston_queue.metrics.tasks import DEAD_LETTERED
@@ -32,6 +33,7 @@ class Ending:
     cause: Cause
     message: str
     error_type: str = ""
+    retriable: bool | None = None
     seq: int = 0
     engine_id: str = ""
     deliveries: int | None = None
@@ -73,6 +75,7 @@ def dead_letter_unreadable(queue: str, entry: str, reason: str, raw: Mapping[str
         cause=Cause.REJECTED,
         error=storable_text(reason),
         error_type="Malformed",
+        retriable=False,
         fingerprint=fingerprint(queue, Cause.REJECTED, "Malformed", reason),
         raw=readable(raw),
         created_at=now,
@@ -107,6 +110,7 @@ def _change(ending: Ending) -> Change:
         cause=ending.cause,
         message=storable_text(ending.message),
         error_type=storable_text(ending.error_type)[:200],
+        retriable=ending.retriable,
     )
 
 
@@ -120,6 +124,7 @@ def _dead_letter(ending: Ending, queue: str, task_type: str) -> DeadLetter:
         cause=ending.cause,
         error=storable_text(ending.message),
         error_type=storable_text(ending.error_type)[:200],
+        retriable=may_succeed(ending.cause, ending.retriable),
         traceback=storable_text(ending.traceback),
         fingerprint=fingerprint(queue, ending.cause, ending.error_type, ending.message),
         evidence=json.loads(without_nul(json.dumps(ending.evidence))),

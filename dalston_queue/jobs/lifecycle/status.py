@@ -42,6 +42,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cause: str = ""
     message: str = ""
     error_type: str = ""
+    retriable: bool | None = None
     result: msgspec.Raw | None = None
     scheduled_at: datetime | None = None
     timeout_seconds: int | None = None
@@ -85,6 +86,7 @@ class LockedJob:
 # Fields of Change beyond those that every statement reads, as columns.
 _EXTRA = {
     "error_type": "text",
+    "retriable": "boolean",
     "result": "jsonb",
     "scheduled_at": "timestamptz",
     "timeout_seconds": "int",
@@ -96,8 +98,10 @@ _EXTRA = {
 }
 
 _SEEN = "event_seq = greatest(t.event_seq, v.seq), deliveries = coalesce(v.deliveries, t.deliveries)"
-_ERROR = "error = v.message, error_type = coalesce(v.error_type, ''), error_cause = v.cause"
-_CLEAR = "error = '', error_type = '', error_cause = ''"
+_ERROR = (
+    "error = v.message, error_type = coalesce(v.error_type, ''), error_cause = v.cause, error_retriable = v.retriable"
+)
+_CLEAR = "error = '', error_type = '', error_cause = '', error_retriable = NULL"
 _NEXT_ATTEMPT = "attempt = t.attempt + 1, event_seq = 0, assigned_worker_id = ''"
 _FRESH = (
     "retry_count = 0, deliveries = 0, node_losses = 0, result = NULL,"

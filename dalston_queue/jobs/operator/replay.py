@@ -55,6 +55,7 @@ class Filter:
     fingerprint: str | None = None
     task_type: str | None = None
     error_contains: str | None = None
+    retriable: bool | None = None
     project_id: UUID | None = None
     created_after: datetime | None = None  # then or later
     created_before: datetime | None = None
@@ -92,6 +93,7 @@ def matching(wanted: Filter) -> "QuerySet[DeadLetter]":
         "fingerprint": wanted.fingerprint,
         "task_type": wanted.task_type,
         "error__icontains": wanted.error_contains,
+        "retriable": wanted.retriable,
         "task__job__project_id": wanted.project_id,
         "created_at__gte": wanted.created_after,
         "created_at__lt": wanted.created_before,

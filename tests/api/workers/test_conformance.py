@@ -228,10 +228,25 @@ def test_results_that_fail_are_retried_or_rejected(http: httpx.Client, queue: st
     assert worker.result(task, "failed", **error).status_code == 200
     wait_until(lambda: Task.objects.get().status == "scheduled", what="it waits for its retry")
     found = read(http, task["task_id"], wait=0)
-    assert found["error"] == {"message": "try later", "type": "Busy", "cause": "rate_limited"}
+    assert found["error"] == {"message": "try later", "type": "Busy", "retriable": True, "cause": "rate_limited"}
     rejected = submit(http, queue)
     assert worker.result(worker.take(), "rejected", error="no such file").status_code == 200
     assert read(http, rejected)["status"] == "dead_letter"
+
+
+def test_a_failure_that_is_not_retriable_is_a_dead_letter_at_once(http: httpx.Client, queue: str) -> None:
+    worker = Worker(http, queue)
+    hopeless = submit(http, queue)
+    task = worker.take()
+    assert refused(worker.result(task, "rejected", error="no", retriable=False)) == (422, "invalid")
+    answers = [worker.result(task, "failed", error="no licence", retriable=False) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200] * 2
+    found = read(http, hopeless)
+    assert (found["status"], found["retry_count"]) == ("dead_letter", 0)
+    assert (found["error"]["cause"], found["error"]["retriable"]) == ("error", False)
+    letters = http.get("/api/v1/dead_letters?retriable=false").json()["items"]
+    assert [(letter["task_id"], letter["retriable"]) for letter in letters] == [(hopeless, False)]
+    assert http.get("/api/v1/dead_letters?retriable=true").json()["items"] == []
 
 
 def test_a_worker_sees_that_its_task_is_cancelled(http: httpx.Client, queue: str) -> None:
