@@ -64,6 +64,7 @@ DALSTON_LEADER_TTL_S = number("DALSTON_LEADER_TTL_S", "E112", 30.0, "How long a 
 # --- Recovery ---------------------------------------------------------------------------------------------------------
 DALSTON_RECOVERY_INTERVAL_S = number("DALSTON_RECOVERY_INTERVAL_S", "E120", 5.0, "Seconds between two polls of the leading orchestrator for dead engines.", low=0.05)
 DALSTON_SCAN_INTERVAL_S = number("DALSTON_SCAN_INTERVAL_S", "E121", 60.0, "Seconds between two runs of the scanner and the reconciler. Not less than 60: huey wakes once a minute.", low=60)
+DALSTON_RECLAIM_STAGGER_MS = whole("DALSTON_RECLAIM_STAGGER_MS", "E336", 100, "Milliseconds between two tasks that are reclaimed from one lost node; 0: all at once.", low=0, high=10_000)
 DALSTON_STALE_THRESHOLD_MS = whole("DALSTON_STALE_THRESHOLD_MS", "E122", defaults.STALE_THRESHOLD_MS, "Idle time after which an idle engine may reclaim a task whose owner sends no heartbeat, when no judge is alive.", low=1000)
 DALSTON_ABSOLUTE_TIMEOUT_MS = whole("DALSTON_ABSOLUTE_TIMEOUT_MS", "E123", 1_800_000, "An entry not renewed for this long (or for the task's own timeout, if longer) fails with the cause timeout, even if its engine is alive.", low=1000)
 DALSTON_DEADLINE_GRACE_S = number("DALSTON_DEADLINE_GRACE_S", "E124", 30.0, "Seconds after a task's deadline before the scanner times it out, if the supervisor has not.", low=0)

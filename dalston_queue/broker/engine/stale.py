@@ -72,5 +72,6 @@ class StaleClaim:
             judged={queue: judged},
             max_deliveries=rules.max_deliveries,
             max_losses=rules.max_losses,
+            at_most=1,  # of a lost node: this engine claims it, and comes back for the next
         )
         return taken.moved

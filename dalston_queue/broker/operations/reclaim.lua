@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- Returns everything that a lost engine holds in one queue to its lanes, and ends its session.
+-- Returns what a lost engine holds in one queue to its lanes, all of it or the first few, and ends its session.
 -- KEYS  1 session  2 tasks  3 running  4 deadlines  5 events  6 counters  7 beats  8 verdicts  9 lanes, then the wake key of
 --       each of the queue's L lanes, then the five streams of each lane in claiming order
 -- ARGV  1 engine id  2 the beat counter it was judged at; 'verdict': only if it is judged dead; '': its supervisor saw it die
 --       3 lanes version that KEYS were made from  4 L  5 'engine_lost' or 'node_lost'  6 the named task or ''
 --       7 1: charge the only one it holds  8 max deliveries  9 max losses  10 JSON body of the events  11 largest entry
---       then the field of each lane in the hash of lanes
+--       12 how many tasks at most, 0 for all; then the field of each lane in the hash of lanes
 -- Returns {'LANES'} when a lane was added since, {'ALIVE'} when it beat since; else
---       {'OK', recovered tasks, exhausted tasks, ids of entries whose payload is gone}. Repeatable.
+--       {'OK', recovered tasks, exhausted tasks, ids of entries whose payload is gone, 1 if it holds more}. Repeatable.
 -- include: record, event, entry, unreadable, wake, marks, lane
 local keys = {tasks = KEYS[2], running = KEYS[3], deadlines = KEYS[4], events = KEYS[5], counters = KEYS[6]}
 local engine, judged, named = ARGV[1], ARGV[2], ARGV[6]
@@ -39,8 +39,13 @@ end
 
 local now = now_ms()
 local recovered, exhausted, lost = {}, {}, {}
+local most, left = tonumber(ARGV[12]), 0
 local alone = #held == 1 and ARGV[7] == '1' and named == ''
 for _, h in ipairs(held) do
+  if most > 0 and #recovered + #exhausted >= most then
+    left = 1
+    break
+  end
   local index, id = h[1], h[2]
   local stream = KEYS[index]
   local entry = redis.call('XRANGE', stream, id, id)[1]
@@ -83,7 +88,7 @@ for _, h in ipairs(held) do
       if not is_open(KEYS[first_stream + lane * 5 + tier]) then tier = (index - first_stream) % 5 end
       write_event(keys.events, 'task.recovered', f.t, f.j, r, engine, now, TIER_NAMES[tier + 1], ARGV[10])
       move_entry(keys, f.t, r, stream, KEYS[first_stream + lane * 5 + tier], KEYS[10 + lane], entry[2])
-      mark(KEYS[9], ARGV[12 + lane], tier + 1)
+      mark(KEYS[9], ARGV[13 + lane], tier + 1)
       recovered[#recovered + 1] = f.t
     end
   end
@@ -92,10 +97,11 @@ if #recovered > 0 then redis.pcall('HINCRBY', keys.counters, 'recovered', #recov
 if #exhausted > 0 then redis.pcall('HINCRBY', keys.counters, 'exhausted', #exhausted) end
 if #lost > 0 then redis.pcall('HINCRBY', keys.counters, 'ghosts', #lost) end
 redis.call('DEL', KEYS[1])
+if left == 1 then return {'OK', recovered, exhausted, lost, left} end -- its beat and its verdict stay for the rest
 redis.call('HDEL', KEYS[7], engine)
 redis.call('HDEL', KEYS[8], engine)
 for index = first_stream, #KEYS do
   -- nothing is pending for it any more
   redis.pcall('XGROUP', 'DELCONSUMER', KEYS[index], GROUP, engine)
 end
-return {'OK', recovered, exhausted, lost}
+return {'OK', recovered, exhausted, lost, left}

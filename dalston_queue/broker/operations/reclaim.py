@@ -28,6 +28,7 @@ class Reclaimed(msgspec.Struct, frozen=True, kw_only=True):
     alive: bool = False  # the beat counter moved since it was judged: nothing was touched
     recovered: tuple[str, ...] = ()  # task ids, waiting again
     exhausted: tuple[str, ...] = ()  # task ids whose delivery budget is used up
+    left: bool = False  # it holds more than `at_most`: repeat the call
     lost: tuple[str, ...] = ()  # entry ids whose payload is gone; the reconciler rebuilds them
 
     @property
@@ -66,23 +67,27 @@ def reclaim(
     error: ErrorInfo | None = None,
     max_deliveries: int,
     max_losses: int,
+    at_most: int = 0,
 ) -> Reclaimed:
     """Return everything that this engine holds to its queues, and end its sessions.
 
     judged: the beat counters at the verdict, rechecked in the script; None: the caller saw the engine die
     (waitpid). cause ENGINE_LOST charges deliveries of the named task, or of the only one it ran, and losses of all
     when it ran several and none is named; NODE_LOST charges losses of all. A task that reaches max_deliveries or
-    max_losses is exhausted. error: message and evidence (exit code, log lines) that go into the events."""
+    max_losses is exhausted. at_most: so many tasks in this call, 0 for all; only with NODE_LOST, because how many it
+    held decides which one is charged for a crash. error: message and evidence (exit code, log lines) that go into the
+    events."""
     error = error or ErrorInfo(message=f"{engine_id} was lost", cause=cause)
     targets = _targets(topology, queues, judged)
     # an engine may hold one task in each of several queues: none of them ran alone
     alone = named is None and (len(targets) == 1 or sum(_held(target, engine_id) for target in targets) == 1)
     charging = (cause, named or "", int(alone), max_deliveries, max_losses, encode_error(error), MAX_ENTRY_BYTES)
+    most = at_most if cause is Cause.NODE_LOST else 0
     total = Reclaimed()
     wrong_type: WrongKeyType | None = None
     for target in targets:
         try:
-            part = _reclaim(target, engine_id, charging)
+            part = _reclaim(target, engine_id, (*charging, max(0, most - total.moved)))
         except WrongKeyType as failure:  # of one queue: what the engine holds in other queues must not wait for it
             wrong_type = failure
             continue
@@ -90,8 +95,13 @@ def reclaim(
             alive=total.alive or part.alive,
             recovered=total.recovered + part.recovered,
             exhausted=total.exhausted + part.exhausted,
+            left=total.left or part.left,
             lost=total.lost + part.lost,
         )
+        if most and total.moved >= most:
+            # its other queues may hold more: the next call finds out
+            total = msgspec.structs.replace(total, left=total.left or target is not targets[-1])
+            break
     _log(engine_id, cause, total)
     if wrong_type:
         raise wrong_type
@@ -160,5 +170,5 @@ def _reclaim(target: _Target, engine: str, charging: Iterable[Argument]) -> Recl
         if status == b"ALIVE":
             return Reclaimed(alive=True)
         if status == b"OK":
-            recovered, exhausted, lost = (tuple(item.decode() for item in part) for part in parts)
-            return Reclaimed(recovered=recovered, exhausted=exhausted, lost=lost)
+            recovered, exhausted, lost = (tuple(item.decode() for item in part) for part in parts[:3])
+            return Reclaimed(recovered=recovered, exhausted=exhausted, lost=lost, left=parts[3] == 1)

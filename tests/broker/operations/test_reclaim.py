@@ -120,6 +120,27 @@ def test_a_lost_node_has_its_own_larger_budget(broker: Broker, engine: MakeEngin
     assert set(broker.reclaim("e9", ["echo"], Cause.NODE_LOST, **BUDGETS).exhausted) == {"a", "b"}
 
 
+def test_a_lost_nodes_work_can_be_reclaimed_in_parts(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a"), message("b"), message("c", queue="sleep")])
+    engine("e", queues=("echo", "sleep"), capacity=3).claim()
+    taken: list[str] = []
+    while True:
+        part = broker.reclaim("e", ["echo", "sleep"], Cause.NODE_LOST, at_most=1, **BUDGETS)
+        taken += part.recovered
+        if not part.left:
+            break
+    assert sorted(taken) == ["a", "b", "c"]
+    assert [broker.records(queue, [task])[task].losses for queue, task in [("echo", "a"), ("sleep", "c")]] == [1, 1]
+    assert broker.registry.beat_counters() == {}
+
+
+def test_a_crash_is_never_reclaimed_in_parts(broker: Broker, engine: MakeEngine) -> None:
+    broker.append([message("a"), message("b")])
+    engine("e", capacity=2).claim()
+    assert broker.reclaim("e", ["echo"], at_most=1, **BUDGETS).moved == 2
+    assert broker.records("echo", ["a"])["a"].deliveries == 0, "which of the two is guilty is not known"
+
+
 def test_an_engine_that_beat_since_it_was_judged_is_left_alone(broker: Broker, engine: MakeEngine) -> None:
     broker.append([message("a")])
     consumer = engine("slow")

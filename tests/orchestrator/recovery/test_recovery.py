@@ -11,7 +11,7 @@ from dalston_queue.broker.errors import Fenced
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.messages import Completed
 from dalston_queue.broker.protocol.types import EngineState, NodeState, Role, Settled
-from dalston_queue.models import DeadLetter
+from dalston_queue.models import DeadLetter, Task
 from dalston_queue.orchestrator.duties.scanner import scan
 from dalston_queue.orchestrator.leadership import Leadership
 from dalston_queue.orchestrator.recovery import Recovery
@@ -22,9 +22,9 @@ from tests.support import wait_until
 NODE = "node"
 
 
-def lost_engine(broker: Broker, name: str = "node.demo.0.lost") -> Consumer:
+def lost_engine(broker: Broker, name: str = "node.demo.0.lost", capacity: int = 1) -> Consumer:
     """An engine that claims and never beats again."""
-    consumer = Consumer(broker, name, ["echo"], capacity=1)
+    consumer = Consumer(broker, name, ["echo"], capacity=capacity)
     consumer.open()
     beat(broker, name)
     return consumer
@@ -84,6 +84,71 @@ def test_a_lost_node_is_charged_apart(broker: Broker, steps: Steps, recovery: Re
     task.refresh_from_db()
     assert (task.status, task.deliveries, task.node_losses) == ("queued", 0, 1)
     assert [info.state for info in broker.registry.nodes()] == [NodeState.DEAD]
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+    forget(broker, dead.engine_id)
+
+
+def test_the_tasks_of_a_lost_node_are_reclaimed_one_by_one(broker: Broker, steps: Steps, recovery: Recovery) -> None:
+    for _ in range(4):
+        make.single()
+    steps.poll()
+    first, second = lost_engine(broker, "node.demo.0.a", 2), lost_engine(broker, "node.demo.1.b", 2)
+    beat(broker, first.engine_id, second.engine_id)
+    assert len(first.claim() + second.claim()) == 4
+    assert judge(broker, recovery, node=False) == 2, "one at each of the two polls after its death"
+    assert broker.snapshot().queues[0].running == 2
+    assert [recovery.reclaim_next(), recovery.reclaim_next()] == [1, 1]
+    assert recovery.reclaim_next() == 0
+    steps.drain()
+    assert sorted(Task.objects.values_list("status", "node_losses")) == [("queued", 1)] * 4
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+    forget(broker, first.engine_id, second.engine_id)
+
+
+def test_an_engine_that_beats_again_keeps_what_was_not_reclaimed_yet(
+    broker: Broker, steps: Steps, recovery: Recovery
+) -> None:
+    for _ in range(3):
+        make.single()
+    steps.poll()
+    dead = lost_engine(broker, capacity=3)
+    held = {delivery.task_id for delivery in dead.claim()}
+    taken = sum(recovery.poll(float(now)) for now in range(0, 25, 5))
+    assert taken == 1
+    beat(broker, dead.engine_id)
+    assert [recovery.reclaim_next(), recovery.poll(25.0), recovery.reclaim_next()] == [0, 0, 0]
+    dead.open()
+    again = {delivery.task_id for delivery in dead.renew_all().missing}
+    assert len(again) == 2
+    assert again < held
+    dead.close()
+    with engine(broker) as consumer:
+        run_to_the_end(steps, consumer)
+    forget(broker, dead.engine_id)
+
+
+def test_the_stagger_lies_between_two_tasks(broker: Broker, steps: Steps, settings: Settings) -> None:
+    settings.DALSTON_DEAD_AFTER_S, settings.DALSTON_RECOVERY_INTERVAL_S = 0.2, 0.1
+    settings.DALSTON_RECLAIM_STAGGER_MS = 150
+    recovery = Recovery(broker, Leadership(Role.ORCHESTRATOR, "test"))
+    for _ in range(4):
+        make.single()
+    steps.poll()
+    dead = lost_engine(broker, capacity=4)
+    dead.claim()
+    seen: list[tuple[float, int]] = []
+
+    def wait(seconds: float) -> bool:
+        reclaimed = broker.snapshot().queues[0].counters.get("recovered", 0)
+        seen.append((seconds, reclaimed))
+        time.sleep(seconds)
+        return reclaimed == 4
+
+    recovery.run(wait)
+    assert [pause for pause, reclaimed in seen if reclaimed in {1, 2, 3}] == [0.15] * 3
+    assert [reclaimed for _, reclaimed in seen if reclaimed] == [1, 2, 3, 4]
     with engine(broker) as consumer:
         run_to_the_end(steps, consumer)
     forget(broker, dead.engine_id)
