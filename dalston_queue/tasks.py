@@ -1,15 +1,20 @@
-"""The periodic task that huey runs. Huey finds this file by its name (`manage.py run_huey`)."""
+"""The periodic task that huey runs, and a timer for intervals below its minute. Huey finds this file by its name
+(`manage.py run_huey`)."""
+
+import threading
 
 import structlog
+from django.conf import settings
 from django.db import Error
 from huey import crontab
-from huey.contrib.djhuey import db_periodic_task
+from huey.contrib.djhuey import HUEY, db_periodic_task
 
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.orchestrator.duties.run import run_due_duties
 
 log = structlog.get_logger(__name__)
 
+MINUTE_S = 60.0
 _away = False
 
 
@@ -17,7 +22,7 @@ _away = False
 def housekeeping() -> None:
     """Each minute: the stale scanner and every other duty that is due. Of several huey processes one leads.
 
-    Without a server the duties wait for the next minute. One line is logged when it is away, and one when it is back.
+    Without a server the duties wait for the next run. One line is logged when it is away, and one when it is back.
     """
     global _away  # noqa: PLW0603 - this process has one housekeeping
     try:
@@ -30,3 +35,35 @@ def housekeeping() -> None:
     if _away:
         log.info("housekeeping goes on")
     _away = False
+
+
+class Timer:
+    """Runs housekeeping more often than once a minute, if an interval in the settings is shorter. Huey's schedule knows
+    minutes only."""
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def interval_s(self) -> float:
+        return min(settings.DALSTON_SCAN_INTERVAL_S, settings.DALSTON_PROMOTE_INTERVAL_S)
+
+    def start(self) -> None:
+        """Each worker thread of huey calls it; there is one timer."""
+        if self._thread is None and self.interval_s < MINUTE_S:
+            self._thread = threading.Thread(target=self._run, name="timer", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self.interval_s):
+            if HUEY.pending_count() == 0:  # a slow duty must not leave a row of calls behind it
+                housekeeping()
+
+
+timer = Timer()
+HUEY.on_startup(name="timer")(timer.start)
+HUEY.on_shutdown(name="timer")(timer.stop)

@@ -63,18 +63,19 @@ DALSTON_LEADER_TTL_S = number("DALSTON_LEADER_TTL_S", "E112", 30.0, "How long a 
 
 # --- Recovery ---------------------------------------------------------------------------------------------------------
 DALSTON_RECOVERY_INTERVAL_S = number("DALSTON_RECOVERY_INTERVAL_S", "E120", 5.0, "Seconds between two polls of the leading orchestrator for dead engines.", low=0.05)
-DALSTON_SCAN_INTERVAL_S = number("DALSTON_SCAN_INTERVAL_S", "E121", 60.0, "Seconds between two runs of the scanner and the reconciler. Not less than 60: huey wakes once a minute.", low=60)
+DALSTON_SCAN_INTERVAL_S = number("DALSTON_SCAN_INTERVAL_S", "E121", 60.0, "Seconds between two runs of the scanner and the reconciler.", low=1)
 DALSTON_RECLAIM_STAGGER_MS = whole("DALSTON_RECLAIM_STAGGER_MS", "E336", 100, "Milliseconds between two tasks that are reclaimed from one lost node; 0: all at once.", low=0, high=10_000)
 DALSTON_STALE_THRESHOLD_MS = whole("DALSTON_STALE_THRESHOLD_MS", "E122", defaults.STALE_THRESHOLD_MS, "Idle time after which an idle engine may reclaim a task whose owner sends no heartbeat, when no judge is alive.", low=1000)
 DALSTON_ABSOLUTE_TIMEOUT_MS = whole("DALSTON_ABSOLUTE_TIMEOUT_MS", "E123", 1_800_000, "An entry not renewed for this long (or for the task's own timeout, if longer) fails with the cause timeout, even if its engine is alive.", low=1000)
 DALSTON_DEADLINE_GRACE_S = number("DALSTON_DEADLINE_GRACE_S", "E124", 30.0, "Seconds after a task's deadline before the scanner times it out, if the supervisor has not.", low=0)
+DALSTON_WORKER_DEADLINE_GRACE_S = number("DALSTON_WORKER_DEADLINE_GRACE_S", "E337", 1.0, "The same for a worker over HTTP, which has no supervisor: the leading orchestrator times its task out at its next poll.", low=0)
 DALSTON_MAX_DELIVERIES = whole("DALSTON_MAX_DELIVERIES", "E125", defaults.MAX_DELIVERIES, "Deliveries of one attempt before it is a dead letter, when the engine crashed.", high=100)
 DALSTON_MAX_DELIVERIES_NODE_LOST = whole("DALSTON_MAX_DELIVERIES_NODE_LOST", "E126", defaults.MAX_DELIVERIES_NODE_LOST, "The same, when the node or its network was lost.", high=1000)
 
 # --- Scheduling -------------------------------------------------------------------------------------------------------
 DALSTON_SCHEDULER_INTERVAL_S = number("DALSTON_SCHEDULER_INTERVAL_S", "E130", 1.0, "Seconds between two polls for scheduled tasks that are due; down to half of it if one is due before.", low=0.05)
 DALSTON_SCHEDULER_BATCH = whole("DALSTON_SCHEDULER_BATCH", "E131", 100, "The largest number of tasks per poll.", high=10_000)
-DALSTON_PROMOTE_INTERVAL_S = number("DALSTON_PROMOTE_INTERVAL_S", "E132", 60.0, "Seconds between two promotions of tasks that waited long. Not less than 60: huey wakes once a minute.", low=60)
+DALSTON_PROMOTE_INTERVAL_S = number("DALSTON_PROMOTE_INTERVAL_S", "E132", 60.0, "Seconds between two promotions of tasks that waited long.", low=1)
 DALSTON_LOW_TO_MEDIUM_S = number("DALSTON_LOW_TO_MEDIUM_S", "E182", 600.0, "Wait in seconds after which a task of low priority counts as medium.", low=1)
 DALSTON_MEDIUM_TO_HIGH_S = number("DALSTON_MEDIUM_TO_HIGH_S", "E183", 1200.0, "Wait in seconds, since it was first enqueued, after which a task of medium priority counts as high.", low=1)
 DALSTON_WINDOW = whole("DALSTON_WINDOW", "E184", 4, "Entries that each lane and tier holds in Redis at least, while more wait in Postgres. It holds two for each slot of its engines, if that is more.", high=10_000)

@@ -8,5 +8,6 @@ scheduler    makes due tasks ready, submits the jobs of schedules
 leadership   which process leads
 recovery     the leader reclaims the work of dead engines
 judge        decides which engine is dead, pure
+deadlines    ends tasks that ran for too long; those of workers over HTTP within seconds
 duties/      the recurring duties of the housekeeping process
 """

@@ -17,11 +17,13 @@ from django.utils import timezone
 
 from dalston_queue import crash_points
 from dalston_queue.broker import Broker
+from dalston_queue.broker.engine.remote import NODE
 from dalston_queue.broker.errors import BrokerError, WrongKeyType
 from dalston_queue.broker.nodes.registry import BeatCounters
 from dalston_queue.broker.operations.reclaim import Reclaimed
 from dalston_queue.broker.protocol.types import Cause
 from dalston_queue.metrics.processes import HEARTBEAT_FAILURES
+from dalston_queue.orchestrator.deadlines import expire_tasks_of_workers
 from dalston_queue.orchestrator.duties.report import Report, record_run
 from dalston_queue.orchestrator.judge import Judge
 from dalston_queue.orchestrator.leadership import Leadership
@@ -69,6 +71,7 @@ class Recovery:
         started, clock = timezone.now(), time.monotonic()
         report = Report()
         report.note("reclaimed", self._between_polls + self.poll(clock))
+        report.note("expired", self._expire_tasks_of_workers())
         self._between_polls = 0
         if report.repaired or clock - self._recorded_at > RECORD_INTERVAL_S:
             took_ms = int((time.monotonic() - clock) * 1000)
@@ -102,6 +105,10 @@ class Recovery:
             else:
                 reclaimed += self._reclaim_or_log(beats[engine], cause).moved
         return reclaimed + self.reclaim_next()
+
+    def _expire_tasks_of_workers(self) -> int:
+        workers = [each for each in self.broker.registry.engines() if each.node_id == NODE]
+        return expire_tasks_of_workers(self.broker, workers)
 
     def reclaim_next(self) -> int:
         """Reclaim the next task of each lost node, or all with a stagger of 0; returns how many."""

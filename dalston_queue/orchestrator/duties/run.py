@@ -1,7 +1,8 @@
 """Runs the recurring duties that are due, in the housekeeping process that leads.
 
 The process holds the role's lease while duties run, and releases it. Each run is recorded, with what it repaired or the
-error it ended with. A duty that raises doesn't stop the others; it is due again at once, and its failures are counted.
+error it ended with. A duty that raises doesn't stop the others; it is due again after a minute, or its interval if that
+is shorter, and its failures are counted.
 """
 
 import threading
@@ -28,6 +29,10 @@ from dalston_queue.orchestrator.leadership import Leadership, process_name
 log = structlog.get_logger(__name__)
 
 
+RETRY_S = 60.0
+"""After a failure. The hourly duties read much: each tick of a timer of seconds would be too often."""
+
+
 @dataclass(frozen=True, slots=True)
 class DutySpec:
     name: str
@@ -49,6 +54,8 @@ DUTIES: tuple[DutySpec, ...] = (
 
 def run_due_duties() -> list[str]:
     """Run the due duties, if this process can lead; returns the names of those that succeeded."""
+    if not due(timezone.now()):
+        return []
     # A token per run: two workers of one process must not take each other's lease for their own.
     leadership = Leadership(Role.HOUSEKEEPING, process_name(), brief=True)
     if not leadership.keep():
@@ -58,17 +65,19 @@ def run_due_duties() -> list[str]:
 
 
 def due(now: datetime) -> list[DutySpec]:
-    """Duties whose interval has passed, or whose last run failed. Huey wakes us about once a minute, so a duty that
-    would be due within the next few seconds is due now."""
+    """Duties whose interval has passed."""
     rows = {row.name: row for row in Duty.objects.all()}
-    slack = timedelta(seconds=5)
     return [
         spec
         for spec in DUTIES
-        if (row := rows.get(spec.name)) is None
-        or row.last_error
-        or now >= row.last_run_at + timedelta(seconds=spec.every_s()) - slack
+        if (row := rows.get(spec.name)) is None or now >= row.last_run_at + _pause(spec, failed=bool(row.last_error))
     ]
+
+
+def _pause(spec: DutySpec, *, failed: bool) -> timedelta:
+    """A tenth less than the interval, at most 5 s: huey and the timer wake us about in time, not to the second."""
+    every_s = min(spec.every_s(), RETRY_S) if failed else spec.every_s()
+    return timedelta(seconds=every_s - min(every_s / 10, 5.0))
 
 
 def run_duty(spec: DutySpec, holder: str) -> bool:

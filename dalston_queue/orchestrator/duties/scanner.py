@@ -10,14 +10,11 @@ from collections.abc import Iterator
 from django.conf import settings
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.operations.reclaim import VERDICT, Expired
-from dalston_queue.broker.protocol.messages import ErrorInfo
-from dalston_queue.broker.protocol.types import Cause
+from dalston_queue.broker.operations.reclaim import VERDICT
 from dalston_queue.broker.views.pages import PendingEntry, PendingOrder
+from dalston_queue.orchestrator.deadlines import PAGE, expire, past_deadline
 from dalston_queue.orchestrator.duties.report import Report, for_each
 from dalston_queue.redis import get_broker
-
-PAGE = 500
 
 
 def scan() -> Report:
@@ -53,7 +50,7 @@ def _overdue(broker: Broker, queue: str) -> Iterator[tuple[PendingEntry, str]]:
     grace_ms = int(settings.DALSTON_DEADLINE_GRACE_S * 1000)
     page = broker.pending(queue, order=PendingOrder.DEADLINE, overdue_by_ms=grace_ms, limit=PAGE)
     for entry in page.entries:
-        yield entry, f"it ran {entry.overdue_ms // 1000} s past its deadline"
+        yield entry, past_deadline(entry)
 
 
 def _forgotten(broker: Broker, queue: str) -> Iterator[tuple[PendingEntry, str]]:
@@ -68,9 +65,5 @@ def _forgotten(broker: Broker, queue: str) -> Iterator[tuple[PendingEntry, str]]
 
 def _expire(broker: Broker, entries: Iterator[tuple[PendingEntry, str]], report: Report) -> None:
     for entry, message in entries:
-        error = ErrorInfo(message=message, type="Timeout", cause=Cause.TIMEOUT)
-        record = entry.record
-        outcome = broker.expire(
-            entry.queue, entry.task_id, record.attempt, error, judged_ms=record.renewed_at_ms or None
-        )
-        report.note("expired" if outcome is Expired.EXPIRED else "gone meanwhile", repaired=outcome is Expired.EXPIRED)
+        expired = expire(broker, entry, message)
+        report.note("expired" if expired else "gone meanwhile", repaired=expired)

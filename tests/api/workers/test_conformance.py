@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import ExitStack
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -232,6 +233,22 @@ def test_results_that_fail_are_retried_or_rejected(http: httpx.Client, queue: st
     rejected = submit(http, queue)
     assert worker.result(worker.take(), "rejected", error="no such file").status_code == 200
     assert read(http, rejected)["status"] == "dead_letter"
+
+
+def test_a_deadline_is_enforced_within_seconds_while_the_worker_beats(http: httpx.Client, queue: str) -> None:
+    def once() -> float:
+        task_id = submit(http, queue, timeout_seconds=1, max_retries=0)
+        worker = Worker(http, queue)
+        task = worker.take()
+        deadline = datetime.fromisoformat(task["deadline_at"]).timestamp()
+        lost = wait_until(lambda: worker.heartbeat(task).json()["lost"], what="the worker lost it")
+        late = time.time() - deadline
+        assert lost == [hold(task)]
+        assert refused(worker.result(task, result=1)) == (409, "task_lost")
+        assert read(http, task_id)["error"]["cause"] == "timeout"
+        return late
+
+    keeps_time(4.0, once)
 
 
 def test_a_failure_that_is_not_retriable_is_a_dead_letter_at_once(http: httpx.Client, queue: str) -> None:

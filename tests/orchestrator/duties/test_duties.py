@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
+from pytest_django import Settings
 
 from dalston_queue.broker import Broker, EventReader
 from dalston_queue.broker.nodes.registry import EngineBeat
@@ -50,7 +51,8 @@ def test_a_duty_that_raises_is_recorded_shown_and_due_again() -> None:
     assert not run_duty(spec, "me")
     row = Duty.objects.get(name="scanner")
     assert (row.last_error, row.failures) == ("ValueError: the disk is full", 2)
-    assert "scanner" in [spec.name for spec in due(timezone.now())]
+    assert "scanner" not in [spec.name for spec in due(timezone.now())]
+    assert "scanner" in [spec.name for spec in due(timezone.now() + timedelta(seconds=60))]
 
     def mended(_now: object) -> Report:
         report = Report()
@@ -61,6 +63,25 @@ def test_a_duty_that_raises_is_recorded_shown_and_due_again() -> None:
     row.refresh_from_db()
     assert (row.last_error, row.failures, row.repaired, row.total_repaired) == ("", 0, 3, 3)
     assert row.report == {"recovered": 3}
+
+
+@pytest.mark.django_db
+def test_an_hourly_duty_that_failed_is_due_again_after_a_minute() -> None:
+    now = timezone.now()
+    Duty.objects.create(
+        name="audit", every_s=3600, last_run_at=now, duration_ms=1, repaired=0, last_error="broken", holder="me"
+    )
+    found = [[spec.name for spec in due(now + timedelta(seconds=after))] for after in (30, 60)]
+    assert ["audit" in names for names in found] == [False, True]
+
+
+@pytest.mark.django_db
+def test_an_interval_of_a_second_is_kept(settings: Settings) -> None:
+    settings.DALSTON_SCAN_INTERVAL_S = 1.0
+    now = timezone.now()
+    Duty.objects.create(name="scanner", every_s=1, last_run_at=now, duration_ms=1, repaired=0, holder="me")
+    found = [[spec.name for spec in due(now + timedelta(seconds=after))] for after in (0.5, 1)]
+    assert ["scanner" in names for names in found] == [False, True]
 
 
 def test_nodes_and_engines_are_kept_in_rows(broker: Broker, steps: Steps) -> None:

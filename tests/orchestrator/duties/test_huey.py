@@ -1,6 +1,8 @@
 """Housekeeping: its periodic task runs on every topology of Redis, and waits for servers that are away."""
 
+import threading
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from structlog.testing import capture_logs
 
 from dalston_queue import tasks
 from dalston_queue.broker import Broker
+from dalston_queue.broker.protocol.types import Role
 from dalston_queue.models import Duty
 from dalston_queue.orchestrator.duties.run import DUTIES
 from dalston_site.huey import make_huey
@@ -68,6 +71,42 @@ def test_housekeeping_needs_no_other_redis(
     wait_until(lambda: done() == ALL, what=lambda: f"only {done()}:\n{housekeeping.output}")
     assert housekeeping.stop() == 0
     assert "Traceback" not in housekeeping.output
+
+
+def test_an_interval_below_a_minute_is_kept_by_our_timer(
+    broker: Broker,
+    steps: Steps,
+    spawn: Callable[..., Spawned],
+    process_env: dict[str, str],
+    database_url: str,
+) -> None:
+    env = {**process_env, "DATABASE_URL": database_url, "DALSTON_SCAN_INTERVAL_S": "1"}
+    housekeeping = spawn("manage.py", "run_huey", env=env)
+
+    def last_run() -> datetime | None:
+        return Duty.objects.filter(name="scanner").values_list("last_run_at", flat=True).first()
+
+    first = wait_until(last_run, what=lambda: f"a first run:\n{housekeeping.output}")
+    wait_until(lambda: last_run() != first, what="a second run, long before the next minute but one")
+    second = last_run()
+    wait_until(lambda: last_run() != second, what="a third run")
+    assert housekeeping.stop() == 0
+    assert "Traceback" not in housekeeping.output
+    # SIGTERM may come while a duty runs: then the lease runs out by itself
+    broker.home.command("DEL", broker.home.keys.leader(Role.HOUSEKEEPING))
+
+
+def test_the_timer_starts_only_for_intervals_below_a_minute(settings: Settings) -> None:
+    threads = threading.active_count()
+    tasks.Timer().start()
+    assert threading.active_count() == threads
+    settings.DALSTON_PROMOTE_INTERVAL_S = 30.0
+    timer = tasks.Timer()
+    timer.start()
+    timer.start()
+    assert threading.active_count() == threads + 1
+    timer.stop()
+    wait_until(lambda: threading.active_count() == threads, what="it stops at once")
 
 
 def test_it_logs_once_that_redis_is_away_and_goes_on_when_it_is_back(

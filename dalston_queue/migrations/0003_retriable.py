@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("dalston_queue", "0001_initial")]
+    dependencies = [("dalston_queue", "0002_queued_at")]
 
     operations = [
         migrations.AddField(
