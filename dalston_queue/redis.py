@@ -11,6 +11,7 @@ from django.conf import settings
 
 from dalston_queue.broker import Broker, connect
 from dalston_queue.broker.connection.topology import SOCKET_TIMEOUT_S
+from dalston_queue.broker.engine.breaker import BreakerRules
 from dalston_queue.database import release_connection
 
 WEB_TIMEOUT_S = 2.0
@@ -26,6 +27,13 @@ def mark_web_process() -> None:
 
 def is_web_process() -> bool:
     return _is_web_process
+
+
+def breaker_rules() -> BreakerRules:
+    """Of the circuit breakers of workers over HTTP."""
+    return BreakerRules(
+        settings.DALSTON_BREAKER_FAILURES, settings.DALSTON_BREAKER_OPEN_S, settings.DALSTON_BREAKER_TRIALS
+    )
 
 
 def get_broker() -> Broker:

@@ -133,7 +133,8 @@ DALSTON_WEBHOOK_ALLOWED_NETWORKS = env.networks("DALSTON_WEBHOOK_ALLOWED_NETWORK
 DALSTON_DEAD_LETTER_DAYS = whole("DALSTON_DEAD_LETTER_DAYS", "E160", 30, "Days that a dead letter is kept.", high=3650)
 DALSTON_HISTORY_DAYS = whole("DALSTON_HISTORY_DAYS", "E163", 90, "Days that a finished job is kept with its tasks and their history.", high=3650)
 DALSTON_BREAKER_FAILURES = whole("DALSTON_BREAKER_FAILURES", "E161", defaults.BREAKER_FAILURES, "Failures in a row that open the circuit breaker of an engine: it claims nothing.", high=1000)
-DALSTON_BREAKER_OPEN_S = number("DALSTON_BREAKER_OPEN_S", "E162", defaults.BREAKER_OPEN_S, "Seconds until such an engine claims one trial task.", low=0.1)
+DALSTON_BREAKER_OPEN_S = number("DALSTON_BREAKER_OPEN_S", "E162", defaults.BREAKER_OPEN_S, "Seconds until such an engine claims trial tasks.", low=0.1)
+DALSTON_BREAKER_TRIALS = whole("DALSTON_BREAKER_TRIALS", "E338", defaults.BREAKER_TRIALS, "Trial tasks that must succeed in a row until the circuit breaker is closed again; one that fails opens it for as long as before.", high=100)
 
 # --- Engines for audio ------------------------------------------------------------------------------------------------
 DALSTON_MODELS_DIR = env.text("DALSTON_MODELS_DIR")

@@ -9,12 +9,14 @@ from collections.abc import Collection
 from django.conf import settings
 
 from dalston_queue.broker import Broker
+from dalston_queue.broker.engine.remote import RemoteWorker
 from dalston_queue.broker.errors import WrongKeyType
 from dalston_queue.broker.nodes.registry import EngineInfo
 from dalston_queue.broker.operations.reclaim import Expired
 from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause
 from dalston_queue.broker.views.pages import PendingEntry, PendingOrder
+from dalston_queue.redis import breaker_rules
 
 PAGE = 500
 
@@ -29,8 +31,12 @@ def expire_tasks_of_workers(broker: Broker, workers: Collection[EngineInfo]) -> 
             page = broker.pending(queue, order=PendingOrder.DEADLINE, overdue_by_ms=grace_ms, limit=PAGE)
         except WrongKeyType:  # the scanner reports it; the other queues go on
             continue
-        overdue = (entry for entry in page.entries if entry.record.owner in ids)
-        expired += sum(expire(broker, entry, past_deadline(entry)) for entry in overdue)
+        for entry in page.entries:
+            if entry.record.owner in ids and expire(broker, entry, past_deadline(entry)):
+                expired += 1
+                worker = RemoteWorker.find(broker, entry.record.owner, breaker_rules())
+                if worker is not None:
+                    worker.record(succeeded=False)
     return expired
 
 

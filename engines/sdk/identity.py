@@ -8,12 +8,14 @@ import secrets
 from dataclasses import dataclass
 from typing import TypeVar
 
+import msgspec
+
 from dalston_queue import defaults
 from dalston_queue.artifacts import open_store
+from dalston_queue.broker.engine.breaker import Breaker, BreakerRules
 from dalston_queue.broker.engine.stale import StaleRules
 from dalston_queue.broker.protocol.keys import default_node_name
 
-from .breaker import Breaker
 from .files import LARGE_RESULT_BYTES, Workspace, scratch_folder
 from .outcomes import BrokenConfigError
 
@@ -34,8 +36,7 @@ class Identity:
     artifacts_url: str
     scratch: str
     max_result_bytes: int
-    breaker_failures: int
-    breaker_open_s: float
+    breaker_rules: BreakerRules
     stale: StaleRules
 
     def orphaned(self) -> bool:
@@ -57,7 +58,7 @@ class Identity:
         return Workspace(store, scratch, min(LARGE_RESULT_BYTES, self.max_result_bytes))
 
     def breaker(self, *, enabled: bool) -> Breaker:
-        return Breaker(self.breaker_failures if enabled else 0, self.breaker_open_s)
+        return Breaker(self.breaker_rules if enabled else msgspec.structs.replace(self.breaker_rules, failures=0))
 
 
 def identify(engine: str) -> Identity:
@@ -78,8 +79,11 @@ def identify(engine: str) -> Identity:
         artifacts_url=env.get("DALSTON_ARTIFACTS_URL", ""),
         scratch=env.get("DALSTON_SCRATCH_DIR", ""),
         max_result_bytes=_number("DALSTON_MAX_RESULT_BYTES", defaults.MAX_RESULT_BYTES),
-        breaker_failures=_number("DALSTON_BREAKER_FAILURES", defaults.BREAKER_FAILURES),
-        breaker_open_s=_number("DALSTON_BREAKER_OPEN_S", defaults.BREAKER_OPEN_S),
+        breaker_rules=BreakerRules(
+            failures=_number("DALSTON_BREAKER_FAILURES", defaults.BREAKER_FAILURES),
+            open_s=_number("DALSTON_BREAKER_OPEN_S", defaults.BREAKER_OPEN_S),
+            trials=max(1, _number("DALSTON_BREAKER_TRIALS", defaults.BREAKER_TRIALS)),
+        ),
         stale=StaleRules(
             threshold_ms=_number("DALSTON_STALE_THRESHOLD_MS", defaults.STALE_THRESHOLD_MS),
             max_deliveries=_number("DALSTON_MAX_DELIVERIES", defaults.MAX_DELIVERIES),

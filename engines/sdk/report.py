@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
+from dalston_queue.broker.engine.breaker import Breaker
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.nodes.reports import RunningTask
 from dalston_queue.broker.protocol.types import EngineState
 
-from .breaker import Breaker
 from .identity import Identity
 from .manifest import Manifest
 from .notify import notify
@@ -132,9 +132,8 @@ class Watchdog:
 def notify_health(breaker: Breaker, status: str) -> None:
     """`status`: shown when the breaker is closed."""
     state = "unhealthy" if breaker.is_open else "healthy"
-    text = f"{breaker.in_a_row} tasks failed in a row: no work for {breaker.open_s:.0f} s, then one trial"
     log.warning("engine_%s", state, extra={"failures_in_a_row": breaker.in_a_row})
-    notify(f"X_DALSTON_HEALTH={state}", f"STATUS={text if breaker.is_open else status}")
+    notify(f"X_DALSTON_HEALTH={state}", f"STATUS={breaker.why if breaker.is_open else status}")
 
 
 def heartbeat(

@@ -27,6 +27,7 @@ from dalston_queue.broker.errors import Fenced, Unavailable
 from dalston_queue.broker.protocol import messages
 
 from . import logs
+from .breaker import record
 from .engine import Engine
 from .identity import Identity
 from .manifest import Manifest
@@ -236,7 +237,7 @@ class Runner:
         self.report.ended(task)
         if task.lost:
             return
-        if self.breaker.record(outcome, time.monotonic()):
+        if record(self.breaker, outcome, time.monotonic()):
             notify_health(self.breaker, self.engine.status)
         if self.breaker.is_open:
             self._release_buffer()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dalston_queue.broker import Broker, EventReader
+from dalston_queue.broker.engine.breaker import BreakerRules
 from dalston_queue.broker.engine.stale import DEFAULT_RULES, StaleRules
 from dalston_queue.broker.protocol.messages import Event, TaskMessage
 from dalston_queue.broker.protocol.types import EventKind
@@ -63,8 +64,7 @@ class Bench:
             artifacts_url=(self.folder / "artifacts").as_uri() if store else "",
             scratch=str(self.folder / "scratch"),
             max_result_bytes=max_result_bytes,
-            breaker_failures=5,
-            breaker_open_s=60,
+            breaker_rules=BreakerRules(),
             stale=stale,
         )
         return Runner(engine or Sleeper(), manifest, self.broker, identity)

@@ -48,9 +48,9 @@ from dalston_queue.broker.engine.remote import NODE, Hold, RemoteWorker
 from dalston_queue.broker.errors import Fenced
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol import messages
-from dalston_queue.broker.protocol.types import EngineState, Settled
+from dalston_queue.broker.protocol.types import Cause, EngineState, Settled
 from dalston_queue.models.accounts import Scope
-from dalston_queue.redis import get_broker
+from dalston_queue.redis import breaker_rules, get_broker
 
 log = structlog.get_logger(__name__)
 router = Router(tags=["workers"])
@@ -146,6 +146,7 @@ def report_result(request: HttpRequest, worker_id: WorkerId, report: Annotated[R
             worker.beat()
         else:
             _beat(worker, worker.engine.state, max(0, worker.engine.info.get("running", 0) - 1))
+            _count(worker, outcome)
     except Fenced:
         refusal = _fenced(worker_id)
     if refusal and not accepted_before(get_broker(), worker.engine, hold, outcome):
@@ -174,7 +175,7 @@ def _worker(request: HttpRequest, worker_id: str) -> Iterator[RemoteWorker]:
 
 
 def _find(request: HttpRequest, worker_id: str) -> RemoteWorker:
-    worker = RemoteWorker.find(get_broker(), worker_id)
+    worker = RemoteWorker.find(get_broker(), worker_id, breaker_rules())
     if worker is None or worker.engine.info.get("owner") != _owner(principal_of(request)):
         detail = f"This token has no worker {worker_id}: another token registered it, or Redis lost it. Register again."
         raise ApiProblem(404, Code.NOT_FOUND, detail)
@@ -192,6 +193,15 @@ def _renew(request: HttpRequest, worker_id: str, hold: Hold, progress: Any) -> T
 
 def _beat(worker: RemoteWorker, state: EngineState, running: int) -> None:
     worker.beat(state=state, info={**worker.engine.info, "running": running})
+
+
+def _count(worker: RemoteWorker, outcome: messages.Outcome) -> None:
+    """For its circuit breaker. A rejected task is no failure of the worker, and a cancelled one says nothing."""
+    if isinstance(outcome, messages.Cancelled):
+        return
+    succeeded = isinstance(outcome, messages.Completed) or outcome.error.cause is Cause.REJECTED
+    if worker.record(succeeded):
+        log.warning("worker_breaker", worker_id=worker.engine.engine_id, open=worker.breaker.is_open)
 
 
 def _owner(principal: Principal) -> str:

@@ -6,7 +6,8 @@ answer is made good by what Redis holds, not by its number: what is pending for 
 delivered again. Every call that its sessions accept counts as a beat; a worker that was judged dead has no session any
 more, so none of its calls can bring it back to life.
 
-The worker has no supervisor that could drain it. A request to drain is a field of its entry, and its calls report it.
+The worker has no supervisor that could drain it, and no process of ours that could count its failures. A request to
+drain is a field of its entry, and its calls report it; its circuit breaker is another field, written with its results.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from dalston_queue.broker.connection.shard import pairs
+from dalston_queue.broker.engine.breaker import Breaker, BreakerRules
 from dalston_queue.broker.engine.consumer import Consumer
 from dalston_queue.broker.engine.delivery import Delivery
 from dalston_queue.broker.engine.session import Limits, Session
 from dalston_queue.broker.engine.waker import Claim, Waker, push_tokens, unused
 from dalston_queue.broker.errors import Invalid
-from dalston_queue.broker.nodes.registry import DRAIN, EngineBeat
+from dalston_queue.broker.nodes.registry import BREAKER, DRAIN, EngineBeat
 from dalston_queue.broker.operations.records import read_records
 from dalston_queue.broker.protocol.messages import ErrorInfo, Outcome, TaskMessage, encode_error, encode_outcome
 from dalston_queue.broker.protocol.record import Record
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 NODE = "http"  # where such workers are listed: they have no supervisor
+DEFAULT_RULES = BreakerRules()
 DEAD_KEPT_MS = 3600 * 1000  # a worker that was judged dead stays listed, and gets 409, for an hour at least
 
 
@@ -72,9 +75,16 @@ class Renewal(msgspec.Struct):
 
 class RemoteWorker:
     def __init__(
-        self, broker: Broker, engine: EngineBeat, *, is_dead: bool = False, should_drain: bool = False
+        self,
+        broker: Broker,
+        engine: EngineBeat,
+        *,
+        is_dead: bool = False,
+        should_drain: bool = False,
+        breaker: Breaker | None = None,
     ) -> None:
         self.engine = engine
+        self.breaker = breaker or Breaker()
         self.is_dead = is_dead
         self.should_drain = should_drain  # on an operator's request: it claims no more
         self._broker = broker
@@ -101,7 +111,7 @@ class RemoteWorker:
         broker.registry.forget(each.engine_id for each in dead if each.at_ms < long_ago)
 
     @classmethod
-    def find(cls, broker: Broker, worker_id: str) -> RemoteWorker | None:
+    def find(cls, broker: Broker, worker_id: str, rules: BreakerRules = DEFAULT_RULES) -> RemoteWorker | None:
         """A registered worker, dead or alive. None also if its entry can't be read: then it registers again."""
         home = broker.home
         fields = dict(pairs(home.command("HGETALL", home.keys.engine(worker_id))))
@@ -112,7 +122,8 @@ class RemoteWorker:
         except msgspec.MsgspecError as error:
             log.warning("the report of %s can't be read: %s", worker_id, error)
             return None
-        return cls(broker, report, is_dead=b"dead" in fields, should_drain=DRAIN.encode() in fields)
+        breaker = Breaker.read(fields.get(BREAKER.encode()), rules)
+        return cls(broker, report, is_dead=b"dead" in fields, should_drain=DRAIN.encode() in fields, breaker=breaker)
 
     def resume(self) -> None:
         """Before any other call. Raises Fenced."""
@@ -181,6 +192,7 @@ class RemoteWorker:
     def claim(self, wanted: int, renewal: Renewal) -> list[RemoteTask]:
         """Up to `wanted`, and no more than its capacity leaves room for; none if it should drain."""
         room = 0 if renewal.alone or self.should_drain else min(wanted, self.engine.capacity - renewal.count)
+        room = self.breaker.admits(max(0, room), renewal.count, time.time())
         self._is_full = room <= 0
         tokens = self._waker.take_tokens()
         try:
@@ -225,6 +237,16 @@ class RemoteWorker:
             return session.exchange([(delivery, kind, body)], 0, alone=False).settled[delivery]
         return Settled.LOST
 
+    def record(self, succeeded: bool) -> bool:
+        """Count an outcome for its circuit breaker, in its entry. Of two results at once one may not count: five in a
+        row are a sign, not a budget. True if it opened or closed."""
+        before = self.breaker.stored()
+        changed = self.breaker.record(succeeded, time.time())
+        home, after = self._broker.home, self.breaker.stored()
+        if after != before:
+            home.run("put_field", [home.keys.engine(self.engine.engine_id)], [BREAKER, after, 1])
+        return changed
+
     # waiting for work
 
     def start_poll(self) -> None:
@@ -235,10 +257,12 @@ class RemoteWorker:
         home.run("put_field", [home.keys.engine(self.engine.engine_id)], ["poll", self._poll, 1])
 
     def is_newest_poll(self) -> bool:
-        """Also reads whether the worker should drain by now."""
+        """Also reads whether the worker should drain by now, and whether its breaker is open."""
         home = self._broker.home
-        poll, drain = home.command("HMGET", home.keys.engine(self.engine.engine_id), "poll", DRAIN)
+        fields = ("poll", DRAIN, BREAKER)
+        poll, drain, breaker = home.command("HMGET", home.keys.engine(self.engine.engine_id), *fields)
         self.should_drain = drain is not None
+        self.breaker = Breaker.read(breaker, self.breaker.rules)
         return bool(poll == b"%d" % self._poll)
 
     def wait(self, seconds: float) -> bool:

@@ -16,12 +16,14 @@ import msgspec
 
 from dalston_queue.broker.connection.shard import Argument, Call, Shard, command, pairs, script
 from dalston_queue.broker.connection.topology import Topology
+from dalston_queue.broker.engine.breaker import Breaker, BreakerRules
 from dalston_queue.broker.nodes.reports import EngineReport, NodeReport, read_report
 from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState
 from dalston_queue.broker.protocol.validate import Fields, by_engine, number, readable, verdict
 
 Info = TypeVar("Info")
 KEPT_MS = 24 * 3600 * 1000  # an engine or node that does not beat for a day is forgotten
+BREAKER = "breaker"  # field of an engine: the circuit breaker of a worker over HTTP (engine/breaker.py)
 DRAIN = "drain"  # field of an engine: why an operator wants it to drain; only workers over HTTP read it
 
 
@@ -205,7 +207,12 @@ def _node(node_id: str, fields: Fields) -> NodeInfo:
 def _engine(_: str, fields: Fields) -> EngineInfo:
     report = msgspec.json.decode(fields[b"report"], type=EngineBeat)
     info, state = report.info, EngineState.DEAD if b"dead" in fields else report.state
-    if state is EngineState.READY and DRAIN.encode() in fields:
+    breaker = Breaker.read(fields.get(BREAKER.encode()), BreakerRules())
+    if breaker.is_open:
+        info = {**info, "breaker_open": True}
+        if state is EngineState.READY:
+            state, info = EngineState.UNHEALTHY, {**info, "why": f"{breaker.in_a_row} tasks failed in a row"}
+    if state in {EngineState.READY, EngineState.UNHEALTHY} and DRAIN.encode() in fields:
         state, info = EngineState.DRAINING, {**info, "why": fields[DRAIN.encode()].decode()}
     return EngineInfo(
         engine_id=report.engine_id,

@@ -65,6 +65,7 @@ def site(
         ending.callback(server.stop)
         with django_db_blocker.unblock():
             env = {**environment(), **FAST, "REDIS_URL": server.url, "DALSTON_DEAD_AFTER_S": str(DEAD_AFTER_S)}
+            env["DALSTON_BREAKER_OPEN_S"] = "3"
         orchestrator = Spawned([sys.executable, "manage.py", "runorchestrator"], folder / "orchestrator", env, ROOT)
         ending.callback(_end, orchestrator)
         orchestrator.wait_for("orchestrator ready", 60)  # one after the other: both load Django
@@ -264,6 +265,25 @@ def test_a_failure_that_is_not_retriable_is_a_dead_letter_at_once(http: httpx.Cl
     letters = http.get("/api/v1/dead_letters?retriable=false").json()["items"]
     assert [(letter["task_id"], letter["retriable"]) for letter in letters] == [(hopeless, False)]
     assert http.get("/api/v1/dead_letters?retriable=true").json()["items"] == []
+
+
+def test_a_worker_that_only_fails_gets_no_task_and_then_three_trials(http: httpx.Client, queue: str) -> None:
+    worker = Worker(http, queue, capacity=8)
+    for _ in range(5):
+        submit(http, queue, max_retries=0)
+        assert worker.result(worker.take(), "failed", error="no disk").status_code == 200
+    for _ in range(5):
+        submit(http, queue)
+    assert worker.poll(0) == []
+    engines = [engine for node in http.get("/api/v1/nodes").json() for engine in node["engines"]]
+    [shown] = [engine for engine in engines if engine["engine_id"] == worker.facts["worker_id"]]
+    assert (shown["state"], shown["info"]["why"]) == ("unhealthy", "5 tasks failed in a row")
+    trials = wait_until(lambda: worker.poll(0), what="the trial tasks")
+    assert len(trials) == 3
+    assert worker.poll(0, held=trials) == []
+    for task in trials:
+        assert worker.result(task).status_code == 200
+    assert len(worker.poll(0)) == 2
 
 
 def test_a_worker_sees_that_its_task_is_cancelled(http: httpx.Client, queue: str) -> None:

@@ -12,7 +12,7 @@ from tests.supervisor.node import Node
 from tests.support import WAIT_TIMEOUT_S, wait_until
 
 
-def test_five_failures_open_the_breaker_and_one_good_trial_closes_it(make_node: Callable[..., Node]) -> None:
+def test_five_failures_open_the_breaker_and_good_trials_close_it(make_node: Callable[..., Node]) -> None:
     node = make_node(DALSTON_BREAKER_OPEN_S="4")
     node.engine()
     node.start()
@@ -22,6 +22,9 @@ def test_five_failures_open_the_breaker_and_one_good_trial_closes_it(make_node: 
     [engine] = node.wait_state(EngineState.UNHEALTHY)
     assert "5 tasks failed in a row" in engine.info["why"]
     assert node.result(node.waiting_task())
+    assert [engine.state for engine in node.broker.registry.engines()] == [EngineState.UNHEALTHY], "two trials to go"
+    for task in [node.submit("ready") for _ in range(2)]:
+        assert node.result(task)
     node.ready()
 
 
