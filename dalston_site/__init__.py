@@ -10,6 +10,7 @@ asgi        the web process: HTTP and WebSockets
 handler     serves a request in one step on a thread
 logs        structured logs
 huey        the housekeeping's huey instance
+manage      the command `dalston-manage`; version: what it is the version of
 notify      sends READY=1 to systemd or `./dev up`
 postgres/   Django's Postgres backend behind a circuit breaker
 embedded/   private Postgres and Valkey servers, for development and tests

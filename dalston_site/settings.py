@@ -229,7 +229,9 @@ DALSTON_HTTPS = env.flag("DALSTON_HTTPS", not DALSTON_DEV)
 SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = DALSTON_HTTPS
 SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^metrics$"]  # the proxy asks for them from inside
 SECURE_HSTS_SECONDS = 31_536_000 if DALSTON_HTTPS else 0
-SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = DALSTON_HTTPS
+SECURE_HSTS_INCLUDE_SUBDOMAINS = DALSTON_HTTPS
+# No preload: browsers keep such a list for years, for a whole domain. The proxy may add it, and then knowingly.
+SILENCED_SYSTEM_CHECKS = ["security.W021"]
 X_FRAME_OPTIONS = "DENY"
 # The largest request of all: a batch of jobs, or one payload of the largest size that may be set.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 17 * 1024 * 1024

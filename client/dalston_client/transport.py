@@ -110,6 +110,11 @@ class Transport:
     def _unreachable(self, error: httpx.TransportError) -> DalstonError:
         if isinstance(error, httpx.UnsupportedProtocol | httpx.ProxyError):
             return NotConfigured(f"{self.url} cannot be used: {error}.")
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return NotConfigured(
+                f"The certificate of {self.url} is not trusted here: {error}. "
+                "If your own CA signed it, set SSL_CERT_FILE to the file with its certificate."
+            )
         timed_out = isinstance(error, httpx.TimeoutException)
         what = "did not answer in time" if timed_out else "does not answer"
         why = f": {error}" if str(error) else ""

@@ -2,6 +2,7 @@
 
 A folder per page:
 
+account/      the user's own password
 overview/     health, queues, nodes, dead letters, the latest tasks
 queue/        one queue: running tasks (the PEL) and waiting tasks; pause and resume
 jobs/         the search for jobs

@@ -6,6 +6,7 @@ from django.http import HttpRequest
 from django.urls import path, re_path, reverse
 
 from dalston_queue.broker.protocol.keys import ENGINE_ID, NAME, NODE_ID, WORKER_ID
+from dalston_queue.dashboard.account import views as account
 from dalston_queue.dashboard.audit import read as audit_read
 from dalston_queue.dashboard.audit import views as audit
 from dalston_queue.dashboard.audit.render import audit_fragments
@@ -85,6 +86,7 @@ urlpatterns = [
     ),
     re_path(rf"^nodes/{NODE}/forget/$", node_actions.forget, name="forget-node"),
     path("login/", security.ThrottledLogin.as_view(), name="login"),
+    path("password/", account.ChangePassword.as_view(), name="password"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("healthz", security.healthz, name="healthz"),
     path("favicon.ico", security.favicon, name="favicon"),

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 from .manifest import CONFIG_EXIT, ManifestError, read_manifest
 
 
 def main(arguments: list[str]) -> int:
+    if arguments == ["--version"]:
+        sys.stdout.write(f"dalston {version('dalston')}\n")
+        return 0
     if len(arguments) != 2 or arguments[0] != "run":
-        sys.stderr.write("usage: python -m engines.sdk run path/engine.yaml\n")
+        sys.stderr.write("usage: python -m engines.sdk run path/engine.yaml | --version\n")
         return 2
     try:
         manifest = read_manifest(arguments[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 
 from dalston_client import Client
@@ -11,6 +12,7 @@ from dalston_client.cli.exits import Exit
 from tests.client.conftest import COMMAND, MISSING, Shell, make_token
 from tests.e2e.conftest import Up
 from tests.support import reserve_port
+from tests.tls import tls_server
 
 
 def test_every_kind_of_failure_has_its_exit_code(shell: Shell, up: Up, tmp_path: Path, client: Client) -> None:
@@ -109,3 +111,26 @@ def test_help_names_every_command_and_exit_code(shell: Shell) -> None:
     assert "token" not in [
         word.strip("-") for word in shell.call("submit", "--help").stdout.split() if word.startswith("--")
     ]
+
+
+def test_waiting_for_a_queue_without_an_engine_says_why(shell: Shell) -> None:
+    done = shell.run("submit", "never-served", "--wait", "--give-up-after", "5")
+    assert done.code == Exit.NOT_YET
+    assert "still waiting: " in done.stderr and "No ready engine serves" in done.stderr
+    assert done.stderr.count("still waiting: ") == 1
+
+
+def test_the_version_is_shown(shell: Shell) -> None:
+    done = shell.call("--version")
+    assert (done.code, done.stdout) == (0, f"dalston {version('dalston-client')}\n")
+
+
+def test_a_certificate_of_another_ca_is_named_and_how_to_trust_it(shell: Shell, tmp_path: Path) -> None:
+    with tls_server(tmp_path) as (port, certificate):
+        address = {"DALSTON_URL": f"https://localhost:{port}"}
+        done = shell.run("nodes", **address)
+        assert (done.code, done.stderr.count("\n")) == (Exit.USAGE, 1)
+        assert f"The certificate of https://localhost:{port} is not trusted here" in done.stderr
+        assert "set SSL_CERT_FILE" in done.stderr and "Is the address right?" not in done.stderr
+        trusted = shell.run("--retry-timeout", "0", "nodes", **address, SSL_CERT_FILE=str(certificate))
+        assert "certificate" not in trusted.stderr

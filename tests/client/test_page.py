@@ -10,9 +10,10 @@ import sys
 from typing import Any, get_type_hints
 
 from dalston_client import Client, answers
-from dalston_client.cli.exits import MEANINGS
-from tests.client.conftest import COMMAND, Shell
+from dalston_client.cli.exits import MEANINGS, Exit
+from tests.client.conftest import COMMAND, MISSING, Shell, make_token
 from tests.docs.blocks import ROOT, blocks_of
+from tests.e2e.conftest import Up
 
 PAGE = (ROOT / "docs" / "client.md").read_text()
 
@@ -64,6 +65,38 @@ def test_the_page_has_every_exit_code_command_and_method(shell: Shell) -> None:
     assert commands and [name for name in commands if f"`{name}`" not in table] == []
     methods = [name for name in vars(Client) if not name.startswith("_") and name != "close"]
     assert [name for name in methods if f"`{name}`" not in PAGE] == []
+
+
+SAMPLES = {
+    "submit": ["submit", "echo"],
+    "cancel": ["cancel", MISSING],
+    "jobs": ["jobs"],
+    "tasks": ["tasks"],
+    "watch": ["watch", MISSING],
+    "why": ["why", MISSING],
+    "stats": ["stats"],
+    "top": ["top", "--count", "1"],
+    "dead-letters": ["dead-letters", "list"],
+    "nodes": ["nodes"],
+    "streams": ["streams"],
+    "logs": ["logs", "nowhere", "demo.0"],
+    "limits": ["limits"],
+}
+
+
+def test_a_token_with_the_scope_of_the_page_is_enough_for_its_commands(shell: Shell, up: Up) -> None:
+    table = PAGE.split("| scope of the token | commands that need it |")[1].split("\n\n")[0]
+    scopes = dict(re.findall(r"^\| `(\w+)` \| ([^;|]*(?:;[^|]*)?) \|$", table, re.MULTILINE))
+    assert set(scopes) == {"submit", "read", "operate"}
+    both = {"submit": ["--scope", "read"]}
+    tokens = {scope: make_token(up, f"scope-{scope}", scope, *both.get(scope, ())) for scope in [*scopes, "worker"]}
+    for command, arguments in SAMPLES.items():
+        scope = next(scope for scope, commands in scopes.items() if f"`{command}`" in commands)
+        right = shell.call(*arguments, DALSTON_TOKEN=tokens[scope])
+        assert right.code != Exit.REFUSED, (command, right)
+        wrong = shell.call(*arguments, DALSTON_TOKEN=tokens["worker"])
+        assert wrong.code == Exit.REFUSED, (command, wrong)
+    assert set(SAMPLES) == set(re.findall(r"^    ([\w-]+) ", shell.call("--help").stdout, re.MULTILINE))
 
 
 TYPES: dict[str, Any] = {

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,6 +24,7 @@ EPILOG = "\n".join(
         "environment:",
         "  DALSTON_URL     the address, such as https://dalston.example.com",
         "  DALSTON_TOKEN   the token; never an argument, which other users could read",
+        "  SSL_CERT_FILE   certificates to trust instead of the usual ones, for a CA of your own",
         "  NO_COLOR        no colours",
         "",
         "exit codes:",
@@ -113,6 +115,7 @@ def _parser(*, as_json: bool) -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"dalston {version('dalston-client')}")
     parser.add_argument("--url", metavar="URL", help="instead of DALSTON_URL")
     parser.add_argument("--token-file", type=Path, metavar="FILE", help="a file with the token, readable only by you")
     parser.add_argument(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import math
+import time
+from contextlib import suppress
 from typing import Any
 
 from dalston_client import answers
@@ -12,7 +15,7 @@ from dalston_client.cli.jobs import show_job
 from dalston_client.cli.output import Out
 from dalston_client.cli.watch import interrupted, watch
 from dalston_client.client import Client
-from dalston_client.errors import DalstonError
+from dalston_client.errors import ApiError, DalstonError
 
 EXAMPLES = """\
 parameters: key=value is text, key:=value is JSON
@@ -23,6 +26,7 @@ examples:
   dalston submit --pipeline audio file=s3://bucket/talk.wav
   dalston submit --file job.json
 """
+EXPLAIN_AFTER_S = 3.0
 JOB_FIELDS = {
     "name",
     "pipeline",
@@ -136,7 +140,7 @@ def _job(args: argparse.Namespace, client: Client, parameters: dict[str, Any]) -
 
 def _wait(client: Client, out: Out, job_id: str, give_up_after: float | None) -> Exit:
     try:
-        job = client.wait(job_id, timeout=give_up_after)
+        job = _job_when_over(client, out, job_id, give_up_after)
     except KeyboardInterrupt:
         return interrupted(out, job_id)
     if out.as_json:
@@ -147,3 +151,22 @@ def _wait(client: Client, out: Out, job_id: str, give_up_after: float | None) ->
         out.note(f"the job goes on. Watch it: dalston watch {job_id}")
         return Exit.NOT_YET
     return Exit.OK if job["status"] == "completed" else Exit.FAILED
+
+
+def _job_when_over(client: Client, out: Out, job_id: str, give_up_after: float | None) -> answers.Job:
+    """The job when it is over, or as it is then. While nothing of it runs, says why: no node may ever come."""
+    begun, known = time.monotonic(), ""
+    while True:
+        waited = time.monotonic() - begun
+        left = math.inf if give_up_after is None else max(0.0, give_up_after - waited)
+        job = client.wait(job_id, timeout=min(left, EXPLAIN_AFTER_S))
+        if job["completed_at"] is not None or left <= EXPLAIN_AFTER_S:
+            return job
+        tasks = job["tasks"] or []
+        waiting = [task["task_id"] for task in tasks if task["status"] in ("ready", "queued")]
+        if waiting and not any(task["status"] == "running" for task in tasks):
+            with suppress(ApiError):  # it runs by now, or the token may not read it
+                found = client.why(waiting[0])
+                if found["code"] != known:
+                    out.note(f"still waiting: {found['why']}")
+                known = found["code"]

@@ -47,8 +47,12 @@ class ThrottledLogin(LoginView):
         return self.request.POST.get("username", "")[:200]
 
     def _address(self) -> str:
-        """Of the client, also behind a proxy: uvicorn sets it from the proxy's header (--forwarded-allow-ips)."""
-        return str(self.request.META.get("REMOTE_ADDR", ""))
+        return address_of(self.request)
+
+
+def address_of(request: HttpRequest) -> str:
+    """Of the client, also behind a proxy: uvicorn sets it from the proxy's header (--forwarded-allow-ips)."""
+    return str(request.META.get("REMOTE_ADDR", ""))
 
 
 def words(wait: timedelta) -> str:
