@@ -25,6 +25,9 @@ class Job(models.Model):
     priority = models.CharField(max_length=6, choices=choices(Priority), default=Priority.MEDIUM.value)
     parameters = models.JSONField(default=dict)
     trace_id = models.CharField(max_length=64)
+    traceparent = models.CharField(
+        max_length=55, blank=True, default="", db_default="", help_text="of its submission: the parent of its spans"
+    )
     callback_url = models.TextField(blank=True, default="", db_default="", help_text="called when the job is over")
     progress = models.FloatField(default=0.0, help_text="weighted share of its tasks that are over, 0 to 1")
     error = models.TextField(blank=True, default="", help_text="why it failed, in one sentence")

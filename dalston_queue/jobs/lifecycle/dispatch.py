@@ -40,7 +40,7 @@ class ReadyTask(Protocol):
 _ENTRIES = """
     SELECT t.id, t.job_id, t.stage, t.queue, t.task_type, t.attempt, t.effective_priority, t.required_capabilities,
            t.parameters, t.timeout_seconds, t.first_enqueued_at, t.event_seq, t.deliveries, t.node_losses, j.trace_id,
-           cardinality(t.after) > 0
+           j.traceparent, cardinality(t.after) > 0
     FROM dalston_task t JOIN dalston_job j ON j.id = t.job_id
     WHERE t.id = ANY(%s::uuid[]) AND t.status = ANY(%s) AND t.job_id = ANY(%s::uuid[])"""
 
@@ -117,7 +117,7 @@ def _messages(task_ids: Sequence[UUID], statuses: list[str], jobs: list[UUID], n
 
 def _message(row: tuple[Any, ...], inputs: dict[str, Any], now: datetime) -> TaskMessage:
     task, job, stage, queue, task_type, attempt, priority, capabilities, parameters, timeout, *rest = row
-    since, seq, deliveries, losses, trace, _ = rest
+    since, seq, deliveries, losses, trace, traceparent, _ = rest
     return TaskMessage(
         task_id=str(task),
         job_id=str(job),
@@ -132,6 +132,7 @@ def _message(row: tuple[Any, ...], inputs: dict[str, Any], now: datetime) -> Tas
         timeout_ms=timeout * 1000,
         enqueued_at_ms=int((since or now).timestamp() * 1000),
         trace_id=trace,
+        traceparent=traceparent,
         deliveries=deliveries,
         losses=losses,
         seq=seq,

@@ -25,6 +25,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     parameters: msgspec.Raw
     trace_id: str
     callback_url: str
+    traceparent: str = ""
 
 
 class NewTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +57,7 @@ _JOB_TYPES = {
     "parameters": "jsonb",
     "trace_id": "text",
     "callback_url": "text",
+    "traceparent": "text",
 }
 _TASK_TYPES = {
     "id": "uuid",
@@ -79,10 +81,10 @@ _TASK_TYPES = {
 
 _JOB = """
     INSERT INTO dalston_job
-        (id, project_id, token_id, name, status, priority, parameters, trace_id, callback_url, progress, error,
-         created_at)
+        (id, project_id, token_id, name, status, priority, parameters, trace_id, callback_url, traceparent,
+         progress, error, created_at)
     SELECT {id}, {project_id}, {token_id}, {name}, 'pending', {priority}, {parameters}, {trace_id}, {callback_url},
-         0, '', %(now)s"""
+         {traceparent}, 0, '', %(now)s"""
 
 _TASK = """
     INSERT INTO dalston_task

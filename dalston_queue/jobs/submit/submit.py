@@ -5,14 +5,15 @@ Redis is not needed: `job.created` is a hint, sent after the commit, and pending
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
@@ -31,6 +32,8 @@ from dalston_queue.jobs.submit.storable import storable
 from dalston_queue.jobs.webhooks.deliveries import Callbacks
 from dalston_queue.metrics.tasks import SUBMITTED
 from dalston_queue.models import ApiToken, Project, Task
+from dalston_queue.tracing.context import incoming
+from dalston_queue.tracing.spans import span
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +67,10 @@ def submit(
     now = timezone.now()
     job, tasks = _rows(spec, project, token, Callbacks(project))
     key = None if idempotency_key is None else _new_key(idempotency_key, spec, project, job.id, now)
-    while not insert_job(job, tasks, now, key=key):
-        if key is not None and (earlier := key.existing_job()):
-            return Submission(earlier, _tasks_of(earlier, {}), created=False)
+    with _traced(job, len(tasks)) as traced:
+        while not insert_job(traced, tasks, now, key=key):
+            if key is not None and (earlier := key.existing_job()):
+                return Submission(earlier, _tasks_of(earlier, {}), created=False)
     transition_log.jobs_submitted([(job.id, job.trace_id, len(tasks))])
     transaction.on_commit(lambda: _accepted([job.id], tasks))
     return Submission(job.id, tuple(task.id for task in tasks), created=True, tasks=tuple(tasks), at=now)
@@ -99,10 +103,22 @@ def submit_many(
                 outcomes.append(Submission(earlier, _tasks_of(earlier, tasks), created=False))
         if jobs:
             all_tasks = [task for its_tasks in tasks.values() for task in its_tasks]
-            insert_jobs(list(jobs.values()), all_tasks, now)
+            with ExitStack() as spans:
+                for job in list(jobs.values()):
+                    jobs[job.id] = spans.enter_context(_traced(job, len(tasks[job.id])))
+                insert_jobs(list(jobs.values()), all_tasks, now)
             transition_log.jobs_submitted((job.id, job.trace_id, len(tasks[job.id])) for job in jobs.values())
             transaction.on_commit(lambda: _accepted(list(jobs), all_tasks))
     return outcomes
+
+
+@contextmanager
+def _traced(job: NewJob, tasks: int) -> Iterator[NewJob]:
+    """The job with the traceparent that its tasks' spans belong to: of the span around this block, or, without spans,
+    of the request."""
+    what = {"job_id": job.id, "job": job.name, "tasks": tasks}
+    with span("submit", incoming.get(), what, trace_id=job.trace_id) as opened:
+        yield msgspec.structs.replace(job, traceparent=opened.traceparent) if opened.traceparent else job
 
 
 def _tasks_of(job_id: UUID, of_this_batch: Mapping[UUID, Sequence[NewTask]]) -> tuple[UUID, ...]:
