@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('dalston_queue', '0002_queued_at'),
+        ('dalston_queue', '0003_retriable'),
     ]
 
     operations = [
