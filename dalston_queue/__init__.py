@@ -15,7 +15,6 @@ management/        commands
 redis, database    the broker of this process; database connections and their errors
 polling            one poll for all subscribers of a key
 task_log           log lines of tasks: many in one record
-tracing/           the W3C trace context, and spans of OpenTelemetry where they are asked for
 ids                time-ordered ids
 addresses, pinned  which URLs of clients may be called, and the connection to a checked address
 defaults           values of settings that engines share

@@ -1,4 +1,4 @@
-"""The admin site: opened by role, with the dashboard's login, which is throttled.
+"""The admin site: opened by role, with the dashboard's login and password page, which are throttled.
 
 Not inside dalston_queue/admin: importing that package registers pages with the site, which must exist first.
 """
@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 from django.contrib.admin import AdminSite
 from django.contrib.admin.apps import AdminConfig
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, resolve_url
-from django.urls import reverse
+from django.urls import path, reverse
 
 
 class DalstonAdminSite(AdminSite):
@@ -31,6 +31,18 @@ class DalstonAdminSite(AdminSite):
             raise PermissionDenied
         wanted = request.GET.get("next") or reverse("admin:index")
         return redirect(f"{resolve_url('dashboard:login')}?{urlencode({'next': wanted})}")
+
+    def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:  # noqa: ARG002
+        """Redirects to the dashboard's page, which counts each try and puts a change on record."""
+        return redirect("dashboard:password")
+
+    def get_urls(self) -> list[Any]:
+        """Without the redirect to an object's own page: no object has one here, and an invented id was a 500."""
+        return [path("r/<path:_>", _no_such_page), *super().get_urls()]
+
+
+def _no_such_page(_request: HttpRequest, _: str) -> HttpResponse:
+    raise Http404
 
 
 class DalstonAdminConfig(AdminConfig):

@@ -18,11 +18,9 @@ from django.core.management.base import BaseCommand, SystemCheckError
 from dalston_queue.dashboard.security.sockets import SameOrigin, UnavailableSocket
 from dalston_queue.dashboard.urls import websocket_urlpatterns
 from dalston_queue.redis import mark_web_process
-from dalston_queue.tracing import spans
 from dalston_site.handler import OneStepHandler
 
 mark_web_process()
-spans.name_process("dalston-web")
 
 try:
     # As manage.py does for every command.

@@ -36,9 +36,11 @@ RELATIONS = [
     ("DALSTON_TIMEOUT_LOW_S", "DALSTON_TIMEOUT_MAX_S", 1, "E206", "growth never shortens a timeout"),
     ("DALSTON_BACKPRESSURE_WAITING", "DALSTON_BACKPRESSURE_HIGH_ONLY", 1, "E207", "each limit is stricter"),
     ("DALSTON_BACKPRESSURE_HIGH_ONLY", "DALSTON_BACKPRESSURE_LISTED_ONLY", 1, "E208", "each limit is stricter"),
+    ("DALSTON_BACKPRESSURE_LISTED_ONLY", "DALSTON_BACKPRESSURE_PROJECT", 1, "E321", "one queue may be full"),
     ("DALSTON_RATE_LIMITED_PER_MINUTE", "DALSTON_RATE_LIMITED_PER_HOUR", 1, "E210", "an hour holds its minutes"),
     ("DALSTON_MAX_DELIVERIES", "DALSTON_MAX_DELIVERIES_NODE_LOST", 1, "E211", "a lost node is not the task's fault"),
     ("DALSTON_WEBHOOK_BACKOFF_BASE_S", "DALSTON_WEBHOOK_BACKOFF_CAP_S", 1, "E213", "the cap bounds the first delay"),
+    ("DALSTON_MAX_QUEUES_PER_PROJECT", "DALSTON_MAX_QUEUES", 1, "E320", "a project has a part of all queues"),
     ("DALSTON_STALE_THRESHOLD_MS", "DALSTON_ABSOLUTE_TIMEOUT_MS", 1, "E212", "stale tasks are reclaimed before"),
 ]  # fmt: skip
 

@@ -102,9 +102,10 @@ DALSTON_MAX_PAYLOAD_BYTES = whole("DALSTON_MAX_PAYLOAD_BYTES", "E151", 262_144, 
 DALSTON_MAX_RESULT_BYTES = whole("DALSTON_MAX_RESULT_BYTES", "E152", defaults.MAX_RESULT_BYTES, "The largest result kept in the task's row.", low=1024, high=16_777_216)
 DALSTON_RATE_LIMITED_PER_MINUTE = whole("DALSTON_RATE_LIMITED_PER_MINUTE", "E153", 100, "Requests a minute for tokens with the preset `limited`.")
 DALSTON_RATE_LIMITED_PER_HOUR = whole("DALSTON_RATE_LIMITED_PER_HOUR", "E154", 1000, "Requests an hour for tokens with the preset `limited`.")
-DALSTON_BACKPRESSURE_WAITING = whole("DALSTON_BACKPRESSURE_WAITING", "E155", 10_000, "Tasks waiting in a queue above which a submission needs high priority or a token with the preset `listed`; others get 429 with Retry-After.")
+DALSTON_BACKPRESSURE_WAITING = whole("DALSTON_BACKPRESSURE_WAITING", "E155", 10_000, "Tasks of a project that are not over and not started in a queue, with those of the request, above which it needs high priority or a token with the preset `listed`; others get 429 with Retry-After.")
 DALSTON_BACKPRESSURE_HIGH_ONLY = whole("DALSTON_BACKPRESSURE_HIGH_ONLY", "E156", 50_000, "Above this it needs high priority.")
 DALSTON_BACKPRESSURE_LISTED_ONLY = whole("DALSTON_BACKPRESSURE_LISTED_ONLY", "E157", 100_000, "Above this it needs both.")
+DALSTON_BACKPRESSURE_PROJECT = whole("DALSTON_BACKPRESSURE_PROJECT", "E305", 200_000, "Tasks of a project that wait in all queues together, above which it gets 429.")
 DALSTON_MAX_EVENT_STREAMS = whole("DALSTON_MAX_EVENT_STREAMS", "E158", 500, "Subscribers of jobs (`GET /jobs/{id}/events`) per web process; the next gets 503.", high=100_000)
 DALSTON_MAX_WAITING_POLLS = whole("DALSTON_MAX_WAITING_POLLS", "E159", 200, "Waiting polls of workers over HTTP per web process; each holds a thread and a connection to Redis. The next gets 503.", high=10_000)
 
@@ -117,6 +118,13 @@ DALSTON_METRICS_TOKEN = env.secret("DALSTON_METRICS_TOKEN")
 DALSTON_METRICS_NETWORKS = env.networks("DALSTON_METRICS_NETWORKS", ["127.0.0.0/8", "::1"] if DALSTON_DEV else [])
 
 # fmt: off
+# --- Shares: what one project may take from the others ----------------------------------------------------------------
+DALSTON_MAX_QUEUES = whole("DALSTON_MAX_QUEUES", "E300", 1000, "Queues in all. A submission that names one more gets 422; queues that are not used are forgotten.", low=1, high=100_000)
+DALSTON_MAX_QUEUES_PER_PROJECT = whole("DALSTON_MAX_QUEUES_PER_PROJECT", "E301", 100, "Queues that one project may be the first to use.", high=100_000)
+DALSTON_MAX_LANES_PER_PROJECT = whole("DALSTON_MAX_LANES_PER_PROJECT", "E302", 16, "Combinations of required_capabilities in one queue that one project may be the first to use. A queue has 31.", high=31)
+DALSTON_FORGET_QUEUES_S = whole("DALSTON_FORGET_QUEUES_S", "E303", 3600, "Seconds after which an empty queue or combination of capabilities that is not used is forgotten.", low=120)
+DALSTON_SHOWN_QUEUES = whole("DALSTON_SHOWN_QUEUES", "E304", 100, "Queues that the overview, `/queue/stats`, `/metrics` and the samples show: the busiest. The others have their pages, and `/streams`.", high=10_000)
+
 # --- Logins ------------------------------------------------------------------------------------------------------------
 DALSTON_LOGIN_TRIES_ACCOUNT = whole("DALSTON_LOGIN_TRIES_ACCOUNT", "E170", 10, "Tries to log in to one account within the window; the next is refused with the time of the next try.", high=10_000)
 DALSTON_LOGIN_TRIES_ADDRESS = whole("DALSTON_LOGIN_TRIES_ADDRESS", "E171", 50, "The same from one address (for IPv6: one /64).", high=10_000)

@@ -358,3 +358,5 @@ class Stats(TypedDict):
     workers: Workers
     throughput: Throughput
     lanes: list[Lane]
+    more_queues: int
+    more_waiting: int

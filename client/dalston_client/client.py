@@ -290,7 +290,13 @@ class Client:
         return cast(answers.Stats, self._transport.call("GET", "/queue/stats"))
 
     def streams(self) -> list[answers.Stream]:
-        return cast(list[answers.Stream], self._transport.call("GET", "/streams"))
+        found: list[answers.Stream] = []
+        while True:
+            params = {"after": found[-1]["queue"]} if found else None
+            page = cast(list[answers.Stream], self._transport.call("GET", "/streams", params=params))
+            found += page
+            if len(page) < MAX_PAGE:
+                return found
 
     def pause(self, stage: str, *, reason: str = "", new: bool = False) -> answers.Paused:
         """`new`: also a queue that is not used yet. Otherwise that is a 404: its name is probably misspelt."""

@@ -17,7 +17,16 @@ from dalston_queue.broker.nodes.logs import NodeLogs
 from dalston_queue.broker.nodes.registry import Registry
 from dalston_queue.broker.operations.append import append, publish_jobs_created
 from dalston_queue.broker.operations.cancel import remove, remove_many, request_cancel
-from dalston_queue.broker.operations.lanes import acknowledge_ghosts, lanes, pause, queues, reset_queue, resume
+from dalston_queue.broker.operations.lanes import (
+    acknowledge_ghosts,
+    all_lanes,
+    forget_lane,
+    lanes,
+    pause,
+    queues,
+    reset_queue,
+    resume,
+)
 from dalston_queue.broker.operations.reclaim import expire, reclaim
 from dalston_queue.broker.operations.records import records, scan_records
 from dalston_queue.broker.operations.requeue import requeue
@@ -52,6 +61,8 @@ class Broker(Topology):
     # queues
     queues = queues
     lanes = lanes
+    all_lanes = all_lanes
+    forget_lane = forget_lane
     pause = pause
     resume = resume
     reset_queue = reset_queue

@@ -6,7 +6,7 @@
     ├── Denied             transient: Redis is out of memory and refused an append; repeat it later
     ├── Fenced             permanent for this session: stop the work, open a new session
     ├── Invalid            permanent: the caller's input is wrong (a name, a size, a setting)
-    │   └── TooManyLanes   permanent until a lane is retired: more than 32 capability sets in one queue
+    │   └── TooManyLanes   permanent until a lane is retired: more than 32 lanes in one queue
     └── Misconfigured      permanent: the server refuses us (no permission, wrong password)
 
 Passing: repeating the same call can help. Permanent: it never does.

@@ -2,7 +2,8 @@
 
 JobsError
 ├── InvalidJob            the request can't become a job: a bad name, a cycle, a value Postgres can't hold
-│   └── InvalidCallback   its callback URL may not be called
+│   ├── InvalidCallback   its callback URL may not be called
+│   └── TooManyNames      it would be the first to use a queue, or capabilities, and there are too many
 ├── IdempotencyConflict   the key was used for another request
 ├── InvalidLimit          a limit or weight can't be set; names the field
 │   └── NoSuchProject     it names a project that does not exist
@@ -27,6 +28,10 @@ class InvalidJob(JobsError):
 
 
 class InvalidCallback(InvalidJob):
+    pass
+
+
+class TooManyNames(InvalidJob):
     pass
 
 

@@ -3,7 +3,7 @@
 accounts       projects, API tokens, failed logins
 job            jobs, and the idempotency keys of their requests
 task           tasks, and every transition of each
-order          how many wait in each lane; limits of queues, projects and keys
+order          the lanes, and how many wait in each; limits of queues, projects and keys
 dead_letter    tasks without another attempt, waiting for an operator
 replay_batch   replays of dead letters that are paced or can be undone
 schedule       recurring jobs
@@ -18,7 +18,7 @@ from dalston_queue.models.audit import AuditEntry, OperatorAction
 from dalston_queue.models.dead_letter import DeadLetter
 from dalston_queue.models.job import IdempotencyKey, Job
 from dalston_queue.models.operations import Duty, Engine, Leadership, Node, Sample, StagePause
-from dalston_queue.models.order import Depth, Limit
+from dalston_queue.models.order import Depth, Lane, Limit
 from dalston_queue.models.replay_batch import ReplayBatch
 from dalston_queue.models.schedule import Schedule
 from dalston_queue.models.task import Task, TaskEvent
@@ -33,6 +33,7 @@ __all__ = [
     "Engine",
     "IdempotencyKey",
     "Job",
+    "Lane",
     "Leadership",
     "Limit",
     "LoginAttempt",

@@ -25,9 +25,6 @@ class Job(models.Model):
     priority = models.CharField(max_length=6, choices=choices(Priority), default=Priority.MEDIUM.value)
     parameters = models.JSONField(default=dict)
     trace_id = models.CharField(max_length=64)
-    traceparent = models.CharField(
-        max_length=55, blank=True, default="", db_default="", help_text="of its submission: the parent of its spans"
-    )
     callback_url = models.TextField(blank=True, default="", db_default="", help_text="called when the job is over")
     progress = models.FloatField(default=0.0, help_text="weighted share of its tasks that are over, 0 to 1")
     error = models.TextField(blank=True, default="", help_text="why it failed, in one sentence")
@@ -41,8 +38,8 @@ class Job(models.Model):
         indexes = [
             # API list of a project's jobs, newest first (ids are time-ordered): WHERE project_id = %s ORDER BY id DESC
             models.Index(fields=["project", "-id"], name="job_by_project"),
-            # Orchestrator, each second: WHERE status = 'pending' ORDER BY id
-            models.Index(fields=["id"], name="job_pending", condition=models.Q(status="pending")),
+            # Orchestrator, each second, by project: WHERE status = 'pending' AND project_id = %s ORDER BY id
+            models.Index(fields=["project", "id"], name="job_pending", condition=models.Q(status="pending")),
             # Reconciler: WHERE status IN ('running', 'cancelling') AND id > %s ORDER BY id
             models.Index(fields=["id"], name="job_live", condition=models.Q(status__in=["running", "cancelling"])),
             # Search for failed and cancelled jobs: WHERE status = 'failed' ORDER BY id DESC

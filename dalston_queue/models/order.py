@@ -1,4 +1,5 @@
-"""The order of waiting tasks: how many wait and run in each lane, and the limits of queues, projects and keys."""
+"""The order of waiting tasks: which lanes there are, how many wait and run in each, and the limits of queues, projects
+and keys."""
 
 from django.db import models
 
@@ -9,15 +10,21 @@ EACH_KEY = "*"
 
 
 class Depth(models.Model):
-    """A change of the number of tasks in one lane and tier. The sum of its rows is the number, always exact.
+    """A change of how many tasks a project has in one lane and tier. The sum of its rows is the number, always exact.
 
-    Each statement that moves tasks writes one row per lane and tier. A counter that every transaction updates would
-    make all of them wait for each other. `jobs/order/depth.py` adds the rows of a lane up when they have become many.
+    Each statement that makes or moves tasks writes one row per lane, tier and project. A counter that every
+    transaction updates would make all of them wait for each other. `jobs/order/depth.py` adds the rows of a lane up
+    when they have become many.
     """
 
     id = models.BigAutoField(primary_key=True)
     lane = models.CharField(max_length=800, db_collation="C")
     tier = models.CharField(max_length=9)
+    project = models.ForeignKey(
+        Project, on_delete=models.DO_NOTHING, null=True, related_name="+", db_index=False, db_constraint=False
+    )
+    # Not over, and waits for other stages, for its time or for an orchestrator.
+    pending = models.IntegerField(default=0, db_default=0)
     ready = models.IntegerField()
     queued = models.IntegerField()
     running = models.IntegerField()
@@ -31,6 +38,32 @@ class Depth(models.Model):
 
     def __str__(self) -> str:
         return f"{self.lane} {self.tier}: {self.ready:+d} ready, {self.queued:+d} queued, {self.running:+d} running"
+
+
+class Lane(models.Model):
+    """A lane that was submitted to. The plain lane of a queue stands for the queue, and comes with its first task.
+
+    Clients name queues and capabilities, and each name makes keys in Redis, rows on pages and series in metrics: so
+    they are counted here when a task is submitted, and forgotten when they are not used.
+    """
+
+    name = models.CharField(primary_key=True, max_length=800, db_collation="C")
+    queue = models.CharField(max_length=41)
+    # The first to use it; null for one that was found in Redis.
+    project = models.ForeignKey(Project, on_delete=models.SET_NULL, null=True, related_name="+")
+    used_at = models.DateTimeField(help_text="when a task was submitted to it, to the minute")
+
+    class Meta:
+        db_table = "dalston_lane"
+        indexes = [
+            # At a submission to a new lane: WHERE queue = ANY(%s)
+            models.Index(fields=["queue"], name="lane_by_queue"),
+            # Duty, each minute: WHERE used_at < %s ORDER BY used_at
+            models.Index(fields=["used_at"], name="lane_by_use"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class Limit(models.Model):

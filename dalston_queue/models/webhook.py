@@ -68,6 +68,11 @@ class WebhookDelivery(models.Model):
     def __str__(self) -> str:
         return f"{self.url} {self.id}"
 
+    def is_due_afresh(self, now: datetime) -> bool:
+        """True if a sender takes it next, with all its attempts: sending it again would change nothing."""
+        idle = self.sending_until is None or self.sending_until <= now
+        return self.state == DeliveryState.PENDING and not self.attempts and self.next_at <= now and idle
+
 
 PREFIX = "whsec_"
 

@@ -23,6 +23,7 @@ from dalston_queue.jobs.lifecycle.advance import Advanced, advance, make_stages_
 from dalston_queue.jobs.lifecycle.dead_letters import Ending, end_tasks
 from dalston_queue.jobs.lifecycle.retry import Attempt, Cancel, Exhausted, Retry, RetryPolicy
 from dalston_queue.jobs.lifecycle.status import Change, Moved, claim_locked_jobs, id_array, lock_jobs, move_tasks
+from dalston_queue.jobs.submit import lanes
 from dalston_queue.jobs.submit.rows import NewTask, insert_tasks
 from dalston_queue.jobs.submit.spec import StageSpec, stage_from
 from dalston_queue.jobs.submit.storable import holds_nul
@@ -312,4 +313,8 @@ def added_tasks(job_id: UUID, parent: UUID, stages: Sequence[StageSpec]) -> list
         return []
     dag.check(stages, set(Task.objects.filter(job_id=job_id).values_list("stage", flat=True)))
     of_job = OfJob(job_id, row[0], Priority(row[1]), row[2])
-    return [task_row(stage, of_job) for stage in stages]
+    rows = [task_row(stage, of_job) for stage in stages]
+    [refused] = lanes.register([{each.lane for each in rows}], row[0])
+    if refused:
+        raise refused
+    return rows

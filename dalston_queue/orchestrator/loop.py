@@ -26,6 +26,7 @@ from dalston_queue.jobs.operator.replay_batches import run_due_batches
 from dalston_queue.jobs.order import depth
 from dalston_queue.jobs.order.refill import BATCH, refill
 from dalston_queue.orchestrator.batch import handle
+from dalston_queue.orchestrator.chunks import chunked, first_of, weights_of
 from dalston_queue.orchestrator.data_loss import restore_if_lost
 from dalston_queue.orchestrator.scheduler import make_due_ready, next_poll_in_s, submit_due
 
@@ -35,8 +36,25 @@ TAKE_OVER_AFTER_MS = 5_000
 RETRY_DELAY_S = 0.5
 WARN_INTERVAL_S = 10.0
 
-# Each second: jobs that no orchestrator has claimed.
-PENDING = "SELECT id FROM dalston_job WHERE status = 'pending' ORDER BY id LIMIT %s"
+# Each second: jobs that no orchestrator has claimed, with their stages: the first of each project, then the second of
+# each. From project to project it skips along the index.
+PENDING = """
+    WITH RECURSIVE projects AS (
+        (SELECT project_id FROM dalston_job WHERE status = 'pending' ORDER BY project_id LIMIT 1)
+        UNION ALL
+        SELECT (
+            SELECT project_id FROM dalston_job WHERE status = 'pending' AND project_id > projects.project_id
+            ORDER BY project_id LIMIT 1
+        ) FROM projects WHERE project_id IS NOT NULL
+    ), first AS MATERIALIZED (
+        SELECT j.id FROM projects CROSS JOIN LATERAL (
+            SELECT id, row_number() OVER (ORDER BY id) AS nth FROM (
+                SELECT id FROM dalston_job WHERE status = 'pending' AND project_id = projects.project_id
+                ORDER BY id LIMIT %(count)s
+            ) AS its
+        ) AS j WHERE projects.project_id IS NOT NULL ORDER BY j.nth, j.id LIMIT %(count)s
+    )
+    SELECT id, (SELECT count(*) FROM dalston_task t WHERE t.job_id = first.id AND t.status = 'pending') FROM first"""
 
 
 @dataclass(slots=True)
@@ -84,11 +102,20 @@ class Orchestrator:
         if not batch:
             return
         crash_points.point("events.read", _kinds(batch))
-        advanced = self._committed(batch)
-        crash_points.point("events.committed", _kinds(batch))
-        self.reader.ack(batch)
-        crash_points.point("events.acknowledged", _kinds(batch))
-        follow_up(advanced)
+        for part in self._chunked(batch):
+            advanced = self._committed(part)
+            crash_points.point("events.committed", _kinds(part))
+            self.reader.ack(part)
+            crash_points.point("events.acknowledged", _kinds(part))
+            follow_up(advanced)
+
+    def _chunked(self, batch: list[Event | Malformed]) -> list[list[Event | Malformed]]:
+        """The batch in parts that make about MAX_STAGES stages READY. Hints of jobs beyond the first part are
+        acknowledged, and the jobs left to the poll, which takes them from each project in turn."""
+        parts, left = chunked(batch, weights_of(batch))
+        if left:
+            self.reader.ack(left)
+        return parts
 
     def _committed(self, batch: list[Event | Malformed]) -> Advanced:
         """Apply the batch, however long Postgres is away. Another orchestrator may take the events over meanwhile:
@@ -149,14 +176,15 @@ def poll() -> bool:
 
 
 def _claim_pending() -> bool:
-    """Claim a batch of jobs; True if there are more."""
+    """Claim a batch of jobs, of about MAX_STAGES stages; True if there are more."""
     with connection.cursor() as cursor:
-        cursor.execute(PENDING, [BATCH])
-        found: list[UUID] = [row[0] for row in cursor.fetchall()]
+        cursor.execute(PENDING, {"count": BATCH})
+        found: list[tuple[UUID, int]] = cursor.fetchall()
     if not found:
         return False
+    chosen = first_of(found)
     with transaction.atomic():
-        claimed = claim_jobs(found, timezone.now(), skip_locked=True)
+        claimed = claim_jobs(chosen, timezone.now(), skip_locked=True)
     refill(claimed.lanes, timezone.now())
     # If none of a full batch could be claimed, other orchestrators have locked these jobs.
-    return len(found) == BATCH and bool(claimed.ready)
+    return (len(found) == BATCH or len(chosen) < len(found)) and bool(claimed.ready)

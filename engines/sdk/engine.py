@@ -13,7 +13,6 @@ from .logs import running
 from .notify import notify
 from .outcomes import Cancelled, Done, Failed, Outcome, Reject, Retry, TaskCancelled, TaskError, text
 from .task import Task
-from .traces import note_outcome, traced
 
 RunFunction = Callable[[Task], Any]
 
@@ -77,17 +76,11 @@ async def _awaited(value: Awaitable[Any]) -> Any:
 
 def attempt(an_engine: Engine, task: Task) -> Outcome:
     """Calls `run` in this thread and returns its outcome. No exception of an author leaves this function."""
-    with running(task), traced(task) as span:
-        outcome = _attempt(an_engine, task)
-        note_outcome(span, outcome)
-    return outcome
-
-
-def _attempt(an_engine: Engine, task: Task) -> Outcome:
     try:
-        value = an_engine.run(task)
-        if hasattr(type(value), "__await__"):
-            value = asyncio.run(_awaited(value))
+        with running(task):
+            value = an_engine.run(task)
+            if hasattr(type(value), "__await__"):
+                value = asyncio.run(_awaited(value))
     except BaseException as error:  # noqa: BLE001 (an author's SystemExit is a failed task, not our end)
         return _ended(outcome_of_error(error, task), task)
     return _ended(outcome_of_value(value, task), task)
@@ -102,15 +95,9 @@ def _ended(outcome: Outcome, task: Task) -> Outcome:
 
 async def attempt_async(an_engine: Engine, task: Task) -> Outcome:
     """As `attempt`, on a running event loop."""
-    with running(task), traced(task) as span:
-        outcome = await _attempt_async(an_engine, task)
-        note_outcome(span, outcome)
-    return outcome
-
-
-async def _attempt_async(an_engine: Engine, task: Task) -> Outcome:
     try:
-        value = await an_engine.run(task)
+        with running(task):
+            value = await an_engine.run(task)
     except BaseException as error:  # noqa: BLE001 (an author's SystemExit is a failed task, not our end)
         return _ended(outcome_of_error(error, task), task)
     return _ended(outcome_of_value(value, task), task)

@@ -37,7 +37,6 @@ from .report import TaskReport, Watchdog, heartbeat, notify_health
 from .settlement import settlement, timed_out
 from .slots import Slots
 from .task import Task
-from .traces import Settlements
 from .workers import Waiter, make_workers
 
 log = logging.getLogger("engine")
@@ -92,7 +91,6 @@ class Runner:
         self.breaker = identity.breaker(enabled=manifest.breaker)
         self.tasks: dict[Delivery, Task] = {}  # running or prefetched, until its Finished event is handled
         self.unsettled: list[tuple[Delivery, messages.Outcome]] = []  # results for the next call
-        self.settlements = Settlements()
         self.releasing: list[Delivery] = []  # with the next call
         self.claim_due = True  # tasks may be waiting in Redis
         self.paused = False
@@ -209,7 +207,6 @@ class Runner:
         sent = list(self.unsettled)
         answer = self.consumer.exchange(sent, limit)
         del self.unsettled[: len(sent)]
-        self.settlements.settled((delivery, code) for (delivery, _), code in zip(sent, answer.settled, strict=True))
         logs.settled([(*each, code) for each, code in zip(sent, answer.settled, strict=True)], self.identity.engine_id)
         if answer.claimed:
             # After a broken call the broker may answer with deliveries of a renewal that have ended by now.
@@ -244,7 +241,6 @@ class Runner:
             notify_health(self.breaker, self.engine.status)
         if self.breaker.is_open:
             self._release_buffer()
-        self.settlements.ended(task)
         result = timed_out(task.timeout) if task.late else settlement(outcome, self.identity.max_result_bytes)
         self.unsettled.append((task.delivery, result))
 
@@ -308,7 +304,6 @@ class Runner:
             task.lost = True
             self.workers.cancel(task)
         self.unsettled.clear()
-        self.settlements.clear()
         self.releasing.clear()
         self._open()
         self.claim_due = True

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from dalston_queue.artifacts import StoreError
 from dalston_queue.broker import connect
 from dalston_queue.broker.errors import Invalid
-from dalston_queue.tracing import spans
 
 from . import logs
 from .identity import identify
@@ -47,7 +46,6 @@ def serve(engine: Engine) -> int:
         log.error("DALSTON_ARTIFACTS_URL: %s", error)
         return CONFIG_EXIT
     runner.workspace.clean_up()
-    spans.name_process("dalston-engine")
     notify("STATUS=loading")
     try:
         runner.workers.call(engine.load)
@@ -78,7 +76,6 @@ def serve(engine: Engine) -> int:
             faulthandler.dump_traceback()
             sys.stdout.flush()
             sys.stderr.flush()
-        spans.flush()
         os._exit(code)
     return code
 

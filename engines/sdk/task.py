@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from dalston_queue.broker import Delivery
-from dalston_queue.tracing.context import parent_of_job
 
 from .files import Files, Inputs, Workspace
 from .outcomes import TaskCancelled, text
@@ -35,7 +34,6 @@ class Task:
     timeout: float = 0.0  # seconds from its start; 0: none
     deadline: float | None = None  # seconds of the wall clock, as time.time(); set when it starts
     trace_id: str = ""
-    traceparent: str = ""  # W3C: send it with requests to other services, and their spans join the trace
     on_progress: Callable[[Task], None] = lambda _: None
     fraction: float = 0.0
     message: str = ""
@@ -71,7 +69,6 @@ class Task:
             files=files,
             timeout=timeout,
             trace_id=message.trace_id,
-            traceparent=parent_of_job(message.traceparent, message.trace_id, message.job_id),
             on_progress=on_progress,
             delivery=delivery,
         )

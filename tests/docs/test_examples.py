@@ -42,7 +42,6 @@ NOT_RUN = {
     ("ARCHITECTURE.md", "dalston_site ─"): "a drawing of the import rules, which ./dev check runs",
     ("ARCHITECTURE.md", " client "): "a drawing of the way of a task",
     ("CONTRIBUTING.md", "./dev check"): "the two commands that this very run is a part of",
-    ("docs/traces.md", "caller's span"): "a picture; tests/tracing/test_tree.py compares it",
     ("docs/audit.md", "hash = SHA-256"): "a formula; tests/audit/test_chain.py computes it",
     ("docs/benchmarks.md", "./dev bench"): "takes minutes; tests/bench runs them on a small scale",
     ("docs/broker.md", "append ─▶"): "a drawing",

@@ -40,7 +40,6 @@ PAGES = [f"dalston_queue/dashboard/{path.parent.name}" for path in ROOT.glob("da
         "dalston_queue/models",
         "dalston_queue/orchestrator",
         "dalston_queue/orchestrator/duties",
-        "dalston_queue/tracing",
         "dalston_site/embedded",
         "dalston_site/postgres",
         "dalston_site/up",

@@ -21,9 +21,9 @@ def project(name: str = "tests") -> Project:
     return Project.objects.get_or_create(name=name)[0]
 
 
-def single(task_type: str = "echo", **wanted: Any) -> Task:
+def single(task_type: str = "echo", *, of: str = "tests", **wanted: Any) -> Task:
     """A job of one, pending."""
-    return Task.objects.get(job_id=submit(single_task(task_type, **wanted), project=project()).job_id)
+    return Task.objects.get(job_id=submit(single_task(task_type, **wanted), project=project(of)).job_id)
 
 
 def dag(**after: str) -> Job:

@@ -74,7 +74,7 @@ def plan(query: str, *arguments: Any, **named: Any) -> str:
 def test_each_poll_uses_its_index_and_never_reads_the_whole_table() -> None:
     jobs = [make.dag(a="").id]
     expected = {
-        "job_pending": plan(loop.PENDING, 500),
+        "job_pending": plan(loop.PENDING, count=500),
         "task_ready_by_age": plan(waiting.OLDEST, "echo", "medium", 500)
         + plan(ageing.AGED, "echo", "low", make.NOW, 9),
         "task_ready_by_group": plan(waiting.GROUPS, lane="echo", tier="medium", keys=9, last="z")

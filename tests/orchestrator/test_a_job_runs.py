@@ -125,15 +125,12 @@ def test_a_released_task_is_not_charged(broker: Broker, steps: Steps) -> None:
 
 
 def test_an_entry_no_lane_can_hold_is_a_dead_letter_not_a_stuck_queue(broker: Broker, steps: Steps) -> None:
-    tasks = [make.single(required_capabilities=(f"cap{n}",)) for n in range(40)]
+    wrong, right = make.single(), make.single()
+    Task.objects.filter(id=wrong.id).update(required_capabilities=["no name"])  # as another program might
     steps.poll()
-    dead = DeadLetter.objects.filter(task__in=tasks)
-    assert dead.exists()
-    assert all("it can't be queued" in dead_letter.error for dead_letter in dead)
-    waiting = Task.objects.filter(status="queued")
-    assert waiting.count() == len(tasks) - dead.count()
+    assert "it can't be queued" in DeadLetter.objects.get(task=wrong).error
     with engine(broker) as consumer:
-        assert work(consumer) == []
+        assert [message.task_id for message in work(consumer)] == [str(right.id)]
     steps.drain()
     broker.reset_queue("echo")
 

@@ -1,14 +1,16 @@
-"""Refuses submissions to a queue that is too full, in three steps, each stricter than the one before.
+"""Refuses submissions of a project that has too many tasks in a queue, in three steps, each stricter than the last.
 
-    waiting tasks above         accepted
+    tasks above                 accepted
     BACKPRESSURE_WAITING        high priority, or a token with the preset `listed`
     BACKPRESSURE_HIGH_ONLY      high priority
     BACKPRESSURE_LISTED_ONLY    high priority of a token with the preset `listed`
 
-Tasks wait in Postgres, and in the windows in Redis. If Redis does not answer, only those in Postgres count; what is
-submitted is stored there, and dispatched when Redis is back.
+Counted are the tasks of this request and those of the project that are not over and that no engine has started, also
+those that wait for other stages or for their time. Another project's tasks never refuse this one's: whose turn it is
+decides the order (jobs/order/), not who came first. All queues of a project together have a limit as well.
 
-Depths and rates are read at most once a second for all requests (QueueDepths).
+The numbers are of Postgres, read at most once a second for all requests (QueueDepths). What this process has accepted
+since is added.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from uuid import UUID
 
 import structlog
 from django.conf import settings
@@ -29,7 +33,7 @@ from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.types import TIERS, Priority, Tier
 from dalston_queue.broker.views.snapshot import Snapshot, rates
 from dalston_queue.jobs.lifecycle.dag import queue_of
-from dalston_queue.jobs.queries.lanes import read_ready, with_ready
+from dalston_queue.jobs.order.depth import Waiting, waiting_by_project
 from dalston_queue.jobs.queries.pace import seconds_for
 from dalston_queue.jobs.submit.spec import JobSpec
 from dalston_queue.models.accounts import RatePreset
@@ -39,68 +43,70 @@ log = structlog.get_logger(__name__)
 
 FRESH_S = 1.0
 MIN_RETRY_S, MAX_RETRY_S = 5, 300
-NO_REDIS = Snapshot(at_ms=0, queues=[])
+PACES_KEPT = 100
 
 
 class QueueDepths:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._read_at = -math.inf
-        self._before: Snapshot | None = None
-        self._now: Snapshot | None = None
+        self._rows: list[Waiting] | None = None
+        # By project and queue, with what this process has accepted since.
+        self._of_project: dict[UUID | None, Counter[str]] = {}
+        self._paces: dict[str, Snapshot] = {}  # the last snapshots of full queues
 
-    def waiting(self, queue: str) -> int | None:
-        """None if it is not known."""
+    def of_project(self, project_id: UUID) -> Counter[str] | None:
+        """Tasks of a project by queue that no engine has started. None if they are not known."""
         self._refresh()
-        snapshot = self._now
-        if snapshot is None:
-            return None
-        return next((stats.waiting for stats in snapshot.queues if stats.queue == queue), 0)
+        return None if self._rows is None else self._of_project.get(project_id, Counter())
+
+    def note(self, project_id: UUID, added: Mapping[str, int]) -> None:
+        """These tasks were accepted, and count until the next reading does."""
+        self._of_project.setdefault(project_id, Counter()).update(added)
 
     def position(self, queue: str, priority: Priority) -> int | None:
         """An estimate of the queue position of a task that becomes READY now, at most a second old. It knows no shares,
-        limits and capabilities. None if Redis or Postgres does not answer."""
+        limits and capabilities. None if Postgres does not answer."""
         self._refresh()
-        snapshot = self._now
-        if snapshot is None or not snapshot.at_ms:
+        if self._rows is None:
             return None
-        before = TIERS[: TIERS.index(Tier(priority)) + 1]
-        lanes = (lane for stats in snapshot.queues if stats.queue == queue for lane in stats.lanes)
-        return 1 + sum(lane.waiting for lane in lanes if lane.tier in before)
+        before = {str(tier) for tier in TIERS[: TIERS.index(Tier(priority)) + 1]}
+        return 1 + sum(row.waiting for row in self._rows if row.queue == queue and row.tier in before)
 
     def seconds_until(self, queue: str, excess: int) -> int:
-        """Seconds until `excess` tasks have left the queue, at the rate of the last seconds."""
-        before, now = self._before, self._now
-        pace = rates(before, now).get(queue) if before and now else None
-        wait = None if pace is None else seconds_for(excess, pace.out_per_s)
+        """Seconds until `excess` tasks have left the queue, at the rate since the last client that was refused."""
+        wait = None
+        try:
+            now = get_broker().snapshot([queue])
+            before = self._paces.pop(queue, None)
+            pace = rates(before, now).get(queue) if before else None
+            wait = None if pace is None else seconds_for(excess, pace.out_per_s)
+            if len(self._paces) >= PACES_KEPT:
+                self._paces.clear()
+            self._paces[queue] = before if before and now.at_ms - before.at_ms < FRESH_S * 1000 else now
+        except BrokerError as error:
+            log.warning("api.pace_unknown", error=str(error))
         return MIN_RETRY_S * 6 if wait is None else min(MAX_RETRY_S, max(MIN_RETRY_S, math.ceil(wait)))
 
     def forget(self) -> None:
-        self._read_at, self._before, self._now = -math.inf, None, None
+        self._read_at, self._rows, self._of_project = -math.inf, None, {}
+        self._paces.clear()
 
     def _refresh(self) -> None:
         if time.monotonic() - self._read_at < FRESH_S or not self._lock.acquire(blocking=False):
-            return  # fresh, or another thread reads: the last snapshot is good enough
+            return  # fresh, or another thread reads: the last numbers are good enough
         try:
-            # Rates are between two snapshots of Redis.
-            self._before, self._now = self._now if self._now and self._now.at_ms else None, _read()
+            rows = waiting_by_project()
+            found: dict[UUID | None, Counter[str]] = {}
+            for row in rows:
+                found.setdefault(row.project_id, Counter())[row.queue] += row.pending + row.waiting
+            self._rows, self._of_project = rows, found
         except Error as error:
             log.warning("api.depth_unknown", error=str(error))
-            self._before, self._now = None, None
+            self._rows, self._of_project = None, {}
         finally:
             self._read_at = time.monotonic()
             self._lock.release()
-
-
-def _read() -> Snapshot:
-    """Raises django.db.Error."""
-    broker, ready = get_broker(), read_ready()
-    try:
-        snapshot = broker.snapshot()
-    except BrokerError as error:
-        log.warning("api.depth_of_postgres_only", error=str(error))
-        snapshot = NO_REDIS
-    return with_ready(broker, snapshot, ready)
 
 
 depths = QueueDepths()
@@ -123,22 +129,34 @@ def is_accepted(waiting: int, priority: Priority, steps: Steps, *, listed: bool)
 
 
 def check_depth(spec: JobSpec, principal: Principal) -> None:
-    """Raises 429 if a queue of this job is too full for it."""
-    refused = next(_too_full(spec, principal), None)
-    if refused is None:
+    """Raises 429 if the project has too many tasks for this job; otherwise counts its tasks."""
+    project_id = principal.token.project_id if principal.token else principal.project().pk
+    there = depths.of_project(project_id)
+    if there is None:
         return
-    queue, waiting = refused
-    seconds = depths.seconds_until(queue, waiting - _steps().waiting)
-    detail = f"{waiting} tasks wait in the queue {queue}: it takes no more of this priority. Try again in {seconds} s."
-    raise ApiProblem(429, Code.QUEUE_FULL, detail, headers={"Retry-After": str(seconds)})
-
-
-def _too_full(spec: JobSpec, principal: Principal) -> Iterator[tuple[str, int]]:
-    listed = principal.token is not None and principal.token.rate_preset == RatePreset.LISTED
+    wanted: Counter[str] = Counter()
+    lowest: dict[str, Priority] = {}  # a job is refused as the least of its stages in a queue
     for stage in spec.stages:
-        waiting = depths.waiting(queue_of(stage))
-        if waiting is not None and not is_accepted(waiting, stage.priority or spec.priority, _steps(), listed=listed):
-            yield queue_of(stage), waiting
+        queue, priority = queue_of(stage), stage.priority or spec.priority
+        wanted[queue] += 1
+        lowest[queue] = max(lowest.get(queue, priority), priority, key=list(Priority).index)
+    listed = principal.token is not None and principal.token.rate_preset == RatePreset.LISTED
+    for queue, count in wanted.items():
+        waiting = there[queue] + count
+        if not is_accepted(waiting, lowest[queue], _steps(), listed=listed):
+            seconds = depths.seconds_until(queue, waiting - _steps().waiting)
+            detail = f"{there[queue]} tasks of this project wait in the queue {queue}: with {count} more it takes none"
+            raise _full(f"{detail} of this priority.", seconds)
+    limit: int = settings.DALSTON_BACKPRESSURE_PROJECT
+    if there.total() + wanted.total() > limit:
+        detail = f"{there.total()} tasks of this project wait in all its queues, and {limit} are the limit."
+        raise _full(detail, MIN_RETRY_S * 6)
+    depths.note(project_id, wanted)
+
+
+def _full(detail: str, seconds: int) -> ApiProblem:
+    again = f"{detail} Try again in {seconds} s."
+    return ApiProblem(429, Code.QUEUE_FULL, again, headers={"Retry-After": str(seconds)})
 
 
 def _steps() -> Steps:

@@ -41,6 +41,11 @@ class Principal:
         return f"token {self.token.name}" if self.token else f"user {self.user}"
 
     @property
+    def holder(self) -> str:
+        """Whose share of bounded slots this is: the token's project, or the person."""
+        return f"project {self.token.project_id}" if self.token else f"user {getattr(self.user, 'pk', '')}"
+
+    @property
     def sees_everything(self) -> bool:
         return self.user is not None or Scope.OPERATE in self.scopes
 

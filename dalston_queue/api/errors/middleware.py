@@ -8,6 +8,7 @@ A trace id has 32 hex digits as in W3C Trace Context; a request, its log lines, 
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable
 
@@ -15,7 +16,6 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 
 from dalston_queue.api.errors.problems import MEDIA_TYPE, ApiProblem, Code, respond
-from dalston_queue.tracing import context
 
 
 def new_trace_id() -> str:
@@ -27,6 +27,7 @@ def trace_id_of(request: HttpRequest) -> str:
 
 
 PREFIX = "/api/"
+TRACEPARENT = re.compile(r"\A00-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}\Z")
 
 _AROUND_ROUTES: dict[int, tuple[Code, str]] = {
     400: (
@@ -46,20 +47,20 @@ class TraceMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        # The caller's own trace if it sent one, so that its logs and spans join ours.
-        caller = context.read(request.headers.get("traceparent", ""))
-        trace_id = caller.trace_id if caller else new_trace_id()
+        trace_id = _trace_id_of(request)
         request.trace_id = trace_id  # type: ignore[attr-defined]
-        token = context.incoming.set(str(caller or ""))
-        try:
-            with structlog.contextvars.bound_contextvars(trace_id=trace_id):
-                response = self.get_response(request)
-                if request.path.startswith(PREFIX) and response.status_code >= 400:
-                    response = _as_problem(request, response)
-        finally:
-            context.incoming.reset(token)
+        with structlog.contextvars.bound_contextvars(trace_id=trace_id):
+            response = self.get_response(request)
+            if request.path.startswith(PREFIX) and response.status_code >= 400:
+                response = _as_problem(request, response)
         response["X-Trace-Id"] = trace_id
         return response
+
+
+def _trace_id_of(request: HttpRequest) -> str:
+    """The caller's own trace (W3C traceparent) if it sent one, so that its logs and ours join."""
+    found = TRACEPARENT.match(request.headers.get("traceparent", ""))
+    return found.group(1) if found else new_trace_id()
 
 
 def _as_problem(request: HttpRequest, response: HttpResponse) -> HttpResponse:

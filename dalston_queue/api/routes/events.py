@@ -57,7 +57,8 @@ def stream_job_events(
     Reconnect with the header `Last-Event-ID`, as browsers do: no event is missed and none comes twice.
     """
     visible_job(principal_of(request), job_id)
-    if job_events.is_full:
+    subscriber = subscriber_of(request)
+    if not job_events.has_room(subscriber):
         raise ApiProblem(503, Code.STREAMS_FULL, STREAMS_FULL, headers={"Retry-After": "5"})
-    events = event_stream(subscriber_of(request), Cursor(job_id, last_event_id or 0))
+    events = event_stream(subscriber, Cursor(job_id, last_event_id or 0))
     return StreamingHttpResponse(events, content_type=MEDIA_TYPE, headers=_HEADERS)

@@ -33,9 +33,8 @@ from dalston_queue.api.schemas.tasks import Key, one_key
 from dalston_queue.api.subscriptions import long_poll
 from dalston_queue.api.subscriptions.long_poll import Wait
 from dalston_queue.audit.record import audited
-from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
+from dalston_queue.jobs.errors import IdempotencyConflict, InvalidJob, JobsError
 from dalston_queue.jobs.lifecycle.states import JobStatus
-from dalston_queue.jobs.operator.cancel import cancel_job
 from dalston_queue.jobs.queries.search import JobSearch, find_jobs
 from dalston_queue.jobs.submit.submit import Request, Submission, submit, submit_many
 from dalston_queue.jobs.webhooks.deliveries import send_again
@@ -43,6 +42,9 @@ from dalston_queue.models import Job, WebhookDelivery
 from dalston_queue.models.accounts import Scope
 
 router = Router(tags=["jobs"])
+
+MAX_BATCH_STAGES = 10_000
+"""Of all jobs of a batch: its rows are stored by one statement, in about a second."""
 
 
 @router.post(
@@ -62,7 +64,7 @@ def submit_job(
     principal, key = principal_of(request), one_key(job.idempotency_key, idempotency_key)
     check_depth(spec, principal)
     submission = submit(spec, project=principal.project(), token=principal.token, idempotency_key=key)
-    long_poll.jobs.wait(submission.job_id, wait)
+    long_poll.jobs.wait(submission.job_id, wait, principal.holder)
     response["Location"] = f"/api/v1/jobs/{submission.job_id}"
     stored = visible_job(principal, submission.job_id)
     return Status(201 if submission.created else 200, job_with_tasks(stored))
@@ -76,6 +78,7 @@ def submit_batch(request: HttpRequest, batch: Annotated[BatchIn, Body()]) -> Bat
         raise ApiProblem(422, Code.INVALID, detail)
     principal, trace_id = principal_of(request), trace_id_of(request)
     requests: list[Request | JobsError | ApiProblem] = []
+    stages = 0
     for job in batch.each():
         if isinstance(job, ApiProblem):
             requests.append(job)
@@ -83,7 +86,10 @@ def submit_batch(request: HttpRequest, batch: Annotated[BatchIn, Body()]) -> Bat
         try:
             body.check_job_size(job.model_dump_json(exclude_unset=True))
             spec = job.spec(trace_id)
+            if stages + len(spec.stages) > MAX_BATCH_STAGES:
+                raise InvalidJob(f"a batch has at most {MAX_BATCH_STAGES} stages; send this job in another one")
             check_depth(spec, principal)
+            stages += len(spec.stages)
             requests.append(Request(spec, job.idempotency_key))
         except (JobsError, ApiProblem) as error:
             requests.append(error)
@@ -130,7 +136,7 @@ def read_job(request: HttpRequest, job_id: Annotated[UUID, Path()], wait: Wait =
     principal = principal_of(request)
     job = visible_job(principal, job_id)
     if wait and job.finished_at is None:
-        long_poll.jobs.wait(job_id, wait)
+        long_poll.jobs.wait(job_id, wait, principal.holder)
         job = visible_job(principal, job_id)
     return job_with_tasks(job)
 
@@ -142,7 +148,7 @@ def cancel_one_job(request: HttpRequest, job_id: Annotated[UUID, Path()], reason
     """Cancel a job: waiting tasks end at once, engines are notified to stop running ones."""
     principal = principal_of(request)
     job = visible_job(principal, job_id)
-    done = cancel(principal, "job", job_id, job.status, cancel_job, reason=reason)
+    done = cancel(principal, "job", job_id, job.status, reason=reason)
     return CancelledJobOut(job_id=job_id, status=done.status, was_running=done.was_running, engine_notified=done.sent)
 
 
@@ -176,6 +182,8 @@ def send_webhook_again(
     row = principal.visible(rows, "job__project_id").first()
     if row is None:
         raise not_found(f"delivery {delivery_id} of job {job_id}")
+    if row.is_due_afresh(timezone.now()):
+        return webhook_out(row)  # it waits for a sender already: nothing to do, and nothing to put on record
     before = {"state": row.state, "attempts": row.attempts}
     target = str(delivery_id)
     with audited("webhook.send", target, reason=reason, before=before, **principal.signature()) as action:

@@ -74,7 +74,7 @@ def command_node(
             command_id = channel.send(command)
         except Invalid as error:
             raise ApiProblem(409, Code.IDEMPOTENCY_CONFLICT, f"{error}.") from error
-        status = _wait(channel, command_id, wait)
+        status = _wait(channel, command_id, wait, principal.holder)
         row.after = {"command_id": command_id, "message": status.message if status else None}
     if status is None:
         raise not_found(f"command {command_id}")  # the node left meanwhile, with all its commands
@@ -86,7 +86,7 @@ def command_node(
 )
 def read_command(request: HttpRequest, node_id: NodeId, command_id: CommandId, wait: Seconds = 0) -> CommandOut:
     """The state of a command. Kept for a day, while its node is registered."""
-    status = _wait(get_broker().node(node_id), command_id, wait)
+    status = _wait(get_broker().node(node_id), command_id, wait, principal_of(request).holder)
     if status is None:
         raise not_found(f"command {command_id}")
     return command_out(status)
@@ -136,9 +136,9 @@ def read_logs(
     raise ApiProblem(503, Code.NODE_UNREACHABLE, f"{node_id} does not answer.", headers={"Retry-After": "5"})
 
 
-def _wait(channel: NodeChannel, command_id: str, seconds: float) -> CommandStatus | None:
+def _wait(channel: NodeChannel, command_id: str, seconds: float, holder: str) -> CommandStatus | None:
     release_connection()
-    with WAIT_SLOTS.take() as free:
+    with WAIT_SLOTS.take(holder) as free:
         return channel.wait(command_id, seconds if free else 0)
 
 

@@ -39,6 +39,7 @@ from dalston_queue.broker.views.snapshot import LaneStats, Snapshot
 from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.jobs.operator.pause import NoSuchQueue, check_queue, pause, resume
 from dalston_queue.jobs.queries.lanes import read_lanes, read_ready
+from dalston_queue.jobs.queries.queues import names, select
 from dalston_queue.models import Task
 from dalston_queue.models.accounts import Scope
 from dalston_queue.redis import get_broker
@@ -51,13 +52,16 @@ _TIERS = {"high": {Tier.RECOVERED, Tier.HIGH}, "medium": {Tier.MEDIUM}, "low": {
 
 @router.get("/queue/stats", auth=needs(Scope.READ), response=answers({200: Stats}))
 def queue_stats(request: HttpRequest) -> Stats:
-    """Waiting tasks, workers, and the throughput of the last minute."""
+    """Waiting tasks, workers, and the throughput of the last minute. Of many queues the busiest."""
     broker = get_broker()
-    snapshot = read_lanes(broker)
+    shown = select(broker.queues())
+    snapshot = read_lanes(broker, shown.names)
     lanes = [lane for queue in snapshot.queues for lane in queue.lanes]
     return Stats(
         queues=Depths(**{name: _depth(lane for lane in lanes if lane.tier in tiers) for name, tiers in _TIERS.items()}),
         workers=_workers(broker.registry.engines(), snapshot),
+        more_queues=shown.hidden,
+        more_waiting=shown.waiting,
         throughput=_throughput(),
         lanes=[lane_out(lane) for lane in lanes],
     )
@@ -96,9 +100,15 @@ Stage = Annotated[str, Path(pattern=f"^{NAME.pattern}$")]
 
 
 @router.get("/streams", auth=needs(Scope.READ), response=answers({200: list[StreamOut]}))
-def list_streams(request: HttpRequest) -> list[StreamOut]:
-    """Every queue with its lanes."""
-    return [stream_out(stats) for stats in read_lanes(get_broker()).queues]
+def list_streams(
+    request: HttpRequest,
+    after: Annotated[str, Query(max_length=41, description="The last queue of the page before.")] = "",
+    limit: Annotated[int, Query(ge=1, le=200)] = 200,
+) -> list[StreamOut]:
+    """Queues with their lanes, by name. A page of `limit` queues may have another one behind it."""
+    broker = get_broker()
+    wanted = [name for name in names(broker.queues()) if name > after][:limit]
+    return [stream_out(stats) for stats in read_lanes(broker, wanted).queues]
 
 
 @router.get("/streams/{stage}/pending", auth=sees_all_projects(), response=answers({200: PendingPageOut}, 404))

@@ -36,7 +36,6 @@ from dalston_queue.api.subscriptions.long_poll import Wait
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.operations.requeue import Requeued
 from dalston_queue.jobs.lifecycle.states import TaskStatus
-from dalston_queue.jobs.operator.cancel import cancel_task
 from dalston_queue.jobs.operator.task import DeadLetterOutcome, requeue_task
 from dalston_queue.jobs.operator.task import dead_letter as dead_letter_task
 from dalston_queue.jobs.queries.search import created_between, with_parameter
@@ -78,7 +77,7 @@ def submit_task(
         stored = stored_task(submission.tasks[0], submission.at, task.parameters)
         out = task_out(stored, job=Job(trace_id=trace_id_of(request)))
     else:
-        long_poll.tasks.wait(task_id, wait)
+        long_poll.tasks.wait(task_id, wait, principal.holder)
         out = task_out(visible_task(principal, task_id))
     if out.status in WAITING and (out.scheduled_at is None or out.scheduled_at <= timezone.now()):
         out.queue_position = depths.position(out.queue, out.effective_priority)
@@ -121,10 +120,11 @@ def read_task(
     wait: Wait = 0,
 ) -> TaskOut:
     """One task: its state, its result or its error."""
-    task = visible_task(principal_of(request), task_id)
+    principal = principal_of(request)
+    task = visible_task(principal, task_id)
     if wait and task.finished_at is None:
-        long_poll.tasks.wait(task_id, wait)
-        task = visible_task(principal_of(request), task_id)
+        long_poll.tasks.wait(task_id, wait, principal.holder)
+        task = visible_task(principal, task_id)
     return task_out(task, task.events.order_by("id") if include_history else None)
 
 
@@ -135,7 +135,7 @@ def cancel_one_task(request: HttpRequest, task_id: Annotated[UUID, Path()], reas
     """Cancel a task. If its job requires the task, the whole job is cancelled."""
     principal = principal_of(request)
     task = visible_task(principal, task_id)
-    done = cancel(principal, "task", task_id, task.status, cancel_task, reason=reason)
+    done = cancel(principal, "task", task_id, task.status, reason=reason)
     return CancelledTaskOut(
         task_id=task_id, status=done.status, was_running=done.was_running, engine_notified=done.sent
     )

@@ -56,7 +56,9 @@ class Stats(Schema):
     queues: Depths
     workers: Workers
     throughput: Throughput
-    lanes: list[LaneOut]
+    lanes: list[LaneOut] = Field(description="Of the busiest queues.")
+    more_queues: int = Field(description="Queues that are not among `lanes`, nor counted above; GET /streams has all.")
+    more_waiting: int = Field(description="Tasks that wait in those.")
 
 
 class StreamOut(Schema):

@@ -19,7 +19,6 @@ from dalston_queue.broker.protocol.keys import NAME, WORKER_ID
 from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause, EngineState, Priority
 from dalston_queue.broker.protocol.validate import moment_if
-from dalston_queue.tracing.context import parent_of_job
 
 MAX_STAGES = 16
 MAX_WAIT_S = 20.0
@@ -193,7 +192,6 @@ class WorkerTaskOut(Schema):
     timeout_seconds: float | None
     deadline_at: datetime | None = Field(description="After this the worker loses the task, which counts as timed out.")
     trace_id: str
-    traceparent: str = Field(description="W3C trace context of its job: the parent of the worker's own spans.")
     redelivered: bool = Field(description="The worker had it before this poll and did not name it.")
 
 
@@ -252,7 +250,6 @@ def task_out(task: RemoteTask, *, again: bool) -> WorkerTaskOut:
         timeout_seconds=message.timeout_ms / 1000 if message.timeout_ms else None,
         deadline_at=moment_if(task.deadline_ms),
         trace_id=message.trace_id,
-        traceparent=parent_of_job(message.traceparent, message.trace_id, message.job_id),
         redelivered=again,
     )
 

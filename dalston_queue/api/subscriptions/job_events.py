@@ -22,6 +22,7 @@ from django.utils import timezone
 
 from dalston_queue.api.subscriptions.changes import Cursor, JobChanges, read_changes
 from dalston_queue.api.subscriptions.subscriber import Subscriber, still_allowed
+from dalston_queue.api.subscriptions.waiting import has_room
 from dalston_queue.polling import subscribed
 
 RECHECK_S = 3.0
@@ -64,9 +65,10 @@ class JobEvents:
         self._subscriptions: set[Subscription] = set()
         self._lock = threading.Lock()
 
-    @property
-    def is_full(self) -> bool:
-        return len(self._subscriptions) >= int(settings.DALSTON_MAX_EVENT_STREAMS)
+    def has_room(self, subscriber: Subscriber) -> bool:
+        with self._lock:
+            own = sum(each.subscriber.holder == subscriber.holder for each in self._subscriptions)
+            return has_room(own, len(self._subscriptions), settings.DALSTON_MAX_EVENT_STREAMS)
 
     @contextmanager
     def subscribe(self, subscriber: Subscriber, cursor: Cursor) -> Iterator[Subscription]:

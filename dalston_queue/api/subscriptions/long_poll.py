@@ -37,12 +37,12 @@ class LongPoll:
         self._lock = threading.Lock()
         self._awaited: dict[UUID, list[threading.Event]] = {}
 
-    def wait(self, row_id: UUID, seconds: float) -> None:
+    def wait(self, row_id: UUID, seconds: float, holder: str) -> None:
         """Returns when the row is over, at the latest after `seconds`. The caller reads the row afterwards."""
         if seconds <= 0:
             return
         over = threading.Event()
-        with WAIT_SLOTS.take() as free:
+        with WAIT_SLOTS.take(holder) as free:
             if not free:
                 return
             self._add(row_id, over)

@@ -10,6 +10,7 @@ event: closed     the server ends the stream: the token was revoked, or there ar
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -29,11 +30,11 @@ _CLOSED: dict[Closed, tuple[Code, str]] = {
     Closed.NOT_ALLOWED: (Code.UNAUTHENTICATED, "The token was revoked or changed, or the login is over."),
     Closed.JOB_GONE: (Code.NOT_FOUND, "The job does not exist any more."),
 }
-STREAMS_FULL = "This web process has no free event stream. Try again, or read the job with ?wait=30."
+STREAMS_FULL = "This web process has no free event stream for this project. Try again, or read the job with ?wait=30."
 
 
 async def event_stream(subscriber: Subscriber, cursor: Cursor) -> AsyncGenerator[str]:
-    if job_events.is_full:  # the route asks as well; this holds when many clients connect at once
+    if not job_events.has_room(subscriber):  # the route asks as well; this holds when many clients connect at once
         yield _event("closed", {"code": Code.STREAMS_FULL, "detail": STREAMS_FULL})
         return
     with job_events.subscribe(subscriber, cursor) as subscription:
@@ -46,10 +47,13 @@ async def event_stream(subscriber: Subscriber, cursor: Cursor) -> AsyncGenerator
 async def _events(subscription: Subscription) -> AsyncGenerator[str]:
     job_id = subscription.cursor.job_id
     sent: dict[str, Any] | None = None
+    heard_at = time.monotonic()  # when the client got its last line
     while True:
         answer = asyncio.wrap_future(subscription.answer)
-        while not (await asyncio.wait({answer}, timeout=HEARTBEAT_S))[0]:
+        # Polls answer twice a second, mostly with nothing to send.
+        while time.monotonic() - heard_at >= HEARTBEAT_S or not await _is_there(answer, heard_at + HEARTBEAT_S):
             yield ": still here\n\n"
+            heard_at = time.monotonic()
         changes = answer.result()
         if isinstance(changes, Closed):
             if changes in _CLOSED:
@@ -59,13 +63,20 @@ async def _events(subscription: Subscription) -> AsyncGenerator[str]:
         for change in changes.tasks:
             yield _event("task", change, change.event_id)
             subscription.cursor = Cursor(job_id, change.event_id)
+            heard_at = time.monotonic()
         if (progress := _progress(changes)) != sent:
             sent = progress
             yield _event("progress", progress)
+            heard_at = time.monotonic()
         if changes.is_last:
             yield _event("end", _end(job_id, changes))
             return
         subscription.ask()
+
+
+async def _is_there(answer: asyncio.Future[JobChanges | Closed], until: float) -> bool:
+    done, _ = await asyncio.wait({answer}, timeout=max(0.0, until - time.monotonic()))
+    return bool(done)
 
 
 def _progress(changes: JobChanges) -> dict[str, Any]:

@@ -24,15 +24,20 @@ class Subscriber:
     session_key: str | None = None
     user_id: int | None = None
     password: str = ""
+    holder: str = ""  # whose share of the streams it takes
 
 
 def subscriber_of(request: HttpRequest) -> Subscriber:
     principal = principal_of(request)
     if principal.token is not None:
-        return Subscriber(token_id=principal.token.pk, scopes=frozenset(principal.token.scopes))
+        return Subscriber(
+            token_id=principal.token.pk, scopes=frozenset(principal.token.scopes), holder=principal.holder
+        )
     user = principal.user
     assert user is not None  # noqa: S101 - a principal is a token or a person
-    return Subscriber(session_key=request.session.session_key, user_id=user.pk, password=user.password)
+    return Subscriber(
+        session_key=request.session.session_key, user_id=user.pk, password=user.password, holder=principal.holder
+    )
 
 
 def still_allowed(subscribers: Collection[Subscriber], now: datetime) -> set[Subscriber]:

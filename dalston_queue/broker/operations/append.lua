@@ -2,7 +2,7 @@
 -- Adds attempts of tasks to one stream. No allow-oom: a full server refuses new work, and only that.
 -- KEYS  1 tasks  2 lanes  3 wake  4 counters  5 running  6 deadlines  7 stream  8 (optional) the other stream that a
 --       record was found in
--- ARGV  1 capability set  2 max lanes  3 the tier, counted from 1 in claiming order, then per message: task, job,
+-- ARGV  1 capability set  2 max lanes, beside the plain one  3 the tier, counted from 1 in claiming order, then per message: task, job,
 --       attempt, enqueued_at (0: now), timeout ms, deliveries, losses, number of its last event, JSON
 -- Returns 'LANES' (too many), or one answer per message: 'added', 'duplicate', 'settled', 'superseded', or the key of
 --       the stream that must be declared as KEYS[8] before this message can be decided.
@@ -12,11 +12,13 @@ local tasks, stream = KEYS[1], KEYS[7]
 local lane, tier = '@' .. ARGV[1], tonumber(ARGV[3])
 local marks = redis.call('HGET', KEYS[2], lane)
 if not marks then
-  local lanes = 0
-  for _, name in ipairs(redis.call('HKEYS', KEYS[2])) do
-    if string.sub(name, 1, 1) == '@' then lanes = lanes + 1 end
+  if lane ~= '@' then -- the plain lane always exists
+    local lanes = 0
+    for _, name in ipairs(redis.call('HKEYS', KEYS[2])) do
+      if string.sub(name, 1, 1) == '@' and name ~= '@' then lanes = lanes + 1 end
+    end
+    if lanes >= tonumber(ARGV[2]) then return 'LANES' end
   end
-  if lanes >= tonumber(ARGV[2]) then return 'LANES' end
   redis.call('HSET', KEYS[2], lane, NO_MARKS)
   redis.call('HINCRBY', KEYS[2], '#v', 1)
   marks = NO_MARKS

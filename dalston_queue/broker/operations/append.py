@@ -34,7 +34,7 @@ class _Lane:
 
     def call(self, start: int, stop: int, other: str | None = None) -> Call:
         keys, queue = self.shard.keys, self.queue
-        arguments: list[Argument] = [self.capabilities, MAX_LANES, tier_number(self.tier)]
+        arguments: list[Argument] = [self.capabilities, MAX_LANES - 1, tier_number(self.tier)]
         for encoded in self.encoded[start:stop]:
             arguments.extend(encoded)
         names = [
@@ -103,10 +103,10 @@ def _append_to(shard: Shard, lanes: list[_Lane], answers: dict[int, Appended]) -
     if not lanes:
         return
     batches = [(lane, start, start + BATCH) for lane in lanes for start in range(0, len(lane.positions), BATCH)]
-    # The name of the queue: each time, because a flush may have deleted it, and first, because a server that is full
-    # after an append must not hold a queue without a name.
+    # The name of the queue: each time, because a flush may have deleted it; first, because a server that is full after
+    # an append must not hold a queue without a name; and last, because the queue may be forgotten in between.
     named = command("SADD", shard.keys.stages(), *{lane.queue for lane in lanes})
-    answered, *replies = shard.calls([named, *(lane.call(start, stop) for lane, start, stop in batches)])
+    answered, *replies, _ = shard.calls([named, *(lane.call(start, stop) for lane, start, stop in batches), named])
     shard.checked(answered)
     for (lane, start, stop), first in zip(batches, replies, strict=True):
         if is_wrong_type(first):
@@ -119,7 +119,7 @@ def _append_to(shard: Shard, lanes: list[_Lane], answers: dict[int, Appended]) -
         reply = shard.call(lane.call(start, stop)) if again else first
         if reply == b"LANES":
             raise TooManyLanes(
-                f"queue {lane.queue} has {MAX_LANES} capability sets and none of them is empty: "
+                f"queue {lane.queue} has {MAX_LANES - 1} capability sets and none of them is empty: "
                 f"{lane.capabilities} can't be added; use fewer combinations of required_capabilities"
             )
         for offset, answer in enumerate(shard.checked(reply), start):

@@ -1,4 +1,4 @@
-"""Queues and their lanes: list, pause, retire, delete, and acknowledge ghosts (pending entries without a payload)."""
+"""Queues and their lanes: list, pause, retire, forget, delete, and acknowledge ghosts (entries without a payload)."""
 
 from __future__ import annotations
 
@@ -43,6 +43,24 @@ def lanes(topology: Topology, queue: str) -> list[str]:
     return sorted({lane for shard in topology.shards_of(queue) for lane in read_lanes(shard, queue).capabilities})
 
 
+def all_lanes(topology: Topology) -> set[str]:
+    """Every lane of every queue, by its name outside of Redis: one round trip per server."""
+    found: set[str] = set()
+    for shard in topology.shards:
+        names = shard.queues()
+        replies = shard.readable([command("HKEYS", shard.keys.lanes(queue)) for queue in names])
+        for queue, fields in zip(names, replies, strict=True):
+            found |= {f"{queue}@{lane}" if lane else queue for lane in ("", *capability_sets(fields or ()))}
+    return found
+
+
+def forget_lane(topology: Topology, lane: str) -> bool:
+    """Delete the keys of a capability set without any entry, or of a queue that nothing uses. False: it is in use."""
+    queue, _, capabilities = lane.partition("@")
+    gone = [_forget(shard, queue, capabilities) for shard in topology.shards_of(queue)]
+    return all(gone)
+
+
 def pause(topology: Topology, queue: str) -> None:
     """Engines claim nothing from this queue until resume()."""
     for shard in topology.shards_of(queue):
@@ -76,14 +94,31 @@ def read_lanes(shard: Shard, queue: str) -> Lanes:
 
 
 def retire_empty(shard: Shard, queue: str) -> list[str]:
-    """Delete lanes without any entry, to make room under the cap of 32: append does so when it needs a new one."""
+    """Delete lanes without any entry, to make room under the cap of 32: append does so when it needs a new one. The
+    plain lane stays: it takes no room."""
+    return [lane for lane in read_lanes(shard, queue).capabilities if lane and _forget(shard, queue, lane)]
+
+
+def _forget(shard: Shard, queue: str, capabilities: str) -> bool:
     keys = shard.keys
-
-    def retired(lane: str) -> bool:
-        names = [keys.lanes(queue), keys.wake(queue, lane), *keys.lane(queue, lane)]
-        return bool(shard.run("retire_lane", names, [lane]))
-
-    return [lane for lane in read_lanes(shard, queue).capabilities if retired(lane)]
+    if capabilities:
+        names = [keys.lanes(queue), keys.wake(queue, capabilities), *keys.lane(queue, capabilities)]
+        return bool(shard.run("retire_lane", names, [capabilities]))
+    names = [keys.tasks(queue), keys.running(queue), keys.events(queue), keys.beats(queue), keys.lanes(queue)]
+    names += [
+        *keys.lane(queue, ""),
+        keys.wake(queue),
+        keys.deadlines(queue),
+        keys.verdicts(queue),
+        keys.counters(queue),
+    ]
+    # The name goes first and comes back: an append names its queue before and after it adds to it, so a queue that is
+    # not empty keeps its name, whatever the order of both.
+    shard.command("SREM", keys.stages(), queue)
+    gone = bool(shard.run("forget_queue", names))
+    if not gone:
+        shard.command("SADD", keys.stages(), queue)
+    return gone
 
 
 def streams(shard: Shard, queue: str) -> list[str]:

@@ -18,7 +18,7 @@ from dalston_queue.broker.protocol.types import TIERS, Role, Tier
 WORK_GROUP = "engines"
 EVENT_GROUP = "orchestrators"
 JOBS = "_jobs"  # no queue can have this name: it starts with an underscore
-MAX_LANES = 32  # capability sets per queue
+MAX_LANES = 32  # capability sets per queue, with the plain one
 
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,40}")  # of queues, capabilities and engines
 _ID = r"[A-Za-z0-9._-]"

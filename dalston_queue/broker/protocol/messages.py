@@ -40,7 +40,6 @@ class TaskMessage(msgspec.Struct, frozen=True):
     deliveries: int = 0  # engines that died with it before; a rebuild keeps the count
     losses: int = 0
     seq: int = 0  # number of the task's last event before; kept by moves and rebuilds, as event numbers only grow
-    traceparent: str = ""  # W3C, of the job's submission
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -113,7 +112,6 @@ class _Body(msgspec.Struct, kw_only=True, omit_defaults=True):
     parameters: Any = None
     inputs: Any = None
     trace_id: str = ""
-    traceparent: str = ""
 
 
 class _EventBody(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -141,7 +139,6 @@ def encode_task(message: TaskMessage) -> list[str | bytes | int]:
         parameters=message.parameters,
         inputs=message.inputs,
         trace_id=message.trace_id,
-        traceparent=message.traceparent,
     )
     try:
         encoded = _encoder.encode(body)
@@ -189,8 +186,6 @@ def decode_task(queue: str, task_id: bytes, record: Sequence[bytes], head: bytes
             body.trace_id,
             int(record[DELIVERIES]),
             int(record[LOSSES]),
-            0,
-            body.traceparent,
         )
     except IndexError:
         return "the entry can not be read: its record has too few fields"

@@ -53,7 +53,8 @@ _DEAD_LETTERS_AND_DUTIES = """
     ORDER BY duty.name"""
 
 
-def read() -> InPostgres:
+def read(queues: Sequence[str] | None = None) -> InPostgres:
+    """`queues`: those that are shown; None: all."""
     with connection.cursor() as cursor:
         cursor.execute(_DEAD_LETTERS_AND_DUTIES, [COUNT_LIMIT + 1, COUNT_LIMIT + 1])
         rows = cursor.fetchall()
@@ -65,7 +66,7 @@ def read() -> InPostgres:
         dead_letters_made=rows[0][1],
         duties=duties,
         leaders=tuple(LeaderLine(*leader) for leader in leaders),
-        ready=read_ready(),
+        ready=read_ready(queues),
     )
 
 

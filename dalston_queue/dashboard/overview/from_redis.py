@@ -12,14 +12,17 @@ from dalston_queue.broker.protocol.validate import moment_if
 from dalston_queue.broker.views.snapshot import LaneStats, QueueStats, Rates, Snapshot, rates
 from dalston_queue.dashboard.overview.values import EngineLine, InRedis, Lane, NodeLine, QueueLine
 from dalston_queue.jobs.queries.lanes import ReadyByQueue, with_ready
+from dalston_queue.jobs.queries.queues import ALL, Selection
 
 _READER = "dashboard"
 """A lease needs a token; with this one it is only read, never taken."""
 
 
-def read(broker: Broker, before: Snapshot | None = None, ready: ReadyByQueue | None = None) -> InRedis:
+def read(
+    broker: Broker, before: Snapshot | None = None, ready: ReadyByQueue | None = None, shown: Selection = ALL
+) -> InRedis:
     """`before`: a snapshot of some seconds ago, for the rates. `ready`: what waits in Postgres; None if not known."""
-    snapshot = broker.snapshot()
+    snapshot = broker.snapshot(shown.names)
     if ready is not None:
         snapshot = with_ready(broker, snapshot, ready)
     engines = broker.registry.engines()
@@ -32,6 +35,7 @@ def read(broker: Broker, before: Snapshot | None = None, ready: ReadyByQueue | N
         nodes=tuple(_nodes(broker.registry.nodes(), engines, _suspected(snapshot))),
         is_led=broker.lease(Role.ORCHESTRATOR, _READER).leader() is not None,
         rates={stats.queue: found[stats.queue] for stats in snapshot.queues if stats.queue in found},
+        shown=shown,
     )
 
 

@@ -77,8 +77,9 @@ def _headline(overview: Overview, worst: Tone) -> str:
         return "Redis does not answer: what is waiting and running is not known."
     if overview.postgres is None:
         return "Postgres does not answer: nothing can be submitted or recorded."
-    waiting = sum(queue.waiting for queue in overview.redis.snapshot.queues)
-    running = sum(queue.running for queue in overview.redis.snapshot.queues)
+    shown = overview.redis.shown
+    waiting = shown.waiting + sum(queue.waiting for queue in overview.redis.snapshot.queues)
+    running = shown.running + sum(queue.running for queue in overview.redis.snapshot.queues)
     engines = count(len(_ready(overview.redis)), "engine")
     full = ", all busy" if _is_all_busy(overview.redis) else ""
     now = f"{waiting or 'nothing'} waiting, {running or 'nothing'} running, {engines} ready{full}"

@@ -17,7 +17,8 @@ from dalston_queue.dashboard.overview import from_postgres, from_redis
 from dalston_queue.dashboard.overview.from_postgres import with_progress
 from dalston_queue.dashboard.overview.values import InPostgres, InRedis, Overview, Past
 from dalston_queue.dashboard.parts.charts import History
-from dalston_queue.jobs.queries.lanes import ReadyByQueue
+from dalston_queue.jobs.queries.lanes import ReadyByQueue, read_ready
+from dalston_queue.jobs.queries.queues import Selection, first, select
 from dalston_queue.redis import get_broker
 
 log = structlog.get_logger(__name__)
@@ -47,9 +48,11 @@ class Latest:
             return self._overview
 
     def _read(self) -> Overview:
-        postgres = _postgres()
+        in_redis = _names()
+        postgres, shown = _postgres(in_redis)
         # Without what waits in Postgres, the rates of what comes in are not known.
-        redis = _redis(None, None) if postgres is None else _redis(self._before(), postgres.ready)
+        before, ready = (None, None) if postgres is None else (self._before(), postgres.ready)
+        redis = None if in_redis is None else _redis(before, ready, shown)
         if redis is not None and postgres is not None:
             postgres = replace(postgres, tasks=with_progress(postgres.tasks, get_broker()))
         past = Past() if postgres is None else self._samples()
@@ -80,20 +83,51 @@ class Latest:
             self._past.append((self._read_at, overview.redis.snapshot))
 
 
-def _redis(before: Snapshot | None, ready: ReadyByQueue | None) -> InRedis | None:
+def with_queue(queue: str) -> Overview:
+    """The latest overview, with this queue: it may be none of the busiest."""
+    overview = latest.get()
+    redis = overview.redis
+    if redis is None or not redis.shown.hidden or queue in (redis.shown.names or ()):
+        return overview
+    ready = None if overview.postgres is None else read_ready([queue])
+    if queue not in get_broker().queues() and not ready:
+        return overview
+    its = _redis(None, ready, Selection([queue]))
+    if its is None:
+        return overview
+    snapshot = replace(redis, lanes=redis.lanes + its.lanes, snapshot=_joined(redis.snapshot, its.snapshot))
+    return replace(overview, redis=snapshot)
+
+
+def _joined(one: Snapshot, other: Snapshot) -> Snapshot:
+    return Snapshot(at_ms=one.at_ms, queues=[*one.queues, *other.queues])
+
+
+def _names() -> list[str] | None:
+    """The queues that Redis knows; None if it does not answer."""
     try:
-        return from_redis.read(get_broker(), before, ready)
+        return get_broker().queues()
     except BrokerError as error:
         log.warning("overview.redis_unavailable", error=str(error))
         return None
 
 
-def _postgres() -> InPostgres | None:
+def _redis(before: Snapshot | None, ready: ReadyByQueue | None, shown: Selection) -> InRedis | None:
     try:
-        return from_postgres.read()
+        return from_redis.read(get_broker(), before, ready, shown)
+    except BrokerError as error:
+        log.warning("overview.redis_unavailable", error=str(error))
+        return None
+
+
+def _postgres(in_redis: list[str] | None) -> tuple[InPostgres | None, Selection]:
+    """What Postgres knows, and which queues are shown."""
+    try:
+        shown = select(in_redis or ())
+        return from_postgres.read(shown.names), shown
     except DatabaseError as error:
         log.warning("overview.postgres_unavailable", error=str(error))
-        return None
+        return None, first(in_redis or ())
 
 
 latest = Latest()

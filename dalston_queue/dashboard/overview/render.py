@@ -39,6 +39,7 @@ def fragments(overview: Overview) -> list[Fragment]:
         as_of(overview.at),
         Fragment("health", render("_health", id="health", health=judge(overview))),
         _lanes(overview),
+        Fragment("more-queues", render("overview/_more_queues", shown=redis and redis.shown)),
         _tasks(postgres),
         Fragment("nodes", render("overview/_nodes", nodes=redis and [_node(node) for node in redis.nodes])),
         Fragment("dead-letters", _dead_letters(overview)),

@@ -13,6 +13,7 @@ from datetime import datetime
 from dalston_queue.broker.views.snapshot import Rates, Snapshot
 from dalston_queue.dashboard.parts.charts import Numbers
 from dalston_queue.jobs.queries.lanes import ReadyByQueue
+from dalston_queue.jobs.queries.queues import ALL, Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,7 @@ class InRedis:
     is_led: bool  # an orchestrator holds the lease
     rates: dict[str, Rates]  # by queue; empty while not known
     queues: tuple[QueueLine, ...] = ()
+    shown: Selection = ALL  # which queues these are
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from django.utils import timezone
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.validate import moment
 from dalston_queue.broker.views.pages import LaneTier, PendingEntry, PendingOrder
-from dalston_queue.dashboard.overview.read import latest
+from dalston_queue.dashboard.overview.read import with_queue
 from dalston_queue.dashboard.overview.values import Lane, Overview
 from dalston_queue.dashboard.parts.words import waiting_parts
 from dalston_queue.dashboard.queue.query import QueueQuery, lane_word
@@ -78,7 +78,7 @@ class QueueView:
 
 
 def read_queue(queue: str, wanted: QueueQuery) -> QueueView:
-    overview = latest.get()
+    overview = with_queue(queue)
     view = QueueView(
         at=timezone.now(),
         queue=queue,

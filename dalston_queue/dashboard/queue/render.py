@@ -12,7 +12,7 @@ from functools import lru_cache
 from dalston_queue.broker.views.pages import PendingOrder
 from dalston_queue.dashboard.live.fragments import Fragment, Row, as_of, render, table
 from dalston_queue.dashboard.overview.health import Finding, Tone, queue_finding
-from dalston_queue.dashboard.overview.read import latest
+from dalston_queue.dashboard.overview.read import with_queue
 from dalston_queue.dashboard.parts.request import BadQuery, address
 from dalston_queue.dashboard.queue.query import QueueQuery, WindowEntry, queue_query
 from dalston_queue.dashboard.queue.read import SHOWN, QueueView, RunningLine, read_queue
@@ -48,7 +48,7 @@ def fragments_of(view: QueueView, wanted: QueueQuery, query: Mapping[str, str], 
 def _finding(view: QueueView) -> Finding:
     if not view.known:
         return Finding(Tone.BAD, "Redis does not answer.")
-    finding = queue_finding(latest.get(), view.queue)
+    finding = queue_finding(with_queue(view.queue), view.queue)
     return replace(finding, text=finding.text.removeprefix(f"{view.queue}: "))  # the page's title
 
 

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from dalston_queue.accounts.roles import may_operate, person
 from dalston_queue.audit.record import audited
+from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.types import Tier
 from dalston_queue.broker.views.pages import LaneTier
 from dalston_queue.dashboard.live.fragments import by_name
@@ -20,11 +21,15 @@ from dalston_queue.dashboard.queue.read import QueueView, read_queue
 from dalston_queue.dashboard.queue.render import fragments_of
 from dalston_queue.dashboard.security.roles import operator_action, page_view
 from dalston_queue.jobs.operator.pause import NoSuchQueue, PauseResult, check_queue, pause, resume
+from dalston_queue.jobs.queries.queues import page
+from dalston_queue.redis import get_broker
 
 
 @page_view
 def queues(request: HttpRequest) -> HttpResponse:
-    """Redirects to the queue with the most tasks."""
+    """Redirects to the queue with the most tasks; with `after`, a page of all queues by name."""
+    if "after" in request.GET:
+        return _all_queues(request, request.GET["after"])
     redis = latest.get().redis
     queues = redis.snapshot.queues if redis else []
     if not queues:
@@ -32,6 +37,19 @@ def queues(request: HttpRequest) -> HttpResponse:
         return redirect("dashboard:overview")
     busiest = max(queues, key=lambda stats: stats.waiting + stats.running)
     return redirect("dashboard:queue", queue=busiest.queue)
+
+
+PAGE = 100
+
+
+def _all_queues(request: HttpRequest, after: str) -> HttpResponse:
+    try:
+        in_redis = get_broker().queues()
+    except BrokerError:
+        in_redis = []
+    found = page(in_redis, after.replace("\0", ""), PAGE + 1)
+    context = {"lines": found[:PAGE], "more": found[PAGE - 1].queue if len(found) > PAGE else "", "after": after}
+    return render(request, "dashboard/queue/all.html", context)
 
 
 @page_view

@@ -1,4 +1,4 @@
-"""Pages without a login: the throttled login form (the admin uses it, too), /healthz and /favicon.ico."""
+"""The throttled login form and change of password (the admin uses both), /healthz and /favicon.ico."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ import structlog
 from django.db import connection, transaction
 
 from dalston_queue import crash_points
-from dalston_queue.broker.errors import BrokerError, Denied, Invalid, WrongKeyType
+from dalston_queue.broker.errors import BrokerError, Denied, Invalid, TooManyLanes, WrongKeyType
+from dalston_queue.broker.protocol.keys import lane_name
 from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.broker.protocol.types import Appended, Cause, Priority
 from dalston_queue.jobs.lifecycle.advance import advance
@@ -40,7 +41,7 @@ class ReadyTask(Protocol):
 _ENTRIES = """
     SELECT t.id, t.job_id, t.stage, t.queue, t.task_type, t.attempt, t.effective_priority, t.required_capabilities,
            t.parameters, t.timeout_seconds, t.first_enqueued_at, t.event_seq, t.deliveries, t.node_losses, j.trace_id,
-           j.traceparent, cardinality(t.after) > 0
+           cardinality(t.after) > 0
     FROM dalston_task t JOIN dalston_job j ON j.id = t.job_id
     WHERE t.id = ANY(%s::uuid[]) AND t.status = ANY(%s) AND t.job_id = ANY(%s::uuid[])"""
 
@@ -67,8 +68,8 @@ def append_ready(tasks: Sequence[ReadyTask], now: datetime, *, skip_locked: bool
     refused: list[Ending] = []
     for message, outcome in zip(messages, outcomes, strict=True):
         change = Change(task_id=UUID(message.task_id), attempt=message.attempt, at=now)
-        if isinstance(outcome, WrongKeyType):
-            continue  # the task stays READY
+        if isinstance(outcome, WrongKeyType | TooManyLanes):
+            continue  # the task stays READY: its lane is free again when another one is empty
         if isinstance(outcome, Invalid):
             refused.append(
                 Ending(
@@ -117,7 +118,7 @@ def _messages(task_ids: Sequence[UUID], statuses: list[str], jobs: list[UUID], n
 
 def _message(row: tuple[Any, ...], inputs: dict[str, Any], now: datetime) -> TaskMessage:
     task, job, stage, queue, task_type, attempt, priority, capabilities, parameters, timeout, *rest = row
-    since, seq, deliveries, losses, trace, traceparent, _ = rest
+    since, seq, deliveries, losses, trace, _ = rest
     return TaskMessage(
         task_id=str(task),
         job_id=str(job),
@@ -132,7 +133,6 @@ def _message(row: tuple[Any, ...], inputs: dict[str, Any], now: datetime) -> Tas
         timeout_ms=timeout * 1000,
         enqueued_at_ms=int((since or now).timestamp() * 1000),
         trace_id=trace,
-        traceparent=traceparent,
         deliveries=deliveries,
         losses=losses,
         seq=seq,
@@ -140,29 +140,36 @@ def _message(row: tuple[Any, ...], inputs: dict[str, Any], now: datetime) -> Tas
 
 
 def _append(messages: list[TaskMessage]) -> list[Appended | Invalid | WrongKeyType]:
-    """Append all in one call; if the broker refuses one, append one by one, to learn which. A key of a wrong type in
-    one lane must not hold up the tasks of other lanes."""
+    """Append all in one call; if the broker refuses one, append one by one, to learn which. A lane that can't be used
+    must not hold up the tasks of other lanes."""
     if not messages:
         return []
     broker = get_broker()
     try:
         return list(broker.append(messages))
-    except WrongKeyType as error:
+    except (WrongKeyType, TooManyLanes) as error:
         log.error("tasks of a lane wait in postgres", error=str(error))
     except Invalid:
         pass
     except BrokerError as error:
         _count_failure(error)
         raise
-    return [_append_one(message) for message in messages]
+    full: dict[str, TooManyLanes] = {}
+    return [_append_one(message, full) for message in messages]
 
 
-def _append_one(message: TaskMessage) -> Appended | Invalid | WrongKeyType:
+def _append_one(message: TaskMessage, full: dict[str, TooManyLanes]) -> Appended | Invalid | WrongKeyType:
+    """`full`: lanes that were refused a moment ago; each refusal asks for all lanes of its queue."""
     try:
+        lane = lane_name(message.queue, message.required_capabilities)
+        if lane in full:
+            return full[lane]
         [outcome] = get_broker().append([message])
         return outcome
     except BrokerError as error:
         _count_failure(error)
+        if isinstance(error, TooManyLanes):
+            full[lane] = error
         if isinstance(error, Invalid | WrongKeyType):
             return error
         raise

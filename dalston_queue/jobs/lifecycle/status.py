@@ -21,8 +21,8 @@ from uuid import UUID
 import msgspec
 from django.db import connection, transaction
 
-from dalston_queue.jobs.lifecycle import transition_log, transition_spans
-from dalston_queue.jobs.lifecycle.states import JOB_OVER, JOB_TRANSITIONS, TASK_OVER, TASK_TRANSITIONS, TaskStatus
+from dalston_queue.jobs.lifecycle import transition_log
+from dalston_queue.jobs.lifecycle.states import JOB_OVER, JOB_TRANSITIONS, TASK_OVER, TASK_TRANSITIONS
 from dalston_queue.jobs.submit.storable import without_nul
 from dalston_queue.metrics import tasks as metrics
 
@@ -144,20 +144,23 @@ _START_BEFORE = """
     UNION ALL
     SELECT %(name)s, CASE WHEN start_seq > old_seq THEN 'running' ELSE was END, %(target)s, at"""
 
-# By how many the tasks of each lane and tier have changed.
+# By how many the tasks of each lane, tier and project have changed. Every transition begins or ends in one that counts.
 _DEPTH = """
         , depth AS (
-            INSERT INTO dalston_depth (lane, tier, ready, queued, running)
-            SELECT lane, tier, sum(ready), sum(queued), sum(running)
+            INSERT INTO dalston_depth (lane, tier, project_id, pending, ready, queued, running)
+            SELECT lane, tier, project_id, sum(pending), sum(ready), sum(queued), sum(running)
             FROM (
-                SELECT lane, tier, (%(target)s = 'ready')::int AS ready, (%(target)s = 'queued')::int AS queued,
+                SELECT lane, tier, project_id, (%(target)s IN ('pending', 'scheduled'))::int AS pending,
+                       (%(target)s = 'ready')::int AS ready, (%(target)s = 'queued')::int AS queued,
                        (%(target)s = 'running')::int AS running
                 FROM moved
                 UNION ALL
-                SELECT lane, old_tier, -(was = 'ready')::int, -(was = 'queued')::int, -(was = 'running')::int
+                SELECT lane, old_tier, project_id, -(was IN ('pending', 'scheduled'))::int, -(was = 'ready')::int,
+                       -(was = 'queued')::int, -(was = 'running')::int
                 FROM moved
             ) AS change
-            GROUP BY lane, tier HAVING sum(ready) <> 0 OR sum(queued) <> 0 OR sum(running) <> 0
+            GROUP BY lane, tier, project_id
+            HAVING sum(pending) <> 0 OR sum(ready) <> 0 OR sum(queued) <> 0 OR sum(running) <> 0
         )"""
 # What metrics observe: `start` is the condition under which this move starts the task, `at` the time of its start.
 _SECONDS = "extract(epoch FROM {0})::float8"
@@ -188,17 +191,12 @@ def _times(name: str, target: str) -> str:
     return f"{with_start} AS with_start, {starts}, {ran} AS ran_s, {took} AS took_s"
 
 
-_IN_A_LANE = frozenset({TaskStatus.READY, TaskStatus.QUEUED, TaskStatus.RUNNING})
-
-
 @cache
 def _task_statement(name: str) -> str:
     """The statement of one transition. The row is joined to itself for the status before: its job is locked, so no
     other process can move it."""
     writes = _WRITES[name]
     extra = [field for field in _EXTRA if f"v.{field}" in writes]
-    transition = TASK_TRANSITIONS[name]
-    depth = _DEPTH if _IN_A_LANE & {transition.target, *transition.sources} else ""
     with_start = name == "complete"
     return f"""
         WITH v AS (
@@ -216,9 +214,9 @@ def _task_statement(name: str) -> str:
             FROM v JOIN dalston_task o ON o.id = v.id
             WHERE t.id = v.id AND t.status = ANY(%(sources)s) AND t.attempt = v.attempt
               AND (v.seq = 0 OR v.seq > t.event_seq)
-            RETURNING t.id, t.job_id, t.attempt, o.status AS was, t.lane, t.tier, o.tier AS old_tier, t.deliveries,
-                      v.engine_id, v.cause, v.message, v.at, t.priority,
-                      {_times(name, transition.target)}
+            RETURNING t.id, t.job_id, t.attempt, o.status AS was, t.lane, t.tier, o.tier AS old_tier, t.project_id,
+                      t.deliveries, v.engine_id, v.cause, v.message, v.at, t.priority,
+                      {_times(name, TASK_TRANSITIONS[name].target)}
                       {", v.start_at, v.start_seq, o.event_seq AS old_seq" if with_start else ""}
         ), history AS (
             INSERT INTO dalston_task_event
@@ -226,7 +224,7 @@ def _task_statement(name: str) -> str:
             SELECT id, step.transition, step.was, step.target, attempt, deliveries, engine_id, cause, message, step.at
             FROM moved CROSS JOIN LATERAL ({_START_BEFORE if with_start else f"VALUES {_STEP}"})
                 AS step (transition, was, target, at)
-        ){depth}
+        ){_DEPTH}
         SELECT id, job_id, attempt, was, lane, tier, old_tier,
                (SELECT trace_id FROM dalston_job j WHERE j.id = moved.job_id),
                priority, cause, with_start, waited_s, claim_s, ran_s, took_s
@@ -253,7 +251,6 @@ def move_tasks(name: str, changes: Sequence[Change]) -> list[Moved]:
         cursor.execute(_task_statement(name), arguments)
         moved = [Moved(*row) for row in cursor.fetchall()]
     transition_log.tasks_moved(name, changes, moved)
-    transition_spans.tasks_moved(name, changes, moved)
     if moved:
         transaction.on_commit(partial(metrics.count, name, str(transition.target), moved), robust=True)
     return moved

@@ -13,12 +13,13 @@ from uuid import UUID
 import structlog
 from django.db import transaction
 from django.db.models import QuerySet
+from django.utils import timezone
 
 from dalston_queue import crash_points
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.types import Cause
 from dalston_queue.jobs.lifecycle.advance import advance, request_stop
-from dalston_queue.jobs.lifecycle.states import JOB_OVER, TASK_OVER, TaskStatus
+from dalston_queue.jobs.lifecycle.states import JOB_OVER, TASK_OVER, JobStatus, TaskStatus
 from dalston_queue.jobs.lifecycle.status import Change, lock_jobs, move_jobs, move_tasks
 from dalston_queue.jobs.lifecycle.stop import stop_tasks
 from dalston_queue.models import Job, Task
@@ -112,6 +113,46 @@ def cancel_task(task_id: UUID, now: datetime, *, why: str = "cancelled on reques
         status=status,
         was_running=task_id in stopped.running,
         sent=task_id in stopped.sent,
+        reached=stopped.reached,
+    )
+
+
+def job_stops_already(job_id: UUID) -> Cancellation | None:
+    """The answer to a cancel that can change nothing; None: it can. An engine that was not reached is asked again."""
+    status = Job.objects.filter(id=job_id).values_list("status", flat=True).first()
+    if status is None:
+        return Cancellation(found=False)
+    if status in JOB_OVER:
+        return Cancellation.refused(status)
+    tasks = Task.objects.filter(job_id=job_id)
+    return _stopping(job_id, status, tasks) if status == JobStatus.CANCELLING else None
+
+
+def task_stops_already(task_id: UUID) -> Cancellation | None:
+    """The same for one task."""
+    fields = ("status", "required", "job_id", "job__status")
+    task = Task.objects.filter(id=task_id).select_related("job").only(*fields).first()
+    if task is None:
+        return Cancellation(found=False)
+    if task.status in TASK_OVER:
+        return Cancellation.refused(task.status)
+    if not task.required:
+        return _stopping(task.job_id, task.status, Task.objects.filter(id=task_id))
+    if task.job.status != JobStatus.CANCELLING:
+        return None
+    return _stopping(task.job_id, task.status, Task.objects.filter(job_id=task.job_id))
+
+
+def _stopping(job_id: UUID, status: str, tasks: QuerySet[Task]) -> Cancellation | None:
+    """None if one of these tasks is not over, and was not asked to stop."""
+    rows = list(tasks.filter(finished_at__isnull=True).values_list("id", "status", "cancel_requested_at"))
+    if not rows or any(requested_at is None for _, _, requested_at in rows):
+        return None
+    stopped = _stop(job_id, _Asked(frozenset(), {task: was for task, was, _ in rows}), timezone.now())
+    return Cancellation(
+        status=status,
+        was_running=bool(stopped.running),
+        sent=bool(stopped.sent),
         reached=stopped.reached,
     )
 

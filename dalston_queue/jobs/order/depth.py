@@ -1,11 +1,13 @@
-"""Depth: how many tasks are READY, QUEUED and RUNNING in each lane and tier. Exact, without counting tasks.
+"""Depth: how many tasks are PENDING, READY, QUEUED and RUNNING in each lane and tier. Exact, without counting tasks.
 
-Each statement that moves tasks writes a row with the change (jobs/lifecycle/status.py). The depth is the sum; `compact`
-replaces the rows of a lane by their sum.
+Each statement that makes or moves tasks writes a row with the change (jobs/submit/rows.py, jobs/lifecycle/status.py).
+The depth is the sum; `compact` replaces the rows of a lane by their sums.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
 
 from django.db import connection, transaction
 
@@ -40,14 +42,23 @@ _LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('dalston_depth'))"
 _COMPACT = """
     WITH many AS (
         SELECT lane, tier FROM dalston_depth GROUP BY lane, tier
-        HAVING count(*) > %s OR (sum(ready) = 0 AND sum(queued) = 0 AND sum(running) = 0)
+        HAVING count(*) > %s OR (sum(pending) = 0 AND sum(ready) = 0 AND sum(queued) = 0 AND sum(running) = 0)
     ), gone AS (
         DELETE FROM dalston_depth d USING many WHERE d.lane = many.lane AND d.tier = many.tier
-        RETURNING d.lane, d.tier, d.ready, d.queued, d.running
+        RETURNING d.lane, d.tier, d.project_id, d.pending, d.ready, d.queued, d.running
     )
-    INSERT INTO dalston_depth (lane, tier, ready, queued, running)
-    SELECT lane, tier, sum(ready), sum(queued), sum(running) FROM gone
-    GROUP BY lane, tier HAVING sum(ready) <> 0 OR sum(queued) <> 0 OR sum(running) <> 0"""
+    INSERT INTO dalston_depth (lane, tier, project_id, pending, ready, queued, running)
+    SELECT lane, tier, project_id, sum(pending), sum(ready), sum(queued), sum(running) FROM gone
+    GROUP BY lane, tier, project_id
+    HAVING sum(pending) <> 0 OR sum(ready) <> 0 OR sum(queued) <> 0 OR sum(running) <> 0"""
+_BY_PROJECT = """
+    SELECT split_part(lane, '@', 1), tier, project_id, sum(pending), sum(ready + queued) FROM dalston_depth
+    GROUP BY split_part(lane, '@', 1), tier, project_id
+    HAVING sum(pending) <> 0 OR sum(ready + queued) <> 0"""
+_REAL_BY_PROJECT = """
+    SELECT queue, tier, project_id, count(*) FILTER (WHERE status IN ('pending', 'scheduled')),
+           count(*) FILTER (WHERE status IN ('ready', 'queued'))
+    FROM dalston_task WHERE status IN ('pending', 'scheduled', 'ready', 'queued') GROUP BY queue, tier, project_id"""
 _REAL = """
     SELECT lane, tier, count(*) FILTER (WHERE status = 'ready'), count(*) FILTER (WHERE status = 'queued'),
            count(*) FILTER (WHERE status = 'running')
@@ -62,6 +73,23 @@ def depths(lanes: Collection[str] | None = None) -> list[LaneDepth]:
         else:
             cursor.execute(OF_LANES, [list(lanes)])
         return [LaneDepth(*row) for row in cursor.fetchall()]
+
+
+class Waiting(NamedTuple):
+    """What a project has in one tier of a queue that no engine has started."""
+
+    queue: str
+    tier: str
+    project_id: UUID | None
+    pending: int  # for other stages, for its time, or for an orchestrator
+    waiting: int  # READY or QUEUED
+
+
+def waiting_by_project(*, count: bool = False) -> list[Waiting]:
+    """All of it. `count`: by counting all tasks, for tests."""
+    with connection.cursor() as cursor:
+        cursor.execute(_REAL_BY_PROJECT if count else _BY_PROJECT)
+        return [Waiting(*row) for row in cursor.fetchall()]
 
 
 def queued(lane_tier: LaneTier) -> int:

@@ -4,6 +4,7 @@ search     finds jobs and tasks: the same rules for the API and the page
 timeline   every delivery of a task, and how it ended
 progress   how far running tasks are, as their engines report it
 lanes      the numbers of all lanes: what waits in Postgres with what is in Redis
+queues     which of many queues are shown: the busiest, or a page by name
 ready      the list of the READY tasks of a queue, by page
 pace       estimates: tasks per second, time until a turn
 limits     how much of each limit is used, what waits behind it

@@ -25,7 +25,6 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     parameters: msgspec.Raw
     trace_id: str
     callback_url: str
-    traceparent: str = ""
 
 
 class NewTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +56,6 @@ _JOB_TYPES = {
     "parameters": "jsonb",
     "trace_id": "text",
     "callback_url": "text",
-    "traceparent": "text",
 }
 _TASK_TYPES = {
     "id": "uuid",
@@ -81,10 +79,10 @@ _TASK_TYPES = {
 
 _JOB = """
     INSERT INTO dalston_job
-        (id, project_id, token_id, name, status, priority, parameters, trace_id, callback_url, traceparent,
-         progress, error, created_at)
+        (id, project_id, token_id, name, status, priority, parameters, trace_id, callback_url, progress, error,
+         created_at)
     SELECT {id}, {project_id}, {token_id}, {name}, 'pending', {priority}, {parameters}, {trace_id}, {callback_url},
-         {traceparent}, 0, '', %(now)s"""
+         0, '', %(now)s"""
 
 _TASK = """
     INSERT INTO dalston_task
@@ -109,15 +107,25 @@ def _many(insert: str, argument: str, types: Mapping[str, str], source: str = ""
     return f"{selected} FROM {source}jsonb_to_recordset(%({argument})s::jsonb) AS new ({columns})"
 
 
+# By how many the new tasks of each lane, tier and project change its depth (models/order.py).
+_RETURNING = "RETURNING lane, tier, project_id"
+_DEPTH = """
+    INSERT INTO dalston_depth (lane, tier, project_id, pending, ready, queued, running)
+    SELECT lane, tier, project_id, count(*), 0, 0, 0 FROM stored GROUP BY lane, tier, project_id"""
+_DEPTH_OF_ONE = """
+    INSERT INTO dalston_depth (lane, tier, project_id, pending, ready, queued, running)
+    SELECT lane, tier, project_id, 1, 0, 0, 0 FROM stored"""
+
 # Foreign keys are checked at the end of the transaction.
-_MANY_TASKS = _many(_TASK, "tasks", _TASK_TYPES)
-_MANY_JOBS = f"WITH jobs AS ({_many(_JOB, 'jobs', _JOB_TYPES)}) {_MANY_TASKS}"
+_STORED = f"stored AS ({_many(_TASK, 'tasks', _TASK_TYPES)} {_RETURNING})"
+_MANY_TASKS = f"WITH {_STORED} {_DEPTH}"
+_MANY_JOBS = f"WITH jobs AS ({_many(_JOB, 'jobs', _JOB_TYPES)}), {_STORED} {_DEPTH}"
 
 
 @cache
 def _one_job(*, of_one: bool, taken: bool) -> str:
-    """A chain: take the key, insert the job, insert its tasks, each from the row that the step before returned. A key
-    that another request holds returns no row, so nothing is stored."""
+    """A chain: take the key, insert the job, insert its tasks, count them, each from the row that the step before
+    returned. A key that another request holds returns no row, so nothing is stored."""
     steps, source = [], ""
     if taken:
         steps, source = [f"taken AS ({TAKE} {TAKE_CONFLICT})"], "FROM taken"
@@ -126,7 +134,8 @@ def _one_job(*, of_one: bool, taken: bool) -> str:
         tasks = f"{_one(_TASK, 'task', _TASK_TYPES)} FROM made"
     else:
         tasks = _many(_TASK, "tasks", _TASK_TYPES, source="made CROSS JOIN ")
-    return f"WITH {', '.join(steps)} {tasks}"
+    steps.append(f"stored AS ({tasks} {_RETURNING})")
+    return f"WITH {', '.join(steps)} {_DEPTH_OF_ONE if of_one else _DEPTH}"
 
 
 def insert_job(job: NewJob, tasks: Collection[NewTask], now: datetime, *, key: NewKey | None = None) -> bool:

@@ -5,15 +5,14 @@ Redis is not needed: `job.created` is a hint, sent after the commit, and pending
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-import msgspec
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
@@ -24,7 +23,7 @@ from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.ids import uuid7
 from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
 from dalston_queue.jobs.lifecycle import dag, transition_log
-from dalston_queue.jobs.submit import hints
+from dalston_queue.jobs.submit import hints, lanes
 from dalston_queue.jobs.submit.idempotency import NewKey
 from dalston_queue.jobs.submit.rows import NewJob, NewTask, insert_job, insert_jobs
 from dalston_queue.jobs.submit.spec import JobSpec, StageSpec
@@ -32,8 +31,6 @@ from dalston_queue.jobs.submit.storable import storable
 from dalston_queue.jobs.webhooks.deliveries import Callbacks
 from dalston_queue.metrics.tasks import SUBMITTED
 from dalston_queue.models import ApiToken, Project, Task
-from dalston_queue.tracing.context import incoming
-from dalston_queue.tracing.spans import span
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +63,13 @@ def submit(
     """Accept one job by one statement, or raise JobsError."""
     now = timezone.now()
     job, tasks = _rows(spec, project, token, Callbacks(project))
+    [refused] = lanes.register([_lanes_of(tasks)], project.pk)
+    if refused:
+        raise refused
     key = None if idempotency_key is None else _new_key(idempotency_key, spec, project, job.id, now)
-    with _traced(job, len(tasks)) as traced:
-        while not insert_job(traced, tasks, now, key=key):
-            if key is not None and (earlier := key.existing_job()):
-                return Submission(earlier, _tasks_of(earlier, {}), created=False)
+    while not insert_job(job, tasks, now, key=key):
+        if key is not None and (earlier := key.existing_job()):
+            return Submission(earlier, _tasks_of(earlier, {}), created=False)
     transition_log.jobs_submitted([(job.id, job.trace_id, len(tasks))])
     transaction.on_commit(lambda: _accepted([job.id], tasks))
     return Submission(job.id, tuple(task.id for task in tasks), created=True, tasks=tuple(tasks), at=now)
@@ -82,7 +81,7 @@ def submit_many(
     """Accept a batch, each job for itself; the outcomes are in the order of the requests."""
     now = timezone.now()
     callbacks = Callbacks(project)
-    made = [_made(request.spec, project, token, callbacks) for request in requests]
+    made = _within_limits([_made(request.spec, project, token, callbacks) for request in requests], project)
     outcomes: list[Submission | JobsError] = []
     jobs: dict[UUID, NewJob] = {}
     tasks: dict[UUID, list[NewTask]] = {}
@@ -103,22 +102,10 @@ def submit_many(
                 outcomes.append(Submission(earlier, _tasks_of(earlier, tasks), created=False))
         if jobs:
             all_tasks = [task for its_tasks in tasks.values() for task in its_tasks]
-            with ExitStack() as spans:
-                for job in list(jobs.values()):
-                    jobs[job.id] = spans.enter_context(_traced(job, len(tasks[job.id])))
-                insert_jobs(list(jobs.values()), all_tasks, now)
+            insert_jobs(list(jobs.values()), all_tasks, now)
             transition_log.jobs_submitted((job.id, job.trace_id, len(tasks[job.id])) for job in jobs.values())
             transaction.on_commit(lambda: _accepted(list(jobs), all_tasks))
     return outcomes
-
-
-@contextmanager
-def _traced(job: NewJob, tasks: int) -> Iterator[NewJob]:
-    """The job with the traceparent that its tasks' spans belong to: of the span around this block, or, without spans,
-    of the request."""
-    what = {"job_id": job.id, "job": job.name, "tasks": tasks}
-    with span("submit", incoming.get(), what, trace_id=job.trace_id) as opened:
-        yield msgspec.structs.replace(job, traceparent=opened.traceparent) if opened.traceparent else job
 
 
 def _tasks_of(job_id: UUID, of_this_batch: Mapping[UUID, Sequence[NewTask]]) -> tuple[UUID, ...]:
@@ -197,6 +184,15 @@ def _rows(spec: JobSpec, project: Project, token: ApiToken | None, callbacks: Ca
     )
     of_job = OfJob(job_id, project.pk, Priority(spec.priority), spec.concurrency_key)
     return job, [task_row(stage, of_job) for stage in spec.stages]
+
+
+def _within_limits(made: Sequence[Rows | JobsError], project: Project) -> list[Rows | JobsError]:
+    refused = lanes.register([[] if isinstance(each, JobsError) else _lanes_of(each[1]) for each in made], project.pk)
+    return [refusal or each for each, refusal in zip(made, refused, strict=True)]
+
+
+def _lanes_of(tasks: Sequence[NewTask]) -> set[str]:
+    return {task.lane for task in tasks}
 
 
 def _take_keys(

@@ -35,8 +35,6 @@ from dalston_queue.jobs.webhooks.target import read_target
 from dalston_queue.metrics.processes import WEBHOOKS
 from dalston_queue.models import Task, WebhookDelivery
 from dalston_queue.models.webhook import DeliveryState
-from dalston_queue.tracing.context import parent_of_job
-from dalston_queue.tracing.spans import span
 
 log = structlog.get_logger(__name__)
 MAX_SENDING = 8
@@ -101,9 +99,7 @@ class WebhookSender:
         message = message_of(delivery)
         body = encode(message)
         signed = headers(message, body, secret.text, int(time.time()))
-        parent = parent_of_job(delivery.job.traceparent, delivery.job.trace_id, str(delivery.job_id))
-        post = partial(send, target, body=body, timeout_s=timeout_s, allowed=allowed)
-        return _start(partial(_traced, parent, delivery.job_id, signed, post))
+        return _start(partial(send, target, signed, body, timeout_s=timeout_s, allowed=allowed))
 
     def _mark(self, lease: _Lease, outcome: Outcome, now: datetime) -> None:
         crash_points.point("webhook.sent")
@@ -152,15 +148,6 @@ def _start(attempt: Callable[[], Outcome]) -> "Future[Outcome]":
 
     threading.Thread(target=work, name="webhook", daemon=True).start()
     return future
-
-
-def _traced(parent: str, job_id: UUID, signed: Mapping[str, str], post: Callable[..., Outcome]) -> Outcome:
-    """Sent with the trace context, so that the receiver's spans join the job's trace."""
-    with span("webhook", parent, {"job_id": job_id}) as opened:
-        outcome = post(headers={**signed, "traceparent": opened.traceparent} if opened.traceparent else signed)
-        if not isinstance(outcome, Delivered):
-            opened.failed(f"status {outcome.code}" if outcome.code else "no answer")
-        return outcome
 
 
 def _lease(delivery: WebhookDelivery) -> _Lease:

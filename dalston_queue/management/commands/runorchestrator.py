@@ -26,7 +26,6 @@ from dalston_queue.orchestrator.leadership import Leadership, process_name
 from dalston_queue.orchestrator.loop import Orchestrator
 from dalston_queue.orchestrator.recovery import Recovery
 from dalston_queue.redis import get_broker
-from dalston_queue.tracing import spans
 from dalston_site import notify
 
 log = structlog.get_logger(__name__)
@@ -47,7 +46,6 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         if connection.vendor != "postgresql":
             raise CommandError("the orchestrator needs Postgres: set DATABASE_URL")
-        spans.name_process("dalston-orchestrator")
         name = process_name()
         stop = threading.Event()
 

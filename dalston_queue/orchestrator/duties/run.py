@@ -20,6 +20,7 @@ from dalston_queue.metrics.processes import DUTY_RUNS
 from dalston_queue.models import Duty
 from dalston_queue.orchestrator.duties import housekeeping
 from dalston_queue.orchestrator.duties.housekeeping import check_audit
+from dalston_queue.orchestrator.duties.lanes import forget_unused
 from dalston_queue.orchestrator.duties.reconciler import reconcile
 from dalston_queue.orchestrator.duties.report import Report, record_run
 from dalston_queue.orchestrator.duties.samples import take_samples
@@ -46,6 +47,7 @@ DUTIES: tuple[DutySpec, ...] = (
     DutySpec("ageing", lambda: settings.DALSTON_PROMOTE_INTERVAL_S, housekeeping.promote_tasks),
     DutySpec("samples", lambda: 60.0, take_samples),
     DutySpec("registry", lambda: 60.0, housekeeping.mirror_registry),
+    DutySpec("lanes", lambda: 60.0, forget_unused),
     DutySpec("expiry", lambda: 3600.0, housekeeping.delete_expired),
     DutySpec("dead-letter digest", lambda: 3600.0, housekeeping.digest_dead_letters),
     DutySpec("audit", lambda: 3600.0, check_audit),

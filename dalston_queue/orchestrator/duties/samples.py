@@ -13,6 +13,7 @@ from dalston_queue.broker.views.snapshot import LaneStats
 from dalston_queue.jobs.queries.ended import Ended, ended_between
 from dalston_queue.jobs.queries.lanes import read_lanes
 from dalston_queue.jobs.queries.pace import numbers_of
+from dalston_queue.jobs.queries.queues import select
 from dalston_queue.models import DeadLetter, Sample
 from dalston_queue.models.dead_letter import OPEN
 from dalston_queue.orchestrator.duties.report import Report
@@ -39,7 +40,8 @@ def take_samples(now: datetime) -> Report:
 
 
 def _queues(minute: datetime) -> Iterator[Sample]:
-    snapshot = read_lanes(get_broker())
+    broker = get_broker()
+    snapshot = read_lanes(broker, select(broker.queues()).names)
     end = minute - SETTLED
     ended = ended_between(end - timedelta(minutes=1), end)
     for queue in snapshot.queues:

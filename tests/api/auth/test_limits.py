@@ -13,9 +13,8 @@ from django.utils import timezone
 from dalston_queue.api.auth.backpressure import Steps, depths, is_accepted
 from dalston_queue.broker import Broker
 from dalston_queue.broker.broker import Limit
-from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.broker.protocol.types import Priority
-from dalston_queue.models import Task
+from dalston_queue.models import Project, Task
 from tests.api.conftest import Api
 from tests.jobs import make
 from tests.orchestrator.support import Steps as Dispatch
@@ -50,43 +49,50 @@ def test_each_step_is_stricter_than_the_one_before(waiting: int, accepted: set[s
     assert found == accepted
 
 
-def fill(broker: Broker, count: int) -> None:
-    broker.append(
-        [TaskMessage(task_id=f"t{n}", job_id="j", queue="echo", task_type="echo", attempt=1) for n in range(count)]
-    )
-
-
-def test_a_full_queue_refuses_all_but_high(
-    api: Api, broker: Broker, settings: Any, token_for: Callable[..., str]
-) -> None:
+def test_a_full_queue_refuses_all_but_high(api: Api, settings: Any, token_for: Callable[..., str]) -> None:
     settings.DALSTON_BACKPRESSURE_WAITING = 3
-    fill(broker, 4)
+    assert [api.post("/tasks", {"task_type": "echo"}).status_code for _ in range(4)] == [201] * 3 + [429]
+    depths.forget()
     answer = api.post("/tasks", {"task_type": "echo"})
     assert (answer.status_code, answer.json()["code"]) == (429, "queue_full")
     assert int(answer["Retry-After"]) >= 1
-    assert "4 tasks wait in the queue echo" in answer.json()["detail"]
-    assert not Task.objects.exists()
+    assert "3 tasks of this project wait in the queue echo" in answer.json()["detail"]
+    assert Task.objects.count() == 3
     assert api.post("/tasks", {"task_type": "echo", "priority": "high"}).status_code == 201
     assert api.post("/tasks", {"task_type": "sleep"}).status_code == 201
     listed = Api(token_for("submit", rate_preset="listed"))
     assert listed.post("/tasks", {"task_type": "echo"}).status_code == 201
+    other = Api(token_for("submit", project=Project.objects.create(name="other")))
+    assert other.post("/tasks", {"task_type": "echo"}).status_code == 201, "another project's tasks refuse no request"
 
 
-def test_tasks_in_postgres_count_and_do_so_while_redis_is_away(
-    api: Api, broker: Broker, settings: Any, redis_url: str
-) -> None:
-    settings.DALSTON_WINDOW, settings.DALSTON_BACKPRESSURE_WAITING = 2, 3
+def test_the_request_itself_counts_and_so_does_what_waits_for_other_stages_or_its_time(api: Api, settings: Any) -> None:
+    settings.DALSTON_BACKPRESSURE_WAITING = 3
+    stages = [{"stage": f"s{n}", "queue": "echo", "after": [f"s{n - 1}"] if n else []} for n in range(4)]
+    assert api.post("/jobs", {"name": "four", "stages": stages}).status_code == 429
+    assert api.post("/jobs", {"name": "two", "stages": stages[:2]}).status_code == 201
+    later = {"task_type": "echo", "scheduled_at": f"{timezone.now() + timedelta(days=300)}"}
+    assert [api.post("/tasks", later).status_code for _ in range(2)] == [201, 429]
+    depths.forget()
+    assert api.post("/tasks", {"task_type": "echo"}).status_code == 429
+
+
+def test_all_queues_of_a_project_have_a_limit_together(api: Api, settings: Any) -> None:
+    settings.DALSTON_BACKPRESSURE_PROJECT = 2
+    assert [api.post("/tasks", {"task_type": f"q{n}"}).status_code for n in range(3)] == [201, 201, 429]
+
+
+def test_it_needs_no_redis(api: Api, broker: Broker, settings: Any, redis_url: str) -> None:
+    settings.DALSTON_WINDOW, settings.DALSTON_BACKPRESSURE_WAITING = 2, 6
     for _ in range(6):
-        make.single()
+        make.single(of="alpha")
     Dispatch(broker).poll()
     assert api.post("/tasks", {"task_type": "echo", "priority": "high"}).json()["queue_position"] == 1
-    answer = api.post("/tasks", {"task_type": "echo"})
-    assert "6 tasks wait in the queue echo" in answer.json()["detail"]
     settings.REDIS_URL = redis_url.replace(str(urlsplit(redis_url).port), "1")
     depths.forget()
     answer = api.post("/tasks", {"task_type": "echo"})
     assert (answer.status_code, answer["Retry-After"]) == (429, "30")
-    assert "4 tasks wait in the queue echo" in answer.json()["detail"], "those in the window are not known"
+    assert "7 tasks of this project wait in the queue echo" in answer.json()["detail"]
     settings.REDIS_URL = redis_url
     depths.forget()
     settings.DALSTON_BACKPRESSURE_WAITING = 10
@@ -94,7 +100,9 @@ def test_tasks_in_postgres_count_and_do_so_while_redis_is_away(
 
 
 def test_a_submission_shows_its_queue_position(api: Api, broker: Broker) -> None:
-    fill(broker, 4)
+    for _ in range(4):
+        make.single()
+    Dispatch(broker).poll()
     positions = {
         priority: api.post("/tasks", {"task_type": "echo", "priority": priority}).json()["queue_position"]
         for priority in ("high", "medium", "low")
@@ -105,12 +113,19 @@ def test_a_submission_shows_its_queue_position(api: Api, broker: Broker) -> None
     assert api.post("/tasks", later).json()["queue_position"] is None, "it is in no queue yet"
 
 
-def test_in_a_batch_only_the_jobs_for_the_full_queue_are_refused(api: Api, broker: Broker, settings: Any) -> None:
-    settings.DALSTON_BACKPRESSURE_WAITING = 3
-    fill(broker, 4)
-    jobs = [{"name": name, "stages": [{"stage": name}]} for name in ("echo", "sleep")]
+def test_in_a_batch_only_the_jobs_for_the_full_queue_are_refused(api: Api, settings: Any) -> None:
+    settings.DALSTON_BACKPRESSURE_WAITING = 2
+    jobs = [{"name": name, "stages": [{"stage": name}]} for name in ("echo", "echo", "echo", "sleep")]
     batch = api.post("/jobs:batch", {"jobs": jobs}).json()
-    assert [item["code"] for item in batch["items"]] == ["queue_full", None]
+    assert [item["code"] for item in batch["items"]] == [None, None, "queue_full", None]
+
+
+def test_a_batch_has_so_many_stages(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dalston_queue.api.routes.jobs.MAX_BATCH_STAGES", 3)
+    two = [{"stage": "a"}, {"stage": "b"}]
+    jobs = [{"name": "job", "stages": stages} for stages in (two, two, two[:1])]
+    batch = api.post("/jobs:batch", {"jobs": jobs}).json()
+    assert [item["code"] for item in batch["items"]] == [None, "invalid", None]
 
 
 def test_a_limited_token_gets_retry_after(token_for: Callable[..., str], settings: Any) -> None:
@@ -139,7 +154,7 @@ def test_without_redis_everything_is_accepted(
     settings.DALSTON_RATE_LIMITED_PER_MINUTE = 1
     limited = Api(token_for("submit", "read", rate_preset="limited"))
     assert [limited.post("/tasks", {"task_type": "echo"}).status_code for _ in range(3)] == [201] * 3
-    assert limited.post("/tasks", {"task_type": "echo"}).json()["queue_position"] is None
+    assert limited.post("/tasks", {"task_type": "echo"}).json()["queue_position"] == 1, "the order is that of Postgres"
     answer = limited.get("/queue/stats")
     assert (answer.status_code, answer.json()["code"]) == (503, "redis_unavailable")
     assert answer["Retry-After"] == "5"

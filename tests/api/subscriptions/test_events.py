@@ -254,8 +254,8 @@ def threads_of(web: Web) -> int:
 
 @pytest.fixture
 def small_web(db: None, tmp_path: Path) -> Iterator[Web]:
-    """A web process that serves twelve subscribers and has two database connections."""
-    server = Web({**environment(), "DALSTON_MAX_EVENT_STREAMS": "12", "DALSTON_DB_POOL_SIZE": "2"}, tmp_path / "log")
+    """A web process that serves twelve subscribers of one project and has two database connections."""
+    server = Web({**environment(), "DALSTON_MAX_EVENT_STREAMS": "24", "DALSTON_DB_POOL_SIZE": "2"}, tmp_path / "log")
     yield server
     server.process.reap()
 

@@ -96,8 +96,8 @@ def test_all_waits_share_the_slots() -> None:
     with ExitStack() as taken:
         assert all(taken.enter_context(WAIT_SLOTS.take()) for _ in range(WAIT_SLOTS.limit))
         started = time.monotonic()
-        long_poll.tasks.wait(uuid7(), 5)
-        long_poll.jobs.wait(uuid7(), 5)
+        long_poll.tasks.wait(uuid7(), 5, "project")
+        long_poll.jobs.wait(uuid7(), 5, "project")
         assert time.monotonic() - started < 5
     with WAIT_SLOTS.take() as free:
         assert free

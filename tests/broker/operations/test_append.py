@@ -109,11 +109,14 @@ def test_crashes_are_not_forgotten_by_a_rebuild(broker: Broker, engine: MakeEngi
 
 
 def test_a_queue_takes_at_most_32_capability_sets_and_reuses_the_room_of_empty_ones(broker: Broker) -> None:
-    broker.append([message(f"t{n}", required_capabilities=(f"cap{n}",)) for n in range(32)])
-    with pytest.raises(TooManyLanes, match="queue echo has 32 capability sets"):
+    broker.append([message(f"t{n}", required_capabilities=(f"cap{n}",)) for n in range(31)])
+    with pytest.raises(TooManyLanes, match="queue echo has 31 capability sets"):
         broker.append([message("one-more", required_capabilities=("other",))])
+    assert broker.append([message("plain")]) == [Appended.ADDED], "the plain lane always exists"
+    broker.remove("echo", "plain")
     broker.remove("echo", "t5")
     assert broker.append([message("one-more", required_capabilities=("other",))]) == [Appended.ADDED]
+    assert "" in broker.lanes("echo"), "an empty plain lane is not retired"
 
 
 @pytest.mark.parametrize(
