@@ -147,6 +147,9 @@ DALSTON_BREAKER_TRIALS = whole("DALSTON_BREAKER_TRIALS", "E338", defaults.BREAKE
 # --- Engines for audio ------------------------------------------------------------------------------------------------
 DALSTON_MODELS_DIR = env.text("DALSTON_MODELS_DIR")
 DALSTON_ENGINE_THREADS = whole("DALSTON_ENGINE_THREADS", "E220", defaults.ENGINE_THREADS, "CPU threads that one process of an engine computes with.", high=256)
+DALSTON_AUDIO_MAX_S = number("DALSTON_AUDIO_MAX_S", "E221", defaults.AUDIO_MAX_S, "The longest recording that is transcribed, in seconds; a longer one is rejected.", low=1)
+DALSTON_AUDIO_CHUNK_S = number("DALSTON_AUDIO_CHUNK_S", "E222", defaults.AUDIO_CHUNK_S, "A longer recording is cut in silences into chunks of at most this length, which several engines transcribe at once.", low=10)
+DALSTON_AUDIO_MAX_CHANNELS = whole("DALSTON_AUDIO_MAX_CHANNELS", "E223", defaults.AUDIO_MAX_CHANNELS, "Channels of a recording; one with more is rejected.", high=64)
 # fmt: on
 
 # --- Django -----------------------------------------------------------------------------------------------------------

@@ -87,7 +87,8 @@ def has_announced(name: str, pid: int, announcements: Announcements) -> Probe:
 
 
 def node_is_ready(broker: Broker, node_id: str, since_ms: int) -> Probe:
-    """The node beats, and each of its engines is ready. Entries of an earlier run don't count."""
+    """The node beats, and each of its engines is ready, or loads: its model may be on its way for minutes, and what it
+    waits for is on its page. Entries of an earlier run don't count."""
 
     def probe() -> str:
         try:
@@ -99,9 +100,8 @@ def node_is_ready(broker: Broker, node_id: str, since_ms: int) -> Probe:
             return f"Redis does not answer ({error})"
         if not nodes:
             return f"{node_id} does not beat"
-        loading = [
-            f"{engine.engine_id} is {engine.state}" for engine in engines if engine.state is not EngineState.READY
-        ]
-        return ", ".join(loading) or ("" if engines else f"{node_id} has no engine")
+        good = (EngineState.READY, EngineState.LOADING)
+        missing = [f"{engine.engine_id} is {engine.state}" for engine in engines if engine.state not in good]
+        return ", ".join(missing) or ("" if engines else f"{node_id} has no engine")
 
     return probe

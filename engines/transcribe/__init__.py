@@ -1,5 +1,6 @@
 """The transcribe engine: speech to text, by the best model that this machine can run.
 
+engine        chooses the model, reports the progress
 loading       which models this process has: fetched, or bundled
 recogniser    what the models have in common
 moonshine     Moonshine tiny on the CPU: ONNX, a decode loop, its vocabulary

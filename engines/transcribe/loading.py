@@ -27,6 +27,7 @@ class Models:
 
     def __init__(self, tell: Tell) -> None:
         self._loaded: dict[str, Recogniser] = {}
+        tell("loading the model")
         self.missing = ""  # why Moonshine is not here
         if size := os.environ.get("WHISPER_MODEL"):
             self._add(_whisper(size))

@@ -48,6 +48,10 @@ NOT_RUN = {
     ("docs/broker.md", "broker = connect"): "a sketch; tests/broker/engine/test_claim.py makes the same calls",
     ("docs/client.md", "pip install"): "an installation: ./dev has made it before it runs any test",
     ("docs/lifecycle.md", "stateDiagram"): "a drawing; tests/jobs/lifecycle/test_states.py compares it with the code",
+    (
+        "docs/audio-engines.md",
+        "engines: [",
+    ): "paths of an installed node; tests/supervisor/test_config.py reads such files",
     ("docs/webhooks.md", "import hashlib"): "run by tests/api/webhooks/test_delivery.py",
 }
 

@@ -1,0 +1,53 @@
+"""Forced alignment by pocketsphinx: the times of known words in a few seconds of speech."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from pocketsphinx import Decoder
+
+from engines.audio.samples import RATE, Samples
+
+from .words import Times, plain
+
+FRAMES_PER_S = 100
+PIECE = RATE // 4  # samples between two calls of `tick`
+_VARIANT = re.compile(r"\(\d+\)$")
+
+
+class Aligner:
+    def __init__(self) -> None:
+        self._decoder = Decoder(samprate=float(RATE), loglevel="FATAL", lm=None)
+
+    def align(self, samples: Samples, words: Sequence[str], tick: Callable[[], None]) -> list[Times | None]:
+        """Seconds in the samples for each word; None for one that the dictionary lacks, and for all if the text does
+        not fit the sound."""
+        known = [number for number, word in enumerate(words) if self._knows(plain(word))]
+        times: list[Times | None] = [None] * len(words)
+        if not known:
+            return times
+        expected = [plain(words[number]) for number in known]
+        found = self._aligned(samples, " ".join(expected), tick)
+        if [word for word, *_ in found] == expected:
+            for number, (_, start, end) in zip(known, found, strict=True):
+                times[number] = (start, end)
+        return times
+
+    def _knows(self, word: str) -> bool:
+        return bool(word) and self._decoder.lookup_word(word) is not None
+
+    def _aligned(self, samples: Samples, text: str, tick: Callable[[], None]) -> list[tuple[str, float, float]]:
+        self._decoder.set_align_text(text)
+        self._decoder.start_utt()
+        try:
+            for start in range(0, len(samples), PIECE):
+                tick()
+                self._decoder.process_raw(samples[start : start + PIECE].tobytes(), no_search=False, full_utt=False)
+        finally:
+            self._decoder.end_utt()  # also after a cancel: the next task starts anew
+        return [
+            (_VARIANT.sub("", segment.word), segment.start_frame / FRAMES_PER_S, (segment.end_frame + 1) / FRAMES_PER_S)
+            for segment in self._decoder.seg() or ()
+            if not segment.word.startswith(("<", "[", "(", "+"))
+        ]

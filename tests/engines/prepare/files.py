@@ -1,0 +1,85 @@
+"""Sound files of many kinds, made by PyAV and by hand, without an espeak or a recording."""
+
+import struct
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+from av.audio.stream import AudioStream
+from av.container import OutputContainer
+from av.video.stream import VideoStream
+from numpy.typing import NDArray
+
+TONE_HZ = 440
+
+
+def tone(seconds: float, rate: int, channels: int = 1) -> NDArray[np.float32]:
+    """Channel n is n octaves higher, and softer."""
+    time = np.arange(int(seconds * rate)) / rate
+    rows = [0.5 / (number + 1) * np.sin(2 * np.pi * TONE_HZ * 2**number * time) for number in range(channels)]
+    return np.array(rows, np.float32)
+
+
+def encode(
+    path: Path, codec: str, rate: int = 48_000, channels: int = 1, *, seconds: float = 3.0, video: bool = False
+) -> Path:
+    layout = {1: "mono", 2: "stereo", 6: "5.1"}[channels]
+    with av.open(str(path), "w") as out:
+        film = video_stream(out) if video else None
+        stream = out.add_stream(codec, rate=rate, layout=layout)
+        assert isinstance(stream, AudioStream)
+        if film is not None:
+            add_video(out, film, seconds)
+        size = stream.codec_context.frame_size or 1024
+        resampler = av.AudioResampler(stream.codec_context.format.name, layout, rate, frame_size=size)
+        frame = av.AudioFrame.from_ndarray(tone(seconds, rate, channels), format="fltp", layout=layout)
+        frame.rate = rate
+        for part in [*resampler.resample(frame), *resampler.resample(None)]:
+            out.mux(stream.encode(part))
+        out.mux(stream.encode(None))
+    return path
+
+
+def video_stream(out: OutputContainer) -> VideoStream:
+    """All streams are added before the first is written to."""
+    stream = out.add_stream("mpeg4", rate=5)
+    stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+    return stream
+
+
+def add_video(out: OutputContainer, stream: VideoStream, seconds: float) -> None:
+    for number in range(int(seconds * 5)):
+        frame = av.VideoFrame(64, 48, "yuv420p")
+        for plane in frame.planes:
+            plane.update(bytes(plane.buffer_size))
+        frame.pts, frame.time_base = number, Fraction(1, 5)
+        out.mux(stream.encode(frame))
+    out.mux(stream.encode(None))
+
+
+def only_video(path: Path) -> Path:
+    with av.open(str(path), "w") as out:
+        add_video(out, video_stream(out), 1.0)
+    return path
+
+
+def wave(path: Path, data: bytes, *, channels: int = 1, rate: int = 16_000, declared: int | None = None) -> Path:
+    size = len(data) if declared is None else declared
+    layout = struct.pack("<HHIIHH", 1, channels, rate, rate * channels * 2 % 2**32, channels * 2, 16)
+    head = b"RIFF" + struct.pack("<I", 36 + size) + b"WAVEfmt " + struct.pack("<I", 16) + layout
+    path.write_bytes(head + b"data" + struct.pack("<I", size) + data)
+    return path
+
+
+def silent_flac(path: Path, seconds: float) -> Path:
+    """A media bomb: hours of silence in a file of some hundred kilobytes."""
+    rate, block = 8_000, 60_000
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("flac", rate=rate, layout="mono")
+        for _ in range(int(seconds * rate) // block):
+            frame = av.AudioFrame.from_ndarray(np.zeros((1, block), np.int16), format="s16", layout="mono")
+            frame.rate = rate
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode(None))
+    return path
