@@ -6,11 +6,14 @@ import threading
 import structlog
 from django.conf import settings
 from django.db import Error
+from django.utils import timezone
 from huey import crontab
 from huey.contrib.djhuey import HUEY, db_periodic_task
 
+from dalston_queue.alerts import evaluate
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.orchestrator.duties.run import run_due_duties
+from dalston_queue.orchestrator.leadership import process_name
 
 log = structlog.get_logger(__name__)
 
@@ -20,13 +23,15 @@ _away = False
 
 @db_periodic_task(crontab())  # type: ignore[untyped-decorator]  # huey has no types
 def housekeeping() -> None:
-    """Each minute: the stale scanner and every other duty that is due. Of several huey processes one leads.
+    """Each minute: the stale scanner and every other duty that is due, then the alerts. Of several huey processes one
+    leads.
 
     Without a server the duties wait for the next run. One line is logged when it is away, and one when it is back.
     """
     global _away  # noqa: PLW0603 - this process has one housekeeping
     try:
         run_due_duties()
+        evaluate.run(timezone.now(), process_name())
     except (BrokerError, Error) as error:
         if not _away:
             log.warning("housekeeping waits for its servers", error=str(error).strip())

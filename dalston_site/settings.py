@@ -137,6 +137,41 @@ DALSTON_WEBHOOK_BACKOFF_BASE_S = number("DALSTON_WEBHOOK_BACKOFF_BASE_S", "E192"
 DALSTON_WEBHOOK_BACKOFF_CAP_S = number("DALSTON_WEBHOOK_BACKOFF_CAP_S", "E193", 3600.0, "The longest delay between two attempts.", low=0.1)
 DALSTON_WEBHOOK_ALLOWED_NETWORKS = env.networks("DALSTON_WEBHOOK_ALLOWED_NETWORKS")
 
+# --- Alerts: the thresholds above which they fire (dalston_queue/alerts/table.py), and who is notified ----------------------
+DALSTON_ALERT_NO_WORKERS_S = whole("DALSTON_ALERT_NO_WORKERS_S", "E240", 120, "Seconds without a ready engine.", low=0)
+DALSTON_ALERT_HIGH_DEPTH = whole("DALSTON_ALERT_HIGH_DEPTH", "E241", 1000, "Waiting tasks of high priority.", low=0)
+DALSTON_ALERT_FAILURE_RATE = number("DALSTON_ALERT_FAILURE_RATE", "E242", 0.25, "Share of failed attempts, over 5 min.", low=0, high=1)
+DALSTON_ALERT_DEAD_LETTERS_PER_MINUTE = number("DALSTON_ALERT_DEAD_LETTERS_PER_MINUTE", "E243", 10.0, "New dead letters a minute.", low=0)
+DALSTON_ALERT_UTILISATION = number("DALSTON_ALERT_UTILISATION", "E244", 0.9, "Share of the slots of ready engines in use, for 10 min.", low=0, high=1)
+DALSTON_ALERT_LOW_WAIT_S = whole("DALSTON_ALERT_LOW_WAIT_S", "E245", 1500, "Age in seconds of the oldest waiting task of low priority.", low=1)
+DALSTON_ALERT_DEPTH = whole("DALSTON_ALERT_DEPTH", "E246", 5000, "Waiting tasks of one queue and priority.", low=0)
+DALSTON_ALERT_HIGH_WAIT_S = whole("DALSTON_ALERT_HIGH_WAIT_S", "E247", 60, "Age in seconds of the oldest waiting task of high priority.", low=1)
+DALSTON_ALERT_AGE_P95_S = whole("DALSTON_ALERT_AGE_P95_S", "E248", 600, "Age in seconds that 1 of 20 waiting tasks of a queue and priority exceeds.", low=1)
+DALSTON_ALERT_RETRY_RATE = number("DALSTON_ALERT_RETRY_RATE", "E249", 0.15, "Retries for each completed task, over 5 min.", low=0)
+DALSTON_ALERT_BREAKERS = whole("DALSTON_ALERT_BREAKERS", "E250", 5, "Engines whose circuit breaker is open.", low=0)
+DALSTON_ALERT_UNHEALTHY_RATIO = number("DALSTON_ALERT_UNHEALTHY_RATIO", "E251", 0.1, "Share of the engines that are unhealthy.", low=0, high=1)
+DALSTON_ALERT_PROBE_FAILURES_PER_MINUTE = number("DALSTON_ALERT_PROBE_FAILURES_PER_MINUTE", "E252", 10.0, "Failed health probes a minute.", low=0)
+DALSTON_ALERT_RECOVERIES_PER_MINUTE = number("DALSTON_ALERT_RECOVERIES_PER_MINUTE", "E253", 1.0, "Tasks reclaimed from dead engines a minute.", low=0)
+DALSTON_ALERT_REFUSED_PER_MINUTE = number("DALSTON_ALERT_REFUSED_PER_MINUTE", "E254", 1.0, "Refused results a minute.", low=0)
+DALSTON_ALERT_STALLED_S = whole("DALSTON_ALERT_STALLED_S", "E255", 900, "Seconds in which tasks wait in a queue and no attempt ends.", low=0)
+DALSTON_ALERT_NO_LEADER_S = whole("DALSTON_ALERT_NO_LEADER_S", "E256", 60, "Seconds without a leading orchestrator.", low=0)
+DALSTON_ALERT_DISK_USED_RATIO = number("DALSTON_ALERT_DISK_USED_RATIO", "E257", 0.9, "Share in use of the disk of a node, or of the artifact store.", low=0, high=1)
+DALSTON_ALERT_DEAD_LETTERS_OF_CAUSE = whole("DALSTON_ALERT_DEAD_LETTERS_OF_CAUSE", "E258", 50, "Open dead letters of one day with the same cause.", low=0)
+DALSTON_ALERT_DEAD_LETTERS_RETRIABLE = whole("DALSTON_ALERT_DEAD_LETTERS_RETRIABLE", "E259", 100, "Open dead letters of one day whose cause may pass.", low=0)
+DALSTON_ALERT_EMAILS = env.words("DALSTON_ALERT_EMAILS", [])
+DALSTON_ALERT_WEBHOOK_URL = env.text("DALSTON_ALERT_WEBHOOK_URL")
+DALSTON_ALERT_WEBHOOK_TOKEN = env.text("DALSTON_ALERT_WEBHOOK_TOKEN")
+DALSTON_ALERTS_MUTED = env.words("DALSTON_ALERTS_MUTED", [])
+DALSTON_PUBLIC_URL = env.text("DALSTON_PUBLIC_URL")  # of the dashboard, for links in mails
+# Django's mail settings.
+EMAIL_HOST = env.text("DALSTON_EMAIL_HOST", "localhost")
+EMAIL_PORT = env.integer("DALSTON_EMAIL_PORT", 25)
+EMAIL_HOST_USER = env.text("DALSTON_EMAIL_USER")
+EMAIL_HOST_PASSWORD = env.text("DALSTON_EMAIL_PASSWORD")
+EMAIL_USE_TLS = env.flag("DALSTON_EMAIL_TLS", False)
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env.text("DALSTON_EMAIL_FROM", "dalston@localhost")
+
 # --- Housekeeping and engines -----------------------------------------------------------------------------------------
 DALSTON_DEAD_LETTER_DAYS = whole("DALSTON_DEAD_LETTER_DAYS", "E160", 30, "Days that a dead letter is kept.", high=3650)
 DALSTON_HISTORY_DAYS = whole("DALSTON_HISTORY_DAYS", "E163", 90, "Days that a finished job is kept with its tasks and their history.", high=3650)

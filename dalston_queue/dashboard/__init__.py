@@ -3,6 +3,7 @@
 A folder per page:
 
 account/      the user's own password
+alerts/       what fires, and the runbook of each alert
 overview/     health, queues, nodes, dead letters, the latest tasks
 queue/        one queue: running tasks (the PEL) and waiting tasks; pause and resume
 jobs/         the search for jobs

@@ -7,6 +7,8 @@ from django.urls import path, re_path, reverse
 
 from dalston_queue.broker.protocol.keys import ENGINE_ID, NAME, NODE_ID, WORKER_ID
 from dalston_queue.dashboard.account import views as account
+from dalston_queue.dashboard.alerts import views as alerts
+from dalston_queue.dashboard.alerts.render import alerts_fragments, runbook_fragments
 from dalston_queue.dashboard.audit import read as audit_read
 from dalston_queue.dashboard.audit import views as audit
 from dalston_queue.dashboard.audit.render import audit_fragments
@@ -43,7 +45,7 @@ QUEUE = rf"(?P<queue>{NAME.pattern})"
 NODE = rf"(?P<node_id>{NODE_ID})"
 WORKER = rf"(?P<worker_id>{WORKER_ID})"
 NAVIGATION = (
-    ("Overview", "overview", {"overview"}),
+    ("Overview", "overview", {"overview", "alerts", "alert"}),
     ("Queues", "queues", {"queue"}),
     ("Jobs", "jobs", {"jobs", "job", "task"}),
     ("Dead letters", "dead-letters", {"dead-letters", "dead-letter"}),
@@ -72,6 +74,8 @@ urlpatterns = [
     path("dead-letters/discard/", dead_letter_actions.discard, name="dead-letters-discard"),
     path("dead-letters/batches/<uuid:batch_id>/<str:verb>/", dead_letter_actions.withdraw, name="replay-batch"),
     path("dead-letters/<uuid:dead_letter_id>/", dead_letters.dead_letter, name="dead-letter"),
+    path("alerts/", alerts.alerts, name="alerts"),
+    path("alerts/<slug:slug>/", alerts.runbook, name="alert"),
     path("limits/", limits.limits, name="limits"),
     path("limits/set/", limits.set_one, name="set-limit"),
     path("limits/weight/", limits.weight, name="set-weight"),
@@ -94,6 +98,8 @@ urlpatterns = [
 
 websocket_urlpatterns = [
     live("ws/overview/", overview_fragments),
+    live("ws/alerts/", alerts_fragments),
+    live("ws/alerts/<slug:slug>/", runbook_fragments),
     live("ws/audit/", audit_fragments, audit_read.FIELDS),
     live("ws/limits/", limits_fragments, by_role=True),
     live(rf"^ws/queues/{QUEUE}/$", queue_fragments, queue_query.FIELDS, by_role=True),

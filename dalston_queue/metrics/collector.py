@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 
+from django.conf import settings
 from django.utils import timezone
 from prometheus_client import REGISTRY
 from prometheus_client.core import Metric
@@ -124,10 +127,19 @@ def _of_workers(redis: InRedis) -> Iterator[Metric]:
 
 def _disks(redis: InRedis) -> Metric:
     used: dict[tuple[str, ...], float] = {}
-    for node in redis.nodes:
-        if node.disk_used is not None:
-            used[node.id,] = node.disk_used
+    for subject, share in disks_used(redis).items():
+        used[subject,] = share
     return queues.DISK.of(used)
+
+
+def disks_used(redis: InRedis) -> dict[str, float]:
+    """By node; `artifacts` is the folder of the artifact store, if it is one."""
+    used = {node.id: node.disk_used for node in redis.nodes if node.disk_used is not None}
+    if settings.DALSTON_ARTIFACTS_URL.startswith("file:///"):
+        with suppress(OSError):
+            usage = shutil.disk_usage(settings.DALSTON_ARTIFACTS_URL.removeprefix("file://"))
+            used["artifacts"] = usage.used / max(usage.used + usage.free, 1)
+    return used
 
 
 def capacity_of(redis: InRedis) -> tuple[int, float]:

@@ -18,7 +18,7 @@ PRIORITIES = ", ".join(Priority)
 TIERS = ", ".join(Tier)
 CAUSES = ", ".join(Cause)
 STAGES = "queues; past 100 of them, `other` holds the rest"
-NODES = "nodes that beat within a day"
+NODES = "nodes that beat within a day; `artifacts` is the folder of the artifact store"
 SLOTS = "engine slots of this node"
 
 

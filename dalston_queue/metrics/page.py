@@ -22,7 +22,7 @@ HEAD = """# Metrics
 
 Each process serves Prometheus metrics on a port of its own. This page is made from the declarations in
 `dalston_queue/metrics/` by `python -m dalston_queue.metrics`, which also writes `deploy/grafana/dalston.json`; a test
-compares both.
+compares both. [Alerts](alerts.md) has the rules, and how they reach you.
 
 | process | where | who may read it |
 |---|---|---|
@@ -31,7 +31,7 @@ compares both.
 | housekeeping | `/metrics` on `DALSTON_METRICS_ADDRESS` | the same |
 | supervisor | `/metrics` on `http` of its node.yaml, or `--http ADDRESS:PORT` | the same |
 
-`./dev up` opens all of them on loopback, and writes `prometheus.yml` with their addresses into its data folder:
+`./dev up` opens all of them on loopback, and writes `prometheus.yml` with their addresses and the rules into its data folder:
 `prometheus --config.file=var/prometheus.yml --storage.tsdb.path=var/prometheus`.
 
 Counters and histograms count in the process where it happens: add them up with `sum`. The gauges of the first table are read

@@ -9,11 +9,13 @@ replay_batch   replays of dead letters that are paced or can be undone
 schedule       recurring jobs
 webhook        calls to callback URLs, and the secrets that sign them
 operations     nodes and engines as last seen, paused queues, duties, leaders, samples
+alert          alerts that stand or stood
 audit          what operators did, with its hash chain
 fields         choices and check constraints made of enums
 """
 
 from dalston_queue.models.accounts import ApiToken, LoginAttempt, Project, Scope
+from dalston_queue.models.alert import AlertState
 from dalston_queue.models.audit import AuditEntry, OperatorAction
 from dalston_queue.models.dead_letter import DeadLetter
 from dalston_queue.models.job import IdempotencyKey, Job
@@ -25,6 +27,7 @@ from dalston_queue.models.task import Task, TaskEvent
 from dalston_queue.models.webhook import WebhookDelivery, WebhookSecret
 
 __all__ = [
+    "AlertState",
     "ApiToken",
     "AuditEntry",
     "DeadLetter",

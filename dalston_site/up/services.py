@@ -14,7 +14,7 @@ from dalston_site import env
 from dalston_site.embedded.guarded import guarded
 from dalston_site.embedded.secret import secret
 from dalston_site.up.children import Child, Children, Program, Stage
-from dalston_site.up.options import Options
+from dalston_site.up.options import ROOT, Options
 
 # Not for nodes: they need Redis and nothing else.
 PRIVATE = {"DATABASE_URL", "DALSTON_SECRET_KEY", "DALSTON_TOKEN", "NOTIFY_SOCKET", "PGPASSWORD"}
@@ -111,6 +111,7 @@ def prometheus_config(addresses: dict[str, str]) -> str:
     targets = [{"targets": [address], "labels": {"process": name}} for name, address in addresses.items()]
     config = {
         "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
+        "rule_files": [str(ROOT / "deploy" / "prometheus" / "alerts.yml")],
         "scrape_configs": [{"job_name": "dalston", "static_configs": targets}],
     }
     return json.dumps(config, indent=2) + "\n"

@@ -28,6 +28,8 @@ WALKS = {
         "/dead-letters/": "no audio track",
         "/dead-letters/{dead_letter}/": "no audio track",
         "/limits/": "project calls",
+        "/alerts/": "No engine is ready",
+        "/alerts/no-active-workers/": "What to press",
         "/audit/": "new model",
         "/nothing-here": "Page not found",
     },

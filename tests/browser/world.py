@@ -18,7 +18,7 @@ from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState
 from dalston_queue.jobs.operator.replay_batches import create_replay_batch
 from dalston_queue.jobs.submit.spec import JobSpec, StageSpec, single_task
 from dalston_queue.jobs.submit.submit import submit
-from dalston_queue.models import DeadLetter, Job, Limit, Project, Sample, WebhookDelivery
+from dalston_queue.models import AlertState, DeadLetter, Job, Limit, Project, Sample, WebhookDelivery
 from tests.orchestrator.support import Steps, engine
 
 OWNER = "gpu-01.transcribe.0.b00t"
@@ -69,6 +69,7 @@ def make_world(broker: Broker) -> World:
     _webhook(job.job_id)
     Limit.objects.create(queue="transcribe", project=project, max_in_flight=3)
     Limit.objects.create(queue="merge", starts_per_minute=60)
+    _alert()
     with audited("queue.pause", "transcribe", actor="user grace", reason="new model", before={"paused": False}) as row:
         row.after = {"paused": True}
     return World(str(job.job_id), task_id, str(dead_letters[-1].pk))
@@ -79,6 +80,13 @@ def _outcome(task: Delivery) -> Outcome:
         error = ErrorInfo(message="no audio track in the file", type="ValueError", cause=Cause.ERROR, traceback="at 3")
         return Failed(error)
     return Completed({"minutes": 30})
+
+
+def _alert() -> None:
+    now = timezone.now()
+    times = {"since": now, "held_at": now, "fired_at": now}
+    text = "No engine is ready: nothing can run."
+    AlertState.objects.create(name="DalstonNoActiveWorkers", severity="critical", value=0, text=text, **times)
 
 
 def _webhook(job_id: UUID) -> None:

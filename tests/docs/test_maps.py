@@ -18,6 +18,7 @@ PAGES = [f"dalston_queue/dashboard/{path.parent.name}" for path in ROOT.glob("da
         "dalston_queue",
         "dalston_queue/accounts",
         "dalston_queue/admin",
+        "dalston_queue/alerts",
         "dalston_queue/api",
         "dalston_queue/audit",
         "dalston_queue/broker",

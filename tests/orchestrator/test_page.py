@@ -14,4 +14,4 @@ def listed(title: str) -> set[str]:
 
 
 def test_every_duty_is_on_the_page() -> None:
-    assert listed("Duties") == {"recovery", "webhook sender"} | {spec.name for spec in DUTIES}
+    assert listed("Duties") == {"alerts", "recovery", "webhook sender"} | {spec.name for spec in DUTIES}

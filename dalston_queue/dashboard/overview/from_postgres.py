@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db import connection
 
 from dalston_queue.broker.broker import Broker
+from dalston_queue.dashboard.alerts.read import standing
 from dalston_queue.dashboard.overview.values import DutyLine, InPostgres, LeaderLine, RecentTask
 from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.jobs.queries.lanes import read_ready
@@ -66,6 +67,7 @@ def read(queues: Sequence[str] | None = None) -> InPostgres:
         dead_letters_made=rows[0][1],
         duties=duties,
         leaders=tuple(LeaderLine(*leader) for leader in leaders),
+        alerts=standing(),
         ready=read_ready(queues),
     )
 

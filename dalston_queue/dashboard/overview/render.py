@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from dalston_queue.broker.protocol.types import EngineState, Role
+from dalston_queue.dashboard.alerts.render import panel
 from dalston_queue.dashboard.live.fragments import Fragment, Row, as_of, render, table
 from dalston_queue.dashboard.overview.from_postgres import COUNT_LIMIT
 from dalston_queue.dashboard.overview.health import is_late, judge
@@ -38,6 +39,7 @@ def fragments(overview: Overview) -> list[Fragment]:
     return [
         as_of(overview.at),
         Fragment("health", render("_health", id="health", health=judge(overview))),
+        panel(None if postgres is None else postgres.alerts),
         _lanes(overview),
         Fragment("more-queues", render("overview/_more_queues", shown=redis and redis.shown)),
         _tasks(postgres),

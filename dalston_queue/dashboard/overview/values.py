@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dalston_queue.broker.views.snapshot import Rates, Snapshot
+from dalston_queue.dashboard.alerts.read import AlertLine
 from dalston_queue.dashboard.parts.charts import Numbers
 from dalston_queue.jobs.queries.lanes import ReadyByQueue
 from dalston_queue.jobs.queries.queues import ALL, Selection
@@ -153,6 +154,7 @@ class InPostgres:
     dead_letters: int
     duties: tuple[DutyLine, ...]
     leaders: tuple[LeaderLine, ...] = ()
+    alerts: tuple[AlertLine, ...] = ()  # that fire or are about to
     dead_letters_made: int = 0  # in the last hour, counted as far as the open ones
     ready: ReadyByQueue = field(default_factory=dict)
 

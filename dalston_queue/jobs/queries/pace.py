@@ -29,6 +29,15 @@ def numbers_of(queue: QueueStats, at_ms: int) -> dict[str, int]:
     return {"waiting": queue.waiting, "ran": queue.ran, "at_ms": at_ms}
 
 
+COUNTERS = ("completed", "failed", "expired", "exhausted", "recovered", "refused")
+
+
+def counters_of(queue: QueueStats, at_ms: int) -> dict[str, int]:
+    """The queue's counters in Redis, as a sample: what they grew by since then is what happened."""
+    counters = {name: queue.counters.get(name, 0) for name in COUNTERS}
+    return {**counters, "ran": queue.ran, "at_ms": at_ms}
+
+
 def paces(snapshot: Snapshot) -> dict[str, float]:
     """The tasks that engines finish per second, by queue, from its samples; without queues whose pace is not known."""
     names = [queue.queue for queue in snapshot.queues]

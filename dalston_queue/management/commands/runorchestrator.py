@@ -16,6 +16,7 @@ from django.db import connection
 from django.utils import timezone
 from prometheus_client import REGISTRY
 
+from dalston_queue.alerts.evaluate import watch
 from dalston_queue.broker import EventReader
 from dalston_queue.broker.protocol.types import Role
 from dalston_queue.jobs.webhooks.sender import RECORD_INTERVAL_S, WebhookSender
@@ -63,6 +64,7 @@ class Command(BaseCommand):
         broker = get_broker()
         beside = [
             _Thread("recovery", Recovery(broker, Leadership(Role.ORCHESTRATOR, name)).run, stop),
+            _Thread("alerts", partial(watch, name), stop),
             _Thread("webhooks", WebhookSender(partial(_record_webhooks, name)).run, stop),
         ]
         for thread in beside:

@@ -11,7 +11,7 @@ from dalston_queue.audit.chain import verify
 from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
 from dalston_queue.broker.protocol.validate import moment
 from dalston_queue.jobs.order.ageing import promote_aged
-from dalston_queue.models import DeadLetter, Engine, IdempotencyKey, LoginAttempt, Node, ReplayBatch
+from dalston_queue.models import AlertState, DeadLetter, Engine, IdempotencyKey, LoginAttempt, Node, ReplayBatch
 from dalston_queue.models.dead_letter import OPEN
 from dalston_queue.orchestrator.duties.report import Report
 from dalston_queue.redis import get_broker
@@ -54,6 +54,7 @@ def delete_expired(now: datetime) -> Report:
     report = Report()
     long_ago = now - timedelta(days=settings.DALSTON_DEAD_LETTER_DAYS)
     report.note("dead letters", DeadLetter.objects.filter(created_at__lt=long_ago).delete()[0])
+    report.note("alerts", AlertState.objects.filter(ended_at__lt=long_ago).delete()[0])
     report.note("replay batches", ReplayBatch.objects.filter(finished_at__lt=long_ago).delete()[0])
     report.note("login tries", LoginAttempt.objects.filter(at__lt=now - timedelta(days=1)).delete()[0])
     report.note("idempotency keys", IdempotencyKey.objects.filter(expires_at__lt=now).delete()[0])

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from datetime import datetime, timedelta
 
-from dalston_queue.broker.protocol.types import NodeState, Tier
+from dalston_queue.broker.protocol.types import EngineState, NodeState, Tier
 from dalston_queue.broker.views.snapshot import LaneStats
 from dalston_queue.jobs.queries.ended import Ended, ended_between
 from dalston_queue.jobs.queries.lanes import read_lanes
-from dalston_queue.jobs.queries.pace import numbers_of
+from dalston_queue.jobs.queries.pace import counters_of, numbers_of
 from dalston_queue.jobs.queries.queues import select
 from dalston_queue.models import DeadLetter, Sample
 from dalston_queue.models.dead_letter import OPEN
@@ -47,6 +47,8 @@ def _queues(minute: datetime) -> Iterator[Sample]:
     for queue in snapshot.queues:
         numbers = numbers_of(queue, snapshot.at_ms) | _ended(ended.get(queue.queue, NONE))
         yield Sample(kind="queue", name=queue.queue, at=minute, numbers=numbers)
+        counters = counters_of(queue, snapshot.at_ms)
+        yield Sample(kind="counters", name=queue.queue, at=minute, numbers=counters)
         for lane in queue.lanes:
             if lane.added or lane.ready or _is_plain(lane):
                 yield Sample(kind="lane", name=lane.name, at=minute, numbers=_numbers(lane))
@@ -86,4 +88,19 @@ def _gpus(minute: datetime) -> Iterator[Sample]:
                 yield Sample(kind="gpu", name=f"{node.node_id} {gpu.uuid}"[:300], at=minute, numbers=numbers)
 
 
-SAMPLERS: tuple[Sampler, ...] = (_queues, _dead_letters, _gpus)
+def _workers(minute: datetime) -> Iterator[Sample]:
+    """Slots of ready engines and what they run, and the failed probes of all."""
+    broker = get_broker()
+    at_ms = broker.snapshot([]).at_ms
+    engines = broker.registry.engines()
+    ready = [engine for engine in engines if engine.state is EngineState.READY]
+    numbers = {
+        "capacity": sum(engine.capacity for engine in ready),
+        "running": sum(min(engine.report.running, engine.capacity) for engine in ready),
+        "probe_failures": sum(engine.report.probe_failures for engine in engines),
+        "at_ms": at_ms,
+    }
+    yield Sample(kind="workers", name="all", at=minute, numbers=numbers)
+
+
+SAMPLERS: tuple[Sampler, ...] = (_queues, _dead_letters, _gpus, _workers)

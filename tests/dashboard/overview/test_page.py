@@ -179,7 +179,7 @@ def test_what_users_send_is_escaped(viewer: Client) -> None:
     assert "&lt;script&gt;alert" in page(viewer)
 
 
-def test_it_takes_four_queries_beside_the_login_and_the_samples(
+def test_it_takes_five_queries_beside_the_login_and_the_samples(
     viewer: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for history in (latest._lanes, latest._dead_letters):
@@ -190,7 +190,7 @@ def test_it_takes_four_queries_beside_the_login_and_the_samples(
     with CaptureQueriesContext(connection) as captured:
         page(viewer)
     asked = [query["sql"] for query in captured if "dalston_" in query["sql"] and "dalston_sample" not in query["sql"]]
-    assert len(asked) == 4
+    assert len(asked) == 5
     assert sum("dalston_depth" in query for query in asked) == 1
     with CaptureQueriesContext(connection) as captured:
         page(viewer)
