@@ -12,6 +12,8 @@ alerts/            conditions with thresholds, for Prometheus and for us
 admin/             Django's admin; admin_site opens it by role
 accounts/          roles, tokens, throttled logins
 audit/             the audit trail: written, read, exported, verified
+transcription/     speech in, transcript out: what is asked for, its state, its formats
+pipelines          the pipelines of this app
 management/        commands
 redis, database    the broker of this process; database connections and their errors
 polling            one poll for all subscribers of a key

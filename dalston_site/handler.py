@@ -21,6 +21,7 @@ from django.db import close_old_connections
 from django.http.response import FileResponse, HttpResponseBase
 from django.urls import set_script_prefix
 
+from dalston_queue.api.requests.stream import is_upload, streamed_body
 from dalston_queue.api.subscriptions.waiting import CONNECTION
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -28,14 +29,17 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 THREADS = 600
 """More than the requests that may wait at a time for a task, a job or a node (api/subscriptions/waiting.py), so that
-other requests always find a thread; DALSTON_MAX_WAITING_POLLS come on top. Threads start when needed, and stay."""
+other requests always find a thread; DALSTON_MAX_WAITING_POLLS and DALSTON_MAX_UPLOADS come on top. Threads start when
+needed, and stay."""
 
 
 class OneStepHandler(ASGIHandler):
     def __init__(self) -> None:
         # Not ASGIHandler's: that would load the middleware for async.
         self.load_middleware(is_async=False)
-        self._threads = ThreadPoolExecutor(THREADS + settings.DALSTON_MAX_WAITING_POLLS, thread_name_prefix="request")
+        self._threads = ThreadPoolExecutor(
+            THREADS + settings.DALSTON_MAX_WAITING_POLLS + settings.DALSTON_MAX_UPLOADS, thread_name_prefix="request"
+        )
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -55,10 +59,12 @@ class OneStepHandler(ASGIHandler):
             body.close()
 
     async def _read(self, scope: Any, receive: Receive) -> tuple[Any, IO[bytes]]:
-        """The body, up to the largest size of any route; the rest stays unread.
+        """The body, up to the largest size of any route; the rest stays unread. An upload is read by its view.
 
         Django's own handler would store a body of any size on the disk, before authentication.
         """
+        if is_upload(scope):
+            return scope, streamed_body(receive)
         body: IO[bytes] = tempfile.SpooledTemporaryFile(settings.FILE_UPLOAD_MAX_MEMORY_SIZE)  # noqa: SIM115
         size, more = 0, True
         while more:

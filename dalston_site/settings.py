@@ -47,6 +47,10 @@ DALSTON_IDLE_TRANSACTION_S = number(
 DALSTON_ARTIFACTS_URL = name(
     "DALSTON_ARTIFACTS_URL", "E200", "", "Where uploads and large results are kept (docs/artifacts.md): `file:///folder` that all machines share, or `s3://bucket/prefix`. Empty: none, and uploads are refused; in development a folder in var/.", pattern=r"(file:///.+)?(s3://[a-z0-9][a-z0-9.-]+(/.*)?)?"
 ) or ((BASE_DIR / "var" / "artifacts").as_uri() if DALSTON_DEV else "")  # fmt: skip
+# fmt: off
+DALSTON_ARTIFACT_GRACE_S = whole("DALSTON_ARTIFACT_GRACE_S", "E209", 3600, "Seconds since a file was last stored, before it is deleted because its last job was.", low=60)
+DALSTON_ARTIFACT_ORPHAN_S = whole("DALSTON_ARTIFACT_ORPHAN_S", "E214", 86_400, "The same for a file that no job ever referred to. Longer than an engine's result may wait for Redis.", low=60)
+# fmt: on
 
 # --- Redis keys -------------------------------------------------------------------------------------------------------
 DALSTON_REDIS_PREFIX = name(
@@ -107,6 +111,10 @@ DALSTON_BACKPRESSURE_HIGH_ONLY = whole("DALSTON_BACKPRESSURE_HIGH_ONLY", "E156",
 DALSTON_BACKPRESSURE_LISTED_ONLY = whole("DALSTON_BACKPRESSURE_LISTED_ONLY", "E157", 100_000, "Above this it needs both.")
 DALSTON_BACKPRESSURE_PROJECT = whole("DALSTON_BACKPRESSURE_PROJECT", "E305", 200_000, "Tasks of a project that wait in all queues together, above which it gets 429.")
 DALSTON_MAX_EVENT_STREAMS = whole("DALSTON_MAX_EVENT_STREAMS", "E158", 500, "Subscribers of jobs (`GET /jobs/{id}/events`) per web process; the next gets 503.", high=100_000)
+DALSTON_MAX_UPLOAD_BYTES = whole("DALSTON_MAX_UPLOAD_BYTES", "E215", 2_147_483_648, "The largest recording that may be uploaded.", low=1024, high=1_099_511_627_776)
+DALSTON_MAX_UPLOADS = whole("DALSTON_MAX_UPLOADS", "E216", 100, "Uploads at a time per web process; each holds a thread. The next gets 503.", high=10_000)
+DALSTON_TRANSCRIPTION_WAIT_S = whole("DALSTON_TRANSCRIPTION_WAIT_S", "E217", 600, "Seconds that a request waits for its transcript, such as one of OpenAI's client; then it gets 504.", high=86_400)
+DALSTON_AUDIO_ALLOWED_NETWORKS = env.networks("DALSTON_AUDIO_ALLOWED_NETWORKS")
 DALSTON_MAX_WAITING_POLLS = whole("DALSTON_MAX_WAITING_POLLS", "E159", 200, "Waiting polls of workers over HTTP per web process; each holds a thread and a connection to Redis. The next gets 503.", high=10_000)
 
 # --- Metrics ----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,9 @@ from __future__ import annotations
 import http.client
 import os
 import secrets
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,7 +84,14 @@ def environment() -> dict[str, str]:
     database = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}")
     env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR", "REDIS_URL") if name in os.environ}
     prefix = f"test-{secrets.token_hex(6)}"
-    return {**env, "DALSTON_DEV": "1", "DATABASE_URL": urlunsplit(database), "DALSTON_REDIS_PREFIX": prefix}
+    store = Path(tempfile.mkdtemp(prefix="dalston-artifacts-"))
+    return {
+        **env,
+        "DALSTON_DEV": "1",
+        "DATABASE_URL": urlunsplit(database),
+        "DALSTON_REDIS_PREFIX": prefix,
+        "DALSTON_ARTIFACTS_URL": store.as_uri(),
+    }
 
 
 @pytest.fixture(scope="session")
@@ -95,3 +104,4 @@ def web(
     yield server
     server.process.stop()
     server.process.reap()
+    shutil.rmtree(urlsplit(env["DALSTON_ARTIFACTS_URL"]).path)

@@ -45,6 +45,11 @@ class Writer(ABC):
         self._digest.update(data)
         self.size += self._file.write(data)
 
+    @property
+    def ref(self) -> str:
+        """Of what was written so far."""
+        return f"sha256:{self._digest.hexdigest()}"
+
     def commit(self) -> Artifact:
         """Stores the file under the digest of what was written."""
         self._file.flush()
@@ -52,7 +57,7 @@ class Writer(ABC):
         self._file.close()
         self._keep(self._path, self._digest.hexdigest())
         self.discard()
-        return Artifact(f"sha256:{self._digest.hexdigest()}", self.size)
+        return Artifact(self.ref, self.size)
 
     def discard(self) -> None:
         self._file.close()

@@ -10,12 +10,14 @@ schedule       recurring jobs
 webhook        calls to callback URLs, and the secrets that sign them
 operations     nodes and engines as last seen, paused queues, duties, leaders, samples
 alert          alerts that stand or stood
+artifact       which files of the artifact store each job needs
 audit          what operators did, with its hash chain
 fields         choices and check constraints made of enums
 """
 
 from dalston_queue.models.accounts import ApiToken, LoginAttempt, Project, Scope
 from dalston_queue.models.alert import AlertState
+from dalston_queue.models.artifact import JobArtifact
 from dalston_queue.models.audit import AuditEntry, OperatorAction
 from dalston_queue.models.dead_letter import DeadLetter
 from dalston_queue.models.job import IdempotencyKey, Job
@@ -36,6 +38,7 @@ __all__ = [
     "Engine",
     "IdempotencyKey",
     "Job",
+    "JobArtifact",
     "Lane",
     "Leadership",
     "Limit",

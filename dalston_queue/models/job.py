@@ -38,6 +38,8 @@ class Job(models.Model):
         indexes = [
             # API list of a project's jobs, newest first (ids are time-ordered): WHERE project_id = %s ORDER BY id DESC
             models.Index(fields=["project", "-id"], name="job_by_project"),
+            # Lists of transcriptions, newest first, which may be few of many jobs: WHERE name = 'transcription'
+            models.Index(fields=["-id"], name="job_transcriptions", condition=models.Q(name="transcription")),
             # Orchestrator, each second, by project: WHERE status = 'pending' AND project_id = %s ORDER BY id
             models.Index(fields=["project", "id"], name="job_pending", condition=models.Q(status="pending")),
             # Reconciler: WHERE status IN ('running', 'cancelling') AND id > %s ORDER BY id

@@ -14,9 +14,11 @@ from uuid import UUID
 import msgspec
 from django.db import connection, transaction
 
+from dalston_queue.artifacts.reference import references_in
 from dalston_queue.broker.protocol.messages import ErrorInfo, Event
 from dalston_queue.broker.protocol.types import Cause, EventKind, Priority
 from dalston_queue.broker.protocol.validate import MAX_DEPTH, json_too_deep, moment, too_deep
+from dalston_queue.jobs.artifacts import add_results
 from dalston_queue.jobs.errors import InvalidJob
 from dalston_queue.jobs.lifecycle import dag
 from dalston_queue.jobs.lifecycle.advance import Advanced, advance, make_stages_ready
@@ -122,11 +124,13 @@ def _completed(events: list[Event], now: datetime, starts: Mapping[str, Event]) 
     endings: list[Ending] = []
     changes: list[Change] = []
     more: dict[UUID, list[NewTask]] = {}
+    files: dict[UUID, set[str]] = {}
     for event in events:
         try:
             result = _storable(event.result)
             if stages := wanted_stages(event.result):
                 more[UUID(event.task_id)] = added_tasks(UUID(event.job_id), UUID(event.task_id), stages)
+            files[UUID(event.task_id)] = references_in(bytes(result))
             changes.append(_completion(event, result, starts.get(event.task_id)))
         except _InvalidResult as error:
             endings.append(_refused(event, f"its result {error}", "InvalidResult"))
@@ -137,7 +141,17 @@ def _completed(events: list[Event], now: datetime, starts: Mapping[str, Event]) 
     moved = move_tasks("complete", changes)
     if added := [row for move in moved for row in more.get(move.task_id, ())]:
         insert_tasks(added, now)
+    _keep_files(moved, files)
     return moved + end_tasks(endings)
+
+
+def _keep_files(moved: Iterable[Moved], files: Mapping[UUID, set[str]]) -> None:
+    """Record which files of the artifact store these results refer to: of accepted results only."""
+    of_jobs: defaultdict[UUID, set[str]] = defaultdict(set)
+    for move in moved:
+        if refs := files.get(move.task_id):
+            of_jobs[move.job_id] |= refs
+    add_results(of_jobs)
 
 
 def _completion(event: Event, result: msgspec.Raw, start: Event | None) -> Change:

@@ -34,17 +34,20 @@ def missing(route: Route) -> str:
     method, path = route
     for parameter in OPERATIONS[method, path].get("parameters", ()):
         if parameter["in"] == "path":
-            schema = parameter["schema"]
+            schema = _resolved(parameter["schema"])
             value = MISSING if schema.get("format") == "uuid" else "999" if schema["type"] == "integer" else "nosuch"
-            path = path.replace(f"{{{parameter['name']}}}", value)
+            path = path.replace(f"{{{parameter['name']}}}", schema["enum"][0] if "enum" in schema else value)
     return path
+
+
+def _resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    return _SCHEMA["components"]["schemas"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
 
 
 def status_of(route: Route) -> int:
     """The answer to an empty body and missing ids: 422 if fields are required, else 404, or 200 without ids."""
-    body = OPERATIONS[route].get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-    if "$ref" in body:
-        body = _SCHEMA["components"]["schemas"][body["$ref"].rpartition("/")[2]]
-    if body.keys() & {"required", "anyOf", "oneOf"}:
+    content = OPERATIONS[route].get("requestBody", {}).get("content", {})
+    body: dict[str, Any] = next((each["schema"] for each in content.values()), {})
+    if _resolved(body).keys() & {"required", "anyOf", "oneOf"}:
         return 422
     return 404 if "{" in route[1] else 200

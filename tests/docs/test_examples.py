@@ -31,6 +31,7 @@ from tests.web import Web
 BY = {
     "client/README.md": "tests/client/test_page.py",
     "docs/client.md": "tests/client/test_page.py",
+    "docs/transcription.md": "tests/api/transcription/test_openai.py",
     "docs/order.md": "tests/client/test_page.py",
     "docs/redis-keys.md": "tests/supervisor/test_acl.py",
     "docs/worker-protocol.md": "tests/api/workers/test_protocol_page.py",
@@ -52,6 +53,11 @@ NOT_RUN = {
         "docs/audio-engines.md",
         "engines: [",
     ): "paths of an installed node; tests/supervisor/test_config.py reads such files",
+    (
+        "docs/transcription.md",
+        "-F file=@",
+    ): "needs curl; tests/api/transcription/test_upload.py sends the same form",
+    ("docs/api.md", "-F file=@"): "the same",
     ("docs/webhooks.md", "import hashlib"): "run by tests/api/webhooks/test_delivery.py",
 }
 

@@ -6,15 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 import structlog
-from django.core.exceptions import RequestDataTooBig
+from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
 from django.db import DataError, InterfaceError, OperationalError
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
+from django.http.multipartparser import MultiPartParserError
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from dalston_queue.api.auth.bearer import CHALLENGE
 from dalston_queue.api.errors.problems import ApiProblem, Code, respond
 from dalston_queue.api.requests import body
+from dalston_queue.api.requests.stream import UploadTooLarge, too_large_upload
+from dalston_queue.artifacts import StoreError
 from dalston_queue.broker.errors import BrokerError, Invalid
 from dalston_queue.jobs.errors import IdempotencyConflict, JobsError, SearchTooWide, sentence
 
@@ -93,6 +96,24 @@ def _no_redis(request: HttpRequest, exc: Exception) -> HttpResponse:
     return respond(request, ApiProblem(503, Code.REDIS_UNAVAILABLE, detail, headers=RETRY))
 
 
+def _upload_too_large(request: HttpRequest, exc: UploadTooLarge) -> HttpResponse:
+    return respond(request, too_large_upload())
+
+
+def _no_store(request: HttpRequest, exc: StoreError) -> HttpResponse:
+    log.warning("api.store_unavailable", path=request.path, error=str(exc))
+    detail = f"This needs the artifact store: {exc}."
+    return respond(request, ApiProblem(503, Code.STORE_UNAVAILABLE, detail, headers={"Retry-After": "30"}))
+
+
+def _unreadable_form(request: HttpRequest, exc: Exception) -> HttpResponse:
+    return respond(request, ApiProblem(400, Code.MALFORMED_BODY, f"The form can't be read: {exc}."))
+
+
+def _broken_upload(request: HttpRequest, exc: Exception) -> HttpResponse:
+    return respond(request, ApiProblem(400, Code.UPLOAD_BROKEN, f"The upload broke off: {exc}. Nothing was stored."))
+
+
 def _unexpected(request: HttpRequest, exc: Exception) -> HttpResponse:
     log.error("api.internal_error", path=request.path, method=request.method, exc_info=exc)
     detail = "Something went wrong on our side. The trace id finds it in the server's log."
@@ -109,6 +130,12 @@ _HANDLERS: dict[type[Exception], Callable[..., HttpResponse]] = {
     OperationalError: _no_database,
     InterfaceError: _no_database,
     DataError: _not_storable,
+    UploadTooLarge: _upload_too_large,
+    StoreError: _no_store,
+    MultiPartParserError: _unreadable_form,
+    TooManyFieldsSent: _unreadable_form,
+    TooManyFilesSent: _unreadable_form,
+    UnreadablePostError: _broken_upload,
     BrokerError: _no_redis,
     Invalid: _not_acceptable,
     JobsError: _not_acceptable,

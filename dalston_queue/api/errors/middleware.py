@@ -26,7 +26,7 @@ def trace_id_of(request: HttpRequest) -> str:
     return getattr(request, "trace_id", None) or new_trace_id()
 
 
-PREFIX = "/api/"
+PREFIXES = ("/api/", "/v1/")
 TRACEPARENT = re.compile(r"\A00-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}\Z")
 
 _AROUND_ROUTES: dict[int, tuple[Code, str]] = {
@@ -51,7 +51,7 @@ class TraceMiddleware:
         request.trace_id = trace_id  # type: ignore[attr-defined]
         with structlog.contextvars.bound_contextvars(trace_id=trace_id):
             response = self.get_response(request)
-            if request.path.startswith(PREFIX) and response.status_code >= 400:
+            if request.path.startswith(PREFIXES) and response.status_code >= 400:
                 response = _as_problem(request, response)
         response["X-Trace-Id"] = trace_id
         return response

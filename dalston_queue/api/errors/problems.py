@@ -44,6 +44,13 @@ class Code(StrEnum):
     NODE_UNREACHABLE = "node_unreachable"
     TOO_MANY_POLLS = "too_many_polls"
     RESULT_PENDING = "result_pending"
+    UPLOAD_BROKEN = "upload_broken"
+    TOO_MANY_UPLOADS = "too_many_uploads"
+    STORE_UNAVAILABLE = "store_unavailable"
+    AUDIO_REJECTED = "audio_rejected"
+    TRANSCRIPTION_FAILED = "transcription_failed"
+    STILL_RUNNING = "still_running"
+    RANGE_REFUSED = "range_refused"
     REQUEST_REFUSED = "request_refused"
     INTERNAL = "internal"
 
@@ -74,6 +81,13 @@ TITLES: Mapping[Code, str] = {
     Code.NODE_UNREACHABLE: "The node does not answer",
     Code.TOO_MANY_POLLS: "Too many polls are waiting",
     Code.RESULT_PENDING: "The result is not stored yet",
+    Code.UPLOAD_BROKEN: "The upload broke off",
+    Code.TOO_MANY_UPLOADS: "Too many uploads",
+    Code.STORE_UNAVAILABLE: "The artifact store does not answer",
+    Code.AUDIO_REJECTED: "The recording can't be transcribed",
+    Code.TRANSCRIPTION_FAILED: "The transcription failed",
+    Code.STILL_RUNNING: "It is not over yet",
+    Code.RANGE_REFUSED: "There is no such range",
     Code.REQUEST_REFUSED: "The request was refused",
     Code.INTERNAL: "Internal error",
 }

@@ -3,6 +3,8 @@
 body            strict JSON in, msgspec out
 strict_query    refuses unknown and repeated query parameters
 openapi         the OpenAPI document
+stream, uploads a recording on its way into the artifact store
+transcripts     a transcript as the answer of a request that waits for it
 cancelling      cancels a task or a job, on record
 worker_polling  a worker's poll: claims, or waits for a task
 worker_results  whether a worker's result was accepted before

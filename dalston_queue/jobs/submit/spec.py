@@ -45,6 +45,7 @@ class JobSpec:
     trace_id: str | None = None
     callback_url: str | None = None  # called when the job is over
     concurrency_key: str = ""  # of the stages that name none
+    ignored_by_keys: tuple[str, ...] = ()  # parameters that may differ under one idempotency key
 
 
 def single_task(task_type: str, *, queue: str | None = None, **wanted: Any) -> JobSpec:

@@ -230,7 +230,9 @@ def _new_key(key: str, spec: JobSpec, project: Project, job_id: UUID, now: datet
 
 def _digest(spec: JobSpec) -> str:
     """Equal for equal requests. The trace id is left out: a repeated request may have another one."""
-    asked = [spec.name, spec.priority, spec.parameters, [_asked(stage) for stage in spec.stages]]
+    without = spec.ignored_by_keys
+    parameters = _without(spec.parameters, without)
+    asked = [spec.name, spec.priority, parameters, [_asked(stage, without) for stage in spec.stages]]
     if spec.callback_url:
         asked.append(spec.callback_url)
     if spec.concurrency_key:
@@ -238,8 +240,13 @@ def _digest(spec: JobSpec) -> str:
     return sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _asked(stage: StageSpec) -> list[Any]:
-    return [getattr(stage, name) for name in StageSpec.__dataclass_fields__]
+def _asked(stage: StageSpec, without: tuple[str, ...]) -> list[Any]:
+    fields = {name: getattr(stage, name) for name in StageSpec.__dataclass_fields__}
+    return [*{**fields, "parameters": _without(stage.parameters, without)}.values()]
+
+
+def _without(parameters: Mapping[str, Any], names: tuple[str, ...]) -> Mapping[str, Any]:
+    return {name: value for name, value in parameters.items() if name not in names} if names else parameters
 
 
 def _accepted(job_ids: list[UUID], tasks: Sequence[NewTask]) -> None:

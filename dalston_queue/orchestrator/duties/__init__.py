@@ -6,5 +6,6 @@ scanner        tasks of dead engines and past their deadline: the backstop of th
 reconciler     makes Redis agree with Postgres
 housekeeping   expiry, digest of dead letters, rows of nodes and engines, check of the audit chain
 lanes          forgets lanes and queues that nothing uses
+artifacts      deletes files that no job needs
 samples        a sample a minute of what the pages draw a history of
 """

@@ -10,6 +10,7 @@ from django.db.models import Count, Max, Min
 from dalston_queue.audit.chain import verify
 from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
 from dalston_queue.broker.protocol.validate import moment
+from dalston_queue.jobs.operator.delete import delete_jobs
 from dalston_queue.jobs.order.ageing import promote_aged
 from dalston_queue.models import AlertState, DeadLetter, Engine, IdempotencyKey, LoginAttempt, Node, ReplayBatch
 from dalston_queue.models.dead_letter import OPEN
@@ -36,17 +37,6 @@ _OLD_JOBS = """
     )
     ORDER BY j.finished_at LIMIT %s FOR UPDATE SKIP LOCKED"""
 
-# In the order of their foreign keys.
-_DELETE_JOBS = (
-    "DELETE FROM dalston_task_event WHERE task_id IN (SELECT id FROM dalston_task WHERE job_id = ANY(%s))",
-    "DELETE FROM dalston_dead_letter WHERE task_id IN (SELECT id FROM dalston_task WHERE job_id = ANY(%s))",
-    "DELETE FROM dalston_idempotency_key WHERE job_id = ANY(%s)",
-    "DELETE FROM dalston_webhook_delivery WHERE job_id = ANY(%s)",
-    "UPDATE dalston_schedule SET last_job_id = NULL WHERE last_job_id = ANY(%s)",
-    "DELETE FROM dalston_task WHERE job_id = ANY(%s)",
-    "DELETE FROM dalston_job WHERE id = ANY(%s)",
-)
-
 
 def delete_expired(now: datetime) -> Report:
     """Delete expired dead letters, replay batches, login attempts, idempotency keys, and finished jobs with their
@@ -68,9 +58,8 @@ def _delete_jobs(before: datetime) -> int:
     with connection.cursor() as cursor:
         cursor.execute(_OLD_JOBS, [before, BATCH])
         jobs = [row[0] for row in cursor.fetchall()]
-        if jobs:
-            for statement in _DELETE_JOBS:
-                cursor.execute(statement, [jobs])
+    if jobs:
+        delete_jobs(jobs)
     return len(jobs)
 
 

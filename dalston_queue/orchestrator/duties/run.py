@@ -19,6 +19,7 @@ from dalston_queue.broker.protocol.types import Role
 from dalston_queue.metrics.processes import DUTY_RUNS
 from dalston_queue.models import Duty
 from dalston_queue.orchestrator.duties import housekeeping
+from dalston_queue.orchestrator.duties.artifacts import delete_unneeded
 from dalston_queue.orchestrator.duties.housekeeping import check_audit
 from dalston_queue.orchestrator.duties.lanes import forget_unused
 from dalston_queue.orchestrator.duties.reconciler import reconcile
@@ -49,6 +50,7 @@ DUTIES: tuple[DutySpec, ...] = (
     DutySpec("registry", lambda: 60.0, housekeeping.mirror_registry),
     DutySpec("lanes", lambda: 60.0, forget_unused),
     DutySpec("expiry", lambda: 3600.0, housekeeping.delete_expired),
+    DutySpec("artifacts", lambda: 60.0, delete_unneeded),
     DutySpec("dead-letter digest", lambda: 3600.0, housekeeping.digest_dead_letters),
     DutySpec("audit", lambda: 3600.0, check_audit),
 )

@@ -6,6 +6,7 @@ orchestrator driven step by step. An operation without rows of its own gets thos
 
 from __future__ import annotations
 
+import io
 import re
 import secrets
 import threading
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -20,16 +22,20 @@ import httpx
 from django.test import override_settings
 from django.utils import timezone
 
+from dalston_queue.artifacts import Store
 from dalston_queue.broker import Broker, Consumer, Delivery
 from dalston_queue.broker.nodes.commands import CommandState, Reply
 from dalston_queue.broker.nodes.registry import EngineBeat, NodeInfo
 from dalston_queue.broker.protocol.messages import ErrorInfo, Failed, Outcome
 from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState
+from dalston_queue.jobs.artifacts import add_upload
 from dalston_queue.jobs.submit.spec import JobSpec, StageSpec, single_task
 from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import DeadLetter, Job, Limit, Project, Task, WebhookDelivery, WebhookSecret
+from dalston_queue.transcription.wanted import Wanted
 from tests.api.documented import OPERATIONS, Route
-from tests.orchestrator.support import Steps, run_to_the_end
+from tests.api.transcription import speech
+from tests.orchestrator.support import Steps, engine, run_to_the_end
 from tests.support import wait_until
 
 NODE = "gpu-01"
@@ -44,8 +50,8 @@ Existing = dict[str, list[Named]]
 
 
 @contextmanager
-def existing(broker: Broker, project: Project, client: httpx.Client) -> Iterator[Existing]:
-    """`broker` is on the keys of the web process that `client` calls. Until the end its node answers."""
+def existing(broker: Broker, project: Project, client: httpx.Client, store: Store) -> Iterator[Existing]:
+    """`broker` and `store` are those of the web process that `client` calls. Until the end its node answers."""
     queue = f"fuzz-{secrets.token_hex(4)}"  # the web process outlives a test, and so does what is in its streams
     steps = Steps(broker)
     consumer = Consumer(broker, ENGINE, [queue], capacity=MANY)
@@ -64,6 +70,7 @@ def existing(broker: Broker, project: Project, client: httpx.Client) -> Iterator
                 _nodes(broker, client),
                 _workers(work, client),
                 _limits(work),
+                _transcriptions(work, broker, store),
             )
         by_parameters = {names: named for part in parts for names, named in part.by_parameters.items()}
         by_route = {route: named for part in parts for route, named in part.by_route.items()}
@@ -204,6 +211,26 @@ def _limits(work: _Work) -> Part:
         {("PUT", "/limits"): [{"project": work.project.name}]},
         [{"limit_id": limit.pk} for limit in made],
         [{"project": work.project.name}],
+    )
+
+
+def _transcriptions(work: _Work, broker: Broker, store: Store) -> Part:
+    audio = store.put(io.BytesIO(b"it was the best of times"))
+    made = []
+    for number in range(2 * FEW):
+        wanted = Wanted(filename=f"{number}.wav", audio=audio.ref)
+        job_id = submit(wanted.job(), project=work.project).job_id
+        add_upload(work.project.pk, job_id, audio, wanted.filename)
+        made.append({"transcription_id": str(job_id)})
+    with engine(broker, *speech.QUEUES, name="node.speech.0.boot") as consumer:
+        run_to_the_end(work.steps, consumer, partial(speech.answer, store))
+    path = "/audio/transcriptions/{transcription_id}"
+    return Part.of(
+        {
+            ("DELETE", path): made[FEW:],
+            ("GET", f"{path}/export/{{format}}"): [{**each, "format": "srt"} for each in made[:FEW]],
+        },
+        made[:FEW],
     )
 
 

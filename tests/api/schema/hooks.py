@@ -55,6 +55,8 @@ def before_call(ctx: HookContext, case: AnyCase, **kwargs: Any) -> None:
     # Allowed addresses are a setting.
     body.pop("callback_url", None)
     _not_too_late(body)
+    if case.path == "/api/v1/audio/transcriptions":
+        _as_upload(body)
     if case.path == "/api/v1/jobs":
         # So are pipelines.
         if body.pop("pipeline", None) is not None:
@@ -86,6 +88,16 @@ def _names_what_exists(case: AnyCase) -> bool:
     if isinstance(body, dict):
         case.body = {**body, **{name: value for name, value in named.items() if name not in path}}
     return True
+
+
+def _as_upload(form: dict[str, Any]) -> None:
+    """A recording that is not empty, or an address that may be called; a language that each model speaks."""
+    if "audio_url" in form:
+        form["audio_url"] = "https://example.com/speech.wav"
+    else:
+        form["file"] = "RIFF speech"
+    if "language" in form:
+        form["language"] = "en"
 
 
 def _not_too_late(part: dict[str, Any]) -> None:

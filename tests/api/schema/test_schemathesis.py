@@ -18,6 +18,7 @@ import pytest
 from pytest_django import Settings
 
 from dalston_queue.api.api import api
+from dalston_queue.artifacts import open_store
 from dalston_queue.broker import connect
 from dalston_queue.models import Project
 from tests.api.schema.existing import existing
@@ -66,9 +67,10 @@ def fuzz(
     web: Web, token_for: Callable[..., str], project: Project, settings: Settings, redis_url: str, tmp_path: Path
 ) -> Iterator[Fuzz]:
     settings.DALSTON_REDIS_PREFIX = web.prefix
+    store = open_store(web.env["DALSTON_ARTIFACTS_URL"])
     broker, token = connect(redis_url, prefix=web.prefix), token_for(*SCOPES)
     known, answers = tmp_path / "existing.json", tmp_path / "answers"
-    with web.client(token) as client, existing(broker, project, client) as found:
+    with web.client(token) as client, existing(broker, project, client, store) as found:
         known.write_text(json.dumps(found))
         yield Fuzz(web, token, {"SCHEMA_EXISTING": str(known), "SCHEMA_ANSWERS": str(answers)}, answers)
     broker.close()

@@ -29,7 +29,7 @@ def test_the_first_time_everything_runs_and_then_only_what_is_due(broker: Broker
     assert {row.last_error for row in rows.values()} == {""}
     assert len({row.holder for row in rows.values()}) == 1
     in_a_minute = timezone.now() + timedelta(seconds=60)
-    each_minute = ["scanner", "reconciler", "ageing", "samples", "registry", "lanes"]
+    each_minute = ["scanner", "reconciler", "ageing", "samples", "registry", "lanes", "artifacts"]
     assert [spec.name for spec in due(in_a_minute)] == each_minute
     assert len(due(timezone.now() + timedelta(hours=1))) == len(DUTIES)
 

@@ -1,0 +1,66 @@
+"""References of jobs to artifacts in Postgres: added with an upload or a result, released with the job, then deleted.
+
+Of two orders of events each is safe: a row is added only for a file that was stored within the grace time, and a file
+is deleted only if it was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection
+
+from dalston_queue.artifacts import Artifact, Store, StoreError, open_store
+from dalston_queue.artifacts.reference import is_reference
+from dalston_queue.models import JobArtifact
+from dalston_queue.models.artifact import ArtifactKind
+
+_ADD_RESULTS = """
+    INSERT INTO dalston_job_artifact (project_id, job_id, ref, name, kind)
+    SELECT j.project_id, j.id, new.ref, '', 'result'
+    FROM unnest(%s::uuid[], %s::text[]) AS new (job_id, ref) JOIN dalston_job j ON j.id = new.job_id
+    ORDER BY j.id, new.ref
+    ON CONFLICT (job_id, ref) DO NOTHING"""
+
+RELEASE = "UPDATE dalston_job_artifact SET job_id = NULL WHERE job_id = ANY(%s)"
+"""Before the jobs are deleted."""
+
+
+def the_store() -> Store:
+    """The store of this installation. Raises StoreError if it has none."""
+    if not settings.DALSTON_ARTIFACTS_URL:
+        raise StoreError("this installation has no artifact store: set DALSTON_ARTIFACTS_URL (docs/artifacts.md)")
+    return _store(settings.DALSTON_ARTIFACTS_URL)
+
+
+@lru_cache(maxsize=4)
+def _store(url: str) -> Store:
+    return open_store(url)
+
+
+def add_upload(project_id: UUID, job_id: UUID, artifact: Artifact, name: str) -> None:
+    JobArtifact.objects.create(
+        project_id=project_id, job_id=job_id, ref=artifact.ref, size=artifact.size, name=name, kind=ArtifactKind.UPLOAD
+    )
+
+
+def add_results(found: Mapping[UUID, Collection[str]]) -> None:
+    """References in the results of these jobs, which must be locked."""
+    pairs = sorted({(job, ref) for job, refs in found.items() for ref in refs})
+    if pairs:
+        with connection.cursor() as cursor:
+            cursor.execute(_ADD_RESULTS, [[job for job, _ in pairs], [ref for _, ref in pairs]])
+
+
+def needs(job_id: UUID, ref: object) -> bool:
+    """Whether the job refers to this file: a reference alone, which a client may have made up, opens nothing."""
+    return is_reference(ref) and JobArtifact.objects.filter(job_id=job_id, ref=ref).exists()
+
+
+def unneeded(refs: Collection[str]) -> set[str]:
+    """Those of these references that no job has."""
+    known = JobArtifact.objects.filter(ref__in=refs, job__isnull=False).values_list("ref", flat=True)
+    return set(refs) - set(known)

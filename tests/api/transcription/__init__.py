@@ -1,0 +1,1 @@
+"""Transcriptions over HTTP: uploads, reading, files, deletion, OpenAI's client."""

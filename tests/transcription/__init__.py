@@ -1,0 +1,1 @@
+"""The pure parts of transcription: formats, and what a client asks."""
