@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import lru_cache
+from typing import Any
 from uuid import UUID
 
+import msgspec
+import structlog
 from django.conf import settings
 from django.db import connection
 
-from dalston_queue.artifacts import Artifact, Store, StoreError, open_store
-from dalston_queue.artifacts.reference import is_reference
+from dalston_queue.artifacts import Artifact, ArtifactError, Store, StoreError, open_store
+from dalston_queue.artifacts.reference import is_reference, stored_value
 from dalston_queue.models import JobArtifact
 from dalston_queue.models.artifact import ArtifactKind
+
+log = structlog.get_logger(__name__)
 
 _ADD_RESULTS = """
     INSERT INTO dalston_job_artifact (project_id, job_id, ref, name, kind)
@@ -39,6 +44,21 @@ def the_store() -> Store:
 @lru_cache(maxsize=4)
 def _store(url: str) -> Store:
     return open_store(url)
+
+
+def by_value(result: Any) -> Any:
+    """A result as its task returned it: read from the store, if it lies there and is no larger than a result that is
+    kept in its row. A larger one, and one that can't be read right now, stays a reference."""
+    ref = stored_value(result)
+    if ref is None:
+        return result
+    limit = settings.DALSTON_MAX_RESULT_BYTES
+    try:
+        found = the_store().read(ref, limit + 1)
+        return result if len(found) > limit else msgspec.json.decode(found)
+    except (ArtifactError, msgspec.DecodeError) as error:
+        log.warning("a result can't be read from the artifact store", ref=ref, error=str(error))
+        return result
 
 
 def add_upload(project_id: UUID, job_id: UUID, artifact: Artifact, name: str) -> None:

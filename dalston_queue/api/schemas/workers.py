@@ -19,6 +19,7 @@ from dalston_queue.broker.protocol.keys import NAME, WORKER_ID
 from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause, EngineState, Priority
 from dalston_queue.broker.protocol.validate import moment_if
+from dalston_queue.jobs.artifacts import by_value
 
 MAX_STAGES = 16
 MAX_WAIT_S = 20.0
@@ -245,7 +246,7 @@ def task_out(task: RemoteTask, *, again: bool) -> WorkerTaskOut:
         queue=message.queue,
         priority=message.priority,
         parameters=message.parameters,
-        inputs=message.inputs,
+        inputs={stage: by_value(result) for stage, result in (message.inputs or {}).items()},
         deliveries=message.deliveries,
         timeout_seconds=message.timeout_ms / 1000 if message.timeout_ms else None,
         deadline_at=moment_if(task.deadline_ms),
