@@ -16,6 +16,7 @@ transcription/     speech in, transcript out: what is asked for, its state, its 
 pipelines          the pipelines of this app
 management/        commands
 redis, database    the broker of this process; database connections and their errors
+slots              slots that many share, with a share for each
 polling            one poll for all subscribers of a key
 task_log           log lines of tasks: many in one record
 ids                time-ordered ids

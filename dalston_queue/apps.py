@@ -8,6 +8,8 @@ from django.conf import settings
 from django.db.backends.signals import connection_created
 from django.utils.module_loading import autodiscover_modules
 
+from dalston_queue.redis import is_web_process
+
 
 class DalstonQueueConfig(AppConfig):
     name = "dalston_queue"
@@ -31,3 +33,6 @@ def _limit_idle_transactions(connection: Any, **_: Any) -> None:
         with connection.cursor() as cursor:
             limit_ms = int(settings.DALSTON_IDLE_TRANSACTION_S * 1000)
             cursor.execute("SELECT set_config('idle_in_transaction_session_timeout', %s, false)", [str(limit_ms)])
+            if is_web_process():  # a request that no client waits for any more must not keep a connection of the pool
+                limit_ms = int(settings.DALSTON_STATEMENT_TIMEOUT_S * 1000)
+                cursor.execute("SELECT set_config('statement_timeout', %s, false)", [str(limit_ms)])

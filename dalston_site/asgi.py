@@ -1,4 +1,4 @@
-"""The web process: HTTP by Django, WebSockets by Channels, for `uvicorn dalston_site.asgi:application`."""
+"""The web process: HTTP by Django, WebSockets by Channels, which `python -m dalston_site.web` serves."""
 
 import os
 import sys

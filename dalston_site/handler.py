@@ -8,6 +8,7 @@ answers are sent by Django's code.
 
 import asyncio
 import contextvars
+import json
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,11 +19,14 @@ from django.core import signals
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, get_script_prefix
 from django.db import close_old_connections
-from django.http.response import FileResponse, HttpResponseBase
+from django.http.response import FileResponse, HttpResponse, HttpResponseBase
 from django.urls import set_script_prefix
 
+from dalston_queue.api.errors.problems import MEDIA_TYPE, TITLES, Code
 from dalston_queue.api.requests.stream import is_upload, streamed_body
 from dalston_queue.api.subscriptions.waiting import CONNECTION
+from dalston_queue.database import release_connection
+from dalston_site.bodies import SMALL_BYTES, Held, bodies, holder_of
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -44,9 +48,16 @@ class OneStepHandler(ASGIHandler):
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise ValueError(f"Django serves HTTP only, not {scope['type']}")
+        with bodies.held() as held:
+            await self._serve(scope, receive, send, held)
+
+    async def _serve(self, scope: Any, receive: Receive, send: Send, held: Held) -> None:
         try:
-            scope, body = await self._read(scope, receive)
+            scope, body = await self._read(scope, receive, held)
         except RequestAborted:
+            return
+        except BodiesFull:
+            await self.send_response(_full(), send)
             return
         scope[CONNECTION] = asyncio.get_running_loop(), receive
         try:
@@ -58,15 +69,17 @@ class OneStepHandler(ASGIHandler):
         finally:
             body.close()
 
-    async def _read(self, scope: Any, receive: Receive) -> tuple[Any, IO[bytes]]:
-        """The body, up to the largest size of any route; the rest stays unread. An upload is read by its view.
+    async def _read(self, scope: Any, receive: Receive, held: Held) -> tuple[Any, IO[bytes]]:
+        """The body, up to the largest size of any route; the rest stays unread. So does all of a body that is not small
+        and has no valid token or session: its route refuses the request without it. An
+        upload is read by its view.
 
         Django's own handler would store a body of any size on the disk, before authentication.
         """
         if is_upload(scope):
             return scope, streamed_body(receive)
         body: IO[bytes] = tempfile.SpooledTemporaryFile(settings.FILE_UPLOAD_MAX_MEMORY_SIZE)  # noqa: SIM115
-        size, more = 0, True
+        size, more, holder = 0, True, None
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
@@ -74,10 +87,15 @@ class OneStepHandler(ASGIHandler):
                 raise RequestAborted
             chunk: bytes = message.get("body", b"")
             size += len(chunk)
-            if size > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+            if size > SMALL_BYTES and holder is None:
+                holder = await self._on_a_thread(_holder_of, dict(scope["headers"]))
+            if size > settings.DATA_UPLOAD_MAX_MEMORY_SIZE or (size > SMALL_BYTES and holder is None):
                 body.seek(0)
                 body.truncate()
-                return _announced(scope, size), body
+                return _announced(scope, max(size, settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1)), body
+            if holder is not None and not held.grow(holder, size):
+                body.close()
+                raise BodiesFull
             body.write(chunk)
             more = message.get("more_body", False)
         body.seek(0)
@@ -116,6 +134,28 @@ class OneStepHandler(ASGIHandler):
             await self._on_a_thread(response.close)
         if isinstance(ended, Exception):
             raise ended
+
+
+class BodiesFull(Exception):
+    """The bodies that are being read fill the process, or the share of this client."""
+
+
+def _full() -> HttpResponse:
+    document = {
+        "type": "urn:dalston:problem:bodies_full",
+        "title": TITLES[Code.BODIES_FULL],
+        "status": 503,
+        "detail": "The requests that are being read fill this process, or your share of it. Try again.",
+        "code": Code.BODIES_FULL,
+    }
+    return HttpResponse(json.dumps(document), status=503, content_type=MEDIA_TYPE, headers={"Retry-After": "2"})
+
+
+def _holder_of(headers: dict[bytes, bytes]) -> str | None:
+    try:
+        return holder_of(headers)
+    finally:
+        release_connection()
 
 
 def _announced(scope: Any, size: int) -> Any:

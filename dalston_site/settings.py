@@ -51,6 +51,13 @@ DALSTON_ARTIFACTS_URL = name(
 DALSTON_ARTIFACT_GRACE_S = whole("DALSTON_ARTIFACT_GRACE_S", "E209", 3600, "Seconds since a file was last stored, before it is deleted because its last job was.", low=60)
 DALSTON_ARTIFACT_ORPHAN_S = whole("DALSTON_ARTIFACT_ORPHAN_S", "E214", 86_400, "The same for a file that no job ever referred to. Longer than an engine's result may wait for Redis.", low=60)
 # fmt: on
+DALSTON_STATEMENT_TIMEOUT_S = number(
+    "DALSTON_STATEMENT_TIMEOUT_S",
+    "E306",
+    60.0,
+    "Postgres ends a statement of a web process that takes longer. Searches have 5 s.",
+    low=6,
+)  # fmt: skip
 
 # --- Redis keys -------------------------------------------------------------------------------------------------------
 DALSTON_REDIS_PREFIX = name(

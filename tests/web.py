@@ -32,9 +32,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Web:
-    def __init__(self, env: Mapping[str, str], log: Path, *, status: int = 200) -> None:
-        """`status`: the expected answer of /healthz; 503 if its servers are missing."""
-        self._status = status
+    def __init__(self, env: Mapping[str, str], log: Path, *, status: int = 200, before: str = "") -> None:
+        """`status`: the expected answer of /healthz; 503 if its servers are missing. `before`: code that runs first."""
+        self._status, self._before = status, before
         self.port = reserve_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.env, self._log = dict(env), log
@@ -42,7 +42,11 @@ class Web:
         self.process = self.start()
 
     def start(self) -> Spawned:
-        argv = [sys.executable, "-m", "uvicorn", "dalston_site.asgi:application", "--port", str(self.port)]
+        listen = ["--port", str(self.port)]
+        argv = [sys.executable, "-m", "dalston_site.web", *listen]
+        if self._before:
+            code = f"{self._before}; from dalston_site.web import main; main({listen})"
+            argv = [sys.executable, "-c", code]
         self.process = Spawned(argv, self._log, self.env, ROOT)
         try:
             wait_until(self._answers, 60, "the web process answers")

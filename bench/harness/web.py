@@ -83,7 +83,8 @@ def request(method: str, path: str, body: Any = None, token: str = "") -> bytes:
 def serving(application: str, environment: Mapping[str, str], path: str, *options: str) -> Iterator[Web]:
     """`path` has any response at all once the process serves. Its log goes to a file: a full pipe would stop it."""
     port = free_port()
-    argv = [sys.executable, "-m", "uvicorn", application, "--host", "127.0.0.1", "--port", str(port), *options]
+    server = ["dalston_site.web"] if application == "dalston_site.asgi:application" else ["uvicorn", application]
+    argv = [sys.executable, "-m", *server, "--host", "127.0.0.1", "--port", str(port), *options]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             guarded(argv, dies_with=signal.SIGKILL), cwd=ROOT, env={**os.environ, **environment},

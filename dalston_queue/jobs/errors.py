@@ -10,6 +10,7 @@ JobsError
 ├── InvalidSearch         the search can't be understood
 ├── NothingToReplay       no dead letter matches
 └── SearchTooWide         the search would read too much of the history
+    └── TooManySearches   the project's share of slow searches is taken
 """
 
 
@@ -58,4 +59,8 @@ class NothingToReplay(JobsError):
 
 
 class SearchTooWide(JobsError):
+    pass
+
+
+class TooManySearches(SearchTooWide):
     pass

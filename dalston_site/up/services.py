@@ -49,10 +49,8 @@ class Services:
 
     def start_web(self) -> Child:
         listen = ["--host", self._options.bind, "--port", str(self._options.port)]
-        quiet = ["--log-level", "warning", "--lifespan", "off", "--timeout-graceful-shutdown", "2"]
-        return self._python(
-            "web", ["-m", "uvicorn", "dalston_site.asgi:application", *listen, *quiet], self._server_env()
-        )
+        quiet = ["--log-level", "warning", "--timeout-graceful-shutdown", "2"]
+        return self._python("web", ["-m", "dalston_site.web", *listen, *quiet], self._server_env())
 
     def start_orchestrator(self, number: int) -> Child:
         name = f"orchestrator-{number}"

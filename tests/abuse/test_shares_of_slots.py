@@ -14,8 +14,8 @@ from dalston_queue.api.subscriptions import stream
 from dalston_queue.api.subscriptions.changes import Cursor, JobChanges
 from dalston_queue.api.subscriptions.job_events import JobEvents, Subscription
 from dalston_queue.api.subscriptions.subscriber import Subscriber
-from dalston_queue.api.subscriptions.waiting import Slots, has_room
 from dalston_queue.jobs.lifecycle.states import JobStatus
+from dalston_queue.slots import Slots, has_room
 
 
 def _most(limit: int, taken: int) -> int:

@@ -86,7 +86,7 @@ def test_it_goes_on_when_a_database_is_killed(up: Up) -> None:
 @pytest.mark.timeout(600)
 def test_it_goes_on_whatever_is_killed(fresh: Up) -> None:
     servers = ["valkey-server", "bin/postgres"]
-    ours = ["uvicorn", "runorchestrator", "run_huey", "runsupervisor", "engine.py", "logs/relay.py"]
+    ours = ["dalston_site.web", "runorchestrator", "run_huey", "runsupervisor", "engine.py", "logs/relay.py"]
     kill_each(fresh, servers + ours)
 
 

@@ -103,9 +103,9 @@ def test_a_process_that_cannot_stay_ends_it_all(up: Up) -> None:
     restarted = "web was killed by SIGKILL. Starting"
     while first.output.count(restarted) < MAX_RESTARTS:
         already = first.output.count(restarted)
-        up.process("uvicorn").kill()
+        up.process("dalston_site.web").kill()
         wait_until(partial(lambda before: first.output.count(restarted) > before, already))
-    up.process("uvicorn").kill()
+    up.process("dalston_site.web").kill()
     assert first.wait() == 1
     assert "Error: web was killed by SIGKILL. Its last lines:" in first.output
     up.nothing_is_left()

@@ -24,6 +24,7 @@ from dalston_queue.api.auth.principal import Principal
 from dalston_queue.api.errors.problems import ApiProblem, Code
 from dalston_queue.broker.broker import Limit
 from dalston_queue.broker.errors import BrokerError
+from dalston_queue.jobs.queries.search import reader
 from dalston_queue.models import ApiToken, Project
 from dalston_queue.models.accounts import RatePreset, Scope, digest_of
 from dalston_queue.redis import get_broker
@@ -139,6 +140,7 @@ def _allow(principal: Principal, scopes: tuple[Scope, ...]) -> Principal:
         wanted = " or ".join(f"`{scope}`" for scope in scopes)
         detail = f"This needs the scope {wanted}, which {principal.name} does not have."
         raise ApiProblem(403, Code.SCOPE_MISSING, detail)
+    reader.set(principal.holder)
     return principal
 
 

@@ -19,7 +19,7 @@ from dalston_queue.api.requests import body
 from dalston_queue.api.requests.stream import UploadTooLarge, too_large_upload
 from dalston_queue.artifacts import StoreError
 from dalston_queue.broker.errors import BrokerError, Invalid
-from dalston_queue.jobs.errors import IdempotencyConflict, JobsError, SearchTooWide, sentence
+from dalston_queue.jobs.errors import IdempotencyConflict, JobsError, SearchTooWide, TooManySearches, sentence
 
 log = structlog.get_logger(__name__)
 RETRY = {"Retry-After": "5"}
@@ -59,6 +59,10 @@ def _not_acceptable(request: HttpRequest, exc: Exception) -> HttpResponse:
 
 def _too_wide(request: HttpRequest, exc: SearchTooWide) -> HttpResponse:
     return respond(request, ApiProblem(422, Code.SEARCH_TOO_WIDE, sentence(exc)))
+
+
+def _too_many_searches(request: HttpRequest, exc: TooManySearches) -> HttpResponse:
+    return respond(request, ApiProblem(429, Code.RATE_LIMITED, sentence(exc), headers=RETRY))
 
 
 def _not_storable(request: HttpRequest, exc: DataError) -> HttpResponse:
@@ -140,6 +144,7 @@ _HANDLERS: dict[type[Exception], Callable[..., HttpResponse]] = {
     Invalid: _not_acceptable,
     JobsError: _not_acceptable,
     SearchTooWide: _too_wide,
+    TooManySearches: _too_many_searches,
     IdempotencyConflict: _key_taken,
 }
 

@@ -41,6 +41,7 @@ class Code(StrEnum):
     DATABASE_UNAVAILABLE = "database_unavailable"
     REDIS_UNAVAILABLE = "redis_unavailable"
     STREAMS_FULL = "streams_full"
+    BODIES_FULL = "bodies_full"
     NODE_UNREACHABLE = "node_unreachable"
     TOO_MANY_POLLS = "too_many_polls"
     RESULT_PENDING = "result_pending"
@@ -78,6 +79,7 @@ TITLES: Mapping[Code, str] = {
     Code.DATABASE_UNAVAILABLE: "The database does not answer",
     Code.REDIS_UNAVAILABLE: "Redis does not answer",
     Code.STREAMS_FULL: "Too many event streams",
+    Code.BODIES_FULL: "Too many large requests",
     Code.NODE_UNREACHABLE: "The node does not answer",
     Code.TOO_MANY_POLLS: "Too many polls are waiting",
     Code.RESULT_PENDING: "The result is not stored yet",

@@ -16,10 +16,10 @@ from django.http import HttpRequest
 
 from dalston_queue.api.errors.problems import ApiProblem, Code
 from dalston_queue.api.requests.stream import UploadTooLarge, limit, too_large_upload
-from dalston_queue.api.subscriptions.waiting import Slots
 from dalston_queue.artifacts import Artifact, Writer
 from dalston_queue.database import release_connection
 from dalston_queue.jobs.artifacts import the_store
+from dalston_queue.slots import Slots
 
 FIELD = "file"
 UPLOAD_SLOTS = Slots(settings.DALSTON_MAX_UPLOADS)

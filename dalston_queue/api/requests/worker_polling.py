@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from django.conf import settings
 
 from dalston_queue.api.errors.problems import ApiProblem, Code
-from dalston_queue.api.subscriptions.waiting import Slots
 from dalston_queue.broker.engine.remote import Hold, RemoteTask, RemoteWorker, Renewal
 from dalston_queue.database import release_connection
+from dalston_queue.slots import Slots
 
 RECHECK_S = 1.0
 POLL_SLOTS = Slots(settings.DALSTON_MAX_WAITING_POLLS)

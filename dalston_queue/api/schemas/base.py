@@ -116,7 +116,11 @@ Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most."
 Cursor = Annotated[UUID | None, Query(description="`next_cursor` of the page before.")]
 Payload = Annotated[
     str | None,
-    Query(pattern=r"^[^:\x00]+:[^\x00]*$", max_length=300, description="A field of the parameters: `user.id:42`."),
+    Query(
+        pattern=r"^[^.:\x00]+(\.[^.:\x00]+)*:[^\x00]*$",
+        max_length=300,
+        description="A field of the parameters: `user.id:42`.",
+    ),
 ]
 Text = Annotated[str | None, Query(min_length=1, max_length=200)]
 

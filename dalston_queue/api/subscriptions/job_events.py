@@ -22,8 +22,8 @@ from django.utils import timezone
 
 from dalston_queue.api.subscriptions.changes import Cursor, JobChanges, read_changes
 from dalston_queue.api.subscriptions.subscriber import Subscriber, still_allowed
-from dalston_queue.api.subscriptions.waiting import has_room
 from dalston_queue.polling import subscribed
+from dalston_queue.slots import has_room
 
 RECHECK_S = 3.0
 """How long a stream may outlive its token."""

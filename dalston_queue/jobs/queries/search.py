@@ -5,6 +5,8 @@ use the primary key. A search that finds little in a long history would read all
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -14,10 +16,18 @@ from django.db import OperationalError, connection, transaction
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 
-from dalston_queue.jobs.errors import InvalidSearch, SearchTooWide
+from dalston_queue.database import release_connection
+from dalston_queue.jobs.errors import InvalidSearch, SearchTooWide, TooManySearches
 from dalston_queue.models import Job, Task
+from dalston_queue.slots import Slots
 
 SEARCH_TIMEOUT_MS = 5_000
+QUICK_MS = 300
+"""A read that takes longer needs one of SLOW_READS: a connection of the pool for seconds."""
+SLOW_READS = Slots(4)
+"""Of the ten connections of a web process; at most half of what is free for each project, and for the pages."""
+reader: ContextVar[str] = ContextVar("reader", default="pages")
+"""Whose share of SLOW_READS a read takes."""
 _SLACK = timedelta(minutes=1)
 """Between the id of a row and its created_at: both are taken at about the same time, by clocks of several machines."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -111,12 +121,34 @@ def page_of(rows: QuerySet[Row], limit: int, after: UUID | None) -> tuple[Sequen
 
 
 def bounded(ask: Callable[[], Found], hint: str = "name a status, a type or a time") -> Found:
-    """The result of `ask`, if the database has it in time. Raises SearchTooWide."""
+    """The result of `ask`, if the database has it in time. Raises SearchTooWide and TooManySearches.
+
+    `ask` runs for a short time first. What is not over then runs once more, for longer, when there is a slot for it:
+    twenty slow searches at a time would take all connections from the other requests.
+    """
+    if not connection.in_atomic_block:
+        with suppress(_OutOfTime):
+            return _within(QUICK_MS, ask)
+        release_connection()  # the wait holds none
+    with SLOW_READS.take(reader.get(), wait_s=SEARCH_TIMEOUT_MS / 1000) as free:
+        if not free:
+            raise TooManySearches("other slow searches of this project run already; try again when they are over")
+        try:
+            return _within(SEARCH_TIMEOUT_MS, ask)
+        except _OutOfTime:
+            raise SearchTooWide(f"the search took more than {SEARCH_TIMEOUT_MS // 1000} s: {hint}") from None
+
+
+class _OutOfTime(Exception):
+    pass
+
+
+def _within(timeout_ms: int, ask: Callable[[], Found]) -> Found:
     try:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(SEARCH_TIMEOUT_MS)])
+            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(timeout_ms)])
             return ask()
     except OperationalError as error:
         if getattr(error.__cause__, "sqlstate", None) == "57014":
-            raise SearchTooWide(f"the search took more than {SEARCH_TIMEOUT_MS // 1000} s: {hint}") from None
+            raise _OutOfTime from None
         raise

@@ -1,0 +1,89 @@
+"""HTTP connections of the web process: what a client may hold without sending a whole request.
+
+A head must be complete in HEAD_S, and has at most MAX_HEAD_BYTES. A body must keep coming at MIN_BYTES in each PACE_S,
+however large it may be. While the server itself does not read, no time counts. h11 parses, because it keeps at most one
+head in memory, and reads nothing beyond the request that it works on.
+"""
+
+import asyncio
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MAX_HEAD_BYTES = 32 * 1024
+HEAD_S = 10.0
+"""From the connection, or from the first byte of a further request."""
+PACE_S = 15.0
+MIN_BYTES = 64 * 1024
+"""In PACE_S. A body that needs no token is no larger than that (bodies.py): it has 30 s at most."""
+
+
+class BoundedProtocol(H11Protocol):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._pace_timer: asyncio.TimerHandle | None = None
+        self._received = 0  # of a body, since the last tick
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._head_timer = self.loop.call_later(HEAD_S, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += len(data)
+        super().data_received(data)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.transport.is_closing():
+            self._stop()
+        elif self.conn.their_state is h11.IDLE:
+            # Between two requests uvicorn's own timer runs, until the next one begins.
+            self._stop_pace()
+            if self._head_timer is None and self.conn.trailing_data[0]:
+                self._head_timer = self.loop.call_later(HEAD_S, self._give_up)
+        else:
+            self._stop_head()
+            if self.conn.their_state is not h11.SEND_BODY:
+                self._stop_pace()
+            elif self._pace_timer is None:
+                self._received = 0
+                self._pace_timer = self.loop.call_later(PACE_S, self._check_pace)
+
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        self._stop()
+        super().handle_websocket_upgrade(event)
+
+    def _check_pace(self) -> None:
+        self._pace_timer = None
+        if self.conn.their_state is not h11.SEND_BODY or self.transport.is_closing():
+            return
+        if self._received < MIN_BYTES and not self.flow.read_paused:
+            self._give_up()
+            return
+        self._received = 0
+        self._pace_timer = self.loop.call_later(PACE_S, self._check_pace)
+
+    def _give_up(self) -> None:
+        """Without an answer: a client that is slow on purpose would read it slowly as well."""
+        self._head_timer = None
+        self.transport.abort()
+
+    def _stop(self) -> None:
+        self._stop_head()
+        self._stop_pace()
+
+    def _stop_head(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _stop_pace(self) -> None:
+        if self._pace_timer is not None:
+            self._pace_timer.cancel()
+            self._pace_timer = None

@@ -1,0 +1,171 @@
+"""Connections: a head, a pipeline or a body without end costs neither memory nor other clients' time."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+from dalston_queue.models import LoginAttempt, Project
+from dalston_site.bodies import STEP_BYTES, Bodies
+from tests.abuse.sockets import Raw, files_mb, memory_mb
+from tests.support import wait_until
+from tests.web import Web, environment
+
+pytestmark = pytest.mark.django_db(transaction=True)
+HEAD = b"POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+MANY = 12
+
+
+@pytest.fixture
+def raw(web: Web) -> Iterator[Callable[[], Raw]]:
+    opened: list[Raw] = []
+
+    def connect() -> Raw:
+        opened.append(Raw(web))
+        return opened[-1]
+
+    yield connect
+    for each in opened:
+        each.close()
+
+
+def _quick(web: Web) -> float:
+    """The time of another client's request."""
+    began = time.monotonic()
+    with web.client() as client:
+        assert client.get("/healthz").status_code == 200
+    return time.monotonic() - began
+
+
+def test_a_header_without_end_is_refused_and_holds_no_client_up(web: Web, raw: Callable[[], Raw]) -> None:
+    _quick(web)
+    before = memory_mb(web)
+    attacker = raw()
+    attacker.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ")
+    sent, slowest = 0, 0.0
+    while sent < 40 and attacker.send(b"a" * 1024 * 1024):
+        sent += 1
+        slowest = max(slowest, _quick(web))
+    assert sent < 10, "the server closes the connection"
+    assert memory_mb(web) - before < 20
+
+
+def test_header_lines_without_end_are_refused(web: Web, raw: Callable[[], Raw]) -> None:
+    before = memory_mb(web)
+    attacker = raw()
+    attacker.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+    sent = 0
+    while sent < 400 and attacker.send(b"x: aaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n" * 3000):
+        sent += 1
+    assert sent < 100
+    assert memory_mb(web) - before < 20
+
+
+def test_pipelined_requests_wait_in_the_network_and_not_in_memory(web: Web, raw: Callable[[], Raw]) -> None:
+    before = memory_mb(web)
+    attacker = raw()
+    attacker.socket.settimeout(0.5)
+    requests = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5000
+    with suppress(TimeoutError):  # answers that no client reads: the server stops reading
+        for _ in range(40):
+            attacker.socket.sendall(requests)
+    assert memory_mb(web) - before < 40
+    assert _quick(web) < 5
+
+
+@pytest.fixture
+def brisk(db: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """A web process whose limits of time are short."""
+    code = "from dalston_site import protocol; protocol.HEAD_S = 0.5; protocol.PACE_S = 0.5; protocol.MIN_BYTES = 500"
+    server = Web(environment(), tmp_path_factory.mktemp("web") / "log", before=code)
+    yield server
+    server.process.reap()
+
+
+def test_what_is_not_sent_in_time_is_closed(brisk: Web) -> None:
+    for opening in (b"", b"GET /heal", HEAD, HEAD + b"Content-Length: 1000\r\n\r\n{"):
+        attacker = Raw(brisk)
+        attacker.send(opening)
+        assert attacker.closed_after() < 10, opening
+        attacker.close()
+    kept = Raw(brisk)
+    kept.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert kept.answer().startswith(b"HTTP/1.1 200")
+    kept.send(b"GET /")
+    assert kept.closed_after() < 10, "the head of a second request as well"
+    kept.close()
+
+
+def test_a_body_that_keeps_coming_may_take_its_time(brisk: Web) -> None:
+    """A slow but honest client is faster than the least pace, however long it takes."""
+    client = Raw(brisk)
+    client.send(HEAD + b"Authorization: Bearer dal_none\r\nContent-Length: 60000\r\n\r\n")
+    for _ in range(30):  # longer than two windows
+        client.send(b" " * 2000)
+        time.sleep(0.04)
+    assert client.answer().startswith(b"HTTP/1.1 401")
+    client.close()
+
+
+def test_before_the_token_is_known_only_a_small_body_is_read(web: Web, raw: Callable[[], Raw]) -> None:
+    for header in (b"", b"Authorization: Bearer dal_none\r\n", b"Cookie: sessionid=none\r\n"):
+        attacker = raw()
+        attacker.send(HEAD + header + b"Content-Length: 16000000\r\n\r\n" + b" " * 200_000)
+        assert attacker.answer().startswith(b"HTTP/1.1 401"), header
+    assert files_mb(web) < 1
+
+
+def test_unfinished_bodies_of_one_project_have_a_bound(
+    web: Web, raw: Callable[[], Raw], token_for: Callable[..., str], project: Project
+) -> None:
+    authorised = HEAD + f"Authorization: Bearer {token_for('submit')}\r\n".encode()
+    attackers = [raw() for _ in range(MANY)]
+    for attacker in attackers:
+        attacker.socket.setblocking(False)
+    chunk, left = b" " * 500_000, dict.fromkeys(attackers, 15900000)
+    for attacker in attackers:
+        attacker.socket.setblocking(True)
+        attacker.send(authorised + b"Content-Length: 16000000\r\n\r\n")
+    for _ in range(31):
+        for attacker in attackers:
+            attacker.socket.settimeout(2)
+            with suppress(OSError):
+                attacker.socket.sendall(chunk)
+                left[attacker] -= len(chunk)
+    assert files_mb(web) <= 140, "half of 256 MB, and what is being written"
+    other = HEAD + f"Authorization: Bearer {token_for('submit', project=Project.objects.create(name='b'))}\r\n".encode()
+    body = b'{"task_type": "echo", "parameters": {"x": "' + b"a" * 200_000 + b'"}}'
+    client = raw()
+    client.send(other + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    assert client.answer().startswith(b"HTTP/1.1 201")
+    for attacker in attackers:
+        attacker.close()
+    wait_until(lambda: files_mb(web) < 1, what="what they held is given up")
+
+
+def test_a_holder_gets_half_of_what_is_left() -> None:
+    held = Bodies(16 * STEP_BYTES)
+    assert [held.take("a") for _ in range(10)].count(True) == 8
+    assert [held.take("b") for _ in range(10)].count(True) == 4
+    held.drop("a", 8)
+    assert [held.take("b") for _ in range(10)].count(True) == 4
+
+
+def test_no_proxy_is_believed_that_was_not_named(web: Web) -> None:
+    """Each invented address would have its own tries to log in."""
+    with web.client() as client:
+        form = client.get("/login/")
+        token = form.text.split('csrfmiddlewaretoken" value="')[1].split('"')[0]
+        data = {"username": "ada", "password": "guess", "csrfmiddlewaretoken": token}
+        for number in range(3):
+            client.post("/login/", data=data, headers={"X-Forwarded-For": f"203.0.113.{number}", "Referer": web.url})
+    assert set(LoginAttempt.objects.values_list("address", flat=True)) == {"127.0.0.1"}
+
+
+def test_the_port_is_free_again(web: Web) -> None:
+    with socket.create_connection(("127.0.0.1", web.port), timeout=5):
+        assert _quick(web) < 5
