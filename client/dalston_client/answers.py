@@ -49,10 +49,15 @@ class Task(TypedDict):
     scheduled_at: str | None
     started_at: str | None
     completed_at: str | None
+    cancelled_at: str | None
+    current_state_seconds: float
+    progress: float | None
+    idempotency_key: str | None
     result: Any
     error: TaskError | None
     trace_id: str
     queue_position: int | None
+    estimated_wait_seconds: float | None
     history: list[TaskEvent] | None
 
 
@@ -158,6 +163,8 @@ class DeadLetter(TypedDict):
     attempt: int
     deliveries: int
     evidence: Any
+    traceback: str | None
+    raw: dict[str, Any] | None
     created_at: str
     replayed_at: str | None
     discarded_at: str | None
@@ -338,11 +345,14 @@ class WeightSet(Weight):
 class Depth(TypedDict):
     depth: int
     oldest_age_seconds: float | None
+    p50_age_seconds: float | None
+    p95_age_seconds: float | None
 
 
 class Workers(TypedDict):
     active: int
     draining: int
+    unhealthy: int
     dead: int
     total_capacity: int
     used_capacity: int
@@ -351,12 +361,26 @@ class Workers(TypedDict):
 class Throughput(TypedDict):
     completed_last_minute: int
     failed_last_minute: int
+    avg_task_duration_seconds: float | None
+
+
+class Recovery(TypedDict):
+    recovered_last_hour: int
+    timeouts_last_hour: int
+
+
+class Ageing(TypedDict):
+    oldest_queued_task_age_seconds: float | None
+    threshold_seconds: float
+    tasks_waiting_over_threshold: int
 
 
 class Stats(TypedDict):
     queues: dict[Priority, Depth]
     workers: Workers
     throughput: Throughput
+    recovery: Recovery
+    ageing: Ageing
     lanes: list[Lane]
     more_queues: int
     more_waiting: int

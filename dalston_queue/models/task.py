@@ -154,6 +154,8 @@ class TaskEvent(models.Model):
             models.Index(fields=["task", "id"], name="event_by_task"),
             # Samples, retries of the last minute by reason: WHERE transition = 'retry' AND at >= %s AND at < %s
             models.Index(fields=["at"], name="event_retries", condition=models.Q(transition="retry")),
+            # Queue stats, recoveries of the last hour: WHERE transition = 'recover' AND at > %s
+            models.Index(fields=["at"], name="event_recoveries", condition=models.Q(transition="recover")),
         ]
 
     def __str__(self) -> str:

@@ -13,7 +13,7 @@ from dalston_queue.broker import Broker, Consumer
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.broker.protocol.types import EngineState, NodeState, Priority
-from dalston_queue.models import OperatorAction, StagePause, Task
+from dalston_queue.models import OperatorAction, StagePause, Task, TaskEvent
 from tests.api.conftest import Api
 from tests.jobs import make
 from tests.orchestrator.support import Steps
@@ -55,10 +55,46 @@ def test_stats_count_queues_workers_throughput_and_lanes(api: Api, broker: Broke
     assert {name: depth["depth"] for name, depth in stats["queues"].items()} == {"high": 2, "medium": 0, "low": 2}
     assert stats["queues"]["medium"]["oldest_age_seconds"] is None
     assert stats["queues"]["high"]["oldest_age_seconds"] >= 0
-    assert stats["workers"] == {"active": 1, "draining": 1, "dead": 0, "total_capacity": 6, "used_capacity": 1}
-    assert stats["throughput"] == {"completed_last_minute": 1, "failed_last_minute": 1}
+    counts = {"active": 1, "draining": 1, "unhealthy": 0, "dead": 0}
+    assert stats["workers"] == {**counts, "total_capacity": 6, "used_capacity": 1}
+    throughput = {"completed_last_minute": 1, "failed_last_minute": 1, "avg_task_duration_seconds": None}
+    assert stats["throughput"] == throughput, "these never started"
     lane = next(lane for lane in stats["lanes"] if lane["tier"] == "high")
     assert (lane["queue"], lane["lag"], lane["pending"], lane["length"]) == ("echo", 2, 1, 3)
+
+
+def test_stats_have_the_ages_of_waiting_tasks_durations_and_recoveries(api: Api, broker: Broker) -> None:
+    now = timezone.now()
+    tasks = [make.single() for _ in range(20)]
+    Steps(broker).poll()
+    for number, task in enumerate(tasks, 1):
+        Task.objects.filter(pk=task.pk).update(first_enqueued_at=now - timedelta(seconds=100 * number))
+    done = make.single(priority="high")
+    started = now - timedelta(seconds=8)
+    Task.objects.filter(pk=done.pk).update(status="completed", started_at=started, finished_at=now)
+    for transition, cause, minutes in (
+        ("recover", "node_lost", 1), ("recover", "engine_lost", 59), ("recover", "node_lost", 61),
+        ("recover", "drained", 1), ("retry", "timeout", 1), ("retry", "error", 1),
+    ):  # fmt: skip
+        TaskEvent.objects.create(
+            task=done, transition=transition, from_status="running", to_status="queued", attempt=1, deliveries=0,
+            cause=cause, at=now - timedelta(minutes=minutes),
+        )  # fmt: skip
+    stats = api.get("/queue/stats").json()
+    medium = stats["queues"]["medium"]
+    assert (round(medium["p50_age_seconds"], -2), round(medium["p95_age_seconds"], -2)) == (1000, 1900)
+    assert stats["queues"]["low"]["p50_age_seconds"] is None
+    assert stats["throughput"]["avg_task_duration_seconds"] == 8.0
+    assert stats["recovery"] == {"recovered_last_hour": 2, "timeouts_last_hour": 1}
+    assert (stats["ageing"]["threshold_seconds"], stats["ageing"]["tasks_waiting_over_threshold"]) == (1200, 9)
+    assert stats["ageing"]["oldest_queued_task_age_seconds"] > 0
+
+
+def test_stats_count_unhealthy_workers(api: Api, broker: Broker) -> None:
+    beats = [EngineBeat(engine_id="n.demo.0.b", state=EngineState.UNHEALTHY, queues=("echo",), capacity=4)]
+    broker.registry.beat_node("n", NodeState.ACTIVE, beats)
+    workers = api.get("/queue/stats").json()["workers"]
+    assert (workers["active"], workers["unhealthy"], workers["total_capacity"]) == (0, 1, 0)
 
 
 def test_waiting_is_what_the_windows_hold_and_what_waits_in_postgres(api: Api, broker: Broker, settings: Any) -> None:

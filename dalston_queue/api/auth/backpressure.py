@@ -88,6 +88,13 @@ class QueueDepths:
             log.warning("api.pace_unknown", error=str(error))
         return MIN_RETRY_S * 6 if wait is None else min(MAX_RETRY_S, max(MIN_RETRY_S, math.ceil(wait)))
 
+    def wait_of(self, queue: str, position: int | None) -> float | None:
+        """Seconds until a task at this position starts, at the rate of the last seconds. None if it is not known."""
+        before, now = self._before, self._now
+        pace = rates(before, now).get(queue) if position and before and now else None
+        wait = None if pace is None or position is None else seconds_for(position, pace.out_per_s)
+        return None if wait is None else round(wait, 1)
+
     def forget(self) -> None:
         self._read_at, self._rows, self._of_project = -math.inf, None, {}
         self._paces.clear()

@@ -2,6 +2,7 @@
 
 body            strict JSON in, msgspec out
 strict_query    refuses unknown and repeated query parameters
+lists           a page of a list, the number of its rows, CSV
 openapi         the OpenAPI document
 stream, uploads a recording on its way into the artifact store
 transcripts     a transcript as the answer of a request that waits for it

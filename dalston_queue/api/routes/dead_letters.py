@@ -14,7 +14,8 @@ from dalston_queue.api.auth.bearer import needs
 from dalston_queue.api.auth.principal import Principal, principal_of
 from dalston_queue.api.errors.problems import ApiProblem, Code, answers, not_found
 from dalston_queue.api.requests.body import check_size
-from dalston_queue.api.schemas.base import Cursor, Limit, Page, Reason, page
+from dalston_queue.api.requests.lists import AS_CSV, Format, ListFormat, page
+from dalston_queue.api.schemas.base import Cursor, Limit, Page, Reason
 from dalston_queue.api.schemas.dead_letters import (
     MAX_REPLAY,
     DeadLetterOut,
@@ -43,12 +44,19 @@ router = Router(tags=["dead letters"])
 DeadLetterId = Annotated[UUID, Path()]
 
 
-@router.get("/dead_letters", auth=needs(Scope.READ), response=answers({200: Page[DeadLetterOut]}))
+@router.get(
+    "/dead_letters", auth=needs(Scope.READ), response=answers({200: Page[DeadLetterOut]}), openapi_extra=AS_CSV
+)  # fmt: skip
 def list_dead_letters(
-    request: HttpRequest, wanted: Annotated[WantedQuery, Query()], limit: Limit = 50, cursor: Cursor = None
-) -> dict[str, Any]:
+    request: HttpRequest,
+    wanted: Annotated[WantedQuery, Query()],
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    form: Format = ListFormat.JSON,
+) -> Any:
     """Open dead letters, newest first."""
-    return page(matching(wanted.filter(principal_of(request).only_project)), dead_letter_out, limit, cursor)
+    letters = matching(wanted.filter(principal_of(request).only_project)).defer("traceback", "raw")
+    return page(letters, dead_letter_out, limit, cursor, out=DeadLetterOut, wanted=form)
 
 
 @router.get("/dead_letters/groups", auth=needs(Scope.READ), response=answers({200: list[GroupOut]}))
@@ -82,12 +90,12 @@ def group_dead_letters(
 
 @router.get("/dead_letters/{dead_letter_id}", auth=needs(Scope.READ), response=answers({200: DeadLetterOut}, 404))
 def read_dead_letter(request: HttpRequest, dead_letter_id: DeadLetterId) -> DeadLetterOut:
-    """One dead letter, open or closed, with its evidence."""
+    """One dead letter, open or closed, with its evidence, its traceback and its raw fields."""
     letters = DeadLetter.objects.filter(pk=dead_letter_id)
     letter = principal_of(request).visible(letters, "task__job__project_id").first()
     if letter is None:
         raise not_found(f"dead letter {dead_letter_id}")
-    return dead_letter_out(letter)
+    return dead_letter_out(letter, whole=True)
 
 
 @router.post(
@@ -98,8 +106,9 @@ def read_dead_letter(request: HttpRequest, dead_letter_id: DeadLetterId) -> Dead
 def replay_dead_letter(
     request: HttpRequest, dead_letter_id: DeadLetterId, body: Annotated[ReplayIn, Body()]
 ) -> ReplayedOut:
-    """Replay one dead letter: the same task with fresh retries, as the next attempt. Safe to repeat."""
-    [done] = _replay(principal_of(request), [dead_letter_id], body)
+    """Replay one dead letter, named by its id or by that of its task: the same task with fresh retries, as the next
+    attempt. Safe to repeat."""
+    [done] = _replay(principal_of(request), [_of_task(dead_letter_id) or dead_letter_id], body)
     if done.outcome is Outcome.GONE:
         raise not_found(f"dead letter {dead_letter_id}")
     if done.outcome not in {Outcome.REPLAYED, Outcome.ALREADY}:
@@ -152,6 +161,11 @@ def discard_dead_letter(request: HttpRequest, dead_letter_id: DeadLetterId, reas
     return DiscardOut(dead_letter_id=dead_letter_id, discarded=discarded)
 
 
+def _of_task(task_id: UUID) -> UUID | None:
+    """The newest dead letter of a task."""
+    return DeadLetter.objects.filter(task_id=task_id).order_by("-created_at").values_list("id", flat=True).first()
+
+
 def _create_batch(principal: Principal, wanted: Filter | None, body: ReplayManyIn) -> ReplayBatch:
     if body.parameters is not None:
         check_size(body.parameters)
@@ -159,7 +173,7 @@ def _create_batch(principal: Principal, wanted: Filter | None, body: ReplayManyI
         body.ids or [] if wanted is None else wanted,
         reason=body.reason,
         parameters=body.parameters,
-        priority=body.priority,
+        priority=body.wanted_priority,
         rate_per_minute=body.rate_per_minute,
         undo_seconds=body.undo_seconds or 0,
         limit=body.limit,
@@ -175,6 +189,12 @@ def _replay(principal: Principal, ids: list[UUID], body: ReplayIn) -> list[Repla
     target = str(ids[0]) if len(ids) == 1 else f"{len(ids)} dead letters"
     before = {"ids": [str(letter) for letter in ids]}
     with audited("dead_letter.replay", target, reason=body.reason, before=before, **principal.signature()) as row:
-        done = replay(ids, timezone.now(), parameters=body.parameters, priority=body.priority)
+        done = replay(
+            ids,
+            timezone.now(),
+            parameters=body.parameters,
+            priority=body.wanted_priority,
+            keep_retries=not body.reset_retry_count,
+        )
         row.after = {str(each.dead_letter_id): each.outcome for each in done}
     return done

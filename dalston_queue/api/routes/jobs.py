@@ -16,7 +16,8 @@ from dalston_queue.api.errors.middleware import trace_id_of
 from dalston_queue.api.errors.problems import ApiProblem, Code, answers, not_found
 from dalston_queue.api.requests import body
 from dalston_queue.api.requests.cancelling import cancel
-from dalston_queue.api.schemas.base import Cursor, Instant, Limit, Page, Payload, Reason, Text, page
+from dalston_queue.api.requests.lists import AS_CSV, Format, ListFormat, page
+from dalston_queue.api.schemas.base import Cursor, Instant, Limit, Page, Payload, Reason, Text
 from dalston_queue.api.schemas.jobs import (
     BatchIn,
     BatchItem,
@@ -100,7 +101,7 @@ def submit_batch(request: HttpRequest, batch: Annotated[BatchIn, Body()]) -> Bat
     return BatchOut(accepted=len(items) - refused, refused=refused, items=items)
 
 
-@router.get("/jobs", auth=needs(Scope.READ), response=answers({200: Page[JobOut]}))
+@router.get("/jobs", auth=needs(Scope.READ), response=answers({200: Page[JobOut]}), openapi_extra=AS_CSV)
 def list_jobs(
     request: HttpRequest,
     *,
@@ -114,7 +115,8 @@ def list_jobs(
     created_before: Annotated[Instant | None, Query()] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> dict[str, Any]:
+    form: Format = ListFormat.JSON,
+) -> Any:
     """Jobs, newest first. `name`, `task_type` and `token` are exact; `error` finds words of a job's error."""
     wanted = JobSearch(
         status=status,
@@ -127,7 +129,7 @@ def list_jobs(
         created_before=created_before,
     )
     rows = find_jobs(wanted).select_related("project")
-    return page(principal_of(request).visible(rows, "project_id"), job_out, limit, cursor)
+    return page(principal_of(request).visible(rows, "project_id"), job_out, limit, cursor, out=JobOut, wanted=form)
 
 
 @router.get("/jobs/{job_id}", auth=needs(Scope.READ), response=answers({200: JobOut}, 404))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
-from django.db.models import Count
+from django.conf import settings
+from django.db.models import Avg, Count, F
 from django.http import HttpRequest
 from django.utils import timezone
 from ninja import Body, Path, Query, Router
@@ -16,12 +17,14 @@ from dalston_queue.api.auth.principal import principal_of
 from dalston_queue.api.errors.problems import ApiProblem, Code, answers, not_found
 from dalston_queue.api.schemas.base import ReasonIn
 from dalston_queue.api.schemas.queues import (
+    Ageing,
     Depth,
     Depths,
     PauseIn,
     PauseOut,
     PendingOut,
     PendingPageOut,
+    Recovery,
     Stats,
     StreamOut,
     Throughput,
@@ -40,6 +43,7 @@ from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.jobs.operator.pause import NoSuchQueue, check_queue, pause, resume
 from dalston_queue.jobs.queries.lanes import read_lanes, read_ready
 from dalston_queue.jobs.queries.queues import names, select
+from dalston_queue.jobs.queries.waits import HOUR, UNKNOWN, Ages, ages_by_priority, recovered_since
 from dalston_queue.models import Task
 from dalston_queue.models.accounts import Scope
 from dalston_queue.redis import get_broker
@@ -57,20 +61,40 @@ def queue_stats(request: HttpRequest) -> Stats:
     shown = select(broker.queues())
     snapshot = read_lanes(broker, shown.names)
     lanes = [lane for queue in snapshot.queues for lane in queue.lanes]
+    now, threshold_s = timezone.now(), settings.DALSTON_MEDIUM_TO_HIGH_S
+    ages = ages_by_priority(now, threshold_s)
+    oldest = max((lane.oldest_age_ms for lane in lanes if lane.oldest_age_ms is not None), default=None)
+    recovered, timeouts = recovered_since(now - HOUR)
     return Stats(
-        queues=Depths(**{name: _depth(lane for lane in lanes if lane.tier in tiers) for name, tiers in _TIERS.items()}),
+        queues=Depths(
+            **{
+                name: _depth((lane for lane in lanes if lane.tier in tiers), ages.get(name, UNKNOWN))
+                for name, tiers in _TIERS.items()
+            }
+        ),
         workers=_workers(broker.registry.engines(), snapshot),
         more_queues=shown.hidden,
         more_waiting=shown.waiting,
-        throughput=_throughput(),
+        throughput=_throughput(now),
+        recovery=Recovery(recovered_last_hour=recovered, timeouts_last_hour=timeouts),
+        ageing=Ageing(
+            oldest_queued_task_age_seconds=seconds(oldest),
+            threshold_seconds=threshold_s,
+            tasks_waiting_over_threshold=sum(each.over for each in ages.values()),
+        ),
         lanes=[lane_out(lane) for lane in lanes],
     )
 
 
-def _depth(lanes: Iterable[LaneStats]) -> Depth:
+def _depth(lanes: Iterable[LaneStats], ages: Ages) -> Depth:
     lanes = list(lanes)
-    ages = [lane.oldest_age_ms for lane in lanes if lane.oldest_age_ms is not None]
-    return Depth(depth=sum(lane.waiting for lane in lanes), oldest_age_seconds=seconds(max(ages, default=None)))
+    oldest = [lane.oldest_age_ms for lane in lanes if lane.oldest_age_ms is not None]
+    return Depth(
+        depth=sum(lane.waiting for lane in lanes),
+        oldest_age_seconds=seconds(max(oldest, default=None)),
+        p50_age_seconds=None if ages.p50_s is None else round(ages.p50_s, 3),
+        p95_age_seconds=None if ages.p95_s is None else round(ages.p95_s, 3),
+    )
 
 
 def _workers(engines: list[EngineInfo], snapshot: Snapshot) -> Workers:
@@ -80,17 +104,22 @@ def _workers(engines: list[EngineInfo], snapshot: Snapshot) -> Workers:
     return Workers(
         active=sum(engine.state is EngineState.READY for engine in engines),
         draining=sum(engine.state is EngineState.DRAINING for engine in engines),
+        unhealthy=sum(engine.state is EngineState.UNHEALTHY for engine in engines),
         dead=sum(engine.state is EngineState.DEAD for engine in engines),
         total_capacity=total,
         used_capacity=min(total, sum(queue.running for queue in snapshot.queues)),
     )
 
 
-def _throughput() -> Throughput:
-    since = timezone.now() - timedelta(minutes=1)
-    ended = Task.objects.filter(finished_at__gt=since).values_list("status").annotate(Count("id")).order_by()
-    counts = {TaskStatus(status): count for status, count in ended}
+def _throughput(now: datetime) -> Throughput:
+    recent = Task.objects.filter(finished_at__gt=now - timedelta(minutes=1)).values_list("status")
+    ended = recent.annotate(Count("id"), took=Avg(F("finished_at") - F("started_at"))).order_by()
+    counts, durations = dict[TaskStatus, int](), dict[TaskStatus, timedelta | None]()
+    for status, count, duration in ended:
+        counts[TaskStatus(status)], durations[TaskStatus(status)] = count, duration
+    duration = durations.get(TaskStatus.COMPLETED)
     return Throughput(
+        avg_task_duration_seconds=None if duration is None else round(duration.total_seconds(), 3),
         completed_last_minute=counts.get(TaskStatus.COMPLETED, 0),
         failed_last_minute=counts.get(TaskStatus.FAILED, 0) + counts.get(TaskStatus.DEAD_LETTER, 0),
     )

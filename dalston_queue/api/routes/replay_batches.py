@@ -11,7 +11,8 @@ from ninja import Path, Query, Router
 from dalston_queue.api.auth.bearer import needs, sees_all_projects
 from dalston_queue.api.auth.principal import principal_of
 from dalston_queue.api.errors.problems import ApiProblem, Code, answers, not_found
-from dalston_queue.api.schemas.base import Cursor, Limit, Page, Reason, page
+from dalston_queue.api.requests.lists import page
+from dalston_queue.api.schemas.base import Cursor, Limit, Page, Reason
 from dalston_queue.api.schemas.dead_letters import ReplayBatchOut, WithdrawnOut, replay_batch_out
 from dalston_queue.jobs.operator.replay_batches import Withdrawal, stop
 from dalston_queue.models import ReplayBatch
@@ -29,7 +30,7 @@ def list_replay_batches(
     state: Annotated[BatchState | None, Query()] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> dict[str, Any]:
+) -> Any:
     """Replay batches, newest first."""
     batches = ReplayBatch.objects.defer("dead_letter_ids")
     return page(batches if state is None else batches.filter(state=state), replay_batch_out, limit, cursor)

@@ -17,16 +17,20 @@ from dalston_queue.api.errors.middleware import trace_id_of
 from dalston_queue.api.errors.problems import ApiProblem, Code, answers, not_found
 from dalston_queue.api.requests import body
 from dalston_queue.api.requests.cancelling import cancel
-from dalston_queue.api.schemas.base import Cursor, Instant, Limit, Page, Payload, Reason, Text, page
+from dalston_queue.api.requests.lists import AS_CSV, Format, ListFormat, page
+from dalston_queue.api.schemas.base import Cursor, Instant, Limit, Page, Payload, Reason, Text
 from dalston_queue.api.schemas.tasks import (
     CancelledTaskOut,
     DeadLetterIn,
     Key,
     RequeueIn,
     TaskActionOut,
+    TaskFacts,
     TaskIn,
     TaskOut,
     WhyOut,
+    add_facts,
+    add_progress,
     one_key,
     stored_task,
     task_out,
@@ -40,6 +44,7 @@ from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.jobs.operator.task import DeadLetterOutcome, requeue_task
 from dalston_queue.jobs.operator.task import dead_letter as dead_letter_task
 from dalston_queue.jobs.queries.search import created_between, with_parameter
+from dalston_queue.jobs.queries.state import COLUMNS
 from dalston_queue.jobs.queries.why import explain, facts_about
 from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import Job, Task
@@ -80,12 +85,14 @@ def submit_task(
     else:
         long_poll.tasks.wait(task_id, wait, principal.holder)
         out = whole(task_out(visible_task(principal, task_id)))
+    out.idempotency_key = key
     if out.status in WAITING and (out.scheduled_at is None or out.scheduled_at <= timezone.now()):
         out.queue_position = depths.position(out.queue, out.effective_priority)
+        out.estimated_wait_seconds = depths.wait_of(out.queue, out.queue_position)
     return Status(201 if submission.created else 200, out)
 
 
-@router.get("/tasks", auth=needs(Scope.READ), response=answers({200: Page[TaskOut]}))
+@router.get("/tasks", auth=needs(Scope.READ), response=answers({200: Page[TaskOut]}), openapi_extra=AS_CSV)
 def list_tasks(
     request: HttpRequest,
     *,
@@ -98,7 +105,8 @@ def list_tasks(
     created_before: Annotated[Instant | None, Query()] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> dict[str, Any]:
+    form: Format = ListFormat.JSON,
+) -> Any:
     """Tasks, newest first."""
     wanted = {
         "status": status,
@@ -110,7 +118,8 @@ def list_tasks(
     rows = rows.filter(**{key: value for key, value in wanted.items() if value is not None})
     if payload is not None:
         rows = with_parameter(rows, payload)
-    return page(principal_of(request).visible(rows, "job__project_id"), task_out, limit, cursor)
+    visible = principal_of(request).visible(rows, "job__project_id")
+    return page(visible, task_out, limit, cursor, out=TaskOut, wanted=form, prepare=add_facts)
 
 
 @router.get("/tasks/{task_id}", auth=needs(Scope.READ), response=answers({200: TaskOut}, 404))
@@ -126,6 +135,7 @@ def read_task(
     if wait and task.finished_at is None:
         long_poll.tasks.wait(task_id, wait, principal.holder)
         task = visible_task(principal, task_id)
+    add_progress([task])
     return whole(task_out(task, task.events.order_by("id") if include_history else None))
 
 
@@ -149,15 +159,16 @@ def whole(out: TaskOut) -> TaskOut:
 
 
 # The most frequent request: raw() takes a third of the time that the ORM takes to build the same statement.
-_READ = """
-    SELECT t.*, j.trace_id
+_READ = f"""
+    SELECT t.*, j.trace_id, {COLUMNS}
     FROM dalston_task t JOIN dalston_job j ON j.id = t.job_id
-    WHERE t.id = %(task)s AND (%(project)s::uuid IS NULL OR j.project_id = %(project)s)"""
+    WHERE t.id = %(task)s AND (%(project)s::uuid IS NULL OR j.project_id = %(project)s)"""  # noqa: S608 - a constant
 
 
 def visible_task(principal: Principal, task_id: UUID) -> Task:
     for task in Task.objects.raw(_READ, {"task": task_id, "project": principal.only_project}):
         task.job = Job(id=task.job_id, trace_id=task.trace_id)  # type: ignore[attr-defined]
+        task.facts = TaskFacts(task.since, task.key)  # type: ignore[attr-defined]
         return task
     raise not_found(f"task {task_id}")
 

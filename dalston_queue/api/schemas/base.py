@@ -11,12 +11,10 @@ page one thousand costs as much as page one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar, get_args
 from uuid import UUID
 
-from django.db.models import Model, QuerySet
 from ninja import Query
 from pydantic import (
     AfterValidator,
@@ -30,7 +28,6 @@ from pydantic import (
 )
 
 from dalston_queue.broker.protocol.types import Priority
-from dalston_queue.jobs.queries.search import page_of
 
 
 class BodyIn(BaseModel):
@@ -109,7 +106,6 @@ class ReasonIn(BodyIn):
 
 MAX_LIMIT = 200
 
-Row = TypeVar("Row", bound=Model)
 Out = TypeVar("Out", bound=BaseModel)
 
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most.")]
@@ -128,8 +124,8 @@ Text = Annotated[str | None, Query(min_length=1, max_length=200)]
 class Page(BaseModel, Generic[Out]):
     items: list[Out]
     next_cursor: UUID | None = Field(description="Null on the last page.")
-
-
-def page(rows: QuerySet[Row], show: Callable[[Row], Out], limit: int, cursor: UUID | None) -> dict[str, Any]:
-    found, after = page_of(rows, limit, cursor)
-    return {"items": [show(row) for row in found], "next_cursor": after}
+    total_count: int | None = Field(
+        None,
+        description="Of the first page: how many rows match in all; null on later pages, or if counting takes long.",
+    )
+    total_count_is_exact: bool | None = Field(None, description="False: at least that many, counting ends at 10 000.")

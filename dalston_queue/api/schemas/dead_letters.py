@@ -54,7 +54,19 @@ class WantedQuery(WantedIn):
 class ReplayIn(BodyIn):
     parameters: dict[str, Any] | None = Field(None, description="Instead of the task's own.")
     priority: PriorityIn | None = None
+    new_priority: PriorityIn | None = Field(None, description="The same as `priority`.")
+    reset_retry_count: bool = Field(True, description="False: with the retries that it has left. Not for a batch.")
     reason: ReasonInBody = ""
+
+    @property
+    def wanted_priority(self) -> Priority | None:
+        return self.priority or self.new_priority
+
+    @model_validator(mode="after")
+    def _has_one_priority(self) -> Self:
+        if self.priority and self.new_priority and self.priority != self.new_priority:
+            raise ValueError("priority and new_priority differ; send one of them")
+        return self
 
 
 class ReplayManyIn(ReplayIn):
@@ -86,6 +98,8 @@ class ReplayManyIn(ReplayIn):
     def _is_one_or_the_other(self) -> Self:
         if (self.ids is None) == (self.filter is None):
             raise ValueError("either ids or filter is needed, and not both")
+        if self.is_batch and not self.reset_retry_count:
+            raise ValueError("a replay batch resets the retries: leave reset_retry_count out")
         return self
 
 
@@ -102,6 +116,10 @@ class DeadLetterOut(Schema):
     attempt: int
     deliveries: int
     evidence: Any = Field(None, description="From the supervisor: exit code, signal, last log lines.")
+    traceback: str | None = Field(None, description="Only when one is read.")
+    raw: dict[str, Any] | None = Field(
+        None, description="Only when one is read: the fields of an entry that could not be read; bytes as `base64`."
+    )
     created_at: datetime
     replayed_at: datetime | None
     discarded_at: datetime | None
@@ -135,8 +153,9 @@ class DiscardOut(Schema):
     discarded: bool = Field(description="False: the dead letter was closed before.")
 
 
-def dead_letter_out(letter: DeadLetter) -> DeadLetterOut:
-    same = {name: getattr(letter, name) for name in DeadLetterOut.model_fields if name != "dead_letter_id"}
+def dead_letter_out(letter: DeadLetter, *, whole: bool = False) -> DeadLetterOut:
+    left_out = {"dead_letter_id"} if whole else {"dead_letter_id", "traceback", "raw"}
+    same = {name: getattr(letter, name) for name in DeadLetterOut.model_fields if name not in left_out}
     return DeadLetterOut(dead_letter_id=letter.id, **same)
 
 

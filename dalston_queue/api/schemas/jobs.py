@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Annotated, Any, Self
 from uuid import UUID
 
-from django.db.models import Func, IntegerField, TextField
+from django.db.models import Func, IntegerField, OuterRef, Subquery, TextField
 from django.db.models.functions import Cast
 from ninja import Schema
 from pydantic import (
@@ -31,6 +31,7 @@ from dalston_queue.api.schemas.tasks import (
     Key,
     Name,
     StageName,
+    TaskFacts,
     TaskOut,
     check_time,
     task_out,
@@ -41,7 +42,7 @@ from dalston_queue.jobs.lifecycle.states import TASK_OVER, JobStatus, TaskStatus
 from dalston_queue.jobs.queries.progress import NO_PROGRESS, Progress, read_progress
 from dalston_queue.jobs.queries.timeline import DeliveryOutcome, timeline_of
 from dalston_queue.jobs.submit.spec import JobSpec, StageSpec, stages_of
-from dalston_queue.models import Job, Task, TaskEvent, WebhookDelivery
+from dalston_queue.models import IdempotencyKey, Job, Task, TaskEvent, WebhookDelivery
 from dalston_queue.models.webhook import DeliveryState
 from dalston_queue.redis import get_broker
 
@@ -272,11 +273,15 @@ class BatchOut(BaseModel):
 def job_with_tasks(job: Job) -> JobOut:
     """The job with its timeline: three statements, and one read of Redis for each queue with a running task."""
     size = Func(Cast("result", TextField()), function="octet_length", output_field=IntegerField())
-    tasks = list(job.tasks.defer("result").annotate(result_bytes=size).order_by("id"))
+    key = Subquery(IdempotencyKey.objects.filter(job_id=OuterRef("job_id")).order_by("id").values("key")[:1])
+    tasks = list(job.tasks.defer("result").annotate(result_bytes=size, key=key).order_by("id"))
     left_out = _read_results(tasks)
     events: defaultdict[UUID, list[TaskEvent]] = defaultdict(list)
     for event in reversed(TaskEvent.objects.filter(task__job_id=job.id).order_by("-id")[:MAX_EVENTS]):
         events[event.task_id].append(event)
+    for task in tasks:
+        moves = (event.at for event in reversed(events[task.id]) if event.from_status != event.to_status)
+        task.facts = TaskFacts(next(moves, None), task.key)  # type: ignore[attr-defined]
     reported = read_progress([task for task in tasks if task.status == TaskStatus.RUNNING], get_broker())
     shown = [_task(job, task, events[task.id], reported, left_out=task.id in left_out) for task in tasks]
     return job_out(job, shown, deliveries_of(job) if job.callback_url else [])
@@ -321,11 +326,10 @@ def _task(
 ) -> JobTaskOut:
     report = (reported or {}).get(task.id, NO_PROGRESS)
     return JobTaskOut(
-        **dict(task_out(task, job=job)),
+        **{**dict(task_out(task, job=job)), "progress": _share(task, report)},
         after=task.after,
         required=task.required,
         weight=task.weight,
-        progress=_share(task, report),
         progress_message=report.message,
         progress_known=reported is not None or task.status != TaskStatus.RUNNING,
         runs=[DeliveryOut.model_validate(each) for each in timeline_of(events)],

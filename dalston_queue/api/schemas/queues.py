@@ -16,6 +16,10 @@ class PauseIn(ReasonIn):
 class Depth(Schema):
     depth: int = Field(description="Waiting tasks.")
     oldest_age_seconds: float | None = Field(description="How long the oldest one waits; null if none does.")
+    p50_age_seconds: float | None = Field(description="Half of them wait for longer. Null above 10 000 waiting tasks.")
+    p95_age_seconds: float | None = Field(
+        description="One in twenty waits for longer. Null above 10 000 waiting tasks."
+    )
 
 
 class Depths(Schema):
@@ -27,6 +31,7 @@ class Depths(Schema):
 class Workers(Schema):
     active: int
     draining: int
+    unhealthy: int = Field(description="Their circuit breaker is open, or a probe fails: they take no work.")
     dead: int
     total_capacity: int
     used_capacity: int
@@ -35,6 +40,22 @@ class Workers(Schema):
 class Throughput(Schema):
     completed_last_minute: int
     failed_last_minute: int
+    avg_task_duration_seconds: float | None = Field(
+        description="From the start to the end of the tasks that completed in the last minute; null if none did."
+    )
+
+
+class Recovery(Schema):
+    """Of the last hour, counted to 10 000."""
+
+    recovered_last_hour: int = Field(description="Tasks reclaimed from engines, workers and nodes that died.")
+    timeouts_last_hour: int = Field(description="Attempts that timed out and were tried again.")
+
+
+class Ageing(Schema):
+    oldest_queued_task_age_seconds: float | None
+    threshold_seconds: float = Field(description="DALSTON_MEDIUM_TO_HIGH_S: then a task counts as high.")
+    tasks_waiting_over_threshold: int = Field(description="Waiting for longer, counted among 10 000.")
 
 
 class LaneOut(Schema):
@@ -56,6 +77,8 @@ class Stats(Schema):
     queues: Depths
     workers: Workers
     throughput: Throughput
+    recovery: Recovery
+    ageing: Ageing
     lanes: list[LaneOut] = Field(description="Of the busiest queues.")
     more_queues: int = Field(description="Queues that are not among `lanes`, nor counted above; GET /streams has all.")
     more_waiting: int = Field(description="Tasks that wait in those.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Self
 from uuid import UUID
@@ -21,10 +22,13 @@ from dalston_queue.jobs.errors import InvalidJob
 from dalston_queue.jobs.lifecycle.dag import STAGE, check_concurrency_key
 from dalston_queue.jobs.lifecycle.retry import may_succeed
 from dalston_queue.jobs.lifecycle.states import TaskStatus
+from dalston_queue.jobs.queries.progress import NO_PROGRESS, read_progress
+from dalston_queue.jobs.queries.state import facts_of
 from dalston_queue.jobs.queries.why import WhyCode
 from dalston_queue.jobs.submit.rows import NewTask
 from dalston_queue.jobs.submit.spec import JobSpec, single_task
 from dalston_queue.models import Job, Task, TaskEvent
+from dalston_queue.redis import get_broker
 
 FARTHEST = timedelta(days=3660)
 QUEUE = f"^{NAME.pattern}$"
@@ -157,6 +161,12 @@ class TaskOut(BaseModel):
     scheduled_at: datetime | None
     started_at: datetime | None
     completed_at: datetime | None = Field(description="When it was over, well or not.")
+    cancelled_at: datetime | None = Field(description="When it was cancelled; null if it was not.")
+    current_state_seconds: float = Field(description="How long it has been in its status.")
+    progress: float | None = Field(
+        description="From 0 to 1, as its engine reports it while it runs; 1 when it is completed; else null."
+    )
+    idempotency_key: str | None = Field(description="Of its request; null when the key has expired.")
     result: Any = None
     error: ErrorOut | None
     trace_id: str
@@ -165,11 +175,15 @@ class TaskOut(BaseModel):
         description="Only in the answer to a submission, at most a second old; null if not known, or if the task is "
         "scheduled for later.",
     )
+    estimated_wait_seconds: float | None = Field(
+        None, description="Only in the answer to a submission: its position by the rate at which tasks leave the queue."
+    )
     history: list[EventOut] | None = Field(None, description="Only with `include_history`.")
 
 
 def task_out(task: Task, history: Iterable[TaskEvent] | None = None, job: Job | None = None) -> TaskOut:
-    """From a row read with its job, or from a row and its job."""
+    """From a row read with its job, or from a row and its job; with what `add_facts` read."""
+    facts = getattr(task, "facts", TaskFacts())
     return TaskOut(
         task_id=task.id,
         job_id=task.job_id,
@@ -192,12 +206,48 @@ def task_out(task: Task, history: Iterable[TaskEvent] | None = None, job: Job | 
         scheduled_at=task.scheduled_at,
         started_at=task.started_at,
         completed_at=task.finished_at,
+        cancelled_at=task.finished_at if task.status == TaskStatus.CANCELLED else None,
+        current_state_seconds=_seconds_since(facts.since or task.created_at),
+        progress=1.0 if task.status == TaskStatus.COMPLETED else facts.progress,
+        idempotency_key=facts.idempotency_key,
         result=task.result,
         error=error_out(task),
         trace_id=(job or task.job).trace_id,
         queue_position=None,
+        estimated_wait_seconds=None,
         history=None if history is None else [EventOut.model_validate(event) for event in history],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """What is not in a task's row."""
+
+    since: datetime | None = None  # its last transition
+    idempotency_key: str | None = None
+    progress: float | None = None
+
+
+def add_facts(tasks: Iterable[Task]) -> None:
+    """Read what `task_out` shows beside the rows of a list: one statement, and their progress."""
+    tasks = list(tasks)
+    of_task = facts_of(tasks) if tasks else {}
+    for task in tasks:
+        task.facts = TaskFacts(*of_task.get(task.id, (None, None)))  # type: ignore[attr-defined]
+    add_progress(tasks)
+
+
+def add_progress(tasks: Iterable[Task]) -> None:
+    """Read the progress of those that run, after their facts: one read of Redis per queue."""
+    running = [task for task in tasks if task.status == TaskStatus.RUNNING]
+    reported = (read_progress(running, get_broker()) if running else None) or {}
+    for task in running:
+        fraction = reported.get(task.id, NO_PROGRESS).fraction
+        task.facts = replace(task.facts, progress=fraction)  # type: ignore[attr-defined]
+
+
+def _seconds_since(at: datetime) -> float:
+    return round(max(0.0, (timezone.now() - at).total_seconds()), 1)
 
 
 def error_out(task: Task) -> ErrorOut | None:

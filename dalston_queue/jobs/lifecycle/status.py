@@ -48,6 +48,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout_seconds: int | None = None
     node_losses: int | None = None
     charge: int = 0  # retries used
+    keep_retries: bool = False  # of a replay
     parameters: msgspec.Raw | None = None
     priority: str | None = None
     # Of a completion: its start, if that was reported in the same batch. One UPDATE, two rows of history.
@@ -92,6 +93,7 @@ _EXTRA = {
     "timeout_seconds": "int",
     "node_losses": "int",
     "charge": "int",
+    "keep_retries": "boolean",
     "parameters": "jsonb",
     "priority": "text",
     "start_at": "timestamptz",
@@ -104,7 +106,7 @@ _ERROR = (
 _CLEAR = "error = '', error_type = '', error_cause = '', error_retriable = NULL"
 _NEXT_ATTEMPT = "attempt = t.attempt + 1, event_seq = 0, assigned_worker_id = ''"
 _FRESH = (
-    "retry_count = 0, deliveries = 0, node_losses = 0, result = NULL,"
+    "deliveries = 0, node_losses = 0, result = NULL,"
     " started_at = NULL, finished_at = NULL, cancel_requested_at = NULL, cancel_sent_at = NULL"
 )
 _FIRST = "first_enqueued_at = coalesce(t.first_enqueued_at, v.at)"
@@ -130,9 +132,10 @@ _WRITES: dict[str, str] = {
     "cancel": f"{_SEEN}, {_ERROR}, finished_at = v.at",
     "skip": f"{_ERROR}, finished_at = v.at",
     "replay": f"{_NEXT_ATTEMPT}, {_FRESH}, {_CLEAR}, first_enqueued_at = v.at,"
+    " retry_count = CASE WHEN v.keep_retries THEN t.retry_count ELSE 0 END,"
     " parameters = coalesce(v.parameters, t.parameters), priority = coalesce(v.priority, t.priority),"
     " effective_priority = coalesce(v.priority, t.priority)",
-    "reopen": f"{_NEXT_ATTEMPT}, {_FRESH}, {_CLEAR}, scheduled_at = NULL, first_enqueued_at = NULL,"
+    "reopen": f"{_NEXT_ATTEMPT}, {_FRESH}, {_CLEAR}, retry_count = 0, scheduled_at = NULL, first_enqueued_at = NULL,"
     " effective_priority = t.priority",
 }
 

@@ -6,7 +6,7 @@ any required task of it is dead, so all dead letters of a job are replayed toget
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -68,6 +68,7 @@ class Changes:
     parameters: msgspec.Raw | None
     priority: Priority | None
     asked_for: Callable[[Collection[UUID]], Collection[UUID]]  # which of these dead letters
+    keep_retries: bool = False
 
     @classmethod
     def of(
@@ -109,13 +110,15 @@ def replay(
     *,
     parameters: Mapping[str, Any] | None = None,
     priority: Priority | None = None,
+    keep_retries: bool = False,
 ) -> list[Replayed]:
-    """Replay these dead letters, in this order. New parameters and priority apply to their tasks only.
+    """Replay these dead letters, in this order. New parameters and priority apply to their tasks only. `keep_retries`:
+    with the retries that they have left, which may be none.
 
     Raises InvalidJob if the parameters can't be stored; nothing is replayed then.
     """
     ids = list(dict.fromkeys(dead_letter_ids))
-    new = Changes.of(parameters, priority, frozenset(ids).intersection)
+    new = replace(Changes.of(parameters, priority, frozenset(ids).intersection), keep_retries=keep_retries)
     outcomes: dict[UUID, Replayed] = {}
     for start in range(0, len(ids), CHUNK):
         outcomes |= replay_chunk(ids[start : start + CHUNK], now, new)
@@ -161,6 +164,7 @@ def replay_chunk(ids: Sequence[UUID], now: datetime, new: Changes) -> dict[UUID,
             message="replayed",
             parameters=new.parameters if task.id in changed else None,
             priority=new.priority if task.id in changed else None,
+            keep_retries=new.keep_retries,
         )
         for task in Task.objects.filter(job_id__in=opened, status="dead_letter").only("id", "attempt")
     ]

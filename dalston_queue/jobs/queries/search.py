@@ -120,6 +120,19 @@ def page_of(rows: QuerySet[Row], limit: int, after: UUID | None) -> tuple[Sequen
     return found[:limit], found[limit - 1].pk if len(found) > limit else None
 
 
+COUNTED = 10_000
+COUNT_TIMEOUT_MS = 500
+
+
+def count_of(rows: QuerySet[Row]) -> tuple[int | None, bool | None]:
+    """How many rows match, up to COUNTED, and whether that is exact; None if counting takes too long."""
+    try:
+        found = _within(COUNT_TIMEOUT_MS, rows.order_by()[: COUNTED + 1].count)
+    except _OutOfTime:
+        return None, None
+    return min(found, COUNTED), found <= COUNTED
+
+
 def bounded(ask: Callable[[], Found], hint: str = "name a status, a type or a time") -> Found:
     """The result of `ask`, if the database has it in time. Raises SearchTooWide and TooManySearches.
 

@@ -51,6 +51,55 @@ def test_one_is_shown_to_its_project_and_to_operators_also_when_it_is_closed(
     assert operator.get(f"/dead_letters/{letter}").json()["discarded_at"] is not None
 
 
+def test_one_is_shown_with_its_traceback_and_raw_fields_and_a_list_without(api: Api, operator: Api) -> None:
+    letter = dead_letter(api)
+    DeadLetter.objects.filter(pk=letter).update(traceback="Traceback …", raw={"t": {"base64": "AP8="}})
+    one, [listed] = operator.get(f"/dead_letters/{letter}").json(), operator.get("/dead_letters").json()["items"]
+    assert (one["traceback"], one["raw"]) == ("Traceback …", {"t": {"base64": "AP8="}})
+    assert (listed["traceback"], listed["raw"]) == (None, None)
+    assert {**one, "traceback": None, "raw": None} == listed
+
+
+def test_it_is_replayed_by_the_id_of_its_task_as_well(api: Api, operator: Api) -> None:
+    letter, task = dead_letter(api), Task.objects.get()
+    done = operator.post(f"/dead_letters/{task.id}/replay", {"reason": "again"})
+    assert (done.status_code, done.json()["dead_letter_id"], done.json()["outcome"]) == (200, letter, "replayed")
+    again = operator.post(f"/dead_letters/{task.id}/replay", {})
+    assert (again.status_code, again.json()["outcome"], again.json()["attempt"]) == (200, "already replayed", 2)
+    assert operator.post(f"/dead_letters/{uuid4()}/replay", {}).status_code == 404
+
+
+def test_the_words_of_the_first_design_are_understood(api: Api, operator: Api) -> None:
+    dead_letter(api)
+    task = Task.objects.get()
+    body = {"reset_retry_count": True, "new_priority": "high"}
+    assert operator.post(f"/dead_letters/{task.id}/replay", body).status_code == 200
+    task.refresh_from_db()
+    assert (task.priority, task.retry_count, task.attempt) == ("high", 0, 2)
+
+
+def test_a_replay_may_keep_the_retries_that_were_used(api: Api, operator: Api) -> None:
+    letter = dead_letter(api)
+    assert operator.post(f"/dead_letters/{letter}/replay", {"reset_retry_count": False}).status_code == 200
+    task = Task.objects.get()
+    assert (task.status, task.retry_count) == ("ready", 3)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/dead_letters/{letter}/replay", {"priority": "low", "new_priority": "high"}),
+        ("/dead_letters:replay", {"filter": {}, "reset_retry_count": False, "undo_seconds": 5}),
+        ("/dead_letters/{letter}/replay", {"reset_retry_count": "no"}),
+        ("/dead_letters/{letter}/replay", {"new_priority": "urgent"}),
+    ],
+)
+def test_what_contradicts_itself_is_refused(api: Api, operator: Api, path: str, body: dict[str, Any]) -> None:
+    letter = dead_letter(api)
+    assert operator.post(path.format(letter=letter), body).status_code == 422
+    assert Task.objects.get().status == "dead_letter"
+
+
 def test_a_search_that_takes_too_long_is_refused(api: Api, operator: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     dead_letter(api)
     with connection.cursor() as cursor:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
-from dalston_queue.models import Project, TaskEvent
+from dalston_queue.broker import Broker
+from dalston_queue.broker.protocol.messages import Completed
+from dalston_queue.models import Project, Task, TaskEvent
 from tests.api.conftest import Api
+from tests.orchestrator.support import Steps, engine
 
 
 @pytest.fixture
@@ -22,6 +27,42 @@ def test_the_owner_reads_it(api: Api, task_id: str) -> None:
     body = api.get(f"/tasks/{task_id}").json()
     assert (body["task_id"], body["status"], body["result"], body["error"]) == (task_id, "pending", None, None)
     assert body["history"] is None
+
+
+def test_its_key_its_time_in_its_state_and_its_progress(api: Api, broker: Broker) -> None:
+    task_id = api.post("/tasks", {"task_type": "echo", "idempotency_key": "k1"}).json()["task_id"]
+    at = timezone.now() - timedelta(seconds=45)
+    moves = [("start", "queued", "running", at), ("start", "running", "running", timezone.now())]
+    for transition, was, to, when in moves:
+        TaskEvent.objects.create(
+            task_id=task_id, transition=transition, from_status=was, to_status=to, attempt=1, deliveries=0, at=when
+        )
+    Task.objects.filter(pk=task_id).update(status="running", started_at=at)
+    [listed] = api.get("/tasks").json()["items"]
+    for shown in (api.get(f"/tasks/{task_id}").json(), listed):
+        assert (shown["idempotency_key"], shown["cancelled_at"], shown["progress"]) == ("k1", None, None)
+        assert 45 <= shown["current_state_seconds"] < 60, "moves within a state don't count"
+
+
+def test_progress_is_what_its_engine_reports(api: Api, broker: Broker) -> None:
+    task_id = api.post("/tasks", {"task_type": "echo"}).json()["task_id"]
+    Steps(broker).poll()
+    with engine(broker) as consumer:
+        [claimed] = consumer.claim()
+        claimed.progress({"fraction": 0.25, "message": "a quarter"})
+        Task.objects.filter(pk=task_id).update(status="running", started_at=timezone.now())
+        [listed] = api.get("/tasks").json()["items"]
+        assert (api.get(f"/tasks/{task_id}").json()["progress"], listed["progress"]) == (0.25, 0.25)
+        claimed.settle(Completed(1))
+        Steps(broker).drain()
+    assert api.get(f"/tasks/{task_id}").json()["progress"] == 1.0
+
+
+def test_a_cancelled_task_says_when(api: Api, task_id: str) -> None:
+    api.call("DELETE", f"/tasks/{task_id}")
+    shown = api.get(f"/tasks/{task_id}").json()
+    assert shown["status"] == "cancelled"
+    assert shown["cancelled_at"] == shown["completed_at"] is not None
 
 
 def test_history_is_there_on_request(api: Api, task_id: str) -> None:

@@ -1,0 +1,89 @@
+"""Lists: how many rows match in all, and the same rows as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from dalston_queue.jobs.queries import search
+from dalston_queue.models import Task
+from tests.api.conftest import Api
+from tests.api.dead_letters.test_dead_letters import dead_letter
+
+
+def submit(api: Api, count: int) -> list[str]:
+    return [api.post("/tasks", {"task_type": "echo"}).json()["task_id"] for _ in range(count)]
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.mark.parametrize("path", ["/tasks", "/jobs"])
+def test_the_first_page_says_how_many_there_are(api: Api, path: str) -> None:
+    submit(api, 3)
+    first = api.get(f"{path}?limit=2").json()
+    assert (first["total_count"], first["total_count_is_exact"], len(first["items"])) == (3, True, 2)
+    second = api.get(f"{path}?limit=2&cursor={first['next_cursor']}").json()
+    assert (second["total_count"], second["total_count_is_exact"], len(second["items"])) == (None, None, 1)
+
+
+def test_a_count_is_of_the_rows_that_match_and_that_the_token_may_see(api: Api, operator: Api) -> None:
+    submit(api, 2)
+    api.post("/tasks", {"task_type": "sleep"})
+    assert api.get("/tasks?task_type=echo").json()["total_count"] == 2
+    assert api.get("/tasks?task_type=nothing").json()["total_count"] == 0
+
+
+def test_above_the_limit_a_count_is_at_least_that(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "COUNTED", 2)
+    submit(api, 3)
+    page = api.get("/tasks").json()
+    assert (page["total_count"], page["total_count_is_exact"]) == (2, False)
+
+
+def test_a_count_that_takes_too_long_is_left_out(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit(api, 1)
+    rows = Task.objects.extra(where=["pg_sleep(0.2) IS NOT NULL"])
+    monkeypatch.setattr(search, "COUNT_TIMEOUT_MS", 50)
+    assert search.count_of(rows) == (None, None)
+    assert Task.objects.count() == 1, "the connection is still good"
+
+
+def test_tasks_as_csv_page_by_page(api: Api) -> None:
+    made = submit(api, 3)
+    first = api.get("/tasks?format=csv&limit=2")
+    assert first["Content-Type"] == "text/csv; charset=utf-8"
+    cursor = first["X-Next-Cursor"]
+    second = api.get(f"/tasks?format=csv&limit=2&cursor={cursor}")
+    assert "X-Next-Cursor" not in second
+    rows = rows_of(first.content.decode()) + rows_of(second.content.decode())
+    assert [row["task_id"] for row in rows] == made[::-1]
+    assert rows[0]["parameters"] == "{}"
+    assert rows[0]["result"] == ""
+
+
+def test_jobs_and_dead_letters_as_csv(api: Api) -> None:
+    letter, task_id = dead_letter(api), Task.objects.get().id
+    [row] = rows_of(api.get("/dead_letters?format=csv").content.decode())
+    assert (row["dead_letter_id"], row["task_id"], row["retriable"]) == (str(letter), str(task_id), "true")
+    [job] = rows_of(api.get("/jobs?format=csv").content.decode())
+    assert job["status"] == "failed"
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"])
+def test_a_text_never_runs_as_a_formula(api: Api, text: str) -> None:
+    dead_letter(api)
+    Task.objects.update(error=text)
+    api.get("/tasks?format=csv")
+    [row] = rows_of(api.get("/tasks?format=csv").content.decode())
+    assert not row["error"].startswith(("=", "+", "-", "@", "\t"))
+    from dalston_queue.api.requests.lists import _cell
+
+    assert _cell(text) == f"'{text}"
+
+
+def test_another_format_is_refused(api: Api) -> None:
+    assert api.get("/tasks?format=xml").status_code == 422
