@@ -114,6 +114,7 @@ DALSTON_MAX_RESULT_BYTES = whole("DALSTON_MAX_RESULT_BYTES", "E152", defaults.MA
 DALSTON_RATE_LIMITED_PER_MINUTE = whole("DALSTON_RATE_LIMITED_PER_MINUTE", "E153", 100, "Requests a minute for tokens with the preset `limited`.")
 DALSTON_RATE_LIMITED_PER_HOUR = whole("DALSTON_RATE_LIMITED_PER_HOUR", "E154", 1000, "Requests an hour for tokens with the preset `limited`.")
 DALSTON_BACKPRESSURE_WAITING = whole("DALSTON_BACKPRESSURE_WAITING", "E155", 10_000, "Tasks of a project that are not over and not started in a queue, with those of the request, above which it needs high priority or a token with the preset `listed`; others get 429 with Retry-After.")
+DALSTON_TOKEN_RATE_PRESET = name("DALSTON_TOKEN_RATE_PRESET", "E339", "none", "The rate preset of a new token that names none.", pattern="none|limited|listed")
 DALSTON_BACKPRESSURE_HIGH_ONLY = whole("DALSTON_BACKPRESSURE_HIGH_ONLY", "E156", 50_000, "Above this it needs high priority.")
 DALSTON_BACKPRESSURE_LISTED_ONLY = whole("DALSTON_BACKPRESSURE_LISTED_ONLY", "E157", 100_000, "Above this it needs both.")
 DALSTON_BACKPRESSURE_PROJECT = whole("DALSTON_BACKPRESSURE_PROJECT", "E305", 200_000, "Tasks of a project that wait in all queues together, above which it gets 429.")

@@ -13,6 +13,13 @@ from django.utils import timezone
 from dalston_queue.audit.record import audited
 from dalston_queue.models import ApiToken, Project
 
+NO_PRESET = "none"
+
+
+def preset(name: str) -> str:
+    """As it is stored: no preset is an empty text."""
+    return "" if name == NO_PRESET else name
+
 
 def issue(
     project: Project,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -47,6 +48,10 @@ class ApiTokenAdmin(TableAdmin):
     ]
     add_fieldsets = fieldsets[:1]
     readonly_fields = ["created_at", "last_used_at", "revoked_at"]
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        initial: dict[str, Any] = super().get_changeform_initial_data(request)
+        return {"rate_preset": tokens.preset(settings.DALSTON_TOKEN_RATE_PRESET), **initial}
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         return self.fieldsets if obj else self.add_fieldsets

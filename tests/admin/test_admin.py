@@ -10,6 +10,7 @@ from django.contrib.admin import site
 from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
+from pytest_django import Settings
 
 from dalston_queue.jobs.operator.replay_batches import create_replay_batch
 from dalston_queue.jobs.submit.spec import single_task
@@ -124,6 +125,12 @@ def test_a_tokens_page_never_shows_its_digest(admin_client: Client, rows: dict[s
     digest = ApiToken.objects.get().digest.encode()
     for path in ("", f"{rows['apitoken']}/change/"):
         assert digest not in admin_client.get(f"/admin/dalston_queue/apitoken/{path}").content
+
+
+def test_the_form_of_a_new_token_has_the_rate_preset_of_the_setting(admin_client: Client, settings: Settings) -> None:
+    settings.DALSTON_TOKEN_RATE_PRESET = "limited"
+    page = admin_client.get("/admin/dalston_queue/apitoken/add/").content.decode()
+    assert '<option value="limited" selected>' in page
 
 
 def test_a_new_token_is_shown_once_and_works(admin_client: Client, rows: dict[str, str]) -> None:

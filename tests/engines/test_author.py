@@ -120,6 +120,18 @@ def test_the_demo_engine_does_what_it_is_asked() -> None:
     assert run_task(Demo(), {"how": "reject", "message": "no"}, queue="fail").outcome == Reject("no")
     assert run_task(Demo(), {"how": "retry", "after": 2}, queue="fail").outcome == Retry("you asked for it", after=2.0)
     assert isinstance(run_task(Demo(), {}, queue="fail").outcome, Failed)
+    assert run_task(Demo(), {}, queue="dummy").outcome == Done({"ok": True, "task_type": "dummy"})
+
+
+def test_the_demo_engine_runs_what_the_task_type_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    def outcome(task_type: str) -> object:
+        return run_task(Demo(), {"a": 1}, queue="default", task_type=task_type).outcome
+
+    assert outcome("echo") == Done({"a": 1})
+    assert isinstance(outcome("report"), Reject), "without a fallback a typing error shows"
+    monkeypatch.setenv("DALSTON_DEMO_FALLBACK", "1")
+    assert outcome("report") == Done({"handler": "default", "task_type": "report", "parameters": {"a": 1}})
+    assert outcome("echo") == Done({"a": 1})
 
 
 @pytest.mark.parametrize(

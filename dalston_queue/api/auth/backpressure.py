@@ -26,6 +26,7 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import Error
+from django.utils import timezone
 
 from dalston_queue.api.auth.principal import Principal
 from dalston_queue.api.errors.problems import ApiProblem, Code
@@ -34,7 +35,7 @@ from dalston_queue.broker.protocol.types import TIERS, Priority, Tier
 from dalston_queue.broker.views.snapshot import Snapshot, rates
 from dalston_queue.jobs.lifecycle.dag import queue_of
 from dalston_queue.jobs.order.depth import Waiting, waiting_by_project
-from dalston_queue.jobs.queries.pace import seconds_for
+from dalston_queue.jobs.queries.pace import ended_per_s, seconds_for
 from dalston_queue.jobs.submit.spec import JobSpec
 from dalston_queue.models.accounts import RatePreset
 from dalston_queue.redis import get_broker
@@ -44,6 +45,7 @@ log = structlog.get_logger(__name__)
 FRESH_S = 1.0
 MIN_RETRY_S, MAX_RETRY_S = 5, 300
 PACES_KEPT = 100
+SAMPLES_FRESH_S = 30.0
 
 
 class QueueDepths:
@@ -53,6 +55,8 @@ class QueueDepths:
         self._rows: list[Waiting] | None = None
         # By project and queue, with what this process has accepted since.
         self._of_project: dict[UUID | None, Counter[str]] = {}
+        self._ended_per_s: dict[str, float] = {}  # by queue, from the samples
+        self._ended_at = -math.inf
         self._paces: dict[str, Snapshot] = {}  # the last snapshots of full queues
 
     def of_project(self, project_id: UUID) -> Counter[str] | None:
@@ -89,14 +93,13 @@ class QueueDepths:
         return MIN_RETRY_S * 6 if wait is None else min(MAX_RETRY_S, max(MIN_RETRY_S, math.ceil(wait)))
 
     def wait_of(self, queue: str, position: int | None) -> float | None:
-        """Seconds until a task at this position starts, at the rate of the last seconds. None if it is not known."""
-        before, now = self._before, self._now
-        pace = rates(before, now).get(queue) if position and before and now else None
-        wait = None if pace is None or position is None else seconds_for(position, pace.out_per_s)
+        """Seconds until a task at this position starts, at the rate of the last minutes. None if it is not known."""
+        wait = None if position is None else seconds_for(position, self._ended_per_s.get(queue, 0.0))
         return None if wait is None else round(wait, 1)
 
     def forget(self) -> None:
         self._read_at, self._rows, self._of_project = -math.inf, None, {}
+        self._ended_per_s, self._ended_at = {}, -math.inf
         self._paces.clear()
 
     def _refresh(self) -> None:
@@ -108,6 +111,8 @@ class QueueDepths:
             for row in rows:
                 found.setdefault(row.project_id, Counter())[row.queue] += row.pending + row.waiting
             self._rows, self._of_project = rows, found
+            if time.monotonic() - self._ended_at > SAMPLES_FRESH_S:
+                self._ended_per_s, self._ended_at = ended_per_s(timezone.now()), time.monotonic()
         except Error as error:
             log.warning("api.depth_unknown", error=str(error))
             self._rows, self._of_project = None, {}

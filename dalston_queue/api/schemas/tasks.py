@@ -176,7 +176,7 @@ class TaskOut(BaseModel):
         "scheduled for later.",
     )
     estimated_wait_seconds: float | None = Field(
-        None, description="Only in the answer to a submission: its position by the rate at which tasks leave the queue."
+        None, description="Only in the answer to a submission: its position by the rate at which its queue ends tasks."
     )
     history: list[EventOut] | None = Field(None, description="Only with `include_history`.")
 

@@ -21,6 +21,7 @@ from dalston_queue.broker.protocol.types import Cause, EngineState, Priority
 from dalston_queue.broker.protocol.validate import moment_if
 from dalston_queue.jobs.artifacts import by_value
 
+DEFAULT_CAPACITY = 5
 MAX_STAGES = 16
 MAX_WAIT_S = 20.0
 MAX_ERROR = 8_000
@@ -37,7 +38,7 @@ class RegisterIn(BodyIn):
     name: Name = Field("worker", description="Its name on the dashboard; need not be unique.")
     stages: list[Name] = Field(min_length=1, max_length=MAX_STAGES, description="The queues that it serves.")
     capabilities: list[Name] = Field(default_factory=list, max_length=16, description="What it can do, such as `gpu`.")
-    capacity: int = Field(1, ge=1, le=MAX_CAPACITY, description="How many tasks it runs at once.")
+    capacity: int = Field(DEFAULT_CAPACITY, ge=1, le=MAX_CAPACITY, description="How many tasks it runs at once.")
     version: str = Field("", max_length=60, description="Of its own program; shown.")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import takewhile
 
 from dalston_queue.broker.protocol.validate import moment
@@ -59,6 +59,14 @@ def pace(now: Numbers, before: Sequence[Numbers]) -> float | None:
     ran = now["ran"] - busy[-1]["ran"]
     # A counter that decreased was lost with its Redis.
     return 1000 * ran / elapsed_ms if elapsed_ms >= MIN_ELAPSED_MS and ran >= 0 else None
+
+
+def ended_per_s(now: datetime) -> dict[str, float]:
+    """Tasks that ended per second in the last minutes, by queue, from its samples."""
+    counted: defaultdict[str, list[float]] = defaultdict(list)
+    for name, numbers in Sample.objects.filter(kind="queue", at__gt=now - WINDOW).values_list("name", "numbers"):
+        counted[name].append(numbers.get("completed", 0) + numbers.get("failed", 0))
+    return {name: sum(each) / (60 * len(each)) for name, each in counted.items()}
 
 
 def in_words(seconds: float) -> str:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
@@ -44,9 +45,11 @@ class Command(BaseCommand):
         create.add_argument("--expires-days", type=days, metavar="DAYS", help="default: it never expires")
         create.add_argument(
             "--rate",
-            choices=["", *(preset.value for preset in RatePreset)],
-            default="",
-            help="; ".join([*(f"{preset}: {preset.meaning}" for preset in RatePreset), "default: no limit"]),
+            choices=[tokens.NO_PRESET, *(preset.value for preset in RatePreset)],
+            default=settings.DALSTON_TOKEN_RATE_PRESET,
+            help="; ".join(
+                [*(f"{preset}: {preset.meaning}" for preset in RatePreset), "none: no limit; default: %(default)s"]
+            ),
         )
 
         show = actions.add_parser("list", help="list tokens, never their text")
@@ -73,7 +76,7 @@ class Command(BaseCommand):
             options["name"],
             scopes,
             expires_at=now + lifetime if lifetime else None,
-            rate_preset=options["rate"],
+            rate_preset=tokens.preset(options["rate"]),
             actor=caller(),
         )
         # The text alone on stdout, so that TOKEN=$(manage.py token create …) works.

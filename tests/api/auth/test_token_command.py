@@ -8,6 +8,7 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
+from pytest_django import Settings
 
 from dalston_queue.models import ApiToken, OperatorAction
 from dalston_queue.models.accounts import digest_of
@@ -38,6 +39,15 @@ def test_scopes_and_expiry_are_kept() -> None:
     assert row.scopes == ["operate"]
     assert row.expires_at
     assert timedelta(days=6) < row.expires_at - timezone.now() <= timedelta(days=7)
+
+
+def test_a_setting_gives_new_tokens_a_rate_preset(settings: Settings) -> None:
+    token("create", "--project", "demo", "--name", "before")
+    settings.DALSTON_TOKEN_RATE_PRESET = "limited"
+    token("create", "--project", "demo", "--name", "after")
+    token("create", "--project", "demo", "--name", "free", "--rate", "none")
+    presets = dict(ApiToken.objects.values_list("name", "rate_preset"))
+    assert presets == {"before": "", "after": "limited", "free": ""}
 
 
 def test_a_revoked_token_stops_working_with_the_next_request() -> None:

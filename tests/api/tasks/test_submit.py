@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from dalston_queue.models import Job, Project, Task
+from dalston_queue.api.auth.backpressure import depths
+from dalston_queue.models import Job, Project, Sample, Task
 from tests.api.conftest import Api
 
 
@@ -24,6 +25,16 @@ def test_a_task_becomes_a_job_of_one_in_the_tokens_project(api: Api, project: Pr
     job = Job.objects.get(pk=body["job_id"])
     assert (job.project, job.token.name if job.token else None) == (project, "test")
     assert Task.objects.get(job=job).parameters == {"hello": "world"}
+
+
+def test_it_says_how_long_the_wait_may_be(api: Api) -> None:
+    assert api.post("/tasks", {"task_type": "echo"}).json()["estimated_wait_seconds"] is None
+    for minute in (1, 2):
+        at = timezone.now() - timedelta(minutes=minute)
+        Sample.objects.create(kind="queue", name="echo", at=at, numbers={"waiting": 9, "completed": 5, "failed": 1})
+    depths.forget()
+    shown = api.post("/tasks", {"task_type": "echo"}).json()
+    assert shown["estimated_wait_seconds"] == pytest.approx(shown["queue_position"] / 0.1)
 
 
 def test_the_client_overrides_the_defaults(api: Api) -> None:

@@ -279,7 +279,7 @@ def test_it_runs_or_is_over(api: Api, task: Task) -> None:
 def test_a_worker_is_busy_from_its_poll_to_its_result(api: Api, broker: Broker, token_for: Callable[..., str]) -> None:
     """At once, not only after its next heartbeat."""
     worker = Api(token_for("worker"))
-    registered = worker.post("/internal/workers/register", {"stages": ["echo"]}).json()
+    registered = worker.post("/internal/workers/register", {"stages": ["echo"], "capacity": 1}).json()
     path = f"/internal/workers/{registered['worker_id']}"
     first, second = (Task.objects.get(pk=api.post("/tasks", {"task_type": "echo"}).json()["task_id"]) for _ in range(2))
     enqueue(broker, first)

@@ -14,7 +14,7 @@ class Worker:
 
     def __init__(self, http: httpx.Client, *stages: str, **fields: Any) -> None:
         self.http = http
-        answer = http.post("/api/v1/internal/workers/register", json={"stages": list(stages), **fields})
+        answer = http.post("/api/v1/internal/workers/register", json={"stages": list(stages), "capacity": 1, **fields})
         assert answer.status_code == 201, answer.text
         self.facts: Json = answer.json()
         self.path = f"/api/v1/internal/workers/{self.facts['worker_id']}"

@@ -101,6 +101,21 @@ def read(http: httpx.Client, task_id: str, wait: float = 30) -> Json:
     return found
 
 
+def test_a_worker_that_names_no_capacity_runs_five_tasks_at_once(http: httpx.Client, queue: str) -> None:
+    path = "/api/v1/internal/workers"
+    worker_id = http.post(f"{path}/register", json={"stages": [queue]}).json()["worker_id"]
+    for _ in range(6):
+        submit(http, queue)
+
+    def claimed() -> list[Json]:
+        tasks: list[Json] = http.post(f"{path}/{worker_id}/poll", json={"held": []}).json()["tasks"]
+        return tasks
+
+    wait_until(lambda: len(claimed()) == 5, what="five tasks")
+    assert len(claimed()) == 5
+    http.delete(f"{path}/{worker_id}")
+
+
 def test_a_worker_runs_a_job_to_its_end(http: httpx.Client, queue: str) -> None:
     first, second = f"{queue}-a", f"{queue}-b"
     worker = Worker(http, first, second, name="stranger", version="1.2", capacity=2)

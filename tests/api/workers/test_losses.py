@@ -24,7 +24,8 @@ def worker(token_for: Callable[..., str]) -> Api:
 
 
 def register(worker: Api) -> str:
-    return f"/internal/workers/{worker.post('/internal/workers/register', {'stages': ['echo']}).json()['worker_id']}"
+    registered = worker.post("/internal/workers/register", {"stages": ["echo"], "capacity": 1})
+    return f"/internal/workers/{registered.json()['worker_id']}"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("dalston_queue", "0004_traceparent")]
+    dependencies = [("dalston_queue", "0007_artifacts")]
 
     operations = [
         migrations.AddIndex(
