@@ -5,6 +5,8 @@ A folder per page:
 account/      the user's own password
 alerts/       what fires, and the runbook of each alert
 overview/     health, queues, nodes, dead letters, the latest tasks
+transcriptions/ drop recordings; the list of transcriptions
+transcription/  one transcription: player, waveform, transcript, downloads
 queue/        one queue: running tasks (the PEL) and waiting tasks; pause and resume
 jobs/         the search for jobs
 job/          one job: its DAG, timeline, tasks, webhooks, history; cancel

@@ -39,6 +39,12 @@ from dalston_queue.dashboard.security import views as security
 from dalston_queue.dashboard.task import actions as task_actions
 from dalston_queue.dashboard.task import views as task
 from dalston_queue.dashboard.task.render import task_fragments
+from dalston_queue.dashboard.transcription import actions as transcription_actions
+from dalston_queue.dashboard.transcription import views as transcription
+from dalston_queue.dashboard.transcription.render import transcription_fragments
+from dalston_queue.dashboard.transcriptions import read as transcriptions_read
+from dalston_queue.dashboard.transcriptions import views as transcriptions
+from dalston_queue.dashboard.transcriptions.render import transcriptions_fragments
 
 app_name = "dashboard"
 QUEUE = rf"(?P<queue>{NAME.pattern})"
@@ -46,6 +52,7 @@ NODE = rf"(?P<node_id>{NODE_ID})"
 WORKER = rf"(?P<worker_id>{WORKER_ID})"
 NAVIGATION = (
     ("Overview", "overview", {"overview", "alerts", "alert"}),
+    ("Transcriptions", "transcriptions", {"transcriptions", "transcription"}),
     ("Queues", "queues", {"queue"}),
     ("Jobs", "jobs", {"jobs", "job", "task"}),
     ("Dead letters", "dead-letters", {"dead-letters", "dead-letter"}),
@@ -57,6 +64,9 @@ NAVIGATION = (
 
 urlpatterns = [
     path("", live_page(overview_fragments, "overview/page"), name="overview"),
+    path("transcriptions/", transcriptions.transcriptions, name="transcriptions"),
+    path("transcriptions/<uuid:transcription_id>/", transcription.transcription, name="transcription"),
+    path("transcriptions/<uuid:transcription_id>/<str:verb>/", transcription_actions.end, name="end-transcription"),
     path("jobs/", jobs.jobs, name="jobs"),
     path("jobs/<uuid:job_id>/", job.job, name="job"),
     path("jobs/<uuid:job_id>/cancel/", job.cancel, name="cancel-job"),
@@ -108,6 +118,8 @@ websocket_urlpatterns = [
     live_feed(rf"^ws/nodes/{NODE}/logs/(?P<slot>{ENGINE_ID})/$", LogFeed),
     live("ws/dead-letters/", dead_letters_fragments, dead_letters_read.ALL_FIELDS, by_role=True),
     live("ws/dead-letters/<uuid:dead_letter_id>/", dead_letter_fragments, by_role=True),
+    live("ws/transcriptions/", transcriptions_fragments, transcriptions_read.FIELDS),
+    live("ws/transcriptions/<uuid:transcription_id>/", transcription_fragments),
     live("ws/jobs/", jobs_fragments, jobs_read.FIELDS),
     live("ws/jobs/<uuid:job_id>/", job_fragments, by_role=True),
     live("ws/tasks/<uuid:task_id>/", task_fragments, by_role=True),

@@ -40,6 +40,7 @@ def chromium() -> Iterator[Browser]:
 def live_web(chromium: Browser, web: Web, transactional_db: None, settings: Settings) -> Iterator[Web]:
     """After `chromium`: the database is emptied while the loop still runs."""
     settings.DALSTON_REDIS_PREFIX = web.prefix
+    settings.DALSTON_ARTIFACTS_URL = web.env["DALSTON_ARTIFACTS_URL"]
     yield web
     with redis.Redis.from_url(site.REDIS_URL) as client:
         left = list(client.scan_iter(f"{web.prefix}:*", count=1000))

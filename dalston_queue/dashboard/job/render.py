@@ -13,6 +13,7 @@ from dalston_queue.dashboard.live.fragments import Fragment, Row, as_of, render,
 from dalston_queue.dashboard.parts.words import TASK_TONES, outcome_words, time_spent
 from dalston_queue.jobs.lifecycle.states import TaskStatus
 from dalston_queue.polling import Gone
+from dalston_queue.transcription.wanted import NAME as TRANSCRIPTION
 
 
 def job_fragments(job_id: UUID, may_operate: bool) -> list[Fragment]:
@@ -24,10 +25,9 @@ def job_fragments(job_id: UUID, may_operate: bool) -> list[Fragment]:
 
 
 def fragments_of(view: JobView, may_operate: bool) -> list[Fragment]:
-    tone, percent = TASK_TONES.get(view.job.status, ""), round(100 * view.job.progress)
     return [
         as_of(view.at),
-        Fragment("job", render("job/_head", view=view, job=view.job, tone=tone, percent=percent)),
+        Fragment("job", _head(view)),
         Fragment("stops", render("job/_stops", stops=view.stops)),
         Fragment("dag", f'<div id="dag">{_dag(view)}</div>'),
         Fragment("gantt", f'<div id="gantt">{_gantt(view)}</div>'),
@@ -36,6 +36,12 @@ def fragments_of(view: JobView, may_operate: bool) -> list[Fragment]:
         trail_table(view.actions),
         events_table(view.events),
     ]
+
+
+def _head(view: JobView) -> str:
+    words = {"tone": TASK_TONES.get(view.job.status, ""), "percent": round(100 * view.job.progress)}
+    is_transcription = view.job.name == TRANSCRIPTION
+    return render("job/_head", view=view, job=view.job, is_transcription=is_transcription, **words)
 
 
 def _webhooks(view: JobView, may_operate: bool) -> list[Fragment]:

@@ -45,11 +45,11 @@ def cancel(request: HttpRequest, job_id: UUID) -> HttpResponse:
         row.after = {"status": outcome.status, "was_running": outcome.was_running, "engine_notified": outcome.sent}
     if not outcome.found:
         raise Http404(f"there is no job {job_id}")
-    (messages.warning if outcome.already_over else messages.success)(request, _words(outcome))
+    (messages.warning if outcome.already_over else messages.success)(request, cancellation_words(outcome))
     return redirect("dashboard:job", job_id=job_id)
 
 
-def _words(outcome: Cancellation) -> str:
+def cancellation_words(outcome: Cancellation) -> str:
     if outcome.already_over:
         return f"Nothing was changed: the job is {outcome.status} already."
     if outcome.sent:

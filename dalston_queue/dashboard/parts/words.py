@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import datetime
 
@@ -75,6 +76,21 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest:02} s"
     return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+_DIRECTIONS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def without_directions(text: str) -> str:
+    """A sentence that quotes a name: a character of the name that turns the writing around would turn the rest, too."""
+    return _DIRECTIONS.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def clock(seconds: float) -> str:
+    """A position in a recording: 0:07, 12:30, 1:05:00."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def progress_of(tasks: Iterable[Task], broker: Broker) -> dict[str, str]:

@@ -17,6 +17,7 @@ _SOURCES = {
     "style-src": "'self'",
     "img-src": "'self' data:",  # the icons inside Swagger's and the admin's style sheets
     "font-src": "'self'",
+    "media-src": "'self'",
     "connect-src": "'self'",
     "form-action": "'self'",
     "base-uri": "'none'",
