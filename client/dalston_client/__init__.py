@@ -6,6 +6,7 @@
             ...
 
 client.py      Client: one method per route of the API
+transcriptions.py  the routes of transcriptions
 answers.py     types of the API's answers
 errors.py      the tree of exceptions
 config.py      address and token, from arguments, files or the environment
@@ -13,6 +14,7 @@ transport.py   HTTP: retries, problem documents, streams
 retry.py       whether to retry a call, and the backoff
 sse.py         parses server-sent events
 watch.py       watches a job, reconnects broken streams
+waiting.py     waits for the end of a job or a transcription
 cli/           the command `dalston`
 """
 

@@ -1,4 +1,4 @@
-"""Client: one method per route of the API; docs/api.md explains them.
+"""Client: one method per route of the API, those of transcriptions inherited; docs/api.md explains them.
 
 Repeatable calls are retried for up to `retry_timeout` seconds when the server does not answer or is busy. A submission
 is always repeatable: it has an idempotency key, the caller's or one made here.
@@ -7,22 +7,22 @@ is always repeatable: it has an idempotency key, the caller's or one made here.
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, cast
 from uuid import uuid4
 
 from dalston_client import answers, config
-from dalston_client.transport import OnRetry, Transport, route
-from dalston_client.watch import OVER, Event, watch
+from dalston_client.transcriptions import TranscriptionCalls
+from dalston_client.transport import MAX_PAGE, OnRetry, Transport, pages, route
+from dalston_client.waiting import wait_until_over
+from dalston_client.watch import Event, watch
 
 RETRY_TIMEOUT_S = 30.0
-MAX_WAIT_S = 30.0
-MAX_BATCH, MAX_PAGE = 1_000, 200
+MAX_BATCH = 1_000
 
 
-class Client:
+class Client(TranscriptionCalls):
     def __init__(
         self,
         url: str | None = None,
@@ -144,14 +144,7 @@ class Client:
 
     def wait(self, job_id: str, *, timeout: float | None = None) -> answers.Job:
         """The job when it is over, or as it is after `timeout` seconds."""
-        end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            left = MAX_WAIT_S if end is None else max(0.0, min(MAX_WAIT_S, end - time.monotonic()))
-            asked = time.monotonic()
-            job = self.job(job_id, wait=left)
-            if job["status"] in OVER or (end is not None and time.monotonic() >= end):
-                return job
-            time.sleep(max(0.0, min(left, 1.0) - (time.monotonic() - asked)))  # a busy server ignores `wait`
+        return wait_until_over(lambda wait: self.job(job_id, wait=wait), timeout)
 
     def watch(self, job_id: str, *, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:
         """Events of a job until its `end`, or for `timeout` seconds. `after`: the id of the last known event."""
@@ -354,15 +347,7 @@ class Client:
         return self._transport.call("DELETE", path, params={"reason": reason or None})
 
     def _pages(self, path: str, limit: int, filters: Mapping[str, Any]) -> Iterator[Any]:
-        cursor: str | None = None
-        while limit > 0:
-            params = {**filters, "limit": min(limit, MAX_PAGE), "cursor": cursor}
-            page = self._transport.call("GET", path, params=params)
-            yield from page["items"]
-            limit -= len(page["items"])
-            cursor = page["next_cursor"]
-            if cursor is None:
-                return
+        return pages(self._transport, path, limit, filters)
 
 
 def _fields(**fields: Any) -> dict[str, Any]:

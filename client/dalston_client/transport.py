@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 from urllib.parse import quote
 
 import httpx
@@ -14,6 +14,7 @@ from dalston_client.errors import ApiError, DalstonError, NotConfigured, Unreach
 from dalston_client.retry import backoff, may_retry
 
 CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S = 5.0, 15.0
+MAX_PAGE = 200
 OnRetry = Callable[[DalstonError, float], None]
 
 
@@ -60,9 +61,30 @@ class Transport:
             headers=headers,
             timeout=httpx.Timeout(ANSWER_TIMEOUT_S + wait, connect=CONNECT_TIMEOUT_S),
         )
+        return self._sent(request, _json, repeatable=repeatable)
+
+    def upload(
+        self,
+        path: str,
+        fields: Mapping[str, str],
+        files: Mapping[str, tuple[str, IO[bytes], str]],
+        *,
+        headers: Mapping[str, str],
+        answer_timeout: float,
+    ) -> Any:
+        """A multipart form, its files read in chunks. Repeatable: the headers have an idempotency key."""
+        timeout = httpx.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, read=answer_timeout)
+        request = self._http.build_request("POST", path, data=fields, files=files, headers=headers, timeout=timeout)
+        return self._sent(request, _json, repeatable=True)
+
+    def text(self, path: str) -> str:
+        """The response as it is; always UTF-8."""
+        return str(self._sent(self._http.build_request("GET", path), _text, repeatable=True))
+
+    def _sent(self, request: httpx.Request, read: Callable[[httpx.Response], Any], *, repeatable: bool) -> Any:
         started, attempt = time.monotonic(), 0
         while True:
-            problem, nothing_sent = self._try(request)
+            problem, nothing_sent = self._try(request, read)
             if not isinstance(problem, DalstonError):
                 return problem
             if not may_retry(problem, repeatable=repeatable, nothing_sent=nothing_sent):
@@ -92,8 +114,8 @@ class Transport:
         except httpx.TransportError as error:
             raise self._unreachable(error) from error
 
-    def _try(self, request: httpx.Request) -> tuple[Any, bool]:
-        """The response's JSON or the problem, and whether it is certain that nothing was sent."""
+    def _try(self, request: httpx.Request, read: Callable[[httpx.Response], Any]) -> tuple[Any, bool]:
+        """What `read` finds in the response, or the problem, and whether it is certain that nothing was sent."""
         try:
             response = self._http.send(request)
         except httpx.TransportError as error:
@@ -102,9 +124,9 @@ class Transport:
         if not response.is_success:
             return error_of(response), False
         try:
-            return response.json(), False
+            return read(response), False
         except ValueError:
-            detail = f"{self.url} answers, but not with JSON: is this the address of Dalston?"
+            detail = f"{self.url} answers, but not as Dalston does: is the address right?"
             return ApiError(response.status_code, "", detail), False
 
     def _unreachable(self, error: httpx.TransportError) -> DalstonError:
@@ -119,6 +141,27 @@ class Transport:
         what = "did not answer in time" if timed_out else "does not answer"
         why = f": {error}" if str(error) else ""
         return Unreachable(f"{self.url} {what}{why}. Is the address right?", timed_out=timed_out)
+
+
+def _json(response: httpx.Response) -> Any:
+    return response.json()
+
+
+def _text(response: httpx.Response) -> str:
+    return response.content.decode("utf-8")
+
+
+def pages(transport: Transport, path: str, limit: int, filters: Mapping[str, Any]) -> Iterator[Any]:
+    """The items of a list, page after page, up to `limit`."""
+    cursor: str | None = None
+    while limit > 0:
+        params = {**filters, "limit": min(limit, MAX_PAGE), "cursor": cursor}
+        page = transport.call("GET", path, params=params)
+        yield from page["items"]
+        limit -= len(page["items"])
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return
 
 
 def route(*parts: object) -> str:

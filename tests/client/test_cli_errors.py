@@ -93,6 +93,7 @@ def test_a_full_disk_and_an_argument_that_is_no_text_are_errors_of_one_line(shel
 def test_help_names_every_command_and_exit_code(shell: Shell) -> None:
     text = shell.call("--help").stdout
     for name in (
+        "transcribe",
         "submit",
         "jobs",
         "watch",

@@ -10,6 +10,7 @@ import sys
 from typing import Any, get_type_hints
 
 from dalston_client import Client, answers
+from dalston_client import transcriptions as recordings
 from dalston_client.cli.exits import MEANINGS, Exit
 from tests.client.conftest import COMMAND, MISSING, Shell, make_token
 from tests.docs.blocks import ROOT, blocks_of
@@ -63,11 +64,13 @@ def test_the_page_has_every_exit_code_command_and_method(shell: Shell) -> None:
     commands = re.findall(r"^    (\w+) ", shell.call("--help").stdout, re.MULTILINE)
     table = PAGE.split("| command | what it does |")[1].split("\n\n")[0]
     assert commands and [name for name in commands if f"`{name}`" not in table] == []
-    methods = [name for name in vars(Client) if not name.startswith("_") and name != "close"]
+    own = {**vars(recordings.TranscriptionCalls), **vars(Client)}
+    methods = [name for name in own if not name.startswith("_") and name != "close"]
     assert [name for name in methods if f"`{name}`" not in PAGE] == []
 
 
 SAMPLES = {
+    "transcribe": ["transcribe", __file__, "--give-up-after", "1"],
     "submit": ["submit", "echo"],
     "cancel": ["cancel", MISSING],
     "jobs": ["jobs"],
@@ -112,6 +115,9 @@ TYPES: dict[str, Any] = {
     "LogLineOut": answers.LogLine, "LaneOut": answers.Lane, "StreamOut": answers.Stream, "PauseOut": answers.Paused,
     "LimitOut": answers.Limit, "LimitSetOut": answers.LimitSet, "LimitRemovedOut": answers.LimitRemoved,
     "WeightOut": answers.Weight, "WeightSetOut": answers.WeightSet,
+    "TranscriptionOut": recordings.Transcription, "OneTranscriptionOut": recordings.OneTranscription,
+    "SegmentOut": recordings.Segment, "WordOut": recordings.Word, "DeletedOut": recordings.DeletedTranscription,
+    "ModelOut": recordings.Model,
     "Stats": answers.Stats, "Depth": answers.Depth, "Workers": answers.Workers, "Throughput": answers.Throughput,
 }  # fmt: skip
 

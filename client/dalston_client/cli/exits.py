@@ -33,7 +33,7 @@ class Exit(IntEnum):
 
 MEANINGS = {
     Exit.OK: "it worked; with --wait or --watch the job completed, too",
-    Exit.FAILED: "the job failed or was cancelled, a replay was refused, or a command to a node failed",
+    Exit.FAILED: "a job or some recordings failed or were cancelled, a replay was refused, or a node's command failed",
     Exit.USAGE: "the command line is wrong, or the address, the token or --yes is missing",
     Exit.UNREACHABLE: "the server did not answer, or cannot answer now (5xx)",
     Exit.REFUSED: "the token is not valid, or may not do this",

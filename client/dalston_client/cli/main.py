@@ -12,7 +12,20 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from dalston_client import config
-from dalston_client.cli import cancel, dead_letters, jobs, limits, nodes, options, streams, submit, tasks, top, watch
+from dalston_client.cli import (
+    cancel,
+    dead_letters,
+    jobs,
+    limits,
+    nodes,
+    options,
+    streams,
+    submit,
+    tasks,
+    top,
+    transcribe,
+    watch,
+)
 from dalston_client.cli.exits import MEANINGS, Exit, UsageError, described, exit_of
 from dalston_client.cli.output import Out
 from dalston_client.client import Client
@@ -133,7 +146,7 @@ def _parser(*, as_json: bool) -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="write JSON, for programs; works after the command, too")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (submit, jobs, watch, cancel, tasks, dead_letters, nodes, streams, limits, top):
+    for module in (transcribe, submit, jobs, watch, cancel, tasks, dead_letters, nodes, streams, limits, top):
         module.add(commands)
     return parser
 
