@@ -12,6 +12,7 @@ from av.video.stream import VideoStream
 from numpy.typing import NDArray
 
 TONE_HZ = 440
+LAYOUTS = {1: "mono", 2: "stereo", 6: "5.1"}
 
 
 def tone(seconds: float, rate: int, channels: int = 1) -> NDArray[np.float32]:
@@ -21,10 +22,27 @@ def tone(seconds: float, rate: int, channels: int = 1) -> NDArray[np.float32]:
     return np.array(rows, np.float32)
 
 
+def spoken(recording: Path, seconds: float, rate: int, channels: int) -> NDArray[np.float32]:
+    """The first seconds of a recording."""
+    resampler = av.AudioResampler("fltp", LAYOUTS[channels], rate)
+    with av.open(str(recording)) as container:
+        parts = [part.to_ndarray() for frame in container.decode(audio=0) for part in resampler.resample(frame)]
+    return np.concatenate(parts, axis=1, dtype=np.float32)[:, : int(seconds * rate)]
+
+
 def encode(
-    path: Path, codec: str, rate: int = 48_000, channels: int = 1, *, seconds: float = 3.0, video: bool = False
+    path: Path,
+    codec: str,
+    rate: int = 48_000,
+    channels: int = 1,
+    *,
+    seconds: float = 3.0,
+    video: bool = False,
+    recording: Path | None = None,
 ) -> Path:
-    layout = {1: "mono", 2: "stereo", 6: "5.1"}[channels]
+    """A tone, or the beginning of a recording."""
+    sound = tone(seconds, rate, channels) if recording is None else spoken(recording, seconds, rate, channels)
+    layout = LAYOUTS[channels]
     with av.open(str(path), "w") as out:
         film = video_stream(out) if video else None
         stream = out.add_stream(codec, rate=rate, layout=layout)
@@ -33,7 +51,7 @@ def encode(
             add_video(out, film, seconds)
         size = stream.codec_context.frame_size or 1024
         resampler = av.AudioResampler(stream.codec_context.format.name, layout, rate, frame_size=size)
-        frame = av.AudioFrame.from_ndarray(tone(seconds, rate, channels), format="fltp", layout=layout)
+        frame = av.AudioFrame.from_ndarray(sound, format="fltp", layout=layout)
         frame.rate = rate
         for part in [*resampler.resample(frame), *resampler.resample(None)]:
             out.mux(stream.encode(part))
