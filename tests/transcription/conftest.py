@@ -55,7 +55,7 @@ class Pipeline:
         process = self.engines[name]
 
         def is_claimed() -> bool:
-            return any("task_claimed" in line and str(job.id) in line for line in process.output.splitlines())
+            return any("task_claimed" in row and str(job.id) in row for row in process.output.splitlines())
 
         wait_until(is_claimed, TIMEOUT_S, lambda: f"{name} claims a task of {job.id}:\n{process.output}")
 
