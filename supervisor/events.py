@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dalston_queue.broker.nodes.commands import Command
+from dalston_queue.broker.nodes.reports import HealthReport
 from dalston_queue.broker.operations.reclaim import Reclaimed
 
 
@@ -47,6 +48,7 @@ class Probed:
     engine_id: str
     ok: bool
     why: str
+    health: HealthReport | None = None  # an engine's own answer
 
 
 Event = WorkReclaimed | Overdue | Commanded | SpotNotice | Probed

@@ -11,6 +11,7 @@ runner                   the main loop: claims, settles, renews and releases, in
 slots                    the tasks that the engine holds: running, and prefetched
 workers                  the threads that run tasks, and the waiter that sleeps at Redis
 settlement               an author's outcome as a message to the broker
+health                   answers the probe of the supervisor
 logs                     JSON lines, each with the ids of its task
 breaker                  circuit breaker of an engine that only fails
 notify, report           sd_notify; reports of tasks, progress and health to the supervisor

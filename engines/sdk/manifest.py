@@ -32,7 +32,8 @@ class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Probe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An extra health check: a command that must exit 0, or a URL that must answer 2xx. Two failures in a row count."""
+    """A health check: the SDK's own, a command that must exit 0, or a URL that must answer 2xx. Two failures in a row
+    count."""
 
     command: tuple[str, ...] = ()
     url: str = ""
@@ -57,7 +58,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ready_timeout: Seconds = 600.0  # from start to READY=1
     watchdog: Seconds | None = None  # the longest time without progress of a working engine
     stop_grace: Seconds = 30.0  # from TERM until unfinished tasks are released
-    probe: Probe | None = None
+    probe: Probe | None = Probe(every=60.0)  # the SDK's own; None, in the file `null`, for none
     breaker: bool = True  # circuit breaker: no claim for a while after too many failures in a row
     folder: str = ""  # where the file is; filled in by the reader
 
@@ -126,8 +127,8 @@ def _problems(manifest: Manifest) -> Iterator[tuple[str, str]]:
         if len(set(names)) != len(names):
             yield field, "names one thing twice"
     yield from _process_problems(manifest)
-    if manifest.probe and bool(manifest.probe.command) == bool(manifest.probe.url):
-        yield "probe", "set either `command: [argv]` or `url: http://...`"
+    if manifest.probe and manifest.probe.command and manifest.probe.url:
+        yield "probe", "set either `command: [argv]` or `url: http://...`; without both it is the SDK's own"
 
 
 def _process_problems(manifest: Manifest) -> Iterator[tuple[str, str]]:

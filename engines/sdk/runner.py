@@ -29,6 +29,7 @@ from dalston_queue.broker.protocol import messages
 from . import logs
 from .breaker import record
 from .engine import Engine
+from .health import Health, serve_health
 from .identity import Identity
 from .manifest import Manifest
 from .notify import notify
@@ -88,6 +89,11 @@ class Runner:
         self.waiter = Waiter(self.consumer, lambda: self.inbox.put(Woken()))
         self.watchdog = Watchdog(manifest.watchdog)
         self.report = TaskReport(enabled=identity.supervised)
+        self.health = Health(
+            connected=lambda: self.connected,
+            runner_at=lambda: self.watchdog.runner_at,
+            running=lambda: self.slots.running,
+        )
         self.breaker = identity.breaker(enabled=manifest.breaker)
         self.tasks: dict[Delivery, Task] = {}  # running or prefetched, until its Finished event is handled
         self.unsettled: list[tuple[Delivery, messages.Outcome]] = []  # results for the next call
@@ -106,6 +112,8 @@ class Runner:
         self.consumer.limit_to(self.capabilities)  # known since `load`
         self._open()
         self.watchdog.start(lambda: self.slots.running)
+        if self.identity.supervised and self.manifest.probe is not None:
+            serve_health(self.identity.engine_id, self.health)
         while not self._is_finished():
             for event in self._receive():
                 self._handle(event)

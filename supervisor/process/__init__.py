@@ -5,7 +5,7 @@ slot          one slot: the state of one process of one engine, over its restart
 children      start, signal and reap processes
 environment   the environment variables of an engine
 notices       the sd_notify socket on which engines report READY, WATCHDOG and STATUS
-probes        health checks of engines: a command or a URL
+probes        health checks of engines: the SDK's own, a command or a URL
 usage         CPU and memory of each engine with its descendants
 exits         why a process ended, and the evidence for it
 cgroup        the kernel's counter of out-of-memory kills

@@ -1,4 +1,7 @@
-"""Health checks of engines: a command that must exit 0, or a URL that must answer. Two failures pause the engine."""
+"""Health checks of engines: the SDK's own, a command that must exit 0, or a URL that must answer.
+
+Two failures pause the engine; until it answers well again it is asked more often.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from http.client import HTTPException
 
 import structlog
 
+from dalston_queue.broker.nodes.health import ask_health
 from dalston_queue.broker.protocol.types import EngineState
 
 from ..events import Probed
@@ -23,6 +27,8 @@ from .slot import Slot
 log = structlog.get_logger("supervisor.probes")
 
 MAX_FAILURES = 2
+SOON_S = 5.0
+"""The first check comes so soon, and so does each one after a failure, unless the interval is shorter."""
 
 
 @dataclass(slots=True)
@@ -48,14 +54,17 @@ class Probes:
             probe = slot.manifest.probe
             if probe is None or slot.child is None or slot.life.state is not EngineState.READY:
                 continue
+            if not (probe.command or probe.url or slot.pausable):
+                continue  # it has no SDK that would answer
             check = self.checks.get(slot.name)
             if check is None or check.engine_id != slot.engine_id:
-                check = self.checks[slot.name] = Check(slot.engine_id, now + probe.every)
+                check = self.checks[slot.name] = Check(slot.engine_id, now + min(probe.every, SOON_S))
             if check.in_flight:
                 if check.child is not None and now >= check.kill_at:
                     children.send(check.child.pid, signal.SIGKILL, whole_group=True)
             elif now >= check.next_at:
-                check.next_at, check.in_flight = now + probe.every, True
+                pause = min(probe.every, SOON_S) if check.failures else probe.every
+                check.next_at, check.in_flight = now + pause, True
                 self._launch(slot, check, now)
 
     def ended(self, child: Child, returncode: int) -> None:
@@ -73,6 +82,7 @@ class Probes:
         check.in_flight = False
         check.failures = 0 if probed.ok else check.failures + 1
         slot.probe_failures += not probed.ok
+        slot.health = probed.health
         failing = probed.why if check.failures >= MAX_FAILURES else ""
         if bool(failing) != bool(slot.probe_failing):
             log.warning("health check", engine_id=slot.engine_id, ok=not failing, why=failing)
@@ -87,6 +97,10 @@ class Probes:
             arguments = (slot.name, slot.engine_id, probe.url, probe.timeout)
             threading.Thread(target=self._fetch, args=arguments, name="probe", daemon=True).start()
             return
+        if not probe.command:
+            asked = (slot.name, slot.engine_id, slot.child.pid if slot.child else 0, probe.timeout)
+            threading.Thread(target=self._ask, args=asked, name="probe", daemon=True).start()
+            return
         try:
             argv = children.resolve(probe.command, slot.manifest.folder)
         except FileNotFoundError as error:
@@ -96,6 +110,18 @@ class Probes:
         child = children.spawn(name, argv, folder=slot.manifest.folder, env=env, output=subprocess.DEVNULL)
         check.child, check.kill_at = child, now + probe.timeout
         self.fleet.children[child.pid] = child
+
+    def _ask(self, slot: str, engine_id: str, pid: int, timeout: float) -> None:
+        """In its own thread, as _fetch."""
+        try:
+            health = ask_health(engine_id, pid, timeout)
+        except (OSError, ValueError) as error:
+            self.post(Probed(slot, engine_id, ok=False, why=f"it does not answer its probe: {error or 'timed out'}"))
+            return
+        # While the supervisor has no connection either, it is the server that is away.
+        cut_off = "it has no connection to Redis" if self.fleet.link.up and not health.connected else ""
+        why = health.problem or cut_off
+        self.post(Probed(slot, engine_id, ok=not why, why=why, health=health))
 
     def _fetch(self, slot: str, engine_id: str, url: str, timeout: float) -> None:
         """In its own thread: a server that doesn't answer delays no other probe."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dalston_queue.broker.nodes.registry import EngineBeat
-from dalston_queue.broker.nodes.reports import ExitReport, RunningTask
+from dalston_queue.broker.nodes.reports import ExitReport, HealthReport, RunningTask
 from dalston_queue.broker.protocol.types import EngineState
 from engines.sdk.manifest import Manifest
 
@@ -40,6 +40,7 @@ class Slot:
     running: int = 0  # how many tasks run, if there are more than `tasks` holds
     breaker: str = ""  # why its circuit breaker is open
     probe_failing: str = ""  # why its health check fails
+    health: HealthReport | None = None  # its own answer to the last probe
     probe_failures: int = 0  # failed health checks of its processes
     capabilities: tuple[str, ...] | None = None  # as its process reports them; None: those of the manifest
     pausable: bool = False  # its SDK understands SIGUSR1 and SIGUSR2
@@ -67,6 +68,7 @@ class Slot:
     def began(self) -> None:
         """Before a process starts in the slot."""
         self.breaker = self.probe_failing = ""
+        self.health = None
         self.pausable = self.is_paused = False
         self.capabilities = None
         self.started_at_ms = _now_ms()
@@ -128,6 +130,7 @@ class Slot:
             "breaker_open": bool(self.breaker),
             "probe_failing": bool(self.probe_failing),
             "probe_failures": self.probe_failures,
+            "health": self.health,
             "retry_in_s": round(self.life.retry_at - now, 1) if waits else None,
             "cpu_percent": round(self.cpu_percent, 1),
             "memory_mib": round(self.memory_mib, 1),

@@ -41,7 +41,7 @@ def test_a_folder_stands_for_its_engine_yaml(tmp_path: Path) -> None:
         (GOOD + 'env: {A: "x\\0y"}\n', "env", "NUL"),
         (GOOD + "env: {A=B: x}\n", "env", "no name of a variable"),
         (GOOD + 'probe: {command: ["x\\0y"]}\n', "probe.command", "NUL"),
-        (GOOD + "probe: {every: 3}\n", "probe", "either"),
+        (GOOD + "probe: {command: [a], url: http://localhost/}\n", "probe", "either"),
         (GOOD + "stages: [echo]\n", "stage", "either"),
         (GOOD + "capabilities: [gpu, gpu]\n", "capabilities", "twice"),
         ("stage: echo\ncommand: [x]\n", "id", "missing required field"),

@@ -36,6 +36,18 @@ class ExitReport(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None = None
 
 
+class HealthReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine answers to its supervisor's probe."""
+
+    problem: str = ""  # why it is unhealthy
+    memory_mib: float = 0.0  # resident
+    memory_limit_mib: float | None = None  # of its cgroup
+    cpu_percent: float = 0.0  # of one core, since the probe before
+    threads: int = 0
+    progress_age_s: float | None = None  # of the task that reported none for longest; None: no task runs
+    connected: bool = True  # to Redis
+
+
 class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
     """EngineInfo.report."""
 
@@ -51,6 +63,7 @@ class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
     last_exits: list[ExitReport] = []  # the newest last
     breaker_open: bool = False  # it claims nothing after failures in a row
     probe_failing: bool = False
+    health: HealthReport | None = None  # its last answer to the probe; None: none yet, or it has a probe of its own
     probe_failures: int = 0  # failed health checks of its slot since the supervisor's start
     retry_in_s: float | None = None  # until it is started again
     cpu_percent: float = 0.0  # of one core, its children included

@@ -1,12 +1,16 @@
 """Circuit breaker and health check: an unhealthy engine claims nothing until it is healthy again."""
 
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dalston_queue.broker.nodes.health import ask_health
 from dalston_queue.broker.protocol.types import EngineState, EventKind, NodeState
 from tests.supervisor.node import Node
 from tests.support import WAIT_TIMEOUT_S, wait_until
@@ -50,6 +54,38 @@ def test_a_failing_probe_pauses_the_engine_until_it_succeeds(node: Node, tmp_pat
     well.touch()
     assert node.result(task)
     node.ready()
+
+
+def test_an_engine_answers_the_probe_of_the_sdk_and_a_stopped_one_is_unhealthy(node: Node) -> None:
+    node.engine(probe={"every": 0.3, "timeout": 0.5})
+    node.start()
+    [engine] = node.ready()
+
+    def health() -> dict[str, Any]:
+        [each] = node.engines()
+        return each.info.get("health") or {}
+
+    found = wait_until(health, what="the first answer")
+    assert found["memory_mib"] > 1 and found["threads"] > 1 and found["connected"]
+    os.kill(node.pid_of(engine.engine_id), signal.SIGSTOP)
+    try:
+        [engine] = node.wait_state(EngineState.UNHEALTHY)
+        assert "it does not answer its probe" in engine.info["why"]
+        assert engine.info["probe_failures"] >= 2
+    finally:
+        os.kill(node.pid_of(engine.engine_id), signal.SIGCONT)
+    node.ready()
+
+
+def test_the_probe_of_the_sdk_can_be_switched_off(node: Node) -> None:
+    node.engine(probe=None)
+    node.start()
+    [engine] = node.ready()
+    task = node.submit("ready")
+    assert node.result(task)
+    assert engine.info["health"] is None
+    with pytest.raises(ConnectionRefusedError):
+        ask_health(engine.engine_id, node.pid_of(engine.engine_id), 1)
 
 
 @pytest.fixture
