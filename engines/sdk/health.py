@@ -30,7 +30,7 @@ ANSWER_TIMEOUT_S = 2.0
 
 
 class Health:
-    """What the probe is told. `connected`, `runner_at` and `running` read the state of the runner."""
+    """The answer to the probe. `connected`, `runner_at` and `running` read the state of the runner."""
 
     def __init__(
         self,

@@ -116,7 +116,7 @@ class Probes:
         try:
             health = ask_health(engine_id, pid, timeout)
         except (OSError, ValueError) as error:
-            self.post(Probed(slot, engine_id, ok=False, why=f"it does not answer its probe: {error or 'timed out'}"))
+            self.post(Probed(slot, engine_id, ok=False, why=f"it does not answer its probe: {error!r}"))
             return
         # While the supervisor has no connection either, it is the server that is away.
         cut_off = "it has no connection to Redis" if self.fleet.link.up and not health.connected else ""

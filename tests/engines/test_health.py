@@ -14,9 +14,7 @@ from engines.sdk.task import Task
 
 
 def health(*, connected: bool = True, still_s: float = 0.0, running: tuple[Task, ...] = ()) -> Health:
-    return Health(
-        connected=lambda: connected, runner_at=lambda: time.monotonic() - still_s, running=lambda: running
-    )
+    return Health(connected=lambda: connected, runner_at=lambda: time.monotonic() - still_s, running=lambda: running)
 
 
 def served(each: Health) -> str:

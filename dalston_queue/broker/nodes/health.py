@@ -32,7 +32,7 @@ def ask_health(engine_id: str, group: int, timeout_s: float) -> HealthReport:
         connection.settimeout(timeout_s)
         connection.connect(address(engine_id))
         if os.getpgid(peer(connection)[0]) != group:
-            raise ValueError("another program answers in its place")
+            raise ValueError("another program answers, not the engine")
         answer = b""
         while part := connection.recv(MAX_ANSWER_BYTES):
             answer += part

@@ -1,0 +1,37 @@
+"""Design 003, the queue manager: leader election, the scheduler, the janitor, priorities on servers of their own."""
+
+# ruff: noqa: E501 - a row is one line
+
+ROWS: dict[str, str] = {
+    "leader election by SET NX with a TTL": "broker/orchestrator/test_lease::one_leads_and_the_other_waits",
+    "the key taskflow:leader": "adr:leader",
+    "leader TTL 10 s": "adr:leader",
+    "renewal by a Lua script": "broker/orchestrator/test_lease::a_stalled_holder_neither_renews_nor_releases_what_another_took",
+    "failover when the leader crashes": "orchestrator/recovery/test_leadership::after_a_kill_the_next_one_leads_when_the_lease_has_run_out",
+    "scheduled_at <= now becomes waiting": "orchestrator/test_scheduler::a_scheduled_task_is_ready_within_a_second_of_its_time",
+    "SCHEDULER_INTERVAL_S 5": "adr:scheduler",
+    "only the leader schedules": "adr:scheduler",
+    "batches of 100, ordered by scheduled_at": "orchestrator/test_scheduler::more_than_a_batch_is_taken_batch_by_batch_and_counted",
+    "FOR UPDATE SKIP LOCKED": "orchestrator/test_scheduler::schedulers_that_poll_at_once_make_each_task_ready_once",
+    "an index on (status, scheduled_at)": "jobs/test_indexes::each_poll_uses_its_index_and_never_reads_the_whole_table",
+    "one UPDATE for the whole batch": "orchestrator/test_scheduler::more_than_a_batch_is_taken_batch_by_batch_and_counted",
+    "push first, then update": "adr:dispatch",
+    "a crash between push and update": "orchestrator/crashes/test_crash_points::an_orchestrator_killed_between_two_steps_loses_nothing",
+    "during an outage of Redis tasks stay where they are": "orchestrator/test_scheduler::without_redis_a_due_task_is_not_lost",
+    "workers survive a task id that comes twice": "broker/operations/test_append::the_same_attempt_is_appended_once",
+    "monitoring: scanned": "metric:dalston_scheduler_scanned_total",
+    "monitoring: queued": "metric:dalston_scheduler_queued_total",
+    "monitoring: push failures": "metric:dalston_dispatch_failures_total",
+    "monitoring: latency of the scheduler": "metric:dalston_scheduler_lateness_seconds",
+    "states PENDING, SCHEDULED, QUEUED, IN_PROGRESS, FAILED": "adr:states",
+    "the janitor: 5 minutes without an update": "adr:janitor",
+    "the janitor runs every 10 s": "adr:janitor",
+    "MAX_RETRIES 3, then FAILED with an error": "jobs/lifecycle/test_retry::failures_use_the_retries",
+    "high and low priority on two servers": "broker/connection/test_topologies::two_servers_high_and_low",
+    "push_task tells whether it succeeded": "broker/operations/test_append::a_wrong_message_is_refused_and_nothing_is_appended",
+    "a failed push is logged": "log:the push to Redis failed",
+    "a database error of the scheduler is logged": "log:the scheduler's database error",
+    "FAILED is logged": "log:the task is FAILED after its last retry",
+    "a task without an update is logged": "log:a task in progress is not updated for 5 minutes",
+    "scheduling in a Redis sorted set": "adr:scheduler",
+}
