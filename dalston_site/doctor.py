@@ -16,7 +16,7 @@ from django.db import Error, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from dalston_queue.broker import Broker
-from supervisor.findings import Finding, Grade, clock, redis
+from supervisor.findings import Finding, Grade, artifacts, clock, redis
 
 MIN_POSTGRES = 15
 SLOW_POSTGRES_S = 0.05
@@ -30,6 +30,7 @@ def examine(make_broker: Callable[[], Broker]) -> Iterator[Finding]:
     yield from secrets()
     yield from postgres()
     yield from redis(make_broker)
+    yield artifacts(settings.DALSTON_ARTIFACTS_URL)
     yield static_files()
 
 

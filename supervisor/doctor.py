@@ -16,7 +16,7 @@ from dalston_queue.broker import Broker
 from engines.sdk.manifest import ManifestError
 
 from .config import NodePlan
-from .findings import Finding, Grade, redis
+from .findings import Finding, Grade, artifacts, redis
 from .gpu.reading import Reading
 from .process.cgroup import MemoryEvents
 from .process.linux import become_subreaper
@@ -25,9 +25,12 @@ NVML_TIMEOUT_S = 15.0
 MIN_FREE_BYTES = 1 << 30
 
 
-def examine(make_broker: Callable[[], Broker], read_plan: Callable[[], NodePlan], state_dir: Path) -> Iterator[Finding]:
+def examine(
+    make_broker: Callable[[], Broker], read_plan: Callable[[], NodePlan], state_dir: Path, artifacts_url: str
+) -> Iterator[Finding]:
     """All checks, the most important first. Never raises."""
     yield from redis(make_broker)
+    yield artifacts(artifacts_url)
     yield engines(read_plan)
     yield state(state_dir)
     yield setpriv()

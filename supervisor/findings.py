@@ -1,4 +1,4 @@
-"""Findings of `manage.py doctor`, and those that servers and nodes share: Redis and its clock."""
+"""Findings of `manage.py doctor`, and those that servers and nodes share: Redis, its clock, the artifact store."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
+from dalston_queue.artifacts import ArtifactError, open_store
 from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import BrokerError, Misconfigured
 
@@ -56,3 +57,18 @@ def clock(server: str, skew_s: float) -> Finding:
         text = f"the clock of {server} is {skew_s:+.1f} s from ours: deadlines that are shown will be off; set up NTP"
         return Finding(Grade.DEGRADED, "clock", text)
     return Finding(Grade.OK, "clock", f"within {abs(skew_s) * 1000:.0f} ms of {server}")
+
+
+def artifacts(url: str) -> Finding:
+    """Whether the store can be written and read; nothing is left there."""
+    if not url:
+        text = "DALSTON_ARTIFACTS_URL is empty: no recording can be uploaded, and engines can't work on files"
+        return Finding(Grade.DEGRADED, "artifacts", text)
+    try:
+        store = open_store(url)
+        with store.writer() as writer:
+            writer.write(b"a test, not kept")
+        store.exists(f"sha256:{'0' * 64}")
+    except ArtifactError as error:
+        return Finding(Grade.BROKEN, "artifacts", f"{error}; check DALSTON_ARTIFACTS_URL, {url}")
+    return Finding(Grade.OK, "artifacts", f"{url} can be used; all servers and nodes must name the same store")

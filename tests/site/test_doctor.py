@@ -59,6 +59,7 @@ def test_a_server_is_led_from_nothing_to_well(
     empty_database: str, valkey_server: Callable[..., Server], tmp_path: Path
 ) -> None:
     env = {"DALSTON_STATIC_ROOT": str(tmp_path / "static"), "REDIS_URL": valkey_server().url}
+    env["DALSTON_ARTIFACTS_URL"] = (tmp_path / "artifacts").as_uri()
     unreachable = run("doctor", **env, DATABASE_URL=f"postgres://me:pw@127.0.0.1:{reserve_port()}/dalston")
     assert unreachable.returncode == 2 and "Traceback" not in unreachable.stderr
     assert "broken    postgres: connection failed" in unreachable.stdout and "check DATABASE_URL" in unreachable.stdout
@@ -71,7 +72,7 @@ def test_a_server_is_led_from_nothing_to_well(
     well = run("doctor", **env)
     assert well.returncode == 0, well.stdout
     subjects = {line.split()[1].rstrip(":") for line in well.stdout.splitlines()}
-    assert subjects == {"settings", "secrets", "postgres", "clock", "migrations", "redis", "static"}
+    assert subjects == {"settings", "secrets", "postgres", "artifacts", "clock", "migrations", "redis", "static"}
 
 
 def test_each_bad_setting_is_broken_with_its_hint(production: Settings) -> None:

@@ -35,7 +35,19 @@ def test_an_empty_redis_url_is_broken(tmp_path: Path, settings: Settings) -> Non
     code, text = doctor(tmp_path)
     assert code == 2
     assert "broken    redis: REDIS_URL is empty" in text
-    assert "engines: demo x1" in text, "the rest is examined all the same"
+    assert "engines: align x1, demo x1" in text, "the rest is examined all the same"
+
+
+def test_the_artifact_store_is_tried(tmp_path: Path, prefix: str, settings: Settings) -> None:
+    settings.DALSTON_ARTIFACTS_URL = (tmp_path / "store").as_uri()
+    assert f"ok        artifacts: file://{tmp_path}/store can be used" in doctor(tmp_path)[1]
+    assert [path for path in (tmp_path / "store").rglob("*") if path.is_file()] == []
+    (tmp_path / "file").write_text("")
+    settings.DALSTON_ARTIFACTS_URL = (tmp_path / "file").as_uri()
+    code, text = doctor(tmp_path)
+    assert (code, "broken    artifacts: the artifact store can't be written: Not a directory" in text) == (2, True)
+    settings.DALSTON_ARTIFACTS_URL = ""
+    assert "degraded  artifacts: DALSTON_ARTIFACTS_URL is empty" in doctor(tmp_path)[1]
 
 
 def test_a_node_without_a_gpu_is_a_normal_node(tmp_path: Path, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +55,7 @@ def test_a_node_without_a_gpu_is_a_normal_node(tmp_path: Path, prefix: str, monk
     code, text = doctor(tmp_path)
     assert code < 2
     assert "ok        redis: answers in" in text
-    assert "ok        engines: demo x1" in text
+    assert "ok        engines: align x1, demo x1" in text
     assert "ok        clock: within" in text
     assert "ok        gpu: no NVIDIA library" in text
     assert "setpriv" in text

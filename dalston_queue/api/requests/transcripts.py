@@ -18,10 +18,12 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
+from dalston_queue.api.auth.bearer import check_still_valid
+from dalston_queue.api.auth.principal import Principal
 from dalston_queue.api.errors.problems import ApiProblem, Code
 from dalston_queue.api.schemas.transcriptions import ResponseFormat, TranscriptionIn
 from dalston_queue.api.subscriptions import long_poll
-from dalston_queue.api.subscriptions.waiting import disconnection
+from dalston_queue.api.subscriptions.waiting import WAIT_SLOTS, disconnection
 from dalston_queue.artifacts import ArtifactError
 from dalston_queue.broker.protocol.types import Cause
 from dalston_queue.jobs.lifecycle.states import JOB_OVER, JobStatus
@@ -72,18 +74,18 @@ class Asked:
         return None if job is None else Submission(job.pk, (), created=False)
 
 
-def answer_when_over(request: HttpRequest, job_id: UUID, asked: Asked, holder: str) -> HttpResponse:
-    """Waits, and answers with the transcript. Raises ApiProblem when it failed, or is not over in time."""
-    end = time.monotonic() + asked.seconds
-    with disconnection(request) as gone:
-        while True:
-            job = Job.objects.filter(pk=job_id).first()
-            if job is None or job.status in JOB_OVER or gone() or time.monotonic() >= end:
+def answer_when_over(request: HttpRequest, job_id: UUID, asked: Asked, principal: Principal) -> HttpResponse:
+    """Waits, and answers with the transcript. Raises ApiProblem when it failed, or is not over in time; without a free
+    slot there is no time."""
+    with WAIT_SLOTS.take(principal.holder) as free, disconnection(request) as gone:
+        end = time.monotonic() + (asked.seconds if free else 0.0)
+        while (job := Job.objects.filter(pk=job_id).first()) is not None:
+            left = end - time.monotonic()
+            if job.status in JOB_OVER or left <= 0 or gone():
                 break
-            began = time.monotonic()
-            long_poll.jobs.wait(job_id, min(_ROUND_S, end - began), holder)
-            if time.monotonic() - began < 0.01:  # it is over, or no slot was free
-                time.sleep(0.1)
+            long_poll.jobs.wait_in_slot(job_id, min(_ROUND_S, left))
+    if principal.token:
+        check_still_valid(principal.token)
     if job is None:
         raise ApiProblem(404, Code.NOT_FOUND, f"The transcription {job_id} was deleted.")
     [found] = with_results([job])

@@ -82,7 +82,7 @@ def transcribe(
                 if artifact is not None and submission.created:
                     add_upload(project.pk, submission.job_id, artifact, wanted.filename)
     if asked.waits:
-        return answer_when_over(request, submission.job_id, asked, principal.holder)
+        return answer_when_over(request, submission.job_id, asked, principal)
     out = _read(visible(principal, submission.job_id), principal)
     return Status(201 if submission.created else 200, out)
 

@@ -41,17 +41,20 @@ class LongPoll:
         """Returns when the row is over, at the latest after `seconds`. The caller reads the row afterwards."""
         if seconds <= 0:
             return
-        over = threading.Event()
         with WAIT_SLOTS.take(holder) as free:
-            if not free:
-                return
-            self._add(row_id, over)
-            try:
-                release_connection()
-                with subscribed(f"long poll of {self._rows.model.__name__}", lambda: self):
-                    over.wait(min(seconds, MAX_WAIT_S))
-            finally:
-                self._remove(row_id, over)
+            if free:
+                self.wait_in_slot(row_id, min(seconds, MAX_WAIT_S))
+
+    def wait_in_slot(self, row_id: UUID, seconds: float) -> None:
+        """The same for a caller that has a slot."""
+        over = threading.Event()
+        self._add(row_id, over)
+        try:
+            release_connection()
+            with subscribed(f"long poll of {self._rows.model.__name__}", lambda: self):
+                over.wait(seconds)
+        finally:
+            self._remove(row_id, over)
 
     def poll(self) -> None:
         with self._lock:

@@ -18,8 +18,9 @@ OF_A_NODE = ("config", "node_id", "state_dir", "engines")
 class Command(BaseCommand):
     help = (
         "Checks this installation, one line per finding. A server: settings, secrets, Postgres, migrations, Redis, "
-        "clocks, static files. A node (without DATABASE_URL, or with one of the options): Redis, clock, engines, "
-        "state dir, setpriv, cgroup, GPUs. Exit code 0: well, 1: degraded, 2: broken."
+        "clocks, artifact store, static files. A node (without DATABASE_URL, or with one of the options): Redis, "
+        "clock, artifact store, engines, state dir, setpriv, cgroup, GPUs. "
+        "Exit code 0: well, 1: degraded, 2: broken."
     )
     requires_system_checks = ()  # a finding each
 
@@ -45,7 +46,8 @@ class Command(BaseCommand):
             node = read_plan().config.node
         except ManifestError:  # a finding of its own; the rest is examined all the same
             node = options["node_id"] or default_node_name()
-        return node_doctor.examine(make_broker, read_plan, state_dir_of(options["state_dir"], node))
+        state_dir = state_dir_of(options["state_dir"], node)
+        return node_doctor.examine(make_broker, read_plan, state_dir, settings.DALSTON_ARTIFACTS_URL)
 
 
 def _is_server() -> bool:

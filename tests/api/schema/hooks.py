@@ -94,6 +94,7 @@ def _as_upload(form: dict[str, Any]) -> None:
     """A recording that is not empty, or an address that may be called; a language that each model speaks."""
     if "audio_url" in form:
         form["audio_url"] = "https://example.com/speech.wav"
+        form.pop("file", None)
     else:
         form["file"] = "RIFF speech"
     if "language" in form:

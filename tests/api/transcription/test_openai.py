@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -10,13 +11,14 @@ import openai
 import pytest
 import srt
 import yaml
+from django.utils import timezone
 
-from dalston_queue.models import Job
+from dalston_queue.models import ApiToken, Job
 from tests.api.transcription import speech
 from tests.api.transcription.conftest import SPEECH, URL, Fleet
 from tests.conftest import ROOT
 from tests.docs.blocks import blocks_of
-from tests.support import Spawned
+from tests.support import Spawned, wait_until
 from tests.web import Web
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -109,6 +111,18 @@ def test_who_waits_gets_the_reason_of_a_failure(upload: Upload, fleet: Fleet) ->
     assert (answer.status_code, answer.json()["code"]) == (422, "audio_rejected")
     assert "x.jpg has no audio" in answer.json()["detail"]
     assert answer.headers["x-should-retry"] == "false"
+
+
+def test_a_token_that_is_revoked_meanwhile_gets_no_transcript(
+    web: Web, token_for: Callable[..., str], fleet: Fleet
+) -> None:
+    form, wait = {"file": ("a.wav", SPEECH)}, {"Prefer": "wait=30"}
+    with web.client(token_for("submit")) as client, ThreadPoolExecutor() as pool:
+        waiting = pool.submit(client.post, URL, files=form, headers=wait)
+        wait_until(Job.objects.exists, what="the job is stored")
+        ApiToken.objects.update(revoked_at=timezone.now())
+        fleet.finish()
+        assert waiting.result().json()["code"] == "token_revoked"
 
 
 def test_a_client_that_leaves_while_it_waits_changes_nothing(web: Web, token_for: Callable[..., str]) -> None:
