@@ -7,6 +7,7 @@ counters itself (engine/stale.py). A verdict names the counter it was judged at,
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -18,12 +19,24 @@ from dalston_queue.broker.connection.shard import Argument, Call, Shard, command
 from dalston_queue.broker.connection.topology import Topology
 from dalston_queue.broker.engine.breaker import Breaker, BreakerRules
 from dalston_queue.broker.nodes.reports import EngineReport, NodeReport, read_report
+from dalston_queue.broker.protocol.keys import ENGINE_ID, NAME, NODE_ID
 from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState
-from dalston_queue.broker.protocol.validate import Fields, by_engine, number, readable, verdict
+from dalston_queue.broker.protocol.validate import (
+    Fields,
+    by_engine,
+    is_queue_name,
+    matching,
+    number,
+    readable,
+    verdict,
+    whole,
+)
 
 Info = TypeVar("Info")
 KEPT_MS = 24 * 3600 * 1000  # an engine or node that does not beat for a day is forgotten
 BREAKER = "breaker"  # field of an engine: the circuit breaker of a worker over HTTP (engine/breaker.py)
+MAX_CAPACITY = 10_000
+_NODE, _ENGINE = re.compile(NODE_ID.encode()), re.compile(ENGINE_ID.encode())
 DRAIN = "drain"  # field of an engine: why an operator wants it to drain; only workers over HTTP read it
 
 
@@ -92,11 +105,11 @@ class Registry:
         self._send([], [engine], node_id)
 
     def nodes(self) -> list[NodeInfo]:
-        return self._read(self._keys.nodes(), self._keys.node, _node)
+        return self._read(self._keys.nodes(), self._keys.node, _node, _NODE)
 
     def engines(self) -> list[EngineInfo]:
         """All engines that beat within the last day; state is `dead` for those judged dead and not back since."""
-        return self._read(self._keys.engines(), self._keys.engine, _engine)
+        return self._read(self._keys.engines(), self._keys.engine, _engine, _ENGINE)
 
     def beat_counters(self) -> dict[str, BeatCounters]:
         """Beat counters of every engine that has a session or beat for a queue, by engine id."""
@@ -172,8 +185,10 @@ class Registry:
         for shard, batch in by_shard.items():
             shard.readable(batch)
 
-    def _read(self, index: str, key: Callable[[str], str], read: Callable[[str, Fields], Info]) -> list[Info]:
-        names = self._home.names(index)
+    def _read(
+        self, index: str, key: Callable[[str], str], read: Callable[[str, Fields], Info], ids: re.Pattern[bytes]
+    ) -> list[Info]:
+        names = matching(self._home.command("SMEMBERS", index), ids)
         replies = self._home.readable([command("HGETALL", key(name)) for name in names])
         found, gone = [], []
         for name, reply in zip(names, replies, strict=True):
@@ -198,8 +213,8 @@ def _node(node_id: str, fields: Fields) -> NodeInfo:
     return NodeInfo(
         node_id=node_id,
         state=NodeState.DEAD if b"dead" in fields else NodeState(fields[b"state"].decode()),
-        beat=int(fields[b"beat"]),
-        at_ms=int(fields[b"at"]),
+        beat=whole(fields[b"beat"]),
+        at_ms=whole(fields[b"at"]),
         info=msgspec.json.decode(fields[b"info"], type=dict[str, Any]),
     )
 
@@ -217,13 +232,13 @@ def _engine(_: str, fields: Fields) -> EngineInfo:
     return EngineInfo(
         engine_id=report.engine_id,
         state=state,
-        queues=report.queues,
-        capabilities=report.capabilities,
-        capacity=report.capacity,
+        queues=tuple(queue for queue in report.queues if is_queue_name(queue)),
+        capabilities=tuple(name for name in report.capabilities if re.fullmatch(NAME, name)),
+        capacity=min(max(report.capacity, 0), MAX_CAPACITY),
         info=info,
-        node_id=fields[b"node"].decode(),
-        beat=int(fields[b"beat"]),
-        at_ms=int(fields[b"at"]),
+        node_id=fields[b"node"].decode() if _NODE.fullmatch(fields[b"node"]) else "",
+        beat=whole(fields[b"beat"]),
+        at_ms=whole(fields[b"at"]),
         drain_requested=DRAIN.encode() in fields,
     )
 

@@ -39,19 +39,30 @@ _SEQ = {RecordState.WAITING: -1, RecordState.RUNNING: 0, RecordState.SETTLED: 1}
 (its start), a tombstone has the number before its last event."""
 
 
+_MAX = 10**15
+"""No time and no counter of ours is larger; arithmetic with a larger one overflows somewhere."""
+
+
+def _whole(text: str) -> int:
+    value = int(text)
+    if not -1 <= value <= _MAX:
+        raise ValueError(f"{text[:40]} is no number of ours")
+    return value
+
+
 def decode_record(raw: bytes) -> Record | None:
     """None for bytes that aren't a record: another program wrote them."""
     try:
         state, entry, stream, timeout, job, attempt, seq, deliveries, losses, *rest = raw.decode().split("\t", 14)
         record = Record(
-            attempt=int(attempt),
-            seq=int(seq) + _SEQ[RecordState(state)],
+            attempt=_whole(attempt),
+            seq=_whole(seq) + _SEQ[RecordState(state)],
             state=RecordState(state),
-            deliveries=int(deliveries),
-            losses=int(losses),
+            deliveries=_whole(deliveries),
+            losses=_whole(losses),
             stream=stream,
             entry_id=entry,
-            timeout_ms=int(timeout),
+            timeout_ms=_whole(timeout),
             job_id=job,
         )
         if record.state is RecordState.SETTLED:
@@ -62,10 +73,10 @@ def decode_record(raw: bytes) -> Record | None:
         return msgspec.structs.replace(
             record,
             owner=owner,
-            claimed_at_ms=int(claimed),
-            renewed_at_ms=int(renewed),
-            deadline_ms=int(deadline),
-            cancel=int(cancel),
+            claimed_at_ms=_whole(claimed),
+            renewed_at_ms=_whole(renewed),
+            deadline_ms=_whole(deadline),
+            cancel=_whole(cancel),
             progress=progress,
         )
     except (ValueError, KeyError):  # also bytes that are no UTF-8

@@ -35,9 +35,21 @@ def text(raw: bytes) -> str:
     return raw.decode(errors="replace")
 
 
+MAX_NUMBER = 10**15
+"""More than any of our counters and times: with larger ones arithmetic and JSON overflow somewhere."""
+
+
 def number(raw: bytes) -> int | None:
-    """None for what is not digits only."""
-    return int(raw) if raw.isdigit() else None
+    """None for what is not digits only, or too large to be one of ours."""
+    return int(raw) if raw.isdigit() and len(raw) <= 16 and int(raw) <= MAX_NUMBER else None
+
+
+def whole(raw: bytes | str) -> int:
+    """The number. Raises ValueError."""
+    found = number(raw if isinstance(raw, bytes) else raw.encode())
+    if found is None:
+        raise ValueError(f"{raw[:40]!r} is no number of ours")
+    return found
 
 
 def moment(ms: int) -> datetime:
@@ -74,6 +86,11 @@ def names(members: Iterable[bytes]) -> list[str]:
     return sorted(name.decode(errors="backslashreplace") for name in members)
 
 
+def matching(members: Iterable[bytes], pattern: re.Pattern[bytes]) -> list[str]:
+    """Those members of a set that are ids of this form, in order."""
+    return sorted(name.decode() for name in members if pattern.fullmatch(name))
+
+
 def is_queue_name(name: str) -> bool:
     return NAME.fullmatch(name) is not None
 
@@ -95,7 +112,7 @@ def by_engine(found: Pairs) -> dict[str, bytes]:
 
 
 def counters(found: Pairs) -> dict[str, int]:
-    return {text(name): int(value) for name, value in found if value.isdigit()}
+    return {text(name): value for name, raw in found if (value := number(raw)) is not None}
 
 
 def verdict(raw: bytes) -> tuple[bytes, Cause] | None:
@@ -107,7 +124,8 @@ def verdict(raw: bytes) -> tuple[bytes, Cause] | None:
 def timed(raw: bytes | None) -> tuple[int, bytes] | None:
     """Milliseconds and a text, as the scripts of commands write them."""
     at, found, rest = (raw or b"").partition(b" ")
-    return (int(at), rest) if found and at.isdigit() else None
+    ms = number(at)
+    return (ms, rest) if found and ms is not None else None
 
 
 def too_deep(value: object, limit: int = MAX_DEPTH) -> bool:

@@ -187,7 +187,7 @@ def _engine(engine: EngineInfo, now: datetime, *, alone: bool) -> EngineCard:
 
 
 def _task(task: RunningTask) -> TaskCard:
-    percent = round(100 * task.fraction) if task.fraction else None
+    percent = round(100 * min(1.0, max(0.0, task.fraction))) if task.fraction else None
     started, deadline = moment_if(task.started_at_ms), moment_if(task.deadline_ms)
     return TaskCard(task.task_id, task.queue, task.attempt, percent, task.message, started, deadline)
 

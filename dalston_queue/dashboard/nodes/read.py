@@ -143,7 +143,8 @@ def _current(engine: EngineCard, records: dict[str, Record]) -> tuple[TaskCard, 
         if record is not None and record.owner == engine.id:
             progress = parse_progress(record.progress)
             percent = task.percent if progress.fraction is None else round(100 * progress.fraction)
-            found.append(replace(task, job_id=record.job_id, percent=percent, message=progress.message or task.message))
+            job_id = record.job_id if is_uuid(record.job_id) else ""
+            found.append(replace(task, job_id=job_id, percent=percent, message=progress.message or task.message))
     return tuple(found)
 
 

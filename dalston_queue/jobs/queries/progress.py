@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -59,4 +60,9 @@ def parse_progress(text: str) -> Progress:
         return NO_PROGRESS
     if not isinstance(value, dict) or type(value.get("fraction")) not in {int, float}:
         return Progress(message=text[:MAX_MESSAGE_LENGTH])
-    return Progress(min(1.0, max(0.0, float(value["fraction"]))), str(value.get("message") or "")[:MAX_MESSAGE_LENGTH])
+    message = str(value.get("message") or "")[:MAX_MESSAGE_LENGTH]
+    try:
+        fraction = float(value["fraction"])
+    except OverflowError:
+        return Progress(message=message)
+    return Progress(min(1.0, max(0.0, fraction)) if isfinite(fraction) else None, message)
