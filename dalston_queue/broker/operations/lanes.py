@@ -112,13 +112,17 @@ def _forget(shard: Shard, queue: str, capabilities: str) -> bool:
         keys.verdicts(queue),
         keys.counters(queue),
     ]
-    # The name goes first and comes back: an append names its queue before and after it adds to it, so a queue that is
-    # not empty keeps its name, whatever the order of both.
+    if not keys.cluster:
+        return bool(shard.run("forget_queue", [*names, keys.stages()], [queue]))
+    # The names are on another server. An append names its queue before and after it adds to it: if it came in between,
+    # the queue has its lanes again, and gets its name back.
+    if not shard.run("forget_queue", names, [""]):
+        return False
     shard.command("SREM", keys.stages(), queue)
-    gone = bool(shard.run("forget_queue", names))
-    if not gone:
+    if shard.command("EXISTS", keys.lanes(queue)):
         shard.command("SADD", keys.stages(), queue)
-    return gone
+        return False
+    return True
 
 
 def streams(shard: Shard, queue: str) -> list[str]:

@@ -158,6 +158,12 @@ def _retire(b: Broker) -> Any:
     return lambda: retire_empty(b.home, "echo"), lambda _: b.lanes("echo") == []
 
 
+def _forget_queue(b: Broker) -> Any:
+    b.append([message("a")])
+    b.remove("echo", "a")
+    return lambda: b.forget_lane("echo"), lambda _: b.queues() == []
+
+
 def _ghosts(b: Broker) -> Any:
     (claimed,) = running(b).held
     b.home.command("XDEL", claimed.stream, claimed.entry_id)
@@ -254,6 +260,7 @@ CASES = {
     "lease_renew": _renew,
     "lease_release": _release_lease,
     "retire_lane": _retire,
+    "forget_queue": _forget_queue,
     "ghosts": _ghosts,
     "register": _beats,
     "count_beats": _beats,
