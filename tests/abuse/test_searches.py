@@ -85,7 +85,7 @@ def test_a_search_without_a_slot_is_refused_with_a_time_to_try_again(
     def busy(*_: object, **__: object) -> None:
         raise TooManySearches("other slow searches of this project run already; try again when they are over")
 
-    monkeypatch.setattr("dalston_queue.api.schemas.base.page_of", busy)
+    monkeypatch.setattr("dalston_queue.api.requests.lists.page_of", busy)
     answer = Api(token_for("read")).get("/tasks?payload=user:42")
     assert (answer.status_code, answer.json()["code"]) == (429, "rate_limited")
     assert answer.headers["Retry-After"] == "5"

@@ -214,7 +214,8 @@ def test_lists_are_plain_columns_for_people_and_json_for_programs(shell: Shell, 
     assert "completed" in one.stdout and '"id": 42' in one.stdout
     [newest] = shell.call("tasks", "--stage", "echo", "--limit", "1", "--json").json
     assert newest["stage"] == "echo"
-    assert set(shell.run("stats", "--json").json) == {"queues", "workers", "throughput", "lanes"}
+    named = {"queues", "workers", "throughput", "lanes", "recovery", "ageing", "more_queues", "more_waiting"}
+    assert set(shell.run("stats", "--json").json) == named
     assert "slots in use" in shell.call("stats").stdout
     top = shell.run("top")
     assert (top.code, "slots in use" in top.stdout, "demo.0." in top.stdout) == (0, True, True)
@@ -269,7 +270,11 @@ def test_commands_to_a_node(shell: Shell, client: Client) -> None:
     assert name in shell.call("nodes").stdout
     scaled = shell.run("nodes", "scale", name, "demo", "2", "--json", "--wait", "30")
     assert (scaled.code, scaled.json["state"]) == (0, "done"), scaled
-    wait_until(lambda: len(client.nodes()[0]["engines"]) == 2, what="two engines")
+
+    def demo_engines() -> list[str]:
+        return [engine["engine_id"] for engine in client.nodes()[0]["engines"] if ".demo." in engine["engine_id"]]
+
+    wait_until(lambda: len(demo_engines()) == 2, what="two engines of demo")
     failed = shell.call("nodes", "restart", name, "nosuch")
     assert (failed.code, "nosuch" in failed.stdout) == (Exit.FAILED, True)
     assert shell.call("nodes", "cordon", name, "--reason", "check it").code == 0
