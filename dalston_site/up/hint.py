@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 from dalston_site.embedded.secret import write_private
-from dalston_site.up.options import Options
+from dalston_site.up.options import ROOT, Options
 from dalston_site.up.services import Addresses, lan_addresses
 
 
@@ -30,6 +30,7 @@ class DevEnv:
 
 def hint(options: Options, token: str, password: str, env_file: Path) -> str:
     body = json.dumps({"task_type": "echo", "parameters": {"hello": "world"}})
+    sample = shlex.quote(f"file=@{ROOT / 'samples' / 'hello.wav'}")
     lan = "".join(f"\n               http://{address}:{options.port}/" for address in lan_addresses() if options.lan)
     return f"""
 Dalston is running. Ctrl-C stops it.
@@ -38,7 +39,11 @@ Dalston is running. Ctrl-C stops it.
   Login        admin   {password}
   Environment  {env_file}
 
-  Try it:
+  Speech to text:
+    curl -s {options.url}/v1/audio/transcriptions -H 'Authorization: Bearer {token}' \\
+      -H 'Prefer: wait' -F response_format=text -F {sample}
+
+  Any other task:
     curl -s {options.url}/api/v1/tasks -H 'Authorization: Bearer {token}' \\
       -H 'Content-Type: application/json' -d '{body}'
 

@@ -40,6 +40,7 @@ BY = {
 # By page and opening words: why it is not run here.
 NOT_RUN = {
     ("README.md", "./dev up"): "starts and tests everything: tests/e2e/test_up.py and CI do it",
+    ("README.md", "samples/hello.wav"): "run by tests/e2e/test_up.py",
     ("ARCHITECTURE.md", "dalston_site ─"): "a drawing of the import rules, which ./dev check runs",
     ("ARCHITECTURE.md", " client "): "a drawing of the way of a task",
     ("CONTRIBUTING.md", "./dev check"): "the two commands that this very run is a part of",

@@ -8,32 +8,42 @@ import shutil
 import stat
 import subprocess
 import time
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import httpx
 import psutil
 import psycopg
+import pytest
 import redis
 import websockets
 from websockets.typing import Origin
 
+from tests.conftest import ROOT
+from tests.docs.blocks import blocks_of
 from tests.e2e.conftest import Up, command_of
-from tests.support import WAIT_TIMEOUT_S, keeps_time, wait_until
+from tests.support import WAIT_TIMEOUT_S, keeps_time, need_tool, wait_until
+from tests.tools.chromium import need_chromium
+from tests.tools.chromium import running as chromium
+from tests.tools.recordings import moonshine_folder
 
 
 def output(up: Up) -> str:
     return next(up.data.parent.glob("up-1.log")).read_text()
 
 
+def printed_curls(up: Up) -> list[str]:
+    return re.findall(r"^    curl (?:.*\\\n)*.*", output(up), re.MULTILINE)
+
+
 def run_printed_curl(up: Up) -> dict[str, Any]:
     """In a shell, as pasted; without curl on this machine, the same request by other means."""
-    found = re.search(r"^    curl (?:.*\\\n)*.*", output(up), re.MULTILINE)
-    assert found
+    [_, printed] = printed_curls(up)
     if shutil.which("curl"):
-        done = subprocess.run(found[0], shell=True, capture_output=True, text=True, check=True)
+        done = subprocess.run(printed, shell=True, capture_output=True, text=True, check=True)
         return dict(json.loads(done.stdout))
-    words = shlex.split(found[0])
+    words = shlex.split(printed)
     headers = dict(words[index + 1].split(": ") for index, word in enumerate(words) if word == "-H")
     return dict(httpx.post(words[2], headers=headers, content=words[-1], timeout=40).json())
 
@@ -118,6 +128,72 @@ def test_the_printed_curl_returns_a_task_that_completes_within_two_seconds(runni
         return time.monotonic() - began
 
     keeps_time(2.0, once)
+
+
+HELLO = "Hello and thank you for calling. We will meet again on Friday."
+
+
+def plain(text: str) -> list[str]:
+    return re.sub(r"[^a-z\s]", "", text.lower()).split()
+
+
+def the_readme_s_curl() -> str:
+    [command] = [block for block in blocks_of("README.md", "") if "curl" in block]
+    return command
+
+
+def shell(command: str, folder: Path) -> str:
+    return subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def checkout(running: Up, tmp_path: Path) -> Path:
+    """A folder in which the README's commands find what they name."""
+    need_tool("curl")
+    moonshine_folder()
+    (tmp_path / "var").symlink_to(running.data)
+    (tmp_path / "samples").symlink_to(ROOT / "samples")
+    return tmp_path
+
+
+def test_the_readme_s_curl_returns_the_right_words_within_seconds(checkout: Path) -> None:
+    command = the_readme_s_curl()
+    assert plain(shell(command, checkout)) == plain(HELLO)  # the engine has loaded its model by now
+    readme = (ROOT / "README.md").read_text()
+    [answer] = re.findall(r"^It answers `(.+)` and `(.+)` within seconds", readme, re.MULTILINE)
+    assert " ".join(answer) == HELLO
+
+    def once() -> float:
+        began = time.monotonic()
+        assert plain(shell(command, checkout)) == plain(HELLO)
+        return time.monotonic() - began
+
+    keeps_time(4.0, once)
+    assert (ROOT / "samples" / "hello.wav").stat().st_size < 200_000
+
+
+def test_the_printed_curl_for_speech_returns_the_same_words(running: Up, checkout: Path) -> None:
+    [printed, _] = printed_curls(running)
+    assert plain(shell(printed, checkout)) == plain(HELLO)
+
+
+def test_the_page_shows_the_words_of_the_readme_s_curl_beside_a_player(running: Up, checkout: Path) -> None:
+    program = need_chromium()
+    shell(the_readme_s_curl(), checkout)
+    with client(running) as api, httpx.Client(base_url=running.env["DALSTON_URL"], follow_redirects=True) as browser:
+        job = api.get("/v1/audio/transcriptions").raise_for_status().json()["items"][0]["id"]
+        log_in(browser, running)
+        cookie = browser.cookies["sessionid"]
+    with chromium(program) as chrome:
+        page = chrome.new_page(base_url=running.env["DALSTON_URL"])
+        page.context.add_cookies([{"name": "sessionid", "value": cookie, "url": running.env["DALSTON_URL"]}])
+        page.goto("/transcriptions/")
+        page.locator("#transcriptions a", has_text="hello.wav").first.click()
+        page.wait_for_url(f"**/transcriptions/{job}/")
+        page.locator("#transcript .segment").first.wait_for()
+        heard = page.locator("#transcript .segment .text, #transcript .w").all_inner_texts()
+        assert plain(" ".join(heard)) == plain(HELLO)
+        page.wait_for_function("document.getElementById('player').duration > 4")
 
 
 def test_each_process_serves_its_metrics_where_prometheus_yml_says(running: Up) -> None:
