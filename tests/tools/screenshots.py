@@ -111,6 +111,20 @@ def submit_work(running: Running) -> tuple[str, str]:
         return str(job["job_id"]), next(task["task_id"] for task in tasks if task["stage"] == "diarize")
 
 
+def without_engines_for_audio(running: Running) -> None:
+    """The scenery plays them, with tasks that run for minutes."""
+    with api(running) as client:
+
+        def node() -> dict[str, Any]:
+            [found] = client.get("/nodes").raise_for_status().json()
+            return dict(found)
+
+        for engine in ("prepare", "transcribe", "align", "merge"):
+            body = {"command": "scale", "engine": engine, "replicas": 0}
+            client.post(f"/nodes/{node()['node_id']}/commands", json=body).raise_for_status()
+        wait_until(lambda: len(node()["engines"]) == 1, 60, "only the demo engine is left")
+
+
 def a_dead_letter(running: Running) -> str:
     with api(running) as client:
 
@@ -175,6 +189,7 @@ def take(running: Running, camera: Camera) -> None:
     camera.log_in(running)
     camera.take("overview-empty", "/")
     camera.take("nodes-empty", "/nodes/", themes=("light",))
+    without_engines_for_audio(running)
     job_id, task_id = submit_work(running)
     with Scenery(get_broker()) as scenery:
         camera.wait_for("/nodes/", "#node-gpu-02 .chip.ok")
