@@ -15,6 +15,11 @@ from dalston_site import env, logs
 from dalston_site.declared import name, number, whole
 
 BASE_DIR = Path(__file__).resolve().parent.parent
+# In an installed wheel pages and static files lie in the package, and `var` beside the packages' own folder: each
+# installation has its own collected files, so that an older one still works after an upgrade.
+INSTALLED = not (BASE_DIR / "pyproject.toml").exists()
+FILES_DIR = BASE_DIR / "dalston_site" if INSTALLED else BASE_DIR
+VAR_DIR = Path(sys.prefix if INSTALLED else BASE_DIR) / "var"
 
 # --- What kind of run this is -----------------------------------------------------------------------------------------
 DALSTON_DEV = env.flag("DALSTON_DEV", False)
@@ -46,7 +51,7 @@ DALSTON_IDLE_TRANSACTION_S = number(
 # --- Artifacts --------------------------------------------------------------------------------------------------------
 DALSTON_ARTIFACTS_URL = name(
     "DALSTON_ARTIFACTS_URL", "E200", "", "Where uploads and large results are kept (docs/artifacts.md): `file:///folder` that all machines share, or `s3://bucket/prefix`. Empty: none, and uploads are refused; in development a folder in var/.", pattern=r"(file:///.+)?(s3://[a-z0-9][a-z0-9.-]+(/.*)?)?"
-) or ((BASE_DIR / "var" / "artifacts").as_uri() if DALSTON_DEV else "")  # fmt: skip
+) or ((VAR_DIR / "artifacts").as_uri() if DALSTON_DEV else "")  # fmt: skip
 # fmt: off
 DALSTON_ARTIFACT_GRACE_S = whole("DALSTON_ARTIFACT_GRACE_S", "E209", 3600, "Seconds since a file was last stored, before it is deleted because its last job was.", low=60)
 DALSTON_ARTIFACT_ORPHAN_S = whole("DALSTON_ARTIFACT_ORPHAN_S", "E214", 86_400, "The same for a file that no job ever referred to. Longer than an engine's result may wait for Redis.", low=60)
@@ -243,7 +248,7 @@ MIDDLEWARE = [
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [FILES_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -273,8 +278,8 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 
 STATIC_URL = "/static/"
-STATIC_ROOT = Path(env.text("DALSTON_STATIC_ROOT", str(BASE_DIR / "var" / "static")))
-STATICFILES_DIRS = [BASE_DIR / "static"]
+STATIC_ROOT = Path(env.text("DALSTON_STATIC_ROOT", str(VAR_DIR / "static")))
+STATICFILES_DIRS = [FILES_DIR / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {

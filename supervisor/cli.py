@@ -16,7 +16,7 @@ from .config import NodePlan, read_plan
 
 
 def add_node_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--config", type=Path, help="node.yaml; without it every engine under engines/ runs once")
+    parser.add_argument("--config", type=Path, help="node.yaml; without it each builtin engine runs once")
     parser.add_argument("--node-id", default="", help="this node's name (default: node.yaml's, else the host's)")
     parser.add_argument("--state-dir", type=Path, help="for the lock, the logs and the state file")
     parser.add_argument("--http", default="", metavar="ADDRESS:PORT", help="serve /metrics and /healthz there")
@@ -25,7 +25,7 @@ def add_node_arguments(parser: ArgumentParser) -> None:
 
 def plan_reader(options: dict[str, Any]) -> Callable[[], NodePlan]:
     """A function that reads the plan of these arguments; the supervisor calls it after each change."""
-    folders = options["engines"] or ([] if options["config"] else [str(settings.BASE_DIR / "engines")])
+    folders = options["engines"] or ([] if options["config"] else ["builtin"])
     return lambda: read_plan(options["config"], engines=tuple(folders), node=options["node_id"], http=options["http"])
 
 

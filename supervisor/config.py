@@ -12,7 +12,7 @@ import msgspec
 from dalston_queue.broker.nodes.commands import MAX_REPLICAS
 from dalston_queue.broker.protocol.keys import default_node_name
 from dalston_queue.metrics.server import parse_address
-from engines.sdk.manifest import Manifest, ManifestError, convert, read_manifest, read_yaml
+from engines.sdk.manifest import Manifest, ManifestError, convert, engine_path, read_manifest, read_yaml
 
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")  # an engine id is read from its end: dots are fine
 RELOAD_POLL_S = 2.0
@@ -30,7 +30,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One node.yaml."""
 
     node: str = ""
-    engines: tuple[str, ...] = ("engines",)  # folders that hold engine.yaml files, relative to node.yaml
+    engines: tuple[str, ...] = ("engines",)  # folders with engine.yaml files: relative to node.yaml, or builtin
     replicas: dict[str, Count] = {}  # processes per engine id; default: 1
     gpus: tuple[str, ...] | None = None  # UUIDs to use; default: all
     labels: dict[str, str] = {}
@@ -74,7 +74,7 @@ def read_plan(file: Path | None, *, engines: tuple[str, ...] = (), node: str = "
                 f"{file}: field http: {config.http!r} must be host:port, such as 127.0.0.1:9201"
             ) from None
     manifests: dict[str, Manifest] = {}
-    folders = [base / folder for folder in config.engines]
+    folders = [engine_path(folder, base) for folder in config.engines]
     for found in _manifest_files(folders):
         manifest = read_manifest(found)
         if manifest.id in manifests:

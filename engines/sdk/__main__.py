@@ -7,7 +7,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from .manifest import CONFIG_EXIT, ManifestError, read_manifest
+from .manifest import CONFIG_EXIT, ManifestError, engine_path, read_manifest
 
 
 def main(arguments: list[str]) -> int:
@@ -15,10 +15,10 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(f"dalston {version('dalston')}\n")
         return 0
     if len(arguments) != 2 or arguments[0] != "run":
-        sys.stderr.write("usage: python -m engines.sdk run path/engine.yaml | --version\n")
+        sys.stderr.write("usage: python -m engines.sdk run (path/engine.yaml | builtin/NAME) | --version\n")
         return 2
     try:
-        manifest = read_manifest(arguments[1])
+        manifest = read_manifest(engine_path(arguments[1], Path()))
     except ManifestError as error:
         sys.stderr.write(f"{error}\n")
         return CONFIG_EXIT

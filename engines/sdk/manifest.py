@@ -15,6 +15,8 @@ from dalston_queue.broker.protocol.keys import NAME
 
 T = TypeVar("T")
 
+BUILTIN = Path(__file__).resolve().parents[1]  # the engines that come with Dalston, in a clone or an installed wheel
+
 CONFIG_EXIT = 78  # EX_CONFIG of sysexits.h: the supervisor does not start such an engine again
 MAX_PREFETCH = 100  # as many as other queues hold by default; all of them are reclaimed when the process dies
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -70,6 +72,12 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def holds(self) -> int:
         """How many tasks one process holds at most, running and prefetched."""
         return min(self.capacity + self.prefetch, MAX_CAPACITY)
+
+
+def engine_path(name: str, base: Path) -> Path:
+    """The folder or file of this name: `builtin` and `builtin/demo` come with Dalston, the others are below `base`."""
+    first, *rest = name.split("/")
+    return BUILTIN.joinpath(*rest) if first == "builtin" else base / name
 
 
 def read_manifest(path: str | Path) -> Manifest:

@@ -49,6 +49,9 @@ NOT_RUN = {
     ("docs/broker.md", "append ─▶"): "a drawing",
     ("docs/broker.md", "broker = connect"): "a sketch; tests/broker/engine/test_claim.py makes the same calls",
     ("docs/client.md", "pip install"): "an installation: ./dev has made it before it runs any test",
+    ("docs/deploy.md", "useradd"): "makes a user and installs; tests/install/test_roles.py installs the same way",
+    ("docs/upgrade.md", "/opt/dalston/$NEW"): "installs on a server; tests/install/test_roles.py installs the same way",
+    ("docs/upgrade.md", "/opt/dalston/$OLD"): "the same",
     ("docs/lifecycle.md", "stateDiagram"): "a drawing; tests/jobs/lifecycle/test_states.py compares it with the code",
     (
         "docs/audio-engines.md",

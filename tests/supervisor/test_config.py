@@ -56,6 +56,15 @@ def test_a_refusal_names_the_field(tmp_path: Path, text: str, why: str) -> None:
     assert why in str(refused.value)
 
 
+def test_builtin_engines_are_found_wherever_dalston_is_installed(tmp_path: Path) -> None:
+    make(tmp_path, "one")
+    file = tmp_path / "node.yaml"
+    file.write_text("engines: [builtin/demo, engines]\n")
+    assert set(read_plan(file).manifests) == {"demo", "one"}
+    file.write_text("engines: [builtin]\n")
+    assert {"demo", "transcribe"} <= set(read_plan(file).manifests)
+
+
 def test_two_engines_of_one_id_are_refused(tmp_path: Path) -> None:
     make(tmp_path, "one", "two")
     (tmp_path / "engines" / "two" / "engine.yaml").write_text("id: one\nstage: work\ncommand: [x]\n")

@@ -16,6 +16,10 @@ EXEMPT = {
     "tests/tools/words.py",
     "tests/docs/test_words.py",
     "requirements.lock",
+    "requirements-audio.lock",
+    "requirements-build.lock",
+    "requirements-node.lock",
+    "requirements-server.lock",
     "bench/requirements.lock",
 }
 
