@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 AUTO = "auto"
 """Any engine's choice."""
+LAST_RESORT = "pocketsphinx-en"
 _OPENAI = {"whisper-1": AUTO}
 _NOT_IN_A_CAPABILITY = re.compile(r"[^a-z0-9_-]")
 
@@ -33,7 +34,7 @@ MODELS = {
     model.name: model
     for model in (
         SpeechModel("moonshine-tiny", ("en",), "English, on a CPU"),
-        SpeechModel("pocketsphinx-en", ("en",), "English, on any CPU; poor, the last resort"),
+        SpeechModel(LAST_RESORT, ("en",), "English, on any CPU; poor, the last resort"),
         SpeechModel("whisper-tiny", (), "99 languages, on a GPU"),
         SpeechModel("whisper-base", (), "99 languages, on a GPU"),
         SpeechModel("whisper-small", (), "99 languages, on a GPU"),

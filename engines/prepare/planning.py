@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_STAGES = 190  # a job has at most 200
+TRANSCRIBE_WEIGHT, ALIGN_WEIGHT = 16.0, 8.0
+"""Of all chunks together, in the job's progress: about their share of the time. `prepare` and `merge` have 1 each."""
 ENGLISH = ("en", None)
 
 
@@ -62,11 +64,13 @@ def stages(wanted: Mapping[str, Any], channels: Sequence[Sequence[Chunk]], durat
     words, aligned = bool(wanted.get("words")), is_aligned(wanted)
     found: list[dict[str, Any]] = []
     parts: list[dict[str, Any]] = []
+    whole = sum(chunk.length for chunks in channels for chunk in chunks) or 1.0
     for channel, chunks in enumerate(channels):
         for number, chunk in enumerate(chunks, 1):
             ending = f"_ch{channel}" if len(channels) > 1 or len(chunks) > 1 else ""
             ending += f"_p{number}" if len(chunks) > 1 else ""
             common = {"audio": chunk.audio, "offset": chunk.start, "channel": channel, "language": language}
+            share = max(0.001, chunk.length / whole)
             found.append(
                 {
                     "stage": f"transcribe{ending}",
@@ -75,6 +79,7 @@ def stages(wanted: Mapping[str, Any], channels: Sequence[Sequence[Chunk]], durat
                     "parameters": {**common, "model": model, "words": words},
                     "required_capabilities": needs(model, language),
                     "timeout_seconds": transcribe_timeout(chunk.length),
+                    "weight": TRANSCRIBE_WEIGHT * share,
                 }
             )
             part = {"transcribe": f"transcribe{ending}", "align": None, "channel": channel}
@@ -88,6 +93,7 @@ def stages(wanted: Mapping[str, Any], channels: Sequence[Sequence[Chunk]], durat
                         "required": False,
                         "parameters": {**common, "transcribe": f"transcribe{ending}"},
                         "timeout_seconds": align_timeout(chunk.length),
+                        "weight": ALIGN_WEIGHT * share,
                     }
                 )
             parts.append(part)

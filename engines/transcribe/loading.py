@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dalston_queue.defaults import ENGINE_THREADS
 from engines.sdk import BrokenConfigError
-from engines.sdk.models import FetchError, fetch, models_dir, read_models
+from engines.sdk.models import ELSEWHERE, FetchError, fetch, models_dir, read_models
 
 from .recogniser import Recogniser
 
@@ -33,7 +33,9 @@ class Models:
             self._add(_whisper(size))
             return
         try:
-            self._add(_moonshine(fetched("moonshine-tiny", tell)))
+            folder = fetched("moonshine-tiny", tell)
+            tell("loading the model")
+            self._add(_moonshine(folder))
         except FetchError as error:
             self.missing = f"without moonshine-tiny: {error}"
             log.warning("%s; auto is pocketsphinx-en until it is fetched", self.missing)
@@ -62,7 +64,11 @@ class Models:
 def fetched(name: str, tell: Tell) -> Path:
     """The folder of a model of this engine, fetched if it is missing. Raises FetchError."""
     model = read_models(HERE)[name]
-    return fetch(name, model, models_dir(), lambda share, what: tell(f"fetching the model, {share:.0%} ({what})"))
+
+    def report(share: float, what: str) -> None:
+        tell(what if what == ELSEWHERE else f"fetching the model, {share * 100:.0f} %")
+
+    return fetch(name, model, models_dir(), report)
 
 
 def threads() -> int:

@@ -48,7 +48,9 @@
   }
 
   function options() {
-    return Array.from(form.querySelectorAll("[name=language], [name=model], [name=channels]"), (field) => [field.name, field.value.trim()]).filter((pair) => pair[1]);
+    const chosen = Array.from(form.querySelectorAll("[name=language], [name=model], [name=channels]"), (field) => [field.name, field.value.trim()]).filter((pair) => pair[1]);
+    if (document.getElementById("words").value === "yes") chosen.push(["timestamp_granularities[]", "word"], ["timestamp_granularities[]", "segment"], ["align", "true"]);
+    return chosen;
   }
 
   function name_button(upload, text) {

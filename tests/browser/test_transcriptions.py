@@ -69,11 +69,22 @@ def test_several_files_are_sent_and_arrive_in_the_list(page: Page, axe: Axe, exp
     expect(page.locator("#transcriptions tr[id]")).to_have_count(5)
     assert still_same(page)
     asked = [job.parameters for job in Job.objects.all()]
-    found = {(each["language"], each["model"], each["channels"]) for each in asked}
-    assert found == {("en", "moonshine-tiny", "separate")}
+    found = {tuple(each[name] for name in ("language", "model", "channels", "words", "align")) for each in asked}
+    assert found == {("en", "moonshine-tiny", "separate", True, True)}
     axe(page)
     page.set_viewport_size({"width": 380, "height": 800})
     assert fits(page)
+
+
+def test_times_of_words_can_be_left_out(page: Page) -> None:
+    page.goto("/transcriptions/")
+    live(page)
+    page.get_by_text("Options").click()
+    page.get_by_label("Times of words").select_option("no")
+    page.locator("#files").set_input_files([recording("a.wav", tone(1))])
+    expect(page.locator("#uploads").get_by_role("link")).to_be_visible()
+    asked = Job.objects.get().parameters
+    assert (asked["words"], asked["align"]) == (False, False)
 
 
 def test_files_are_dropped_anywhere_on_the_page(page: Page, expected_errors: list[str]) -> None:

@@ -31,11 +31,12 @@ from tests.browser.pages import until
 from tests.support import reserve_port, wait_until
 from tests.tools.chromium import HOW_TO_GET_IT, find_chromium
 from tests.tools.chromium import running as chromium
+from tests.tools.recordings import recording
 from tests.tools.scenery import Scenery
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "docs" / "images"
-IN_THE_README = ("overview", "queue", "job", "node")
+IN_THE_README = ("overview", "queue", "job", "node", "transcription")
 """Taken once more as a window shows them: a whole page is too tall for a reader."""
 
 
@@ -109,6 +110,15 @@ def submit_work(running: Running) -> tuple[str, str]:
             job = client.post("/jobs", json=body).raise_for_status().json()
         tasks = client.get(f"/jobs/{job['job_id']}").raise_for_status().json()["tasks"]
         return str(job["job_id"]), next(task["task_id"] for task in tasks if task["stage"] == "diarize")
+
+
+def a_transcription(running: Running) -> str:
+    with api(running) as client, recording("two_cities.wav").open("rb") as file:
+        form = {"timestamp_granularities[]": ["word", "segment"], "align": "true"}
+        url = f"{running.url}/v1/audio/transcriptions"
+        sent = client.post(url, files={"file": file}, data=form, headers={"Prefer": "wait"}, timeout=120)
+        sent.raise_for_status()
+        return sent.headers["Location"].rpartition("/")[2]
 
 
 def without_engines_for_audio(running: Running) -> None:
@@ -189,6 +199,9 @@ def take(running: Running, camera: Camera) -> None:
     camera.log_in(running)
     camera.take("overview-empty", "/")
     camera.take("nodes-empty", "/nodes/", themes=("light",))
+    camera.take("transcriptions", "/transcriptions/")
+    # At a moment: the word that is spoken then is marked.
+    camera.take("transcription", f"/transcriptions/{a_transcription(running)}/#t=15.4", until=".w.now")
     without_engines_for_audio(running)
     job_id, task_id = submit_work(running)
     with Scenery(get_broker()) as scenery:

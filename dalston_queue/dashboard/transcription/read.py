@@ -16,6 +16,7 @@ from dalston_queue.dashboard.transcriptions.read import Transcription, described
 from dalston_queue.jobs.lifecycle.states import JOB_OVER, TASK_OVER
 from dalston_queue.models import Task
 from dalston_queue.redis import get_broker
+from dalston_queue.transcription.models import LAST_RESORT
 from dalston_queue.transcription.wanted import MERGE, PREPARE
 
 MAX_PEAKS = 2_000
@@ -30,6 +31,8 @@ class TranscriptionView:
     peaks: tuple[int, ...]
     transcript: str | None
     """The reference of its transcript in the artifact store, once it is completed."""
+    is_last_resort: bool
+    """Whether no better model was there, and none was asked for."""
 
     @property
     def parts(self) -> str:
@@ -49,6 +52,7 @@ def read_transcription(job_id: UUID) -> TranscriptionView | None:
         why="" if job.status in JOB_OVER else _why(job_id, now),
         peaks=_peaks(job_id),
         transcript=_transcript(job_id) if job.status == "completed" else None,
+        is_last_resort=found.model == LAST_RESORT and job.parameters.get("model") != LAST_RESORT,
     )
 
 

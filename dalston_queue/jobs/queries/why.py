@@ -198,9 +198,16 @@ def _not_in_redis(task: Task, facts: Facts, order: Order, now: datetime) -> Why 
 def _no_engine(task: Task, engines: Sequence[EngineInfo]) -> Why:
     ready = sum(engine.state is EngineState.READY for engine in engines)
     if not ready:
-        return Why(WhyCode.NO_ENGINE, f"No ready engine serves the queue {task.queue}.")
+        return Why(WhyCode.NO_ENGINE, f"No ready engine serves the queue {task.queue}.{_loading(engines)}")
     missing = f"{ready} ready, none with {' and '.join(sorted(set(task.required_capabilities)))}"
     return Why(WhyCode.NO_CAPABLE_ENGINE, f"No engine of {task.queue} can run it: {missing}.")
+
+
+def _loading(engines: Sequence[EngineInfo]) -> str:
+    """How far the first is: a model may be on its way for minutes."""
+    reports = (engine.report for engine in engines if engine.state is EngineState.LOADING)
+    notes = (f" {report.slot or 'An engine'} is loading: {report.why[:100]}." for report in reports if report.why)
+    return next(notes, "")
 
 
 def _ready(task: Task, facts: Facts, order: Order, lanes: Sequence[LaneStats], capable: Sequence[EngineInfo]) -> Why:

@@ -7,6 +7,6 @@ clients     npm and pip, which know the machine's mirrors, proxies and certifica
 
 from .catalogue import Model, Package, models_dir, read_models
 from .clients import FetchError
-from .fetching import fetch, is_fetched
+from .fetching import ELSEWHERE, fetch, is_fetched
 
-__all__ = ["FetchError", "Model", "Package", "fetch", "is_fetched", "models_dir", "read_models"]
+__all__ = ["ELSEWHERE", "FetchError", "Model", "Package", "fetch", "is_fetched", "models_dir", "read_models"]

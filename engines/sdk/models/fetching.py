@@ -22,6 +22,7 @@ from typing import IO
 from .catalogue import Model, Package
 from .clients import FetchError, download
 
+ELSEWHERE = "another process is fetching it"
 Report = Callable[[float, str], None]
 """Called with the fraction that has arrived, and a sentence for people."""
 
@@ -41,7 +42,7 @@ def fetch(name: str, model: Model, root: Path, report: Report) -> Path:
         return target
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with _locked(root / f".{target.name}.lock", lambda: report(0.0, "another process is fetching it")):
+        with _locked(root / f".{target.name}.lock", lambda: report(0.0, ELSEWHERE)):
             if not target.is_dir():
                 _fetch(model, root, target, report)
     except OSError as error:

@@ -54,7 +54,12 @@ def enqueue(broker: Broker, task: Task) -> None:
 
 
 def beat(
-    broker: Broker, *capabilities: str, state: EngineState = EngineState.READY, capacity: int = 1, running: int = 0
+    broker: Broker,
+    *capabilities: str,
+    state: EngineState = EngineState.READY,
+    capacity: int = 1,
+    running: int = 0,
+    **info: str,
 ) -> None:
     engine = EngineBeat(
         engine_id=f"n.{'-'.join(capabilities) or 'demo'}.0.b",
@@ -62,7 +67,7 @@ def beat(
         queues=("echo", "sleep"),
         capabilities=capabilities,
         capacity=capacity,
-        info={"running": running},
+        info={"running": running, **info},
     )
     broker.registry.beat_node("n", NodeState.ACTIVE, [engine])
 
@@ -187,7 +192,10 @@ def test_no_engine_or_none_that_can(api: Api, broker: Broker) -> None:
     enqueue(broker, task)
     assert why(api, task)[0] == "no_engine"
     beat(broker, "cpu", state=EngineState.LOADING)
-    assert why(api, task)[0] == "no_engine"
+    assert why(api, task) == ("no_engine", "No ready engine serves the queue echo.")
+    beat(broker, "cpu", state=EngineState.LOADING, slot="demo.0", why="fetching the model, 40 %")
+    sentence = "No ready engine serves the queue echo. demo.0 is loading: fetching the model, 40 %."
+    assert why(api, task) == ("no_engine", sentence)
     beat(broker, "cpu")
     code, sentence = why(api, task)
     assert code == "no_capable_engine"

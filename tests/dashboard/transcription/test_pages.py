@@ -120,7 +120,18 @@ def test_channels_are_named_and_a_model_without_word_times_plays_segments(viewer
     text = text_of(viewer, f"/transcriptions/{job_id}/")
     assert '<span class="tag">channel 1</span>' in text and '<span class="tag">channel 2</span>' in text
     assert '<span class="w" data-at="3.00">it was the &lt;worst&gt; of times.</span>' in text
-    assert "gives no times of words" in text
+    assert "There are no times of words" in text
+
+
+def test_a_text_of_the_last_resort_says_that_it_is_poor_unless_it_was_asked_for(viewer: Client, broker: Broker) -> None:
+    document = {**made.transcript(), "model": "pocketsphinx-en"}
+    job_id = made.completed(broker, document=document)
+    assert "no engine had a better model than pocketsphinx-en" in text_of(viewer, f"/transcriptions/{job_id}/")
+    asked = made.run(broker, made.submitted(model="pocketsphinx-en"), made.answers(document))
+    Job.objects.filter(pk=asked).update(parameters={"model": "pocketsphinx-en"})
+    assert "last resort" not in text_of(viewer, f"/transcriptions/{asked}/")
+    good = made.completed(broker)
+    assert "last resort" not in text_of(viewer, f"/transcriptions/{good}/")
 
 
 def test_silence_is_no_error(viewer: Client, broker: Broker) -> None:

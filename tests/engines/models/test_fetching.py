@@ -3,6 +3,7 @@
 import hashlib
 import os
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ import pytest
 
 from engines.sdk.models import FetchError, Model, Package, fetch, is_fetched
 from engines.sdk.models.clients import npm, reason
+from engines.transcribe import loading
 from tests.conftest import ROOT
 from tests.engines.models.registry import NPM, WHEEL, Registry, tarball, wheel
 from tests.support import wait_until
@@ -89,6 +91,18 @@ def test_two_at_once_fetch_once(registry: Registry, model: Model, tmp_path: Path
         thread.join()
     assert [content(folder) for folder in folders] == [FILES, FILES]
     assert sorted(registry.asked) == ["model-1.0.0.tgz", WHEEL]
+
+
+def test_an_engine_tells_how_far_the_fetch_of_its_model_is(
+    registry: Registry, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models.yaml").write_bytes(msgspec.yaml.encode({"models": {"moonshine-tiny": model}}))
+    monkeypatch.setattr(loading, "HERE", tmp_path)
+    monkeypatch.setenv("DALSTON_MODELS_DIR", str(tmp_path / "models"))
+    sentences: list[str] = []
+    assert content(loading.fetched("moonshine-tiny", sentences.append)) == FILES
+    shares = [int(re.fullmatch(r"fetching the model, (\d+) %", each)[1]) for each in sentences]
+    assert shares == sorted(shares) and shares[-1] == 100
 
 
 def test_after_a_kill_only_what_is_missing_is_fetched(registry: Registry, model: Model, tmp_path: Path) -> None:

@@ -63,6 +63,15 @@ def test_timeouts_follow_the_duration() -> None:
     assert [stage["timeout_seconds"] for stage in long] == [6300, 136]
 
 
+def test_the_progress_is_mostly_that_of_the_recognition() -> None:
+    planned = stages({"words": True}, [chunks(4)], 400.0)
+    weights = {
+        name: sum(each["weight"] for each in planned if each.get("queue") == name) for name in ("transcribe", "align")
+    }
+    assert weights == {"transcribe": 16.0, "align": 8.0}
+    assert "weight" not in planned[-1]  # merge has 1, as prepare
+
+
 @given(st.floats(0.1, 86_400), st.integers(1, 32), st.floats(30, 3600), st.booleans())
 def test_every_plan_is_a_valid_dag(duration: float, channels: int, wanted: float, aligned: bool) -> None:
     longest = longest_chunk(duration, channels, wanted, aligned=aligned)
