@@ -178,7 +178,7 @@ DALSTON_ALERT_STALLED_S = whole("DALSTON_ALERT_STALLED_S", "E255", 900, "Seconds
 DALSTON_ALERT_NO_LEADER_S = whole("DALSTON_ALERT_NO_LEADER_S", "E256", 60, "Seconds without a leading orchestrator.", low=0)
 DALSTON_ALERT_DISK_USED_RATIO = number("DALSTON_ALERT_DISK_USED_RATIO", "E257", 0.9, "Share in use of the disk of a node, or of the artifact store.", low=0, high=1)
 DALSTON_ALERT_DEAD_LETTERS_OF_CAUSE = whole("DALSTON_ALERT_DEAD_LETTERS_OF_CAUSE", "E258", 50, "Open dead letters of one day with the same cause.", low=0)
-DALSTON_ALERT_DEAD_LETTERS_RETRIABLE = whole("DALSTON_ALERT_DEAD_LETTERS_RETRIABLE", "E259", 100, "Open dead letters of one day whose cause may pass.", low=0)
+DALSTON_ALERT_DEAD_LETTERS_RETRIABLE = whole("DALSTON_ALERT_DEAD_LETTERS_RETRIABLE", "E259", 100, "Open dead letters of one day that may pass if they are replayed.", low=0)
 DALSTON_ALERT_EMAILS = env.words("DALSTON_ALERT_EMAILS", [])
 DALSTON_ALERT_WEBHOOK_URL = env.text("DALSTON_ALERT_WEBHOOK_URL")
 DALSTON_ALERT_WEBHOOK_TOKEN = env.text("DALSTON_ALERT_WEBHOOK_TOKEN")

@@ -105,5 +105,5 @@ OPEN_DEAD_LETTERS = _read(
 RETRIABLE = _read(
     "gauge",
     "dalston_dead_letters_retriable",
-    "Those of them whose cause may pass: a replay is worth a try",
+    "Those of them that may pass: a replay is worth a try",
 )

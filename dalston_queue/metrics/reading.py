@@ -17,12 +17,10 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from dalston_queue.broker.errors import BrokerError
-from dalston_queue.broker.protocol.types import Cause
 from dalston_queue.broker.views.snapshot import Snapshot
 from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.overview.values import Overview
 from dalston_queue.database import release_connection
-from dalston_queue.jobs.lifecycle.retry import BUDGETS, Budget
 from dalston_queue.redis import get_broker
 
 log = structlog.get_logger(__name__)
@@ -33,8 +31,6 @@ OLDEST = 2_000
 """So many of the oldest of each queue and priority are read for percentiles: the p95 of 40 000 tasks is among them."""
 LANES = 300
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
-RETRIABLE = frozenset(cause for cause in Cause if BUDGETS[cause] not in (Budget.NONE, Budget.CANCEL))
-"""Causes that may pass."""
 
 # The oldest of each lane and tier in Postgres, and what waits in windows, which are short.
 AGES = """
@@ -67,8 +63,8 @@ _DEPTH = """
     SELECT split_part(lane, '@', 1), tier, sum(ready), sum(queued), sum(running) FROM dalston_depth GROUP BY 1, 2"""
 
 _DEAD_LETTERS = """
-    SELECT cause, count(*) FROM (
-        SELECT cause FROM dalston_dead_letter
+    SELECT cause, count(*), count(*) FILTER (WHERE retriable) FROM (
+        SELECT cause, retriable FROM dalston_dead_letter
         WHERE replayed_at IS NULL AND discarded_at IS NULL AND created_at > %s
         ORDER BY created_at DESC, id DESC LIMIT %s
     ) AS recent GROUP BY cause"""
@@ -79,11 +75,8 @@ class FromPostgres:
     states: Mapping[str, int]
     webhooks: int
     dead_letters: Mapping[str, int]  # open ones of the last day, by cause
+    retriable: int  # of them: another attempt may end differently
     ages: Mapping[tuple[str, str, str], float]  # by queue, tier and percentile
-
-    @property
-    def retriable(self) -> int:
-        return sum(count for cause, count in self.dead_letters.items() if cause in RETRIABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +120,17 @@ def from_postgres(now: datetime) -> FromPostgres:
         cursor.execute(_DEPTH)
         depth = {(queue, tier): (int(r), int(q), int(run)) for queue, tier, r, q, run in cursor.fetchall()}
         cursor.execute(_DEAD_LETTERS, [now - timedelta(days=1), COUNT_LIMIT])
-        dead_letters = dict(cursor.fetchall())
+        dead = cursor.fetchall()
         cursor.execute(AGES, {"now": now, "lanes": LANES, "oldest": OLDEST, "limit": COUNT_LIMIT})
         oldest = {(queue, tier): ages for queue, tier, ages in cursor.fetchall()}
     ready, queued, running = (sum(column) for column in zip(*depth.values(), strict=True)) if depth else (0, 0, 0)
     states = {"pending": pending, "scheduled": scheduled, "ready": ready, "queued": queued, "running": running}
     waiting = {key: counts[0] + counts[1] for key, counts in depth.items()}
     return FromPostgres(
-        states={**states, "dead_letter": sum(dead_letters.values())},
+        states={**states, "dead_letter": sum(number for _, number, _ in dead)},
         webhooks=webhooks,
-        dead_letters=dead_letters,
+        dead_letters={cause: number for cause, number, _ in dead},
+        retriable=sum(its_retriable for _, _, its_retriable in dead),
         ages={
             (*key, name): age for key, ages in oldest.items() for name, age in percentiles(ages, waiting.get(key, 0))
         },

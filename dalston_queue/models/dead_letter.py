@@ -3,6 +3,7 @@
 from django.db import models
 
 from dalston_queue.ids import uuid7
+from dalston_queue.models.accounts import Project
 from dalston_queue.models.task import Task
 
 # Neither replayed nor discarded.
@@ -15,6 +16,19 @@ class DeadLetter(models.Model):
     task = models.ForeignKey(Task, on_delete=models.CASCADE, null=True, blank=True, related_name="dead_letters")
     queue = models.CharField(max_length=41)
     task_type = models.CharField(max_length=64, blank=True, default="")
+    # Of its task, and null without one. Both columns are here so that patterns are counted without a join.
+    project = models.ForeignKey(
+        Project,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        db_index=False,
+        db_constraint=False,
+    )
+    engine_id = models.CharField(
+        max_length=200, blank=True, db_default="", default="", help_text="that ran it last; empty if none did"
+    )
     attempt = models.PositiveIntegerField(default=0, help_text="the attempt that died")
     deliveries = models.PositiveSmallIntegerField(default=0)
     cause = models.CharField(max_length=20)
@@ -39,6 +53,8 @@ class DeadLetter(models.Model):
             models.Index(fields=["fingerprint", "-created_at", "-id"], name="dead_letter_group", condition=OPEN),
             # All open ones, newest first: the same without a fingerprint
             models.Index(fields=["-created_at", "-id"], name="dead_letter_newest", condition=OPEN),
+            # The open ones of a project, newest first: the patterns that its token sees
+            models.Index(fields=["project", "-created_at", "-id"], name="dead_letter_project", condition=OPEN),
             # Expiry: WHERE created_at < %s ORDER BY created_at
             models.Index(fields=["created_at"], name="dead_letter_by_age"),
         ]

@@ -48,6 +48,7 @@ def facts(
     disk: float | None = None,
     ages: Mapping[tuple[str, str, str], float] | None = None,
     dead_letters: Mapping[str, int] | None = None,
+    retriable: int = 0,
     grown: Mapping[str, float] | None = None,
     probe_failures: float = 0.0,
     made: int = 0,
@@ -59,7 +60,9 @@ def facts(
     redis = InRedis(snapshot=snapshot, lanes=(), nodes=(node,), is_led=led, rates={})
     duty = DutyLine("scanner", 60.0, NOW - timedelta(seconds=duty_age_s), "")
     overview = Overview(NOW, redis, InPostgres((), 0, (duty,)))
-    postgres = FromPostgres(states={}, webhooks=0, dead_letters=dead_letters or {}, ages=ages or {})
+    postgres = FromPostgres(
+        states={}, webhooks=0, dead_letters=dead_letters or {}, retriable=retriable, ages=ages or {}
+    )
     return Facts(
         at=NOW,
         reading=Reading(overview, postgres),
@@ -200,6 +203,6 @@ CASES: Mapping[str, Case] = {
         'dalston_dead_letters_open{reason="error"}', 51, 50, lambda count: facts(dead_letters={"error": int(count)})
     ),
     "DalstonDeadLettersRetriable": _of_a_gauge(
-        "dalston_dead_letters_retriable", 101, 100, lambda count: facts(dead_letters={"timeout": int(count)})
+        "dalston_dead_letters_retriable", 101, 100, lambda count: facts(retriable=int(count))
     ),
 }

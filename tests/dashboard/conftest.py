@@ -10,6 +10,7 @@ from django.test import Client
 
 from dalston_queue.accounts.roles import Role
 from dalston_queue.broker import Broker
+from dalston_queue.dashboard.dead_letters.read import recent_patterns
 from dalston_queue.dashboard.nodes import read as nodes_read
 from dalston_queue.dashboard.overview.read import latest
 from tests.dashboard.people import logged_in
@@ -23,6 +24,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request reads anew: otherwise it would show what the test before left within half a second."""
     monkeypatch.setattr(nodes_read, "FRESH_S", -1.0)
     monkeypatch.setattr(latest, "fresh_s", -1.0)
+    monkeypatch.setattr(recent_patterns, "fresh_s", -1.0)
     monkeypatch.setattr(latest, "_past", deque())
 
 

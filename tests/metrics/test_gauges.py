@@ -101,7 +101,9 @@ def test_duties_and_dead_letters_are_counted(client: Client) -> None:
     )
     for cause, days in (("error", 0), ("error", 0), ("rejected", 0), ("error", 2)):
         at = timezone.now() - timedelta(days=days)
-        DeadLetter.objects.create(queue="echo", cause=cause, fingerprint=cause, created_at=at)
+        DeadLetter.objects.create(
+            queue="echo", cause=cause, retriable=cause != "rejected", fingerprint=cause, created_at=at
+        )
     found = scraped(client)
     assert found["dalston_duty_age_seconds"][("duty", "scanner"),] == pytest.approx(600, abs=30)
     assert found["dalston_duty_overdue_seconds"][("duty", "scanner"),] == pytest.approx(420, abs=30)

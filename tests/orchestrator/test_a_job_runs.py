@@ -73,6 +73,7 @@ def test_a_failed_task_is_retried_after_its_backoff_and_then_a_dead_letter(broke
         "OSError",
         {"log": ["line"]},
     )
+    assert (dead_letter.engine_id, dead_letter.project_id) == ("node.demo.0.boot", task.project_id)
 
 
 def test_a_rejected_task_is_a_dead_letter_at_once(broker: Broker, steps: Steps) -> None:

@@ -21,6 +21,7 @@ from dalston_queue.api.schemas.dead_letters import (
     DeadLetterOut,
     DiscardOut,
     GroupOut,
+    PatternsOut,
     ReplayBatchOut,
     ReplayedOut,
     ReplayIn,
@@ -28,12 +29,14 @@ from dalston_queue.api.schemas.dead_letters import (
     ReplayManyOut,
     WantedQuery,
     dead_letter_out,
+    patterns_out,
     replay_batch_out,
 )
 from dalston_queue.audit.record import audited
 from dalston_queue.jobs.errors import NothingToReplay, sentence
 from dalston_queue.jobs.operator.replay import TOO_WIDE_HINT, Filter, Outcome, Replayed, discard, matching, replay
 from dalston_queue.jobs.operator.replay_batches import create_replay_batch
+from dalston_queue.jobs.queries.dead_letters import patterns
 from dalston_queue.jobs.queries.search import bounded
 from dalston_queue.models import DeadLetter, ReplayBatch
 from dalston_queue.models.accounts import Scope
@@ -86,6 +89,12 @@ def group_dead_letters(
         )
         for group in found
     ]
+
+
+@router.get("/dead_letters/patterns", auth=needs(Scope.READ), response=answers({200: PatternsOut}))
+def dead_letter_patterns(request: HttpRequest, wanted: Annotated[WantedQuery, Query()]) -> PatternsOut:
+    """What the open dead letters of the last day have in common: cause, queue, node, engine, project and hour."""
+    return patterns_out(patterns(wanted.filter(principal_of(request).only_project), timezone.now()))
 
 
 @router.get("/dead_letters/{dead_letter_id}", auth=needs(Scope.READ), response=answers({200: DeadLetterOut}, 404))

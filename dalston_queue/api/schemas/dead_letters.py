@@ -9,10 +9,11 @@ from uuid import UUID
 from ninja import Schema
 from pydantic import ConfigDict, Field, Strict, model_validator
 
-from dalston_queue.api.schemas.base import ABSENT, BodyIn, Id, Instant, PriorityIn, ReasonInBody, either
+from dalston_queue.api.schemas.base import ABSENT, BodyIn, Id, Instant, PriorityIn, ReasonInBody, either, some_of
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.jobs.operator.replay import Filter, Outcome
 from dalston_queue.jobs.operator.replay_batches import MAX_DEAD_LETTERS, MAX_RATE, MAX_UNDO_S
+from dalston_queue.jobs.queries.dead_letters import EXAMINED, SHOWN, Patterns
 from dalston_queue.models import DeadLetter, ReplayBatch
 from dalston_queue.models.replay_batch import BatchState
 
@@ -28,6 +29,9 @@ class WantedIn(BodyIn):
     task_type: str | None = Field(None, max_length=64)
     error: str | None = Field(None, max_length=200, description="Words of the error.")
     retriable: bool | None = Field(None, description="Another attempt may end differently.")
+    project: str | None = Field(None, max_length=80, description="Its name.")
+    node: str | None = Field(None, max_length=128, description="The node whose engine ran it last.")
+    engine: str | None = Field(None, max_length=200, description="A slot, as in `patterns`, or one process of it.")
     created_after: Instant | None = None
     created_before: Instant | None = None
 
@@ -39,6 +43,9 @@ class WantedIn(BodyIn):
             task_type=self.task_type,
             error_contains=self.error,
             retriable=self.retriable,
+            project=self.project,
+            node=self.node,
+            engine=self.engine,
             project_id=project_id,
             created_after=self.created_after,
             created_before=self.created_before,
@@ -51,7 +58,12 @@ class WantedQuery(WantedIn):
     retriable: Annotated[bool | None, Strict(False)] = Field(None, description="Another attempt may end differently.")
 
 
+_ONE_PRIORITY = some_of({"priority": ABSENT}, {"new_priority": ABSENT})
+
+
 class ReplayIn(BodyIn):
+    model_config = ConfigDict(json_schema_extra=_ONE_PRIORITY)
+
     parameters: dict[str, Any] | None = Field(None, description="Instead of the task's own.")
     priority: PriorityIn | None = None
     new_priority: PriorityIn | None = Field(None, description="The same as `priority`.")
@@ -64,16 +76,23 @@ class ReplayIn(BodyIn):
 
     @model_validator(mode="after")
     def _has_one_priority(self) -> Self:
-        if self.priority and self.new_priority and self.priority != self.new_priority:
-            raise ValueError("priority and new_priority differ; send one of them")
+        if self.priority and self.new_priority:
+            raise ValueError("priority and new_priority are the same field; send one of them")
         return self
+
+
+_NO_BATCH: dict[str, Any] = {"properties": {"rate_per_minute": ABSENT, "undo_seconds": ABSENT}}
 
 
 class ReplayManyIn(ReplayIn):
     model_config = ConfigDict(
-        json_schema_extra=either(
-            {"ids": {"type": "array"}, "filter": ABSENT}, {"filter": {"type": "object"}, "ids": ABSENT}
-        )
+        json_schema_extra={
+            "allOf": [
+                either({"ids": {"type": "array"}, "filter": ABSENT}, {"filter": {"type": "object"}, "ids": ABSENT}),
+                _ONE_PRIORITY,
+                {"anyOf": [_NO_BATCH, {"properties": {"reset_retry_count": {"const": True}}}]},
+            ]
+        }
     )
 
     ids: list[Id] | None = Field(None, min_length=1, max_length=MAX_REPLAY)
@@ -115,6 +134,7 @@ class DeadLetterOut(Schema):
     fingerprint: str = Field(description="Equal for similar errors.")
     attempt: int
     deliveries: int
+    engine_id: str = Field(description="The engine that ran it last; empty if none did.")
     evidence: Any = Field(None, description="From the supervisor: exit code, signal, last log lines.")
     traceback: str | None = Field(None, description="Only when one is read.")
     raw: dict[str, Any] | None = Field(
@@ -133,6 +153,62 @@ class GroupOut(Schema):
     error: str = Field(description="Of one dead letter of the group.")
     first_at: datetime
     last_at: datetime
+
+
+class PatternOut(Schema):
+    value: str
+    count: int
+    retriable: int
+    above: bool = Field(description="Of a cause: more than DALSTON_ALERT_DEAD_LETTERS_OF_CAUSE.")
+    filter: dict[str, str] = Field(description="As `filter` of `dead_letters:replay`, and as a query of the list.")
+
+
+class InHourOut(Schema):
+    at: datetime
+    count: int
+    retriable: int
+
+
+class PatternsOut(Schema):
+    since: datetime
+    count: int = Field(description="Open dead letters of the last day that match.")
+    retriable: int = Field(description="Those of them that may pass if they are replayed.")
+    above: bool = Field(description="`retriable` is more than DALSTON_ALERT_DEAD_LETTERS_RETRIABLE.")
+    is_whole: bool = Field(description=f"False: only the newest {EXAMINED} of the day were counted.")
+    causes: list[PatternOut] = Field(description=f"The {SHOWN} most frequent, as in the other lists.")
+    queues: list[PatternOut]
+    nodes: list[PatternOut]
+    engines: list[PatternOut] = Field(description="By slot: a node, an engine and its number.")
+    projects: list[PatternOut]
+    hours: list[InHourOut] = Field(description="Oldest first.")
+
+
+def patterns_out(found: Patterns) -> PatternsOut:
+    def listed(kind: str) -> list[PatternOut]:
+        return [
+            PatternOut(
+                value=each.value,
+                count=each.count,
+                retriable=each.retriable,
+                above=each.is_many,
+                filter={kind: each.value},
+            )
+            for each in found.by[kind]
+        ]
+
+    return PatternsOut(
+        since=found.since,
+        count=found.count,
+        retriable=found.retriable,
+        above=found.are_many_retriable,
+        is_whole=found.is_whole,
+        causes=listed("cause"),
+        queues=listed("queue"),
+        nodes=listed("node"),
+        engines=listed("engine"),
+        projects=listed("project"),
+        hours=[InHourOut(at=hour.at, count=hour.count, retriable=hour.retriable) for hour in found.hours],
+    )
 
 
 class ReplayedOut(Schema):

@@ -7,7 +7,7 @@ newest SEARCH_LIMIT open dead letters. The page says where a limit applies.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -67,7 +67,10 @@ _NEWEST = f"""
 _MATCH = """
     (%(queue)s::text IS NULL OR queue = %(queue)s) AND (%(cause)s::text IS NULL OR cause = %(cause)s)
     AND (%(task_type)s::text IS NULL OR task_type = %(task_type)s)
-    AND (%(error)s::text IS NULL OR position(lower(%(error)s) IN lower(error)) > 0)"""
+    AND (%(error)s::text IS NULL OR position(lower(%(error)s) IN lower(error)) > 0)
+    AND (%(retriable)s::boolean IS NULL OR retriable = %(retriable)s)
+    AND (%(engines)s::text IS NULL OR engine_id ~ %(engines)s)
+    AND (%(project)s::text IS NULL OR project_id = (SELECT id FROM dalston_project WHERE name = %(project)s))"""
 
 _SEARCH_GROUPS = f"""
     SELECT fingerprint, count(*), max(queue), max(cause), max(task_type), max(error_type),
@@ -119,7 +122,8 @@ Cursor = tuple[datetime, UUID]
 
 def is_search(wanted: Filter) -> bool:
     """Must each dead letter be compared? Queue and cause are the same for a whole group."""
-    return any((wanted.task_type, wanted.error_contains, wanted.created_after, wanted.created_before))
+    same = {"queue": None, "cause": None, "fingerprint": None}
+    return replace(wanted, **same) != Filter()
 
 
 def groups_of(wanted: Filter) -> tuple[GroupLine, ...]:
@@ -145,6 +149,9 @@ def _rows(query: str, wanted: Filter, after: Cursor | None = None) -> list[tuple
         "fingerprint": wanted.fingerprint,
         "task_type": wanted.task_type,
         "error": wanted.error_contains,
+        "retriable": wanted.retriable,
+        "engines": wanted.engines,
+        "project": wanted.project,
         "since": wanted.created_after,
         "until": wanted.created_before,
         "after_at": after_at,

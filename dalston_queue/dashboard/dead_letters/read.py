@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,13 +15,26 @@ from django.utils import timezone
 from dalston_queue.dashboard.dead_letters.query import Cursor, DeadLetterLine, GroupLine, dead_letters_of, groups_of
 from dalston_queue.dashboard.parts.request import BadQuery, moment, word
 from dalston_queue.jobs.operator.replay import Filter
+from dalston_queue.jobs.queries.dead_letters import Patterns, patterns
 from dalston_queue.models import ReplayBatch
 from dalston_queue.models.replay_batch import LIVE
 
 RECENT = timedelta(minutes=5)
 """How long a finished replay batch stays on the page: long enough to read its outcome."""
 SHOWN_BATCHES = 10
-FIELDS = ("queue", "cause", "task_type", "error", "since", "until", "fingerprint")
+FIELDS = (
+    "queue",
+    "cause",
+    "task_type",
+    "error",
+    "project",
+    "node",
+    "engine",
+    "retriable",
+    "since",
+    "until",
+    "fingerprint",
+)
 ALL_FIELDS = (*FIELDS, "each", "after")
 """The filter; `each`: a list instead of groups; `after`: the cursor of its page."""
 
@@ -27,6 +43,7 @@ ALL_FIELDS = (*FIELDS, "each", "after")
 class DeadLettersView:
     at: datetime
     batches: tuple[ReplayBatch, ...]
+    patterns: Patterns | None  # None: it shows dead letters
     groups: tuple[GroupLine, ...] | None  # None: it shows dead letters
     dead_letters: tuple[DeadLetterLine, ...] | None  # None: it shows groups
     older: str  # what `after` is on the next page; empty on the last
@@ -40,9 +57,20 @@ def filter_by(query: Mapping[str, str]) -> Filter:
         fingerprint=word(query, "fingerprint"),
         task_type=word(query, "task_type"),
         error_contains=word(query, "error"),
+        retriable=_yes_or_no(query, "retriable"),
+        project=word(query, "project"),
+        node=word(query, "node"),
+        engine=word(query, "engine"),
         created_after=moment(query, "since"),
         created_before=moment(query, "until"),
     )
+
+
+def _yes_or_no(query: Mapping[str, str], name: str) -> bool | None:
+    text = word(query, name)
+    if text not in (None, "yes", "no"):
+        raise BadQuery(f"{name} is yes or no.")
+    return None if text is None else text == "yes"
 
 
 def is_list(query: Mapping[str, str]) -> bool:
@@ -50,18 +78,47 @@ def is_list(query: Mapping[str, str]) -> bool:
     return bool(query.get("fingerprint") or query.get("each"))
 
 
+PATTERNS_FRESH_S = 10.0
+MAX_FILTERS = 64
+
+
+class RecentPatterns:
+    """The patterns of the filters that were asked for last. Counting reads up to ten thousand rows, so it is done at
+    most every `fresh_s` for each filter, for all viewers."""
+
+    def __init__(self) -> None:
+        self.fresh_s = PATTERNS_FRESH_S
+        self._lock = threading.Lock()
+        self._found: OrderedDict[Filter, tuple[float, Patterns]] = OrderedDict()
+
+    def get(self, wanted: Filter) -> Patterns:
+        """One thread counts; threads that come meanwhile wait for it."""
+        with self._lock:
+            at, found = self._found.get(wanted, (0.0, None))
+            if found is None or time.monotonic() - at > self.fresh_s:
+                found = patterns(wanted, timezone.now())
+                self._found[wanted] = time.monotonic(), found
+                while len(self._found) > MAX_FILTERS:
+                    self._found.popitem(last=False)
+            self._found.move_to_end(wanted)
+            return found
+
+
+recent_patterns = RecentPatterns()
+
+
 def read_dead_letters(query: Mapping[str, str]) -> DeadLettersView:
     """Raises BadQuery."""
     wanted, now = filter_by(query), timezone.now()
     if not is_list(query):
-        return DeadLettersView(now, read_batches(now), groups_of(wanted), None, "")
+        return DeadLettersView(now, read_batches(now), recent_patterns.get(wanted), groups_of(wanted), None, "")
     dead_letters, cursor = dead_letters_of(wanted, _cursor(query))
     older = f"{cursor[0].astimezone(UTC).isoformat()},{cursor[1]}" if cursor else ""
-    return DeadLettersView(now, read_batches(now), None, dead_letters, older)
+    return DeadLettersView(now, read_batches(now), None, None, dead_letters, older)
 
 
 def nothing() -> DeadLettersView:
-    return DeadLettersView(timezone.now(), (), (), None, "")
+    return DeadLettersView(timezone.now(), (), None, (), None, "")
 
 
 def read_batches(now: datetime) -> tuple[ReplayBatch, ...]:

@@ -13,6 +13,7 @@ from uuid import UUID
 from django.utils.html import format_html
 
 from dalston_queue.dashboard.audit.render import trail_table
+from dalston_queue.dashboard.dead_letters.patterns import patterns_fragment
 from dalston_queue.dashboard.dead_letters.query import COUNT_LIMIT, MAX_GROUPS, DeadLetterLine, GroupLine
 from dalston_queue.dashboard.dead_letters.read import DeadLettersView, nothing, read_dead_letters
 from dalston_queue.dashboard.dead_letters.read_one import DeadLetterView, read_dead_letter
@@ -48,6 +49,7 @@ def fragments_of(view: DeadLettersView, query: Mapping[str, str], may_operate: b
         limit = MORE_GROUPS if len(groups) == MAX_GROUPS else ""
         return [
             *pieces,
+            patterns_fragment(view.patterns, query, may_operate),
             table("groups", [_group(group, within, may_operate) for group in groups], columns=6, empty=NO_GROUP),
             Fragment("limits", format_html('<p id="limits" class="foot">{}</p>', limit)),
         ]

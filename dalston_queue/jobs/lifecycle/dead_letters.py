@@ -49,7 +49,7 @@ def end_tasks(endings: Sequence[Ending]) -> list[Moved]:
     wanted = [ending.task_id for ending in endings]
     facts = {
         row[0]: row[1:]
-        for row in Task.objects.filter(id__in=wanted).values_list("id", "required", "queue", "task_type")
+        for row in Task.objects.filter(id__in=wanted).values_list("id", "required", "queue", "task_type", "project_id")
     }
     changes: dict[str, list[Change]] = {"dead_letter": [], "fail": []}
     for ending in endings:
@@ -114,11 +114,13 @@ def _change(ending: Ending) -> Change:
     )
 
 
-def _dead_letter(ending: Ending, queue: str, task_type: str) -> DeadLetter:
+def _dead_letter(ending: Ending, queue: str, task_type: str, project_id: UUID) -> DeadLetter:
     return DeadLetter(
         task_id=ending.task_id,
         queue=queue,
         task_type=task_type,
+        project_id=project_id,
+        engine_id=ending.engine_id[:200],
         attempt=ending.attempt,
         deliveries=ending.deliveries or 0,
         cause=ending.cause,

@@ -5,6 +5,7 @@ Idempotent: the second replay of a dead letter returns the attempt that the firs
 any required task of it is dead, so all dead letters of a job are replayed together.
 """
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -56,9 +57,19 @@ class Filter:
     task_type: str | None = None
     error_contains: str | None = None
     retriable: bool | None = None
-    project_id: UUID | None = None
+    project: str | None = None  # its name
+    node: str | None = None
+    engine: str | None = None  # a process, or a slot: all processes of it
+    project_id: UUID | None = None  # what the token may see
     created_after: datetime | None = None  # then or later
     created_before: datetime | None = None
+
+    @property
+    def engines(self) -> str | None:
+        """A regular expression of the ids of the engines: a node, an engine with its number, and a start."""
+        node = None if self.node is None else rf"^{re.escape(self.node)}(\.[^.]+){{3}}$"
+        slot = None if self.engine is None else rf"^{re.escape(self.engine)}(\.[^.]+)?$"
+        return node if slot is None else slot if node is None else f"(?={node}){slot}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +106,8 @@ def matching(wanted: Filter) -> "QuerySet[DeadLetter]":
         "task_type": wanted.task_type,
         "error__icontains": wanted.error_contains,
         "retriable": wanted.retriable,
+        "project__name": wanted.project,
+        "engine_id__regex": wanted.engines,
         "task__job__project_id": wanted.project_id,
         "created_at__gte": wanted.created_after,
         "created_at__lt": wanted.created_before,

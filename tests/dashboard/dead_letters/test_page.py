@@ -86,6 +86,7 @@ def test_a_count_stops_and_says_so(viewer: Client) -> None:
 
 def test_no_query_reads_the_whole_table() -> None:
     with connection.cursor() as cursor:
+        cursor.execute("TRUNCATE dalston_dead_letter")  # a new file: plans must not depend on what tests before left
         cursor.execute(
             """INSERT INTO dalston_dead_letter (id, queue, task_type, attempt, deliveries, cause, error, error_type,
                    traceback, fingerprint, created_at, replayed_at)
@@ -96,9 +97,8 @@ def test_no_query_reads_the_whole_table() -> None:
                FROM generate_series(1, 30000) AS n"""
         )
         cursor.execute("ANALYZE dalston_dead_letter")
-    values = dict.fromkeys(
-        ["queue", "cause", "fingerprint", "task_type", "error", "since", "until", "after_at", "after_id"]
-    )
+    names = "queue cause fingerprint task_type error retriable engines project since until after_at after_id"
+    values = dict.fromkeys(names.split())
     for query, index, more in (
         (dead_letters_query._WALK, "dead_letter_group", {}),
         (dead_letters_query._LIST, "dead_letter_newest", {}),
@@ -109,7 +109,7 @@ def test_no_query_reads_the_whole_table() -> None:
             cursor.execute("EXPLAIN " + query, {**values, **more})
             plan = "\n".join(row[0] for row in cursor.fetchall())
         assert index in plan, plan
-        assert "Seq Scan" not in plan, plan
+        assert "Seq Scan on dalston_dead_letter" not in plan, plan
 
 
 def test_a_group_opens_into_its_dead_letters(viewer: Client) -> None:
