@@ -18,7 +18,7 @@ from django.core.management.base import BaseCommand, SystemCheckError
 from dalston_queue.dashboard.security.sockets import SameOrigin, UnavailableSocket
 from dalston_queue.dashboard.urls import websocket_urlpatterns
 from dalston_queue.redis import mark_web_process
-from dalston_site.handler import OneStepHandler
+from dalston_site.web.handler import OneStepHandler
 
 mark_web_process()
 

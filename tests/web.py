@@ -45,7 +45,7 @@ class Web:
         listen = ["--port", str(self.port)]
         argv = [sys.executable, "-m", "dalston_site.web", *listen]
         if self._before:
-            code = f"{self._before}; from dalston_site.web import main; main({listen})"
+            code = f"{self._before}; from dalston_site.web.__main__ import main; main({listen})"
             argv = [sys.executable, "-c", code]
         self.process = Spawned(argv, self._log, self.env, ROOT)
         try:

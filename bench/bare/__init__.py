@@ -18,6 +18,6 @@ def application() -> Any:
 def one_step() -> Any:
     """On the handler of Dalston's web process: shows the handler's part of the difference."""
     application()
-    from dalston_site.handler import OneStepHandler
+    from dalston_site.web.handler import OneStepHandler
 
     return OneStepHandler()

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from dalston_queue.models import LoginAttempt, Project
-from dalston_site.bodies import STEP_BYTES, Bodies
+from dalston_site.web.bodies import STEP_BYTES, Bodies
 from tests.abuse.sockets import Raw, files_mb, memory_mb
 from tests.support import wait_until
 from tests.web import Web, environment
@@ -80,7 +80,9 @@ def test_pipelined_requests_wait_in_the_network_and_not_in_memory(web: Web, raw:
 @pytest.fixture
 def brisk(db: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     """A web process whose limits of time are short."""
-    code = "from dalston_site import protocol; protocol.HEAD_S = 0.5; protocol.PACE_S = 0.5; protocol.MIN_BYTES = 500"
+    code = (
+        "from dalston_site.web import protocol; protocol.HEAD_S = 0.5; protocol.PACE_S = 0.5; protocol.MIN_BYTES = 500"
+    )
     server = Web(environment(), tmp_path_factory.mktemp("web") / "log", before=code)
     yield server
     server.process.reap()

@@ -26,7 +26,7 @@ from dalston_queue.api.errors.problems import MEDIA_TYPE, TITLES, Code
 from dalston_queue.api.requests.stream import is_upload, streamed_body
 from dalston_queue.api.subscriptions.waiting import CONNECTION
 from dalston_queue.database import release_connection
-from dalston_site.bodies import SMALL_BYTES, Held, bodies, holder_of
+from dalston_site.web.bodies import SMALL_BYTES, Held, bodies, holder_of
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import uvicorn
 
-from dalston_site.protocol import MAX_HEAD_BYTES, BoundedProtocol
+from dalston_site.web.protocol import MAX_HEAD_BYTES, BoundedProtocol
 
 
 def main(argv: Sequence[str] | None = None) -> None:
