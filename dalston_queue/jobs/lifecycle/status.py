@@ -253,9 +253,10 @@ def move_tasks(name: str, changes: Sequence[Change]) -> list[Moved]:
     with connection.cursor() as cursor:
         cursor.execute(_task_statement(name), arguments)
         moved = [Moved(*row) for row in cursor.fetchall()]
-    transition_log.tasks_moved(name, changes, moved)
+    kept = tuple(moved)  # until the commit: meanwhile the caller may add other moves to its list
+    transition_log.tasks_moved(name, changes, kept)
     if moved:
-        transaction.on_commit(partial(metrics.count, name, str(transition.target), moved), robust=True)
+        transaction.on_commit(partial(metrics.count, name, str(transition.target), kept), robust=True)
     return moved
 
 

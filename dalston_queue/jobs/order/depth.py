@@ -1,7 +1,7 @@
 """Depth: how many tasks are PENDING, READY, QUEUED and RUNNING in each lane and tier. Exact, without counting tasks.
 
 Each statement that makes or moves tasks writes a row with the change (jobs/submit/rows.py, jobs/lifecycle/status.py).
-The depth is the sum; `compact` replaces the rows of a lane by their sums.
+The depth is the sum; `compact` replaces the rows of a lane by their sums, and `repair` counts anew.
 """
 
 from collections.abc import Collection
@@ -59,6 +59,34 @@ _REAL_BY_PROJECT = """
     SELECT queue, tier, project_id, count(*) FILTER (WHERE status IN ('pending', 'scheduled')),
            count(*) FILTER (WHERE status IN ('ready', 'queued'))
     FROM dalston_task WHERE status IN ('pending', 'scheduled', 'ready', 'queued') GROUP BY queue, tier, project_id"""
+# An index for each arm: only live tasks are read.
+_LIVE = " UNION ALL ".join(
+    f"SELECT lane, tier, project_id, status FROM dalston_task WHERE {arm}"  # noqa: S608 - constants
+    for arm in (
+        "status = 'pending'", "status = 'scheduled'", "status = 'ready'", "status IN ('queued', 'running')"
+    )
+)  # fmt: skip
+_COUNT = f"""
+    SELECT lane, tier, project_id, count(*) FILTER (WHERE status IN ('pending', 'scheduled')) AS pending,
+           count(*) FILTER (WHERE status = 'ready') AS ready, count(*) FILTER (WHERE status = 'queued') AS queued,
+           count(*) FILTER (WHERE status = 'running') AS running
+    FROM ({_LIVE}) AS live GROUP BY lane, tier, project_id"""  # noqa: S608
+# One statement sees both as of one moment, and each transaction writes both: so a difference is a wrong number, not a
+# transition on its way.
+_WRONG = f"""
+    WITH real AS ({_COUNT}), written AS (
+        SELECT lane, tier, project_id, sum(pending) AS pending, sum(ready) AS ready, sum(queued) AS queued,
+               sum(running) AS running
+        FROM dalston_depth GROUP BY lane, tier, project_id
+        HAVING sum(pending) <> 0 OR sum(ready) <> 0 OR sum(queued) <> 0 OR sum(running) <> 0
+    )
+    SELECT count(*) FROM ((SELECT * FROM written EXCEPT SELECT * FROM real)
+                          UNION (SELECT * FROM real EXCEPT SELECT * FROM written)) AS wrong"""  # noqa: S608
+# Waits for the transactions that have written, and holds back those that will.
+_HOLD = "LOCK TABLE dalston_depth IN SHARE ROW EXCLUSIVE MODE"
+_COUNT_ANEW = f"""
+    WITH gone AS (DELETE FROM dalston_depth)
+    INSERT INTO dalston_depth (lane, tier, project_id, pending, ready, queued, running) {_COUNT}"""  # noqa: S608
 _REAL = """
     SELECT lane, tier, count(*) FILTER (WHERE status = 'ready'), count(*) FILTER (WHERE status = 'queued'),
            count(*) FILTER (WHERE status = 'running')
@@ -105,6 +133,18 @@ def compact() -> None:
         cursor.execute(_LOCK)
         if cursor.fetchone()[0]:
             cursor.execute(_COMPACT, [MANY_ROWS])
+
+
+def repair(*, dry_run: bool = False) -> int:
+    """Count all live tasks anew if a number is wrong; returns how many were. Only rows that other code than this has
+    written are: a release that knew fewer columns, or a change by hand."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_WRONG)
+        wrong = int(cursor.fetchone()[0])
+        if wrong and not dry_run:
+            cursor.execute(_HOLD)
+            cursor.execute(_COUNT_ANEW)
+    return wrong
 
 
 def counted() -> list[LaneDepth]:

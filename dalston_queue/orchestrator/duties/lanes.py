@@ -1,4 +1,5 @@
-"""The duty that forgets lanes and queues which nothing uses, so that invented names don't stay for ever.
+"""The duties of lanes: one forgets lanes and queues which nothing uses, so that invented names don't stay for ever; one
+counts how many tasks they have, if the numbers are wrong.
 
 A lane is forgotten in Redis first, by a script that refuses if anything is in it, and then in Postgres. A task that
 comes in between makes it again.
@@ -10,6 +11,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db import connection
 
+from dalston_queue.jobs.order import depth
 from dalston_queue.orchestrator.duties.report import Report
 from dalston_queue.redis import get_broker
 
@@ -48,6 +50,13 @@ def forget_unused(now: datetime) -> Report:
         with connection.cursor() as cursor:
             cursor.execute(_FORGET, [gone, before])
         report.note("forgotten", len(gone))
+    return report
+
+
+def count_depth(_now: datetime) -> Report:
+    """After a rolling upgrade from a release that counted less."""
+    report = Report()
+    report.note("wrong depths", depth.repair())
     return report
 
 

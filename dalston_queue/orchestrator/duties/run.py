@@ -21,7 +21,7 @@ from dalston_queue.models import Duty
 from dalston_queue.orchestrator.duties import housekeeping
 from dalston_queue.orchestrator.duties.artifacts import delete_unneeded
 from dalston_queue.orchestrator.duties.housekeeping import check_audit
-from dalston_queue.orchestrator.duties.lanes import forget_unused
+from dalston_queue.orchestrator.duties.lanes import count_depth, forget_unused
 from dalston_queue.orchestrator.duties.reconciler import reconcile
 from dalston_queue.orchestrator.duties.report import Report, record_run
 from dalston_queue.orchestrator.duties.samples import take_samples
@@ -49,6 +49,7 @@ DUTIES: tuple[DutySpec, ...] = (
     DutySpec("samples", lambda: 60.0, take_samples),
     DutySpec("registry", lambda: 60.0, housekeeping.mirror_registry),
     DutySpec("lanes", lambda: 60.0, forget_unused),
+    DutySpec("depth", lambda: 3600.0, count_depth),
     DutySpec("expiry", lambda: 3600.0, housekeeping.delete_expired),
     DutySpec("artifacts", lambda: 60.0, delete_unneeded),
     DutySpec("dead-letter digest", lambda: 3600.0, housekeeping.digest_dead_letters),

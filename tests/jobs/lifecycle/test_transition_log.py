@@ -9,10 +9,12 @@ from django.db import transaction
 
 from dalston_queue import task_log
 from dalston_queue.jobs.lifecycle import transition_log
+from dalston_queue.jobs.lifecycle.advance import claim_jobs
 from dalston_queue.jobs.lifecycle.states import JOB_TRANSITIONS, TASK_TRANSITIONS
 from dalston_queue.jobs.lifecycle.status import Change, lock_jobs, move_tasks
 from dalston_queue.jobs.submit.spec import single_task
 from dalston_queue.jobs.submit.submit import Request, submit_many
+from dalston_queue.metrics.tasks import TRANSITIONS
 from dalston_queue.models import Job, Task
 from tests.jobs import make
 from tests.jobs.make import NOW, move
@@ -57,6 +59,18 @@ def debugged(lines: Lines) -> Iterator[Lines]:
 def test_every_transition_has_its_event() -> None:
     assert transition_log.TASK_EVENTS.keys() == TASK_TRANSITIONS.keys()
     assert transition_log.JOB_EVENTS.keys() == JOB_TRANSITIONS.keys()
+
+
+def test_moves_of_one_transaction_are_logged_and_counted_once_each(lines: Lines) -> None:
+    """An orchestrator claims one job and goes on with another before it commits, and adds both up."""
+    first, second = make.single(), make.single()
+    counted = TRANSITIONS.labels("pending", "ready")._value.get()
+    with transaction.atomic():
+        done = claim_jobs([first.job_id], NOW)
+        done.add(claim_jobs([second.job_id], NOW))
+    assert [moved.task_id for moved in done.ready] == [first.id, second.id]
+    assert [lines.events(task) for task in (first, second)] == [["task_ready"], ["task_ready"]]
+    assert TRANSITIONS.labels("pending", "ready")._value.get() == counted + 2
 
 
 def test_a_task_from_submit_to_its_end_is_a_line_per_transition_with_all_ids(lines: Lines) -> None:

@@ -257,3 +257,34 @@ def test_adding_up_leaves_one_row_of_a_lane_and_none_of_an_empty_one() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM dalston_depth")
         assert cursor.fetchone() == (1,)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("no_hints")
+def test_wrong_numbers_are_counted_anew_while_tasks_come_and_move() -> None:
+    """Rows that a transaction has not committed yet are neither missed nor counted twice."""
+    make.project()
+    stop = Event()
+
+    def submit() -> int:
+        try:
+            for _ in range(40):
+                make.claim(make.dag(a="", b="a"))
+        finally:
+            stop.set()
+        return 0
+
+    def drift_and_repair() -> int:
+        runs = 0
+        while not stop.is_set():
+            # As 0.1.0 writes it: without the project, and without what is pending.
+            Depth.objects.create(lane="echo", tier="medium", ready=1, queued=0, running=0)
+            assert depth.repair(dry_run=True) == 1 == depth.repair()
+            assert depth.repair(dry_run=True) == 0
+            runs += 1
+        return runs
+
+    _, runs = at_once(submit, drift_and_repair)
+    assert runs > 1
+    assert set(depth.waiting_by_project()) == set(depth.waiting_by_project(count=True)) != set()
+    assert depth.repair() == 0

@@ -12,7 +12,7 @@ from dalston_queue.broker.protocol.types import Cause, Tier
 from dalston_queue.jobs.operator.cancel import cancel_job, cancel_task
 from dalston_queue.jobs.operator.replay import replay
 from dalston_queue.jobs.submit.spec import StageSpec
-from dalston_queue.models import DeadLetter, Job, Task
+from dalston_queue.models import DeadLetter, Depth, Job, Task
 from dalston_queue.orchestrator.duties.reconciler import reconcile
 from tests.jobs import make
 from tests.orchestrator.support import Steps, engine, run_to_the_end
@@ -79,6 +79,19 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(broker: Broker, steps:
     task.refresh_from_db()
     assert (task.status, task.attempt) == ("queued", 1)
     steps.drain()
+
+
+@pytest.mark.django_db
+def test_the_command_counts_wrong_depths_anew() -> None:
+    Depth.objects.create(lane="echo", tier="medium", ready=7, queued=0, running=0)
+    for arguments, line in (
+        (["--dry-run"], "would repair: 1 × wrong depths"),
+        ([], "repaired: 1 × wrong depths"),
+        ([], "repaired: nothing differs"),
+    ):
+        out = StringIO()
+        call_command("reconcile", *arguments, stdout=out)
+        assert out.getvalue() == f"{line}\n"
 
 
 def test_a_deleted_stream_gets_its_entries_back(broker: Broker, steps: Steps) -> None:
