@@ -16,8 +16,6 @@ from django.db import DatabaseError
 from django.http import parse_cookie
 from django.utils import timezone
 
-from dalston_queue.models import ApiToken
-from dalston_queue.models.accounts import digest_of
 from dalston_queue.slots import has_room
 
 SMALL_BYTES = 64 * 1024
@@ -28,6 +26,10 @@ STEP_BYTES = 1024 * 1024
 
 def holder_of(headers: dict[bytes, bytes]) -> str | None:
     """Whose share a large body takes: a valid token's project, or a person with a session. None: of no known client."""
+    # Here, because the handler also serves a project without our models (bench/bare).
+    from dalston_queue.models import ApiToken
+    from dalston_queue.models.accounts import digest_of
+
     kind, _, text = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
     try:
         if kind:

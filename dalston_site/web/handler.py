@@ -3,7 +3,7 @@
 Django's own handler starts a thread for each request, and switches to it and back for every middleware that is sync
 only. Ours are all sync (ADR 0005): the switches took longer than the views. Here the event loop reads the request and
 writes the answer; the rest is one call on one thread, which keeps its database wrapper for the next request. Streaming
-answers are sent by Django's code.
+answers are sent by Django's code. Holders take turns (dalston_queue/turns.py): few requests work at a time.
 """
 
 import asyncio
@@ -26,7 +26,9 @@ from dalston_queue.api.errors.problems import MEDIA_TYPE, TITLES, Code
 from dalston_queue.api.requests.stream import is_upload, streamed_body
 from dalston_queue.api.subscriptions.waiting import CONNECTION
 from dalston_queue.database import release_connection
+from dalston_queue.turns import Turn, Turns
 from dalston_site.web.bodies import SMALL_BYTES, Held, bodies, holder_of
+from dalston_site.web.holders import Holders
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -44,6 +46,7 @@ class OneStepHandler(ASGIHandler):
         self._threads = ThreadPoolExecutor(
             THREADS + settings.DALSTON_MAX_WAITING_POLLS + settings.DALSTON_MAX_UPLOADS, thread_name_prefix="request"
         )
+        self._turns, self._holders = Turns(), Holders()
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -61,13 +64,21 @@ class OneStepHandler(ASGIHandler):
             return
         scope[CONNECTION] = asyncio.get_running_loop(), receive
         try:
-            response = await self._on_a_thread(self._answer, scope, body)
+            response = await self._in_turn(scope, body)
             if response.streaming:
                 await self._stream(response, receive, send)
             else:
                 await self.send_response(response, send)
         finally:
             body.close()
+
+    async def _in_turn(self, scope: Any, body: IO[bytes]) -> HttpResponseBase:
+        turn = await self._turns.take(self._holders.of(scope))
+        try:
+            response: HttpResponseBase = await self._on_a_thread(self._answer, scope, body, turn)
+        finally:
+            turn.over()
+        return response
 
     async def _read(self, scope: Any, receive: Receive, held: Held) -> tuple[Any, IO[bytes]]:
         """The body, up to the largest size of any route; the rest stays unread. So does all of a body that is not small
@@ -106,11 +117,14 @@ class OneStepHandler(ASGIHandler):
         context = contextvars.copy_context()
         return await asyncio.get_running_loop().run_in_executor(self._threads, context.run, function, *arguments)
 
-    def _answer(self, scope: Any, body: Any) -> HttpResponseBase:
+    def _answer(self, scope: Any, body: Any, turn: Turn) -> HttpResponseBase:
+        turn.begin()
         set_script_prefix(get_script_prefix(scope))
         signals.request_started.send(sender=self.__class__, scope=scope)
         request, refused = self.create_request(scope, body)
         response: Any = refused if request is None else self.get_response(request)
+        if request is not None:
+            self._holders.learn(scope, request)
         response._handler_class = self.__class__  # noqa: SLF001 - as Django's handlers do, for request_finished
         if not response.streaming:
             response.close()  # sends request_finished, which returns this thread's connection to the pool

@@ -90,3 +90,15 @@ def test_recovery_bench_runs(tmp_path: Path) -> None:
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
     assert "kill -9 of an engine mid-task" in table.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)  # it starts a whole installation for each attack
+def test_abuse_bench_runs_attacks_of_each_kind(tmp_path: Path) -> None:
+    """It may miss its targets on a busy machine: only that each attack ran, and what was measured."""
+    table = tmp_path / "figures.json"
+    attacks = ["large-jobs", "pipelined-requests", "guessed-passwords", "node-user"]
+    bench("abuse", "--only", ",".join(attacks), "--json", str(table), timeout=280)
+    for section in json.loads(table.read_text())["sections"]:
+        assert [row[0] for row in section["rows"]] == attacks
+        assert all(float(cell) > 0 for row in section["rows"] for cell in row[1:])

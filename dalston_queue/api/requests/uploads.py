@@ -17,7 +17,7 @@ from django.http import HttpRequest
 from dalston_queue.api.errors.problems import ApiProblem, Code
 from dalston_queue.api.requests.stream import UploadTooLarge, limit, too_large_upload
 from dalston_queue.artifacts import Artifact, Writer
-from dalston_queue.database import release_connection
+from dalston_queue.database import before_wait
 from dalston_queue.jobs.artifacts import the_store
 from dalston_queue.slots import Slots
 
@@ -97,7 +97,7 @@ def received(request: HttpRequest, holder: str) -> Iterator[tuple[dict[str, list
         if not free:
             detail = f"None of the {UPLOAD_SLOTS.limit} slots for uploads is free for this project. Nothing was stored."
             raise ApiProblem(503, Code.TOO_MANY_UPLOADS, detail, headers={"Retry-After": "5"})
-        release_connection()  # an upload may take minutes
+        before_wait()  # an upload may take minutes
         try:
             fields, files = _parsed(request)
             yield fields, files

@@ -16,7 +16,7 @@ from django.conf import settings
 
 from dalston_queue.api.errors.problems import ApiProblem, Code
 from dalston_queue.broker.engine.remote import Hold, RemoteTask, RemoteWorker, Renewal
-from dalston_queue.database import release_connection
+from dalston_queue.database import before_wait
 from dalston_queue.slots import Slots
 
 RECHECK_S = 1.0
@@ -52,7 +52,7 @@ def _poll(
 ) -> tuple[Renewal, list[RemoteTask]]:
     end = time.monotonic() + wait
     room = worker.engine.capacity if wanted is None else wanted
-    release_connection()  # not needed while the poll uses Redis and waits
+    before_wait()  # not needed while the poll uses Redis and waits
     worker.start_poll()
     renewal, claimed = _try(worker, named, room)
     if renewal.missing or claimed or wait <= 0:

@@ -17,7 +17,7 @@ from dalston_queue.broker.engine.remote import Hold
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol import messages
 from dalston_queue.broker.protocol.types import Cause, RecordState
-from dalston_queue.database import release_connection
+from dalston_queue.database import before_wait
 from dalston_queue.models import TaskEvent
 
 STORE_TIMEOUT_S = 3.0
@@ -37,7 +37,7 @@ def accepted_before(broker: Broker, worker: EngineBeat, hold: Hold, outcome: mes
         if time.monotonic() > end:
             detail = "The attempt has ended, and whether by this result is not stored yet. Send it again."
             raise ApiProblem(503, Code.RESULT_PENDING, detail, headers={"Retry-After": "1"})
-        release_connection()
+        before_wait()
         time.sleep(POLL_S)
 
 

@@ -29,7 +29,7 @@ from dalston_queue.broker.engine.remote import RemoteWorker
 from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.nodes.commands import Command, CommandState, CommandStatus, NodeChannel
 from dalston_queue.broker.protocol.keys import COMMAND_ID, ENGINE_ID, NODE_ID
-from dalston_queue.database import release_connection
+from dalston_queue.database import before_wait
 from dalston_queue.jobs.operator.forget_node import forget_node
 from dalston_queue.models.accounts import Scope
 from dalston_queue.redis import get_broker
@@ -123,7 +123,7 @@ def read_logs(
     if principal.only_project is not None:
         detail = f"An engine's log is about every project: it needs the scope `operate`, which {principal.name} lacks."
         raise ApiProblem(403, Code.SCOPE_MISSING, detail)
-    release_connection()
+    before_wait()
     tail = (
         get_broker()
         .logs(node_id)
@@ -137,7 +137,7 @@ def read_logs(
 
 
 def _wait(channel: NodeChannel, command_id: str, seconds: float, holder: str) -> CommandStatus | None:
-    release_connection()
+    before_wait()
     with WAIT_SLOTS.take(holder) as free:
         return channel.wait(command_id, seconds if free else 0)
 

@@ -16,7 +16,7 @@ from django.db.models import Manager
 from ninja import Query
 
 from dalston_queue.api.subscriptions.waiting import WAIT_SLOTS
-from dalston_queue.database import release_connection
+from dalston_queue.database import before_wait
 from dalston_queue.jobs.lifecycle.states import JOB_OVER, TASK_OVER
 from dalston_queue.models import Job, Task
 from dalston_queue.polling import subscribed
@@ -50,7 +50,7 @@ class LongPoll:
         over = threading.Event()
         self._add(row_id, over)
         try:
-            release_connection()
+            before_wait()
             with subscribed(f"long poll of {self._rows.model.__name__}", lambda: self):
                 over.wait(seconds)
         finally:

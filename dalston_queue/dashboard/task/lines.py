@@ -18,7 +18,7 @@ from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.validate import moment
 from dalston_queue.dashboard.nodes.logs import shown_text
 from dalston_queue.dashboard.task.read import DeliveryLine, delivery_lines
-from dalston_queue.database import release_connection
+from dalston_queue.database import before_wait
 from dalston_queue.jobs.lifecycle.transition_log import TASK_EVENTS
 from dalston_queue.models import Task, TaskEvent
 from dalston_queue.redis import get_broker
@@ -57,7 +57,7 @@ def task_lines(task: Task) -> TaskLines:
     deliveries = delivery_lines(task.id)
     problems = [f"Only the last {MAX_DELIVERIES} of {len(deliveries)} deliveries are read."]
     problems = problems if len(deliveries) > MAX_DELIVERIES else []
-    release_connection()
+    before_wait()
     end = time.monotonic() + TIMEOUT_S
     for delivery in deliveries[-MAX_DELIVERIES:]:
         try:

@@ -18,7 +18,7 @@ from dalston_queue.dashboard.security.roles import page_view
 from dalston_queue.dashboard.task.lines import AROUND, task_lines
 from dalston_queue.dashboard.task.read import DeliveryLine, delivery_lines, read_task
 from dalston_queue.dashboard.task.render import fragments_of
-from dalston_queue.database import release_connection
+from dalston_queue.database import before_wait
 from dalston_queue.jobs.queries.timeline import Delivery
 from dalston_queue.models import DeadLetter, Task
 from dalston_queue.redis import get_broker
@@ -70,7 +70,7 @@ def read_log(line: DeliveryLine) -> tuple[str, str]:
     try:
         if line.node not in {node.node_id for node in broker.registry.nodes()}:
             return "", f"The node {line.node} is down, so its logs cannot be read."
-        release_connection()
+        before_wait()
         tail = broker.logs(line.node).tail(
             line.delivery.engine_id,
             lines=LINES,

@@ -16,7 +16,7 @@ from django.db import OperationalError, connection, transaction
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 
-from dalston_queue.database import release_connection
+from dalston_queue.database import before_wait
 from dalston_queue.jobs.errors import InvalidSearch, SearchTooWide, TooManySearches
 from dalston_queue.models import Job, Task
 from dalston_queue.slots import Slots
@@ -142,7 +142,7 @@ def bounded(ask: Callable[[], Found], hint: str = "name a status, a type or a ti
     if not connection.in_atomic_block:
         with suppress(_OutOfTime):
             return _within(QUICK_MS, ask)
-        release_connection()  # the wait holds none
+        before_wait()  # the wait holds none
     with SLOW_READS.take(reader.get(), wait_s=SEARCH_TIMEOUT_MS / 1000) as free:
         if not free:
             raise TooManySearches("other slow searches of this project run already; try again when they are over")

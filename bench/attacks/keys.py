@@ -1,0 +1,35 @@
+"""Attacks through Redis: a node's user that tries what it may not, and another program that writes to our keys."""
+
+import itertools
+from contextlib import suppress
+
+import redis
+
+from bench.attacks import Target
+
+REFUSED = [
+    ("FLUSHALL",), ("FLUSHDB",), ("CONFIG", "GET", "requirepass"), ("KEYS", "*"), ("SCAN", "0", "COUNT", "1000000"),
+    ("DEBUG", "SLEEP", "1"), ("CLIENT", "PAUSE", "1000"), ("SHUTDOWN",), ("SCRIPT", "FLUSH"), ("MONITOR",), ("SAVE",),
+    ("EVAL", "redis.call('flushall')", "0"), ("SET", "dalston:marker", "x"), ("DEL", "dalston:events:_jobs"),
+]  # fmt: skip
+
+
+def node_user(target: Target) -> None:
+    """The user that docs/redis-keys.md gives a node tries to delete, read or stop everything."""
+    client = redis.Redis.from_url(target.node_url)
+    for command in itertools.cycle(REFUSED):
+        with suppress(redis.RedisError):
+            client.execute_command(*command)
+            raise SystemExit(f"a node's user may {' '.join(command)}")
+
+
+def foreign_writes(target: Target) -> None:
+    """HTML as ids, numbers of 400 digits, and reports of nodes that do not exist."""
+    client, names = redis.Redis.from_url(target.redis_url), ["<img src=x onerror=alert(1)>", "a b", "../..", "x" * 300]
+    for number in itertools.count():
+        name = f"{names[number % len(names)]}{number % 100}"
+        client.sadd("dalston:nodes", name)
+        client.sadd("dalston:engines", name)
+        client.hset(f"dalston:node:{name}", mapping={"beat": "9" * 400, "at": "9" * 400, "state": "active"})
+        client.hset("dalston:counters:echo", "completed", "9" * 400)
+        client.hset(f"dalston:engine:e{number % 100}", mapping={"report": '{"state": "ready", "capacity": 1e308}'})

@@ -1,0 +1,158 @@
+"""Turns: which requests of a web process work at a time. Holders take turns: none waits behind all of another's.
+
+Python runs one thread at a time: with 64 requests of one client at work, a request of another takes 64 times as long.
+So few work at a time, of one holder at most half of what is free, and the others wait for their turn: one holder after
+the other, each with its oldest request. A request that begins to wait itself (for a task, a slot or an upload) gives
+its turn up, and does not get it back: what it does afterwards is little. So does one whose thread hardly uses the
+processor, because a server does not answer: that delays no other request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter, OrderedDict, deque
+from contextvars import ContextVar
+
+from dalston_queue.slots import has_room
+
+AT_WORK = 4
+"""Of all holders. Each has two while others come as well."""
+ALONE = 8
+"""Of one holder while no other came in the last RECENT_S: while Postgres commits, Python can work on the next one."""
+RECENT_S = 2.0
+CHECK_S = 0.25
+MIN_SHARE_OF_CPU = 0.1
+"""In CHECK_S. What uses less waits for a server."""
+
+
+class Turn:
+    """One request's turn, until it is given up."""
+
+    def __init__(self, turns: Turns, holder: str) -> None:
+        self._turns, self._holder = turns, holder
+        self._held = True
+        self._loop = asyncio.get_running_loop()
+        self._clock: int | None = None  # of the thread that works
+        self._used = 0.0
+        self._check_at = self._loop.call_later(CHECK_S, self._check)
+
+    def begin(self) -> None:
+        """In the thread that works, which outlives the turn."""
+        if hasattr(time, "pthread_getcpuclockid"):  # not on macOS: there a turn lasts CHECK_S at most
+            clock = time.pthread_getcpuclockid(threading.get_ident())
+            self._used = time.clock_gettime(clock)
+            self._clock = clock
+        turn.set(self)
+
+    def _check(self) -> None:
+        """In the event loop."""
+        used = self._used if self._clock is None else time.clock_gettime(self._clock)
+        if used - self._used < MIN_SHARE_OF_CPU * CHECK_S:
+            self.give_up()
+        if self._held:
+            self._used = used
+            self._check_at = self._loop.call_later(CHECK_S, self._check)
+
+    def over(self) -> None:
+        """In the event loop: the request is served."""
+        self._check_at.cancel()
+        self.give_up()
+
+    def give_up(self) -> None:
+        """By any thread, more than once."""
+        self._turns.end(self, self._holder)
+
+    def finish(self) -> bool:
+        """Whether the turn was held until now. Under the lock of its Turns."""
+        held, self._held = self._held, False
+        return held
+
+
+class Turns:
+    def __init__(self, limit: int = AT_WORK) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._working: Counter[str] = Counter()
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._came: OrderedDict[str, float] = OrderedDict()  # holders by their last request
+
+    async def take(self, holder: str) -> Turn:
+        """Waits for the turn of this holder."""
+        with self._lock:
+            self._came[holder] = time.monotonic()
+            self._came.move_to_end(holder)
+            if holder not in self._waiting and self._has_room(holder):
+                self._working[holder] += 1
+                return Turn(self, holder)
+            called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(holder, deque()).append(called)
+        try:
+            await called
+        except asyncio.CancelledError:
+            self._forget(holder, called)
+            raise
+        return Turn(self, holder)
+
+    def end(self, turn: Turn, holder: str) -> None:
+        with self._lock:
+            if turn.finish():
+                self._leave(holder)
+
+    def _forget(self, holder: str, called: asyncio.Future[None]) -> None:
+        """A request whose client has gone."""
+        with self._lock:
+            queue = self._waiting.get(holder, deque())
+            if called in queue:
+                queue.remove(called)
+                if not queue:
+                    del self._waiting[holder]
+            else:  # called in that very moment
+                self._leave(holder)
+
+    def _leave(self, holder: str) -> None:
+        self._working[holder] -= 1
+        self._working += Counter()  # drops those with none
+        while called := self._next():
+            called.get_loop().call_soon_threadsafe(_call, called)
+
+    def _next(self) -> asyncio.Future[None] | None:
+        """The oldest request of the holder whose turn it is; its holder is the last one then."""
+        for holder in self._waiting:
+            if self._has_room(holder):
+                self._working[holder] += 1
+                queue = self._waiting[holder]
+                called = queue.popleft()
+                if queue:
+                    self._waiting.move_to_end(holder)
+                else:
+                    del self._waiting[holder]
+                return called
+        return None
+
+    def _has_room(self, holder: str) -> bool:
+        own, all_ = self._working[holder], self._working.total()
+        return has_room(own, all_, self._limit) or (own == all_ < ALONE and self._is_alone())
+
+    def _is_alone(self) -> bool:
+        """Whether no other holder came lately. Those that did not are forgotten."""
+        oldest = time.monotonic() - RECENT_S
+        while len(self._came) > 1 and next(iter(self._came.values())) < oldest:
+            self._came.popitem(last=False)
+        return len(self._came) == 1
+
+
+def _call(called: asyncio.Future[None]) -> None:
+    if not called.done():
+        called.set_result(None)
+
+
+turn: ContextVar[Turn | None] = ContextVar("turn", default=None)
+"""Of the request that this thread works on."""
+
+
+def give_up_turn() -> None:
+    """Before a wait."""
+    if (held := turn.get()) is not None:
+        held.give_up()

@@ -1,0 +1,203 @@
+"""Turns of a web process: a client with many requests at a time leaves others their time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from dalston_queue.models import Project
+from dalston_queue.turns import ALONE, CHECK_S, Turn, Turns
+from dalston_site.embedded.guarded import guarded
+from dalston_site.web.holders import Holders
+from tests.support import keeps_time
+from tests.web import ROOT, Web
+
+HEADERS = [(b"authorization", b"Bearer dal_x")]
+
+
+def test_a_request_of_another_holder_is_next() -> None:
+    order: list[str] = []
+
+    async def request(turns: Turns, holder: str) -> None:
+        turn = await turns.take(holder)
+        await asyncio.sleep(0)
+        order.append(holder)
+        turn.over()
+
+    async def run() -> None:
+        turns = Turns(4)
+        crowd = [asyncio.ensure_future(request(turns, "crowd")) for _ in range(50)]
+        await asyncio.sleep(0)
+        await request(turns, "other")
+        await asyncio.gather(*crowd)
+
+    asyncio.run(run())
+    assert order.index("other") <= ALONE, "only what worked already, while the crowd was alone, is before"
+    assert len(order) == 51
+
+
+def test_one_holder_has_half_of_the_turns_and_all_get_one_in_the_end() -> None:
+    most: dict[str, int] = {}
+    working: dict[str, int] = {}
+
+    async def request(turns: Turns, holder: str) -> None:
+        turn = await turns.take(holder)
+        working[holder] = working.get(holder, 0) + 1
+        most[holder] = max(most.get(holder, 0), working[holder])
+        most["all"] = max(most.get("all", 0), sum(working.values()))
+        await asyncio.sleep(0.001)
+        working[holder] -= 1
+        turn.over()
+
+    async def run() -> None:
+        turns = Turns(4)
+        await asyncio.gather(*(request(turns, f"holder {number % 6}") for number in range(60)))
+        assert (turns._working, turns._waiting) == ({}, {})
+
+    asyncio.run(run())
+    assert most["all"] <= 4
+    assert max(most.values()) <= 4 and most["holder 0"] <= 2
+
+
+def test_a_holder_alone_has_more_until_another_comes() -> None:
+    async def run() -> None:
+        turns = Turns(4)
+        alone = [await turns.take("a") for _ in range(ALONE)]
+        other = asyncio.ensure_future(turns.take("b"))
+        await asyncio.sleep(0)
+        for turn in alone:
+            turn.over()
+        held = [await turns.take("a"), await turns.take("a")]
+        third = asyncio.ensure_future(turns.take("a"))
+        await asyncio.wait_for(asyncio.shield(other), 5)
+        assert not third.done()
+        third.cancel()
+        for turn in (*held, other.result()):
+            turn.over()
+
+    asyncio.run(run())
+
+
+def test_a_request_whose_client_goes_while_it_waits_keeps_no_turn() -> None:
+    async def run() -> None:
+        turns = Turns(2)
+        (await turns.take("b")).over()  # so "a" is not alone
+        first = await turns.take("a")
+        waiting = [asyncio.ensure_future(turns.take("a")) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        first.over()
+        await asyncio.sleep(0)
+        waiting[1].cancel()  # whether it has just been called or not
+        (await waiting[2]).over()
+        assert (turns._working, turns._waiting) == ({}, {})
+
+    asyncio.run(run())
+
+
+def _thread(turn: Turn, act: Callable[[], object]) -> threading.Thread:
+    def work() -> None:
+        turn.begin()
+        act()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def test_what_waits_for_a_server_keeps_no_turn_and_what_computes_does() -> None:
+    done = threading.Event()
+
+    def compute() -> None:
+        while not done.is_set():
+            sum(range(10_000))
+
+    async def run() -> None:
+        turns = Turns(2)
+        (await turns.take("b")).over()  # so "a" is not alone
+        hanging = await turns.take("a")
+        thread = _thread(hanging, lambda: done.wait(30))
+        second = await asyncio.wait_for(turns.take("a"), 30)  # the first hangs, and has lost its turn
+        computing = _thread(second, compute)
+        third = asyncio.ensure_future(turns.take("a"))
+        await asyncio.sleep(4 * CHECK_S)
+        assert not third.done()
+        second.over()
+        (await third).over()
+        done.set()
+        thread.join()
+        computing.join()
+
+    asyncio.run(run())
+
+
+class _Request:
+    def __init__(self, holder: str) -> None:
+        self.auth = type("Principal", (), {"holder": holder})()
+
+
+def test_only_a_credential_that_was_let_in_has_a_turn_of_its_own() -> None:
+    holders = Holders(limit=2)
+    scope = {"headers": HEADERS, "client": ("192.0.2.1", 1)}
+    assert holders.of(scope) == "address 192.0.2.1"
+    holders.learn(scope, object())  # type: ignore[arg-type]  # refused: it has no principal
+    assert holders.of(scope) == "address 192.0.2.1"
+    holders.learn(scope, _Request("project 1"))  # type: ignore[arg-type]
+    assert holders.of(scope) == "project 1"
+    for number in range(2):
+        other = {**scope, "headers": [(b"cookie", b"sessionid=%d" % number)]}
+        holders.learn(other, _Request(f"user {number}"))  # type: ignore[arg-type]
+    assert holders.of(scope) == "address 192.0.2.1", "no more than the limit are known"
+
+
+@contextmanager
+def crowd(web: Web, token: str) -> Iterator[None]:
+    """64 connections of one token, as fast as they are answered (bench/attacks/)."""
+    argv = guarded([sys.executable, "-m", "bench.attacks", "api.many_requests"], dies_with=signal.SIGKILL)
+    process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, text=True)
+    target = {"port": web.port, "token": token, "cookie": "", "redis_url": "", "node_url": ""}
+    assert process.stdin
+    process.stdin.write(json.dumps(target) + "\n")
+    process.stdin.flush()
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_requests_of_one_project_do_not_wait_behind_those_of_another(
+    web: Web, token_for: Callable[..., str]
+) -> None:
+    attacker = token_for("read", "submit")
+    with web.client(token_for("read", project=Project.objects.create(name="other"))) as client:
+
+        def median() -> float:
+            took = []
+            for _ in range(15):
+                began = time.monotonic()
+                assert client.get("/api/v1/tasks").status_code == 200
+                took.append(time.monotonic() - began)
+            return statistics.median(took)
+
+        median()
+
+        def ratio() -> float:
+            quiet = median()
+            with crowd(web, attacker):
+                time.sleep(1)
+                return median() / quiet
+
+        keeps_time(10, ratio)
