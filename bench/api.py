@@ -43,7 +43,7 @@ def api(*, rounds: int, requests: int, connections: int, batches: int) -> Iterat
         _servers() as (bare, dalston),
         serving("bench.bare:application", bare, "/api/docs", "--factory") as plain,
         serving("bench.bare:one_step", bare, "/api/docs", "--factory") as one_step,
-        serving("dalston_site.asgi:application", dalston, "/healthz") as web,
+        serving("dalston_site.asgi:application", dalston, "/readyz") as web,
     ):
         yield _requests(plain, one_step, web, dalston["BENCH_TOKEN"], rounds, requests, connections)
         yield batch(web, dalston["BENCH_TOKEN"], rounds=rounds, batches=batches)

@@ -59,7 +59,7 @@ def dashboard(*, small: bool, seconds: float) -> Iterator[Section]:
             "meanwhile.",
             flush=True,
         )
-        with serving("dalston_site.asgi:application", environment, "/healthz") as web:
+        with serving("dalston_site.asgi:application", environment, "/readyz") as web:
             yield from _measure(web, size, seconds)
 
 

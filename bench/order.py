@@ -226,7 +226,7 @@ def submit(of_empty: Mapping[str, str], of_full: Mapping[str, str], size: Size) 
         servers: dict[str, tuple[Web, bytes]] = {}
         for name, environment in names.items():
             token = _manage(environment, "token", "create", "--name", "bench", "--project", "bench")
-            web = stack.enter_context(serving("dalston_site.asgi:application", environment, "/healthz"))
+            web = stack.enter_context(serving("dalston_site.asgi:application", environment, "/readyz"))
             servers[name] = web, request("POST", "/api/v1/tasks", TASK, token)
             web.round(servers[name][1], 50, 4)  # opens the connections, and runs late imports
         for number in range(size.rounds):

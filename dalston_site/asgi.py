@@ -17,8 +17,11 @@ from django.core.management.base import BaseCommand, SystemCheckError
 
 from dalston_queue.dashboard.security.sockets import SameOrigin, UnavailableSocket
 from dalston_queue.dashboard.urls import websocket_urlpatterns
+from dalston_queue.health.report import Health
+from dalston_queue.health.servers import probes
 from dalston_queue.redis import mark_web_process
 from dalston_site.web.handler import OneStepHandler
+from dalston_site.web.serving import HealthRoutes, free_thread, stopping
 
 mark_web_process()
 
@@ -28,9 +31,11 @@ try:
 except SystemCheckError as error:
     sys.exit(str(error))
 
+handler = OneStepHandler()
+health = Health("web", ready=[*probes(applies_events=False), free_thread(handler.threads)], stopping=stopping)
 application = ProtocolTypeRouter(
     {
-        "http": OneStepHandler(),
+        "http": HealthRoutes(health, handler),
         "websocket": UnavailableSocket(SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))),
     }
 )

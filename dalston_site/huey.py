@@ -7,10 +7,12 @@ but that of our own topology is needed.
 
 import threading
 from functools import cache
+from typing import Any
 
 from huey import Huey
 from huey.storage import MemoryStorage
 
+from dalston_queue.health.loops import HOUSEKEEPING
 from dalston_site import notify
 
 POLL_S = 1.0
@@ -32,25 +34,51 @@ class _Handover(MemoryStorage):  # type: ignore[misc]  # huey has no types
             self._changed.notify()
 
     def dequeue(self) -> bytes | None:
+        HOUSEKEEPING.mark()
         with self._changed:
             self._changed.wait_for(self.queue_size, POLL_S)
             return super().dequeue()  # type: ignore[no-any-return]
 
 
+class _Huey(Huey):  # type: ignore[misc]
+    """Remembers its consumer, which knows whether the process is to end."""
+
+    consumer: Any = None
+
+    def create_consumer(self, **options: Any) -> Any:
+        self.consumer = super().create_consumer(**options)
+        return self.consumer
+
+    def stopping(self) -> str:
+        return "is stopping" if self.consumer is not None and self.consumer.stop_flag.is_set() else ""
+
+
 def make_huey() -> Huey:
     # results=False: duties report through the database and the log.
-    huey = Huey("dalston", results=False, storage_class=_Handover)
-    huey.on_startup(name="serve metrics")(serve_metrics)
+    huey = _Huey("dalston", results=False, storage_class=_Handover)
+    huey.on_startup(name="serve metrics")(serve)
     huey.on_startup(name="notify readiness")(notify.ready)
     return huey
 
 
+DUTY_FACTOR = 5
+"""So many times as long as another loop a duty may take."""
+
+
 @cache  # each worker thread calls the hooks; the process has one port
-def serve_metrics() -> None:
+def serve() -> None:
+    """/metrics, /healthz and /readyz of housekeeping, and its watchdog."""
     from django.conf import settings
     from prometheus_client import REGISTRY
 
-    from dalston_queue.metrics.server import ProcessServer, metrics_of, parse_address
+    from dalston_queue.health import watchdog
+    from dalston_queue.health.servers import health_of
+    from dalston_queue.metrics.server import ProcessServer, health_routes, metrics_of, parse_address
 
+    health = health_of(
+        "housekeeping", [HOUSEKEEPING], applies_events=False, factor=DUTY_FACTOR, stopping=settings.HUEY.stopping
+    )
+    watchdog.start(health)
     if settings.DALSTON_METRICS_ADDRESS:
-        ProcessServer(parse_address(settings.DALSTON_METRICS_ADDRESS), {"/metrics": metrics_of(REGISTRY)})
+        routes = {"/metrics": metrics_of(REGISTRY), **health_routes(health)}
+        ProcessServer(parse_address(settings.DALSTON_METRICS_ADDRESS), routes)

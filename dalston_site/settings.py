@@ -76,6 +76,7 @@ DALSTON_REDIS_URLS = env.text("DALSTON_REDIS_URLS")
 DALSTON_HEARTBEAT_S = number("DALSTON_HEARTBEAT_S", "E110", defaults.HEARTBEAT_S, "Seconds between two beats of a node and its engines.", low=0.05)
 DALSTON_DEAD_AFTER_S = number("DALSTON_DEAD_AFTER_S", "E111", 20.0, "A beat counter that stands still this long, in the leader's own polls, means dead.", low=0.1)
 DALSTON_LEADER_TTL_S = number("DALSTON_LEADER_TTL_S", "E112", 30.0, "How long a leader's lease lasts without renewal.", low=0.5)
+DALSTON_STUCK_AFTER_S = number("DALSTON_STUCK_AFTER_S", "E260", 60.0, "A loop of an orchestrator that stands still this long fails its /healthz, a duty of housekeeping after five times as long; an event that waits this long for an orchestrator shows in /readyz.", low=1)
 
 # --- Recovery ---------------------------------------------------------------------------------------------------------
 DALSTON_RECOVERY_INTERVAL_S = number("DALSTON_RECOVERY_INTERVAL_S", "E120", 5.0, "Seconds between two polls of the leading orchestrator for dead engines.", low=0.05)
@@ -294,7 +295,7 @@ WHITENOISE_USE_FINDERS = WHITENOISE_AUTOREFRESH = DALSTON_DEV
 # --- HTTPS: on in production, off with DALSTON_HTTPS=0 for a trusted plain network ------------------------------------
 DALSTON_HTTPS = env.flag("DALSTON_HTTPS", not DALSTON_DEV)
 SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = DALSTON_HTTPS
-SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^metrics$"]  # the proxy asks for them from inside
+SECURE_REDIRECT_EXEMPT = [r"^metrics$"]  # Prometheus asks from inside
 SECURE_HSTS_SECONDS = 31_536_000 if DALSTON_HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = DALSTON_HTTPS
 # No preload: browsers keep such a list for years, for a whole domain. The proxy may add it, and then knowingly.

@@ -13,6 +13,6 @@ logs/               engine output on its way to rotated log files, and back to r
 commands/           commands from the API: handled once, tracked until done, kept over restarts
 redis_link          the thread that speaks to Redis: heartbeats, reclaims, commands, overdue tasks
 spot                polls the cloud for the notice that this machine will be taken away
-http                /healthz and /metrics of the node
+http                /healthz, /readyz and /metrics of the node
 doctor, findings    checks of the node: Redis, clock, engines, disk, GPUs
 """

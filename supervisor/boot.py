@@ -113,7 +113,7 @@ def _after_a_kill(record: EngineRecord) -> ReclaimWork:
 
 
 class AddressInUseError(Exception):
-    """Another process has the address for /metrics and /healthz."""
+    """Another process has the address for /metrics, /healthz and /readyz."""
 
 
 class AlreadyRunningError(Exception):

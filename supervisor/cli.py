@@ -19,7 +19,7 @@ def add_node_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, help="node.yaml; without it each builtin engine runs once")
     parser.add_argument("--node-id", default="", help="this node's name (default: node.yaml's, else the host's)")
     parser.add_argument("--state-dir", type=Path, help="for the lock, the logs and the state file")
-    parser.add_argument("--http", default="", metavar="ADDRESS:PORT", help="serve /metrics and /healthz there")
+    parser.add_argument("--http", default="", metavar="ADDRESS:PORT", help="serve /metrics, /healthz and /readyz there")
     parser.add_argument("--engines", action="append", default=[], metavar="DIR", help="folder of engines")
 
 

@@ -37,7 +37,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpu_poll: Annotated[float, msgspec.Meta(gt=0, le=60)] = 5.0  # seconds between two readings of the GPUs
     vram_headroom_mib: Annotated[int, msgspec.Meta(ge=0)] = 512
     logs: LogLimits = LogLimits()
-    http: str = ""  # address for /metrics and /healthz, such as 0.0.0.0:9201; empty: none
+    http: str = ""  # address for /metrics, /healthz and /readyz, such as 0.0.0.0:9201; empty: none
     cloud: str = "none"  # whose spot notices to watch: aws, gcp, azure or none
 
 

@@ -1,16 +1,21 @@
-"""HTTP server of the supervisor: /healthz and /metrics. The metrics are declared in dalston_queue/metrics/nodes.py."""
+"""HTTP server of the supervisor: /healthz, /readyz and /metrics, which dalston_queue/metrics/nodes.py declares."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, Metric
 
-from dalston_queue.broker.protocol.types import EngineState
+from dalston_queue.broker.protocol.types import EngineState, NodeState
+from dalston_queue.health.report import OK, Finding, Findings, Grade, Health, Probe, failed, standing_still
 from dalston_queue.metrics import nodes
-from dalston_queue.metrics.server import Answer, ProcessServer, metrics_of, parse_address
+from dalston_queue.metrics.server import ProcessServer, health_routes, metrics_of, parse_address
 
-from .redis_link import Link
+from .redis_link import MAIN_LOOP_TIMEOUT_S, Link, Report
+
+REDIS_SILENT_S = 15.0
+"""The link asks Redis each second; a call that hangs is given up after 5 s."""
 
 
 class NodeCollector:
@@ -47,9 +52,42 @@ class NodeServer(ProcessServer):
     def __init__(self, address: str, link: Link) -> None:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(NodeCollector(link))
+        super().__init__(parse_address(address), {"/metrics": metrics_of(registry), **health_routes(health_of(link))})
 
-        def healthz() -> Answer:
-            problem = link.problem()
-            return Answer(503 if problem else 200, f"{problem or 'ok'}\n".encode())
 
-        super().__init__(parse_address(address), {"/metrics": metrics_of(registry), "/healthz": healthz})
+def health_of(link: Link) -> Health:
+    """All from variables that the main loop and the link set: an answer waits for nothing."""
+
+    def alive() -> Findings:
+        return standing_still({"main loop": link.idle_s()}, MAIN_LOOP_TIMEOUT_S)
+
+    def ready() -> Findings:
+        return {"redis": redis_of(link), "engines": engines_of(link.report)}
+
+    return Health("supervisor", alive=alive, ready=[Probe(("redis", "engines"), ready)], stopping=lambda: leaving(link))
+
+
+def redis_of(link: Link) -> Finding:
+    if not link.up:
+        return failed("does not answer")
+    silent_s = link.silent_s()
+    if silent_s > REDIS_SILENT_S:
+        return failed("has not answered yet" if silent_s == math.inf else f"has not answered for {silent_s:.0f} s")
+    return OK
+
+
+def engines_of(report: Report | None) -> Finding:
+    """One engine that is ready is enough: the others load, or wait for a GPU, for minutes."""
+    if report is None or not report.engines:
+        return failed("there is none")
+    ready = sum(engine.state is EngineState.READY for engine in report.engines)
+    if not ready:
+        return failed(f"none of {len(report.engines)} is ready")
+    if ready < len(report.engines):
+        return Finding(Grade.DEGRADED, f"{ready} of {len(report.engines)} are ready")
+    return OK
+
+
+def leaving(link: Link) -> str:
+    state = link.report.state if link.report else NodeState.ACTIVE
+    return {NodeState.DRAINING: "the node drains", NodeState.CORDONED: "the node is cordoned"}.get(state, "")

@@ -96,6 +96,7 @@ class Link:
         self.max_losses = max_losses
         self.up = True
         self.alive_at = time.monotonic()  # when the main loop last reported
+        self._answered_at = float("-inf")
         self._report: Report | None = None
         self._beat_now = self._beat_soon = False
         self._outbox: deque[ReclaimWork | Reply | LogLines] = deque()
@@ -126,12 +127,13 @@ class Link:
         """The last report, for /metrics."""
         return self._report
 
-    def problem(self) -> str:
-        """Why /healthz fails; empty if all is well. An outage of Redis is no reason: a restart would not help."""
-        idle = time.monotonic() - self.alive_at
-        if idle > MAIN_LOOP_TIMEOUT_S:
-            return f"the main loop stands still for {idle:.0f} s"
-        return ""
+    def idle_s(self) -> float:
+        """How long the main loop has not reported."""
+        return time.monotonic() - self.alive_at
+
+    def silent_s(self) -> float:
+        """How long Redis has not answered."""
+        return time.monotonic() - self._answered_at
 
     def close(self, timeout: float) -> None:
         """Sends the remaining messages within the timeout and removes the node from the registry."""
@@ -261,6 +263,8 @@ class Link:
         if up != self.up:
             log.warning("redis is back" if up else "redis is away; engines keep running", why=why)
         self.up = up
+        if up:
+            self._answered_at = time.monotonic()
 
 
 def _state_of(report: Report) -> tuple[object, ...]:

@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 class Web:
     def __init__(self, env: Mapping[str, str], log: Path, *, status: int = 200, before: str = "") -> None:
-        """`status`: the expected answer of /healthz; 503 if its servers are missing. `before`: code that runs first."""
+        """`status`: the expected answer of /readyz; 503 if its servers are missing. `before`: code that runs first."""
         self._status, self._before = status, before
         self.port = reserve_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -75,7 +75,7 @@ class Web:
         # Not httpx.get: it reads all certificates of the machine for each request, which slows the start down.
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:
-            connection.request("GET", "/healthz")
+            connection.request("GET", "/readyz")
             return connection.getresponse().status == self._status
         except (OSError, http.client.HTTPException):
             return False

@@ -30,7 +30,7 @@ from dalston_queue.broker.operations.lanes import (
 from dalston_queue.broker.operations.reclaim import expire, reclaim
 from dalston_queue.broker.operations.records import records, scan_records
 from dalston_queue.broker.operations.requeue import requeue
-from dalston_queue.broker.orchestrator.events import forget_idle_readers
+from dalston_queue.broker.orchestrator.events import forget_idle_readers, oldest_event_ms
 from dalston_queue.broker.orchestrator.lease import Lease
 from dalston_queue.broker.protocol.keys import Keys
 from dalston_queue.broker.protocol.types import Role
@@ -73,8 +73,9 @@ class Broker(Topology):
     waiting = waiting
     held = held
 
-    # readers of events
+    # events and their readers
     forget_idle_readers = forget_idle_readers
+    oldest_event_ms = oldest_event_ms
 
     def __init__(self, routes: tuple[Route, ...]) -> None:
         super().__init__(routes)

@@ -102,7 +102,6 @@ urlpatterns = [
     path("login/", security.ThrottledLogin.as_view(), name="login"),
     path("password/", account.ChangePassword.as_view(), name="password"),
     path("logout/", LogoutView.as_view(), name="logout"),
-    path("healthz", security.healthz, name="healthz"),
     path("favicon.ico", security.favicon, name="favicon"),
 ]
 

@@ -1,4 +1,5 @@
-"""The port of a process that serves no other HTTP: /metrics of an orchestrator, housekeeping or a supervisor."""
+"""The port of a process that serves no other HTTP: /metrics, /healthz and /readyz of an orchestrator,
+housekeeping or a supervisor."""
 
 from __future__ import annotations
 
@@ -7,10 +8,13 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from dalston_queue.health.report import KIND, Health
 
 TEXT = "text/plain; charset=utf-8"
 
@@ -27,6 +31,17 @@ Route = Callable[[], Answer]
 
 def metrics_of(registry: CollectorRegistry) -> Route:
     return lambda: Answer(200, generate_latest(registry), CONTENT_TYPE_LATEST)
+
+
+def health_routes(health: Health) -> dict[str, Route]:
+    def answer(ask: Callable[[], tuple[HTTPStatus, bytes]]) -> Route:
+        def route() -> Answer:
+            code, body = ask()
+            return Answer(code, body, KIND)
+
+        return route
+
+    return {"/healthz": answer(health.healthz), "/readyz": answer(health.readyz)}
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -55,6 +70,7 @@ class ProcessServer:
                 self.send_response(answer.code)
                 self.send_header("Content-Type", answer.kind)
                 self.send_header("Content-Length", str(len(answer.body)))
+                self.send_header("Cache-Control", "no-store")
                 self.end_headers()
                 self.wfile.write(answer.body)
 

@@ -19,6 +19,7 @@ from dalston_queue.broker import EventReader
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.messages import Event, Malformed
 from dalston_queue.database import drop_broken_connection, is_transient
+from dalston_queue.health.loops import Loop
 from dalston_queue.jobs.lifecycle.advance import Advanced, claim_jobs
 from dalston_queue.jobs.lifecycle.stop import stop_tasks, stopping_jobs
 from dalston_queue.jobs.operator import pause
@@ -62,6 +63,7 @@ class Orchestrator:
     reader: EventReader
     stopping: Callable[[], bool]
     ready: Callable[[], None]
+    loop: Loop = field(default_factory=lambda: Loop("main loop"))
     batch: int = 400  # an engine that starts and ends tasks of milliseconds writes hundreds of events a second
     _flags_known: bool = False  # Redis has answered ever since the pause flags were restored
     _warned: dict[str, float] = field(default_factory=dict)
@@ -71,6 +73,7 @@ class Orchestrator:
         next_poll = 0.0
         announced = False
         while not self.stopping():
+            self.loop.mark()
             try:
                 if time.monotonic() >= next_poll:
                     next_poll = time.monotonic() + settings.DALSTON_SCHEDULER_INTERVAL_S
@@ -121,6 +124,7 @@ class Orchestrator:
         """Apply the batch, however long Postgres is away. Another orchestrator may take the events over meanwhile:
         applying an event twice changes nothing."""
         while True:
+            self.loop.mark()
             try:
                 return handle(batch, timezone.now())
             except Error as error:

@@ -38,12 +38,12 @@ def wait_for(probes: list[Probe], watch: Callable[[], None]) -> None:
 def web_answers(options: Options) -> Probe:
     def probe() -> str:
         try:
-            with urllib.request.urlopen(f"{options.url}/healthz", timeout=2):  # noqa: S310 (our own http address)
+            with urllib.request.urlopen(f"{options.url}/readyz", timeout=2):  # noqa: S310 (our own http address)
                 return ""
         except urllib.error.HTTPError as error:
-            return f"{options.url}/healthz answers {error.code}: {error.read(500).decode(errors='replace')}"
+            return f"{options.url}/readyz answers {error.code}: {error.read(500).decode(errors='replace')}"
         except OSError as error:
-            return f"{options.url}/healthz does not answer ({error})"
+            return f"{options.url}/readyz does not answer ({error})"
 
     return probe
 

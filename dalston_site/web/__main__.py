@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import uvicorn
 
 from dalston_site.web.protocol import MAX_HEAD_BYTES, BoundedProtocol
+from dalston_site.web.serving import Server
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -29,8 +30,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--log-level", default=None)
     parser.add_argument("--timeout-graceful-shutdown", type=int, default=None, metavar="SECONDS")
+    parser.add_argument(
+        "--drain-seconds",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="after SIGTERM go on for so long, with /readyz failing, before the port closes (default: %(default)g)",
+    )
     options = parser.parse_args(argv)
-    uvicorn.run(
+    config = uvicorn.Config(
         "dalston_site.asgi:application",
         host=options.host,
         port=options.port,
@@ -44,6 +52,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         proxy_headers=bool(options.forwarded_allow_ips),
         forwarded_allow_ips=options.forwarded_allow_ips,
     )
+    server = Server(config, options.drain_seconds)
+    server.run()
+    if not server.started:
+        sys.exit(3)  # as uvicorn does when it can't start
 
 
 if __name__ == "__main__":

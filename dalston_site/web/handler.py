@@ -43,7 +43,7 @@ class OneStepHandler(ASGIHandler):
     def __init__(self) -> None:
         # Not ASGIHandler's: that would load the middleware for async.
         self.load_middleware(is_async=False)
-        self._threads = ThreadPoolExecutor(
+        self.threads = ThreadPoolExecutor(
             THREADS + settings.DALSTON_MAX_WAITING_POLLS + settings.DALSTON_MAX_UPLOADS, thread_name_prefix="request"
         )
         self._turns, self._holders = Turns(), Holders()
@@ -115,7 +115,7 @@ class OneStepHandler(ASGIHandler):
     async def _on_a_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         # In a context of its own: the log context of one request must not reach the next on this thread.
         context = contextvars.copy_context()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, context.run, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self.threads, context.run, function, *arguments)
 
     def _answer(self, scope: Any, body: Any, turn: Turn) -> HttpResponseBase:
         turn.begin()

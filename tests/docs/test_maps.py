@@ -31,6 +31,7 @@ PAGES = [f"dalston_queue/dashboard/{path.parent.name}" for path in ROOT.glob("da
         "dalston_queue/broker/views",
         "dalston_queue/dashboard",
         *sorted(PAGES),
+        "dalston_queue/health",
         "dalston_queue/jobs",
         "dalston_queue/jobs/lifecycle",
         "dalston_queue/jobs/operator",

@@ -106,7 +106,7 @@ def test_a_full_run_logs_each_transition_and_neither_payload_nor_secret(running:
 def test_dev_env_is_private_and_its_addresses_work(running: Up) -> None:
     assert stat.S_IMODE((running.data / "dev.env").stat().st_mode) == 0o600
     assert set(running.env) == {"DALSTON_URL", "DALSTON_TOKEN", "DATABASE_URL", "REDIS_URL"}
-    assert httpx.get(f"{running.env['DALSTON_URL']}/healthz", timeout=40).status_code == 200
+    assert httpx.get(f"{running.env['DALSTON_URL']}/readyz", timeout=40).status_code == 200
     with psycopg.connect(running.env["DATABASE_URL"]) as connection:
         assert connection.execute("SELECT count(*) FROM django_migrations").fetchone() != (0,)
     with redis.Redis.from_url(running.env["REDIS_URL"]) as server:

@@ -10,7 +10,7 @@ import redis
 from redis.connection import ConnectionInterface
 
 from dalston_queue.broker.connection.faults import translated
-from dalston_queue.broker.connection.shard import Argument, Call, Shard, command, pairs, script
+from dalston_queue.broker.connection.shard import Argument, Call, Shard, command, milliseconds, pairs, script
 from dalston_queue.broker.connection.topology import Topology
 from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.protocol.keys import EVENT_GROUP, JOBS
@@ -200,6 +200,20 @@ def forget_idle_readers(topology: Topology, idle_ms: int = 3_600_000) -> int:
                 if reader[b"idle"] >= idle_ms and reader[b"pending"] == 0:
                     forgotten += shard.run("forget_consumer", [key], [EVENT_GROUP, reader[b"name"]]) == 0
     return forgotten
+
+
+def oldest_event_ms(topology: Topology) -> int:
+    """How long the oldest event of all queues has waited to be applied; 0 if there is none. One round trip per server,
+    one command per queue: an applied event leaves its stream, so the first entry is the oldest."""
+    oldest = 0
+    for shard in topology.shards:
+        queues = shard.queues()
+        keys = [shard.keys.events(queue) for queue in ([JOBS, *queues] if shard is topology.home else queues)]
+        time_, *pages = shard.readable([shard.clock, *[command("XRANGE", key, "-", "+", "COUNT", 1) for key in keys]])
+        now_ms = milliseconds(time_)
+        firsts = [int(entry_id.partition(b"-")[0]) for page in pages if page for entry_id, _ in page]
+        oldest = max([oldest, *(now_ms - first_ms for first_ms in firsts)])
+    return oldest
 
 
 class _Stream:

@@ -1,25 +1,21 @@
-"""The throttled login form and change of password (the admin uses both), /healthz and /favicon.ico."""
+"""The throttled login form and change of password (the admin uses both), and /favicon.ico."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import structlog
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView
-from django.db import DatabaseError, connection
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.templatetags.static import static
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from dalston_queue.accounts import login_throttle
-from dalston_queue.broker.errors import BrokerError
-from dalston_queue.redis import probe
 
 log = structlog.get_logger(__name__)
 
@@ -64,30 +60,3 @@ def words(wait: timedelta) -> str:
 def favicon(request: HttpRequest) -> HttpResponse:
     """For pages that name no icon of their own: the admin, and bare API answers."""
     return redirect(static("dalston/icon.svg"))
-
-
-@require_safe
-def healthz(request: HttpRequest) -> JsonResponse:
-    """200 if Postgres and Redis answer, 503 with the name of the one that does not. No details: it needs no login."""
-    parts = {"postgres": _answers(_ask_postgres), "redis": _answers(_ask_redis)}
-    healthy = all(parts.values())
-    words = {name: "ok" if up else "no answer" for name, up in parts.items()}
-    document = {"status": "ok" if healthy else "unavailable", **words}
-    return JsonResponse(document, status=200 if healthy else 503, headers={"Cache-Control": "no-store"})
-
-
-def _answers(ask: Callable[[], object]) -> bool:
-    try:
-        ask()
-    except (DatabaseError, BrokerError):
-        return False
-    return True
-
-
-def _ask_postgres() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT 1")
-
-
-def _ask_redis() -> None:
-    probe().ping()  # not cached: the state of now

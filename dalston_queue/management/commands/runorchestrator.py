@@ -19,9 +19,13 @@ from prometheus_client import REGISTRY
 from dalston_queue.alerts.evaluate import watch
 from dalston_queue.broker import EventReader
 from dalston_queue.broker.protocol.types import Role
+from dalston_queue.health import watchdog
+from dalston_queue.health.loops import Loop
+from dalston_queue.health.report import Health
+from dalston_queue.health.servers import health_of
 from dalston_queue.jobs.webhooks.sender import RECORD_INTERVAL_S, WebhookSender
 from dalston_queue.metrics import collector
-from dalston_queue.metrics.server import ProcessServer, metrics_of, parse_address
+from dalston_queue.metrics.server import ProcessServer, health_routes, metrics_of, parse_address
 from dalston_queue.orchestrator.duties.report import Report, record_run
 from dalston_queue.orchestrator.leadership import Leadership, process_name
 from dalston_queue.orchestrator.loop import Orchestrator
@@ -41,7 +45,7 @@ class Command(BaseCommand):
             type=_address,
             default=settings.DALSTON_METRICS_ADDRESS or None,  # argparse would refuse an empty text
             metavar="ADDRESS:PORT",
-            help="serve /metrics there (default: DALSTON_METRICS_ADDRESS)",
+            help="serve /metrics, /healthz and /readyz there (default: DALSTON_METRICS_ADDRESS)",
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -59,18 +63,24 @@ class Command(BaseCommand):
 
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, request_stop)
-        if options["metrics"]:
-            self._serve_metrics(options["metrics"])
         broker = get_broker()
+        main = Orchestrator(EventReader(broker, name), stop.is_set, ready)
         beside = [
             _Thread("recovery", Recovery(broker, Leadership(Role.ORCHESTRATOR, name)).run, stop),
             _Thread("alerts", partial(watch, name), stop),
             _Thread("webhooks", WebhookSender(partial(_record_webhooks, name)).run, stop),
         ]
+        loops = [main.loop, *(thread.loop for thread in beside)]
+        health = health_of(
+            "orchestrator", loops, applies_events=True, stopping=lambda: "is stopping" if stop.is_set() else ""
+        )
+        if options["metrics"]:
+            self._serve(options["metrics"], health)
+        watchdog.start(health)
         for thread in beside:
             thread.start()
         try:
-            Orchestrator(EventReader(broker, name), stop.is_set, ready).run()
+            main.run()
         finally:
             stop.set()
             for thread in beside:
@@ -80,10 +90,10 @@ class Command(BaseCommand):
                 raise CommandError(f"the {thread.name} thread failed; see the log. Start the orchestrator again.")
         log.info("orchestrator stopped", name=name)
 
-    def _serve_metrics(self, address: str) -> None:
+    def _serve(self, address: str, health: Health) -> None:
         collector.register()
         try:
-            ProcessServer(parse_address(address), {"/metrics": metrics_of(REGISTRY)})
+            ProcessServer(parse_address(address), {"/metrics": metrics_of(REGISTRY), **health_routes(health)})
         except OSError as error:
             raise CommandError(f"can't serve metrics on {address}: {error}") from None
 
@@ -93,13 +103,14 @@ class _Thread(threading.Thread):
 
     def __init__(self, name: str, work: Callable[[Callable[[float], bool]], None], stop: threading.Event) -> None:
         super().__init__(name=name)
+        self.loop = Loop(name)
         self._work = work
         self._stop_all = stop
         self.failed = False
 
     def run(self) -> None:
         try:
-            self._work(self._stop_all.wait)
+            self._work(self.loop.resting(self._stop_all.wait))
         except Exception:
             log.exception("a thread failed", thread=self.name)
             self.failed = True

@@ -16,6 +16,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from dalston_queue.broker.protocol.types import Role
+from dalston_queue.health.loops import HOUSEKEEPING
 from dalston_queue.metrics.processes import DUTY_RUNS
 from dalston_queue.models import Duty
 from dalston_queue.orchestrator.duties import housekeeping
@@ -87,6 +88,7 @@ def _pause(spec: DutySpec, *, failed: bool) -> timedelta:
 
 def run_duty(spec: DutySpec, holder: str) -> bool:
     """Run one duty and record it; False if it failed."""
+    HOUSEKEEPING.mark()
     started, clock = timezone.now(), time.monotonic()
     report, problem = Report(), ""
     try:

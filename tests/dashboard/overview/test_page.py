@@ -322,14 +322,3 @@ def test_what_comes_in_is_counted_when_it_waits_in_postgres(broker: Broker, step
     assert round(found["echo"].in_per_s * seconds) == 9
     [lane] = [lane for lane in queue.lanes if lane.waiting]
     assert round(found[lane.name].in_per_s * seconds) == 9
-
-
-def test_healthz_says_which_server_is_missing(viewer: Client, dead_redis: None, client: Client) -> None:
-    answer = Client().get("/healthz")
-    assert answer.status_code == 503
-    assert answer.json() == {"status": "unavailable", "postgres": "ok", "redis": "no answer"}
-
-
-def test_healthz_is_open_and_says_little(broker: Broker, client: Client) -> None:
-    answer = client.get("/healthz")
-    assert (answer.status_code, answer.json()) == (200, {"status": "ok", "postgres": "ok", "redis": "ok"})

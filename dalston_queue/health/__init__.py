@@ -1,0 +1,7 @@
+"""Health of a process: /healthz says whether it is alive, /readyz whether it can work. The page: docs/health.md.
+
+report   checks, their threads and deadlines, and the two answers; a leaf
+loops    when each loop last came round; a leaf
+watchdog tells systemd that the process is alive; a leaf
+servers  the checks of a server process: Postgres, migrations, Redis, events
+"""
