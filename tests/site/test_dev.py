@@ -60,6 +60,7 @@ class Project:
             (root / "pyproject.toml").write_text(PYPROJECT.replace("tiny", name))
             (root / "backend.py").write_text(BACKEND.replace("tiny", name))
         (folder / "requirements.lock").write_text("")
+        (folder / "requirements-up.lock").write_text("# without what tests need\n")
         (folder / "bench").mkdir()
         (folder / "bench" / "claim.py").write_text('"""How fast a claim is."""\nprint("measured")\n')
         self.tool("uv", "exit 1")  # fails, so that nothing is downloaded
@@ -87,6 +88,15 @@ class Project:
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return Project(tmp_path / "project with a space")
+
+
+def test_up_installs_no_more_than_it_needs_and_what_is_there_is_enough(project: Project) -> None:
+    project.python()
+    assert "dev: installing requirements-up.lock" in project.dev("up").stderr
+    assert "dev: installing" not in project.dev("up").stderr
+    assert "dev: installing requirements.lock" in project.dev("bench", "claim").stderr
+    for command in (["up"], ["manage"], ["bench", "claim"]):
+        assert "dev: installing" not in project.dev(*command).stderr
 
 
 def test_it_installs_once_and_again_only_when_the_lock_or_a_project_changes(project: Project) -> None:

@@ -20,6 +20,7 @@ EXEMPT = {
     "requirements-build.lock",
     "requirements-node.lock",
     "requirements-server.lock",
+    "requirements-up.lock",
     "bench/requirements.lock",
 }
 
