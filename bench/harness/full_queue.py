@@ -5,7 +5,7 @@ rows by Postgres itself from a series of numbers. Needs Django to be set up.
 import random
 import time
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from dalston_queue.broker.connection import scripts
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.messages import TaskMessage, encode_task
 from dalston_queue.broker.protocol.types import EngineState, NodeState, Tier
-from dalston_queue.models import DeadLetter, Job, Project, Task
+from dalston_queue.models import DeadLetter, Job, Project, Sample, Task
 
 QUEUES = ("transcribe", "diarize", "align", "translate", "summarise", "redact", "embed", "deliver")
 TIERS = (Tier.MEDIUM, Tier.HIGH, Tier.LOW)
@@ -156,9 +156,20 @@ def _insert_all(size: Size) -> None:
         _insert(_task(status, project, now), first, end, id=_TASK, job_id=_JOB, **_queues(status, size))
     with connection.cursor() as cursor:
         cursor.execute(_DEPTH)
-    dead_letter = DeadLetter(queue="transcribe", task_type="transcribe", cause="error", attempt=4, created_at=now)
+    dead_letter = DeadLetter(
+        queue="transcribe", task_type="transcribe", cause="error", attempt=4, created_at=now, retriable=True,
+        project=project, engine_id=engine_id(0),
+    )  # fmt: skip
     texts = {"fingerprint": "lpad((n % 40)::text, 16, '0')", "error": "'CUDA error ' || n % 40"}
     _insert(dead_letter, total, total + size.dead_letters, id=_TASK, task_id=_TASK, **texts)
+    minute = now.replace(second=0, microsecond=0)
+    tasks = {"completed": 900, "failed": 3, "retry_timeout": 5, "age_10": 50, "age_more": 9, "age_unread": 900_000}
+    times = {f"{name}_{share}": 10.0 for name in ("wait", "run") for share in ("p50", "p95", "p99")}
+    Sample.objects.bulk_create(
+        Sample(kind=kind, name="all", at=minute - timedelta(minutes=back), numbers=numbers)
+        for back in range(60)
+        for kind, numbers in (("tasks", tasks | times), ("workers", {"capacity": 200, "running": 100 + back}))
+    )
 
 
 def _task(status: str, project: Project, now: datetime) -> Task:

@@ -21,37 +21,14 @@ from dalston_queue.broker.views.snapshot import Snapshot
 from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.overview.values import Overview
 from dalston_queue.database import release_connection
+from dalston_queue.jobs.queries.waits import OLDEST, oldest_ages
 from dalston_queue.redis import get_broker
 
 log = structlog.get_logger(__name__)
 
 FRESH_S = 5.0
 COUNT_LIMIT = 10_000
-OLDEST = 2_000
-"""So many of the oldest of each queue and priority are read for percentiles: the p95 of 40 000 tasks is among them."""
-LANES = 300
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
-
-# The oldest of each lane and tier in Postgres, and what waits in windows, which are short.
-AGES = """
-    SELECT queue, tier, array_agg(extract(epoch FROM %(now)s - at)::float8 ORDER BY at) FROM (
-        SELECT queue, tier, at, row_number() OVER (PARTITION BY queue, tier ORDER BY at) AS rank FROM (
-            SELECT split_part(d.lane, '@', 1) AS queue, d.tier, t.first_enqueued_at AS at
-            FROM (
-                SELECT lane, tier FROM dalston_depth GROUP BY lane, tier HAVING sum(ready) > 0
-                ORDER BY sum(ready) DESC LIMIT %(lanes)s
-            ) AS d CROSS JOIN LATERAL (
-                SELECT first_enqueued_at FROM dalston_task
-                WHERE status = 'ready' AND lane = d.lane AND tier = d.tier
-                ORDER BY first_enqueued_at, id LIMIT %(oldest)s
-            ) AS t
-            UNION ALL
-            SELECT queue, tier, first_enqueued_at FROM (
-                SELECT queue, tier, first_enqueued_at FROM dalston_task
-                WHERE status IN ('queued', 'running') AND status = 'queued' LIMIT %(limit)s
-            ) AS queued
-        ) AS waiting
-    ) AS ranked WHERE rank <= %(oldest)s GROUP BY queue, tier"""
 
 _COUNTS = """
     SELECT
@@ -121,8 +98,7 @@ def from_postgres(now: datetime) -> FromPostgres:
         depth = {(queue, tier): (int(r), int(q), int(run)) for queue, tier, r, q, run in cursor.fetchall()}
         cursor.execute(_DEAD_LETTERS, [now - timedelta(days=1), COUNT_LIMIT])
         dead = cursor.fetchall()
-        cursor.execute(AGES, {"now": now, "lanes": LANES, "oldest": OLDEST, "limit": COUNT_LIMIT})
-        oldest = {(queue, tier): ages for queue, tier, ages in cursor.fetchall()}
+    oldest = oldest_ages(now)
     ready, queued, running = (sum(column) for column in zip(*depth.values(), strict=True)) if depth else (0, 0, 0)
     states = {"pending": pending, "scheduled": scheduled, "ready": ready, "queued": queued, "running": running}
     waiting = {key: counts[0] + counts[1] for key, counts in depth.items()}

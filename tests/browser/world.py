@@ -136,3 +136,19 @@ def _nodes(broker: Broker, task_id: str) -> None:
                numbers={"used_mib": 9000 + back * 20, "utilisation": 40 + back, "temperature": 60 + back % 7})
         for back in range(1, 40)
     )  # fmt: skip
+    Sample.objects.bulk_create(
+        Sample(kind=kind, name="all", at=minute - timedelta(minutes=back), numbers=numbers)
+        for back in range(1, 50)
+        for kind, numbers in (("tasks", _tasks(back)), ("workers", {"capacity": 12, "running": 3 + back % 10}))
+        if back not in (20, 21, 30)
+    )
+
+
+def _tasks(back: int) -> dict[str, float]:
+    """What ended in a minute, with its times, retries, and the ages of what waits."""
+    return {
+        "completed": 90 + 7 * (back % 9), "failed": back % 4, "retry_timeout": 2 + back % 3, "retry_gpu_oom": back % 2,
+        "wait_p50": 2.0 + back % 3, "wait_p95": 14.0 + back % 7, "wait_p99": 31.0 + back % 11,
+        "run_p50": 40.0 + back % 3, "run_p95": 95.0 + back % 7, "run_p99": 140.0 + back % 11,
+        "age_10": 12, "age_60": 30, "age_600": 41, "age_3600": 3, "age_more": 0, "age_unread": 300,
+    }  # fmt: skip

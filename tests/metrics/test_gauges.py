@@ -14,8 +14,9 @@ from pytest_django import Settings
 from dalston_queue.broker import Broker
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.types import EngineState, NodeState
+from dalston_queue.jobs.queries.waits import OLDEST, OLDEST_AGES
 from dalston_queue.metrics import collector, reading
-from dalston_queue.metrics.reading import AGES, percentiles, readings
+from dalston_queue.metrics.reading import percentiles, readings
 from dalston_queue.models import DeadLetter, Depth, Duty, Task
 from tests.broker.conftest import message
 from tests.jobs import make
@@ -142,7 +143,7 @@ def test_a_percentile_is_exact_or_absent() -> None:
     assert dict(percentiles(ages, 100)) == {"p50": 51.0, "p95": 96.0, "p99": 100.0, "oldest": 100.0}
     assert dict(percentiles([7.0], 1)) == {"p50": 7.0, "p95": 7.0, "p99": 7.0, "oldest": 7.0}
     assert dict(percentiles([], 0)) == {}
-    deep = [float(reading.OLDEST - rank) for rank in range(reading.OLDEST)]
+    deep = [float(OLDEST - rank) for rank in range(OLDEST)]
     found = dict(percentiles(deep, 30_000))
     assert found.keys() == {"p95", "p99", "oldest"}, "the 15 000th oldest was not read"
     assert found["p95"] == deep[1499]
@@ -185,12 +186,12 @@ def test_ages_read_the_oldest_entries_of_an_index_and_no_more() -> None:
         )
         cursor.execute("ANALYZE dalston_task")
         Depth.objects.create(lane="deep", tier="medium", ready=20_000, queued=0, running=0)
-        arguments: dict[str, Any] = {"now": timezone.now(), "lanes": 9, "oldest": reading.OLDEST, "limit": 10}
-        cursor.execute("EXPLAIN (ANALYZE, FORMAT TEXT) " + AGES, arguments)
+        arguments: dict[str, Any] = {"now": timezone.now(), "lanes": 9, "oldest": OLDEST, "limit": 10}
+        cursor.execute("EXPLAIN (ANALYZE, FORMAT TEXT) " + OLDEST_AGES, arguments)
         plan = "\n".join(row[0] for row in cursor.fetchall())
     assert "task_ready_by_age" in plan, plan
     assert "Seq Scan on dalston_task" not in plan, plan
-    assert max(float(rows) for rows in re.findall(r"actual time=\S+ rows=([\d.]+)", plan)) <= reading.OLDEST, plan
+    assert max(float(rows) for rows in re.findall(r"actual time=\S+ rows=([\d.]+)", plan)) <= OLDEST, plan
     found = reading.from_postgres(timezone.now()).ages
     assert found["deep", "medium", "p95"] == pytest.approx(0.95 * 3600, abs=120)
 

@@ -166,6 +166,17 @@ class Scenery:
                 numbers = {"waiting": waiting, "running": lane.pending, "added": 4_000 - 60 * back,
                            "removed": 3_990 - 60 * back}  # fmt: skip
                 rows.append(Sample(kind="lane", name=f"{lane.shard} {lane.stream}", at=at, numbers=numbers))
+            ended = max(0, round(110 + 40 * wave))
+            of_tasks: dict[str, float] = {
+                "completed": ended, "failed": int(back in {4, 17, 18}), "retry_timeout": int(back % 7 == 0),
+                "retry_gpu_oom": int(back % 11 == 0), "wait_p50": 3 + wave, "wait_p95": 14 + 6 * wave,
+                "wait_p99": 30 + 9 * wave, "run_p50": 41 + 3 * wave, "run_p95": 93 + 5 * wave,
+                "run_p99": 130 + 9 * wave, "age_10": 9, "age_60": 21, "age_600": 14, "age_3600": 0, "age_more": 0,
+                "age_unread": 0,
+            }  # fmt: skip
+            rows.append(Sample(kind="tasks", name="all", at=at, numbers=of_tasks))
+            running = max(0, min(24, round(17 + 6 * wave)))
+            rows.append(Sample(kind="workers", name="all", at=at, numbers={"capacity": 24, "running": running}))
             numbers = {"made": int(back in {4, 17, 18, 40}), "open": max(1, 4 - back // 15)}
             rows.append(Sample(kind="dead_letters", name="all", at=at, numbers=numbers))
         Sample.objects.bulk_create(rows, ignore_conflicts=True)

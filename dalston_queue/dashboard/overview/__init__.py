@@ -5,5 +5,6 @@ from_postgres what is read from Postgres
 from_redis    what is read from Redis
 read          the latest overview of this process, shared by pages and WebSockets
 health        the overview in sentences: what is wrong, what is stuck
+figures       the last hour in figures: throughput, failures, waits, durations, ages, retries, utilisation
 render        the page
 """

@@ -37,6 +37,7 @@ class Latest:
         self._overview: Overview | None = None
         self._past: deque[tuple[float, Snapshot]] = deque()
         self._lanes, self._queues, self._dead_letters = History("lane"), History("queue"), History("dead_letters")
+        self._tasks, self._workers = History("tasks"), History("workers")
 
     def get(self) -> Overview:
         """One thread reads; threads that come meanwhile wait and take the same overview."""
@@ -64,6 +65,8 @@ class Latest:
                 lanes=self._lanes.get(),
                 queues=self._queues.get(),
                 dead_letters=self._dead_letters.get().get("all", []),
+                tasks=self._tasks.get().get("all", []),
+                workers=self._workers.get().get("all", []),
             )
         except DatabaseError as error:
             log.warning("overview.samples_unavailable", error=str(error))

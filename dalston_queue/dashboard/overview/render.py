@@ -12,6 +12,7 @@ from typing import Any
 from dalston_queue.broker.protocol.types import EngineState, Role
 from dalston_queue.dashboard.alerts.render import panel
 from dalston_queue.dashboard.live.fragments import Fragment, Row, as_of, render, table
+from dalston_queue.dashboard.overview.figures import figure_fragments
 from dalston_queue.dashboard.overview.from_postgres import COUNT_LIMIT
 from dalston_queue.dashboard.overview.health import is_late, judge
 from dalston_queue.dashboard.overview.read import latest
@@ -42,6 +43,7 @@ def fragments(overview: Overview) -> list[Fragment]:
         panel(None if postgres is None else postgres.alerts),
         _lanes(overview),
         Fragment("more-queues", render("overview/_more_queues", shown=redis and redis.shown)),
+        *figure_fragments(None if postgres is None else overview.past),
         _tasks(postgres),
         Fragment("nodes", render("overview/_nodes", nodes=redis and [_node(node) for node in redis.nodes])),
         Fragment("dead-letters", _dead_letters(overview)),

@@ -166,6 +166,8 @@ class Past:
     lanes: Mapping[str, Sequence[Numbers | None]] = field(default_factory=dict)  # by Lane.sample
     queues: Mapping[str, Sequence[Numbers | None]] = field(default_factory=dict)
     dead_letters: Sequence[Numbers | None] = ()
+    tasks: Sequence[Numbers | None] = ()  # of all queues together
+    workers: Sequence[Numbers | None] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,21 @@
-"""The duty that stores a sample of queues, lanes, dead letters and GPUs once a minute, and deletes those a day old.
+"""The duty that stores samples of queues, lanes, tasks, dead letters, workers and GPUs once a minute, for a day.
 
 Counters are stored as they are (entries ever added, ever removed): a missed minute then loses no event, only detail.
 What ended, and how long it had waited, is counted per minute: of a missed minute it is not known.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
 from datetime import datetime, timedelta
+
+from django.utils import timezone
 
 from dalston_queue.broker.protocol.types import EngineState, NodeState, Tier
 from dalston_queue.broker.views.snapshot import LaneStats
-from dalston_queue.jobs.queries.ended import Ended, ended_between
+from dalston_queue.jobs.queries.ended import NONE, Ended, Percentiles, ended_between, retries_between
 from dalston_queue.jobs.queries.lanes import read_lanes
 from dalston_queue.jobs.queries.pace import counters_of, numbers_of
 from dalston_queue.jobs.queries.queues import select
+from dalston_queue.jobs.queries.waits import age_distribution
 from dalston_queue.models import DeadLetter, Sample
 from dalston_queue.models.dead_letter import OPEN
 from dalston_queue.orchestrator.duties.report import Report
@@ -45,21 +47,38 @@ def _queues(minute: datetime) -> Iterator[Sample]:
     end = minute - SETTLED
     ended = ended_between(end - timedelta(minutes=1), end)
     for queue in snapshot.queues:
-        numbers = numbers_of(queue, snapshot.at_ms) | _ended(ended.get(queue.queue, NONE))
+        numbers = numbers_of(queue, snapshot.at_ms) | _ended(ended.by_queue.get(queue.queue, NONE))
         yield Sample(kind="queue", name=queue.queue, at=minute, numbers=numbers)
         counters = counters_of(queue, snapshot.at_ms)
         yield Sample(kind="counters", name=queue.queue, at=minute, numbers=counters)
         for lane in queue.lanes:
             if lane.added or lane.ready or _is_plain(lane):
                 yield Sample(kind="lane", name=lane.name, at=minute, numbers=_numbers(lane))
-
-
-NONE = Ended(completed=0, failed=0, median_wait_s=None, p95_wait_s=None)
+    yield Sample(kind="tasks", name="all", at=minute, numbers=_tasks(end, ended.all))
 
 
 def _ended(ended: Ended) -> dict[str, float]:
     """Without a task there is no wait, and so no number."""
-    return {name: value for name, value in asdict(ended).items() if value is not None}
+    waits = {} if ended.waits is None else {"median_wait_s": ended.waits[0], "p95_wait_s": ended.waits[1]}
+    return {"completed": ended.completed, "failed": ended.failed, **waits}
+
+
+def _tasks(end: datetime, ended: Ended) -> dict[str, float]:
+    """Of all queues: what ended in the minute, its times, retries by reason, and the ages of what waits now."""
+    retries = retries_between(end - timedelta(minutes=1), end)
+    return {
+        "completed": ended.completed,
+        "failed": ended.failed,
+        **_percentiles("wait", ended.waits),
+        **_percentiles("run", ended.ran),
+        **{f"retry_{cause}": number for cause, number in retries.items()},
+        **age_distribution(timezone.now()),
+    }
+
+
+def _percentiles(name: str, seconds: Percentiles | None) -> dict[str, float]:
+    names = (f"{name}_p50", f"{name}_p95", f"{name}_p99")
+    return {} if seconds is None else dict(zip(names, seconds, strict=True))
 
 
 def _numbers(lane: LaneStats) -> dict[str, int]:

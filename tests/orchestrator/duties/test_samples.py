@@ -3,13 +3,17 @@
 from datetime import datetime, timedelta
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 from pytest_django import Settings
 
 from dalston_queue.broker import Broker
 from dalston_queue.broker.nodes.registry import NodeInfo
 from dalston_queue.broker.protocol.types import NodeState
-from dalston_queue.models import DeadLetter, Sample, Task
+from dalston_queue.jobs.queries import waits
+from dalston_queue.jobs.queries.ended import _RETRIED
+from dalston_queue.jobs.queries.waits import age_distribution
+from dalston_queue.models import DeadLetter, Sample, Task, TaskEvent
 from dalston_queue.orchestrator.duties.reconciler import reconcile
 from dalston_queue.orchestrator.duties.samples import RETENTION, SETTLED, take_samples
 from tests.broker.conftest import message
@@ -113,3 +117,48 @@ def test_what_ended_in_the_minute_is_counted_by_queue_with_its_wait(broker: Brok
     assert (found["idle"]["completed"], "median_wait_s" in found["idle"]) == (0, False)
     broker.reset_queue("echo")
     broker.reset_queue("idle")
+
+
+def test_what_ended_in_all_queues_is_one_sample_with_its_percentiles_and_retries(broker: Broker) -> None:
+    minute = timezone.now().replace(second=0, microsecond=0)
+    at = minute - SETTLED - timedelta(seconds=30)
+    for number in range(1, 101):
+        task = make.single("echo" if number % 2 else "other")
+        started = at - timedelta(seconds=number)
+        times = {"first_enqueued_at": started - timedelta(seconds=2 * number), "started_at": started, "finished_at": at}
+        Task.objects.filter(pk=task.pk).update(status="dead_letter" if number == 100 else "completed", **times)
+    long_ago = at - timedelta(minutes=5)
+    for cause, when in (("timeout", at), ("timeout", at), ("of a newer engine", at), ("error", long_ago)):
+        TaskEvent.objects.create(
+            task=task, transition="retry", from_status="running", to_status="ready", attempt=2, deliveries=0,
+            cause=cause, at=when,
+        )  # fmt: skip
+    take_samples(minute)
+    numbers = Sample.objects.get(kind="tasks", name="all").numbers
+    assert (numbers["completed"], numbers["failed"]) == (99, 1)
+    assert [numbers[f"wait_{share}"] for share in ("p50", "p95", "p99")] == pytest.approx([101, 190.1, 198.02])
+    assert [numbers[f"run_{share}"] for share in ("p50", "p95", "p99")] == pytest.approx([50, 94.1, 98.02])
+    assert {name: number for name, number in numbers.items() if name.startswith("retry_")} == {
+        "retry_timeout": 2, "retry_error": 1,
+    }  # fmt: skip
+
+
+def test_the_ages_of_what_waits_are_counted_in_steps(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = timezone.now()
+    for age in (1, 9, 30, 500, 601, 3599, 4000):
+        task = make.single("echo")
+        make.move("make_ready", [task])
+        Task.objects.filter(pk=task.pk).update(first_enqueued_at=now - timedelta(seconds=age))
+    found = age_distribution(now)
+    assert found == {"age_10": 2, "age_60": 1, "age_600": 1, "age_3600": 2, "age_more": 1, "age_unread": 0}
+    monkeypatch.setattr(waits, "OLDEST", 2)
+    found = age_distribution(now)
+    assert found == {"age_10": 0, "age_60": 0, "age_600": 0, "age_3600": 1, "age_more": 1, "age_unread": 5}
+
+
+def test_retries_are_found_by_their_index() -> None:
+    with connection.cursor() as cursor:
+        now = timezone.now()
+        cursor.execute("EXPLAIN " + _RETRIED, [now - timedelta(minutes=1), now, 100])
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+    assert "event_retries" in plan, plan
