@@ -228,6 +228,7 @@ if DALSTON_SERVER_INSTALL:
         "huey.contrib.djhuey",
     ]
     ROOT_URLCONF = "dalston_site.urls"
+    CSRF_FAILURE_VIEW = "dalston_queue.dashboard.security.views.refused_form"
     ASGI_APPLICATION = "dalston_site.asgi.application"
     HUEY = make_huey()
 
@@ -239,7 +240,7 @@ MIDDLEWARE = [
     "dalston_queue.dashboard.security.middleware.ContentSecurityPolicyMiddleware",
     "dalston_queue.dashboard.security.middleware.UnavailableMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "django.middleware.common.CommonMiddleware",
+    "dalston_queue.dashboard.security.middleware.HostMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -295,7 +296,7 @@ WHITENOISE_USE_FINDERS = WHITENOISE_AUTOREFRESH = DALSTON_DEV
 # --- HTTPS: on in production, off with DALSTON_HTTPS=0 for a trusted plain network ------------------------------------
 DALSTON_HTTPS = env.flag("DALSTON_HTTPS", not DALSTON_DEV)
 SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = DALSTON_HTTPS
-SECURE_REDIRECT_EXEMPT = [r"^metrics$"]  # Prometheus asks from inside
+SECURE_REDIRECT_EXEMPT = [r"^metrics$"]  # Prometheus asks from inside, without TLS and by IP address
 SECURE_HSTS_SECONDS = 31_536_000 if DALSTON_HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = DALSTON_HTTPS
 # No preload: browsers keep such a list for years, for a whole domain. The proxy may add it, and then knowingly.

@@ -11,7 +11,7 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,9 +32,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Web:
-    def __init__(self, env: Mapping[str, str], log: Path, *, status: int = 200, before: str = "") -> None:
+    def __init__(
+        self, env: Mapping[str, str], log: Path, *, status: int = 200, before: str = "", options: Sequence[str] = ()
+    ) -> None:
         """`status`: the expected answer of /readyz; 503 if its servers are missing. `before`: code that runs first."""
-        self._status, self._before = status, before
+        self._status, self._before, self._options = status, before, list(options)
         self.port = reserve_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.env, self._log = dict(env), log
@@ -42,7 +44,7 @@ class Web:
         self.process = self.start()
 
     def start(self) -> Spawned:
-        listen = ["--port", str(self.port)]
+        listen = ["--port", str(self.port), *self._options]
         argv = [sys.executable, "-m", "dalston_site.web", *listen]
         if self._before:
             code = f"{self._before}; from dalston_site.web.__main__ import main; main({listen})"

@@ -1,12 +1,15 @@
-"""Middleware of the pages: the Content-Security-Policy header, and the page 503 while Postgres does not answer."""
+"""Middleware of the pages: Content-Security-Policy, allowed hosts, and the page 503 while Postgres does not answer."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import structlog
+from django.conf import settings
 from django.db import InterfaceError, OperationalError
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponsePermanentRedirect
+from django.middleware.common import CommonMiddleware
 from django.template.loader import render_to_string
 
 log = structlog.get_logger(__name__)
@@ -34,6 +37,16 @@ class ContentSecurityPolicyMiddleware:
         response = self.get_response(request)
         response.headers.setdefault("Content-Security-Policy", POLICY)
         return response
+
+
+class HostMiddleware(CommonMiddleware):
+    """Django's check of the Host header, but for what load balancers and Prometheus ask for by an IP address: no answer
+    of theirs contains a URL."""
+
+    def process_request(self, request: HttpRequest) -> HttpResponsePermanentRedirect | None:
+        if any(re.match(path, request.path.lstrip("/")) for path in settings.SECURE_REDIRECT_EXEMPT):
+            return None
+        return super().process_request(request)
 
 
 class UnavailableMiddleware:

@@ -11,6 +11,7 @@ from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -54,6 +55,13 @@ def address_of(request: HttpRequest) -> str:
 def words(wait: timedelta) -> str:
     seconds = math.ceil(wait.total_seconds())
     return f"{seconds} s" if seconds < 90 else f"{math.ceil(seconds / 60)} min"
+
+
+def refused_form(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """CSRF_FAILURE_VIEW: a form that is too old, or that comes from another address than the proxy passes."""
+    other_address = reason.startswith(("Origin checking failed", "Referer checking failed - https"))
+    text = render_to_string("403_csrf.html", {"other_address": other_address, "reason": reason})
+    return HttpResponse(text, status=403)
 
 
 @require_safe

@@ -53,7 +53,7 @@ def test_error_pages_are_ours(client: Client) -> None:
     assert b"Page not found" in page.content
     refused = Client(enforce_csrf_checks=True).post("/login/", {"username": "a", "password": "b"})
     assert refused.status_code == 403
-    assert b"The form was too old" in refused.content
+    assert b"It was too old" in refused.content
 
 
 def test_the_500_page_renders_without_any_context() -> None:
