@@ -21,6 +21,9 @@ def main() -> None:
 
         sys.stdout.write(f"dalston {installed_version()}\n")
         return
+    if sys.argv[1:2] in (["status"], ["support_bundle"]):
+        # A pool brings the circuit breaker (dalston_site/postgres): these answer also while Postgres hangs.
+        os.environ.setdefault("DALSTON_DB_POOL_SIZE", "2")
     try:
         from django.core.management import execute_from_command_line
     except ModuleNotFoundError as error:

@@ -7,4 +7,5 @@ read          the latest overview of this process, shared by pages and WebSocket
 health        the overview in sentences: what is wrong, what is stuck
 figures       the last hour in figures: throughput, failures, waits, durations, ages, retries, utilisation
 render        the page
+terminal      the same for a terminal, and as a document: manage.py status
 """
