@@ -50,9 +50,9 @@ def _alert_lines(overview: Overview) -> Iterator[str]:
         yield from ("", f"ALERTS  {NOT_KNOWN.format('Postgres')}")
         return
     firing = Counter(alert.severity for alert in alerts if alert.fired_at)
-    said = ", ".join(f"{number} {severity}" for severity, number in sorted(firing.items()))
+    counted = ", ".join(f"{number} {severity}" for severity, number in sorted(firing.items()))
     pending = sum(not alert.fired_at for alert in alerts)
-    yield from ("", f"ALERTS  {said or 'none'}{f', {pending} pending' if pending else ''}")
+    yield from ("", f"ALERTS  {counted or 'none'}{f', {pending} pending' if pending else ''}")
     for alert in alerts[:MAX_ROWS]:
         state = alert.severity if alert.fired_at else "pending"
         about = f" ({alert.subject})" if alert.subject else ""

@@ -1,7 +1,7 @@
 """manage.py doctor: checks this server or this node. Exit code 0: well, 1: degraded, 2: broken."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.conf import settings
@@ -29,28 +29,30 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         worst = Grade.OK
-        for finding in self._examine(options):
+        for finding in examiner(options)():
             worst = max(worst, finding.grade)
             self.stdout.write(f"{finding.grade.name.lower():9} {finding.subject}: {finding.text}")
         sys.exit(worst)
 
-    def _examine(self, options: dict[str, Any]) -> Iterator[Finding]:
-        if _is_server() and not any(options[name] for name in OF_A_NODE):
-            from dalston_site import doctor
 
-            return doctor.examine(make_broker)
-        from supervisor import doctor as node_doctor
+def examiner(options: dict[str, Any]) -> Callable[[], Iterator[Finding]]:
+    """The checks of this server, or of this node."""
+    if is_server() and not any(options[name] for name in OF_A_NODE):
+        from dalston_site import doctor
 
-        read_plan = plan_reader(options)
-        try:
-            node = read_plan().config.node
-        except ManifestError:  # a finding of its own; the rest is examined all the same
-            node = options["node_id"] or default_node_name()
-        state_dir = state_dir_of(options["state_dir"], node)
-        return node_doctor.examine(make_broker, read_plan, state_dir, settings.DALSTON_ARTIFACTS_URL)
+        return lambda: doctor.examine(make_broker)
+    from supervisor import doctor as node_doctor
+
+    read_plan = plan_reader(options)
+    try:
+        node = read_plan().config.node
+    except ManifestError:  # a finding of its own; the rest is examined all the same
+        node = options["node_id"] or default_node_name()
+    state_dir = state_dir_of(options["state_dir"], node)
+    return lambda: node_doctor.examine(make_broker, read_plan, state_dir, settings.DALSTON_ARTIFACTS_URL)
 
 
-def _is_server() -> bool:
+def is_server() -> bool:
     return bool(
         settings.DALSTON_SERVER_INSTALL and settings.DATABASES["default"]["ENGINE"] != "django.db.backends.dummy"
     )

@@ -75,7 +75,7 @@ def test_the_worst_alert_that_fires_decides(alerts: tuple[AlertLine, ...], tone:
     assert tone_of(replace(view, postgres=replace(InPostgres((), 0, DUTIES), alerts=alerts))) is tone
 
 
-def test_what_is_not_known_is_said_and_never_zero() -> None:
+def test_what_is_not_known_is_named_and_never_zero() -> None:
     view = overview(queue())
     without_redis = "\n".join(lines(replace(view, redis=None)))
     assert without_redis.count("not known: Redis does not answer") == 3
