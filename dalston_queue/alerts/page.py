@@ -121,4 +121,5 @@ def _steps(steps: tuple[Step, ...]) -> str:
 def _step(step: Step) -> str:
     if step.button:
         return f"{step.text} **{step.button}** on {PAGES[step.page]}."
-    return f"{step.text} ({PAGES[step.page]})" if step.page else step.text
+    shows = f", {step.shows}" if step.shows else ""
+    return f"{step.text} ({PAGES[step.page]}{shows})" if step.page else step.text

@@ -14,6 +14,7 @@ class Step:
     text: str
     page: str = ""  # in dashboard/urls.py: overview, queues, queue, nodes, node, dead-letters, limits
     button: str = ""  # its label, on that page
+    shows: str = ""  # the heading on that page under which the answer is
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,15 @@ _DISCARD = Step(
 _LIMIT = Step("Keep a project or a queue to fewer tasks in flight or starts a minute.", "limits", "Set limit")
 _WEIGHT = Step("Give a project a larger or smaller share of the slots.", "limits", "Set weight")
 _QUEUE = Step("See what waits and what runs, with idle times and leases.", "queue")
-_DUTIES = Step("Read leaders and duties at the end of the overview.", "overview")
+_DUTIES = Step("Read leaders and duties at the end of the overview.", "overview", shows="Leaders and duties")
+_PATTERNS = Step(
+    "See what they have in common: a cause, a queue, a node, a project, an hour? A click shows those only.",
+    "dead-letters",
+    shows="Patterns",
+)
+_REPLAY_PATTERN = Step(
+    "Replay all that have it in common, or all that may pass, once the reason is mended.", "dead-letters", "Replay…"
+)
 
 RUNBOOKS: Mapping[str, Runbook] = {
     "DalstonNoActiveWorkers": Runbook(
@@ -53,18 +62,28 @@ RUNBOOKS: Mapping[str, Runbook] = {
     ),
     "DalstonHighPriorityQueueDeep": Runbook(
         "More urgent work waits than engines can take soon. Low priorities wait longer, until ageing promotes them.",
-        (_QUEUE, Step("Compare what comes in and what goes out, and the share of slots in use.", "overview")),
+        (
+            _QUEUE,
+            Step(
+                "Compare what comes in and what goes out, and the share of slots in use.", "overview", shows="Last hour"
+            ),
+        ),
         (_SCALE, _LIMIT, _WEIGHT),
     ),
     "DalstonFailureRateHigh": Runbook(
         "Attempts fail more often than they should: a bad release of an engine, a missing model or file, a full GPU, or a"
         " client that sends what cannot work.",
-        (_GROUPS, Step("Compare nodes: does one of them fail, or all?", "nodes"), _EXITS),
+        (
+            Step("When did it begin, and do attempts fail or tasks?", "overview", shows="Failure rate"),
+            _PATTERNS,
+            Step("Compare nodes: does one of them fail, or all?", "nodes"),
+            _EXITS,
+        ),
         (_PAUSE, _CORDON, _REPLAY),
     ),
     "DalstonDeadLettersGrow": Runbook(
         "Tasks run out of retries, many a minute. They wait for you, for as many days as the settings say.",
-        (_GROUPS, _EXITS),
+        (_PATTERNS, _GROUPS, _EXITS),
         (_PAUSE, _REPLAY, _DISCARD),
     ),
     "DalstonNoLeader": Runbook(
@@ -92,7 +111,10 @@ RUNBOOKS: Mapping[str, Runbook] = {
     ),
     "DalstonWorkersBusy": Runbook(
         "Nearly all slots run a task, for minutes. That is fine for a batch, and too little for work that must not wait.",
-        (Step("See which queues wait and how long until they are clear.", "overview"),),
+        (
+            Step("Since when, and does it come back each hour?", "overview", shows="Utilisation"),
+            Step("See which queues wait and how long until they are clear.", "overview", shows="Clear in"),
+        ),
         (_SCALE, _LIMIT, _WEIGHT),
     ),
     "DalstonLowPriorityWaits": Runbook(
@@ -117,7 +139,7 @@ RUNBOOKS: Mapping[str, Runbook] = {
     ),
     "DalstonRetriesHigh": Runbook(
         "Many attempts fail and are repeated. The work gets done, but it takes slots from other tasks.",
-        (Step("See the retries by reason over the last hour.", "overview"), _EXITS),
+        (Step("See the retries by reason over the last hour.", "overview", shows="Retries"), _EXITS),
         (_CORDON, _PAUSE),
     ),
     "DalstonBreakersOpen": Runbook(
@@ -145,7 +167,7 @@ RUNBOOKS: Mapping[str, Runbook] = {
         " refused result is work that was done twice.",
         (
             Step("Does the network of a node stall? Compare the age of its heartbeats.", "nodes"),
-            Step("Are timeouts shorter than the tasks take? Compare durations on the overview.", "overview"),
+            Step("Are timeouts shorter than the tasks take? Compare durations.", "overview", shows="Duration"),
         ),
         (_CORDON,),
     ),
@@ -173,14 +195,14 @@ RUNBOOKS: Mapping[str, Runbook] = {
     ),
     "DalstonDeadLettersOfOneCause": Runbook(
         "Many tasks ended for the same cause within a day: one thing is broken.",
-        (_GROUPS,),
-        (_REPLAY, _DISCARD),
+        (_PATTERNS, _GROUPS),
+        (_REPLAY_PATTERN, _DISCARD),
     ),
     "DalstonDeadLettersRetriable": Runbook(
         "Many dead letters have causes that pass: timeouts, dead engines, full GPUs. If that is over, a replay completes them.",
-        (_GROUPS, Step("Are the engines well now?", "nodes")),
+        (_PATTERNS, Step("Are the engines well now?", "nodes")),
         (
-            _REPLAY,
+            _REPLAY_PATTERN,
             Step("Replay all of them at a rate, with a preview first.", "dead-letters", "Replay all that match…"),
         ),
     ),

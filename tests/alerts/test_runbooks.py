@@ -23,7 +23,11 @@ def labels(client: Client, url: str) -> set[str]:
     """What can be pressed there: buttons, summaries and links."""
     answer = client.get(url, follow=True)
     assert answer.status_code == 200, (url, answer.status_code)
-    found = re.findall(r"<(button|summary|a)\b[^>]*>(.*?)</\1>", answer.content.decode(), re.DOTALL)
+    return labels_of(answer.content.decode())
+
+
+def labels_of(page: str) -> set[str]:
+    found = re.findall(r"<(button|summary|a)\b[^>]*>(.*?)</\1>", page, re.DOTALL)
     return {html.unescape(re.sub(r"<[^>]+>", "", text)).strip() for _, text in found}
 
 
@@ -54,6 +58,37 @@ def test_each_button_is_on_the_page_that_its_step_names(broker: Broker) -> None:
                 step,
                 pressed,
             )
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_follows_a_runbook_from_its_alert_finds_each_heading_and_each_button(broker: Broker) -> None:
+    make_world(broker)
+    client = logged_in("olga", Role.OPERATOR)
+    pages: dict[str, str] = {}
+
+    def page(url: str) -> str:
+        if url not in pages:
+            pages[url] = client.get(url, follow=True).content.decode()
+        return pages[url]
+
+    def finds(url: str, button: str, clicks: int) -> bool:
+        """On the page, or on one of a queue, node, job or task that it leads to."""
+        if any(label == button or label.startswith(f"{button} ") for label in labels_of(page(url))):
+            return True
+        ways = sorted(set(re.findall(r'href="(/(?:queues|nodes|jobs|tasks)/[^/"?#]+/[^"#]*)', page(url))))
+        return clicks > 0 and any(finds(way, button, clicks - 1) for way in ways)
+
+    for alert in ALERTS:
+        steps = re.findall(r"<li>(.*?)</li>", page(f"/alerts/{alert.slug}/").partition("What to check")[2], re.DOTALL)
+        runbook = RUNBOOKS[alert.name]
+        for step, shown in zip((*runbook.look, *runbook.press), steps, strict=False):
+            link = re.search(r'<a href="([^"]+)"', shown)
+            assert bool(link) == bool(step.page), (alert.name, shown)
+            if link and step.shows:
+                assert re.search(rf"<(h2|h3|th)\b[^>]*>{step.shows}\b", page(link[1])), (alert.name, step)
+            if link and step.button:
+                clicks = 2 if step.page in ("queue", "node", "task") else 0
+                assert finds(link[1], step.button, clicks), (alert.name, step)
 
 
 def test_each_alert_has_a_runbook_with_all_three_parts() -> None:

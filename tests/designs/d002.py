@@ -120,6 +120,8 @@ STATS = {
 DEAD_LETTERS = {
     "original task, failure reason, history, last error": "dashboard/dead_letters/test_one::it_shows_all_evidence_escaped",
     "analysis each hour, by reason": "orchestrator/duties/test_duties::the_digest_groups_dead_letters_and_counts_new_patterns",
+    "patterns of the last 24 hours": "jobs/queries/test_dead_letters::they_are_counted_by_all_that_they_have_in_common",
+    "tasks that are safe to retry": "jobs/queries/test_dead_letters::each_pattern_is_a_filter_that_finds_as_many",
     "alert: more than 50 of one reason": "alert:DalstonDeadLettersOfOneCause",
     "alert: more than 100 that may be retried": "alert:DalstonDeadLettersRetriable",
     "automated replay": "api/dead_letters/test_replay_batches::a_batch_is_made_read_and_undone",
@@ -150,7 +152,14 @@ METRICS = {
     "log of a stalled assignment": "log:Task … stalled in assignment, requeueing",
     "log of an unhealthy worker": "log:Worker … marked unhealthy",
     "trace_id in each log line": "e2e/test_up::a_full_run_logs_each_transition_and_neither_payload_nor_secret",
-    "dashboard panels": "metrics/test_page::the_board_is_made_from_the_declarations",
+    "task_requeued": "metric:dalston_task_recovery_total",
+    "worker_failure_count": "metric:dalston_worker_heartbeat_failures_total",
+    "worker_marked_unhealthy": "metric:dalston_workers_total",
+    "panel: queue health": "dashboard/overview/test_figures::each_shows_its_numbers",
+    "panel: worker pool": "dashboard/overview/test_figures::a_rate_is_of_attempts_and_unknown_without_one",
+    "panel: task flow": "metrics/test_page::the_board_is_made_from_the_declarations",
+    "panel: error analysis": "dashboard/dead_letters/test_patterns::each_pattern_links_to_its_dead_letters_and_an_operator_gets_its_replay",
+    "panel: performance": "orchestrator/duties/test_samples::what_ended_in_all_queues_is_one_sample_with_its_percentiles_and_retries",
 }
 ALERTS = {
     "queue depth above 50 000": "alert:DalstonQueueDeep",

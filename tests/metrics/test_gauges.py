@@ -1,6 +1,7 @@
 """The gauges by their documented names: right, bounded, and absent where their server does not answer."""
 
 import re
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -206,6 +207,39 @@ def test_scrapes_share_a_reading(broker: Broker, client: Client, monkeypatch: py
         found = scraped(client)
     assert len(queries) == 0
     assert found["dalston_snapshot_age_seconds"][()] > 0
+
+
+SCANS = {"scan", "hscan", "sscan", "zscan", "keys", "xrevrange", "xread", "lrange", "hvals", "zrange", "sort"}
+"""Commands that read as much as there is. HKEYS reads the lanes of a queue, at most 32, and XRANGE its oldest entry."""
+
+
+@pytest.mark.keeps_keys
+@pytest.mark.django_db
+def test_a_scrape_costs_no_redis_scan_and_the_same_whatever_waits(broker: Broker, client: Client) -> None:
+    """Counted by the server, what scripts call included."""
+    broker.append([message("first")])
+    scraped(client)  # its scripts are loaded
+
+    def cost() -> Counter[str]:
+        before = _calls(broker)
+        scraped(client)
+        return _calls(broker) - before
+
+    few = cost()
+    for start in range(0, 2000, 500):
+        broker.append([message(f"t{number}") for number in range(start, start + 500)])
+    many = cost()
+    assert scraped(client)["dalston_queue_lag"][tuple(sorted(ECHO.items()))] == 2001
+    ignored = {"cmdstat_info", "cmdstat_ping"}
+    assert {name: count for name, count in many.items() if name not in ignored} == {
+        name: count for name, count in few.items() if name not in ignored
+    }
+    assert {name.removeprefix("cmdstat_") for name in many} & SCANS == set()
+
+
+def _calls(broker: Broker) -> Counter[str]:
+    found = broker.home.client.info("commandstats")
+    return Counter({name: each["calls"] for name, each in found.items()})
 
 
 @pytest.mark.keeps_keys

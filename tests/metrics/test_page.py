@@ -53,6 +53,21 @@ def test_each_metric_is_set_where_its_declaration_says(name: str) -> None:
         assert re.search(rf"\b{variable}\b", code), f"{path} does not set {module}.{variable}"
 
 
+def test_names_have_our_prefix_or_that_of_dcgm_and_counters_end_in_total() -> None:
+    for name, metric in DECLARED.items():
+        assert re.fullmatch(r"dalston_[a-z0-9_]+|DCGM_FI_DEV_[A-Z_]+", name), name
+        # Gauges of the first designs are called _total, too.
+        assert metric.kind != "counter" or name.endswith("_total"), name
+        assert metric.kind != "histogram" or name.endswith("_seconds"), name
+
+
+def test_every_query_of_the_board_asks_for_declared_metrics_only() -> None:
+    known = set(DECLARED) | {f"{name}_bucket" for name, metric in DECLARED.items() if metric.kind == "histogram"}
+    for panel in json.loads(board_text())["panels"]:
+        for target in panel.get("targets", ()):
+            assert set(re.findall(r"\b(?:dalston|DCGM)_\w+", target["expr"])) - known == set(), target
+
+
 def test_each_metric_has_a_query_on_the_board() -> None:
     for metric in DECLARED.values():
         assert all(metric.name in expr for expr, _ in queries(metric))

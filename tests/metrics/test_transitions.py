@@ -7,6 +7,7 @@ from dalston_queue.broker import Broker, Delivery
 from dalston_queue.broker.protocol.messages import ErrorInfo, Failed, Outcome
 from dalston_queue.broker.protocol.types import Cause
 from dalston_queue.jobs.lifecycle.dead_letters import dead_letter_unreadable
+from dalston_queue.metrics.tasks import reason_of
 from dalston_queue.models import Task, TaskEvent
 from tests.jobs import make
 from tests.metrics.support import Grown
@@ -61,6 +62,12 @@ def test_failures_count_by_reason_and_a_retried_task_waits_only_once(broker: Bro
     assert grown.by("dalston_task_claim_latency_seconds_count", priority="low") == 2
     assert grown.by("dalston_task_duration_seconds_count", priority="low", status="dead_letter") == 1
     broker.reset_queue("echo")
+
+
+def test_a_cause_that_only_a_newer_engine_knows_is_an_error() -> None:
+    """Label values are bounded: an engine may report any text."""
+    assert {reason_of(cause) for cause in Cause} == set(Cause)
+    assert reason_of("flux_capacitor_empty") == reason_of("") == Cause.ERROR
 
 
 @pytest.mark.keeps_keys

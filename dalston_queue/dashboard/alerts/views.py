@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from dalston_queue.alerts.page import PAGES
 from dalston_queue.alerts.runbooks import RUNBOOKS, Step
 from dalston_queue.alerts.table import ALERTS, BY_SLUG, Alert
 from dalston_queue.dashboard.alerts.read import standing
@@ -30,6 +31,8 @@ class ShownStep:
     url: str
     label: str
     button: str
+    shows: str
+    place: str  # the page of one queue, node or task, if the link leads to the list of them
 
 
 @page_view
@@ -66,4 +69,5 @@ def shown(step: Step, alert: Alert) -> ShownStep:
     if step.page == "dead-letters-list":
         url += "?each=1"
     label = page.replace("-", " ").capitalize() if page else ""
-    return ShownStep(step.text, url, label, step.button)
+    place = PAGES[step.page] if step.page not in (page, "dead-letters-list") else ""
+    return ShownStep(step.text, url, label, step.button, step.shows, place)

@@ -6,6 +6,7 @@ import urllib.request
 from collections.abc import Callable
 
 from dalston_queue.broker.protocol.types import EngineState
+from dalston_queue.metrics.nodes import GPU
 from tests.supervisor.conftest import NvmlStub
 from tests.supervisor.node import Node, kill
 from tests.support import WAIT_TIMEOUT_S, reserve_port, wait_until
@@ -41,6 +42,8 @@ def test_engines_get_gpus_wait_for_them_and_lose_them_in_a_quarantine(
     status, gauges = get(f"http://127.0.0.1:{port}/metrics")
     assert status == 200
     assert 'DCGM_FI_DEV_FB_TOTAL{UUID="GPU-a",gpu="0",modelName="Stub GPU"} 16000.0' in gauges
+    for family in GPU.values():
+        assert f'\n{family.metric.name}{{UUID="GPU-a",gpu="0",modelName="Stub GPU"}} ' in gauges
     assert 'dalston_node_engines{state="ready"} 2.0' in gauges
 
     # A dead process that still holds memory keeps the slot closed; so the waiting one gets no place either.
