@@ -147,6 +147,8 @@ DALSTON_MAX_LANES_PER_PROJECT = whole("DALSTON_MAX_LANES_PER_PROJECT", "E302", 1
 DALSTON_FORGET_QUEUES_S = whole("DALSTON_FORGET_QUEUES_S", "E303", 3600, "Seconds after which an empty queue or combination of capabilities that is not used is forgotten.", low=120)
 DALSTON_SHOWN_QUEUES = whole("DALSTON_SHOWN_QUEUES", "E304", 100, "Queues that the overview, `/queue/stats`, `/metrics` and the samples show: the busiest. The others have their pages, and `/streams`.", high=10_000)
 
+DALSTON_MAX_REDIS_BYTES = whole("DALSTON_MAX_REDIS_BYTES", "E307", 67_108_864, "Bytes in Redis that the inputs of one project's tasks may take, counting those over 8 KiB; above, its tasks wait in Postgres, and those of other projects go on. The last one may exceed it.", low=65_536)
+
 # --- Logins ------------------------------------------------------------------------------------------------------------
 DALSTON_LOGIN_TRIES_ACCOUNT = whole("DALSTON_LOGIN_TRIES_ACCOUNT", "E170", 10, "Tries to log in to one account within the window; the next is refused with the time of the next try.", high=10_000)
 DALSTON_LOGIN_TRIES_ADDRESS = whole("DALSTON_LOGIN_TRIES_ADDRESS", "E171", 50, "The same from one address (for IPv6: one /64).", high=10_000)

@@ -54,6 +54,9 @@ class Task(models.Model):
     )
     parameters = models.JSONField(default=dict)
     timeout_seconds = models.PositiveIntegerField()
+    entry_bytes = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="of its entry in Redis, if that is large (jobs/order/large.py)"
+    )
     attempt = models.PositiveIntegerField(default=1)
     # Of the last event applied at this attempt; an event applies only if its own is greater.
     event_seq = models.BigIntegerField(default=0)
@@ -109,6 +112,13 @@ class Task(models.Model):
                 fields=["id"],
                 name="task_stopping",
                 condition=IN_FLIGHT & models.Q(cancel_requested_at__isnull=False),
+            ),
+            # Refill, what large entries of each project take: WHERE entry_bytes > 0 AND status IN ('queued', 'running')
+            models.Index(
+                fields=["project"],
+                include=["entry_bytes"],
+                name="task_large_in_flight",
+                condition=IN_FLIGHT & models.Q(entry_bytes__gt=0),
             ),
             # Queue stats, throughput of the last minute: WHERE finished_at > %s
             models.Index(fields=["finished_at"], name="task_finished", condition=models.Q(finished_at__isnull=False)),

@@ -23,6 +23,7 @@ from dalston_queue.jobs.lifecycle.advance import advance
 from dalston_queue.jobs.lifecycle.dead_letters import Ending, end_tasks
 from dalston_queue.jobs.lifecycle.states import JobStatus
 from dalston_queue.jobs.lifecycle.status import Change, id_array, lock_jobs, move_tasks
+from dalston_queue.jobs.order.large import within_bound
 from dalston_queue.metrics.processes import DISPATCH_FAILURES
 from dalston_queue.redis import get_broker
 
@@ -55,10 +56,12 @@ _INPUTS = """
 @transaction.atomic(savepoint=False)
 def append_ready(tasks: Sequence[ReadyTask], now: datetime, *, skip_locked: bool = True) -> frozenset[UUID]:
     """Queue those of these tasks that are READY and whose jobs run, in this order; returns their ids. `skip_locked`
-    leaves out those whose jobs another process has locked. Raises Denied when Redis is full."""
+    leaves out those whose jobs another process has locked. What does not fit its project's bound of bytes stays READY.
+    Raises Denied when Redis is full."""
     jobs = lock_jobs((task.job_id for task in tasks), skip_locked=skip_locked)
     running = [job.id for job in jobs.values() if job.status == JobStatus.RUNNING]
     messages = _messages([task.task_id for task in tasks], ["ready"], running, now) if running else []
+    messages = within_bound(messages)
     if not messages:
         return frozenset()
     crash_points.point("dispatch.before_append")

@@ -23,6 +23,7 @@ from dalston_queue.broker.protocol.keys import queue_of_lane
 from dalston_queue.jobs.lifecycle.dispatch import append_ready
 from dalston_queue.jobs.order import depth
 from dalston_queue.jobs.order.depth import LaneDepth
+from dalston_queue.jobs.order.large import full_projects
 from dalston_queue.jobs.order.limits import Spending, limits_of
 from dalston_queue.jobs.order.share import next_groups
 from dalston_queue.jobs.order.waiting import Found, groups, in_flight, oldest, oldest_of
@@ -66,6 +67,7 @@ def refill(lanes: Collection[str] | None, now: datetime, started: Mapping[LaneTi
     waiting = [found for found in depth.depths(lanes) if found.ready > 0]
     if not waiting:
         return 0
+    full = full_projects()
     windows = Windows(settings.DALSTON_WINDOW, _engines.read(), started or {})
     queued = 0
     skipped: list[Found] = []
@@ -73,7 +75,7 @@ def refill(lanes: Collection[str] | None, now: datetime, started: Mapping[LaneTi
         for found in waiting:
             size = windows.size(found.lane_tier)
             if 2 * found.queued < size:
-                queued += _fill(found, size, now, skipped)
+                queued += _fill(found, size, now, skipped, full)
         # The jobs were locked by another process. A poll leaves them to the next one; for these there may be none.
         if skipped and lanes is not None:
             queued += len(append_ready(skipped, now, skip_locked=False))
@@ -82,11 +84,11 @@ def refill(lanes: Collection[str] | None, now: datetime, started: Mapping[LaneTi
     return queued
 
 
-def _fill(found: LaneDepth, size: int, now: datetime, skipped: list[Found]) -> int:
+def _fill(found: LaneDepth, size: int, now: datetime, skipped: list[Found], full: frozenset[UUID]) -> int:
     """Fill one window, batch by batch."""
     queued = 0
     while True:
-        filled = _fill_batch(found, size, now)
+        filled = _fill_batch(found, size, now, full)
         if filled.queued:
             crash_points.point("refill.committed")
         queued += len(filled.queued)
@@ -103,7 +105,8 @@ class _Filled:
 
 
 @transaction.atomic
-def _fill_batch(found: LaneDepth, size: int, now: datetime) -> _Filled:
+def _fill_batch(found: LaneDepth, size: int, now: datetime, full: frozenset[UUID]) -> _Filled:
+    """`full`: projects whose large entries fill their share of Redis."""
     lane_tier, queue = found.lane_tier, queue_of_lane(found.lane)
     with connection.cursor() as cursor:
         cursor.execute(_LOCK, [" ".join(lane_tier)])
@@ -113,25 +116,30 @@ def _fill_batch(found: LaneDepth, size: int, now: datetime) -> _Filled:
     if room <= 0:
         return _Filled()
     if limits:
-        return _fill_within(limits, lane_tier, room, now)
-    chosen: Sequence[Found] = oldest(lane_tier, room) if found.ready <= room else _next(lane_tier, queue, room)
+        return _fill_within(limits, lane_tier, room, now, full)
+    alone = found.ready <= room and not full
+    chosen: Sequence[Found] = oldest(lane_tier, room) if alone else _next(lane_tier, queue, room, full)
     queued = append_ready(chosen, now)
     more = bool(queued) and found.ready > room and (room == BATCH or len(chosen) < room)
     return _Filled(queued, _without(chosen, queued), more)
 
 
-def _next(lane_tier: LaneTier, queue: str, room: int) -> list[Found]:
+def _next(lane_tier: LaneTier, queue: str, room: int, full: frozenset[UUID]) -> list[Found]:
     """The next tasks by their groups' shares. A group alone has no need of them."""
-    waiting = groups(lane_tier)
-    if len(waiting) <= 1:
+    found = groups(lane_tier)
+    waiting = [each for each in found if each.project_id not in full]
+    if len(found) == len(waiting) <= 1:
         return oldest(lane_tier, room)
     flying = in_flight(queue)
     return oldest_of(lane_tier, next_groups(waiting, flying.all, room, queued=flying.queued))
 
 
-def _fill_within(limits: Sequence[Limit], lane_tier: LaneTier, room: int, now: datetime) -> _Filled:
+def _fill_within(
+    limits: Sequence[Limit], lane_tier: LaneTier, room: int, now: datetime, full: frozenset[UUID]
+) -> _Filled:
     """Fill a window within these limits, which are locked."""
-    waiting, flying = groups(lane_tier), in_flight(queue_of_lane(lane_tier[0]))
+    flying = in_flight(queue_of_lane(lane_tier[0]))
+    waiting = [each for each in groups(lane_tier) if each.project_id not in full]
     spending = Spending.of(limits, flying.all, [each.group for each in waiting], now)
     wanted = next_groups(waiting, flying.all, room, spending.budgets, queued=flying.queued)
     chosen = oldest_of(lane_tier, wanted)

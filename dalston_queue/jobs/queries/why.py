@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from django.conf import settings
+
 from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.nodes.registry import EngineInfo
@@ -15,6 +17,7 @@ from dalston_queue.broker.protocol.record import Record
 from dalston_queue.broker.protocol.types import TIERS, EngineState, RecordState, Tier
 from dalston_queue.broker.views.snapshot import LaneStats, QueueStats
 from dalston_queue.jobs.lifecycle.states import TASK_OVER, TaskStatus
+from dalston_queue.jobs.order.large import full_projects
 from dalston_queue.jobs.queries.lanes import read_lanes
 from dalston_queue.jobs.queries.pace import in_words, paces, seconds_for
 from dalston_queue.jobs.queries.turn import Order, has_room, held_by, order_of, share_of
@@ -68,6 +71,7 @@ class Facts:
     earlier: int | None = None  # older QUEUED tasks of its queue and priority; None: not counted, or too many
     order: Order | None = None  # of a READY task
     names_others: bool = False  # whether other projects are named
+    is_full: bool = False  # large entries of its project take all the bytes that they may take in Redis
 
 
 def facts_about(task: Task, broker: Broker, *, names_others: bool = True) -> Facts:
@@ -97,6 +101,7 @@ def facts_about(task: Task, broker: Broker, *, names_others: bool = True) -> Fac
         earlier=None if is_ready else _earlier(task, capable),
         order=order_of(task) if is_ready else None,
         names_others=names_others,
+        is_full=is_ready and task.project_id in full_projects(),
     )
 
 
@@ -187,6 +192,12 @@ def _waiting(task: Task, facts: Facts, now: datetime) -> Why:
 
 def _not_in_redis(task: Task, facts: Facts, order: Order, now: datetime) -> Why | None:
     """None if it waits for its window to have room."""
+    if facts.is_full:
+        bound = f"{settings.DALSTON_MAX_REDIS_BYTES:,} bytes"
+        sentence = (
+            f"The inputs of its project's tasks take {bound} in Redis, all that they may: it waits until some are over."
+        )
+        return Why(WhyCode.LIMIT, sentence)
     if held := held_by(order, now):
         return Why(WhyCode.LIMIT, held)
     lanes = facts.queue.lanes if facts.queue else []
