@@ -28,6 +28,7 @@ mark_web_process()
 try:
     # As manage.py does for every command.
     BaseCommand().check()
+    BaseCommand().check(tags=["static"], include_deployment_checks=True)  # nothing else needs these files
 except SystemCheckError as error:
     sys.exit(str(error))
 

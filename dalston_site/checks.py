@@ -3,6 +3,7 @@
 E001-E019  the installation: secret, DEBUG, hosts, servers    (tag "server", only where the web app is installed)
 E1xx       one per DALSTON_* setting, declared in settings.py (tag "dalston")
 E2xx       relations between settings                         (tag "dalston")
+W280       static files that were not collected, a warning    (tag "static": `check --deploy` and the web process)
 
 A new check is a row of RELATIONS, or a `yield _error("E0xx", what is wrong, what to do)` in `_installation_errors`
 (server only) or `_redis_errors`; the range of a setting is checked by its declaration. docs/settings.md lists the ids.
@@ -15,7 +16,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core import checks
-from django.core.checks import CheckMessage, Error
+from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 (Django's name)
 from django.core.exceptions import ImproperlyConfigured
 
 from dalston_queue.broker import connect
@@ -51,6 +52,7 @@ def register() -> None:
     checks.register(check_redis, "dalston")
     if settings.DALSTON_SERVER_INSTALL:
         checks.register(check_installation, "server")
+        checks.register(check_static_files, "static", deploy=True)
 
 
 def check_values(**_: Any) -> list[CheckMessage]:
@@ -80,6 +82,16 @@ def check_installation(**_: Any) -> list[CheckMessage]:
     if settings.DALSTON_DEV:
         return []
     return list(_installation_errors())
+
+
+def check_static_files(**_: Any) -> list[CheckMessage]:
+    from dalston_site import static_files  # loads whitenoise, which a node has not
+
+    problem = "" if settings.DALSTON_DEV else static_files.problem()
+    if not problem:
+        return []
+    hint = "Run manage.py collectstatic --noinput. Until then they are served uncompressed from the package."
+    return [Warning(f"Of the static files, {problem}.", hint=hint, id="dalston.W280")]
 
 
 def _installation_errors() -> Iterator[CheckMessage]:

@@ -289,11 +289,13 @@ STORAGES = {
     "staticfiles": {
         "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
         if DALSTON_DEV
-        else "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        else "dalston_site.static_files.CollectedOrOwn"
     },
 }
-# In development files are served from where they are edited; production runs `manage.py collectstatic` first.
-WHITENOISE_USE_FINDERS = WHITENOISE_AUTOREFRESH = DALSTON_DEV
+# In development files are served from where they are edited; production runs `manage.py collectstatic` first, and serves
+# what that has not collected from the package.
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = DALSTON_DEV
 
 # --- HTTPS: on in production, off with DALSTON_HTTPS=0 for a trusted plain network ------------------------------------
 DALSTON_HTTPS = env.flag("DALSTON_HTTPS", not DALSTON_DEV)

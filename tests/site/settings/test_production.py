@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,8 +24,11 @@ def run(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_check_deploy_is_clean() -> None:
-    done = run("manage.py", "check", "--deploy", "--fail-level", "WARNING")
+def test_check_deploy_is_clean_once_static_files_are_collected(tmp_path: Path) -> None:
+    static = {"DALSTON_STATIC_ROOT": str(tmp_path)}
+    assert "dalston.W280" in run("manage.py", "check", "--deploy", **static).stderr
+    assert run("manage.py", "collectstatic", "--noinput", **static).returncode == 0
+    done = run("manage.py", "check", "--deploy", "--fail-level", "WARNING", **static)
     assert done.returncode == 0, done.stderr
     assert "no issues (1 silenced)" in done.stdout
 
