@@ -23,6 +23,9 @@ from typing import Any, Protocol, TypeVar
 import structlog
 from django.db import InterfaceError, OperationalError, connections
 
+from dalston_queue.broker.errors import BrokerError
+from dalston_queue.health import outages
+
 log = structlog.get_logger(__name__)
 
 MIN_PAUSE_S = 0.05
@@ -65,8 +68,9 @@ class _Poller:
                 self.is_gone = True
                 self._wake()
             # Subscribers get no update; the next tick tries again.
-            except (OperationalError, InterfaceError) as error:
-                log.warning("polling.database_unavailable", key=self.key, error=str(error))
+            except (OperationalError, InterfaceError, BrokerError) as error:
+                if not outages.report(error):
+                    log.warning("polling.refused", key=self.key, error=str(error))
             except Exception:
                 log.exception("polling.failed", key=self.key)
             else:

@@ -12,13 +12,13 @@ from huey.contrib.djhuey import HUEY, db_periodic_task
 
 from dalston_queue.alerts import evaluate
 from dalston_queue.broker.errors import BrokerError
+from dalston_queue.health import outages
 from dalston_queue.orchestrator.duties.run import run_due_duties
 from dalston_queue.orchestrator.leadership import process_name
 
 log = structlog.get_logger(__name__)
 
 MINUTE_S = 60.0
-_away = False
 
 
 @db_periodic_task(crontab())  # type: ignore[untyped-decorator]  # huey has no types
@@ -26,20 +26,14 @@ def housekeeping() -> None:
     """Each minute: the stale scanner and every other duty that is due, then the alerts. Of several huey processes one
     leads.
 
-    Without a server the duties wait for the next run. One line is logged when it is away, and one when it is back.
+    Without a server the duties wait for the next run.
     """
-    global _away  # noqa: PLW0603 - this process has one housekeeping
     try:
         run_due_duties()
         evaluate.run(timezone.now(), process_name())
     except (BrokerError, Error) as error:
-        if not _away:
-            log.warning("housekeeping waits for its servers", error=str(error).strip())
-        _away = True
-        return
-    if _away:
-        log.info("housekeeping goes on")
-    _away = False
+        if not outages.report(error):
+            log.warning("housekeeping could not run", error=str(error).strip())
 
 
 class Timer:

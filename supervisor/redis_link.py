@@ -260,8 +260,10 @@ class Link:
             self.post(Overdue(entry.record.owner, entry.task_id))
 
     def _mark(self, *, up: bool, why: str = "") -> None:
-        if up != self.up:
-            log.warning("redis is back" if up else "redis is away; engines keep running", why=why)
+        if up and not self.up:
+            log.info("redis is back")
+        elif self.up and not up:
+            log.warning("redis is away; engines keep running", why=why)
         self.up = up
         if up:
             self._answered_at = time.monotonic()

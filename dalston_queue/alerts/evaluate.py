@@ -19,6 +19,7 @@ from dalston_queue.alerts.facts import Facts, read_facts
 from dalston_queue.alerts.notify import send_due
 from dalston_queue.alerts.table import ALERTS, BY_NAME, Alert
 from dalston_queue.database import drop_broken_connection
+from dalston_queue.health import outages
 from dalston_queue.models import AlertState, Duty
 from dalston_queue.orchestrator.duties.report import Report, record_run
 
@@ -39,7 +40,8 @@ def watch(holder: str, wait: Callable[[float], bool]) -> None:
         try:
             run(timezone.now(), holder)
         except Error as error:
-            log.warning("alerts wait for postgres", error=str(error))
+            if not outages.report(error):
+                log.warning("alerts wait for postgres", error=str(error))
             drop_broken_connection()
     connection.close()
 

@@ -31,6 +31,18 @@ class FolderStore(Store):
             path = self._incoming / secrets.token_hex(16)
             return _FolderWriter(path.open("xb"), path, self)
 
+    def check(self) -> None:
+        """Also of the folders that another user has made: a file goes into the one of its digest."""
+        with self.writer():
+            pass
+        there = (folder for folder in (self.root / f"{part:02x}" for part in range(256)) if folder.exists())
+        for folder in (self._incoming, *there):
+            if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+                owner = folder.stat().st_uid
+                raise StoreError(
+                    f"the artifact store can't be written: {folder} belongs to user {owner}, and this is {os.geteuid()}"
+                )
+
     def keep(self, path: Path, digest: str) -> None:
         """Always by a rename, also over the same content: a `delete` at the same time must see a fresh file."""
         final = self._file(digest)

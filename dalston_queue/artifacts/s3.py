@@ -31,6 +31,9 @@ class S3Store(Store):
         self._s3: Any = S3FileSystem(use_listings_cache=False)
         self._root = f"{bucket}/{prefix}" if prefix else bucket
 
+    def check(self) -> None:
+        """Nothing: a request could take minutes of retries, and a bucket has no owner to mistake."""
+
     def writer(self) -> Writer:
         file = tempfile.NamedTemporaryFile(prefix="dalston-artifact-", delete=False)  # noqa: SIM115 - closed by the writer
         return _S3Writer(cast("BinaryIO", file), Path(file.name), self)

@@ -105,6 +105,10 @@ class Store(ABC):
     def clean_up(self, seconds: float) -> int:
         """Deletes unfinished files of writers that died so long ago; returns how many."""
 
+    @abstractmethod
+    def check(self) -> None:
+        """Raises StoreError if this process can't store files here, as far as that shows without storing one."""
+
     def exists(self, ref: str) -> bool:
         try:
             self.size(ref)

@@ -33,12 +33,12 @@ def probes(*, applies_events: bool) -> list[Probe]:
     are needed more than ever."""
     late = Grade.FAILED if applies_events else Grade.DEGRADED
     return [
-        Probe(("postgres", "migrations"), _ask_postgres),
-        Probe(("redis", "events"), lambda: _ask_redis(late)),
+        Probe(("postgres", "migrations"), ask_postgres),
+        Probe(("redis", "events"), lambda: ask_redis(late)),
     ]
 
 
-def _ask_postgres() -> Findings:
+def ask_postgres() -> Findings:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_is_in_recovery()")
@@ -69,7 +69,7 @@ def _wanted() -> frozenset[tuple[str, str]]:
     return frozenset(MigrationLoader(None, ignore_no_migrations=True).disk_migrations or {})
 
 
-def _ask_redis(late: Grade) -> Findings:
+def ask_redis(late: Grade = Grade.DEGRADED) -> Findings:
     unknown = failed(_UNKNOWN.format("Redis"))
     try:
         broker = probe()

@@ -21,6 +21,7 @@ from dalston_queue.broker.views.snapshot import Snapshot
 from dalston_queue.dashboard.overview.read import latest
 from dalston_queue.dashboard.overview.values import Overview
 from dalston_queue.database import release_connection
+from dalston_queue.health import outages
 from dalston_queue.jobs.queries.waits import OLDEST, oldest_ages
 from dalston_queue.redis import get_broker
 
@@ -71,11 +72,13 @@ def read() -> Reading:
         if snapshot is not None:
             stale = _stale(snapshot)
     except BrokerError as error:
-        log.warning("metrics.redis_unavailable", error=str(error))
+        if not outages.report(error):
+            log.warning("metrics.redis_unavailable", error=str(error))
     try:
         return Reading(overview, from_postgres(timezone.now()) if overview.postgres else None, stale)
     except DatabaseError as error:
-        log.warning("metrics.postgres_unavailable", error=str(error))
+        if not outages.report(error):
+            log.warning("metrics.postgres_unavailable", error=str(error))
         return Reading(overview, None, stale)
     finally:
         release_connection()  # a process without a pool serves each scrape in a thread of its own

@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.types import Role
+from dalston_queue.health import outages
 from dalston_queue.ids import uuid7
 from dalston_queue.redis import get_broker
 
@@ -67,7 +68,8 @@ class Leadership:
         try:
             return self._lease.renew()
         except BrokerError as error:
-            log.warning("the lease could not be renewed", role=self.role, error=str(error))
+            if not outages.report(error):
+                log.warning("the lease could not be renewed", role=self.role, error=str(error))
             return False
 
     def resign(self) -> None:

@@ -19,6 +19,7 @@ from dalston_queue.broker import EventReader
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.messages import Event, Malformed
 from dalston_queue.database import drop_broken_connection, is_transient
+from dalston_queue.health import outages
 from dalston_queue.health.loops import Loop
 from dalston_queue.jobs.lifecycle.advance import Advanced, claim_jobs
 from dalston_queue.jobs.lifecycle.stop import stop_tasks, stopping_jobs
@@ -91,12 +92,12 @@ class Orchestrator:
                 self._handle(self.reader.read(count=self.batch, block_ms=wait_ms))
             except BrokerError as error:
                 self._flags_known = False  # during the outage an operator may have paused or resumed a queue
-                self._warn("redis does not answer; will try again", error)
+                self._warn("redis refuses; will try again", error)
                 self._sleep()
             except Error as error:
                 if not is_transient(error):
                     raise
-                self._warn("postgres does not answer; will try again", error)
+                self._warn("postgres refuses; will try again", error)
                 drop_broken_connection()
                 self._sleep()
         self._close()
@@ -130,7 +131,7 @@ class Orchestrator:
             except Error as error:
                 if not is_transient(error) or self.stopping():
                     raise
-                self._warn("postgres does not answer; the batch waits", error)
+                self._warn("postgres refuses; the batch waits", error)
                 drop_broken_connection()
                 self._sleep()
 
@@ -142,9 +143,9 @@ class Orchestrator:
         connection.close()
 
     def _warn(self, what: str, error: Exception) -> None:
-        """Once, and then every ten seconds: an outage must not log twice a second."""
+        """An outage is a line when it begins. Anything else once, and then every ten seconds."""
         now = time.monotonic()
-        if now - self._warned.get(what, float("-inf")) >= WARN_INTERVAL_S:
+        if not outages.report(error) and now - self._warned.get(what, float("-inf")) >= WARN_INTERVAL_S:
             self._warned[what] = now
             log.warning(what, error=str(error))
 

@@ -22,6 +22,7 @@ from dalston_queue.broker.errors import BrokerError, WrongKeyType
 from dalston_queue.broker.nodes.registry import BeatCounters
 from dalston_queue.broker.operations.reclaim import Reclaimed
 from dalston_queue.broker.protocol.types import Cause
+from dalston_queue.health import outages
 from dalston_queue.metrics.processes import HEARTBEAT_FAILURES
 from dalston_queue.orchestrator.deadlines import expire_tasks_of_workers
 from dalston_queue.orchestrator.duties.report import Report, record_run
@@ -60,7 +61,8 @@ class Recovery:
                 else:
                     self.forget_polls()
             except (BrokerError, Error) as error:
-                log.warning("recovery waits for redis or postgres", error=str(error))
+                if not outages.report(error):
+                    log.warning("recovery waits for redis or postgres", error=str(error))
                 connection.close_if_unusable_or_obsolete()
             if wait(self._pause_s()):
                 break

@@ -256,8 +256,7 @@ class Runner:
         change = self.consumer.renew_all(self.report.take_progress())
         again = change.missing
         if not self.connected:
-            log.warning("Redis is back")
-            self.connected = self.claim_due = True
+            self._mark_connected()
             again = self.consumer.held  # a call whose answer was lost may have claimed some
         self.next_renewal = now + RENEW_EVERY_S
         for delivery in change.cancelled:
@@ -324,14 +323,22 @@ class Runner:
             try:
                 self.consumer.open()
                 self.consumer.reclaim()
+                self._mark_connected()
                 return
             except Unavailable as error:
-                log.warning("Redis is not there yet: %s", error)
+                if self.connected:
+                    log.warning("Redis is away, and no task can be claimed: %s", error)
+                    self.connected = False
                 self.watchdog.runner_at = time.monotonic()
                 with contextlib.suppress(Empty):
                     self._handle(self.inbox.get(timeout=RECONNECT_EVERY_S))
                 if self.stop_at is not None:
                     raise SystemExit(0) from None  # no task is held yet
+
+    def _mark_connected(self) -> None:
+        if not self.connected:
+            log.info("Redis is back")
+            self.connected = self.claim_due = True
 
     def _is_finished(self) -> bool:
         busy = self.tasks or self.unsettled or self.releasing

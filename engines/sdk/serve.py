@@ -46,6 +46,7 @@ def serve(engine: Engine) -> int:
         log.error("DALSTON_ARTIFACTS_URL: %s", error)
         return CONFIG_EXIT
     runner.workspace.clean_up()
+    _check_store(runner)
     notify("STATUS=loading")
     try:
         runner.workers.call(engine.load)
@@ -78,6 +79,16 @@ def serve(engine: Engine) -> int:
             sys.stderr.flush()
         os._exit(code)
     return code
+
+
+def _check_store(runner: Runner) -> None:
+    """An engine whose tasks have no files works all the same, and a network folder may come back: so it goes on."""
+    if runner.workspace.store is None:
+        return
+    try:
+        runner.workspace.store.check()
+    except StoreError as error:
+        log.error("%s. Tasks with files or large results will fail here: run it as the store's user or group", error)
 
 
 def _beside_main() -> Path:

@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -64,6 +65,9 @@ def test_a_file_that_is_stored_again_while_it_is_deleted_stays(
 def test_a_writer_that_was_killed_leaves_a_file_that_is_cleaned_up(store: FolderStore) -> None:
     code = """
 import os, sys
+import io
+import os
+import tempfile
 from pathlib import Path
 from dalston_queue.artifacts.folder import FolderStore
 writer = FolderStore(Path(sys.argv[1])).writer()
@@ -82,3 +86,36 @@ def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"can't be written: Not a directory"):
         FolderStore(tmp_path / "file").put(io.BytesIO(b"x"))
+
+
+def test_a_folder_of_another_user_is_named(tmp_path: Path) -> None:
+    """As root a test becomes another user for a moment; as an ordinary user the folder is closed."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name) / "store"
+        store = FolderStore(root)
+        store.put(io.BytesIO(b"x"))
+        store.check()
+        Path(name).chmod(0o755)
+        if os.geteuid() == 0:
+            os.seteuid(65_534)
+        else:
+            (root / "incoming").chmod(0o555)
+        try:
+            with pytest.raises(StoreError, match="can't be written"):
+                store.check()
+        finally:
+            if os.getuid() == 0:
+                os.seteuid(0)
+            (root / "incoming").chmod(0o755)
+        [of_digest] = [folder for folder in root.iterdir() if folder.name != "incoming"]
+        of_digest.chmod(0o555)
+        (root / "incoming").chmod(0o777)
+        if os.geteuid() == 0:
+            os.seteuid(65_534)
+        try:
+            with pytest.raises(StoreError, match=f"{of_digest.name} belongs to user .*, and this is "):
+                store.check()
+        finally:
+            if os.getuid() == 0:
+                os.seteuid(0)
+            of_digest.chmod(0o755)

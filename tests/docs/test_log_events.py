@@ -22,7 +22,7 @@ EVENTS = {
     "Worker … marked unhealthy": "engine_unhealthy",
     "the task is FAILED after its last retry": "task_dead_lettered",
     "the push to Redis failed": "redis is full; ready tasks wait in postgres",
-    "the scheduler's database error": "postgres does not answer; will try again",
+    "the scheduler's database error": "a server does not answer",
     "state transitions": "task_started",
     "a promotion": "task_promoted",
     "a retry": "task_retried",

@@ -53,3 +53,11 @@ def test_a_scratch_folder_that_cannot_be_written_is_named_at_the_start(
     assert engine.wait() == CONFIG_EXIT
     assert f"DALSTON_SCRATCH_DIR: {tmp_path / 'file'} can't be written by the user with id" in engine.output
     assert "Traceback" not in engine.output
+
+
+def test_a_store_that_cannot_be_written_is_named_at_the_start(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    engine = run(DALSTON_ARTIFACTS_URL=(tmp_path / "file" / "store").as_uri())
+    engine.wait_for("Tasks with files or large results will fail here")
+    assert engine.stop() == 0
+    assert "Traceback" not in engine.output

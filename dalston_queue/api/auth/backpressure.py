@@ -33,6 +33,7 @@ from dalston_queue.api.errors.problems import ApiProblem, Code
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.types import TIERS, Priority, Tier
 from dalston_queue.broker.views.snapshot import Snapshot, rates
+from dalston_queue.health import outages
 from dalston_queue.jobs.lifecycle.dag import queue_of
 from dalston_queue.jobs.order.depth import Waiting, waiting_by_project
 from dalston_queue.jobs.queries.pace import ended_per_s, seconds_for
@@ -89,7 +90,8 @@ class QueueDepths:
                 self._paces.clear()
             self._paces[queue] = before if before and now.at_ms - before.at_ms < FRESH_S * 1000 else now
         except BrokerError as error:
-            log.warning("api.pace_unknown", error=str(error))
+            if not outages.report(error):
+                log.warning("api.pace_unknown", error=str(error))
         return MIN_RETRY_S * 6 if wait is None else min(MAX_RETRY_S, max(MIN_RETRY_S, math.ceil(wait)))
 
     def wait_of(self, queue: str, position: int | None) -> float | None:
@@ -114,7 +116,8 @@ class QueueDepths:
             if time.monotonic() - self._ended_at > SAMPLES_FRESH_S:
                 self._ended_per_s, self._ended_at = ended_per_s(timezone.now()), time.monotonic()
         except Error as error:
-            log.warning("api.depth_unknown", error=str(error))
+            if not outages.report(error):
+                log.warning("api.depth_unknown", error=str(error))
             self._rows, self._of_project = None, {}
         finally:
             self._read_at = time.monotonic()

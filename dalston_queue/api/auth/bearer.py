@@ -24,6 +24,7 @@ from dalston_queue.api.auth.principal import Principal
 from dalston_queue.api.errors.problems import ApiProblem, Code
 from dalston_queue.broker.broker import Limit
 from dalston_queue.broker.errors import BrokerError
+from dalston_queue.health import outages
 from dalston_queue.jobs.queries.search import reader
 from dalston_queue.models import ApiToken, Project
 from dalston_queue.models.accounts import RatePreset, Scope, digest_of
@@ -162,7 +163,8 @@ def check_rate(token: ApiToken) -> None:
         wait = get_broker().take_rate(str(token.pk), limits)
     except BrokerError as error:
         # Submissions are accepted while Redis is down; counting them is not worth refusing them.
-        log.warning("api.rate_not_counted", error=str(error))
+        if not outages.report(error):
+            log.warning("api.rate_not_counted", error=str(error))
         return
     if wait > 0:
         seconds = math.ceil(wait)

@@ -19,6 +19,7 @@ from dalston_queue.api.requests import body
 from dalston_queue.api.requests.stream import UploadTooLarge, too_large_upload
 from dalston_queue.artifacts import StoreError
 from dalston_queue.broker.errors import BrokerError, Invalid
+from dalston_queue.health import outages
 from dalston_queue.jobs.errors import IdempotencyConflict, JobsError, SearchTooWide, TooManySearches, sentence
 
 log = structlog.get_logger(__name__)
@@ -86,7 +87,8 @@ def _too_big(request: HttpRequest, exc: RequestDataTooBig) -> HttpResponse:
 
 
 def _no_database(request: HttpRequest, exc: Exception) -> HttpResponse:
-    log.warning("api.database_unavailable", path=request.path, error=str(exc))
+    if not outages.report(exc):
+        log.warning("api.database_unavailable", path=request.path, error=str(exc))
     detail = "Postgres does not answer right now. Try again."
     if request.method not in SAFE:  # the statement may have been sent before Postgres stopped answering
         detail += " The request may still be executed: repeat a submission with its idempotency key, and"
@@ -95,7 +97,8 @@ def _no_database(request: HttpRequest, exc: Exception) -> HttpResponse:
 
 
 def _no_redis(request: HttpRequest, exc: Exception) -> HttpResponse:
-    log.warning("api.redis_unavailable", path=request.path, error=str(exc))
+    if not outages.report(exc):
+        log.warning("api.redis_unavailable", path=request.path, error=str(exc))
     detail = "This answer needs Redis, which does not answer right now. Submitting and reading tasks still works."
     return respond(request, ApiProblem(503, Code.REDIS_UNAVAILABLE, detail, headers=RETRY))
 

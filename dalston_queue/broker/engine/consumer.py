@@ -221,7 +221,7 @@ class Consumer:
 
     def _back_off(self, error: Unavailable, max_s: float) -> None:
         pause = self._backoff.next()
-        log.warning("%s waits %.1f s for Redis: %s", self.engine_id, pause, error)
+        log.debug("%s waits %.1f s for Redis: %s", self.engine_id, pause, error)
         time.sleep(min(pause, max_s))
 
     def renew_all(self, progress: dict[str, Any] | None = None) -> Renewed:

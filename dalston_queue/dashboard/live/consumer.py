@@ -24,6 +24,7 @@ from django.urls import URLPattern, path, re_path
 from dalston_queue.accounts.roles import may_operate
 from dalston_queue.dashboard.live.fragments import Fragment, LivePage
 from dalston_queue.dashboard.parts.request import known_fields
+from dalston_queue.health import outages
 from dalston_queue.metrics.processes import VIEWERS
 from dalston_queue.polling import Source, updates
 
@@ -109,7 +110,8 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
                 operates = await database_sync_to_async(may_operate)(user)
             except DatabaseError as error:
                 # Unknown is no reason to close: the page greys by itself, and the next check decides.
-                log.warning("dashboard.login_not_checked", error=str(error))
+                if not outages.report(error):
+                    log.warning("dashboard.login_not_checked", error=str(error))
                 continue
             if not user.is_authenticated:
                 await self.close(code=SIGNED_OUT)

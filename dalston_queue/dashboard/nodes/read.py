@@ -20,6 +20,7 @@ from dalston_queue.broker.protocol.keys import ENGINE_ID
 from dalston_queue.broker.protocol.record import Record
 from dalston_queue.broker.protocol.types import EngineState
 from dalston_queue.dashboard.nodes.cards import EngineCard, NodeCard, TaskCard, cards
+from dalston_queue.health import outages
 from dalston_queue.ids import is_uuid
 from dalston_queue.jobs.queries.progress import parse_progress
 from dalston_queue.models import Node, Task
@@ -81,7 +82,8 @@ def _nodes(broker: Broker) -> tuple[NodeCard, ...] | None:
     try:
         return tuple(cards(broker.registry.nodes(), broker.registry.engines(), timezone.now()))
     except BrokerError as error:
-        log.warning("nodes.redis_unavailable", error=str(error))
+        if not outages.report(error):
+            log.warning("nodes.redis_unavailable", error=str(error))
         return None
 
 
@@ -106,7 +108,8 @@ def read_node(node_id: str) -> NodeView | None:
         commands = tuple(broker.node(node_id).recent(COMMANDS_SHOWN))
         card = None if card is None else _with_records(card, broker)
     except BrokerError as error:
-        log.warning("nodes.redis_unavailable", error=str(error))
+        if not outages.report(error):
+            log.warning("nodes.redis_unavailable", error=str(error))
     lost = _lost(card) if card is not None else ()
     return NodeView(fleet.at, node_id, card, fleet.nodes is not None, seen, commands, lost)
 
@@ -115,7 +118,8 @@ def _last_seen(node_id: str) -> datetime | None:
     try:
         return Node.objects.filter(pk=node_id).values_list("last_seen_at", flat=True).first()
     except DatabaseError as error:
-        log.warning("nodes.postgres_unavailable", error=str(error))
+        if not outages.report(error):
+            log.warning("nodes.postgres_unavailable", error=str(error))
         return None
 
 
@@ -160,5 +164,6 @@ def _lost(card: NodeCard) -> tuple[LostTask, ...]:
             for id_, job, queue, status, engine in fields
         )
     except DatabaseError as error:
-        log.warning("nodes.postgres_unavailable", error=str(error))
+        if not outages.report(error):
+            log.warning("nodes.postgres_unavailable", error=str(error))
         return ()

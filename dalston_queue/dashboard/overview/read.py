@@ -17,6 +17,7 @@ from dalston_queue.dashboard.overview import from_postgres, from_redis
 from dalston_queue.dashboard.overview.from_postgres import with_progress
 from dalston_queue.dashboard.overview.values import InPostgres, InRedis, Overview, Past
 from dalston_queue.dashboard.parts.charts import History
+from dalston_queue.health import outages
 from dalston_queue.jobs.queries.lanes import ReadyByQueue, read_ready
 from dalston_queue.jobs.queries.queues import Selection, first, select
 from dalston_queue.redis import get_broker
@@ -69,7 +70,8 @@ class Latest:
                 workers=self._workers.get().get("all", []),
             )
         except DatabaseError as error:
-            log.warning("overview.samples_unavailable", error=str(error))
+            if not outages.report(error):
+                log.warning("overview.samples_unavailable", error=str(error))
             return Past()
 
     def _before(self) -> Snapshot | None:
@@ -111,7 +113,8 @@ def _names() -> list[str] | None:
     try:
         return get_broker().queues()
     except BrokerError as error:
-        log.warning("overview.redis_unavailable", error=str(error))
+        if not outages.report(error):
+            log.warning("overview.redis_unavailable", error=str(error))
         return None
 
 
@@ -119,7 +122,8 @@ def _redis(before: Snapshot | None, ready: ReadyByQueue | None, shown: Selection
     try:
         return from_redis.read(get_broker(), before, ready, shown)
     except BrokerError as error:
-        log.warning("overview.redis_unavailable", error=str(error))
+        if not outages.report(error):
+            log.warning("overview.redis_unavailable", error=str(error))
         return None
 
 
@@ -129,7 +133,8 @@ def _postgres(in_redis: list[str] | None) -> tuple[InPostgres | None, Selection]
         shown = select(in_redis or ())
         return from_postgres.read(shown.names), shown
     except DatabaseError as error:
-        log.warning("overview.postgres_unavailable", error=str(error))
+        if not outages.report(error):
+            log.warning("overview.postgres_unavailable", error=str(error))
         return None, first(in_redis or ())
 
 

@@ -12,6 +12,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponsePermanentRedirect
 from django.middleware.common import CommonMiddleware
 from django.template.loader import render_to_string
 
+from dalston_queue.health import outages
+
 log = structlog.get_logger(__name__)
 
 _SOURCES = {
@@ -59,6 +61,7 @@ class UnavailableMiddleware:
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if not isinstance(exception, OperationalError | InterfaceError):
             return None
-        log.warning("pages.database_unavailable", path=request.path, error=str(exception))
+        if not outages.report(exception):
+            log.warning("pages.database_unavailable", path=request.path, error=str(exception))
         # Without the request: its context processors would read the user from Postgres.
         return HttpResponse(render_to_string("503.html"), status=503, headers={"Retry-After": "5"})

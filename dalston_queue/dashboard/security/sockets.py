@@ -17,6 +17,8 @@ from django.db import InterfaceError, OperationalError
 from django.http.request import split_domain_port, validate_host
 from django.utils.http import is_same_domain
 
+from dalston_queue.health import outages
+
 log = structlog.get_logger(__name__)
 
 TRY_AGAIN_LATER = 1013
@@ -82,5 +84,6 @@ class UnavailableSocket:
         try:
             await self.application(scope, receive, send)
         except (OperationalError, InterfaceError) as error:
-            log.warning("sockets.database_unavailable", path=scope["path"], error=str(error))
+            if not outages.report(error):
+                log.warning("sockets.database_unavailable", path=scope["path"], error=str(error))
             await send({"type": "websocket.close", "code": TRY_AGAIN_LATER})

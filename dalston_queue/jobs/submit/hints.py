@@ -13,6 +13,7 @@ from uuid import UUID
 import structlog
 
 from dalston_queue.broker.errors import BrokerError
+from dalston_queue.health import outages
 from dalston_queue.metrics.processes import DISPATCH_FAILURES
 from dalston_queue.redis import get_broker, is_web_process
 
@@ -72,9 +73,9 @@ def _publish(job_ids: Sequence[UUID]) -> None:
         get_broker().publish_jobs_created(str(job_id) for job_id in job_ids)
     except BrokerError as error:
         DISPATCH_FAILURES.labels("hint").inc()
-        log.warning(
-            "the hint job.created was not sent; the jobs will be found by polling", jobs=len(job_ids), error=str(error)
-        )
+        if not outages.report(error):
+            what = "the hint job.created was not sent; the jobs will be found by polling"
+            log.warning(what, jobs=len(job_ids), error=str(error))
 
 
 _sender = Sender()

@@ -27,6 +27,7 @@ from django.utils import timezone
 
 from dalston_queue import crash_points
 from dalston_queue.database import drop_broken_connection
+from dalston_queue.health import outages
 from dalston_queue.jobs.errors import InvalidCallback
 from dalston_queue.jobs.webhooks.attempt import Delivered, NotDelivered, send
 from dalston_queue.jobs.webhooks.deliveries import allowed_networks, claim, retry_at
@@ -68,7 +69,8 @@ class WebhookSender:
                 self.send_due()
                 self._record()
             except Error as error:
-                log.warning("webhooks wait for postgres", error=str(error))
+                if not outages.report(error):
+                    log.warning("webhooks wait for postgres", error=str(error))
                 drop_broken_connection()
                 if wait(POLL_INTERVAL_S):
                     break

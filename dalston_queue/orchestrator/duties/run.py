@@ -16,6 +16,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from dalston_queue.broker.protocol.types import Role
+from dalston_queue.health import outages
 from dalston_queue.health.loops import HOUSEKEEPING
 from dalston_queue.metrics.processes import DUTY_RUNS
 from dalston_queue.models import Duty
@@ -94,7 +95,8 @@ def run_duty(spec: DutySpec, holder: str) -> bool:
     try:
         report = spec.run(started)
     except Exception as error:  # recorded and shown; the other duties go on
-        log.exception("a duty failed", duty=spec.name)
+        if not outages.report(error):
+            log.exception("a duty failed", duty=spec.name)
         problem = f"{type(error).__name__}: {error}"
     took_ms = int((time.monotonic() - clock) * 1000)
     DUTY_RUNS.labels(spec.name, "failed" if problem else "ok").inc()
