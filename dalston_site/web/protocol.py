@@ -40,7 +40,8 @@ class BoundedProtocol(H11Protocol):
 
     def handle_events(self) -> None:
         super().handle_events()
-        if self.transport.is_closing():
+        # After an upgrade h11 waits for ever for the rest of the request: the connection is a WebSocket's now.
+        if self.transport.is_closing() or self.transport.get_protocol() is not self:
             self._stop()
         elif self.conn.their_state is h11.IDLE:
             # Between two requests uvicorn's own timer runs, until the next one begins.

@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
+from django.contrib.auth.models import User
+from websockets.sync.client import connect
+from websockets.typing import Origin
 
 from dalston_queue.models import LoginAttempt, Project
 from dalston_site.web.bodies import STEP_BYTES, Bodies
 from tests.abuse.sockets import Raw, files_mb, memory_mb
-from tests.support import wait_until
+from tests.support import WAIT_TIMEOUT_S, wait_until
 from tests.web import Web, environment
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -100,6 +103,18 @@ def test_what_is_not_sent_in_time_is_closed(brisk: Web) -> None:
     kept.send(b"GET /")
     assert kept.closed_after() < 10, "the head of a second request as well"
     kept.close()
+
+
+def test_a_live_page_stays_open_although_its_browser_sends_nothing(brisk: Web) -> None:
+    """For longer than two windows: its upgrade is a request without an end, but no slow one."""
+    people = User.objects.create_user("vera")
+    with brisk.log_in(people) as browser:
+        headers = {"Cookie": f"sessionid={browser.cookies['sessionid']}"}
+    url, origin = f"ws://127.0.0.1:{brisk.port}/ws/overview/", Origin(brisk.url)
+    with connect(url, origin=origin, additional_headers=headers) as page:
+        began = time.monotonic()
+        while time.monotonic() - began < 3:
+            assert "<" in str(page.recv(timeout=WAIT_TIMEOUT_S)), "fragments come on"
 
 
 def test_a_body_that_keeps_coming_may_take_its_time(brisk: Web) -> None:
