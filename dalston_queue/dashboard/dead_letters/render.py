@@ -20,6 +20,7 @@ from dalston_queue.dashboard.dead_letters.read_one import DeadLetterView, read_d
 from dalston_queue.dashboard.job.render import events_table
 from dalston_queue.dashboard.live.fragments import Fragment, Row, as_of, render, table
 from dalston_queue.dashboard.parts.request import BadQuery, address
+from dalston_queue.jobs.queries.dead_letters import NEW
 from dalston_queue.models import ReplayBatch
 from dalston_queue.models.replay_batch import LIVE
 from dalston_queue.polling import Gone
@@ -47,18 +48,19 @@ def fragments_of(view: DeadLettersView, query: Mapping[str, str], may_operate: b
         groups = view.groups or ()
         within = tuple(sorted((name, value) for name, value in query.items() if name != "fingerprint"))
         limit = MORE_GROUPS if len(groups) == MAX_GROUPS else ""
+        rows = [_group(group, group.first_at > view.at - NEW, within, may_operate) for group in groups]
         return [
             *pieces,
             patterns_fragment(view.patterns, query, may_operate),
-            table("groups", [_group(group, within, may_operate) for group in groups], columns=6, empty=NO_GROUP),
+            table("groups", rows, columns=6, empty=NO_GROUP),
             Fragment("limits", format_html('<p id="limits" class="foot">{}</p>', limit)),
         ]
-    rows = [_dead_letter(each, may_operate) for each in view.dead_letters]
+    letters = [_dead_letter(each, may_operate) for each in view.dead_letters]
     older = address(query, after=view.older) if view.older else ""
     newest = address(query, after=None) if "after" in query else ""
     return [
         *pieces,
-        table("dead-letters", rows, columns=5, empty=NO_DEAD_LETTER),
+        table("dead-letters", letters, columns=5, empty=NO_DEAD_LETTER),
         Fragment("older", render("_older", older=older, newest=newest)),
     ]
 
@@ -76,10 +78,10 @@ def _batch(batch: ReplayBatch, may_operate: bool) -> str:
 
 
 @lru_cache(maxsize=512)
-def _group(group: GroupLine, within: tuple[tuple[str, str], ...], may_operate: bool) -> Row:
+def _group(group: GroupLine, is_new: bool, within: tuple[tuple[str, str], ...], may_operate: bool) -> Row:
     row_id = f"group-{group.fingerprint}"
     link = address(dict(within), fingerprint=group.fingerprint, after=None)
-    words = {"group": group, "link": link, "counted": COUNT_LIMIT, "may_operate": may_operate}
+    words = {"group": group, "is_new": is_new, "link": link, "counted": COUNT_LIMIT, "may_operate": may_operate}
     return Row(row_id, render("dead_letters/_group", row_id=row_id, **words))
 
 

@@ -63,7 +63,7 @@ def _throughput(past: Past) -> SafeString:
 def _failures(past: Past) -> SafeString:
     rate = Line("failed attempts", _values(past.tasks, failure_rate), "bad")
     drawn = _lines("Failure rate", (rate,), percent, threshold=settings.DALSTON_ALERT_FAILURE_RATE)
-    return drawn or _empty(past.tasks, "No attempt ended in the last hour.")
+    return drawn or _empty(past.tasks, "No attempt ended in the samples of the last hour.")
 
 
 def failure_rate(numbers: Numbers) -> float | None:
@@ -81,13 +81,13 @@ def _percentiles(past: Past, title: str, name: str) -> SafeString:
 
 def _waits(past: Past) -> SafeString:
     return _percentiles(past, "Wait from ready to started", "wait") or _empty(
-        past.tasks, "No task that had started ended in the last hour."
+        past.tasks, "No task that had started ended in the samples of the last hour."
     )
 
 
 def _runs(past: Past) -> SafeString:
     return _percentiles(past, "Duration of completed tasks", "run") or _empty(
-        past.tasks, "No task completed in the last hour."
+        past.tasks, "No task completed in the samples of the last hour."
     )
 
 
@@ -108,13 +108,13 @@ def _retries(past: Past) -> SafeString:
     sums = {cause: sum(each.get(f"retry_{cause}", 0) for each in past.tasks if each is not None) for cause in Cause}
     worst = sorted((cause for cause in Cause if sums[cause]), key=lambda cause: -sums[cause])
     drawn = _bars("Retries by reason", tuple(Bar(cause, sums[cause]) for cause in worst), "retries in the last hour")
-    return drawn or _empty(past.tasks, "No retry in the last hour.")
+    return drawn or _empty(past.tasks, "No retry in the samples of the last hour.")
 
 
 def _utilisation(past: Past) -> SafeString:
     used = Line("slots in use", _values(past.workers, utilisation))
     drawn = _lines("Slots in use", (used,), percent, top=1.0, threshold=settings.DALSTON_ALERT_UTILISATION)
-    return drawn or _empty(past.workers, "No engine was ready in the last hour.")
+    return drawn or _empty(past.workers, "No engine was ready in the samples of the last hour.")
 
 
 def utilisation(numbers: Numbers) -> float | None:

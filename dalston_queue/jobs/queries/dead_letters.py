@@ -18,6 +18,8 @@ from dalston_queue.jobs.operator.replay import Filter
 
 WINDOW = timedelta(days=1)
 EXAMINED = 10_000
+NEW = timedelta(hours=1)
+"""A group of similar errors whose first one is not older is new."""
 SHOWN = 8
 """Values of each kind but the hours: the most frequent."""
 KINDS = ("cause", "queue", "node", "engine", "project")

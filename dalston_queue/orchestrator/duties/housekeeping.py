@@ -12,6 +12,7 @@ from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
 from dalston_queue.broker.protocol.validate import moment
 from dalston_queue.jobs.operator.delete import delete_jobs
 from dalston_queue.jobs.order.ageing import promote_aged
+from dalston_queue.jobs.queries.dead_letters import EXAMINED, NEW
 from dalston_queue.models import AlertState, DeadLetter, Engine, IdempotencyKey, LoginAttempt, Node, ReplayBatch
 from dalston_queue.models.dead_letter import OPEN
 from dalston_queue.orchestrator.duties.report import Report
@@ -67,13 +68,16 @@ def digest_dead_letters(now: datetime) -> Report:
     """Group the open dead letters of the last day by fingerprint, the largest group first, and count new patterns."""
     report = Report()
     recent = DeadLetter.objects.filter(OPEN, created_at__gte=now - timedelta(days=1))
-    patterns = recent.values("fingerprint", "queue", "cause").annotate(
-        count=Count("id"), first=Min("created_at"), example=Max("error")
+    newest = recent.order_by("-created_at", "-id").values("pk")[:EXAMINED]
+    patterns = (
+        DeadLetter.objects.filter(pk__in=newest)
+        .values("fingerprint", "queue", "cause")
+        .annotate(count=Count("id"), first=Min("created_at"), example=Max("error"))
     )
     for pattern in patterns.order_by("-count")[:20]:
         name = f"{pattern['queue']}: {pattern['cause']}: {pattern['example'][:80]}"
         report.note(name, pattern["count"], repaired=False)
-        if pattern["first"] > now - timedelta(hours=1):
+        if pattern["first"] > now - NEW:
             report.note("new patterns in the last hour", repaired=False)
     return report
 

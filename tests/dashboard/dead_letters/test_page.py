@@ -46,6 +46,15 @@ def test_a_group_has_a_button_that_replays_it_within_the_filter(viewer: Client, 
     assert "Dry run: 2 dead letters match" in text_of(operator, "/dead-letters/replay/?fingerprint=f1&queue=echo")
 
 
+def test_a_group_that_began_within_the_hour_is_marked_as_new(viewer: Client) -> None:
+    now = timezone.now()
+    for fingerprint, minutes in (("old", 61), ("old", 1), ("fresh", 59)):
+        make_dead_letter(fingerprint=fingerprint, created_at=now - timedelta(minutes=minutes))
+    text = text_of(viewer)
+    rows = {name: text.partition(f'id="group-{name}"')[2].partition("</tr>")[0] for name in ("old", "fresh")}
+    assert {name: ">new</span>" in row for name, row in rows.items()} == {"old": False, "fresh": True}
+
+
 def test_closed_dead_letters_are_not_shown() -> None:
     make_dead_letter(replayed_at=timezone.now())
     make_dead_letter(discarded_at=timezone.now())
