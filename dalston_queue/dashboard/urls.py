@@ -39,6 +39,7 @@ from dalston_queue.dashboard.security import views as security
 from dalston_queue.dashboard.task import actions as task_actions
 from dalston_queue.dashboard.task import views as task
 from dalston_queue.dashboard.task.render import task_fragments
+from dalston_queue.dashboard.tokens import views as tokens
 from dalston_queue.dashboard.transcription import actions as transcription_actions
 from dalston_queue.dashboard.transcription import views as transcription
 from dalston_queue.dashboard.transcription.render import transcription_fragments
@@ -101,6 +102,9 @@ urlpatterns = [
     re_path(rf"^nodes/{NODE}/forget/$", node_actions.forget, name="forget-node"),
     path("login/", security.ThrottledLogin.as_view(), name="login"),
     path("password/", account.ChangePassword.as_view(), name="password"),
+    path("tokens/", tokens.tokens, name="tokens"),
+    path("tokens/create/", tokens.create, name="create-token"),
+    path("tokens/<uuid:token_id>/revoke/", tokens.revoke, name="revoke-token"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("favicon.ico", security.favicon, name="favicon"),
 ]

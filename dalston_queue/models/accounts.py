@@ -10,6 +10,8 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Self
 
+from django.conf import settings
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.postgres.fields import ArrayField
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -87,6 +89,10 @@ class ApiToken(models.Model):
         choices=[(preset.value, f"{preset}: {preset.meaning}") for preset in RatePreset],
         help_text="empty: no limit",
     )
+    # Who made it on the pages; empty: in a shell, or the user is deleted.
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, editable=False, related_name="+"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -106,6 +112,7 @@ class ApiToken(models.Model):
         scopes: Iterable[str],
         expires_at: datetime | None = None,
         rate_preset: str = "",
+        created_by: AbstractBaseUser | None = None,
     ) -> tuple[Self, str]:
         """Make a token; returns its row and its text, which is not stored."""
         text = PREFIX + secrets.token_urlsafe(32)
@@ -116,6 +123,7 @@ class ApiToken(models.Model):
             scopes=[Scope(scope).value for scope in scopes],
             expires_at=expires_at,
             rate_preset=rate_preset,
+            created_by_id=created_by.pk if created_by else None,
         )
         return token, text
 
