@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tools.recordings import moonshine_folder
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 NO_PEERS = ("--peers", "")
 
@@ -79,6 +81,17 @@ def test_api_bench_measures_both_routes_and_the_batch(tmp_path: Path) -> None:
     requests, batch = json.loads((tmp_path / "figures.json").read_text())["sections"]
     assert [row[0] for row in requests["rows"]][2:] == ["POST /tasks", "GET /tasks/{id}"]
     assert float(batch["rows"][0][1].replace(",", "")) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)  # it starts a web process, an orchestrator and four engines
+def test_transcription_bench_measures_both_parts(tmp_path: Path) -> None:
+    """It may miss its times on a busy machine: only what it has measured is checked."""
+    moonshine_folder()
+    bench("transcription", "--json", str(tmp_path / "figures.json"), timeout=280)
+    overhead, hour = json.loads((tmp_path / "figures.json").read_text())["sections"]
+    assert [row[0] for row in overhead["rows"]] == ["the engines' own work", "upload to transcript, over HTTP", "added"]
+    assert [row[0] for row in hour["rows"]] == ["one engine", "two engines"]
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
+import openai
 import psutil
 import psycopg
 import pytest
@@ -175,6 +176,14 @@ def test_the_readme_s_curl_returns_the_right_words_within_seconds(checkout: Path
 def test_the_printed_curl_for_speech_returns_the_same_words(running: Up, checkout: Path) -> None:
     [printed, _] = printed_curls(running)
     assert plain(shell(printed, checkout)) == plain(HELLO)
+
+
+def test_openais_client_gets_the_words_of_a_real_model(running: Up, checkout: Path) -> None:
+    whisper = openai.OpenAI(base_url=f"{running.env['DALSTON_URL']}/v1", api_key=running.env["DALSTON_TOKEN"])
+    with (checkout / "samples" / "hello.wav").open("rb") as file:
+        found = whisper.audio.transcriptions.create(model="whisper-1", file=file, response_format="verbose_json")
+    assert plain(found.text) == plain(HELLO)
+    assert 4.0 < found.duration < 5.0 and len(found.segments or ()) == 2
 
 
 def test_the_page_shows_the_words_of_the_readme_s_curl_beside_a_player(running: Up, checkout: Path) -> None:

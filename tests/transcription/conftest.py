@@ -12,6 +12,7 @@ import pytest
 
 from dalston_queue.artifacts import Store, open_store
 from dalston_queue.broker import Broker
+from dalston_queue.broker.nodes.registry import EngineInfo
 from dalston_queue.broker.protocol.types import EngineState
 from dalston_queue.jobs.submit.spec import StageSpec
 from dalston_queue.models import Job, Task
@@ -40,10 +41,17 @@ class Pipeline:
             lambda: set(names) <= self.ready(), TIMEOUT_S, lambda: "\n".join(self.engines[n].output for n in names)
         )
 
+    def start_another(self, name: str) -> None:
+        """A second process of an engine that runs."""
+        self._spawn(f"engines/{name}/engine.py", env=self.env)
+        wait_until(lambda: sum(name in beat.queues for beat in self._ready()) == 2, TIMEOUT_S, f"a second {name}")
+
+    def _ready(self) -> list[EngineInfo]:
+        return [beat for beat in self.broker.registry.engines() if beat.state is EngineState.READY]
+
     def ready(self) -> set[str]:
-        beats = self.broker.registry.engines()
         alive = {name for name, process in self.engines.items() if process.running()}
-        found = {queue for beat in beats if beat.state is EngineState.READY for queue in beat.queues}
+        found = {queue for beat in self._ready() for queue in beat.queues}
         return {name for name in alive if name in found}
 
     def kill(self, name: str) -> None:
@@ -89,18 +97,26 @@ class Pipeline:
 
 
 @pytest.fixture
-def pipeline(
+def pipeline_on(
     transactional_db: None,
     broker: Broker,
     orchestrators: Orchestrators,
     process_env: dict[str, str],
     spawn: Callable[..., Spawned],
-    tmp_path: Path,
     request: pytest.FixtureRequest,
-) -> Pipeline:
-    """With an orchestrator; engines are started by the test."""
+) -> Callable[[str, Mapping[str, str]], Pipeline]:
+    """pipeline_on(url of the artifact store, its variables), with an orchestrator. The test starts the engines."""
     moonshine_folder()
     request.node.add_marker(pytest.mark.keeps_keys)
-    url = (tmp_path / "store").as_uri()
-    orchestrators.start(DALSTON_ARTIFACTS_URL=url)
-    return Pipeline(broker, open_store(url), {**process_env, **FAST, "DALSTON_ARTIFACTS_URL": url}, spawn)
+
+    def make(url: str, variables: Mapping[str, str]) -> Pipeline:
+        env = {**variables, "DALSTON_ARTIFACTS_URL": url}
+        orchestrators.start(ready=True, **env)
+        return Pipeline(broker, open_store(url), {**process_env, **FAST, **env}, spawn)
+
+    return make
+
+
+@pytest.fixture
+def pipeline(pipeline_on: Callable[[str, Mapping[str, str]], Pipeline], tmp_path: Path) -> Pipeline:
+    return pipeline_on((tmp_path / "store").as_uri(), {})

@@ -1,5 +1,7 @@
 """prepare takes files of many formats, and refuses what can't be transcribed in a sentence that names the file."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from engines.prepare.engine import Prepare
 from engines.sdk import Cancelled, Done, Reject
 from engines.sdk.outcomes import Outcome
 from engines.sdk.testing import TestRun, run_task
+from tests.conftest import ROOT
 from tests.engines.prepare.files import TONE_HZ, encode, only_video, silent_flac, tone, wave
 
 SOUND = (tone(3.0, 16_000)[0] * 32767).astype(np.int16).tobytes()
@@ -130,6 +133,27 @@ def test_a_bomb_that_declares_no_length_is_refused_while_it_is_decoded(
     endless.write_bytes(content)
     outcome = prepare(endless, tmp_path).outcome
     assert isinstance(outcome, Reject) and "a.flac is too long" in outcome.message
+
+
+def test_a_small_file_that_decodes_to_hours_stays_small_in_memory(tmp_path: Path) -> None:
+    """In a process of its own, which prints how much its largest resident size grew."""
+    file = silent_flac(tmp_path / "a.flac", 3 * 3600)
+    assert file.stat().st_size < 3_000_000
+    source = (
+        "import resource, sys; from pathlib import Path\n"
+        "from engines.prepare.decoding import decode\n"
+        "from engines.prepare.source import Limits, opened\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024\n"
+        "with opened(Path(sys.argv[1]), 'a.flac', Limits(6 * 3600, 32)) as source:\n"
+        "    before = peak()\n"
+        "    [channel] = decode(source, Path(sys.argv[2]), lambda _: None, separate=False)\n"
+        "print(peak() - before, round(channel.duration))\n"
+    )
+    argv = [sys.executable, "-c", source, str(file), str(tmp_path)]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
+    grown, seconds = map(int, done.stdout.split())
+    assert seconds == pytest.approx(3 * 3600, abs=10)
+    assert grown < 50  # MiB; 330 are decoded
 
 
 def test_one_bad_packet_is_a_click_and_no_reason_to_refuse(tmp_path: Path) -> None:
