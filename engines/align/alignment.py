@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 from pocketsphinx import Decoder
 
 from engines.audio.samples import RATE, Samples
+from engines.audio.sphinx import decoded_words
 
 from .words import Times, plain
-
-FRAMES_PER_S = 100
-PIECE = RATE // 4  # samples between two calls of `tick`
-_VARIANT = re.compile(r"\(\d+\)$")
 
 
 class Aligner:
@@ -39,15 +35,4 @@ class Aligner:
 
     def _aligned(self, samples: Samples, text: str, tick: Callable[[], None]) -> list[tuple[str, float, float]]:
         self._decoder.set_align_text(text)
-        self._decoder.start_utt()
-        try:
-            for start in range(0, len(samples), PIECE):
-                tick()
-                self._decoder.process_raw(samples[start : start + PIECE].tobytes(), no_search=False, full_utt=False)
-        finally:
-            self._decoder.end_utt()  # also after a cancel: the next task starts anew
-        return [
-            (_VARIANT.sub("", segment.word), segment.start_frame / FRAMES_PER_S, (segment.end_frame + 1) / FRAMES_PER_S)
-            for segment in self._decoder.seg() or ()
-            if not segment.word.startswith(("<", "[", "(", "+"))
-        ]
+        return decoded_words(self._decoder, samples, tick)

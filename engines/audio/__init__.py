@@ -2,4 +2,5 @@
 
 samples   samples read from, and written to, a file
 speech    spans of speech, and the windows that a recogniser gets
+sphinx    words with their times, from a decoder of pocketsphinx
 """

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 
 from pocketsphinx import Decoder
 
 from engines.audio.samples import RATE, Samples
 from engines.audio.speech import Span, Window
+from engines.audio.sphinx import decoded_words
 
 from .recogniser import Heard, Word
 
-FRAMES_PER_S = 100
 PHRASE_S, PAUSE_S = 10.0, 0.25  # it knows no sentences: phrases end at a pause, or when they get long
-PIECE = RATE // 4  # samples between two calls of `tick`
-_VARIANT = re.compile(r"\(\d+\)$")  # of a word's pronunciation, as in "the(2)"
 
 
 class Sphinx:
@@ -42,23 +39,11 @@ class Sphinx:
                 yield Heard(Window(span.start, span.end, (span,)), text, None, tuple(phrase))
 
     def _words(self, window: Window, samples: Samples, tick: Callable[[], None]) -> list[Word]:
-        part = window.cut(samples)
-        self._decoder.start_utt()
-        try:
-            for start in range(0, len(part), PIECE):
-                tick()
-                self._decoder.process_raw(part[start : start + PIECE].tobytes(), no_search=False, full_utt=False)
-        finally:
-            self._decoder.end_utt()  # also after a cancel: the next task starts anew
-        found = []
-        for segment in self._decoder.seg() or ():
-            if segment.word.startswith(("<", "[", "+")):  # silence and noise
-                continue
-            start, end = segment.start_frame / FRAMES_PER_S, (segment.end_frame + 1) / FRAMES_PER_S
-            text = _VARIANT.sub("", segment.word)
-            # Its probabilities of words are all 1.0 here: no confidence is better than that one.
-            found.append(Word(text, window.start + start, window.start + end, None))
-        return found
+        # Its probabilities of words are all 1.0 here: no confidence is better than that one.
+        return [
+            Word(text, window.start + start, window.start + end, None)
+            for text, start, end in decoded_words(self._decoder, window.cut(samples), tick)
+        ]
 
 
 def phrases(words: Sequence[Word]) -> list[list[Word]]:
