@@ -28,10 +28,10 @@ class Transcribe(Engine):
             return Reject(f"{model.name} knows {', '.join(model.languages)} only, not {language!r}")
         samples = read(task.artifact(wanted["audio"]))
         offset, words = float(wanted.get("offset", 0.0)), bool(wanted.get("words"))
-        segments = transcribe(samples, model, task, offset=offset, language=language, words=words)
+        segments, found = transcribe(samples, model, task, offset=offset, language=language, words=words)
         return {
             "segments": segments,
-            "language": language or (model.languages[0] if model.languages else None),
+            "language": language or (model.languages[0] if model.languages else found),
             "model": model.name,
             "word_times": "model" if any(segment["words"] for segment in segments) else "none",
         }
@@ -39,15 +39,18 @@ class Transcribe(Engine):
 
 def transcribe(
     samples: Samples, model: Recogniser, task: Task, *, offset: float, language: str | None, words: bool
-) -> list[dict[str, Any]]:
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Segments, and the language that the model found."""
     duration = len(samples) / RATE
     task.progress(0.0, "finding speech")
     windows = pack(find_speech(samples, task.check), model.longest_s, duration)
     segments: list[dict[str, Any]] = []
+    found = None
     for heard in model.recognise(samples, windows, language, words=words, tick=task.check):
         segments += segments_of(heard, offset, words=words)
+        found = found or heard.language
         task.progress(heard.window.end / duration, f"{heard.window.end:.0f} of {duration:.0f} s of audio")
-    return segments
+    return segments, found
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from .recogniser import Recogniser
 log = logging.getLogger("engine")
 
 HERE = Path(__file__).resolve().parent
+FIRST_BATCH = 8  # windows that Whisper recognises at once: WHISPER_BATCH
 RETRY_S, RETRY_MAX_S = 60.0, 900.0
 Tell = Callable[[str], None]
 
@@ -29,7 +30,7 @@ class Models:
         self._loaded: dict[str, Recogniser] = {}
         tell("loading the model")
         self.missing = ""  # why Moonshine is not here
-        if size := os.environ.get("WHISPER_MODEL"):
+        if size := os.environ.get("WHISPER_MODEL", "").strip():
             self._add(_whisper(size))
             return
         try:
@@ -43,9 +44,10 @@ class Models:
 
     @property
     def capabilities(self) -> tuple[str, ...]:
-        if "WHISPER_MODEL" in os.environ:
-            return (*self._loaded, "multilingual")
-        return tuple(dict.fromkeys((*self._loaded, "pocketsphinx-en")))
+        names = tuple(self._loaded)
+        if any(recogniser.languages is None for recogniser in self._loaded.values()):
+            return (*names, "multilingual")
+        return tuple(dict.fromkeys((*names, "pocketsphinx-en")))
 
     def get(self, name: str) -> Recogniser | None:
         """The model of this name; `auto` is the best one. None if it is not here."""
@@ -72,9 +74,13 @@ def fetched(name: str, tell: Tell) -> Path:
 
 
 def threads() -> int:
-    text = os.environ.get("DALSTON_ENGINE_THREADS") or str(ENGINE_THREADS)
-    if not text.isdecimal() or not 1 <= int(text) <= 256:
-        raise BrokenConfigError(f"DALSTON_ENGINE_THREADS is {text!r}. Expected a whole number from 1 to 256.")
+    return _whole("DALSTON_ENGINE_THREADS", ENGINE_THREADS)
+
+
+def _whole(name: str, default: int) -> int:
+    text = os.environ.get(name, "").strip() or str(default)
+    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text) <= 256:
+        raise BrokenConfigError(f"{name} is {text!r}. Expected a whole number from 1 to 256.")
     return int(text)
 
 
@@ -85,11 +91,13 @@ def _moonshine(folder: Path) -> Recogniser:
 
 
 def _whisper(size: str) -> Recogniser:
+    from .whisper import Whisper, load_pipeline
+
+    name, batch = f"whisper-{size}", _whole("WHISPER_BATCH", FIRST_BATCH)
     try:
-        from .whisper import Whisper
+        return Whisper(name, load_pipeline(name, size), batch)
     except ImportError as error:
         raise BrokenConfigError(f"install the extra `whisper` on this node: {error}") from None
-    return Whisper(size)
 
 
 def _fetch_later() -> None:

@@ -28,6 +28,7 @@ class Heard:
     text: str
     confidence: float | None
     words: tuple[Word, ...] | None = None  # None: the model gives no times of words
+    language: str | None = None  # that the model found; None: it has one only
 
 
 class Recogniser(Protocol):

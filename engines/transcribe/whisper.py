@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from faster_whisper import BatchedInferencePipeline, WhisperModel
 
 from engines.audio.samples import Samples
-from engines.audio.speech import Window
+from engines.audio.speech import Span, Window
 from engines.sdk.models import models_dir
 
 from .batches import in_batches
@@ -19,20 +18,25 @@ from .recogniser import Heard, Word
 
 log = logging.getLogger("engine")
 
-FIRST_BATCH = 8
+
+def load_pipeline(name: str, size: str) -> Any:
+    """faster-whisper's pipeline. A folder of the model in the model folder is used; else the library fetches it.
+    Raises ImportError where the library is not installed."""
+    from faster_whisper import BatchedInferencePipeline, WhisperModel
+
+    folder = Path(models_dir(), name)
+    model = WhisperModel(str(folder) if folder.is_dir() else size, device="cuda", compute_type="float16")
+    return BatchedInferencePipeline(model)
 
 
 class Whisper:
     languages = None
     longest_s = 28.0  # its own window is 30 s
 
-    def __init__(self, size: str) -> None:
-        """`size`: such as large-v3. A folder of this model in the model folder is used; else the library fetches it."""
-        self.name = f"whisper-{size}"
-        folder = Path(models_dir(), self.name)
-        model = WhisperModel(str(folder) if folder.is_dir() else size, device="cuda", compute_type="float16")
-        self._pipeline = BatchedInferencePipeline(model)
-        self._batch = int(os.environ.get("WHISPER_BATCH", FIRST_BATCH))
+    def __init__(self, name: str, pipeline: Any, batch: int) -> None:
+        """`batch`: windows at once; fewer from then on where they don't fit into the GPU's memory."""
+        self.name = name
+        self._pipeline, self._batch = pipeline, batch
 
     def recognise(
         self,
@@ -43,14 +47,16 @@ class Whisper:
         words: bool,
         tick: Callable[[], None],
     ) -> Iterator[Heard]:
-        audio = (samples / 32768).astype(np.float32)
+        audio = samples / np.float32(32768)
+        found = language
 
         def run(batch: Sequence[Window]) -> list[Heard]:
+            nonlocal found
             tick()
             clips = [{"start": window.start, "end": window.end} for window in batch]
-            segments, _ = self._pipeline.transcribe(
+            segments, info = self._pipeline.transcribe(
                 audio,
-                language=language,
+                language=found,
                 batch_size=len(batch),
                 word_timestamps=words,
                 vad_filter=False,
@@ -60,13 +66,8 @@ class Whisper:
             heard: list[Heard] = []
             for segment in segments:
                 tick()
-                found = tuple(
-                    Word(word.word.strip(), word.start, word.end, round(word.probability, 3))
-                    for word in segment.words or ()
-                )
-                window = Window(segment.start, segment.end, ())
-                chance = round(float(np.exp(segment.avg_logprob)), 3)
-                heard.append(Heard(window, segment.text.strip(), chance, found if words else None))
+                heard.append(heard_of(segment, info.language, words=words))
+            found = info.language  # found once: a chunk in two languages would have a third one guessed in a short batch
             return heard
 
         for heard, fitted in in_batches(windows, self._batch, run):
@@ -74,3 +75,13 @@ class Whisper:
                 log.warning("the GPU's memory is full: batches of %d instead of %d from now on", fitted, self._batch)
                 self._batch = fitted
             yield from heard
+
+
+def heard_of(segment: Any, language: str, *, words: bool) -> Heard:
+    """A segment of faster-whisper. It has times of its own: all of it counts as speech."""
+    timed = tuple(
+        Word(word.word.strip(), word.start, word.end, round(word.probability, 3)) for word in segment.words or ()
+    )
+    window = Window(segment.start, segment.end, (Span(segment.start, segment.end),))
+    confidence = round(float(np.exp(segment.avg_logprob)), 3)
+    return Heard(window, segment.text.strip(), confidence, timed if words else None, language)
