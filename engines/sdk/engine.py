@@ -82,15 +82,8 @@ def attempt(an_engine: Engine, task: Task) -> Outcome:
             if hasattr(type(value), "__await__"):
                 value = asyncio.run(_awaited(value))
     except BaseException as error:  # noqa: BLE001 (an author's SystemExit is a failed task, not our end)
-        return _ended(outcome_of_error(error, task), task)
-    return _ended(outcome_of_value(value, task), task)
-
-
-def _ended(outcome: Outcome, task: Task) -> Outcome:
-    """In the task's own thread: the runner must not wait for a disk or a bucket."""
-    outcome = task.files.with_stored_result(outcome)
-    task.files.remove()
-    return outcome
+        return outcome_of_error(error, task)
+    return outcome_of_value(value, task)
 
 
 async def attempt_async(an_engine: Engine, task: Task) -> Outcome:
@@ -99,8 +92,16 @@ async def attempt_async(an_engine: Engine, task: Task) -> Outcome:
         with running(task):
             value = await an_engine.run(task)
     except BaseException as error:  # noqa: BLE001 (an author's SystemExit is a failed task, not our end)
-        return _ended(outcome_of_error(error, task), task)
-    return _ended(outcome_of_value(value, task), task)
+        return outcome_of_error(error, task)
+    return outcome_of_value(value, task)
+
+
+def put_away(outcome: Outcome, task: Task) -> Outcome:
+    """Stores a large result and removes the task's folder: in a thread of a worker, as neither the runner nor an event
+    loop may wait for a disk or a bucket. Never raises."""
+    outcome = task.files.with_stored_result(outcome)
+    task.files.remove()
+    return outcome
 
 
 def outcome_of_value(value: Any, task: Task) -> Outcome:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from dalston_queue.broker import Consumer
 
-from .engine import Engine, attempt, attempt_async, is_async
+from .engine import Engine, attempt, attempt_async, is_async, put_away
 from .outcomes import Done, Outcome
 from .slots import Slots
 from .task import Task
@@ -63,7 +63,7 @@ class ThreadWorkers:
             self._permits.get()
             task = self._slots.start_next()
             while task is not None:
-                outcome = attempt(self._engine, task)
+                outcome = put_away(attempt(self._engine, task), task)
                 # The next task first: the runner, woken by the report, must see its deadline.
                 ended, task = task, self._slots.finish(task, succeeded=isinstance(outcome, Done))
                 self._report(ended, outcome)
@@ -84,7 +84,7 @@ class LoopWorkers:
 
     def cancel(self, task: Task) -> None:
         task.cancel_event.set()
-        self._loop.call_soon_threadsafe(self._cancel, task)
+        self._loop.call_soon_threadsafe(self._loop.call_soon, self._cancel, task)
 
     def call(self, method: Callable[[], Any]) -> Any:
         async def called() -> Any:
@@ -98,6 +98,7 @@ class LoopWorkers:
             self._running[task] = self._loop.create_task(self._run(task))
 
     def _cancel(self, task: Task) -> None:
+        """Called a round after it was asked for: a coroutine that is cancelled before its first step has no outcome."""
         if running := self._running.get(task):
             running.cancel()
 
@@ -105,7 +106,8 @@ class LoopWorkers:
         try:
             outcome = await attempt_async(self._engine, task)
         finally:
-            self._running.pop(task, None)
+            self._running.pop(task, None)  # from here on a cancel comes too late, and would lose the outcome
+        outcome = await asyncio.to_thread(put_away, outcome, task)
         following = self._slots.finish(task, succeeded=isinstance(outcome, Done))
         if following is not None:
             self._running[following] = self._loop.create_task(self._run(following))

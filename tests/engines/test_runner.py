@@ -1,5 +1,6 @@
 """The runner on a real Redis, in a thread of the test: claims, settles, cancels, outlives errors, drains."""
 
+import asyncio
 import signal
 import threading
 import time
@@ -8,6 +9,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from dalston_queue.artifacts.store import Writer
 from dalston_queue.broker import Broker, Consumer
 from dalston_queue.broker.engine.stale import StaleRules
 from dalston_queue.broker.errors import Unavailable
@@ -138,9 +142,41 @@ def test_an_odd_error_or_report_costs_neither_the_engine_nor_its_other_tasks(ben
     assert bench.wait(EventKind.TASK_COMPLETED, other).result == "fine"
 
 
-def test_async_tasks_share_one_loop_and_run_at_once(bench: Bench) -> None:
-    import asyncio
+class Sizes(Engine):
+    async def run(self, task: Task) -> str:
+        await asyncio.sleep(task.parameters["seconds"])
+        return "x" * int(task.parameters["size"])
 
+
+def test_a_slow_bucket_holds_up_no_other_task_of_an_async_engine(
+    bench: Bench, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner, asked, answers = bench.make(Sizes(), capacity=2), threading.Event(), threading.Event()
+    store = runner.workspace.store
+    assert store is not None
+    writer = store.writer
+
+    def held_back() -> Writer:
+        asked.set()
+        assert answers.wait(WAIT_TIMEOUT_S)
+        return writer()
+
+    monkeypatch.setattr(store, "writer", held_back)
+    bench.run(runner)
+    other = bench.submit(seconds=60, size=1)
+    wait_until(lambda: runner.slots.running, what="the other task runs")
+    stored = bench.submit(seconds=0, size=20_000)
+    assert asked.wait(WAIT_TIMEOUT_S)
+    broker.request_cancel(QUEUE, other)
+    bench.wait(EventKind.TASK_CANCELLED, other)
+    [storing] = runner.slots.running
+    broker.request_cancel(QUEUE, stored)  # comes too late: its run has ended
+    wait_until(lambda: storing.cancelled, what="the cancel has arrived")
+    answers.set()
+    bench.wait(EventKind.TASK_COMPLETED, stored)
+
+
+def test_async_tasks_share_one_loop_and_run_at_once(bench: Bench) -> None:
     class Meeting(Engine):
         async def load(self) -> None:
             self.barrier = asyncio.Barrier(3)
