@@ -1,6 +1,6 @@
 """The supervisor of a GPU node: starts engines, records why each one ended, reclaims their tasks. It needs Redis only.
 
-apps, management/   the Django app and its commands: runsupervisor, why
+apps, management/   the Django app and its commands: runsupervisor, why, fetch_model
 cli                 command-line arguments of those commands, and their broker
 boot                builds a supervisor: the node's lock, clean-up, logs, notify socket, Redis, main loop
 supervisor          the main loop: wait, handle events, reap, let the policy decide, act, report

@@ -44,7 +44,7 @@ def write(path: Path, samples: Samples) -> None:
 
 
 def read(path: Path) -> Samples:
-    """All samples of a file that `prepare` wrote: one chunk, some minutes long."""
+    """All samples of a file that `prepare` wrote: one chunk, DALSTON_AUDIO_CHUNK_S long, of long recordings more."""
     parts: list[Samples] = []
     with av.open(str(path), format="flac") as container:
         container.streams.audio[0].codec_context.thread_count = 1
