@@ -20,7 +20,7 @@ from dalston_queue.artifacts import is_reference
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.jobs.errors import InvalidJob
 from dalston_queue.jobs.submit.spec import JobSpec, StageSpec
-from dalston_queue.transcription.models import AUTO, MODELS, known_name, names
+from dalston_queue.transcription.speech_models import AUTO, MODELS, known_name, names
 
 NAME = "transcription"
 PREPARE = "prepare"

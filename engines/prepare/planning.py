@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from dalston_queue.transcription.speech_models import AUTO, capability_of
 
 MAX_STAGES = 190  # a job has at most 200
 TRANSCRIBE_WEIGHT, ALIGN_WEIGHT = 16.0, 8.0
@@ -32,16 +33,11 @@ def longest_chunk(duration: float, channels: int, wanted: float, *, aligned: boo
     return max(wanted, 2 * duration / per_channel)
 
 
-def capability(model: str) -> str:
-    """The capability that an engine with this model has."""
-    return re.sub(r"[^a-z0-9_-]", "-", model.lower())
-
-
 def needs(model: str, language: str | None) -> list[str]:
     """Capabilities that transcribing takes. `auto` is any engine; for another language than English a model that knows
     more than one."""
-    if model != "auto":
-        return [capability(model)]
+    if model != AUTO:
+        return [capability_of(model)]
     return [] if language in ENGLISH else ["multilingual"]
 
 
@@ -60,7 +56,7 @@ def merge_timeout(seconds: float) -> int:
 
 def stages(wanted: Mapping[str, Any], channels: Sequence[Sequence[Chunk]], duration: float) -> list[dict[str, Any]]:
     """`wanted`: the parameters of `prepare`; `channels`: the chunks of each. The result is its `$stages`."""
-    model, language = wanted.get("model") or "auto", wanted.get("language")
+    model, language = wanted.get("model") or AUTO, wanted.get("language")
     words, aligned = bool(wanted.get("words")), is_aligned(wanted)
     found: list[dict[str, Any]] = []
     parts: list[dict[str, Any]] = []

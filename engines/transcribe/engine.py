@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dalston_queue.transcription.speech_models import AUTO
 from engines.audio.samples import RATE, Samples, read
 from engines.audio.speech import find_speech, pack
 from engines.sdk import Engine, Reject, Task
@@ -20,10 +21,10 @@ class Transcribe(Engine):
 
     def run(self, task: Task) -> Any:
         wanted = task.parameters
-        name, language = wanted.get("model") or "auto", wanted.get("language")
+        name, language = wanted.get("model") or AUTO, wanted.get("language")
         model = self._models.get(name)
         if model is None:
-            return Reject(f"this engine has no model {name!r}; it has {', '.join(self._models.capabilities)}")
+            return Reject(f"this engine has no model {name!r}; it has {', '.join(self._models.names)}")
         if language and model.languages is not None and language not in model.languages:
             return Reject(f"{model.name} knows {', '.join(model.languages)} only, not {language!r}")
         samples = read(task.artifact(wanted["audio"]))

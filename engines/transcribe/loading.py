@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dalston_queue.defaults import ENGINE_THREADS
+from dalston_queue.transcription.speech_models import AUTO, LAST_RESORT, capability_of
 from engines.sdk import BrokenConfigError
 from engines.sdk.models import ELSEWHERE, FetchError, fetch, models_dir, read_models
 
@@ -24,7 +25,7 @@ Tell = Callable[[str], None]
 
 
 class Models:
-    """The models of one process. `auto` is the first of `capabilities`."""
+    """The models of one process. `auto` is the one that was loaded first."""
 
     def __init__(self, tell: Tell) -> None:
         self._loaded: dict[str, Recogniser] = {}
@@ -43,17 +44,24 @@ class Models:
             threading.Thread(target=_fetch_later, name="fetch", daemon=True).start()
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Of all models that `get` has."""
+        return tuple(self._loaded) if self._speaks_many else tuple(dict.fromkeys((*self._loaded, LAST_RESORT)))
+
+    @property
     def capabilities(self) -> tuple[str, ...]:
-        names = tuple(self._loaded)
-        if any(recogniser.languages is None for recogniser in self._loaded.values()):
-            return (*names, "multilingual")
-        return tuple(dict.fromkeys((*names, "pocketsphinx-en")))
+        return (*map(capability_of, self.names), *(("multilingual",) if self._speaks_many else ()))
+
+    @property
+    def _speaks_many(self) -> bool:
+        """Whisper: then no English model is offered."""
+        return any(recogniser.languages is None for recogniser in self._loaded.values())
 
     def get(self, name: str) -> Recogniser | None:
         """The model of this name; `auto` is the best one. None if it is not here."""
-        if name == "auto":
-            name = self.capabilities[0]
-        if name == "pocketsphinx-en" and name not in self._loaded:  # rarely asked for: loaded by the first task
+        if name == AUTO:
+            name = next(iter(self._loaded), LAST_RESORT)
+        if name == LAST_RESORT and name not in self._loaded:  # rarely asked for: loaded by the first task
             from .sphinx import Sphinx
 
             self._add(Sphinx())

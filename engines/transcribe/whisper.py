@@ -67,7 +67,7 @@ class Whisper:
             for segment in segments:
                 tick()
                 heard.append(heard_of(segment, info.language, words=words))
-            found = info.language  # found once: a chunk in two languages would have a third one guessed in a short batch
+            found = info.language  # once for the chunk: in a short batch it would be a guess
             return heard
 
         for heard, fitted in in_batches(windows, self._batch, run):

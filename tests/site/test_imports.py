@@ -10,8 +10,13 @@ import pytest
 
 from tests.conftest import ROOT
 
-SHARED_WITH_ENGINES = {"dalston_queue.addresses", "dalston_queue.defaults", "dalston_queue.pinned"}
-"""What an engine may import of the server: which addresses may be downloaded from, and shared figures."""
+SHARED_WITH_ENGINES = {
+    "dalston_queue.addresses",
+    "dalston_queue.defaults",
+    "dalston_queue.pinned",
+    "dalston_queue.transcription.speech_models",
+}
+"""What an engine may import of the server: which addresses may be downloaded from, shared figures, names of models."""
 MANIFESTS = sorted(ROOT.glob("engines/*/engine.yaml"))
 
 

@@ -12,7 +12,7 @@ from dalston_queue.broker.errors import BrokerError
 from dalston_queue.broker.protocol.types import EngineState
 from dalston_queue.models.accounts import Scope
 from dalston_queue.redis import get_broker
-from dalston_queue.transcription.models import AUTO, MODELS, SpeechModel
+from dalston_queue.transcription.speech_models import AUTO, MODELS, SpeechModel
 
 router = Router(tags=["transcription"])
 QUEUE = "transcribe"

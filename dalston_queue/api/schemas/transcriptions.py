@@ -16,7 +16,7 @@ from dalston_queue.addresses import MAX_URL
 from dalston_queue.api.schemas.tasks import CallbackUrl
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.jobs.lifecycle.states import JobStatus
-from dalston_queue.transcription.models import names
+from dalston_queue.transcription.speech_models import names
 from dalston_queue.transcription.state import Transcription
 from dalston_queue.transcription.wanted import Wanted, wanted_of
 

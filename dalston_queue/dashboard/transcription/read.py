@@ -16,7 +16,7 @@ from dalston_queue.dashboard.transcriptions.read import Transcription, described
 from dalston_queue.jobs.lifecycle.states import JOB_OVER, TASK_OVER
 from dalston_queue.models import Task
 from dalston_queue.redis import get_broker
-from dalston_queue.transcription.models import LAST_RESORT
+from dalston_queue.transcription.speech_models import LAST_RESORT
 from dalston_queue.transcription.wanted import MERGE, PREPARE
 
 MAX_PEAKS = 2_000

@@ -10,7 +10,7 @@ from dalston_queue.dashboard.parts.request import address, known_fields
 from dalston_queue.dashboard.security.roles import page_view
 from dalston_queue.dashboard.transcriptions.read import FIELDS, read_transcriptions
 from dalston_queue.dashboard.transcriptions.render import fragments_of
-from dalston_queue.transcription.models import MODELS
+from dalston_queue.transcription.speech_models import MODELS
 
 
 @page_view

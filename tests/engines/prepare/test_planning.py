@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from dalston_queue.jobs.lifecycle.dag import check
 from dalston_queue.jobs.submit.spec import stage_from
+from dalston_queue.transcription.speech_models import capability_of
 from engines.prepare.levels import STEP_S, cut_in_silence, levels_of, peaks
-from engines.prepare.planning import Chunk, capability, longest_chunk, stages
+from engines.prepare.planning import Chunk, longest_chunk, stages
 
 REF = "sha256:" + "0" * 64
 
@@ -49,7 +50,7 @@ def test_channels_and_chunks_are_in_the_names() -> None:
 )
 def test_a_model_is_a_capability(wanted: dict[str, str], expected: list[str]) -> None:
     assert stages(wanted, [chunks(1)], 100.0)[0]["required_capabilities"] == expected
-    assert capability("A/b.c") == "a-b-c"
+    assert capability_of("A/b.c") == "a-b-c"
 
 
 def test_words_of_another_language_are_not_aligned() -> None:

@@ -1,5 +1,5 @@
-"""Whisper by the recogniser's interface. faster-whisper's pipeline needs a model and CUDA, which no machine of the tests
-has: a stand-in of it gives segments of the shape that faster-whisper 1.2 gives."""
+"""Whisper by the recogniser's interface. The pipeline of faster-whisper needs a model and CUDA, which no machine of the
+tests has: a stand-in gives segments as faster-whisper 1.2 does."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,9 @@ from dalston_queue.transcription.formats import openai_verbose_json
 from engines.audio.samples import RATE, write
 from engines.audio.speech import Span, Window
 from engines.merge.joining import transcript
+from engines.prepare.planning import needs
 from engines.sdk import BrokenConfigError, Done
+from engines.sdk.models import FetchError
 from engines.sdk.testing import run_task
 from engines.transcribe import loading, whisper
 from engines.transcribe.engine import Transcribe
@@ -26,17 +28,17 @@ TEXT = " Le chat dort. Le chien aussi."
 
 
 class Pipeline:
-    """Hears the same French in every clip, and finds the language itself unless it is told. `room`: clips at once."""
+    """Hears the same French in every clip, and finds the language itself unless it gets one. `room`: clips at once."""
 
     def __init__(self, room: int = 99) -> None:
         self.room = room
-        self.told: list[str | None] = []
+        self.languages: list[str | None] = []
 
     def transcribe(self, _audio: Any, **options: Any) -> tuple[list[Any], Any]:
         clips: Sequence[dict[str, float]] = options["clip_timestamps"]
         if len(clips) > self.room:
             raise RuntimeError("CUDA failed with error out of memory")
-        self.told.append(options["language"])
+        self.languages.append(options["language"])
         segments = []
         for clip in clips:
             word = SimpleNamespace(word=" Le", start=clip["start"], end=clip["end"], probability=0.91239)
@@ -93,13 +95,13 @@ def test_a_language_is_found_once_for_all_batches_of_a_chunk() -> None:
     model = Whisper("whisper-tiny", pipeline, 8)
     heard = list(model.recognise(np.zeros(5 * RATE, np.int16), windows, None, words=False, tick=lambda: None))
     assert {each.language for each in heard} == {"fr"} and [each.window.start for each in heard] == [0, 1, 2, 3, 4]
-    assert pipeline.told == [None, "fr", "fr"]
+    assert pipeline.languages == [None, "fr", "fr"]
 
 
 @pytest.mark.usefixtures("pipeline")
 def test_an_empty_name_means_no_whisper_in_every_respect(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str, _: object) -> Path:
-        raise loading.FetchError(f"no {name} here")
+        raise FetchError(f"no {name} here")
 
     monkeypatch.setattr(loading, "fetched", missing)
     monkeypatch.setattr(loading, "RETRY_S", 3600.0)
@@ -107,6 +109,17 @@ def test_an_empty_name_means_no_whisper_in_every_respect(monkeypatch: pytest.Mon
     assert loading.Models(lambda _: None).capabilities == ("pocketsphinx-en",)
     monkeypatch.setenv("WHISPER_MODEL", "tiny")
     assert loading.Models(lambda _: None).capabilities == ("whisper-tiny", "multilingual")
+
+
+@pytest.mark.usefixtures("pipeline")
+def test_a_model_whose_name_is_no_capability_is_claimed_by_the_name_that_the_plan_requires(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHISPER_MODEL", "distil-large-v3.5")
+    models = loading.Models(lambda _: None)
+    assert set(needs("whisper-distil-large-v3.5", None)) <= set(models.capabilities)
+    result = transcribed(tmp_path, model="whisper-distil-large-v3.5")
+    assert result["model"] == "whisper-distil-large-v3.5"
 
 
 @pytest.mark.usefixtures("pipeline")

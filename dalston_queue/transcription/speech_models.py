@@ -1,4 +1,4 @@
-"""The models of speech that engines can have, by name. A leaf: engines, API and pages share it.
+"""The models of speech that engines can have, by name, with their capabilities. Engines, API and pages share this leaf.
 
 A name that is not here is refused at once. A model that is here, and that no engine has right now, waits for a node.
 """
@@ -15,6 +15,11 @@ _OPENAI = {"whisper-1": AUTO}
 _NOT_IN_A_CAPABILITY = re.compile(r"[^a-z0-9_-]")
 
 
+def capability_of(name: str) -> str:
+    """The capability of the engines that have the model of this name, also of one that is not listed here."""
+    return _NOT_IN_A_CAPABILITY.sub("-", name.lower())
+
+
 @dataclass(frozen=True, slots=True)
 class SpeechModel:
     name: str
@@ -24,7 +29,7 @@ class SpeechModel:
     @property
     def capability(self) -> str:
         """Of the engines that have the model."""
-        return _NOT_IN_A_CAPABILITY.sub("-", self.name.lower())
+        return capability_of(self.name)
 
     def speaks(self, language: str) -> bool:
         return not self.languages or language in self.languages
@@ -53,8 +58,3 @@ def known_name(name: str) -> str | None:
 
 def names() -> list[str]:
     return [AUTO, *_OPENAI, *MODELS]
-
-
-def capabilities(name: str) -> tuple[str, ...]:
-    """What an engine needs for this model; nothing for `auto`."""
-    return () if name == AUTO else (MODELS[name].capability,)
