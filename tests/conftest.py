@@ -77,6 +77,19 @@ def database_url(transactional_db: None) -> str:
 
 
 @pytest.fixture
+def empty_database() -> Iterator[str]:
+    """The address of a database without tables, in the server of the tests."""
+    import psycopg
+
+    address = urlsplit(os.environ["DATABASE_URL"])
+    name = f"empty_{secrets.token_hex(4)}"
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        yield urlunsplit(address._replace(path=f"/{name}"))
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
 def prefix(request: pytest.FixtureRequest, redis_url: str, settings: Settings) -> Iterator[str]:
     """A key prefix of this test's own. Keys that are left behind fail the test, unless it is marked keeps_keys."""
     name = f"test-{secrets.token_hex(6)}"

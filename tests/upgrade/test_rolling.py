@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import LiteralString
-from urllib.parse import urlsplit
 
 import httpx
 import psycopg
@@ -109,19 +106,8 @@ def one_row(query: LiteralString, env: dict[str, str]) -> object:
 
 
 @pytest.fixture
-def database() -> Iterator[str]:
-    """An empty database of its own, in the server of the tests."""
-    address = urlsplit(os.environ["DATABASE_URL"])
-    name = f"upgrade_{secrets.token_hex(4)}"
-    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-        yield address._replace(path=f"/{name}").geturl()
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-@pytest.fixture
-def env(process_env: dict[str, str], database: str) -> dict[str, str]:
-    return {**process_env, "DATABASE_URL": database}
+def env(process_env: dict[str, str], empty_database: str) -> dict[str, str]:
+    return {**process_env, "DATABASE_URL": empty_database}
 
 
 @pytest.fixture
