@@ -17,7 +17,7 @@ from dalston_site.web.protocol import MAX_HEAD_BYTES, BoundedProtocol
 from dalston_site.web.serving import Server
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m dalston_site.web", description="Serve the web process.")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="its port (default: %(default)s)")
@@ -37,7 +37,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         metavar="SECONDS",
         help="after SIGTERM go on for so long, with /readyz failing, before the port closes (default: %(default)g)",
     )
-    options = parser.parse_args(argv)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    options = parse(argv)
     config = uvicorn.Config(
         "dalston_site.asgi:application",
         host=options.host,

@@ -45,8 +45,8 @@ def test_what_the_dockerfile_copies_is_in_its_context() -> None:
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     for pattern in kept:
         assert list(ROOT.glob(pattern)), f"{pattern} of .dockerignore is not there"
-    for line in re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE, re.MULTILINE):
-        for source in line.split():
+    for copied in re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE, re.MULTILINE):
+        for source in copied.split():
             assert source == "." or ((ROOT / source).exists() and any(source.startswith(each) for each in kept))
     wheel = re.search(r"^packages = \[(.*)\]", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert wheel and set(re.findall(r'"(\w+)"', wheel[1])) <= kept

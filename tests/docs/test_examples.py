@@ -62,6 +62,8 @@ NOT_RUN = {
         "-F file=@",
     ): "needs curl; tests/api/transcription/test_upload.py sends the same form",
     ("docs/api.md", "-F file=@"): "the same",
+    ("docs/containers.md", "docker "): "needs Docker; tests/deploy/test_containers.py builds and runs the same images",
+    ("docs/kubernetes.md", "kubectl "): "needs a cluster; tests/deploy/test_kubernetes.py tests what is applied",
     ("docs/webhooks.md", "import hashlib"): "run by tests/api/webhooks/test_delivery.py",
 }
 

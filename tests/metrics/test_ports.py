@@ -67,7 +67,7 @@ def test_every_unit_and_manifest_opens_a_port() -> None:
     for unit in ("dalston-orchestrator@.service", "dalston-housekeeping.service"):
         assert "Environment=DALSTON_METRICS_ADDRESS=127.0.0.1:94" in (units / unit).read_text()
     assert "http: 127.0.0.1:9201" in (units / "node.yaml.example").read_text()
-    assert "http: 0.0.0.0:9201" in (ROOT / "deploy" / "kubernetes" / "daemonset.yaml").read_text()
+    assert "http: 0.0.0.0:9201" in (ROOT / "deploy" / "kubernetes" / "base" / "node.yaml").read_text()
     assert "DALSTON_METRICS_TOKEN" in (units / "server.env.example").read_text()
 
 

@@ -4,15 +4,12 @@ import re
 import shutil
 import subprocess
 import sys
-from argparse import ArgumentParser
 from pathlib import Path
 
 import msgspec
 import pytest
-import yaml
 
 from dalston_queue.broker.protocol.types import EngineState
-from supervisor.cli import add_node_arguments
 from supervisor.commands.handlers import COMMANDS
 from supervisor.config import NodeConfig, read_plan
 
@@ -38,18 +35,6 @@ def test_the_unit_lets_the_supervisor_do_its_work() -> None:
     text = (DEPLOY / "systemd" / "dalston-supervisor.service").read_text()
     for line in ("Type=notify", "WatchdogSec=60", "Delegate=yes", "OOMPolicy=continue", "KillMode=mixed"):
         assert line in text.splitlines()
-
-
-def test_the_daemonset_gives_longer_to_drain_than_engines_need_and_names_the_real_command() -> None:
-    config, daemonset = yaml.safe_load_all((DEPLOY / "kubernetes" / "daemonset.yaml").read_text())
-    msgspec.convert(yaml.safe_load(config["data"]["node.yaml"]), NodeConfig)
-    pod = daemonset["spec"]["template"]["spec"]
-    assert pod["terminationGracePeriodSeconds"] >= 300
-    [container] = pod["containers"]
-    assert container["command"][1:] == ["manage.py", "runsupervisor"]
-    parser = ArgumentParser()
-    add_node_arguments(parser)
-    assert parser.parse_args(container["args"]).state_dir == Path("/var/lib/dalston")
 
 
 def test_the_example_node_yaml_is_valid(tmp_path: Path) -> None:
