@@ -10,7 +10,7 @@ from django.utils import timezone
 from huey import crontab
 from huey.contrib.djhuey import HUEY, db_periodic_task
 
-from dalston_queue.alerts import evaluate
+from dalston_queue.alerts import evaluate, notify
 from dalston_queue.broker.errors import BrokerError
 from dalston_queue.health import outages
 from dalston_queue.orchestrator.duties.run import run_due_duties
@@ -23,14 +23,15 @@ MINUTE_S = 60.0
 
 @db_periodic_task(crontab())  # type: ignore[untyped-decorator]  # huey has no types
 def housekeeping() -> None:
-    """Each minute: the stale scanner and every other duty that is due, then the alerts. Of several huey processes one
-    leads.
+    """Each minute: the stale scanner and every other duty that is due, then the alerts and their notifications. Of
+    several huey processes one leads.
 
     Without a server the duties wait for the next run.
     """
     try:
         run_due_duties()
         evaluate.run(timezone.now(), process_name())
+        notify.run(timezone.now(), process_name())
     except (BrokerError, Error) as error:
         if not outages.report(error):
             log.warning("housekeeping could not run", error=str(error).strip())

@@ -223,7 +223,10 @@ def audit() -> str:
 def alerts() -> str:
     from dalston_queue.models import AlertState
 
-    columns = ("name", "subject", "severity", "value", "since", "fired_at", "ended_at", "mailed", "called", "failures")
+    columns = (
+        "name", "subject", "severity", "value", "since", "fired_at", "ended_at", "mailed", "mail_failures", "called",
+        "call_failures",
+    )  # fmt: skip
     return _lines(AlertState.objects.order_by("-id").values(*columns)[:ACTIONS])
 
 

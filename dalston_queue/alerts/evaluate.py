@@ -16,7 +16,6 @@ from django.utils import timezone
 
 from dalston_queue.alerts.decide import Standing, decide
 from dalston_queue.alerts.facts import Facts, read_facts
-from dalston_queue.alerts.notify import send_due
 from dalston_queue.alerts.table import ALERTS, BY_NAME, Alert
 from dalston_queue.database import drop_broken_connection
 from dalston_queue.health import outages
@@ -29,16 +28,15 @@ INTERVAL_S = 15.0
 PAUSE_S = 10.0
 DUTY = "alerts"
 
-# Of the session: the lock is held while mails are sent, outside of any transaction.
-_LOCK = "SELECT pg_try_advisory_lock(hashtext('dalston_alerts'))"
-_UNLOCK = "SELECT pg_advisory_unlock(hashtext('dalston_alerts'))"
+# Of the transaction: a lock of the session would be lost, or stay, with a connection that goes back to its pool.
+_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('dalston_alerts'))"
 
 
-def watch(holder: str, wait: Callable[[float], bool]) -> None:
-    """Evaluate until `wait`, which sleeps for so many seconds, returns True."""
+def watch(work: Callable[[datetime, str], object], holder: str, wait: Callable[[float], bool]) -> None:
+    """Call `work` with the time and the holder until `wait`, which sleeps for so many seconds, returns True."""
     while not wait(INTERVAL_S):
         try:
-            run(timezone.now(), holder)
+            work(timezone.now(), holder)
         except Error as error:
             if not outages.report(error):
                 log.warning("alerts wait for postgres", error=str(error))
@@ -48,28 +46,28 @@ def watch(holder: str, wait: Callable[[float], bool]) -> None:
 
 def run(now: datetime, holder: str) -> bool:
     """One evaluation, unless another process has just done it. Raises django.db.Error."""
+    if _is_recent(now):
+        return False
+    clock = time.monotonic()
+    facts = read_facts(now)  # takes its connections from the pool, and gives them back: before the lock
+    with transaction.atomic():
+        if not _locked() or _is_recent(now):
+            return False
+        report = Report()
+        report.note("firing", evaluate(facts), repaired=False)
+        took_ms = int((time.monotonic() - clock) * 1000)
+        record_run(DUTY, now, took_ms, report, every_s=INTERVAL_S, holder=holder)
+    return True
+
+
+def _is_recent(now: datetime) -> bool:
+    return Duty.objects.filter(name=DUTY, last_run_at__gt=now - timedelta(seconds=PAUSE_S)).exists()
+
+
+def _locked() -> bool:
     with connection.cursor() as cursor:
         cursor.execute(_LOCK)
-        if not cursor.fetchone()[0]:
-            return False
-    try:
-        if Duty.objects.filter(name=DUTY, last_run_at__gt=now - timedelta(seconds=PAUSE_S)).exists():
-            return False
-        clock = time.monotonic()
-        problem = ""
-        standing = evaluate(read_facts(now))
-        try:
-            send_due(timezone.now())
-        except OSError as error:
-            problem = f"{type(error).__name__}: {error}"[:500]
-        report = Report()
-        report.note("firing", standing, repaired=False)
-        took_ms = int((time.monotonic() - clock) * 1000)
-        record_run(DUTY, now, took_ms, report, problem, every_s=INTERVAL_S, holder=holder)
-        return True
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute(_UNLOCK)
+        return bool(cursor.fetchone()[0])
 
 
 @transaction.atomic
@@ -87,6 +85,10 @@ def evaluate(facts: Facts) -> int:
     return firing
 
 
+_DECIDED = ["severity", "value", "since", "held_at", "text", "fired_at"]
+"""Of a standing alert. The other fields are those of notify.py, which may write them at the same time."""
+
+
 def _evaluate_one(alert: Alert, rows: dict[str, AlertState], facts: Facts) -> int:
     before = {
         subject: Standing(subject, row.value, row.since, row.held_at, row.fired_at) for subject, row in rows.items()
@@ -96,14 +98,13 @@ def _evaluate_one(alert: Alert, rows: dict[str, AlertState], facts: Facts) -> in
         if subject not in after:
             _end(row, facts.at)
     for subject, standing in after.items():
-        existing = rows.get(subject)
-        state = existing or AlertState(name=alert.name, subject=subject)
+        state = rows.get(subject) or AlertState(name=alert.name, subject=subject)
         state.severity, state.value, state.since = alert.severity, standing.value, standing.since
         state.held_at, state.text = standing.held_at, alert.sentence(subject, standing.value)
         if standing.fired_at and state.fired_at is None:
             log.warning("an alert fires", alert=alert.name, subject=subject, value=standing.value)
         state.fired_at = standing.fired_at
-        state.save()
+        state.save(update_fields=_DECIDED if state.pk else None)
     return sum(standing.fired_at is not None for standing in after.values())
 
 

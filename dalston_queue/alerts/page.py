@@ -26,9 +26,11 @@ only Prometheus and the overview tell. An alert ends when its condition has not 
 | by a POST of JSON for each | `DALSTON_ALERT_WEBHOOK_URL`; `DALSTON_ALERT_WEBHOOK_TOKEN` is sent as a bearer token. A private address must be in `DALSTON_WEBHOOK_ALLOWED_NETWORKS` |
 | not of some alerts | their names in `DALSTON_ALERTS_MUTED`; they stay on the overview |
 
-Each channel is notified at least once that an alert fires, and that it ended, and again after a failure, for a day. The POST has
-`status` (`firing` or `ended`), `alert`, `severity`, `subject`, `value`, `summary`, `since`, `ended_at`, `runbook` and an `id` that is the
-same in both.
+Each channel is notified at least once that an alert fires, and that it ended. After a failure it is tried again after 30 s, then ever
+later up to 15 min, as long as the alert fires and for a day after its end; the other channel is not delayed. An alert that fired and ended
+meanwhile is one mail, and two POSTs. The POST has `status` (`firing` or `ended`), `alert`, `severity`, `subject`, `value`, `summary`,
+`since`, `ended_at`, `runbook` and an `id` that is the same in both. Sending never delays the evaluation; the duty `notifications` on the
+overview says why a channel fails.
 
 | alert | severity | fires | threshold |
 |---|---|---|---|

@@ -20,11 +20,14 @@ class AlertState(models.Model):
     held_at = models.DateTimeField(help_text="when it last held")
     fired_at = models.DateTimeField(null=True, blank=True, help_text="empty: it has not held long enough yet")
     ended_at = models.DateTimeField(null=True, blank=True)
-    # What each channel was notified of last: nothing, `firing` or `ended`.
+    # Of each channel: what it was notified of last (nothing, `firing` or `ended`), failures in a row, and when it is
+    # notified again, or until when it is being notified. Mail has the columns that both shared before 0.2.
     mailed = models.CharField(max_length=6, blank=True, default="")
+    mail_failures = models.PositiveSmallIntegerField(default=0, db_column="failures")
+    mail_next_at = models.DateTimeField(null=True, blank=True, db_column="next_try_at")
     called = models.CharField(max_length=6, blank=True, default="")
-    failures = models.PositiveSmallIntegerField(default=0, help_text="failed notifications in a row")
-    next_try_at = models.DateTimeField(null=True, blank=True)
+    call_failures = models.PositiveSmallIntegerField(default=0, db_default=0)
+    call_next_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         db_table = "dalston_alert"

@@ -2,6 +2,7 @@
 
 import socketserver
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ class Mailbox:
     mails: list[str] = field(default_factory=list)
     recipients: list[str] = field(default_factory=list)
     refuses: bool = False
+    delay_s: float = 0.0  # before each answer
 
 
 @contextmanager
@@ -21,6 +23,7 @@ def mail_server() -> Iterator[Mailbox]:
 
     class Handler(socketserver.StreamRequestHandler):
         def say(self, line: str) -> None:
+            time.sleep(box.delay_s)
             self.wfile.write(f"{line}\r\n".encode())
 
         def handle(self) -> None:

@@ -1,64 +1,32 @@
-"""Alerts on a real system: stored, shown, sent by mail and webhook, and ended."""
+"""Alerts on a real system: stored, shown and ended."""
 
-import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from dalston_queue.alerts import evaluate, notify
-from dalston_queue.alerts.facts import read_facts
+from dalston_queue.alerts import evaluate
+from dalston_queue.alerts.decide import decide
+from dalston_queue.alerts.facts import Facts, read_facts
 from dalston_queue.broker import Broker
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.types import EngineState
-from dalston_queue.models import AlertState, DeadLetter, Duty, Sample
+from dalston_queue.models import AlertState, Duty, Sample
 from dalston_queue.orchestrator.duties.housekeeping import delete_expired
 from dalston_queue.orchestrator.duties.samples import take_samples
-from tests.alerts.mailbox import Mailbox, mail_server
-from tests.api.webhooks.receiver import Receiver, receiving
+from tests.alerts.support import deadly, firing, run, standing
 from tests.broker.conftest import message
 from tests.orchestrator.processes import Orchestrators
-from tests.support import wait_until
+from tests.support import Spawned, wait_until
 
 pytestmark = [pytest.mark.django_db, pytest.mark.keeps_keys, pytest.mark.usefixtures("broker")]
-
-
-@pytest.fixture
-def mailbox(settings: Settings) -> Iterator[Mailbox]:
-    with mail_server() as box:
-        settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
-        settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", box.port
-        settings.DALSTON_ALERT_EMAILS = ["ops@example.com", "night@example.com"]
-        settings.DALSTON_PUBLIC_URL = "https://dalston.example.com/"
-        yield box
-
-
-@pytest.fixture
-def receiver(settings: Settings) -> Iterator[Receiver]:
-    with receiving() as found:
-        settings.DALSTON_ALERT_WEBHOOK_URL = found.url
-        settings.DALSTON_WEBHOOK_ALLOWED_NETWORKS = ["127.0.0.0/8"]
-        yield found
-
-
-def run(after_s: float = 0.0) -> None:
-    """One evaluation, so many seconds from now."""
-    Duty.objects.filter(name=evaluate.DUTY).delete()
-    assert evaluate.run(timezone.now() + timedelta(seconds=after_s), "test")
-
-
-def standing() -> dict[str, AlertState]:
-    return {row.name: row for row in AlertState.objects.filter(ended_at=None)}
-
-
-def deadly(count: int, cause: str = "rejected") -> None:
-    at = timezone.now()
-    DeadLetter.objects.bulk_create(
-        DeadLetter(queue="echo", cause=cause, fingerprint="a", created_at=at) for _ in range(count)
-    )
 
 
 def test_an_alert_begins_fires_is_shown_and_ends(viewer: Client, broker: Broker, settings: Settings) -> None:
@@ -108,81 +76,96 @@ def test_what_grows_is_measured_between_a_sample_and_now(broker: Broker) -> None
     assert standing()["DalstonResultsRefused"].value == pytest.approx(15, rel=0.1)
 
 
-def test_a_mail_is_sent_once_when_alerts_fire_and_once_when_they_end(mailbox: Mailbox) -> None:
-    deadly(60)
-    run()
-    run(after_s=1)
-    [mail] = mailbox.mails
-    assert "Subject: [Dalston]" in mail
-    assert "FIRING (warning) DalstonDeadLettersOfOneCause" in mail
-    assert "60 open dead letters of one day have the cause rejected." in mail
-    assert "threshold: above 50" in mail
-    assert "https://dalston.example.com/alerts/dead-letters-of-one-cause/" in mail
-    assert len(mailbox.recipients) == 2
-    DeadLetter.objects.all().delete()
-    run(after_s=120)
-    assert len(mailbox.mails) == 2
-    assert "ENDED (warning) DalstonDeadLettersOfOneCause" in mailbox.mails[1]
-    run(after_s=121)
-    assert len(mailbox.mails) == 2
-
-
-def test_a_mail_that_is_refused_is_sent_later_and_the_duty_says_why(mailbox: Mailbox) -> None:
-    mailbox.refuses = True
-    deadly(60)
-    run()
-    assert mailbox.mails == []
-    assert "451" in Duty.objects.get(name=evaluate.DUTY).last_error
-    mailbox.refuses = False
-    notify.send_due(timezone.now())
-    assert mailbox.mails == [], "not at once again"
-    notify.send_due(timezone.now() + timedelta(seconds=notify.FIRST_RETRY_S + 1))
-    assert len(mailbox.mails) == 1
-
-
-def test_each_alert_is_posted_to_the_webhook(receiver: Receiver, settings: Settings) -> None:
-    settings.DALSTON_ALERT_WEBHOOK_TOKEN = "tell-us"
-    deadly(60)
-    receiver.codes = [503]
-    run()
-    notify.send_due(timezone.now() + timedelta(seconds=notify.FIRST_RETRY_S + 1))
-    bodies = [json.loads(got.body) for got in receiver.got]
-    sent = [body for body in bodies if body["alert"] == "DalstonDeadLettersOfOneCause"]
-    assert {body["status"] for body in sent} == {"firing"}
-    assert sent[-1]["subject"] == "rejected"
-    assert sent[-1]["value"] == 60
-    assert sent[-1]["runbook"].endswith("/alerts/dead-letters-of-one-cause/")
-    assert receiver.got[0].headers["Authorization"] == "Bearer tell-us"
-    before = len(receiver.got)
-    notify.send_due(timezone.now() + timedelta(hours=1))
-    assert len(receiver.got) == before, "each was sent"
-
-
-def test_a_muted_alert_is_shown_and_not_sent(mailbox: Mailbox, settings: Settings, viewer: Client) -> None:
-    settings.DALSTON_ALERTS_MUTED = ["DalstonDeadLettersOfOneCause"]
-    deadly(60)
-    run()
-    assert not any("DalstonDeadLettersOfOneCause" in mail for mail in mailbox.mails)
-    assert "have the cause rejected" in viewer.get("/").content.decode()
-
-
-def test_what_ended_before_it_could_be_sent_is_not_sent(mailbox: Mailbox, settings: Settings) -> None:
-    settings.DALSTON_ALERT_EMAILS = []
-    deadly(60)
-    run()
-    DeadLetter.objects.all().delete()
-    run(after_s=120)
-    settings.DALSTON_ALERT_EMAILS = ["ops@example.com"]
-    notify.send_due(timezone.now() + timedelta(seconds=121))
-    assert mailbox.mails == []
-
-
 def test_one_process_at_a_time_evaluates_and_not_twice_in_ten_seconds() -> None:
     now = timezone.now()
     assert evaluate.run(now, "a")
     assert not evaluate.run(now + timedelta(seconds=5), "b")
     assert evaluate.run(now + timedelta(seconds=11), "b")
     assert Duty.objects.get(name=evaluate.DUTY).holder == "b"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_processes_that_read_at_once_one_evaluates(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, others = timezone.now(), []
+
+    def meanwhile() -> None:
+        others.append(evaluate.run(now, "b"))
+        connection.close()
+
+    def slow(at: datetime) -> Facts:
+        facts = read_facts(at)
+        if not others:
+            others.append(False)
+            other = threading.Thread(target=meanwhile)
+            other.start()
+            other.join()
+        return facts
+
+    monkeypatch.setattr(evaluate, "read_facts", slow)
+    assert [evaluate.run(now, "a"), others[-1]].count(True) == 1
+    assert Duty.objects.get(name=evaluate.DUTY).failures == 0
+
+
+_POOLED = """
+import threading, django
+django.setup()
+from django.db import connection
+from django.utils import timezone
+from dalston_queue.alerts import evaluate
+
+def hold(taken, stop):
+    connection.ensure_connection()
+    taken.set()
+    stop.wait()
+    connection.close()
+
+def busy(now, read=evaluate.read_facts):
+    facts = read(now)
+    thread.start()
+    taken.wait()
+    return facts
+
+taken, stop = threading.Event(), threading.Event()
+thread = threading.Thread(target=hold, args=(taken, stop))
+evaluate.read_facts = busy
+print("evaluated", evaluate.run(timezone.now(), "pooled"), flush=True)
+stop.set()
+thread.join()
+connection.close()
+threading.Event().wait()
+"""
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_lock_stays_on_a_pooled_connection(
+    tmp_path: Path, spawn: Callable[..., Spawned], process_env: dict[str, str], database_url: str
+) -> None:
+    script = tmp_path / "pooled.py"
+    script.write_text(_POOLED)
+    env = {**process_env, "DATABASE_URL": database_url, "DALSTON_DB_POOL_SIZE": "2"}
+    process = spawn(str(script), env={**env, "DJANGO_SETTINGS_MODULE": "dalston_site.settings"})
+    process.wait_for("evaluated True")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database"
+            " WHERE locktype = 'advisory' AND datname = current_database()"
+        )
+        assert cursor.fetchone() == (0,)
+    assert evaluate.run(timezone.now() + timedelta(minutes=1), "next")
+
+
+def test_an_evaluation_overwrites_no_notification_that_is_sent_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    [row] = firing("rejected", name="DalstonDeadLettersOfOneCause")
+    deadly(60)
+
+    def while_one_is_sent(*state: Any) -> Any:
+        AlertState.objects.filter(pk=row.pk).update(called="firing")
+        return decide(*state)
+
+    monkeypatch.setattr(evaluate, "decide", while_one_is_sent)
+    assert evaluate.run(timezone.now(), "test")
+    row.refresh_from_db()
+    assert (row.value, row.called) == (60, "firing")
 
 
 def test_an_alert_of_an_earlier_version_ends() -> None:

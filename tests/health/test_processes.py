@@ -52,7 +52,7 @@ def table_locked(name: str) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("name", "process", "loops"),
     [
-        ("runorchestrator", "orchestrator", ["main loop", "recovery", "alerts", "webhooks"]),
+        ("runorchestrator", "orchestrator", ["main loop", "recovery", "alerts", "notifications", "webhooks"]),
         ("run_huey", "housekeeping", ["worker"]),
     ],
 )

@@ -16,7 +16,8 @@ from django.db import connection
 from django.utils import timezone
 from prometheus_client import REGISTRY
 
-from dalston_queue.alerts.evaluate import watch
+from dalston_queue.alerts import evaluate
+from dalston_queue.alerts.notify import watch_due
 from dalston_queue.broker import EventReader
 from dalston_queue.broker.protocol.types import Role
 from dalston_queue.health import watchdog
@@ -67,7 +68,8 @@ class Command(BaseCommand):
         main = Orchestrator(EventReader(broker, name), stop.is_set, ready)
         beside = [
             _Thread("recovery", Recovery(broker, Leadership(Role.ORCHESTRATOR, name)).run, stop),
-            _Thread("alerts", partial(watch, name), stop),
+            _Thread("alerts", partial(evaluate.watch, evaluate.run, name), stop),
+            _Thread("notifications", partial(watch_due, name), stop),
             _Thread("webhooks", WebhookSender(partial(_record_webhooks, name)).run, stop),
         ]
         loops = [main.loop, *(thread.loop for thread in beside)]

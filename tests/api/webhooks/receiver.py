@@ -32,6 +32,8 @@ class Receiver:
         self.got: list[Received] = []
         self.codes: list[int] = []
         self.drip = False  # answers byte by byte and never ends
+        self.gate: threading.Event | None = None  # the next answer waits for it
+        self.delay_s = 0.0  # before each answer
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self.server.daemon_threads = True
         self.port = self.server.server_port
@@ -43,6 +45,10 @@ def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             receiver.got.append(Received(self.path, dict(self.headers.items()), body))
+            gate, receiver.gate = receiver.gate, None
+            if gate is not None:
+                gate.wait()
+            time.sleep(receiver.delay_s)
             if receiver.drip:
                 self._drip()
                 return

@@ -20,7 +20,7 @@ from tests.broker.servers import Nodes, nodes
 from tests.orchestrator.support import Steps
 from tests.support import Spawned, reserve_port, wait_until
 
-ALL = {"alerts", *(spec.name for spec in DUTIES)}
+ALL = {"alerts", "notifications", *(spec.name for spec in DUTIES)}
 
 
 @pytest.fixture
