@@ -118,6 +118,7 @@ def test_it_logs_once_that_redis_is_away_and_goes_on_when_it_is_back(
     with capture_logs() as logged:
         for _ in range(3):
             tasks.housekeeping.call_local()
+        wait_until(lambda: logged, what="a thread asked the server, and logged")
         assert [entry["event"] for entry in logged] == ["a server does not answer"]
         assert str(node.port) in logged[0]["error"]
         node.start()
