@@ -162,6 +162,7 @@ class DeadLetter(TypedDict):
     fingerprint: str
     attempt: int
     deliveries: int
+    engine_id: str
     evidence: Any
     traceback: str | None
     raw: dict[str, Any] | None
