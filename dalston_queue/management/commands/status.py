@@ -15,6 +15,7 @@ from django.db import connection
 from dalston_queue.dashboard.overview import read, terminal
 from dalston_queue.dashboard.overview.health import Tone
 from dalston_queue.dashboard.overview.values import Overview
+from dalston_queue.health import outages
 
 EXIT_CODES = {Tone.OK: 0, Tone.WARN: 1, Tone.BAD: 2}
 CLEAR = "\x1b[H\x1b[2J"
@@ -36,7 +37,8 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         if connection.vendor != "postgresql":
             raise CommandError("status needs the database: set DATABASE_URL. On a node use manage.py why NODE")
-        logging.getLogger(read.__name__).setLevel(logging.ERROR)  # an absent server is in what is shown
+        for shown_below in (read, outages):  # an absent server is in what is shown
+            logging.getLogger(shown_below.__name__).setLevel(logging.ERROR)
         latest = read.Latest(fresh_s=0.0)
         shown = 0
         overview = latest.get()
