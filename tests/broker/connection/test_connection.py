@@ -76,7 +76,7 @@ def test_a_restarted_server_is_found_again_with_everything_in_place(
     node.kill()
     with pytest.raises(Unavailable, match=rf"redis://127.0.0.1:{node.port}/0 does not answer"):
         consumer.exchange([(first, Completed())])
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.DEBUG):
         assert consumer.wait(0.05) is False
     assert "e waits" in caplog.text and "for Redis" in caplog.text
     node.start()
@@ -207,13 +207,14 @@ def one_turn(consumer: Consumer) -> list[str]:
 def backed_off(caplog: pytest.LogCaptureFixture, why: str) -> list[float]:
     """The seconds of each pause that was logged for this reason."""
     logged = [record for record in caplog.records if record.name == "dalston_queue.broker.engine.consumer"]
-    assert all("waits" in record.getMessage() and record.levelno == logging.WARNING for record in logged)
+    assert all("waits" in record.getMessage() and record.levelno == logging.DEBUG for record in logged)
     return [cast("tuple[str, float, object]", record.args)[1] for record in logged if why in record.getMessage()]
 
 
 def test_an_idle_engine_survives_that_its_server_is_a_replica(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    caplog.set_level(logging.DEBUG, "dalston_queue.broker")
     # the change comes during the sleep, not after it
     monkeypatch.setattr("dalston_queue.broker.engine.consumer.MAX_SLEEP_S", WAIT_TIMEOUT_S)
     broker = connect(node.url)
@@ -239,6 +240,7 @@ def test_an_idle_engine_survives_that_its_server_is_a_replica(
 def test_an_idle_engine_survives_that_its_server_is_loading(
     filled_node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.DEBUG, "dalston_queue.broker")
     broker = connect(filled_node.url)
     consumer = open_consumer(broker)
     assert one_turn(consumer) == []

@@ -89,6 +89,6 @@ def test_a_pause_while_redis_is_away_reaches_engines_once_it_is_back(
         wait_until(lambda: Task.objects.get(id=task.id).status == "queued", what="the task is queued")
         redis.kill()
         assert pause.pause("echo", timezone.now(), actor="operator") == pause.PauseResult(changed=True, reached=False)
-        orchestrator.wait_for("redis does not answer")
+        orchestrator.wait_for("a server does not answer")
         redis.start()
         wait_until(lambda: is_paused(get_broker()), what="the queue is paused")
