@@ -14,10 +14,11 @@ from pytest_django import DjangoDbBlocker, Settings
 
 from dalston_site.embedded.server import Server
 from dalston_site.embedded.valkey import Valkey
+from tests.s3 import s3_env, s3_server
 from tests.support import Spawned
 from tests.web import web
 
-__all__ = ["web"]  # only here: each conftest that imports it would start a web process of its own
+__all__ = ["s3_env", "s3_server", "web"]  # only here: each module that imports one would start a server of its own
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

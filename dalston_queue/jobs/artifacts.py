@@ -18,6 +18,7 @@ from django.db import connection
 
 from dalston_queue.artifacts import Artifact, ArtifactError, Store, StoreError, open_store
 from dalston_queue.artifacts.reference import is_reference, stored_value
+from dalston_queue.jobs.errors import InvalidJob
 from dalston_queue.models import JobArtifact
 from dalston_queue.models.artifact import ArtifactKind
 
@@ -28,6 +29,14 @@ _ADD_RESULTS = """
     SELECT j.project_id, j.id, new.ref, '', 'result'
     FROM unnest(%s::uuid[], %s::text[]) AS new (job_id, ref) JOIN dalston_job j ON j.id = new.job_id
     ORDER BY j.id, new.ref
+    ON CONFLICT (job_id, ref) DO NOTHING"""
+
+_ADD_NAMED = """
+    INSERT INTO dalston_job_artifact (project_id, job_id, ref, size, name, kind)
+    SELECT DISTINCT ON (a.ref) a.project_id, j.id, a.ref, a.size, a.name, a.kind
+    FROM dalston_job_artifact a JOIN dalston_job j ON j.project_id = a.project_id
+    WHERE j.id = %s AND a.ref = ANY(%s) AND a.job_id IS NOT NULL
+    ORDER BY a.ref, a.id
     ON CONFLICT (job_id, ref) DO NOTHING"""
 
 RELEASE = "UPDATE dalston_job_artifact SET job_id = NULL WHERE job_id = ANY(%s)"
@@ -73,6 +82,26 @@ def add_results(found: Mapping[UUID, Collection[str]]) -> None:
     if pairs:
         with connection.cursor() as cursor:
             cursor.execute(_ADD_RESULTS, [[job for job, _ in pairs], [ref for _, ref in pairs]])
+
+
+def check_named(project_id: UUID, refs: Collection[str]) -> None:
+    """A client names these references in parameters: engines would read them, and results might name them. Those that
+    the project's jobs have stay at least until the transaction ends; one that only other projects have is refused.
+    Raises InvalidJob."""
+    if not refs:
+        return
+    rows = JobArtifact.objects.filter(ref__in=refs)
+    own = rows.filter(project_id=project_id, job__isnull=False).order_by("pk").select_for_update(no_key=True)
+    left = set(refs) - set(own.values_list("ref", flat=True))
+    if left and (other := rows.filter(ref__in=left).exclude(project_id=project_id).first()):
+        raise InvalidJob(f"no job of this project has the artifact {other.ref}: send the file")
+
+
+def add_named(job_id: UUID, refs: Collection[str]) -> None:
+    """After `check_named`, for a job that was stored in the same transaction: its files are kept as long as it is."""
+    if refs:
+        with connection.cursor() as cursor:
+            cursor.execute(_ADD_NAMED, [job_id, list(refs)])
 
 
 def needs(job_id: UUID, ref: object) -> bool:

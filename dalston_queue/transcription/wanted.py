@@ -82,8 +82,9 @@ def wanted_of(asked: Mapping[str, Any]) -> Wanted:
     channels = asked.get("channels") or CHANNELS[0]
     if channels not in CHANNELS:
         raise InvalidJob(f"channels is one of {', '.join(CHANNELS)}")
-    flags = {name: asked.get(name, False) for name in ("words", "align")}
-    if not all(isinstance(flag, bool) for flag in flags.values()):
+    words = asked.get("words", False)
+    align = words if asked.get("align") is None else asked["align"]  # not every model times words by itself
+    if not (isinstance(words, bool) and isinstance(align, bool)):
         raise InvalidJob("words and align are true or false")
     priority = asked.get("priority") or Priority.MEDIUM
     if priority not in {each.value for each in Priority}:
@@ -96,7 +97,8 @@ def wanted_of(asked: Mapping[str, Any]) -> Wanted:
         language=language,
         channels=channels,
         priority=str(priority),
-        **flags,
+        words=words or align,
+        align=align,
     )
 
 

@@ -49,7 +49,7 @@
 
   function options() {
     const chosen = Array.from(form.querySelectorAll("[name=language], [name=model], [name=channels]"), (field) => [field.name, field.value.trim()]).filter((pair) => pair[1]);
-    if (document.getElementById("words").value === "yes") chosen.push(["timestamp_granularities[]", "word"], ["timestamp_granularities[]", "segment"], ["align", "true"]);
+    if (document.getElementById("words").value === "yes") chosen.push(["timestamp_granularities[]", "word"], ["timestamp_granularities[]", "segment"]);
     return chosen;
   }
 

@@ -11,8 +11,8 @@ import pytest
 
 from dalston_queue.artifacts import StoreError, open_store
 from dalston_queue.artifacts.s3 import S3Store
-from tests.artifacts.conftest import BUCKET
 from tests.conftest import ROOT
+from tests.s3 import BUCKET
 
 
 def test_a_damaged_object_is_noticed_when_it_is_fetched(s3_env: dict[str, str], tmp_path: Path) -> None:

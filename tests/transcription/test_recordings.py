@@ -9,14 +9,12 @@ import pytest
 
 from dalston_queue.models import DeadLetter, Job, Task
 from engines.audio.samples import RATE
-from tests.artifacts.conftest import BUCKET, s3_env, s3_server
 from tests.engines.prepare.files import encode, only_video, wave
 from tests.engines.transcribe.decoding import decoded
 from tests.jobs import make
+from tests.s3 import BUCKET
 from tests.tools.recordings import recording, word_error_rate
 from tests.transcription.conftest import ENGINES, Pipeline
-
-__all__ = ["s3_env", "s3_server"]
 
 
 def test_each_engine_is_killed_once_and_the_transcript_is_the_same(pipeline: Pipeline) -> None:

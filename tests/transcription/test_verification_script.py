@@ -22,9 +22,9 @@ from tests.orchestrator.processes import FAST, Orchestrators
 from tests.support import Spawned, need_tool, wait_until
 from tests.tools.recordings import moonshine_folder, recording, word_error_rate
 from tests.transcription.conftest import TIMEOUT_S, Pipeline
-from tests.web import Web, web
+from tests.web import Web
 
-__all__ = ["project", "token_for", "web", "web_broker"]
+__all__ = ["project", "token_for", "web_broker"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -49,6 +49,7 @@ class TraceMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         trace_id = _trace_id_of(request)
         request.trace_id = trace_id  # type: ignore[attr-defined]
+        request.encoding = "utf-8"  # a charset of the client's choice may be a codec that can't decode text
         with structlog.contextvars.bound_contextvars(trace_id=trace_id):
             response = self.get_response(request)
             if request.path.startswith(PREFIXES) and response.status_code >= 400:

@@ -14,6 +14,8 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Schema
 
 MEDIA_TYPE = "application/problem+json"
+OPENAI = "X-Stainless-Lang"
+"""The header by which OpenAI's clients tell themselves apart."""
 
 
 class Code(StrEnum):
@@ -132,6 +134,8 @@ def respond(request: HttpRequest, problem: ApiProblem) -> HttpResponse:
     }
     if problem.errors:
         document["errors"] = problem.errors
+    if OPENAI in request.headers:  # the only part that they show to people
+        document["error"] = {"message": problem.detail, "type": problem.code, "code": problem.code, "param": None}
     return HttpResponse(json.dumps(document), status=problem.status, content_type=MEDIA_TYPE, headers=problem.headers)
 
 

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from dalston_queue.api.auth.bearer import check_still_valid
 from dalston_queue.api.auth.principal import Principal
-from dalston_queue.api.errors.problems import ApiProblem, Code
+from dalston_queue.api.errors.problems import OPENAI, ApiProblem, Code
 from dalston_queue.api.schemas.transcriptions import ResponseFormat, TranscriptionIn
 from dalston_queue.api.subscriptions import long_poll
 from dalston_queue.api.subscriptions.waiting import WAIT_SLOTS, disconnection
@@ -53,7 +53,7 @@ class Asked:
     @classmethod
     def of(cls, request: HttpRequest, prefer: str | None, form: TranscriptionIn) -> Self:
         preferred = _WAIT.search((prefer or "").lower())
-        openai = "X-Stainless-Lang" in request.headers
+        openai = OPENAI in request.headers
         most = float(settings.DALSTON_TRANSCRIPTION_WAIT_S)
         return cls(
             waits=openai or preferred is not None,

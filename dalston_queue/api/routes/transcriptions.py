@@ -78,7 +78,10 @@ def transcribe(
         if submission is None:
             artifact = file.keep() if file else None  # everything is checked by now
             with transaction.atomic():
-                submission = submit(spec, project=project, token=principal.token, idempotency_key=idempotency_key)
+                brings = {artifact.ref} if artifact else set()
+                submission = submit(
+                    spec, project=project, token=principal.token, idempotency_key=idempotency_key, brings=brings
+                )
                 if artifact is not None and submission.created:
                     add_upload(project.pk, submission.job_id, artifact, wanted.filename)
     if asked.waits:

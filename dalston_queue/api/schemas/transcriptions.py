@@ -65,7 +65,10 @@ class TranscriptionIn(BaseModel):
         description="With `word`, times of words.",
     )
     channels: Channels = Field(Channels.MIXED, description="`separate`: each channel is a speaker of its own.")
-    align: Literal["true", "false"] = Field("false", description="Times of words by a second, slower pass.")
+    align: Literal["true", "false"] | None = Field(
+        None,
+        description="`false`: words get times only from a model that has them. Otherwise a second pass finds them.",
+    )
     priority: Priority = Priority.MEDIUM
     callback_url: CallbackUrl = None
 
@@ -80,14 +83,14 @@ class TranscriptionIn(BaseModel):
                 "language": self.language,
                 "channels": self.channels.value,
                 "words": self.wants_words,
-                "align": self.align == "true",
+                "align": None if self.align is None else self.align == "true",
                 "priority": self.priority.value,
             }
         )
 
     @property
     def wants_words(self) -> bool:
-        return Granularity.WORD in self.timestamp_granularities
+        return Granularity.WORD in self.timestamp_granularities or self.align == "true"
 
     @property
     def wants_segments(self) -> bool:

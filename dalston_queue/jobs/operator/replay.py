@@ -18,7 +18,9 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 
+from dalston_queue.artifacts.reference import references_in
 from dalston_queue.broker.protocol.types import Priority
+from dalston_queue.jobs.artifacts import check_named
 from dalston_queue.jobs.errors import InvalidJob
 from dalston_queue.jobs.lifecycle.advance import advance
 from dalston_queue.jobs.lifecycle.status import Change, LockedJob, lock_jobs, move_jobs, move_tasks
@@ -132,10 +134,21 @@ def replay(
     """
     ids = list(dict.fromkeys(dead_letter_ids))
     new = replace(Changes.of(parameters, priority, frozenset(ids).intersection), keep_retries=keep_retries)
+    check_files(new, DeadLetter.objects.filter(id__in=ids))
     outcomes: dict[UUID, Replayed] = {}
     for start in range(0, len(ids), CHUNK):
         outcomes |= replay_chunk(ids[start : start + CHUNK], now, new)
     return [outcomes[dead_letter] for dead_letter in ids]
+
+
+@transaction.atomic
+def check_files(new: Changes, dead_letters: "QuerySet[DeadLetter]") -> None:
+    """New parameters name artifacts of the own project only. Raises InvalidJob."""
+    refs = set() if new.parameters is None else references_in(bytes(new.parameters))
+    if refs:
+        found = dead_letters.filter(task__isnull=False).order_by().values_list("task__job__project_id", flat=True)
+        for project_id in found.distinct():
+            check_named(project_id, refs)
 
 
 @transaction.atomic

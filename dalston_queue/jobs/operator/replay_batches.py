@@ -30,7 +30,16 @@ from dalston_queue import crash_points
 from dalston_queue.audit.record import audited
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.jobs.errors import InvalidJob, JobsError, NothingToReplay
-from dalston_queue.jobs.operator.replay import CHUNK, TOO_WIDE_HINT, Changes, Filter, Outcome, matching, replay_chunk
+from dalston_queue.jobs.operator.replay import (
+    CHUNK,
+    TOO_WIDE_HINT,
+    Changes,
+    Filter,
+    Outcome,
+    check_files,
+    matching,
+    replay_chunk,
+)
 from dalston_queue.jobs.queries.search import bounded
 from dalston_queue.models import ApiToken, DeadLetter, ReplayBatch
 from dalston_queue.models.replay_batch import LIVE, BatchState
@@ -90,7 +99,7 @@ def create_replay_batch(
         dead_letters = [dead_letter for dead_letter in dict.fromkeys(wanted) if dead_letter in there][
             : min(limit, MAX_DEAD_LETTERS)
         ]
-    Changes.of(parameters, priority)
+    check_files(Changes.of(parameters, priority), DeadLetter.objects.filter(id__in=dead_letters))
     if not dead_letters:
         raise NothingToReplay("there is no such dead letter: no batch was made")
     starts_at = now + timedelta(seconds=undo_seconds)

@@ -5,7 +5,7 @@ Redis is not needed: `job.created` is a hint, sent after the commit, and pending
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -18,9 +18,11 @@ from django.db import transaction
 from django.utils import timezone
 
 from dalston_queue import crash_points
+from dalston_queue.artifacts.reference import references_in
 from dalston_queue.broker.protocol.keys import lane_name
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.ids import uuid7
+from dalston_queue.jobs import artifacts
 from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
 from dalston_queue.jobs.lifecycle import dag, transition_log
 from dalston_queue.jobs.submit import hints, lanes
@@ -31,6 +33,8 @@ from dalston_queue.jobs.submit.storable import storable
 from dalston_queue.jobs.webhooks.deliveries import Callbacks
 from dalston_queue.metrics.tasks import SUBMITTED
 from dalston_queue.models import ApiToken, Project, Task
+
+Rows = tuple[NewJob, list[NewTask]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +63,22 @@ def submit(
     project: Project,
     token: ApiToken | None = None,
     idempotency_key: str | None = None,
+    brings: Collection[str] = (),
 ) -> Submission:
-    """Accept one job by one statement, or raise JobsError."""
+    """Accept one job by one statement, or raise JobsError. `brings`: the artifacts that came with this request."""
     now = timezone.now()
     job, tasks = _rows(spec, project, token, Callbacks(project))
     [refused] = lanes.register([_lanes_of(tasks)], project.pk)
     if refused:
         raise refused
     key = None if idempotency_key is None else _new_key(idempotency_key, spec, project, job.id, now)
-    while not insert_job(job, tasks, now, key=key):
-        if key is not None and (earlier := key.existing_job()):
-            return Submission(earlier, _tasks_of(earlier, {}), created=False)
+    refs = _references(job, tasks) - set(brings)
+    with transaction.atomic() if refs else nullcontext():
+        artifacts.check_named(project.pk, refs)
+        while not insert_job(job, tasks, now, key=key):
+            if key is not None and (earlier := key.existing_job()):
+                return Submission(earlier, _tasks_of(earlier, {}), created=False)
+        artifacts.add_named(job.id, refs)
     transition_log.jobs_submitted([(job.id, job.trace_id, len(tasks))])
     transaction.on_commit(lambda: _accepted([job.id], tasks))
     return Submission(job.id, tuple(task.id for task in tasks), created=True, tasks=tuple(tasks), at=now)
@@ -82,11 +91,14 @@ def submit_many(
     now = timezone.now()
     callbacks = Callbacks(project)
     made = _within_limits([_made(request.spec, project, token, callbacks) for request in requests], project)
+    named = [set() if isinstance(each, JobsError) else _references(*each) for each in made]
     outcomes: list[Submission | JobsError] = []
     jobs: dict[UUID, NewJob] = {}
     tasks: dict[UUID, list[NewTask]] = {}
     # Without keys there is one statement, which needs no transaction: two round trips to Postgres less.
-    with transaction.atomic() if any(request.idempotency_key for request in requests) else nullcontext():
+    in_one = any(named) or any(request.idempotency_key for request in requests)
+    with transaction.atomic() if in_one else nullcontext():
+        made = [_refused_names(rows, project, refs) or rows for rows, refs in zip(made, named, strict=True)]
         taken = _take_keys(requests, made, project, now)
         for rows, earlier in zip(made, taken, strict=True):
             if isinstance(rows, JobsError):
@@ -103,9 +115,28 @@ def submit_many(
         if jobs:
             all_tasks = [task for its_tasks in tasks.values() for task in its_tasks]
             insert_jobs(list(jobs.values()), all_tasks, now)
+            for rows, refs in zip(made, named, strict=True):
+                if not isinstance(rows, JobsError) and rows[0].id in jobs:
+                    artifacts.add_named(rows[0].id, refs)
             transition_log.jobs_submitted((job.id, job.trace_id, len(tasks[job.id])) for job in jobs.values())
             transaction.on_commit(lambda: _accepted(list(jobs), all_tasks))
     return outcomes
+
+
+def _references(job: NewJob, tasks: Sequence[NewTask]) -> set[str]:
+    """Of artifacts, in all parameters."""
+    encoded = [job.parameters, *(task.parameters for task in tasks)]
+    return set().union(*(references_in(bytes(parameters)) for parameters in encoded))
+
+
+def _refused_names(rows: Rows | JobsError, project: Project, refs: set[str]) -> JobsError | None:
+    if isinstance(rows, JobsError):
+        return None
+    try:
+        artifacts.check_named(project.pk, refs)
+    except JobsError as error:
+        return error
+    return None
 
 
 def _tasks_of(job_id: UUID, of_this_batch: Mapping[UUID, Sequence[NewTask]]) -> tuple[UUID, ...]:
@@ -156,9 +187,6 @@ def task_row(stage: StageSpec, job: OfJob) -> NewTask:
         max_retries=getattr(settings, retries) if stage.max_retries is None else stage.max_retries,
         scheduled_at=stage.scheduled_at,
     )
-
-
-Rows = tuple[NewJob, list[NewTask]]
 
 
 def _made(spec: JobSpec, project: Project, token: ApiToken | None, callbacks: Callbacks) -> Rows | JobsError:

@@ -40,11 +40,6 @@ def engines(web: Web, spawn: Callable[..., Spawned], tmp_path: Path) -> Iterator
         process.stop()
 
 
-def detail(error: openai.APIStatusError) -> str:
-    assert isinstance(error.body, dict)
-    return str(error.body["detail"])
-
-
 @pytest.fixture
 def whisper(web: Web, token_for: Callable[..., str]) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{web.url}/v1", api_key=token_for("submit", "read"), max_retries=0, timeout=60)
@@ -70,11 +65,13 @@ def test_it_gets_the_transcript_in_every_format(whisper: openai.OpenAI, engines:
     stubborn = whisper.with_options(max_retries=2).audio.transcriptions
     with pytest.raises(openai.UnprocessableEntityError) as rejected:
         stubborn.create(model="whisper-1", file=("holiday.jpg", b"broken"))
-    assert "holiday.jpg has no audio" in detail(rejected.value)
+    assert "holiday.jpg has no audio" in str(rejected.value) and rejected.value.code == "audio_rejected"
     assert Job.objects.filter(parameters__filename="holiday.jpg").count() == 1  # it is not sent again
     with pytest.raises(openai.UnprocessableEntityError) as unknown:
         create(model="gpt-5", file=file)
-    assert "'gpt-5' is not known" in detail(unknown.value)
+    assert "'gpt-5' is not known" in str(unknown.value)
+    with pytest.raises(openai.UnprocessableEntityError, match="temperature"):
+        create(model="whisper-1", file=file, temperature=0.5)
     # The example of the page, with the file that it names.
     [example] = blocks_of("docs/transcription.md", "python")
     (tmp_path / "speech.wav").write_bytes(SPEECH)

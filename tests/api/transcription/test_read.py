@@ -10,7 +10,7 @@ import srt
 import webvtt
 
 from dalston_queue.api.routes.transcription_files import range_of
-from dalston_queue.models import JobArtifact, Project, Task
+from dalston_queue.models import Job, JobArtifact, Project, Task
 from dalston_queue.transcription.state import weighted
 from tests.api.transcription.conftest import SPEECH, URL, Fleet
 from tests.web import Web
@@ -149,14 +149,32 @@ def test_what_is_no_recording_by_its_name_can_not_run_in_a_browser(
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_a_file_that_the_job_does_not_have_is_not_served(upload: Upload, client: httpx.Client, web: Web) -> None:
-    """A client may name any reference in the parameters of a job of its own."""
-    theirs = upload(content=b"a secret").json()["id"]
-    ref = JobArtifact.objects.get(job_id=theirs).ref
-    parameters = {"audio": ref, "filename": "mine.wav"}
-    mine = client.post("/api/v1/jobs", json={"pipeline": "transcription", "parameters": parameters}).json()
-    assert client.get(f"{URL}/{mine['job_id']}").status_code == 200
-    assert client.get(f"{URL}/{mine['job_id']}/audio").status_code == 404
+def test_a_recording_can_be_named_by_jobs_of_its_project_only(
+    upload: Upload, client: httpx.Client, web: Web, token_for: Callable[..., str]
+) -> None:
+    """Engines read what parameters name, and echo would put it into a result: a reference must open nothing."""
+    first = upload(content=b"a secret").json()["id"]
+    ref = JobArtifact.objects.get(job_id=first).ref
+    pipeline = {"pipeline": "transcription", "parameters": {"audio": ref, "filename": "mine.wav"}}
+    bodies = {
+        "jobs": pipeline,
+        "tasks": {"task_type": "echo", "parameters": {"deep": [{"$artifact": ref}]}},
+        "jobs:batch": {"jobs": [{"stages": [{"stage": "echo", "parameters": {"x": ref}}]}, pipeline]},
+    }
+    other = token_for("read", "submit", project=Project.objects.create(name="other"))
+    with web.client(other) as stranger:
+        for path, body in bodies.items():
+            answer = stranger.post(f"/api/v1/{path}", json=body)
+            assert "o job of this project has the artifact" in answer.text, answer.text
+        assert not Job.objects.exclude(pk=first).exists()
+        # Strings that look like references are none, as digests of images; and the same content may be sent by anyone.
+        like = {"task_type": "echo", "parameters": {"image": f"sha256:{'0' * 64}"}}
+        assert stranger.post("/api/v1/tasks", json=like).status_code == 201
+        assert stranger.post(URL, files={"file": ("mine.wav", b"a secret")}).status_code == 201
+    second = client.post("/api/v1/jobs", json=pipeline).json()["job_id"]
+    assert client.delete(f"{URL}/{first}").json()["status"] == "cancelled"
+    assert client.delete(f"{URL}/{first}").json()["status"] == "deleted"
+    assert client.get(f"{URL}/{second}/audio").content == b"a secret"
 
 
 def test_models_show_what_engines_have(client: httpx.Client, fleet: Fleet) -> None:

@@ -50,7 +50,7 @@ def test_an_upload_is_stored_under_its_content_and_makes_a_job(upload: Upload, s
         "model": "moonshine-tiny",
         "language": "en",
         "channels": "separate",
-        "words": False,
+        "words": True,
         "align": True,
         "priority": "high",
     }
@@ -66,7 +66,22 @@ def test_the_answer_shows_how_it_stands(upload: Upload) -> None:
 @pytest.mark.parametrize("granularity", ["timestamp_granularities[]", "timestamp_granularities"])
 def test_times_of_words_are_asked_for_as_openai_does(upload: Upload, granularity: str) -> None:
     upload(**{granularity: ["word", "segment"]})
-    assert Task.objects.get().parameters["words"] is True
+    assert asked() == (True, True)  # no model may have them by itself
+
+
+def test_times_of_words_are_found_by_a_second_pass_unless_it_is_refused(upload: Upload) -> None:
+    upload(**{"timestamp_granularities[]": "word", "align": "false"})
+    assert asked() == (True, False)
+
+
+def test_without_a_wish_there_are_no_times_of_words(upload: Upload) -> None:
+    upload()
+    assert asked() == (False, False)
+
+
+def asked() -> tuple[bool, bool]:
+    parameters = Task.objects.get().parameters
+    return parameters["words"], parameters["align"]
 
 
 def test_openais_name_of_a_model_means_any(upload: Upload) -> None:
@@ -191,6 +206,14 @@ def test_a_body_that_is_no_form_is_refused(client: httpx.Client, body: bytes) ->
     assert problem(answer)[:2] == (400, "malformed_body")
 
 
+@pytest.mark.parametrize("charset", ["zlib_codec", "utf-16", "undefined", "idna"])
+def test_a_form_is_utf_8_whatever_it_says(client: httpx.Client, charset: str) -> None:
+    body = b'--b\r\nContent-Disposition: form-data; name="file"; filename="\xc3\xa4.wav"\r\n\r\nx\r\n--b--\r\n'
+    kind = f"multipart/form-data; boundary=b; charset={charset}"
+    answer = client.post(URL, content=body, headers={"Content-Type": kind})
+    assert (answer.status_code, answer.json()["filename"]) == (201, "ä.wav")
+
+
 def test_without_a_token_nothing_is_read(web: Web, files: Files) -> None:
     before = files()
     with web.client("dal_wrong") as client:
@@ -208,7 +231,10 @@ def test_an_upload_that_breaks_off_leaves_nothing(web: Web, token_for: Callable[
     )
     with socket.create_connection(("127.0.0.1", web.port)) as connection:
         connection.sendall(head.encode() + os.urandom(3_000_000))
-        wait_until(lambda: len(files()) == len(before) + 1, what="it is on its way")
+        wait_until(
+            lambda: len(files()) == len(before) + 1,
+            what=lambda: f"it is on its way: {before}, {files()}\n{web.process.output[-3000:]}",
+        )
     wait_until(lambda: files() == before, what="nothing of it stays")
     assert Job.objects.count() == 0
     assert "Traceback" not in web.process.output

@@ -15,10 +15,8 @@ import pytest
 from dalston_queue.artifacts import open_store
 from dalston_queue.models import Job, JobArtifact
 from tests.api.transcription.conftest import URL
-from tests.artifacts.conftest import BUCKET, s3_env, s3_server
+from tests.s3 import BUCKET
 from tests.web import Web, environment
-
-__all__ = ["s3_env", "s3_server"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MIB = 2**20
@@ -32,9 +30,11 @@ def web_with(tmp_path: Path, **env: str) -> Iterator[Web]:
     made = environment()
     shutil.rmtree(urlsplit(made["DALSTON_ARTIFACTS_URL"]).path)
     web = Web({**made, "DALSTON_ARTIFACTS_URL": (tmp_path / "store").as_uri(), **env}, tmp_path / "log")
-    yield web
-    web.process.stop()
-    web.process.reap()
+    try:
+        yield web
+    finally:
+        web.process.stop()
+        web.process.reap()
 
 
 def send(client: httpx.Client, mebibytes: int, *, announced: bool = True) -> httpx.Response:

@@ -1,5 +1,6 @@
 """Replay of dead letters: fresh budgets, the next attempt; idempotent; for one, many and all that match."""
 
+from functools import partial
 from threading import Thread
 from typing import Any
 from uuid import uuid4
@@ -11,9 +12,11 @@ from django.utils import timezone
 from dalston_queue.broker import Broker, Delivery
 from dalston_queue.broker.protocol.messages import Completed, ErrorInfo, Failed, Outcome
 from dalston_queue.broker.protocol.types import Cause, Priority
+from dalston_queue.jobs.errors import InvalidJob
 from dalston_queue.jobs.operator.replay import Filter, Replayed, discard, matching, replay
 from dalston_queue.jobs.operator.replay import Outcome as Replay
-from dalston_queue.models import DeadLetter, Job, Task
+from dalston_queue.jobs.operator.replay_batches import create_replay_batch
+from dalston_queue.models import DeadLetter, Job, JobArtifact, Project, Task
 from tests.jobs import make
 from tests.orchestrator.support import Steps, a_lock_is_awaited, echo, engine, run_to_the_end
 from tests.support import wait_until
@@ -65,6 +68,16 @@ def test_new_parameters_and_priority_reach_the_engine_and_budgets_are_fresh(brok
         run_to_the_end(steps, consumer)
     task.refresh_from_db()
     assert (task.result["parameters"], task.priority, task.retry_count) == ({"a": 2}, "high", 0)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_new_parameters_name_no_artifact_of_another_project(broker: Broker, steps: Steps, many: bool) -> None:
+    [dead_letter] = dead(broker, steps, make.single().job)
+    theirs, ref = Project.objects.create(name="theirs"), f"sha256:{'a' * 64}"
+    JobArtifact.objects.create(project=theirs, ref=ref, kind="upload")
+    again = partial(create_replay_batch, actor="a") if many else partial(replay, now=timezone.now())
+    with pytest.raises(InvalidJob, match="no job of this project has the artifact"):
+        again([dead_letter.id], parameters={"audio": ref})
 
 
 def test_a_task_that_dies_again_is_a_second_dead_letter_with_a_higher_attempt(broker: Broker, steps: Steps) -> None:
