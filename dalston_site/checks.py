@@ -12,6 +12,7 @@ A supervisor runs the tag "dalston" only: it has no secret and no database.
 
 import re
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 from django.conf import settings
@@ -52,6 +53,7 @@ def register() -> None:
     checks.register(check_redis, "dalston")
     if settings.DALSTON_SERVER_INSTALL:
         checks.register(check_installation, "server")
+        checks.register(check_sign_in, "server")
         checks.register(check_static_files, "static", deploy=True)
 
 
@@ -82,6 +84,11 @@ def check_installation(**_: Any) -> list[CheckMessage]:
     if settings.DALSTON_DEV:
         return []
     return list(_installation_errors())
+
+
+def check_sign_in(**_: Any) -> list[CheckMessage]:
+    """Also in development: nobody could sign in."""
+    return list(_sign_in_errors())
 
 
 def check_static_files(**_: Any) -> list[CheckMessage]:
@@ -119,6 +126,27 @@ def _installation_errors() -> Iterator[CheckMessage]:
             "DATABASE_URL is not set.",
             "Set it to postgres://user:password@host:port/database. Only `runsupervisor` runs without it.",
         )
+
+
+def _sign_in_errors() -> Iterator[CheckMessage]:
+    from dalston_queue.accounts.identities import ROLES  # loads Django's users, which a node has not
+
+    if not settings.DALSTON_OIDC_ISSUER:
+        if not settings.DALSTON_LOCAL_LOGIN:
+            hint = "Set DALSTON_OIDC_ISSUER, or DALSTON_LOCAL_LOGIN=1."
+            yield _error("E007", "DALSTON_LOCAL_LOGIN is 0 and there is no provider: nobody could sign in.", hint)
+        return
+    if find_spec("authlib") is None or find_spec("requests") is None:
+        hint = "Install the extra oidc: dalston[server,oidc]. The lock of the server has it."
+        yield _error("E008", "DALSTON_OIDC_ISSUER is set, and Authlib is not installed.", hint)
+    if not settings.DALSTON_OIDC_CLIENT_ID:
+        hint = "Register this installation at the provider; docs/sign-in.md says how."
+        yield _error("E009", "DALSTON_OIDC_ISSUER is set without DALSTON_OIDC_CLIENT_ID.", hint)
+    unknown = sorted(set(settings.DALSTON_OIDC_ROLES.values()) - set(ROLES))
+    if unknown or not settings.DALSTON_OIDC_ROLES:
+        problem = f"names no role: {unknown[0]!r}" if unknown else "is not set: nobody would have a role"
+        hint = f"Pairs of a group and one of {', '.join(ROLES)}, such as gpu-ops=operator,staff=viewer."
+        yield _error("E010", f"DALSTON_OIDC_ROLES {problem}.", hint)
 
 
 def _redis_errors() -> Iterator[CheckMessage]:

@@ -60,6 +60,18 @@ def words(name: str, default: list[str]) -> list[str]:
     return [word for word in re.split(r"[,\s]+", text(name)) if word] or default
 
 
+def pairs(name: str) -> dict[str, str]:
+    """`left=right,left=right`. Blanks around each are no part of it; the last `=` of a pair divides it."""
+    found: dict[str, str] = {}
+    for word in filter(None, (word.strip() for word in text(name).split(","))):
+        left, equals, right = (part.strip() for part in word.rpartition("="))
+        if not (left and equals and right):
+            raise EnvError(name, f"holds {word!r}, which is no pair", "pairs such as gpu-ops=operator,staff=viewer")
+        if found.setdefault(left, right) != right:
+            raise EnvError(name, f"holds {left!r} twice", "each name once")
+    return found
+
+
 def networks(name: str, default: list[str] | None = None) -> list[str]:
     """Networks in CIDR notation, or single addresses."""
     found = words(name, default or [])

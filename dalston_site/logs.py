@@ -50,6 +50,7 @@ def config(*, json: bool, level: str) -> dict[str, Any]:
             "django": {**ours, "level": level},
             "django.security.DisallowedHost": {"filters": ["brief"]},  # port scanners send wrong hosts
             "huey": {**ours, "level": "WARNING"},  # it logs each start of a duty; the duties log what they did
+            "authlib": {"level": "INFO"},  # at DEBUG it logs what a sign-in keeps secret
             "psycopg.pool": {"level": "ERROR"},  # a warning per attempt while Postgres is away; its callers say so once
             "uvicorn": ours,
             "uvicorn.error": {"handlers": [], "propagate": True},

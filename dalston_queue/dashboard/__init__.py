@@ -15,6 +15,7 @@ dead_letters/ dead letters in groups, one of them, and their replays
 limits/       limits and weights, and what is used of them
 nodes/        nodes, engines and GPUs, their logs and commands
 audit/        the audit trail
+sign_in/      sign-in by an OpenID Connect provider
 tokens/       API tokens: made, shown once, revoked
 
 The modules of a page have the same names everywhere:

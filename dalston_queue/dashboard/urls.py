@@ -1,7 +1,6 @@
 """The URLs of the dashboard: pages, their WebSockets, and the navigation. A new page is a line in each."""
 
 from channels.security.websocket import WebsocketDenier
-from django.contrib.auth.views import LogoutView
 from django.http import HttpRequest
 from django.urls import path, re_path, reverse
 
@@ -36,6 +35,7 @@ from dalston_queue.dashboard.queue import query as queue_query
 from dalston_queue.dashboard.queue import views as queue
 from dalston_queue.dashboard.queue.render import queue_fragments
 from dalston_queue.dashboard.security import views as security
+from dalston_queue.dashboard.sign_in import views as sign_in
 from dalston_queue.dashboard.task import actions as task_actions
 from dalston_queue.dashboard.task import views as task
 from dalston_queue.dashboard.task.render import task_fragments
@@ -101,11 +101,14 @@ urlpatterns = [
     ),
     re_path(rf"^nodes/{NODE}/forget/$", node_actions.forget, name="forget-node"),
     path("login/", security.ThrottledLogin.as_view(), name="login"),
+    path("login/provider/", sign_in.start, name="sign-in"),
+    path("login/provider/back/", sign_in.back, name="sign-in-back"),
+    path("login/provider/sign-out/", sign_in.out, name="sign-in-out"),
     path("password/", account.ChangePassword.as_view(), name="password"),
     path("tokens/", tokens.tokens, name="tokens"),
     path("tokens/create/", tokens.create, name="create-token"),
     path("tokens/<uuid:token_id>/revoke/", tokens.revoke, name="revoke-token"),
-    path("logout/", LogoutView.as_view(), name="logout"),
+    path("logout/", security.Logout.as_view(), name="logout"),
     path("favicon.ico", security.favicon, name="favicon"),
 ]
 

@@ -1,6 +1,6 @@
 """The tables of the queue.
 
-accounts       projects, API tokens, failed logins
+accounts       projects, API tokens, failed logins, people of the sign-in provider
 job            jobs, and the idempotency keys of their requests
 task           tasks, and every transition of each
 order          the lanes, and how many wait in each; limits of queues, projects and keys
@@ -15,7 +15,7 @@ audit          what operators did, with its hash chain
 fields         choices and check constraints made of enums
 """
 
-from dalston_queue.models.accounts import ApiToken, LoginAttempt, Project, Scope
+from dalston_queue.models.accounts import ApiToken, Identity, LoginAttempt, Project, Scope
 from dalston_queue.models.alert import AlertState
 from dalston_queue.models.artifact import JobArtifact
 from dalston_queue.models.audit import AuditEntry, OperatorAction
@@ -37,6 +37,7 @@ __all__ = [
     "Duty",
     "Engine",
     "IdempotencyKey",
+    "Identity",
     "Job",
     "JobArtifact",
     "Lane",

@@ -1,4 +1,4 @@
-"""Projects, their API tokens, and failed logins.
+"""Projects, their API tokens, failed logins, and who signs in by a provider.
 
 A token's text is shown once, when it is issued; only its SHA-256 digest is stored.
 """
@@ -150,3 +150,21 @@ class LoginAttempt(models.Model):
 
     def __str__(self) -> str:
         return f"{self.address} {self.at:%H:%M:%S}"
+
+
+class Identity(models.Model):
+    """A person at the sign-in provider, and their account here. The subject is for life, names are not."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True, related_name="+")
+    # Each sign-in: WHERE issuer = %s AND subject = %s (the unique constraint).
+    issuer = models.CharField(max_length=500)
+    subject = models.CharField(max_length=255)
+    # The account is inactive because its person had no role at their last sign-in, and not by an admin's hand.
+    is_suspended = models.BooleanField(default=False)
+
+    class Meta:
+        db_table = "dalston_identity"
+        constraints = [models.UniqueConstraint(fields=["issuer", "subject"], name="identity_is_one_account")]
+
+    def __str__(self) -> str:
+        return f"{self.subject} at {self.issuer}"

@@ -1,4 +1,4 @@
-"""The throttled login form and change of password (the admin uses both), and /favicon.ico."""
+"""The throttled login form (the admin uses it, too), logout, the refused form, and /favicon.ico."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 import structlog
+from django.conf import settings
 from django.contrib.auth.forms import AuthenticationForm
-from django.contrib.auth.views import LoginView
+from django.contrib.auth.views import LoginView, LogoutView
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.loader import render_to_string
@@ -17,15 +19,30 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from dalston_queue.accounts import login_throttle
+from dalston_queue.accounts.roles import person
+from dalston_queue.audit.record import audited
 
 log = structlog.get_logger(__name__)
+BY_PROVIDER = "by_provider"
+"""In the session of who signed in by the provider."""
 
 
 class ThrottledLogin(LoginView):
     template_name = "dashboard/login.html"
     redirect_authenticated_user = True
 
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        provider = settings.DALSTON_OIDC_LABEL if settings.DALSTON_OIDC_ISSUER else ""
+        return super().get_context_data(
+            provider=provider,
+            by_password=settings.DALSTON_LOCAL_LOGIN,
+            signed_out=provider and "signed_out" in self.request.GET,
+            **kwargs,
+        )
+
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not settings.DALSTON_LOCAL_LOGIN:
+            raise PermissionDenied
         wait = login_throttle.count_attempt(self._username(), self._address(), timezone.now())
         if wait is None:
             return super().post(request, *args, **kwargs)
@@ -38,13 +55,26 @@ class ThrottledLogin(LoginView):
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         login_throttle.clear_attempts(self._username(), self._address())
-        return super().form_valid(form)
+        answer = super().form_valid(form)
+        with audited("login", f"user {form.get_user().get_username()}", **person(self.request)) as row:
+            row.after = {"by": "password"}
+        return answer
 
     def _username(self) -> str:
         return self.request.POST.get("username", "")[:200]
 
     def _address(self) -> str:
         return address_of(self.request)
+
+
+class Logout(LogoutView):
+    def get_success_url(self) -> str:
+        """The provider's session is not ours to end with this one: the login page has a link to that."""
+        return f"{super().get_success_url()}?signed_out" if self._by_provider else super().get_success_url()
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        self._by_provider = bool(request.session.get(BY_PROVIDER))
+        return super().post(request, *args, **kwargs)
 
 
 def address_of(request: HttpRequest) -> str:

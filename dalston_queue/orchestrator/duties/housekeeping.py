@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 import structlog
 from django.conf import settings
+from django.contrib.sessions.models import Session
 from django.db import connection, transaction
 from django.db.models import Count, Max, Min
 
@@ -40,14 +41,15 @@ _OLD_JOBS = """
 
 
 def delete_expired(now: datetime) -> Report:
-    """Delete expired dead letters, replay batches, login attempts, idempotency keys, and finished jobs with their
-    history."""
+    """Delete expired dead letters, replay batches, login attempts, sessions, idempotency keys, and finished jobs with
+    their history."""
     report = Report()
     long_ago = now - timedelta(days=settings.DALSTON_DEAD_LETTER_DAYS)
     report.note("dead letters", DeadLetter.objects.filter(created_at__lt=long_ago).delete()[0])
     report.note("alerts", AlertState.objects.filter(ended_at__lt=long_ago).delete()[0])
     report.note("replay batches", ReplayBatch.objects.filter(finished_at__lt=long_ago).delete()[0])
     report.note("login tries", LoginAttempt.objects.filter(at__lt=now - timedelta(days=1)).delete()[0])
+    report.note("sessions", Session.objects.filter(expire_date__lt=now).delete()[0])
     report.note("idempotency keys", IdempotencyKey.objects.filter(expires_at__lt=now).delete()[0])
     while deleted := _delete_jobs(now - timedelta(days=settings.DALSTON_HISTORY_DAYS)):
         report.note("jobs", deleted)

@@ -40,7 +40,7 @@ def test_a_viewer_changes_their_own_password(browser: Client, ada: User) -> None
     assert elsewhere.get("/password/").status_code == 302, "the others do not"
     assert Client().login(username="ada", password=NEW) and not Client().login(username="ada", password=OLD)
     row = OperatorAction.objects.get()
-    assert (row.action, row.target, row.actor) == ("change_password", "user ada", "ada")
+    assert (row.action, row.target, row.actor) == ("change_password", "user ada", "user ada")
     assert NEW not in str([row.before, row.after, row.reason])
 
 
