@@ -156,11 +156,12 @@ DALSTON_LOGIN_WINDOW_S = whole("DALSTON_LOGIN_WINDOW_S", "E172", 300, "The windo
 
 # --- Sign-in (docs/sign-in.md) ----------------------------------------------------------------------------------------
 DALSTON_LOCAL_LOGIN = env.flag("DALSTON_LOCAL_LOGIN", True)
-DALSTON_SESSION_S = SESSION_COOKIE_AGE = whole("DALSTON_SESSION_S", "E350", 1_209_600, "Seconds that a session lasts after a login with a password.", low=60, high=31_536_000)
+DALSTON_SESSION_S = whole("DALSTON_SESSION_S", "E350", 1_209_600, "Seconds that a session lasts after a login with a password.", low=60, high=31_536_000)
+SESSION_COOKIE_AGE = DALSTON_SESSION_S
 DALSTON_OIDC_ISSUER = name("DALSTON_OIDC_ISSUER", "E351", "", "Issuer of an OpenID Connect provider, exactly as in its discovery document. Empty: sign-in with a password only.", pattern=r"(https://[^\s?#]+|http://(localhost|127\.0\.0\.1)(:[0-9]+)?(/[^\s?#]*)?)?")
 DALSTON_OIDC_CLIENT_ID = name("DALSTON_OIDC_CLIENT_ID", "E352", "", "The id that the provider gave to this installation.", pattern=r"[!-~]{0,255}")
 DALSTON_OIDC_CLIENT_SECRET = env.text("DALSTON_OIDC_CLIENT_SECRET")
-DALSTON_OIDC_LABEL = name("DALSTON_OIDC_LABEL", "E353", "Single sign-on", "The provider's name on the button of the login page.", pattern=r".{1,60}")
+DALSTON_OIDC_LABEL = env.text("DALSTON_OIDC_LABEL", "Single sign-on")
 DALSTON_OIDC_SCOPES = name("DALSTON_OIDC_SCOPES", "E354", "openid profile email", "Scopes that are asked for, separated by blanks; some providers have one for groups.", pattern=r"openid( [!-~]+)*")
 DALSTON_OIDC_NAME_CLAIM = name("DALSTON_OIDC_NAME_CLAIM", "E355", "preferred_username", "The claim that names a new account.", pattern=r"[!-~]{1,200}")
 DALSTON_OIDC_ROLES_CLAIM = name("DALSTON_OIDC_ROLES_CLAIM", "E356", "groups", "The claim with the groups of a person; `realm_access.roles` is one inside another.", pattern=r"[!-~]{1,200}")

@@ -38,9 +38,9 @@ class Refusal(StrEnum):
 
 
 class Refused(Exception):
-    def __init__(self, refusal: Refusal, name: str = "") -> None:
+    def __init__(self, refusal: Refusal, name: str = "", groups: tuple[str, ...] = ()) -> None:
         super().__init__(refusal.value)
-        self.refusal, self.name = refusal, name
+        self.refusal, self.name, self.groups = refusal, name, groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def admit(person: Claimed) -> User:
     except IntegrityError:  # the name was taken in that very moment
         raise Refused(Refusal.NAME_TAKEN, person.name) from None
     if role is None:
-        raise Refused(Refusal.NO_ROLE, known.user.get_username())
+        raise Refused(Refusal.NO_ROLE, known.user.get_username(), person.groups)
     if not known.user.is_active:
         raise Refused(Refusal.DEACTIVATED, known.user.get_username())
     return known.user
@@ -112,7 +112,7 @@ def _lock(person: Claimed) -> None:
 
 def _first_sign_in(person: Claimed, role: str | None) -> User:
     if role is None:
-        raise Refused(Refusal.NO_ROLE, person.name)
+        raise Refused(Refusal.NO_ROLE, person.name, person.groups)
     if not person.name:
         raise Refused(Refusal.NAME_MISSING)
     name = User.normalize_username(person.name)

@@ -60,7 +60,7 @@ def _page(view: Callable[[HttpRequest], HttpResponse]) -> Callable[..., Any]:
             log.warning("sign_in.bad_answer", error=str(error))
             return _failed(request, "bad_answer", 502)
         except Refused as error:
-            log.warning("sign_in.refused", reason=error.refusal.value, user=error.name)
+            log.warning("sign_in.refused", reason=error.refusal.value, user=error.name, groups=error.groups[:20])
             return _failed(request, error.refusal.value, 403, name=error.name)
 
     return require_GET(never_cache(guarded))

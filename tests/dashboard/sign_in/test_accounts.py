@@ -16,7 +16,9 @@ from tests.oidc import Provider
 from tests.tools.oidc_provider import ADA
 
 
-def test_who_has_no_role_gets_in_nowhere_and_is_told_so(provider: Provider, browser: Browser) -> None:
+def test_who_has_no_role_gets_in_nowhere_and_is_told_so(
+    provider: Provider, browser: Browser, caplog: pytest.LogCaptureFixture
+) -> None:
     for groups in ([], ["cooks"], ["GPU-OPS"], "cooks", {"gpu-ops": True}, None, [["gpu-ops"], 7]):
         provider.control(claims={**ADA, "groups": groups})
         status, _, page = browser.sign_in()
@@ -24,6 +26,8 @@ def test_who_has_no_role_gets_in_nowhere_and_is_told_so(provider: Provider, brow
         assert "knows you as <bdi>ada</bdi>, but none of your groups there has a role here" in page
         assert not browser.is_in()
     assert not User.objects.exists()
+    refused = [record.msg for record in caplog.records if "sign_in.refused" in str(record.msg)]
+    assert refused[1]["groups"] == ("cooks",), "an admin sees what the provider sent"
 
 
 @pytest.mark.parametrize(

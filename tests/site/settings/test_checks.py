@@ -1,5 +1,6 @@
 """System checks: one id per setting, relations of settings, and refusals of an open or incomplete install."""
 
+import sys
 from typing import Any
 
 import pytest
@@ -111,3 +112,53 @@ def test_development_may_be_open(production: Settings) -> None:
     production.SECRET_KEY = "short"
     production.ALLOWED_HOSTS = ["*"]
     assert ids("server") == []
+
+
+@pytest.fixture
+def signed_in_by_a_provider(settings: Settings) -> Settings:
+    settings.DALSTON_OIDC_ISSUER = "https://login.example.com"
+    settings.DALSTON_OIDC_CLIENT_ID = "dalston"
+    settings.DALSTON_OIDC_ROLES = {"gpu-ops": "operator", "platform": "superuser"}
+    return settings
+
+
+def test_a_provider_that_is_configured_in_full_passes(signed_in_by_a_provider: Settings) -> None:
+    signed_in_by_a_provider.DALSTON_LOCAL_LOGIN = False
+    assert ids("server") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "check_id"),
+    [
+        ("DALSTON_OIDC_CLIENT_ID", "", "E009"),
+        ("DALSTON_OIDC_ROLES", {}, "E010"),
+        ("DALSTON_OIDC_ROLES", {"gpu-ops": "operators"}, "E010"),
+    ],
+)
+def test_a_provider_by_which_nobody_could_sign_in_is_refused(
+    signed_in_by_a_provider: Settings, name: str, value: object, check_id: str
+) -> None:
+    setattr(signed_in_by_a_provider, name, value)
+    assert ids("server") == [check_id]
+
+
+def test_a_provider_without_its_extra_is_refused(
+    signed_in_by_a_provider: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "authlib", None)  # as if it were not installed
+    [message] = found("server")
+    assert message.id == "dalston.E008" and "dalston[server,oidc]" in (message.hint or "")
+
+
+@pytest.mark.parametrize(
+    "issuer",
+    ["http://login.example.com", "login.example.com", "https://a b", "https://a?b", "http://127.0.0.1.evil.example"],
+)
+def test_an_issuer_without_tls_is_refused(signed_in_by_a_provider: Settings, issuer: str) -> None:
+    signed_in_by_a_provider.DALSTON_OIDC_ISSUER = issuer
+    assert ids() == ["E351"]
+
+
+def test_without_passwords_and_without_a_provider_nobody_could_sign_in(settings: Settings) -> None:
+    settings.DALSTON_LOCAL_LOGIN = False
+    assert ids("server") == ["E007"]

@@ -71,3 +71,17 @@ def test_a_database_address_becomes_djangos_settings(monkeypatch: pytest.MonkeyP
 
 def test_without_an_address_there_is_no_database() -> None:
     assert env.database("NOT_SET_ANYWHERE") == {"ENGINE": "django.db.backends.dummy"}
+
+
+def test_pairs_are_divided_at_their_last_equals_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THING", " a b=x, c=d=y ,,a b=x")
+    assert env.pairs("THING") == {"a b": "x", "c=d": "y"}
+    for wrong, problem in (
+        ("a", "holds 'a', which is no pair"),
+        ("=x", "no pair"),
+        ("a=", "no pair"),
+        ("a=x,a=y", "holds 'a' twice"),
+    ):
+        monkeypatch.setenv("THING", wrong)
+        with pytest.raises(env.EnvError, match=problem):
+            env.pairs("THING")
