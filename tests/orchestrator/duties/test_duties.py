@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.contrib.sessions.models import Session
 from django.utils import timezone
 from pytest_django import Settings
 
@@ -113,8 +114,11 @@ def test_expired_rows_are_deleted_and_nothing_else(broker: Broker, steps: Steps)
     dead_letter = {"queue": "echo", "cause": "error", "fingerprint": "f"}
     DeadLetter.objects.create(**dead_letter, created_at=long_ago)
     young = DeadLetter.objects.create(**dead_letter, created_at=now)
+    Session.objects.create(session_key="over", expire_date=now - timedelta(seconds=1))
+    Session.objects.create(session_key="open", expire_date=now + timedelta(hours=1))
     report = housekeeping.delete_expired(now)
-    assert report.found == {"dead letters": 1, "idempotency keys": 1, "jobs": 1}
+    assert report.found == {"dead letters": 1, "idempotency keys": 1, "jobs": 1, "sessions": 1}
+    assert [session.session_key for session in Session.objects.all()] == ["open"]
     assert not Job.objects.filter(id=old.id).exists()
     assert not TaskEvent.objects.filter(task__job_id=old.id).exists()
     assert Job.objects.filter(id=kept.id).exists()
