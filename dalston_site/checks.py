@@ -87,7 +87,7 @@ def check_installation(**_: Any) -> list[CheckMessage]:
 
 
 def check_sign_in(**_: Any) -> list[CheckMessage]:
-    """Also in development: nobody could sign in."""
+    """Also in development: without them no user could sign in."""
     return list(_sign_in_errors())
 
 
@@ -134,7 +134,7 @@ def _sign_in_errors() -> Iterator[CheckMessage]:
     if not settings.DALSTON_OIDC_ISSUER:
         if not settings.DALSTON_LOCAL_LOGIN:
             hint = "Set DALSTON_OIDC_ISSUER, or DALSTON_LOCAL_LOGIN=1."
-            yield _error("E007", "DALSTON_LOCAL_LOGIN is 0 and there is no provider: nobody could sign in.", hint)
+            yield _error("E007", "DALSTON_LOCAL_LOGIN is 0 and there is no provider: no user could sign in.", hint)
         return
     if find_spec("authlib") is None or find_spec("requests") is None:
         hint = "Install the extra oidc: dalston[server,oidc]. The lock of the server has it."
@@ -144,7 +144,7 @@ def _sign_in_errors() -> Iterator[CheckMessage]:
         yield _error("E009", "DALSTON_OIDC_ISSUER is set without DALSTON_OIDC_CLIENT_ID.", hint)
     unknown = sorted(set(settings.DALSTON_OIDC_ROLES.values()) - set(ROLES))
     if unknown or not settings.DALSTON_OIDC_ROLES:
-        problem = f"names no role: {unknown[0]!r}" if unknown else "is not set: nobody would have a role"
+        problem = f"names no role: {unknown[0]!r}" if unknown else "is not set: no user would have a role"
         hint = f"Pairs of a group and one of {', '.join(ROLES)}, such as gpu-ops=operator,staff=viewer."
         yield _error("E010", f"DALSTON_OIDC_ROLES {problem}.", hint)
 

@@ -64,19 +64,20 @@ class State:
             "at_hash": _base64(half),
             **self.claims,
         }
-        claims |= {
+        wrong: dict[str, dict[str, Any]] = {
             "audience": {"aud": "another-client"},
             "authorized_party": {"aud": "another-client", "azp": CLIENT},
             "issuer": {"iss": "https://elsewhere.example"},
             "expired": {"iat": now - 7200, "exp": now - 3600},
             "nonce": {"nonce": "of another sign-in"},
             "at_hash": {"at_hash": "AAAAAAAAAAAAAAAAAAAAAA"},
-        }.get(self.fault, {})
+        }
+        claims |= wrong.get(self.fault, {})
         if self.fault == "no_nonce":
             del claims["nonce"]
         if self.fault == "none":
             return f"{_signed_part('none', claims)}."
-        if self.fault == "hs256":  # signed with what everybody knows: the public key, as if it were a shared secret
+        if self.fault == "hs256":  # signed with what is no secret: the public key, as if it were a shared secret
             signed = _signed_part("HS256", claims)
             mac = hmac.digest(self.key.as_pem(private=False), signed.encode(), "sha256")
             return f"{signed}.{_base64(mac)}"

@@ -3,6 +3,7 @@
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.forms import PasswordChangeForm
+from django.contrib.auth.models import User
 from django.contrib.auth.views import PasswordChangeView
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
@@ -25,15 +26,14 @@ class ChangePassword(PasswordChangeView):
     success_url = reverse_lazy("dashboard:password")
 
     def get_context_data(self, **kwargs: object) -> dict[str, object]:
-        kept_elsewhere = not (settings.DALSTON_LOCAL_LOGIN and self.request.user.has_usable_password())
         provider = settings.DALSTON_OIDC_LABEL if settings.DALSTON_OIDC_ISSUER else ""
-        return super().get_context_data(kept_elsewhere=kept_elsewhere, provider=provider, **kwargs)
+        return super().get_context_data(kept_elsewhere=not _is_ours(self.request), provider=provider, **kwargs)
 
     def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
         """The old password is guessed no faster here than at the login."""
         if not request.user.is_authenticated:
             return super().post(request, *args, **kwargs)
-        if not (settings.DALSTON_LOCAL_LOGIN and request.user.has_usable_password()):
+        if not _is_ours(request):
             raise PermissionDenied
         name, now = request.user.get_username(), timezone.now()
         wait = login_throttle.count_attempt(name, address_of(request), now)
@@ -50,3 +50,8 @@ class ChangePassword(PasswordChangeView):
         login_throttle.clear_attempts(user.get_username(), address_of(self.request))
         messages.success(self.request, "Your password is changed. Your other sessions are signed out.")
         return answer
+
+
+def _is_ours(request: HttpRequest) -> bool:
+    """Whether the user signs in with a password that is kept here."""
+    return settings.DALSTON_LOCAL_LOGIN and isinstance(request.user, User) and request.user.has_usable_password()

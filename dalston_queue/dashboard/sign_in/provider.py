@@ -57,19 +57,20 @@ class Provider(DjangoOAuth2App):  # type: ignore[misc]  # Authlib has no types
                 "default_timeout": settings.DALSTON_OIDC_TIMEOUT_S,
             },
         )
+        self._document: dict[str, Any] = {}  # of the discovery, checked; and the keys
         self.made_at = time.monotonic()
         self.issuer = issuer
 
     def load_server_metadata(self) -> dict[str, Any]:
-        if "_loaded_at" in self.server_metadata:
-            return self.server_metadata  # type: ignore[no-any-return]
+        if self._document:
+            return self._document
         with self._get_session() as session:
             answer = session.request("GET", self._server_metadata_url, withhold_token=True)
             answer.raise_for_status()
             document = answer.json()
         if not isinstance(document, dict) or document.get("issuer") != self.issuer:
             raise BadAnswer(f"the discovery document is not of the issuer {self.issuer}")
-        found = {name: document[name] for name in _USED if isinstance(document.get(name), str)}
+        found: dict[str, Any] = {name: document[name] for name in _USED if isinstance(document.get(name), str)}
         listed = document.get("id_token_signing_alg_values_supported") or ALGORITHMS
         usable = [each for each in ALGORITHMS if each in listed]
         if not usable:
@@ -79,8 +80,8 @@ class Provider(DjangoOAuth2App):  # type: ignore[misc]  # Authlib has no types
         methods = document.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
         if self.client_secret and "client_secret_basic" not in methods and "client_secret_post" in methods:
             found["token_endpoint_auth_method"] = "client_secret_post"  # noqa: S105 - a method's name
-        self.server_metadata = {**found, "_loaded_at": time.time()}
-        return self.server_metadata
+        self._document = self.server_metadata = found
+        return found
 
     def begin(self, redirect_uri: str) -> dict[str, str]:
         """The provider's URL to send a browser to, and what must come back or be sent later."""
@@ -109,7 +110,7 @@ class Provider(DjangoOAuth2App):  # type: ignore[misc]  # Authlib has no types
     def _with_userinfo(self, claims: dict[str, Any], token: dict[str, Any]) -> dict[str, Any]:
         """Some providers put names and groups into their userinfo only. What the signed token says stands."""
         wanted = (settings.DALSTON_OIDC_NAME_CLAIM, settings.DALSTON_OIDC_ROLES_CLAIM)
-        if all(find(claims, path) is not None for path in wanted) or "userinfo_endpoint" not in self.server_metadata:
+        if all(find(claims, path) is not None for path in wanted) or "userinfo_endpoint" not in self._document:
             return claims
         found = self.userinfo(token=token)
         if found.get("sub") != claims["sub"]:

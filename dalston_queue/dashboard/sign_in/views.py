@@ -80,10 +80,16 @@ def start(request: HttpRequest) -> HttpResponse:
         log.warning("login.throttled", address=address_of(request))
         return _failed(request, "throttled", 429, wait=wait)
     before_wait()
-    begun = provider().begin(request.build_absolute_uri(reverse("dashboard:sign-in-back")))
-    kept = {name: begun[name] for name in ("nonce", "code_verifier")}
-    kept |= {"redirect_uri": request.build_absolute_uri(reverse("dashboard:sign-in-back"))}
-    kept |= {"next": wanted, "attempt": attempt, "until": (now + timedelta(seconds=STARTED_S)).timestamp()}
+    redirect_uri = request.build_absolute_uri(reverse("dashboard:sign-in-back"))
+    begun = provider().begin(redirect_uri)
+    kept = {
+        "redirect_uri": redirect_uri,
+        "nonce": begun["nonce"],
+        "code_verifier": begun["code_verifier"],
+        "next": wanted,
+        "attempt": attempt,
+        "until": (now + timedelta(seconds=STARTED_S)).timestamp(),
+    }
     started = {**request.session.get(_STARTED, {}), begun["state"]: kept}
     request.session[_STARTED] = dict(list(started.items())[-MAX_STARTED:])
     return HttpResponseRedirect(begun["url"])

@@ -16,7 +16,7 @@ from tests.oidc import Provider
 from tests.tools.oidc_provider import ADA
 
 
-def test_who_has_no_role_gets_in_nowhere_and_is_told_so(
+def test_who_has_no_role_gets_in_nowhere_and_reads_why(
     provider: Provider, browser: Browser, caplog: pytest.LogCaptureFixture
 ) -> None:
     for groups in ([], ["cooks"], ["GPU-OPS"], "cooks", {"gpu-ops": True}, None, [["gpu-ops"], 7]):
@@ -111,7 +111,7 @@ def test_the_subject_is_the_person_whatever_the_name(provider: Provider, browser
     assert Browser().sign_in()[0] == 302
     assert User.objects.get().username == "ada", "the name on record stays"
     provider.control(claims={**ADA, "sub": "another", "groups": ["gpu-admins"]})
-    assert Browser().sign_in()[0] == 403, "and who gets the name later is somebody else"
+    assert Browser().sign_in()[0] == 403, "and who gets the name later is another person"
 
 
 def test_names_are_trusted_where_the_setting_says_so(provider: Provider, browser: Browser, settings: Settings) -> None:

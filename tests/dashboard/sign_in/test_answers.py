@@ -54,7 +54,7 @@ def test_a_person_with_a_role_signs_in_and_it_is_on_record(
         ("no_id_token", "the answer has no id_token"),
     ],
 )
-def test_an_answer_that_is_not_valid_signs_nobody_in(
+def test_an_answer_that_is_not_valid_is_no_sign_in(
     provider: Provider, browser: Browser, caplog: pytest.LogCaptureFixture, fault: str, reason: str
 ) -> None:
     provider.control(fault=fault)
@@ -65,9 +65,9 @@ def test_an_answer_that_is_not_valid_signs_nobody_in(
     assert not User.objects.exists() and not OperatorAction.objects.exists()
     assert LoginAttempt.objects.count() == 1
     lines = [record.msg for record in caplog.records if record.name.startswith(("dalston", "django"))]
-    assert [line for line in lines if isinstance(line, dict) and reason in line["error"]], lines
+    assert [entry for entry in lines if isinstance(entry, dict) and reason in entry["error"]], lines
     code = parse_qs(urlsplit(browser.back).query)["code"][0]
-    assert not [line for line in lines if code in str(line)], "the code is in no log"
+    assert not [entry for entry in lines if code in str(entry)], "the code is in no log"
 
 
 def test_an_answer_counts_once(provider: Provider, browser: Browser) -> None:
@@ -87,8 +87,8 @@ def test_an_answer_that_failed_counts_once_as_well(provider: Provider, browser: 
     assert browser.come_back()[0] == 400
 
 
-def test_an_answer_in_another_browser_signs_nobody_in(browser: Browser) -> None:
-    """Or somebody could be signed in as an attacker, and work in the attacker's name."""
+def test_an_answer_in_another_browser_is_no_sign_in(browser: Browser) -> None:
+    """Or a person could be signed in as an attacker, and work in the attacker's name."""
     browser.go()
     other = Browser()
     other.back = browser.back
@@ -116,15 +116,15 @@ def test_an_answer_comes_too_late(browser: Browser) -> None:
     assert browser.come_back()[0] == 400
 
 
-def test_who_cancels_at_the_provider_is_told_so_in_our_words(provider: Provider, browser: Browser) -> None:
+def test_who_cancels_at_the_provider_reads_so_in_our_words(provider: Provider, browser: Browser) -> None:
     provider.control(fault="denied")
     status, _, page = browser.sign_in()
     assert status == 403 and "did not let you in, or you cancelled it there" in page
-    assert "text of others" not in page, "what stands in a URL is anybody's"
+    assert "text of others" not in page, "a URL is made by any page"
 
 
 @pytest.mark.parametrize("fault", ["down", "discovery"])
-def test_a_provider_that_is_broken_is_named_and_locks_nobody_out(
+def test_a_provider_that_is_broken_is_named_and_locks_no_user_out(
     provider: Provider, settings: Settings, fault: str
 ) -> None:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -135,7 +135,7 @@ def test_a_provider_that_is_configured_in_full_passes(signed_in_by_a_provider: S
         ("DALSTON_OIDC_ROLES", {"gpu-ops": "operators"}, "E010"),
     ],
 )
-def test_a_provider_by_which_nobody_could_sign_in_is_refused(
+def test_a_provider_by_which_no_user_could_sign_in_is_refused(
     signed_in_by_a_provider: Settings, name: str, value: object, check_id: str
 ) -> None:
     setattr(signed_in_by_a_provider, name, value)
@@ -159,6 +159,6 @@ def test_an_issuer_without_tls_is_refused(signed_in_by_a_provider: Settings, iss
     assert ids() == ["E351"]
 
 
-def test_without_passwords_and_without_a_provider_nobody_could_sign_in(settings: Settings) -> None:
+def test_without_passwords_and_without_a_provider_no_user_could_sign_in(settings: Settings) -> None:
     settings.DALSTON_LOCAL_LOGIN = False
     assert ids("server") == ["E007"]
