@@ -8,6 +8,7 @@ orchestrator/      advances jobs by events, schedules, recovers; the duties of h
 api/               the REST API
 dashboard/         the live pages
 metrics/           metrics for Prometheus, each declared once
+tracing/           OpenTelemetry spans of jobs
 alerts/            conditions with thresholds, for Prometheus and for us
 admin/             Django's admin; admin_site opens it by role
 accounts/          roles, tokens, throttled logins

@@ -20,10 +20,12 @@ from dalston_queue.dashboard.urls import websocket_urlpatterns
 from dalston_queue.health.report import Health
 from dalston_queue.health.servers import probes
 from dalston_queue.redis import mark_web_process
+from dalston_queue.tracing import export
 from dalston_site.web.handler import OneStepHandler
 from dalston_site.web.serving import HealthRoutes, free_thread, stopping
 
 mark_web_process()
+export.configure("web")
 
 try:
     # As manage.py does for every command.

@@ -74,7 +74,9 @@ def serve() -> None:
     from dalston_queue.health import watchdog
     from dalston_queue.health.servers import health_of
     from dalston_queue.metrics.server import ProcessServer, health_routes, metrics_of, parse_address
+    from dalston_queue.tracing import export
 
+    export.configure("housekeeping")
     health = health_of(
         "housekeeping", [HOUSEKEEPING], applies_events=False, factor=DUTY_FACTOR, stopping=settings.HUEY.stopping
     )

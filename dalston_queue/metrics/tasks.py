@@ -30,6 +30,7 @@ PROMOTED = counter(
     set_in=_SET_IN,
     served_by="housekeeping",
     labels={"from": TIERS, "to": TIERS},
+    from_zero=[("low", "medium"), ("medium", "high")],
 )
 RETRIES = counter(
     "dalston_task_retries_total",
@@ -93,6 +94,7 @@ SUBMITTED = counter(
     set_in="jobs/submit/submit.py",
     served_by="web; orchestrator for schedules",
     labels={"priority": PRIORITIES},
+    from_zero=[(priority,) for priority in Priority],
 )
 
 

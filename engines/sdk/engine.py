@@ -12,6 +12,7 @@ from typing import Any
 from .logs import running
 from .notify import notify
 from .outcomes import Cancelled, Done, Failed, Outcome, Reject, Retry, TaskCancelled, TaskError, text
+from .spans import in_its_span
 from .task import Task
 
 RunFunction = Callable[[Task], Any]
@@ -77,7 +78,7 @@ async def _awaited(value: Awaitable[Any]) -> Any:
 def attempt(an_engine: Engine, task: Task) -> Outcome:
     """Calls `run` in this thread and returns its outcome. No exception of an author leaves this function."""
     try:
-        with running(task):
+        with running(task), in_its_span(task):
             value = an_engine.run(task)
             if hasattr(type(value), "__await__"):
                 value = asyncio.run(_awaited(value))
@@ -89,7 +90,7 @@ def attempt(an_engine: Engine, task: Task) -> Outcome:
 async def attempt_async(an_engine: Engine, task: Task) -> Outcome:
     """As `attempt`, on a running event loop."""
     try:
-        with running(task):
+        with running(task), in_its_span(task):
             value = await an_engine.run(task)
     except BaseException as error:  # noqa: BLE001 (an author's SystemExit is a failed task, not our end)
         return outcome_of_error(error, task)

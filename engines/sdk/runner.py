@@ -37,6 +37,7 @@ from .outcomes import Outcome
 from .report import TaskReport, Watchdog, heartbeat, notify_health
 from .settlement import settlement, timed_out
 from .slots import Slots
+from .spans import Spans
 from .task import Task
 from .workers import Waiter, make_workers
 
@@ -95,6 +96,7 @@ class Runner:
             running=lambda: self.slots.running,
         )
         self.breaker = identity.breaker(enabled=manifest.breaker)
+        self.spans = Spans(identity.engine_id)
         self.tasks: dict[Delivery, Task] = {}  # running or prefetched, until its Finished event is handled
         self.unsettled: list[tuple[Delivery, messages.Outcome]] = []  # results for the next call
         self.releasing: list[Delivery] = []  # with the next call
@@ -215,6 +217,7 @@ class Runner:
         sent = list(self.unsettled)
         answer = self.consumer.exchange(sent, limit)
         del self.unsettled[: len(sent)]
+        self.spans.settled(sent, answer.settled)
         logs.settled([(*each, code) for each, code in zip(sent, answer.settled, strict=True)], self.identity.engine_id)
         if answer.claimed:
             # After a broken call the broker may answer with deliveries of a renewal that have ended by now.
@@ -229,7 +232,8 @@ class Runner:
         new: list[Task] = []
         for delivery in deliveries:
             if delivery not in known:
-                task = Task.of(delivery, self.manifest.timeout, self.workspace, self.report.progressed)
+                limit, progressed = self.manifest.timeout, self.report.progressed
+                task = Task.of(delivery, limit, self.workspace, progressed, self.identity.engine_id)
                 self.tasks[delivery] = task
                 new.append(task)
         logs.claimed(new, self.identity.engine_id)  # before a worker can log anything about them
@@ -243,6 +247,7 @@ class Runner:
     def _ended(self, task: Task, outcome: Outcome) -> None:
         self.tasks.pop(task.delivery, None)
         self.report.ended(task)
+        self.spans.ended(task, outcome)
         if task.lost:
             return
         if record(self.breaker, outcome, time.monotonic()):
@@ -311,6 +316,7 @@ class Runner:
             task.lost = True
             self.workers.cancel(task)
         self.unsettled.clear()
+        self.spans.dropped()
         self.releasing.clear()
         self._open()
         self.claim_due = True

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from dalston_queue.artifacts import StoreError
 from dalston_queue.broker import connect
 from dalston_queue.broker.errors import Invalid
+from dalston_queue.tracing import export
 
 from . import logs
 from .identity import identify
@@ -37,6 +38,7 @@ def serve(engine: Engine) -> int:
         manifest = read_manifest(os.environ.get("DALSTON_ENGINE_MANIFEST") or _beside_main())
         identity = identify(manifest.id)
         logs.name_engine(identity.engine_id)
+        export.configure("engine")
         broker = connect(identity.redis_url, prefix=identity.prefix, cluster=identity.cluster, shards=identity.shards)
         runner = Runner(engine, manifest, broker, identity)
     except (ManifestError, BrokenConfigError, Invalid) as error:
@@ -56,6 +58,7 @@ def serve(engine: Engine) -> int:
     except Exception:
         log.exception("load failed")
         return 1
+    export.offer()
     # Not before: TERM while loading ends the process at once, which holds no task yet.
     events: dict[int, type[Stop | Pause | Resume]] = {
         signal.SIGTERM: Stop,
@@ -70,6 +73,7 @@ def serve(engine: Engine) -> int:
     for number in events:
         signal.signal(number, enqueue)
     code = runner.run()
+    export.close()
     if running := runner.slots.running:
         # A thread that still runs a released task must neither delay nor crash the interpreter's end.
         with contextlib.suppress(OSError):

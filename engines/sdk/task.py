@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dalston_queue.broker import Delivery
+from dalston_queue.tracing import ids
 
 from .files import Files, Inputs, Workspace
 from .outcomes import TaskCancelled, text
@@ -34,6 +35,7 @@ class Task:
     timeout: float = 0.0  # seconds from its start; 0: none
     deadline: float | None = None  # seconds of the wall clock, as time.time(); set when it starts
     trace_id: str = ""
+    engine_id: str = ""
     on_progress: Callable[[Task], None] = lambda _: None
     fraction: float = 0.0
     message: str = ""
@@ -48,7 +50,12 @@ class Task:
 
     @classmethod
     def of(
-        cls, delivery: Delivery, limit: float | None, workspace: Workspace, on_progress: Callable[[Task], None]
+        cls,
+        delivery: Delivery,
+        limit: float | None,
+        workspace: Workspace,
+        on_progress: Callable[[Task], None],
+        engine_id: str = "",
     ) -> Task:
         """`limit`: the manifest's timeout, in seconds."""
         message = delivery.message
@@ -69,6 +76,7 @@ class Task:
             files=files,
             timeout=timeout,
             trace_id=message.trace_id,
+            engine_id=engine_id,
             on_progress=on_progress,
             delivery=delivery,
         )
@@ -103,6 +111,11 @@ class Task:
     def wait(self, seconds: float) -> bool:
         """Sleeps. Returns True at once when the task is cancelled."""
         return self.cancel_event.wait(seconds)
+
+    @property
+    def traceparent(self) -> str:
+        """The header of W3C Trace Context for what this task calls, so that it is below this run of the task."""
+        return ids.traceparent(self.trace_id, ids.run(self.id, self.attempt, self.engine_id))
 
     @property
     def seconds_left(self) -> float | None:

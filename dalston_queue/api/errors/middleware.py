@@ -8,7 +8,6 @@ A trace id has 32 hex digits as in W3C Trace Context; a request, its log lines, 
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Callable
 
@@ -16,6 +15,8 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 
 from dalston_queue.api.errors.problems import MEDIA_TYPE, ApiProblem, Code, respond
+from dalston_queue.tracing import ids
+from dalston_queue.tracing.caller import calling
 
 
 def new_trace_id() -> str:
@@ -27,7 +28,6 @@ def trace_id_of(request: HttpRequest) -> str:
 
 
 PREFIXES = ("/api/", "/v1/")
-TRACEPARENT = re.compile(r"\A00-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}\Z")
 
 _AROUND_ROUTES: dict[int, tuple[Code, str]] = {
     400: (
@@ -47,21 +47,16 @@ class TraceMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        trace_id = _trace_id_of(request)
+        caller = ids.parse(request.headers.get("traceparent", ""))  # its own trace, so that its logs and ours join
+        trace_id = caller[0] if caller else new_trace_id()
         request.trace_id = trace_id  # type: ignore[attr-defined]
         request.encoding = "utf-8"  # a charset of the client's choice may be a codec that can't decode text
-        with structlog.contextvars.bound_contextvars(trace_id=trace_id):
+        with structlog.contextvars.bound_contextvars(trace_id=trace_id), calling(caller):
             response = self.get_response(request)
             if request.path.startswith(PREFIXES) and response.status_code >= 400:
                 response = _as_problem(request, response)
         response["X-Trace-Id"] = trace_id
         return response
-
-
-def _trace_id_of(request: HttpRequest) -> str:
-    """The caller's own trace (W3C traceparent) if it sent one, so that its logs and ours join."""
-    found = TRACEPARENT.match(request.headers.get("traceparent", ""))
-    return found.group(1) if found else new_trace_id()
 
 
 def _as_problem(request: HttpRequest, response: HttpResponse) -> HttpResponse:

@@ -97,8 +97,8 @@ def poll_tasks(request: HttpRequest, worker_id: WorkerId, wanted: Annotated[Poll
         if claimed:  # `why` and the pages count by the last heartbeat, and the next call may be seconds away
             _beat(worker, worker.engine.state, renewal.count + len(claimed))
     return PollOut(
-        tasks=[task_out(task, again=True) for task in renewal.missing]
-        + [task_out(task, again=False) for task in claimed],
+        tasks=[task_out(task, worker_id, again=True) for task in renewal.missing]
+        + [task_out(task, worker_id, again=False) for task in claimed],
         should_drain=worker.should_drain,
         cancelled=holds_out(renewal.cancelled),
         lost=holds_out(renewal.lost),

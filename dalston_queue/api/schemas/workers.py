@@ -20,6 +20,7 @@ from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause, EngineState, Priority
 from dalston_queue.broker.protocol.validate import moment_if
 from dalston_queue.jobs.artifacts import by_value
+from dalston_queue.tracing import ids
 
 DEFAULT_CAPACITY = 5
 MAX_STAGES = 16
@@ -194,6 +195,7 @@ class WorkerTaskOut(Schema):
     timeout_seconds: float | None
     deadline_at: datetime | None = Field(description="After this the worker loses the task, which counts as timed out.")
     trace_id: str
+    traceparent: str = Field(description="Of W3C Trace Context: the parent of the worker's own spans.")
     redelivered: bool = Field(description="The worker had it before this poll and did not name it.")
 
 
@@ -236,7 +238,7 @@ def holds_out(holds: list[Hold]) -> list[HoldOut]:
     return [HoldOut(task_id=UUID(hold.task_id), attempt=hold.attempt) for hold in holds]
 
 
-def task_out(task: RemoteTask, *, again: bool) -> WorkerTaskOut:
+def task_out(task: RemoteTask, worker_id: str, *, again: bool) -> WorkerTaskOut:
     message = task.message
     return WorkerTaskOut(
         task_id=UUID(message.task_id),
@@ -252,6 +254,7 @@ def task_out(task: RemoteTask, *, again: bool) -> WorkerTaskOut:
         timeout_seconds=message.timeout_ms / 1000 if message.timeout_ms else None,
         deadline_at=moment_if(task.deadline_ms),
         trace_id=message.trace_id,
+        traceparent=ids.traceparent(message.trace_id, ids.wait(message.task_id, message.attempt, worker_id)),
         redelivered=again,
     )
 

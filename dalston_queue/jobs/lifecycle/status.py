@@ -21,7 +21,7 @@ from uuid import UUID
 import msgspec
 from django.db import connection, transaction
 
-from dalston_queue.jobs.lifecycle import transition_log
+from dalston_queue.jobs.lifecycle import transition_log, transition_spans
 from dalston_queue.jobs.lifecycle.states import JOB_OVER, JOB_TRANSITIONS, TASK_OVER, TASK_TRANSITIONS
 from dalston_queue.jobs.submit.storable import without_nul
 from dalston_queue.metrics import tasks as metrics
@@ -255,6 +255,7 @@ def move_tasks(name: str, changes: Sequence[Change]) -> list[Moved]:
         moved = [Moved(*row) for row in cursor.fetchall()]
     kept = tuple(moved)  # until the commit: meanwhile the caller may add other moves to its list
     transition_log.tasks_moved(name, changes, kept)
+    transition_spans.tasks_moved(name, changes, kept)
     if moved:
         transaction.on_commit(partial(metrics.count, name, str(transition.target), kept), robust=True)
     return moved

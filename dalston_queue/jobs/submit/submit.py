@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
+from secrets import token_hex
 from typing import Any
 from uuid import UUID
 
@@ -24,7 +25,7 @@ from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.ids import uuid7
 from dalston_queue.jobs import artifacts
 from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
-from dalston_queue.jobs.lifecycle import dag, transition_log
+from dalston_queue.jobs.lifecycle import dag, transition_log, transition_spans
 from dalston_queue.jobs.submit import hints, lanes
 from dalston_queue.jobs.submit.idempotency import NewKey
 from dalston_queue.jobs.submit.rows import NewJob, NewTask, insert_job, insert_jobs
@@ -80,6 +81,7 @@ def submit(
                 return Submission(earlier, _tasks_of(earlier, {}), created=False)
         artifacts.add_named(job.id, refs)
     transition_log.jobs_submitted([(job.id, job.trace_id, len(tasks))])
+    transition_spans.jobs_submitted([job], now)
     transaction.on_commit(lambda: _accepted([job.id], tasks))
     return Submission(job.id, tuple(task.id for task in tasks), created=True, tasks=tuple(tasks), at=now)
 
@@ -119,6 +121,7 @@ def submit_many(
                 if not isinstance(rows, JobsError) and rows[0].id in jobs:
                     artifacts.add_named(rows[0].id, refs)
             transition_log.jobs_submitted((job.id, job.trace_id, len(tasks[job.id])) for job in jobs.values())
+            transition_spans.jobs_submitted(jobs.values(), now)
             transaction.on_commit(lambda: _accepted(list(jobs), all_tasks))
     return outcomes
 
@@ -207,7 +210,7 @@ def _rows(spec: JobSpec, project: Project, token: ApiToken | None, callbacks: Ca
         name=spec.name,
         priority=spec.priority,
         parameters=storable(spec.parameters, "the job's parameters"),
-        trace_id=spec.trace_id or job_id.hex,
+        trace_id=spec.trace_id or token_hex(16),  # all of it random: a share of traces is chosen by its bits
         callback_url=callbacks.checked(spec.callback_url) if spec.callback_url else "",
     )
     of_job = OfJob(job_id, project.pk, Priority(spec.priority), spec.concurrency_key)

@@ -36,6 +36,7 @@ from dalston_queue.jobs.webhooks.target import read_target
 from dalston_queue.metrics.processes import WEBHOOKS
 from dalston_queue.models import Task, WebhookDelivery
 from dalston_queue.models.webhook import DeliveryState
+from dalston_queue.tracing import export, ids
 
 log = structlog.get_logger(__name__)
 MAX_SENDING = 8
@@ -101,7 +102,11 @@ class WebhookSender:
         message = message_of(delivery)
         body = encode(message)
         signed = headers(message, body, secret.text, int(time.time()))
-        return _start(partial(send, target, signed, body, timeout_s=timeout_s, allowed=allowed))
+        span = ids.webhook(delivery.id, delivery.attempts)
+        if below := ids.traceparent(message.trace_id, span):
+            signed["traceparent"] = below
+        sending = partial(send, target, signed, body, timeout_s=timeout_s, allowed=allowed)
+        return _start(partial(_in_its_span, sending, span, message, delivery.attempts))
 
     def _mark(self, lease: _Lease, outcome: Outcome, now: datetime) -> None:
         crash_points.point("webhook.sent")
@@ -137,6 +142,18 @@ class WebhookSender:
         except Error as error:
             log.warning("postgres does not answer; the last webhooks will be sent again", error=str(error))
         connection.close()
+
+
+def _in_its_span(sending: Callable[[], Outcome], span: int, message: Message, attempt: int) -> Outcome:
+    began = time.time_ns()
+    outcome = sending()
+    about: dict[str, str | int] = {"job_id": str(message.job_id), "attempt": attempt}
+    if outcome.code is not None:
+        about["code"] = outcome.code
+    failed = "" if isinstance(outcome, Delivered) else "not_delivered"
+    times, parent = (began, time.time_ns()), ids.submit(message.job_id)
+    export.record("webhook", message.trace_id, span, parent, times, kind="client", failed=failed, attributes=about)
+    return outcome
 
 
 def _start(attempt: Callable[[], Outcome]) -> "Future[Outcome]":

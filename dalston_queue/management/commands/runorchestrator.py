@@ -32,6 +32,7 @@ from dalston_queue.orchestrator.leadership import Leadership, process_name
 from dalston_queue.orchestrator.loop import Orchestrator
 from dalston_queue.orchestrator.recovery import Recovery
 from dalston_queue.redis import get_broker
+from dalston_queue.tracing import export
 from dalston_site import notify
 
 log = structlog.get_logger(__name__)
@@ -53,6 +54,7 @@ class Command(BaseCommand):
         if connection.vendor != "postgresql":
             raise CommandError("the orchestrator needs Postgres: set DATABASE_URL")
         name = process_name()
+        export.configure("orchestrator")
         stop = threading.Event()
 
         def request_stop(_signum: int, _frame: FrameType | None) -> None:

@@ -1,5 +1,6 @@
 """Accepting jobs: one transaction, idempotent by key, and without Redis."""
 
+import re
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -24,7 +25,7 @@ def test_a_single_task_is_a_job_of_one_with_the_defaults_of_its_priority() -> No
     assert (task.stage, task.queue, task.task_type, task.status) == ("echo", "echo", "echo", "pending")
     assert (task.priority, task.effective_priority, task.max_retries, task.timeout_seconds) == ("high", "high", 5, 300)
     assert (task.parameters, task.job.status, task.job.name) == ({"a": 1}, "pending", "echo")
-    assert task.job.trace_id == task.job_id.hex
+    assert re.fullmatch("[0-9a-f]{32}", task.job.trace_id)
 
 
 def test_a_dag_is_stored_with_its_dependencies_queues_and_options() -> None:

@@ -1,9 +1,15 @@
-"""A real Prometheus scrapes a whole running system: every metric has samples, and every rule has an answer."""
+"""A whole running system is watched: a real Prometheus scrapes it, and a collector of our own gets its traces.
+
+Every metric has samples, every rule has an answer, and the trace of a job is one tree.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +21,9 @@ from dalston_queue.alerts.table import ALERTS
 from dalston_queue.metrics.declare import DECLARED
 from dalston_queue.metrics.nodes import GPU
 from dalston_queue.metrics.page import MODULES, queries
+from tests.api.webhooks.receiver import receiving
+from tests.conftest import ROOT
+from tests.e2e.collector import Collector, Span, below
 from tests.e2e.conftest import Up
 from tests.support import Spawned, need_tool, reserve_port, wait_until
 
@@ -24,6 +33,8 @@ ENV = {
     "DALSTON_MEDIUM_TO_HIGH_S": "1",
     "DALSTON_PROMOTE_INTERVAL_S": "1",
     "DALSTON_BACKOFF_BASE_S": "0",
+    "DALSTON_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
+    "OTEL_BSP_SCHEDULE_DELAY": "200",
 }
 TASKS: list[dict[str, Any]] = [
     *({"task_type": "echo", "priority": priority} for priority in ("high", "medium", "low") for _ in range(4)),
@@ -44,11 +55,17 @@ WITHOUT_SAMPLES = dict.fromkeys(
 
 
 @pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+def collector() -> Iterator[Collector]:
+    with receiving() as receiver:
+        yield Collector(receiver)
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iterator[Up]:
     folder = tmp_path_factory.mktemp("up")
     one = Up(folder / "data", reserve_port(), folder)
     try:
-        one.ready(env=ENV)
+        one.ready(env={**ENV, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.receiver.port}"})
         yield one
     finally:
         one.reap()
@@ -93,9 +110,13 @@ def prometheus(system: Up, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         process.reap()
 
 
-def _work(system: Up) -> None:
+def _client(system: Up) -> httpx.Client:
     headers = {"Authorization": f"Bearer {system.env['DALSTON_TOKEN']}"}
-    with httpx.Client(base_url=system.env["DALSTON_URL"], headers=headers, timeout=40) as api:
+    return httpx.Client(base_url=system.env["DALSTON_URL"], headers=headers, timeout=40)
+
+
+def _work(system: Up) -> None:
+    with _client(system) as api:
         for task in TASKS:
             api.post("/api/v1/tasks", json=task).raise_for_status()
 
@@ -176,3 +197,45 @@ def test_every_query_of_the_board_is_answered(prometheus: Prometheus) -> None:
     for metric in DECLARED.values():
         for promql, _ in queries(metric):
             prometheus.ask("/query", query=promql)
+
+
+TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+STAGES = [
+    {"stage": "first", "queue": "echo"},
+    {"stage": "second", "queue": "fail", "after": ["first"], "required": False, "max_retries": 1},
+    {"stage": "third", "queue": "echo", "after": ["second"]},
+]
+# Four deliveries: the second stage has two attempts.
+TREE = {
+    CALLER: ["web submit"],
+    "web submit": ["orchestrator wait"] * 4 + ["orchestrator webhook"],
+    "orchestrator wait": ["engine run"] * 4 + ["orchestrator apply"] * 4,
+    "engine run": ["engine settle"] * 4,
+}
+
+
+def test_the_trace_of_a_job_is_one_tree_from_all_processes(system: Up, collector: Collector) -> None:
+    """A stage that fails, is retried and fails again is among its stages; its caller has a span, and gets a webhook."""
+    make_secret = [sys.executable, "manage.py", "webhook", "secret", "--project", "default"]
+    env = {**os.environ, **system.env, "DALSTON_DEV": "1"}
+    subprocess.run(make_secret, cwd=ROOT, env=env, check=True, capture_output=True)
+    with receiving() as hook, _client(system) as api:
+        job = {"name": "traced", "stages": STAGES, "callback_url": hook.url}
+        caller = {"traceparent": f"00-{TRACE}-{CALLER}-01"}
+        job_id = api.post("/api/v1/jobs", json=job, headers=caller).raise_for_status().json()["job_id"]
+        wait_until(lambda: hook.got, 60, lambda: f"the webhook: {api.get(f'/api/v1/jobs/{job_id}').text}")
+        [got] = hook.got
+
+    def spans() -> list[Span]:
+        return collector.spans_of(TRACE)
+
+    wait_until(lambda: below(spans()) == TREE, 60, lambda: f"one tree: {below(spans())}")
+    found = spans()
+    assert len({span.id for span in found}) == len(found)
+    [webhook] = [span for span in found if span.name == "webhook"]
+    assert got.headers["traceparent"] == f"00-{TRACE}-{webhook.id}-01"
+    assert {span.about["dalston.job_id"] for span in found} == {job_id}
+    failed = [span for span in found if span.failed]
+    assert sorted(map(str, failed)) == ["engine run"] * 2 + ["orchestrator apply"] * 2, "of both attempts"
+    assert {span.about["error.type"] for span in failed} == {"failed", "error"}
+    assert all(span.seconds >= 0 for span in found)
