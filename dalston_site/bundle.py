@@ -282,11 +282,22 @@ def log_lines(file: Path) -> Iterator[str]:
     yield f"{others} other lines are left out"
 
 
+_READABLE = re.compile(r"\[(?P<level>\w+) *\] (?P<event>\w+) +\[(?P<logger>[\w.]+)\] (?P<fields>.*)")
+
+
+def _readable(line: bytes) -> dict[str, str] | None:
+    """A line as development writes it (task_log.plain_lines)."""
+    found = _READABLE.search(line.decode(errors="replace"))
+    if found is None:
+        return None
+    return {**dict(re.findall(r"(\w+)=(\S+)", found["fields"])), **found.groupdict()}
+
+
 def _own(line: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(line[line.index(b"{") :])
     except ValueError:
-        return None
+        found = _readable(line)
     if not isinstance(found, dict) or found.get("event") not in _LOG_EVENTS:
         return None
     return {

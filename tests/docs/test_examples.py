@@ -64,6 +64,8 @@ NOT_RUN = {
     ("docs/api.md", "-F file=@"): "the same",
     ("docs/containers.md", "docker "): "needs Docker; tests/deploy/test_containers.py builds and runs the same images",
     ("docs/kubernetes.md", "kubectl "): "needs a cluster; tests/deploy/test_kubernetes.py tests what is applied",
+    ("docs/traces.md", "pip install"): "an installation; tests/e2e/test_watching.py sets the same variable",
+    ("docs/traces.md", "httpx.post"): "a line of an engine; tests/tracing/test_ids.py makes the same header",
     ("docs/webhooks.md", "import hashlib"): "run by tests/api/webhooks/test_delivery.py",
 }
 

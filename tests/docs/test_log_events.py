@@ -24,6 +24,7 @@ EVENTS = {
     "the push to Redis failed": "redis is full; ready tasks wait in postgres",
     "the scheduler's database error": "a server does not answer",
     "state transitions": "task_started",
+    "task_state_transition": "task_started",  # an event for each transition, and `from`
     "a promotion": "task_promoted",
     "a retry": "task_retried",
 }

@@ -23,9 +23,9 @@ from dalston_queue.metrics.nodes import GPU
 from dalston_queue.metrics.page import MODULES, queries
 from tests.api.webhooks.receiver import receiving
 from tests.conftest import ROOT
-from tests.e2e.collector import Collector, Span, below
 from tests.e2e.conftest import Up
 from tests.support import Spawned, need_tool, reserve_port, wait_until
+from tests.tracing.collector import Collector, Span, below
 
 assert MODULES, "importing them declares all metrics"
 

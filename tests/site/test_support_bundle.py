@@ -86,6 +86,9 @@ def planted(
     ours = {"timestamp": "2026-01-01T00:00:00Z", "event": "task_claimed", "task_id": str(task.id), "more": PAYLOAD}
     lines = [json.dumps(ours), f"an author prints {PAYLOAD} and {SECRET}", json.dumps({"event": "x", "text": PAYLOAD})]
     lines.append(json.dumps({**ours, "event": "task_settled", "error_type": f"{PAYLOAD} {SECRET}", "queue": "echo"}))
+    ids = f"trace_id=ab12 task_id={task.id} error_type={SECRET} more={PAYLOAD!r} queue=echo"
+    lines.append(f"12:00:00 12:00:00.000001 [info     ] task_claimed                   [engine] {ids}")
+    lines.append(f"12:00:00 12:00:00.000002 [info     ] {PAYLOAD} [engine] {ids}")
     (logs / "echo.0.log").write_text("\n".join(lines))
     return str(token)
 
@@ -120,8 +123,10 @@ def test_what_helps_is_there(planted: str, tmp_path: Path) -> None:
     assert "The scanner failed: ValueError" in files["status.txt"]
     assert "redis: answers in" in files["doctor.txt"]
     *lines, rest = files["logs/echo.0.log"].splitlines()
-    assert [json.loads(line)["event"] for line in lines] == ["task_claimed", "task_settled"]
-    assert rest == "2 other lines are left out"
+    assert [json.loads(line)["event"] for line in lines] == ["task_claimed", "task_settled", "task_claimed"]
+    readable = json.loads(lines[-1])
+    assert readable.keys() == {"event", "level", "logger", "trace_id", "task_id", "queue"}, "as development writes it"
+    assert rest == "3 other lines are left out"
     assert set(files) - {"README.txt"} == set(files["README.txt"].split("\n\n")[-1].split())
 
 
