@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dalston_site.settings")
 # Requests run on many threads; without a pool each of them would keep a connection to Postgres.
@@ -25,6 +26,8 @@ from dalston_site.web.handler import OneStepHandler
 from dalston_site.web.serving import HealthRoutes, free_thread, stopping
 
 mark_web_process()
+# Static files only: they are small, and whatever else is streamed is read asynchronously.
+warnings.filterwarnings("ignore", "StreamingHttpResponse must consume synchronous iterators")
 export.configure("web")
 
 try:

@@ -14,6 +14,7 @@ from dalston_queue import task_log
 
 def config(*, json: bool, level: str) -> dict[str, Any]:
     """Django's LOGGING. Also configures structlog to log through it."""
+    logging.captureWarnings(True)  # else a warning of Python would be lines of its own form
     shared = _shared(time_format="iso" if json else "%H:%M:%S.%f")
     structlog.configure(
         processors=[

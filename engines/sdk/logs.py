@@ -41,6 +41,7 @@ def configure() -> None:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(EngineFormatter(readable=_readable(), engine_id=os.environ.get("DALSTON_ENGINE_ID", "")))
         root.addHandler(handler)
+        logging.captureWarnings(True)  # else a warning of a library would be lines of its own form
         root.setLevel(name if name in LEVELS else "INFO")
     if name not in LEVELS:
         raise BrokenConfigError(f"DALSTON_LOG_LEVEL is {name!r}. Expected one of {', '.join(LEVELS)}.")

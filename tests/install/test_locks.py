@@ -17,9 +17,9 @@ ROLES = {
     # Not whisper: CUDA's libraries are of no use on most machines, so a GPU node installs that extra by itself.
     "requirements.lock": [extra for extra in EXTRAS if extra != "whisper"],
     "requirements-up.lock": ["server", "node", "s3", "embedded", "audio", "build", "client"],
-    "requirements-server.lock": ["server", "s3", "oidc"],
-    "requirements-node.lock": ["node", "s3"],
-    "requirements-audio.lock": ["node", "s3", "audio"],
+    "requirements-server.lock": ["server", "s3", "oidc", "otel"],
+    "requirements-node.lock": ["node", "s3", "otel"],
+    "requirements-audio.lock": ["node", "s3", "otel", "audio"],
     "requirements-build.lock": ["build"],
 }
 
