@@ -16,7 +16,8 @@ def main() -> None:
             sys.exit("--env-file needs a file, such as /etc/dalston/server.env")
         os.environ.update(read_env_file(Path(sys.argv[2])))
         del sys.argv[1:3]
-    if sys.argv[1:] in (["--version"], ["version"]):
+    # Also after a command: Django's own answer is its version.
+    if "--version" in sys.argv[1:3] or sys.argv[1:] == ["version"]:
         from dalston_site.version import installed_version
 
         sys.stdout.write(f"dalston {installed_version()}\n")

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dalston_site.version import installed_version
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 DESCRIPTION = """\
@@ -31,6 +33,7 @@ class Options:
 
 def parse(argv: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser(prog="./dev up", description=DESCRIPTION, formatter_class=_Formatter)
+    parser.add_argument("--version", action="version", version=f"dalston {installed_version()}")
     parser.add_argument(
         "--port", type=_between(1, 65535), default=8000, metavar="N", help="port of the dashboard and the API"
     )

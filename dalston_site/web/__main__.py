@@ -13,12 +13,14 @@ from collections.abc import Sequence
 
 import uvicorn
 
+from dalston_site.version import installed_version
 from dalston_site.web.protocol import MAX_HEAD_BYTES, BoundedProtocol
 from dalston_site.web.serving import Server
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m dalston_site.web", description="Serve the web process.")
+    parser.add_argument("--version", action="version", version=f"dalston {installed_version()}")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="its port (default: %(default)s)")
     parser.add_argument("--uds", help="a Unix socket instead")
