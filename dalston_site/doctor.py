@@ -4,6 +4,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -31,6 +32,7 @@ def examine(make_broker: Callable[[], Broker]) -> Iterator[Finding]:
     yield from redis(make_broker)
     yield artifacts(settings.DALSTON_ARTIFACTS_URL)
     yield static_files()
+    yield from sign_in()
 
 
 def configuration() -> Iterator[Finding]:
@@ -139,3 +141,21 @@ def static_files() -> Finding:
         text = f"{problem}: run manage.py collectstatic --noinput"
         return Finding(Grade.DEGRADED, "static files", text)
     return Finding(Grade.OK, "static files", f"{len(collected.names())} in {settings.STATIC_ROOT}")
+
+
+def sign_in() -> Iterator[Finding]:
+    """Whether the provider can be asked, if there is one."""
+    if not settings.DALSTON_OIDC_ISSUER or find_spec("authlib") is None:  # which the settings' check says
+        return
+    from dalston_queue.dashboard.sign_in.provider import BadAnswer, Provider, Unreachable
+
+    grade = Grade.DEGRADED if settings.DALSTON_LOCAL_LOGIN else Grade.BROKEN
+    try:
+        Provider().check()
+    except Unreachable as error:
+        text = "check DALSTON_OIDC_ISSUER, HTTPS_PROXY, and for a CA of your own REQUESTS_CA_BUNDLE"
+        yield Finding(grade, "sign-in", f"{settings.DALSTON_OIDC_ISSUER} can't be asked ({error}): {text}")
+    except BadAnswer as error:
+        yield Finding(grade, "sign-in", f"{error}: check DALSTON_OIDC_ISSUER")
+    else:
+        yield Finding(Grade.OK, "sign-in", f"{settings.DALSTON_OIDC_ISSUER} answers, and its keys can be read")

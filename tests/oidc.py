@@ -45,6 +45,9 @@ class Provider:
         """Who signs in, and what is wrong, from now on; what is not named is as at the start."""
         self._http.post("/control", json=state).raise_for_status()
 
+    def change_key(self) -> None:
+        self._http.post("/control?new-key", json={}).raise_for_status()
+
     def seen(self) -> list[str]:
         """The paths that were asked for since the last `control`."""
         found: list[str] = self._http.get("/seen").json()

@@ -11,6 +11,7 @@ from django.http import HttpRequest
 
 from dalston_queue.accounts.roles import Role, person, role_of
 from dalston_queue.audit.record import audited
+from dalston_queue.models import Identity
 
 if TYPE_CHECKING:
     DjangosUserAdmin = auth_admin.UserAdmin[User]
@@ -36,9 +37,18 @@ class UserAdmin(DjangosUserAdmin):
                 "description": "The highest group counts; without one, a viewer. A superuser is an admin.",
             },
         ),
+        ("Sign-in", {"fields": ["signs_in_as"]}),
         ("Dates", {"fields": ["last_login", "date_joined"]}),
     ]
-    readonly_fields = ["last_login", "date_joined"]
+    readonly_fields = ["last_login", "date_joined", "signs_in_as"]
+
+    @admin.display(description="signs in as")
+    def signs_in_as(self, user: User) -> str:
+        identity = Identity.objects.filter(user=user).first()
+        if identity is None:
+            return "this name, with a password"
+        suspended = "; suspended until a sign-in with a role" if identity.is_suspended else ""
+        return f"{identity}: its groups there decide the role, at each sign-in{suspended}"
 
     @admin.display(description="role")
     def role(self, user: User) -> str:
@@ -68,6 +78,8 @@ class UserAdmin(DjangosUserAdmin):
         action = "user.change" if change else "user.create"
         with audited(action, user.get_username(), **person(request), before=before) as row:
             super().save_related(request, form, formsets, change)
+            if "is_active" in form.changed_data:  # from now on by an admin's hand
+                Identity.objects.filter(user=user).update(is_suspended=False)
             row.after = {"is_active": user.is_active, "groups": _groups(user)}
 
 

@@ -82,7 +82,7 @@ class State:
             mac = hmac.digest(self.key.as_pem(private=False), signed.encode(), "sha256")
             return f"{signed}.{_base64(mac)}"
         key = self.stranger if self.fault == "signature" else self.key
-        return jwt.encode({"alg": "RS256", "kid": "1"}, claims, key)
+        return jwt.encode({"alg": "RS256", "kid": self.key.kid}, claims, key)
 
 
 def _signed_part(algorithm: str, claims: dict[str, Any]) -> str:
@@ -122,8 +122,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
-        if self.path == "/control":
+        if self.path.startswith("/control"):
             self.state.reset()
+            if self.path.endswith("?new-key"):
+                self.state.key = RSAKey.generate_key(2048, {"kid": secrets.token_hex(4)})
             for name, value in json.loads(body).items():
                 setattr(self.state, name, value)
             return self._answer(200, {})

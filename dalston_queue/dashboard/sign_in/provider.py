@@ -18,6 +18,7 @@ from authlib.common.errors import AuthlibBaseError
 from authlib.integrations.django_client import DjangoIntegration, DjangoOAuth2App
 from django.conf import settings
 from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
 from requests import RequestException
 
 from dalston_queue.accounts.identities import find
@@ -82,6 +83,11 @@ class Provider(DjangoOAuth2App):  # type: ignore[misc]  # Authlib has no types
             found["token_endpoint_auth_method"] = "client_secret_post"  # noqa: S105 - a method's name
         self._document = self.server_metadata = found
         return found
+
+    def check(self) -> None:
+        """Raises what keeps people from signing in, as far as that shows without one of them."""
+        with _plain_errors():
+            KeySet.import_key_set(self.fetch_jwk_set())
 
     def begin(self, redirect_uri: str) -> dict[str, str]:
         """The provider's URL to send a browser to, and what must come back or be sent later."""

@@ -10,7 +10,7 @@ from pytest_django import Settings
 from dalston_queue.accounts.identities import Claimed, read
 from dalston_queue.accounts.roles import Role, role_of
 from dalston_queue.models import Identity, OperatorAction
-from tests.dashboard.people import person
+from tests.dashboard.people import logged_in, person
 from tests.dashboard.sign_in.conftest import Browser
 from tests.oidc import Provider
 from tests.tools.oidc_provider import ADA
@@ -95,6 +95,23 @@ def test_an_account_that_an_admin_deactivated_stays_so(provider: Provider, brows
         assert browser.sign_in()[0] == 403
         assert not User.objects.get().is_active
     assert "is deactivated here" in browser.sign_in()[2]
+
+
+def test_the_admin_shows_who_signs_in_by_the_provider_and_an_admins_hand_lasts(
+    provider: Provider, browser: Browser
+) -> None:
+    browser.sign_in()
+    user, root = User.objects.get(), logged_in("root", Role.ADMIN)
+    path = f"/admin/auth/user/{user.pk}/change/"
+    assert f"{ADA['sub']} at {provider.issuer}: its groups there decide the role" in root.get(path).content.decode()
+    provider.control(claims={**ADA, "groups": []})
+    Browser().sign_in()
+    assert "suspended until a sign-in with a role" in root.get(path).content.decode()
+    for fields in ({"is_active": "on"}, {}):
+        assert root.post(path, {"username": "ada", "groups": [], **fields}).status_code == 302
+    provider.control()
+    assert Browser().sign_in()[0] == 403
+    assert not User.objects.get(username="ada").is_active
 
 
 @pytest.mark.parametrize("name", ["ada", "ADA"])

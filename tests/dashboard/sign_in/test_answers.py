@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -12,6 +15,8 @@ from pytest_django import Settings
 
 from dalston_queue.dashboard.sign_in import provider as configured
 from dalston_queue.models import LoginAttempt, OperatorAction
+from dalston_site import doctor
+from supervisor.findings import Grade
 from tests.dashboard.sign_in.conftest import Browser
 from tests.oidc import Provider
 from tests.tools.oidc_provider import ADA
@@ -143,6 +148,33 @@ def test_a_provider_that_is_broken_is_named_and_locks_no_user_out(
     assert (row.action, row.actor, row.after) == ("login", "user root", {"by": "password"})
 
 
+def test_a_new_key_of_the_provider_is_read_when_a_token_names_it(provider: Provider) -> None:
+    assert Browser().sign_in()[0] == 302
+    provider.change_key()
+    assert Browser().sign_in()[0] == 302
+    assert "/keys" in provider.seen()
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The address of a server that accepts and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_provider_that_hangs_takes_few_threads_and_for_a_bounded_time(
+    provider: Provider, settings: Settings, silent: str
+) -> None:
+    settings.DALSTON_OIDC_ISSUER, settings.DALSTON_OIDC_TIMEOUT_S = silent, 0.2
+    answer = Client().get("/login/provider/")
+    assert answer.status_code == 503 and answer["Retry-After"] == "10"
+    with ExitStack() as taken:
+        for _ in range(configured.exchanges.limit):
+            assert taken.enter_context(configured.exchanges.take())
+        settings.DALSTON_OIDC_TIMEOUT_S = 60.0
+        assert Client().get("/login/provider/").status_code == 503, "one more does not wait at all"
+
+
 def test_a_provider_that_is_gone_is_named_within_its_timeout(settings: Settings, provider: Provider) -> None:
     settings.DALSTON_OIDC_ISSUER = "http://127.0.0.1:9"
     assert Client().get("/login/provider/").status_code == 503
@@ -170,6 +202,20 @@ def test_a_browser_keeps_few_sign_ins_that_were_begun(browser: Browser) -> None:
     assert len(browser.client.session["sign_in"]) == 5
     assert browser.come_back()[0] == 302
     assert "sign_in" not in browser.client.session, "what was begun before is of no use to who is signed in"
+
+
+def test_the_doctor_asks_the_provider(provider: Provider, settings: Settings, silent: str) -> None:
+    [found] = doctor.sign_in()
+    assert found.grade is Grade.OK
+    provider.control(fault="discovery")
+    [found] = doctor.sign_in()
+    assert found.grade is Grade.DEGRADED and "the discovery document is not of the issuer" in found.text
+    settings.DALSTON_OIDC_ISSUER, settings.DALSTON_OIDC_TIMEOUT_S = silent, 0.2
+    settings.DALSTON_LOCAL_LOGIN = False
+    [found] = doctor.sign_in()
+    assert found.grade is Grade.BROKEN and f"{silent} can't be asked (ReadTimeout): check" in found.text
+    settings.DALSTON_OIDC_ISSUER = ""
+    assert list(doctor.sign_in()) == []
 
 
 def test_without_a_provider_there_is_none(client: Client, db: None) -> None:
