@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, Metric
 
+from dalston_queue.broker.engine.breaker import BreakerState
 from dalston_queue.broker.protocol.types import EngineState, NodeState
 from dalston_queue.health.report import OK, Finding, Findings, Grade, Health, Probe, failed, standing_still
 from dalston_queue.metrics import nodes
@@ -16,6 +17,9 @@ from .redis_link import MAIN_LOOP_TIMEOUT_S, Link, Report
 
 REDIS_SILENT_S = 15.0
 """The link asks Redis each second; a call that hangs is given up after 5 s."""
+
+
+BREAKER_NUMBERS = {BreakerState.CLOSED: 0, BreakerState.OPEN: 1, BreakerState.HALF_OPEN: 2}
 
 
 class NodeCollector:
@@ -36,11 +40,11 @@ class NodeCollector:
             (nodes.EXITS, "exits"),
             (nodes.CPU, "cpu_percent"),
             (nodes.MEMORY, "memory_mib"),
-            (nodes.BREAKER, "breaker_open"),
             (nodes.PROBE, "probe_failing"),
             (nodes.PROBE_FAILURES, "probe_failures"),
         ):
             yield family.of({slot: float(info[name]) for slot, info in slots.items()})
+        yield nodes.BREAKER.of({slot: float(BREAKER_NUMBERS[info["breaker"]]) for slot, info in slots.items()})
         if report.info["disk_used"] is not None:
             yield nodes.DISK.value(report.info["disk_used"])
         devices = report.info["gpus"].devices

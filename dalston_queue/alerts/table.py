@@ -198,7 +198,7 @@ ALERTS: tuple[Alert, ...] = (
         "DalstonBreakersOpen",
         Severity.WARNING,
         "The circuit breakers of {value} engines are open.",
-        "max(dalston_worker_breakers_open)",
+        "sum(max by (state) (dalston_worker_breakers_open))",
         (),
         measures.breakers,
         "DALSTON_ALERT_BREAKERS",

@@ -15,6 +15,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from dalston_queue.broker.engine.breaker import BreakerState
 from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState, Role
 from dalston_queue.broker.views.snapshot import RUNS, QueueStats
 from dalston_queue.dashboard.overview.health import overdue_s
@@ -119,7 +120,8 @@ def _of_workers(redis: InRedis) -> Iterator[Metric]:
     yield queues.NODES_BY_STATE.of({(state,): nodes[state] for state in NodeState})
     yield queues.CAPACITY.value(capacity)
     yield queues.USED.value(used)
-    yield queues.BREAKERS.value(len(breakers_open(redis)))
+    breakers = Counter(engine.breaker for engine in breakers_open(redis))
+    yield queues.BREAKERS.of({(state,): breakers[state] for state in (BreakerState.OPEN, BreakerState.HALF_OPEN)})
     yield queues.PROBES.value(sum(engine.probe_failing for engine in engines))
     yield _disks(redis)
     yield queues.LEADER.of(led)
@@ -150,9 +152,9 @@ def capacity_of(redis: InRedis) -> tuple[int, float]:
 
 
 def breakers_open(redis: InRedis) -> list[EngineLine]:
-    """Engines whose circuit breaker is open: those that are unhealthy, and not because of a probe."""
-    engines = [engine for node in redis.nodes for engine in node.engines]
-    return [each for each in engines if each.state == EngineState.UNHEALTHY and not each.probe_failing]
+    """Live engines and workers over HTTP whose circuit breaker is open, or half-open."""
+    engines = [engine for node in redis.nodes for engine in node.engines if engine.state != EngineState.DEAD]
+    return [each for each in engines if each.breaker in {BreakerState.OPEN, BreakerState.HALF_OPEN}]
 
 
 def _of_duties(postgres: InPostgres, now: datetime) -> Iterator[Metric]:

@@ -16,7 +16,12 @@ ENGINES = _read("gauge", "dalston_node_engines", "Engine slots by state", labels
 EXITS = _read("counter", "dalston_engine_exits_total", "Ended processes of a slot", labels=_BY_SLOT)
 CPU = _read("gauge", "dalston_engine_cpu_percent", "CPU of an engine with its descendants", labels=_BY_SLOT)
 MEMORY = _read("gauge", "dalston_engine_memory_mib", "Memory of the same processes", labels=_BY_SLOT)
-BREAKER = _read("gauge", "dalston_circuit_breaker_state", "1 while an engine's breaker is open", labels=_BY_SLOT)
+BREAKER = _read(
+    "gauge",
+    "dalston_circuit_breaker_state",
+    "Circuit breaker of an engine: 0 closed, 1 open, 2 half-open",
+    labels=_BY_SLOT,
+)
 PROBE = _read("gauge", "dalston_engine_probe_failing", "1 while an engine's health probe fails", labels=_BY_SLOT)
 PROBE_FAILURES = _read(
     "counter", "dalston_worker_health_probe_failures_total", "Failed health probes of a slot", labels=_BY_SLOT

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from dalston_queue.broker.engine.breaker import BreakerState
 from dalston_queue.broker.protocol.types import EngineState, NodeState
 from dalston_queue.metrics.declare import CAUSES, NODES, STAGES, TIERS, read
 
@@ -68,7 +69,12 @@ WORKERS = _read("gauge", "dalston_workers_total", "Engines by state", labels={"s
 NODES_BY_STATE = _read("gauge", "dalston_nodes_total", "Nodes by state", labels={"status": ", ".join(NodeState)})
 CAPACITY = _read("gauge", "dalston_worker_capacity", "Slots of ready engines: tasks that may run at once")
 USED = _read("gauge", "dalston_worker_capacity_used_ratio", "Share of those slots that run a task; 0 without an engine")
-BREAKERS = _read("gauge", "dalston_worker_breakers_open", "Engines that claim nothing after failures in a row")
+BREAKERS = _read(
+    "gauge",
+    "dalston_worker_breakers_open",
+    "Engines and workers over HTTP whose circuit breaker is not closed",
+    labels={"state": ", ".join(state for state in BreakerState if state is not BreakerState.CLOSED)},
+)
 PROBES = _read("gauge", "dalston_worker_probes_failing", "Engines whose health probe fails")
 DISK = _read(
     "gauge",

@@ -7,8 +7,7 @@ from dalston_queue.broker.engine.breaker import Breaker
 from .outcomes import Cancelled, Failed, Outcome, Retry
 
 
-def record(breaker: Breaker, outcome: Outcome, now: float) -> bool:
-    """True if this outcome opened or closed the breaker. A rejected task is no failure of the engine."""
-    if isinstance(outcome, Cancelled):
-        return False
-    return breaker.record(not isinstance(outcome, Failed | Retry), now)
+def record(breaker: Breaker, outcome: Outcome, now: float) -> None:
+    """A rejected task is no failure of the engine."""
+    if not isinstance(outcome, Cancelled):
+        breaker.record(not isinstance(outcome, Failed | Retry), now)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from dalston_queue.broker.engine.breaker import Breaker
+from dalston_queue.broker.engine.breaker import Breaker, BreakerState
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.nodes.reports import RunningTask
 from dalston_queue.broker.protocol.types import EngineState
@@ -129,11 +129,24 @@ class Watchdog:
             self._send("WATCHDOG=1")
 
 
-def notify_health(breaker: Breaker, status: str) -> None:
-    """`status`: shown when the breaker is closed."""
-    state = "unhealthy" if breaker.is_open else "healthy"
-    log.warning("engine_%s", state, extra={"failures_in_a_row": breaker.in_a_row})
-    notify(f"X_DALSTON_HEALTH={state}", f"STATUS={breaker.why if breaker.is_open else status}")
+class BreakerReport:
+    """The state of an engine's circuit breaker, for its supervisor, when it changes."""
+
+    def __init__(self, send: Callable[..., bool] = notify) -> None:
+        self._send = send
+        self._shown = BreakerState.CLOSED
+
+    def send(self, breaker: Breaker, now: float, status: str) -> None:
+        """`status`: shown when the breaker is closed."""
+        state = breaker.state(now)
+        if state is self._shown:
+            return
+        self._shown = state
+        health = "unhealthy" if breaker.is_open else "healthy"
+        if state is not BreakerState.HALF_OPEN:
+            log.warning("engine_%s", health, extra={"failures_in_a_row": breaker.in_a_row})
+        status = breaker.why(now) if breaker.is_open else status
+        self._send(f"X_DALSTON_HEALTH={health}", f"X_DALSTON_BREAKER={state}", f"STATUS={status}")
 
 
 def heartbeat(
@@ -145,12 +158,16 @@ def heartbeat(
     draining: bool,
 ) -> EngineBeat:
     """The heartbeat of an engine without a supervisor."""
-    state = EngineState.DRAINING if draining else EngineState.READY
+    state, now = EngineState.DRAINING if draining else EngineState.READY, time.monotonic()
+    info: dict[str, Any] = {"version": manifest.version, "running": len(running), "tasks": reported(running)}
+    info["alone"] = True
+    if breaker.is_open:
+        info |= {"breaker": breaker.state(now), "why": breaker.why(now)}
     return EngineBeat(
         engine_id=identity.engine_id,
         state=EngineState.UNHEALTHY if breaker.is_open else state,
         queues=manifest.queues,
         capabilities=tuple(capabilities),
         capacity=manifest.capacity,
-        info={"version": manifest.version, "running": len(running), "tasks": reported(running), "alone": True},
+        info=info,
     )

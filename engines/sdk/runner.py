@@ -34,7 +34,7 @@ from .identity import Identity
 from .manifest import Manifest
 from .notify import notify
 from .outcomes import Outcome
-from .report import TaskReport, Watchdog, heartbeat, notify_health
+from .report import BreakerReport, TaskReport, Watchdog, heartbeat
 from .settlement import settlement, timed_out
 from .slots import Slots
 from .spans import Spans
@@ -95,7 +95,7 @@ class Runner:
             runner_at=lambda: self.watchdog.runner_at,
             running=lambda: self.slots.running,
         )
-        self.breaker = identity.breaker(enabled=manifest.breaker)
+        self.breaker, self.breaker_report = identity.breaker(enabled=manifest.breaker), BreakerReport()
         self.spans = Spans(identity.engine_id)
         self.tasks: dict[Delivery, Task] = {}  # running or prefetched, until its Finished event is handled
         self.unsettled: list[tuple[Delivery, messages.Outcome]] = []  # results for the next call
@@ -139,6 +139,7 @@ class Runner:
                 except Fenced:
                     self._drop_all()
             self.report.send(self.slots.running, now)
+            self.breaker_report.send(self.breaker, now, self.engine.status)
         return self._close()
 
     @property
@@ -250,8 +251,7 @@ class Runner:
         self.spans.ended(task, outcome)
         if task.lost:
             return
-        if record(self.breaker, outcome, time.monotonic()):
-            notify_health(self.breaker, self.engine.status)
+        record(self.breaker, outcome, time.monotonic())
         if self.breaker.is_open:
             self._release_buffer()
         result = timed_out(task.timeout) if task.late else settlement(outcome, self.identity.max_result_bytes)

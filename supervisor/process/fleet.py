@@ -189,9 +189,7 @@ class Fleet:
         if "X_DALSTON_CAPABILITIES" in notice.fields:
             names = notice.fields["X_DALSTON_CAPABILITIES"].split(",")
             slot.capabilities = tuple(name for name in names if NAME.fullmatch(name))
-        health = notice.fields.get("X_DALSTON_HEALTH")
-        if health:
-            slot.breaker = notice.fields.get("STATUS", "circuit breaker open") if health == "unhealthy" else ""
+        slot.read_breaker(notice.fields)
         if slot.life.state is not before:
             log.info("engine", engine_id=slot.engine_id, state=str(slot.life.state))
             self.apply_pause(slot)

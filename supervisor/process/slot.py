@@ -6,9 +6,11 @@ import math
 import secrets
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dalston_queue.broker.engine.breaker import BreakerState
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.nodes.reports import ExitReport, HealthReport, RunningTask
 from dalston_queue.broker.protocol.types import EngineState
@@ -38,7 +40,8 @@ class Slot:
     exits: int = 0
     tasks: tuple[RunningTask, ...] = ()  # as its process reports them
     running: int = 0  # how many tasks run, if there are more than `tasks` holds
-    breaker: str = ""  # why its circuit breaker is open
+    breaker: str = ""  # why its circuit breaker is not closed
+    breaker_state: BreakerState = BreakerState.CLOSED
     probe_failing: str = ""  # why its health check fails
     health: HealthReport | None = None  # its own answer to the last probe
     probe_failures: int = 0  # failed health checks of its processes
@@ -68,10 +71,21 @@ class Slot:
     def began(self) -> None:
         """Before a process starts in the slot."""
         self.breaker = self.probe_failing = ""
+        self.breaker_state = BreakerState.CLOSED
         self.health = None
         self.pausable = self.is_paused = False
         self.capabilities = None
         self.started_at_ms = _now_ms()
+
+    def read_breaker(self, fields: Mapping[str, str]) -> None:
+        """From a notice of its process. An SDK of 0.1 names no state: it is open until the engine is healthy."""
+        health = fields.get("X_DALSTON_HEALTH")
+        if health == "unhealthy":
+            is_half_open = fields.get("X_DALSTON_BREAKER") == BreakerState.HALF_OPEN
+            self.breaker_state = BreakerState.HALF_OPEN if is_half_open else BreakerState.OPEN
+            self.breaker = fields.get("STATUS", "circuit breaker open")
+        elif health:
+            self.breaker, self.breaker_state = "", BreakerState.CLOSED
 
     def ended(self, how: Exit, now: float) -> None:
         """After the process has ended and its tasks are reclaimed."""
@@ -127,7 +141,7 @@ class Slot:
             "exits": self.exits,
             "last_exit": self.last_exits[-1].text if self.last_exits else "",
             "last_exits": list(self.last_exits),
-            "breaker_open": bool(self.breaker),
+            "breaker": self.breaker_state,
             "probe_failing": bool(self.probe_failing),
             "probe_failures": self.probe_failures,
             "health": self.health,

@@ -155,7 +155,10 @@ CASES: Mapping[str, Case] = {
         facts(grown={"completed": 100}, retries=10),
     ),
     "DalstonBreakersOpen": _of_a_gauge(
-        "dalston_worker_breakers_open", 6, 5, lambda count: facts(engines=[engine(EngineState.UNHEALTHY)] * int(count))
+        'dalston_worker_breakers_open{state="open"}',
+        6,
+        5,
+        lambda count: facts(engines=[engine(EngineState.UNHEALTHY, breaker="open")] * int(count)),
     ),
     "DalstonWorkersUnhealthy": Case(
         {**gauge('dalston_workers_total{status="unhealthy"}', 2), **gauge(READY, 8)},

@@ -75,8 +75,9 @@ def test_workers_their_slots_breakers_and_disks_are_counted(broker: Broker, clie
     engines = [
         beat("a", EngineState.READY, running=1),
         beat("b", EngineState.READY, running=2),
-        beat("c", EngineState.UNHEALTHY),
-        beat("d", EngineState.UNHEALTHY, probe_failing=True, probe_failures=3),
+        beat("c", EngineState.UNHEALTHY, breaker="open"),
+        beat("d", EngineState.UNHEALTHY, probe_failing=True, probe_failures=3, breaker="half_open"),
+        beat("e", EngineState.DEAD, breaker="open"),
     ]
     broker.registry.beat_node("n", NodeState.ACTIVE, engines, {"disk_used": 0.25})
     found = scraped(client)
@@ -85,7 +86,8 @@ def test_workers_their_slots_breakers_and_disks_are_counted(broker: Broker, clie
     assert found["dalston_nodes_total"][("status", "active"),] == 1
     assert found["dalston_worker_capacity"][()] == 8
     assert found["dalston_worker_capacity_used_ratio"][()] == 3 / 8
-    assert found["dalston_worker_breakers_open"][()] == 1
+    states = ("open", "half_open")
+    assert [found["dalston_worker_breakers_open"][("state", state),] for state in states] == [1, 1]
     assert found["dalston_worker_probes_failing"][()] == 1
     assert found["dalston_disk_used_ratio"][("node", "n"),] == 0.25
 

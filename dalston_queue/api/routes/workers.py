@@ -7,6 +7,7 @@ so any web process serves any call.
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -65,7 +66,13 @@ POLL_INTERVAL_MS = 1000
 def register_worker(request: HttpRequest, worker: Annotated[RegisterIn, Body()]) -> Status[RegisterOut]:
     """Register a worker: once per process, and again after a 404 or a 409 `worker_lost`."""
     worker_id = f"{NODE}.{worker.name}.{secrets.token_hex(8)}"
-    info = {"engine": worker.name, "version": worker.version, "owner": _owner(principal_of(request)), "running": 0}
+    info = {
+        "engine": worker.name,
+        "version": worker.version,
+        "owner": _owner(principal_of(request)),
+        "running": 0,
+        "started_at_ms": int(time.time() * 1000),
+    }
     engine = EngineBeat(
         engine_id=worker_id,
         state=EngineState.READY,
@@ -91,11 +98,11 @@ def poll_tasks(request: HttpRequest, worker_id: WorkerId, wanted: Annotated[Poll
     """Claim and start tasks. Tasks that the worker has and does not name in `held` are delivered again. One poll at a
     time."""
     with _worker(request, worker_id) as worker, disconnection(request) as gone:
-        _beat(worker, worker.engine.state, len(wanted.held))  # a draining worker may still ask for tasks that it lost
         named, room = [each.hold for each in wanted.held], wanted.available_capacity
+        worker.beat_named(named)  # a draining worker may still ask for tasks that it lost
         renewal, claimed = poll(worker, named, room, wait, gone, partial(_check_token, request))
         if claimed:  # `why` and the pages count by the last heartbeat, and the next call may be seconds away
-            _beat(worker, worker.engine.state, renewal.count + len(claimed))
+            worker.beat_with(worker.engine.state, renewal.shown + [task.shown for task in claimed])
     return PollOut(
         tasks=[task_out(task, worker_id, again=True) for task in renewal.missing]
         + [task_out(task, worker_id, again=False) for task in claimed],
@@ -110,7 +117,7 @@ def worker_heartbeat(request: HttpRequest, worker_id: WorkerId, report: Annotate
     """Report that the worker is alive and which tasks it has; the answer names cancelled and lost ones."""
     with _worker(request, worker_id) as worker:
         renewal = worker.renew([each.hold for each in report.held], find_missing=True)
-        _beat(worker, report.status.state, renewal.count)
+        worker.beat_with(report.status.state, renewal.shown)
     return HeartbeatOut(
         should_drain=worker.should_drain,
         cancelled=holds_out(renewal.cancelled),
@@ -145,7 +152,7 @@ def report_result(request: HttpRequest, worker_id: WorkerId, report: Annotated[R
             refusal = _lost(hold)
             worker.beat()
         else:
-            _beat(worker, worker.engine.state, max(0, worker.engine.info.get("running", 0) - 1))
+            worker.ended(hold)
             _count(worker, outcome)
     except Fenced:
         refusal = _fenced(worker_id)
@@ -189,10 +196,6 @@ def _renew(request: HttpRequest, worker_id: str, hold: Hold, progress: Any) -> T
     if renewal.lost:
         raise _lost(hold)
     return TaskStateOut(cancel_requested=bool(renewal.cancelled))
-
-
-def _beat(worker: RemoteWorker, state: EngineState, running: int) -> None:
-    worker.beat(state=state, info={**worker.engine.info, "running": running})
 
 
 def _count(worker: RemoteWorker, outcome: messages.Outcome) -> None:

@@ -69,21 +69,24 @@ class Breaker(msgspec.Struct):
             case BreakerState.HALF_OPEN:
                 return max(0, min(free, self.rules.trials - self.passed - running))
 
-    @property
-    def why(self) -> str:
-        """A sentence for people while it is open."""
+    def why(self, now: float) -> str:
+        """A sentence for people while it is not closed."""
         trials = f"{self.rules.trials} trial tasks" if self.rules.trials > 1 else "one trial task"
-        return f"{self.in_a_row} tasks failed in a row: no work for {self.rules.open_s:.0f} s, then {trials}"
+        failed = f"{self.in_a_row} tasks failed in a row"
+        if self.state(now) is BreakerState.HALF_OPEN:
+            return f"{failed}: half-open, it may run {trials}"
+        return f"{failed}: no work for {self.rules.open_s:.0f} s, then {trials}"
 
     def stored(self) -> bytes:
-        """What `read` needs."""
-        return msgspec.json.encode((self.in_a_row, self.opened_at, self.passed))
+        """What `read` needs, with the rules for those who only show it."""
+        return msgspec.json.encode((self.in_a_row, self.opened_at, self.passed, self.rules))
 
     @classmethod
-    def read(cls, raw: bytes | None, rules: BreakerRules) -> Self:
-        """Closed for a value that can't be read."""
+    def read(cls, raw: bytes | None, rules: BreakerRules | None = None) -> Self:
+        """By `rules`, or by those it was stored with. Closed for a value that can't be read."""
         try:
-            in_a_row, opened_at, passed = msgspec.json.decode(raw or b"", type=tuple[int, float | None, int])
+            stored = msgspec.json.decode(raw or b"", type=tuple[int, float | None, int, BreakerRules])
         except msgspec.MsgspecError:
-            return cls(rules)
-        return cls(rules, in_a_row, opened_at, passed)
+            return cls(rules or BreakerRules())
+        in_a_row, opened_at, passed, then = stored
+        return cls(rules or then, in_a_row, opened_at, passed)

@@ -28,6 +28,7 @@ from dalston_queue.broker.engine.session import Limits, Session
 from dalston_queue.broker.engine.waker import Claim, Waker, push_tokens, unused
 from dalston_queue.broker.errors import Invalid
 from dalston_queue.broker.nodes.registry import BREAKER, DRAIN, EngineBeat
+from dalston_queue.broker.nodes.reports import EngineReport, RunningTask, read_report
 from dalston_queue.broker.operations.records import read_records
 from dalston_queue.broker.protocol.messages import ErrorInfo, Outcome, TaskMessage, encode_error, encode_outcome
 from dalston_queue.broker.protocol.record import Record
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 NODE = "http"  # where such workers are listed: they have no supervisor
 DEFAULT_RULES = BreakerRules()
+MAX_SHOWN = 32  # running tasks in a heartbeat, as of an engine
 DEAD_KEPT_MS = 3600 * 1000  # a worker that was judged dead stays listed, and gets 409, for an hour at least
 
 
@@ -58,6 +60,18 @@ class RemoteTask(msgspec.Struct, frozen=True):
     def hold(self) -> Hold:
         return Hold(self.message.task_id, self.message.attempt)
 
+    @property
+    def shown(self) -> RunningTask:
+        message = self.message
+        started_ms = max(0, self.deadline_ms - message.timeout_ms) if self.deadline_ms else 0
+        return RunningTask(
+            task_id=message.task_id,
+            queue=message.queue,
+            attempt=message.attempt,
+            started_at_ms=started_ms,
+            deadline_ms=self.deadline_ms,
+        )
+
 
 class Renewal(msgspec.Struct):
     """What became of the tasks that a worker named, and its tasks that it did not name."""
@@ -67,6 +81,7 @@ class Renewal(msgspec.Struct):
     lost: list[Hold] = []  # reclaimed, or ended
     missing: list[RemoteTask] = []
     alone: bool = False  # one of them is a suspect
+    shown: list[RunningTask] = []  # the held and the missing ones, for its heartbeat
 
     @property
     def count(self) -> int:
@@ -135,6 +150,22 @@ class RemoteWorker:
         self.engine = msgspec.structs.replace(self.engine, **changes)
         self._broker.registry.beat_engine(self.engine, NODE)
 
+    def beat_named(self, held: Collection[Hold]) -> None:
+        """Report that it is alive, and runs what it names."""
+        named = {hold.task_id for hold in held}
+        tasks = [task for task in self._reported.tasks if task.task_id in named]
+        self.beat(info={**self.engine.info, "running": len(held), "tasks": tasks})
+
+    def beat_with(self, state: EngineState, tasks: Sequence[RunningTask]) -> None:
+        """Report that it is alive, and what it runs."""
+        self.beat(state=state, info={**self.engine.info, "running": len(tasks), "tasks": list(tasks[:MAX_SHOWN])})
+
+    def ended(self, hold: Hold) -> None:
+        """Report that it is alive, without this task."""
+        tasks = [task for task in self._reported.tasks if task.task_id != hold.task_id]
+        running = max(0, self._reported.running - 1)
+        self.beat(info={**self.engine.info, "running": running, "tasks": tasks})
+
     def leave(self) -> list[Hold]:
         """Release its tasks, uncounted, as the first of their queues, and forget the worker. Returns them."""
         released: list[Hold] = []
@@ -181,11 +212,14 @@ class RemoteWorker:
                     continue
                 del lost[hold]
                 renewal.held.append(hold)
-                renewal.alone = renewal.alone or _is_suspect(session, records[hold.task_id].stream)
+                record = records[hold.task_id]
+                renewal.shown.append(_shown(hold, session.queue, record))
+                renewal.alone = renewal.alone or _is_suspect(session, record.stream)
                 if code == b"cancel":
                     renewal.cancelled.append(hold)
             renewal.missing += self._tasks(missing)
         renewal.lost = list(lost)
+        renewal.shown += [task.shown for task in renewal.missing]
         renewal.alone = renewal.alone or any(task.alone for task in renewal.missing)
         return renewal
 
@@ -286,6 +320,11 @@ class RemoteWorker:
 
     # inside
 
+    @property
+    def _reported(self) -> EngineReport:
+        """Its heartbeat before."""
+        return read_report(self.engine.info, EngineReport)
+
     def _release(self, session: Session, only: Collection[Hold] | None) -> list[Hold]:
         _, mine = session.renew((), find_missing=True)
         tasks = [(task.hold, each.stream) for each in mine for task in self._tasks([each])]
@@ -320,6 +359,16 @@ class RemoteWorker:
             else:
                 tasks.append(RemoteTask(each.message, each.deadline_ms, each.tier is Tier.SUSPECT))
         return tasks
+
+
+def _shown(hold: Hold, queue: str, record: Record) -> RunningTask:
+    return RunningTask(
+        task_id=hold.task_id,
+        queue=queue,
+        attempt=hold.attempt,
+        started_at_ms=record.claimed_at_ms,
+        deadline_ms=record.deadline_ms,
+    )
 
 
 def _is_suspect(session: Session, stream: str) -> bool:

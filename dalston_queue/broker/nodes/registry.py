@@ -17,7 +17,7 @@ import msgspec
 
 from dalston_queue.broker.connection.shard import Argument, Call, Shard, command, pairs, script
 from dalston_queue.broker.connection.topology import Topology
-from dalston_queue.broker.engine.breaker import Breaker, BreakerRules
+from dalston_queue.broker.engine.breaker import Breaker
 from dalston_queue.broker.nodes.reports import EngineReport, NodeReport, read_report
 from dalston_queue.broker.protocol.keys import ENGINE_ID, NAME, NODE_ID
 from dalston_queue.broker.protocol.types import Cause, EngineState, NodeState
@@ -222,11 +222,11 @@ def _node(node_id: str, fields: Fields) -> NodeInfo:
 def _engine(_: str, fields: Fields) -> EngineInfo:
     report = msgspec.json.decode(fields[b"report"], type=EngineBeat)
     info, state = report.info, EngineState.DEAD if b"dead" in fields else report.state
-    breaker = Breaker.read(fields.get(BREAKER.encode()), BreakerRules())
+    breaker, now = Breaker.read(fields.get(BREAKER.encode())), time.time()
     if breaker.is_open:
-        info = {**info, "breaker_open": True}
+        info = {**info, "breaker": breaker.state(now)}
         if state is EngineState.READY:
-            state, info = EngineState.UNHEALTHY, {**info, "why": f"{breaker.in_a_row} tasks failed in a row"}
+            state, info = EngineState.UNHEALTHY, {**info, "why": breaker.why(now)}
     if state in {EngineState.READY, EngineState.UNHEALTHY} and DRAIN.encode() in fields:
         state, info = EngineState.DRAINING, {**info, "why": fields[DRAIN.encode()].decode()}
     return EngineInfo(

@@ -66,7 +66,7 @@ class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
     running: Whole = 0  # how many tasks it runs
     exits: Whole = 0  # processes that ended in this slot since the supervisor's start: its restarts
     last_exits: list[ExitReport] = []  # the newest last
-    breaker_open: bool = False  # it claims nothing after failures in a row
+    breaker: str = "closed"  # its circuit breaker: closed, open, half_open (broker/engine/breaker.py)
     probe_failing: bool = False
     health: HealthReport | None = None  # its last answer to the probe; None: none yet, or it has a probe of its own
     probe_failures: Whole = 0  # failed health checks of its slot since the supervisor's start

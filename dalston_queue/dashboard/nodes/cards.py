@@ -13,12 +13,14 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 
+from dalston_queue.broker.engine.breaker import BreakerState
 from dalston_queue.broker.engine.remote import NODE as WORKERS_NODE
 from dalston_queue.broker.nodes.registry import EngineInfo, NodeInfo
 from dalston_queue.broker.nodes.reports import DrainReport, ExitReport, GpuReport, RunningTask
 from dalston_queue.broker.protocol.types import EngineState, NodeState
 from dalston_queue.broker.protocol.validate import moment_if
 
+BREAKERS: dict[str, str] = {BreakerState.OPEN: "open", BreakerState.HALF_OPEN: "half-open"}
 LATE_BEATS = 3
 """Missed heartbeats until a page shows it. A little later the orchestrator judges the engine dead."""
 
@@ -65,6 +67,7 @@ class EngineCard:
     late_since: datetime | None
     usage: str = ""  # CPU and memory, where the page has room for it
     gpus: tuple[str, ...] = ()
+    breaker: str = ""  # open or half-open: the state of its circuit breaker
     over_http: bool = False  # a worker: learns from the responses to its calls that it should drain
     drain_requested: bool = False  # by an operator
 
@@ -181,6 +184,7 @@ def _engine(engine: EngineInfo, now: datetime, *, alone: bool) -> EngineCard:
         late_since=_late(engine.at_ms, now),
         usage=f"{report.cpu_percent:.0f} % CPU, {report.memory_mib:.0f} MiB" if report.pid else "",
         gpus=tuple(report.gpus),
+        breaker="" if gone else BREAKERS.get(report.breaker, ""),
         over_http=alone and engine.node_id == WORKERS_NODE,
         drain_requested=engine.drain_requested,
     )

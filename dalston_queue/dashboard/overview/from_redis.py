@@ -168,6 +168,7 @@ def _engine(engine: EngineInfo, suspected: set[str]) -> EngineLine:
         is_full=held >= engine.capacity or (held == 1 and _may_be_suspect(engine, suspected)),
         is_empty=held == 0,
         running=held,
+        breaker=report.breaker,
         probe_failing=report.probe_failing,
         probe_failures=report.probe_failures,
     )

@@ -96,6 +96,7 @@ class EngineLine:
     is_full: bool = False  # as many running tasks as its capacity, of any queue; or a suspect, which runs alone
     is_empty: bool = True  # no running task: only then it takes a suspect
     running: int = 0  # tasks
+    breaker: str = "closed"  # the state of its circuit breaker
     probe_failing: bool = False  # its health check fails
     probe_failures: int = 0  # failed health checks since its supervisor's start
 

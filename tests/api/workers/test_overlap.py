@@ -16,10 +16,11 @@ from dalston_queue.broker import Broker, connect
 from dalston_queue.broker.engine.remote import NODE, Hold, RemoteWorker, Renewal
 from dalston_queue.broker.errors import Fenced
 from dalston_queue.broker.nodes.registry import EngineBeat
-from dalston_queue.broker.protocol.messages import Completed, TaskMessage
-from dalston_queue.broker.protocol.types import EngineState, Priority, RecordState, Settled
+from dalston_queue.broker.protocol.messages import Completed, ErrorInfo, TaskMessage
+from dalston_queue.broker.protocol.types import Cause, EngineState, Priority, RecordState, Settled
 from dalston_queue.ids import uuid7
 from tests.api.conftest import Api
+from tests.support import wait_until
 
 
 def append(broker: Broker, *queues: str, priority: Priority = Priority.MEDIUM) -> list[str]:
@@ -159,15 +160,56 @@ def test_a_suspect_runs_alone(broker: Broker) -> None:
     assert worker.claim(4, worker.renew([task.hold], find_missing=True)) == []
 
 
+def is_shown(client: Client, page: str, part: str) -> None:
+    """The pages share a reading for a moment, also with the test before."""
+    wait_until(lambda: part in client.get(page).content.decode(), what=f"{part} on {page}")
+
+
 def test_workers_are_shown_among_the_engines(
     broker: Broker, token_for: Callable[..., str], admin_client: Client
 ) -> None:
-    answer = Api(token_for("worker")).post("/internal/workers/register", {"stages": ["echo"], "name": "cpu-box"})
+    answer = Api(token_for("worker")).post("/internal/workers/register", {
+        "stages": ["echo"], "name": "cpu-box", "version": "1.2", "capabilities": ["gpu"], "capacity": 3,
+    })  # fmt: skip
     worker_id = answer.json()["worker_id"]
     [engine] = broker.registry.engines()
     assert (engine.node_id, engine.engine_id, engine.report.engine) == (NODE, worker_id, "cpu-box")
+    assert (engine.capabilities, engine.capacity, engine.report.version) == (("gpu",), 3, "1.2")
+    assert 0 < engine.report.started_at_ms <= engine.at_ms
     for page, shown in (("/", f'id="node-{NODE}"'), ("/nodes/", worker_id), (f"/nodes/{NODE}/", worker_id)):
-        assert shown in admin_client.get(page).content.decode(), page
+        is_shown(admin_client, page, shown)
+
+
+def test_a_worker_shows_what_it_runs_as_an_engine_does(
+    broker: Broker, token_for: Callable[..., str], admin_client: Client
+) -> None:
+    api = Api(token_for("worker"))
+    answer = api.post("/internal/workers/register", {"stages": ["echo"], "capacity": 3})
+    worker = f"/internal/workers/{answer.json()['worker_id']}"
+
+    def shown() -> tuple[int, list[str]]:
+        [engine] = broker.registry.engines()
+        return engine.report.running, [task.task_id for task in engine.report.tasks]
+
+    ended, lost, kept = append(broker, "echo", "echo", "echo")
+    tasks = api.post(f"{worker}/poll", {"held": []}).json()["tasks"]
+    holds = {task["task_id"]: {"task_id": task["task_id"], "attempt": 1} for task in tasks}
+    assert shown() == (3, [ended, lost, kept])
+    assert api.post(f"{worker}/result", {**holds[ended], "status": "completed"}).status_code == 200
+    assert shown() == (2, [lost, kept])
+    broker.expire("echo", lost, 1, ErrorInfo(message="too long", cause=Cause.TIMEOUT))
+    assert api.post(f"{worker}/heartbeat", {"held": [holds[lost], holds[kept]]}).json()["lost"] == [holds[lost]]
+    assert shown() == (1, [kept])
+    api.post(f"{worker}/progress", {**holds[kept], "fraction": 0.25, "message": "a quarter"})
+    [engine] = broker.registry.engines()
+    [task] = engine.report.tasks
+    assert task.queue == "echo" and task.started_at_ms >= engine.report.started_at_ms > 0
+    for part in (kept[-8:], "25 %", "a quarter"):
+        is_shown(admin_client, f"/nodes/{NODE}/", part)
+    assert api.post(f"{worker}/poll", {"held": []}).json()["tasks"][0]["task_id"] == kept, "delivered again"
+    assert shown() == (0, []), "until it names it"
+    assert api.post(f"{worker}/heartbeat", {"held": []}).json()["missing"] == [holds[kept]]
+    assert shown() == (1, [kept])
 
 
 def test_a_draining_worker_that_polls_is_draining_still(broker: Broker, token_for: Callable[..., str]) -> None:

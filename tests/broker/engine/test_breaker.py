@@ -27,7 +27,8 @@ def test_the_fifth_failure_opens_it_for_a_minute() -> None:
     breaker = opened()
     assert breaker.state(59.9) is BreakerState.OPEN
     assert breaker.admits(8, 0, 59.9) == 0
-    assert breaker.why == "5 tasks failed in a row: no work for 60 s, then 3 trial tasks"
+    assert breaker.why(59.9) == "5 tasks failed in a row: no work for 60 s, then 3 trial tasks"
+    assert breaker.why(60) == "5 tasks failed in a row: half-open, it may run 3 trial tasks"
 
 
 def test_half_open_lets_three_trials_through_and_no_more() -> None:
@@ -68,10 +69,10 @@ def test_what_is_stored_is_read_back(history: list[tuple[bool, float]]) -> None:
     for succeeded, passed in history:
         now += passed
         breaker.record(succeeded, now)
-        assert Breaker.read(breaker.stored(), RULES) == breaker
+        assert Breaker.read(breaker.stored(), RULES) == Breaker.read(breaker.stored()) == breaker
 
 
-@pytest.mark.parametrize("raw", [None, b"", b"[]", b"\xff", b'{"a": 1}', b'["a", 1, 2]'])
+@pytest.mark.parametrize("raw", [None, b"", b"[]", b"\xff", b'{"a": 1}', b'["a", 1, 2]', b"[5, 1.0, 0]"])
 def test_a_value_that_can_t_be_read_is_a_closed_breaker(raw: bytes | None) -> None:
     assert Breaker.read(raw, RULES) == Breaker(RULES)
 

@@ -7,11 +7,13 @@ from django.contrib.messages import get_messages
 from django.test import Client
 
 from dalston_queue.broker import Broker
+from dalston_queue.broker.engine.breaker import BreakerRules
 from dalston_queue.broker.engine.remote import RemoteWorker
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.types import EngineState
 from dalston_queue.dashboard.nodes.render import node_fragments
 from dalston_queue.models import OperatorAction
+from tests.support import wait_until
 
 pytestmark = [pytest.mark.django_db, pytest.mark.keeps_keys]
 WORKER = "http.box.0123456789abcdef"
@@ -24,8 +26,8 @@ def worker(broker: Broker) -> RemoteWorker:
     return found(broker)
 
 
-def found(broker: Broker) -> RemoteWorker:
-    worker = RemoteWorker.find(broker, WORKER)
+def found(broker: Broker, rules: BreakerRules | None = None) -> RemoteWorker:
+    worker = RemoteWorker.find(broker, WORKER, rules or BreakerRules())
     assert worker is not None
     return worker
 
@@ -57,6 +59,25 @@ def test_a_worker_is_drained_and_resumed_from_its_page(operator: Client, broker:
     assert not found(broker).should_drain
     expected = [("worker.drain", "new disk"), ("worker.resume", "")]
     assert audited_actions() == [("user olga", action, WORKER, reason) for action, reason in expected]
+
+
+def test_the_state_of_its_circuit_breaker_is_shown(viewer: Client, broker: Broker, worker: RemoteWorker) -> None:
+    rules = BreakerRules(failures=2, open_s=0.5, trials=1)
+    for _ in range(2):
+        found(broker, rules).record(succeeded=False)
+
+    def shown(breaker: str) -> bool:
+        pages = [viewer.get(page).content.decode() for page in ("/nodes/", "/nodes/http/")]
+        return all(f"breaker {breaker}" in page for page in pages)
+
+    wait_until(lambda: shown("half-open"), what="the trial")
+    [engine] = broker.registry.engines()
+    assert engine.info["why"] == "2 tasks failed in a row: half-open, it may run one trial task"
+    found(broker, rules).record(succeeded=False)
+    wait_until(lambda: shown("open"), what="it is open again")
+    wait_until(lambda: shown("half-open"), what="the second trial")
+    found(broker, rules).record(succeeded=True)
+    wait_until(lambda: "breaker" not in viewer.get("/nodes/http/").content.decode(), what="it is closed")
 
 
 def test_a_viewer_sees_no_button_and_is_refused(viewer: Client, broker: Broker, worker: RemoteWorker) -> None:

@@ -24,9 +24,13 @@ def test_five_failures_open_the_breaker_and_good_trials_close_it(make_node: Call
     for task in [node.submit("fail") for _ in range(5)]:
         node.wait_event(task, EventKind.TASK_FAILED)
     [engine] = node.wait_state(EngineState.UNHEALTHY)
-    assert "5 tasks failed in a row" in engine.info["why"]
+    assert engine.info["why"] == "5 tasks failed in a row: no work for 4 s, then 3 trial tasks"
+    assert engine.info["breaker"] == "open"
     assert node.result(node.waiting_task())
-    assert [engine.state for engine in node.broker.registry.engines()] == [EngineState.UNHEALTHY], "two trials to go"
+    wait_until(lambda: node.engines()[0].info["breaker"] == "half_open", what="a heartbeat with its state")
+    [engine] = node.engines()
+    assert engine.state is EngineState.UNHEALTHY, "two trials to go"
+    assert engine.info["why"] == "5 tasks failed in a row: half-open, it may run 3 trial tasks"
     for task in [node.submit("ready") for _ in range(2)]:
         assert node.result(task)
     node.ready()
