@@ -48,7 +48,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
                 restore(lambda: flush(case))
                 break
             except (CommandError, OperationalError) as error:
-                if not left or not isinstance(error.__cause__ or error, OperationalError):
+                if not left or not any(isinstance(each, OperationalError) for each in (error, error.__cause__)):
                     raise
 
     with pytest.MonkeyPatch.context() as patch:
