@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Callable
 
 import pytest
 
 from dalston_queue.jobs.queries import search
-from dalston_queue.models import Task
+from dalston_queue.models import Project, Task
 from tests.api.conftest import Api
 from tests.api.dead_letters.test_dead_letters import dead_letter
 
@@ -30,11 +31,23 @@ def test_the_first_page_says_how_many_there_are(api: Api, path: str) -> None:
     assert (second["total_count"], second["total_count_is_exact"], len(second["items"])) == (None, None, 1)
 
 
-def test_a_count_is_of_the_rows_that_match_and_that_the_token_may_see(api: Api, operator: Api) -> None:
+def test_a_count_is_of_the_rows_that_match_and_that_the_token_may_see(
+    api: Api, operator: Api, token_for: Callable[..., str]
+) -> None:
     submit(api, 2)
     api.post("/tasks", {"task_type": "sleep"})
+    submit(Api(token_for("submit", project=Project.objects.create(name="other"))), 1)
+    for reader, total in ((api, 3), (operator, 4)):
+        assert reader.get("/tasks").json()["total_count"] == total
     assert api.get("/tasks?task_type=echo").json()["total_count"] == 2
     assert api.get("/tasks?task_type=nothing").json()["total_count"] == 0
+
+
+def test_dead_letters_are_counted_too(api: Api) -> None:
+    dead_letter(api)
+    found = api.get("/dead_letters").json()
+    assert (found["total_count"], found["total_count_is_exact"]) == (1, True)
+    assert api.get("/dead_letters?cause=timeout").json()["total_count"] == 0
 
 
 def test_above_the_limit_a_count_is_at_least_that(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,16 +86,20 @@ def test_jobs_and_dead_letters_as_csv(api: Api) -> None:
     assert job["status"] == "failed"
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"])
+@pytest.mark.parametrize(
+    "text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "\u00a0=1", "\uff1d1", "\uff0b1"]
+)
 def test_a_text_never_runs_as_a_formula(api: Api, text: str) -> None:
-    dead_letter(api)
-    Task.objects.update(error=text)
-    api.get("/tasks?format=csv")
-    [row] = rows_of(api.get("/tasks?format=csv").content.decode())
-    assert not row["error"].startswith(("=", "+", "-", "@", "\t"))
-    from dalston_queue.api.requests.lists import _cell
+    api.post("/jobs", {"name": text, "stages": [{"stage": "echo"}]})
+    [row] = csv.DictReader(io.StringIO(api.get("/jobs?format=csv").content.decode(), newline=""))
+    assert row["name"] == f"'{text}"
 
-    assert _cell(text) == f"'{text}"
+
+def test_a_text_that_is_no_formula_stays_as_it_is(api: Api) -> None:
+    name = 'a=b, "quoted";\n-1'
+    api.post("/jobs", {"name": name, "stages": [{"stage": "echo"}]})
+    [row] = csv.DictReader(io.StringIO(api.get("/jobs?format=csv").content.decode(), newline=""))
+    assert row["name"] == name
 
 
 def test_another_format_is_refused(api: Api) -> None:

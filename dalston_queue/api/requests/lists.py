@@ -18,6 +18,8 @@ from pydantic import BaseModel
 from dalston_queue.jobs.queries.search import count_of, page_of
 
 MEDIA_TYPE = "text/csv"
+_CONTROL = ("\t", "\r", "\n")
+_FORMULA = tuple("=+-@＝＋－＠")
 NEXT_CURSOR = "X-Next-Cursor"
 Row = TypeVar("Row", bound=Model)
 Out = TypeVar("Out", bound=BaseModel)
@@ -86,4 +88,4 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool | int | float):
         return str(value).lower() if isinstance(value, bool) else str(value)
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return f"'{text}" if text.startswith(_CONTROL) or text.lstrip().startswith(_FORMULA) else text
