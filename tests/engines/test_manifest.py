@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.sdk.manifest import ManifestError, read_manifest
+from engines.sdk.manifest import ManifestError, Probe, read_manifest
 
 GOOD = "id: demo\nstage: echo\ncommand: [python, engine.py]\n"
 
@@ -19,6 +19,7 @@ def test_a_small_manifest_has_the_documented_defaults(tmp_path: Path) -> None:
     manifest = read_manifest(write(tmp_path, GOOD))
     assert (manifest.queues, manifest.capacity, manifest.gpu, manifest.watchdog) == (("echo",), 1, None, None)
     assert manifest.prefetch == 1
+    assert manifest.probe == Probe(every=60, timeout=5)
     assert manifest.folder == str(tmp_path)
 
 

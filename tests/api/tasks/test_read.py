@@ -55,7 +55,9 @@ def test_progress_is_what_its_engine_reports(api: Api, broker: Broker) -> None:
         assert (api.get(f"/tasks/{task_id}").json()["progress"], listed["progress"]) == (0.25, 0.25)
         claimed.settle(Completed(1))
         Steps(broker).drain()
-    assert api.get(f"/tasks/{task_id}").json()["progress"] == 1.0
+    done = api.get(f"/tasks/{task_id}").json()
+    assert done["progress"] == 1.0
+    assert done["created_at"] < done["started_at"] <= done["completed_at"]
 
 
 def test_a_cancelled_task_says_when(api: Api, task_id: str) -> None:

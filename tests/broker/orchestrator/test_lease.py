@@ -27,6 +27,14 @@ def test_a_short_lease_can_be_led_too(broker: Broker) -> None:
     assert lease.acquire(term=1) and lease.held
 
 
+def test_the_key_of_the_orchestrators_lease(broker: Broker) -> None:
+    lease = broker.lease(Role.ORCHESTRATOR, "one")
+    assert lease.acquire(term=1)
+    key = broker.home.keys.leader(Role.ORCHESTRATOR)
+    assert key == f"{broker.home.keys.prefix}:orchestrator:leader" and broker.home.command("EXISTS", key) == 1
+    assert lease.release()
+
+
 def test_each_role_has_its_own_leader(broker: Broker) -> None:
     assert broker.lease(Role.ORCHESTRATOR, "one").acquire()
     assert broker.lease(Role.HOUSEKEEPING, "two").acquire()

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from django.db import transaction
+from pytest_django import Settings
 
 from dalston_queue.broker import Broker
 from dalston_queue.jobs.order.ageing import promote_aged
@@ -43,6 +44,15 @@ def test_low_counts_as_medium_after_ten_minutes_and_as_high_after_twenty() -> No
         "from low to medium: it has waited 10 min",
         "from medium to high: it has waited 20 min",
     ]
+    assert depths() == counted()
+
+
+@pytest.mark.usefixtures("broker")
+def test_more_than_a_batch_is_promoted_at_once(settings: Settings) -> None:
+    settings.DALSTON_PROMOTE_BATCH = 2
+    waiting(5, "low")
+    promote_aged(NOW + minutes(10))
+    assert priorities() == ["medium"] * 5
     assert depths() == counted()
 
 

@@ -6,8 +6,10 @@ from functools import partial
 from typing import Any
 
 import pytest
+from django.db import IntegrityError, transaction
 from pytest_django import Settings
 
+from dalston_queue.ids import uuid7
 from dalston_queue.jobs.errors import IdempotencyConflict, InvalidJob
 from dalston_queue.jobs.submit.spec import JobSpec, StageSpec, single_task
 from dalston_queue.jobs.submit.submit import Request, Submission, submit, submit_many
@@ -42,6 +44,15 @@ def test_a_dag_is_stored_with_its_dependencies_queues_and_options() -> None:
     assert rows["transcribe_ch0"].max_retries == 0
     assert (rows["merge"].after, rows["merge"].required) == (["transcribe_ch0", "prepare"], False)
     assert (rows["merge"].weight, rows["merge"].timeout_seconds) == (2.5, 5)
+
+
+def test_the_database_refuses_a_second_task_of_a_stage() -> None:
+    """Whichever process makes it: the orchestrators share no lock of ours here."""
+    task = make.single()
+    twin = Task.objects.get(pk=task.pk)
+    twin.pk = uuid7()
+    with pytest.raises(IntegrityError, match="one_task_per_stage"), transaction.atomic():
+        twin.save(force_insert=True)
 
 
 def test_a_bad_dag_leaves_nothing_behind() -> None:
