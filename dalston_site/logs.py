@@ -11,6 +11,8 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from dalston_queue import task_log
 
+MAX_PATH = 200
+
 
 def config(*, json: bool, level: str) -> dict[str, Any]:
     """Django's LOGGING. Also configures structlog to log through it."""
@@ -87,9 +89,21 @@ def _shared(time_format: str) -> list[Processor]:
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.ExtraAdder(),
+        _name_request,
         _drop_colours,
         structlog.processors.TimeStamper(fmt=time_format, utc=True),
     ]
+
+
+def _name_request(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Django logs an answer after the middleware that knows its trace, and with the request's whole address: a query
+    may hold a code to sign in with, or what a client searches for."""
+    request = event.pop("request", None)
+    if hasattr(request, "path"):
+        event.update(method=str(request.method), path=request.path[:MAX_PATH])
+        if trace_id := getattr(request, "trace_id", None):
+            event.setdefault("trace_id", trace_id)
+    return event
 
 
 def _drop_colours(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -101,8 +101,10 @@ RUNBOOKS: Mapping[str, Runbook] = {
         ),
     ),
     "DalstonQueueStalled": Runbook(
-        "Tasks wait in a queue and none has ended for a while. Either its engines hang, or they run tasks that take longer.",
+        "Tasks wait in a queue and none has ended for a while. No engine serves it, or its engines hang, or they run tasks"
+        " that take longer.",
         (
+            Step("Does an engine serve it? The column Engines says so.", "overview", shows="Queues"),
             _QUEUE,
             Step("Ask a waiting task why it does not run: its page says which limit, pause or capability holds it."),
             _EXITS,

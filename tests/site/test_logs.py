@@ -71,4 +71,23 @@ def test_a_wrong_host_is_one_line_and_no_traceback() -> None:
     page, route = lines(SCANNER, DALSTON_DEV="1")
     for text, path in ((page, "/nodes/"), (route, "/api/v1/jobs")):
         assert "[warning  ] Invalid HTTP_HOST header: 'evil.example'." in text
-        assert f"GET '{path}'" in text
+        assert f"method=GET path={path}" in text
+
+
+REFUSED = """
+import django
+django.setup()
+from django.conf import settings
+from django.test import Client
+headers = {"host": settings.ALLOWED_HOSTS[0], "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
+Client().get("/api/v1/jobs?code=secret", headers=headers, secure=True)
+"""
+
+
+def test_a_refused_request_is_logged_with_its_trace_and_without_its_query() -> None:
+    """A query may hold a code to sign in with, or what a client searches for."""
+    [text] = [line for line in lines(REFUSED, **PRODUCTION) if "status_code" in line]
+    line = json.loads(text)
+    assert [line[name] for name in ("method", "path", "status_code")] == ["GET", "/api/v1/jobs", 401]
+    assert line["trace_id"] == "4bf92f3577b34da6a3ce929d0e0e4736"
+    assert "secret" not in text and "request" not in line
