@@ -80,6 +80,15 @@ def leader(facts: Facts) -> Values | None:
     return None if redis is None else {"": int(redis.is_led)}
 
 
+def redis_up(facts: Facts) -> Values | None:
+    return {"": int(_redis(facts) is not None)}
+
+
+def postgres_up(facts: Facts) -> Values | None:
+    """While Postgres is away nothing is stored, and we notify of nothing: Prometheus does."""
+    return {"": int(facts.reading.overview.postgres is not None)}
+
+
 def stalled(facts: Facts) -> Values | None:
     redis = _redis(facts)
     if redis is None or facts.reading.overview.postgres is None:

@@ -100,6 +100,35 @@ RUNBOOKS: Mapping[str, Runbook] = {
             ),
         ),
     ),
+    "DalstonRedisAway": Runbook(
+        "No process gets an answer from Redis. Submissions are accepted and wait in Postgres; engines finish what they have"
+        " and keep its result; nothing new starts. Prometheus also fires when it can scrape no web process and no orchestrator.",
+        (
+            Step("Does the overview know its queues? Without Redis it says so in its first line.", "overview"),
+            Step("`manage.py doctor` on a server: it names the address, and what does not answer."),
+            Step("The log of the Redis server: is it out of memory, restarting, or in a failover?"),
+        ),
+        (
+            Step(
+                "Start Redis again, with its data if it has them: `systemctl restart valkey`. Without them nothing is lost: what"
+                " waits and runs is put back from Postgres."
+            ),
+        ),
+    ),
+    "DalstonPostgresAway": Runbook(
+        "No process gets an answer from Postgres. Clients get 503; engines finish what they have, and their results wait in"
+        " Redis. Dalston itself can't notify of it: Prometheus does, also when it can scrape no web process and no orchestrator.",
+        (
+            Step("Does the overview answer? Without Postgres it says so.", "overview"),
+            Step("`manage.py doctor` on a server: it names the address, and what does not answer."),
+            Step("The log of the Postgres server: is its disk full, are its connections used up, is it a replica now?"),
+        ),
+        (
+            Step(
+                "Start Postgres again: `systemctl restart postgresql`. Each process goes on by itself when it answers."
+            ),
+        ),
+    ),
     "DalstonQueueStalled": Runbook(
         "Tasks wait in a queue and none has ended for a while. No engine serves it, or its engines hang, or they run tasks"
         " that take longer.",

@@ -53,13 +53,15 @@ def facts(
     probe_failures: float = 0.0,
     made: int = 0,
     retries: int = 0,
+    redis_up: bool = True,
+    postgres_up: bool = True,
 ) -> Facts:
     queue = QueueStats(queue="echo", lanes=list(lanes), running=0, events_backlog=0, paused=paused, counters={})
     snapshot = Snapshot(at_ms=0, queues=[queue])
     node = NodeLine("n", NodeState.ACTIVE, tuple(engines), disk_used=disk)
     redis = InRedis(snapshot=snapshot, lanes=(), nodes=(node,), is_led=led, rates={})
     duty = DutyLine("scanner", 60.0, NOW - timedelta(seconds=duty_age_s), "")
-    overview = Overview(NOW, redis, InPostgres((), 0, (duty,)))
+    overview = Overview(NOW, redis if redis_up else None, InPostgres((), 0, (duty,)) if postgres_up else None)
     postgres = FromPostgres(
         states={}, webhooks=0, dead_letters=dead_letters or {}, retriable=retriable, ages=ages or {}
     )
@@ -123,6 +125,15 @@ CASES: Mapping[str, Case] = {
         facts(made=45),
     ),
     "DalstonNoLeader": _of_a_gauge('dalston_leader{role="orchestrator"}', 0, 1, lambda led: facts(led=bool(led))),
+    # Silent, too, while one of several processes can't reach the server; without any process both fire.
+    "DalstonRedisAway": Case(
+        gauge("dalston_redis_up", 0),
+        {**gauge('dalston_redis_up{process="web"}', 0), **gauge('dalston_redis_up{process="orchestrator"}', 1)},
+        "5m",
+        facts(redis_up=False),
+        facts(),
+    ),
+    "DalstonPostgresAway": Case({}, gauge("dalston_postgres_up", 1), "5m", facts(postgres_up=False), facts()),
     "DalstonQueueStalled": Case(
         {**gauge(STALLED_DEPTH, 3, 40), **gauge(ATTEMPTS, 7, 40), **gauge(NOT_PAUSED, 0, 40)},
         {**gauge(STALLED_DEPTH, 3, 40), ATTEMPTS: "0+1x40", **gauge(NOT_PAUSED, 0, 40)},

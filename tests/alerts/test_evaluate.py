@@ -51,6 +51,22 @@ def test_an_alert_begins_fires_is_shown_and_ends(viewer: Client, broker: Broker,
     assert ">ended</span>" in viewer.get("/alerts/").content.decode()
 
 
+def test_a_redis_that_is_away_is_noticed_and_what_only_it_knows_goes_on(settings: Settings) -> None:
+    settings.DALSTON_ALERT_NO_WORKERS_S = 0
+    run()
+    address, settings.REDIS_URL = settings.REDIS_URL, "redis://127.0.0.1:1/0"
+    run(after_s=15)
+    assert standing()["DalstonRedisAway"].fired_at is None, "it may be a failover"
+    run(after_s=80)
+    found = standing()
+    assert found["DalstonRedisAway"].fired_at is not None
+    assert "DalstonNoActiveWorkers" in found
+    assert "DalstonPostgresAway" not in found
+    settings.REDIS_URL = address
+    run(after_s=200)
+    assert "DalstonRedisAway" not in standing()
+
+
 def test_the_threshold_is_the_setting(settings: Settings) -> None:
     deadly(3)
     run()
