@@ -73,6 +73,7 @@ def serve() -> None:
 
     from dalston_queue.health import watchdog
     from dalston_queue.health.servers import health_of
+    from dalston_queue.metrics import collector
     from dalston_queue.metrics.server import ProcessServer, health_routes, metrics_of, parse_address
     from dalston_queue.tracing import export
 
@@ -82,5 +83,6 @@ def serve() -> None:
     )
     watchdog.start(health)
     if settings.DALSTON_METRICS_ADDRESS:
+        collector.register()
         routes = {"/metrics": metrics_of(REGISTRY), **health_routes(health)}
         ProcessServer(parse_address(settings.DALSTON_METRICS_ADDRESS), routes)

@@ -35,7 +35,7 @@ compares both. [Alerts](alerts.md) has the rules, and how they reach you.
 `prometheus --config.file=var/prometheus.yml --storage.tsdb.path=var/prometheus`.
 
 Counters and histograms count in the process where it happens: add them up with `sum`. The gauges of the first table are read
-from the dashboard's snapshot, and each web process and orchestrator serves all of them: take the `max`. A reading is shared by
+from the dashboard's snapshot, and each web, orchestrator and housekeeping process serves all of them: take the `max`. A reading is shared by
 all scrapes within 5 s. It takes the same number of round trips to Redis whatever waits there (one more for each queue with
 running tasks), and a few bounded queries of Postgres; nothing is scanned. What a server that does not answer would tell is
 absent, not 0. Label values are bounded: past 100 queues, those without engines and tasks share `other`.

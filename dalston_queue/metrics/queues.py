@@ -1,6 +1,6 @@
 """Gauges and counters that are read at a scrape: queues, tasks, workers, duties, dead letters. `collector` fills them.
 
-Each web process and orchestrator serves all of them: use `max`, not `sum`, over processes.
+Each web, orchestrator and housekeeping process serves all of them: use `max`, not `sum`, over processes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dalston_queue.broker.engine.breaker import BreakerState
 from dalston_queue.broker.protocol.types import EngineState, NodeState
 from dalston_queue.metrics.declare import CAUSES, NODES, STAGES, TIERS, read
 
-_read = partial(read, set_in="metrics/collector.py", served_by="web, orchestrator")
+_read = partial(read, set_in="metrics/collector.py", served_by="web, orchestrator, housekeeping")
 _BY_STAGE = {"stage": STAGES}
 _BY_TIER = {"stage": STAGES, "priority": TIERS}
 

@@ -86,8 +86,8 @@ Client().get("/api/v1/jobs?code=secret", headers=headers, secure=True)
 
 def test_a_refused_request_is_logged_with_its_trace_and_without_its_query() -> None:
     """A query may hold a code to sign in with, or what a client searches for."""
-    [text] = [line for line in lines(REFUSED, **PRODUCTION) if "status_code" in line]
-    line = json.loads(text)
-    assert [line[name] for name in ("method", "path", "status_code")] == ["GET", "/api/v1/jobs", 401]
-    assert line["trace_id"] == "4bf92f3577b34da6a3ce929d0e0e4736"
-    assert "secret" not in text and "request" not in line
+    [text] = [each for each in lines(REFUSED, **PRODUCTION) if "status_code" in each]
+    found = json.loads(text)
+    assert [found[name] for name in ("method", "path", "status_code")] == ["GET", "/api/v1/jobs", 401]
+    assert found["trace_id"] == "4bf92f3577b34da6a3ce929d0e0e4736"
+    assert "secret" not in text and "request" not in found
