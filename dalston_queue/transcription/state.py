@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import msgspec
-
 from dalston_queue.artifacts import is_reference
 from dalston_queue.jobs.artifacts import needs, the_store
 from dalston_queue.jobs.lifecycle.states import TASK_OVER, JobStatus, TaskStatus
 from dalston_queue.jobs.queries.progress import NO_PROGRESS, read_progress
 from dalston_queue.models import Job, Task
 from dalston_queue.redis import get_broker
+from dalston_queue.transcription import document
 from dalston_queue.transcription.wanted import MERGE, PREPARE
 
 PREPARED = 0.05
@@ -62,12 +61,11 @@ class Transcription:
         return ref if needs(self.job.pk, ref) else None
 
     def transcript(self) -> dict[str, Any] | None:
-        """None until it is completed. Raises ArtifactError."""
+        """None until it is completed. Raises ArtifactError and NotATranscript."""
         ref = self.merged.get("transcript")
         if self.job.status != JobStatus.COMPLETED or not is_reference(ref):
             return None
-        found: dict[str, Any] = msgspec.json.decode(the_store().read(ref))
-        return found
+        return document.read(the_store().read(ref))
 
 
 def with_results(jobs: Iterable[Job]) -> list[Transcription]:

@@ -29,6 +29,7 @@ from dalston_queue.broker.protocol.types import Cause
 from dalston_queue.jobs.lifecycle.states import JOB_OVER, JobStatus
 from dalston_queue.jobs.submit.submit import Submission
 from dalston_queue.models import Job, Project
+from dalston_queue.transcription.document import NotATranscript
 from dalston_queue.transcription.formats import FORMATS, openai_json, openai_verbose_json
 from dalston_queue.transcription.state import Transcription, with_results
 from dalston_queue.transcription.wanted import NAME, Wanted
@@ -103,6 +104,9 @@ def transcript_of(found: Transcription) -> dict[str, Any] | None:
         return found.transcript()
     except ArtifactError as error:
         raise ApiProblem(503, Code.STORE_UNAVAILABLE, f"The transcript can't be read: {error}.") from None
+    except NotATranscript:
+        detail = f"{found.filename} has no transcript: its file is not as the stage merge writes it."
+        raise ApiProblem(409, Code.STATE_CONFLICT, detail) from None
 
 
 def _written(transcript: dict[str, Any], asked: Asked) -> HttpResponse:

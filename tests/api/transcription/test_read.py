@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 
 import httpx
@@ -10,6 +11,7 @@ import srt
 import webvtt
 
 from dalston_queue.api.routes.transcription_files import range_of
+from dalston_queue.artifacts import Store
 from dalston_queue.models import Job, JobArtifact, Project, Task
 from dalston_queue.transcription.state import weighted
 from tests.api.transcription.conftest import SPEECH, URL, Fleet
@@ -115,6 +117,21 @@ def test_exports_are_files_that_other_programs_read(upload: Upload, client: http
     assert export("txt").text.splitlines() == SPEECH.decode().splitlines()
     assert export("json").json()["segments"][0]["end"] == 3.0
     assert export("docx").status_code == 422
+
+
+def test_a_job_that_took_the_name_and_stored_something_else_is_no_500(
+    upload: Upload, client: httpx.Client, fleet: Fleet, store: Store
+) -> None:
+    made = upload().json()["id"]
+    fleet.finish()
+    others = [b"", b"\xff", b"[]", b"null", b"[" * 100_000, b'{"text": "a", "duration": 1, "segments": [{}]}']
+    fields = [b'"a", "duration": 1e999', b'"a", "duration": -1', b'"a", "duration": "x"', b'"\xff", "duration": 1']
+    for content in others + [b'{"text": %s, "segments": []}' % each for each in fields]:
+        result = {"transcript": store.put(io.BytesIO(content)).ref, "model": ["x"], "language": {"a": 1}}
+        Task.objects.filter(job_id=made, stage="merge").update(result=result)
+        for path in ("", "/export/srt"):
+            answer = client.get(f"{URL}/{made}{path}")
+            assert (answer.status_code, answer.json()["code"]) == (409, "state_conflict"), (content, answer.text)
 
 
 def test_the_recording_comes_back_whole_and_in_parts(upload: Upload, client: httpx.Client) -> None:
