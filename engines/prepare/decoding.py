@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from engines.audio.samples import RATE, Samples
 
 from .levels import STEP, Levels, levels_of
-from .source import Source
+from .source import NONSENSE, Source
 
 BLOCK = 20 * STEP  # samples written at once: a second
+AT_ONCE = 4096  # samples resampled at once: a file may have one in each packet
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,10 @@ def decode(source: Source, folder: Path, tick: Callable[[float], None], *, separ
                     raise source.refuse(f"changes from {len(writers)} to {len(sound)} channels")
                 for writer, samples in zip(writers, sound, strict=True):
                     writer.write(samples, frame.sample_rate)
-                source.check_length(writers[0].count / RATE)
-            tick(writers[0].count / RATE if writers else 0.0)
+                source.check_length(writers[0].seconds)
+            seconds = writers[0].seconds if writers else 0.0
+            source.check_parts(packets, seconds)
+            tick(seconds)
         channels = [writer.close() for writer in writers]
     finally:
         for writer in writers:
@@ -76,7 +79,10 @@ def _packets(source: Source) -> Iterator[av.Packet[AudioStream]]:
     while True:
         try:
             packet = next(packets)
-        except (StopIteration, av.error.FFmpegError):  # the file ends here; how much is missing is seen at the end
+        except IndexError:  # a stream that begins in the middle of the file, which PyAV does not know
+            packets = source.container.demux(source.stream)
+            continue
+        except (StopIteration, av.error.FFmpegError, *NONSENSE):  # it ends here; how much is missing is seen at the end
             return
         yield packet
 
@@ -104,6 +110,8 @@ class _Writer:
         self._path = path
         self._rate = 0
         self._resampler: av.AudioResampler | None = None
+        self._frames: list[NDArray[np.float32]] = []  # that were not resampled yet
+        self._in_frames = 0
         self._waiting: list[Samples] = []
         self._waits = 0
         self._energy: list[Levels] = []
@@ -113,9 +121,10 @@ class _Writer:
         if rate != self._rate:  # some streams change it in the middle
             self._flush()
             self._rate, self._resampler = rate, av.AudioResampler("s16", "mono", RATE)
-        frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(sound)[None], format="fltp", layout="mono")
-        frame.rate = rate
-        self._resample(frame)
+        self._frames.append(sound)
+        self._in_frames += len(sound)
+        if self._in_frames >= AT_ONCE:
+            self._resample_frames()
 
     def close(self) -> Channel:
         self._flush()
@@ -125,9 +134,23 @@ class _Writer:
         energy, highest = (np.concatenate(parts or [empty]) for parts in (self._energy, self._highest))
         return Channel(self._path, self.count, energy, highest)
 
+    @property
+    def seconds(self) -> float:
+        return self.count / RATE + (self._in_frames / self._rate if self._rate else 0.0)
+
     def _flush(self) -> None:
+        self._resample_frames()
         if self._resampler is not None:
             self._resample(None)
+
+    def _resample_frames(self) -> None:
+        if not self._frames:
+            return
+        sound = np.concatenate(self._frames)
+        self._frames, self._in_frames = [], 0
+        frame = av.AudioFrame.from_ndarray(sound[None], format="fltp", layout="mono")
+        frame.rate = self._rate
+        self._resample(frame)
 
     def _resample(self, frame: av.AudioFrame | None) -> None:
         if self._resampler is None:

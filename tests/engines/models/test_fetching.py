@@ -134,6 +134,7 @@ def test_without_a_network_it_says_so_at_once(
         (["npm error code E404", "npm error 404 Not Found"], "404 Not Found"),
         (["WARNING: retrying", "ERROR: No matching distribution"], "ERROR: No matching distribution"),
         (["something odd"], "something odd"),
+        (["npm error reason: http://me:secret@mirror:9/x is away"], "reason: http://mirror:9/x is away"),
         ([], ""),
     ],
 )  # fmt: skip

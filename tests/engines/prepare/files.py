@@ -1,6 +1,7 @@
 """Sound files of many kinds, made by PyAV and by hand, without an espeak or a recording."""
 
 import struct
+import zlib
 from fractions import Fraction
 from pathlib import Path
 
@@ -101,3 +102,25 @@ def silent_flac(path: Path, seconds: float) -> Path:
             out.mux(stream.encode(frame))
         out.mux(stream.encode(None))
     return path
+
+
+def with_cover(mp3: Path, side: int) -> Path:
+    """The file with a black picture of so many pixels squared as its cover: a thousandth of that in bytes."""
+    packer = zlib.compressobj()
+    rows = b"".join([*(packer.compress(bytes(1 + 3 * side)) for _ in range(side)), packer.flush()])
+    head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    picture = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", rows) + _chunk(b"IEND", b"")
+    body = b"\0image/png\0\x03\0" + picture
+    frame = b"APIC" + struct.pack(">I", len(body)) + b"\0\0" + body
+    size = bytes(len(frame) >> shift & 0x7F for shift in (21, 14, 7, 0))
+    mp3.write_bytes(b"ID3\x03\0\0" + size + frame + _without_tag(mp3.read_bytes()))
+    return mp3
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def _without_tag(mp3: bytes) -> bytes:
+    size = sum(byte << shift for byte, shift in zip(mp3[6:10], (21, 14, 7, 0), strict=True))
+    return mp3[10 + size :] if mp3.startswith(b"ID3") else mp3

@@ -1,8 +1,10 @@
 """prepare takes files of many formats, and refuses what can't be transcribed in a sentence that names the file."""
 
+import random
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,14 @@ import pytest
 
 from dalston_queue.artifacts import open_store
 from engines.audio.samples import RATE, read
+from engines.prepare.decoding import decode
 from engines.prepare.engine import Prepare
+from engines.prepare.source import Limits, Refused, opened
 from engines.sdk import Cancelled, Done, Reject
 from engines.sdk.outcomes import Outcome
 from engines.sdk.testing import TestRun, run_task
 from tests.conftest import ROOT
-from tests.engines.prepare.files import TONE_HZ, encode, only_video, silent_flac, tone, wave
+from tests.engines.prepare.files import TONE_HZ, encode, only_video, silent_flac, tone, wave, with_cover
 
 SOUND = (tone(3.0, 16_000)[0] * 32767).astype(np.int16).tobytes()
 
@@ -135,25 +139,62 @@ def test_a_bomb_that_declares_no_length_is_refused_while_it_is_decoded(
     assert isinstance(outcome, Reject) and "a.flac is too long" in outcome.message
 
 
-def test_a_small_file_that_decodes_to_hours_stays_small_in_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("make", "seconds"),
+    [
+        (lambda path: silent_flac(path, 3600), 3600),
+        (lambda path: with_cover(encode(path.with_suffix(".mp3"), "libmp3lame"), 7_000), 3),
+    ],
+    ids=["an hour of silence", "a cover of 49 megapixels"],
+)
+def test_a_small_file_that_decodes_to_much_stays_small_in_memory(
+    make: Callable[[Path], Path], seconds: float, tmp_path: Path
+) -> None:
     """In a process of its own, which prints how much its largest resident size grew."""
-    file = silent_flac(tmp_path / "a.flac", 3 * 3600)
+    file = make(tmp_path / "a.flac")
     assert file.stat().st_size < 3_000_000
     source = (
         "import resource, sys; from pathlib import Path\n"
         "from engines.prepare.decoding import decode\n"
         "from engines.prepare.source import Limits, opened\n"
         "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024\n"
-        "with opened(Path(sys.argv[1]), 'a.flac', Limits(6 * 3600, 32)) as source:\n"
-        "    before = peak()\n"
+        "before = peak()\n"
+        "with opened(Path(sys.argv[1]), 'a file', Limits(6 * 3600, 32)) as source:\n"
         "    [channel] = decode(source, Path(sys.argv[2]), lambda _: None, separate=False)\n"
         "print(peak() - before, round(channel.duration))\n"
     )
     argv = [sys.executable, "-c", source, str(file), str(tmp_path)]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
-    grown, seconds = map(int, done.stdout.split())
-    assert seconds == pytest.approx(3 * 3600, abs=10)
-    assert grown < 50  # MiB; 330 are decoded
+    grown, found = map(int, done.stdout.split())
+    assert found == pytest.approx(seconds, abs=10)
+    assert grown < 60  # MiB; 115 and 147 are decoded
+
+
+def test_damage_anywhere_is_refused_or_decoded_and_nothing_else(tmp_path: Path) -> None:
+    """Bytes changed, taken out and put in, with a fixed seed. Other errors would be tried again."""
+    seed = random.Random(7)
+    kinds = {"a.caf": "pcm_s16be", "a.ts": "aac", "a.ogg": "libopus", "a.m4a": "aac", "a.flac": "flac"}
+    wholes = {name: encode(tmp_path / name, codec, seconds=0.5).read_bytes() for name, codec in kinds.items()}
+    limits, file = Limits(60, 32), tmp_path / "damaged"
+    for number in range(200):
+        content = bytearray(wholes[list(kinds)[number % len(kinds)]])
+        for _ in range(seed.choice((1, 5, 50))):
+            at = seed.randrange(min(len(content), seed.choice((100, 400, len(content)))))
+            content[at : at + seed.choice((0, 1, 1, 9))] = seed.randbytes(seed.choice((0, 1, 1, 9)))
+        file.write_bytes(content)
+        with suppress(Refused), opened(file, "damaged", limits) as source:
+            decode(source, tmp_path, lambda _: None, separate=number % 2 == 0)
+
+
+def test_a_file_with_a_part_for_each_sample_is_refused_soon(tmp_path: Path) -> None:
+    file = encode(tmp_path / "a.caf", "pcm_s16be", seconds=1.0)
+    content = bytearray(file.read_bytes())
+    at = content.index(b"desc") + 12 + 16  # bytes and frames of a packet in its description
+    content[at : at + 8] = (2).to_bytes(4, "big") + (0x7F0001).to_bytes(4, "big")
+    file.write_bytes(content)
+    outcome = prepare(file, tmp_path).outcome
+    assert isinstance(outcome, Reject)
+    assert outcome.message == "a.caf is damaged: the first 10000 parts of its audio hold 0.2 s"
 
 
 def test_one_bad_packet_is_a_click_and_no_reason_to_refuse(tmp_path: Path) -> None:
