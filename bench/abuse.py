@@ -7,8 +7,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -24,31 +25,35 @@ from dalston_site.embedded.guarded import guarded
 
 MAX_RATIO = 3.0
 ATTACKS = {
-    "capability-sets": "api.capability_sets",
-    "header-without-end": "sockets.header_without_end",
-    "header-lines": "sockets.header_lines",
-    "pipelined-requests": "sockets.pipelined_requests",
-    "fresh-queues": "api.fresh_queues",
-    "large-jobs": "api.large_jobs",
-    "large-results": "api.large_results",
-    "large-payloads": "api.large_payloads",
-    "hanging-webhooks": "api.hanging_webhooks",
-    "unfinished-bodies": "sockets.unfinished_bodies",
-    "half-sent-heads": "sockets.half_sent_heads",
-    "searches": "api.searches",
-    "node-user": "keys.node_user",
-    "foreign-writes": "keys.foreign_writes",
-    "guessed-passwords": "pages.guessed_passwords",
-    "streams-and-waits": "api.streams_and_waits",
-    "repeated-cancels": "api.repeated_cancels",
-    "unknown-objects": "pages.unknown_objects",
-    "forged-addresses": "pages.forged_addresses",
-    "many-viewers": "pages.many_viewers",
-    "many-requests": "api.many_requests",
-    "large-batches": "api.large_batches",
-    "fresh-keys": "api.fresh_keys",
+    "capability-sets": ("api.capability_sets", "422"),
+    "header-without-end": ("sockets.header_without_end", "chunks"),
+    "header-lines": ("sockets.header_lines", "chunks"),
+    "pipelined-requests": ("sockets.pipelined_requests", "chunks"),
+    "fresh-queues": ("api.fresh_queues", "200"),
+    "large-jobs": ("api.large_jobs", "200"),
+    "large-results": ("api.large_results", "201"),
+    "large-payloads": ("api.large_payloads", "201"),
+    "hanging-webhooks": ("api.hanging_webhooks", "called"),
+    "unfinished-bodies": ("sockets.unfinished_bodies", "held"),
+    "half-sent-heads": ("sockets.half_sent_heads", "held"),
+    "idle-connections": ("sockets.idle_connections", "held"),
+    "searches": ("api.searches", "429"),
+    "slow-reads": ("api.slow_reads", "200"),
+    "node-user": ("keys.node_user", "refused"),
+    "foreign-writes": ("keys.foreign_writes", "written"),
+    "guessed-passwords": ("pages.guessed_passwords", "200"),
+    "streams-and-waits": ("api.streams_and_waits", "held"),
+    "repeated-cancels": ("api.repeated_cancels", "200"),
+    "unknown-objects": ("pages.unknown_objects", "404"),
+    "forged-addresses": ("pages.forged_addresses", "200"),
+    "many-viewers": ("pages.many_viewers", "held"),
+    "many-requests": ("api.many_requests", "200"),
+    "large-batches": ("api.large_batches", "sent"),
+    "distinct-keys": ("api.distinct_keys", "200"),
+    "fresh-keys": ("api.fresh_keys", "201"),
+    "uploads": ("api.uploads", "201"),
 }
-"""By the function that attacks (bench/attacks/)."""
+"""By the function that attacks (bench/attacks/), and what it must have done: else it has not attacked."""
 KINDS = ("requests", "tasks")
 TASK = {"task_type": "echo", "parameters": {"hello": "world"}}
 
@@ -59,6 +64,7 @@ class Figures:
 
     quiet: list[list[float]] = field(default_factory=list)
     attacked: list[list[float]] = field(default_factory=list)
+    did: Counter[str] = field(default_factory=Counter)  # by the attacks of all rounds
 
     def p(self, share: float) -> tuple[float, float, float]:
         """Without, with, and the median of the ratios of rounds."""
@@ -70,39 +76,44 @@ class Figures:
         return without, under, median(during / before for before, during in pairs)
 
 
-def measure(installation: Installation, seconds: float) -> dict[str, list[float]]:
+def measure(port: int, token: str, seconds: float, *, wait: bool = True) -> dict[str, list[float]]:
     """One client of the other project: submits a task and waits for its end, then reads it four times."""
-    client = Client(installation.web.port, {"Authorization": f"Bearer {installation.other}"})
     took: dict[str, list[float]] = {kind: [] for kind in KINDS}
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        begun = time.perf_counter()
-        status, body = client.call("POST", "/api/v1/tasks?wait=30", TASK)
-        took["tasks"].append((time.perf_counter() - begun) * 1000)
-        if status != 201:
-            continue  # its time counts; what it was shows in the note
-        path = f"/api/v1/tasks/{json.loads(body)['task_id']}"
-        for _ in range(4):
+    with closing(Client(port, {"Authorization": f"Bearer {token}"})) as client:
+        while time.monotonic() < end:
             begun = time.perf_counter()
-            client.call("GET", path)
-            took["requests"].append((time.perf_counter() - begun) * 1000)
+            status, body = client.call("POST", "/api/v1/tasks?wait=30" if wait else "/api/v1/tasks", TASK)
+            took["tasks"].append((time.perf_counter() - begun) * 1000)
+            if status != 201:
+                continue  # its time counts
+            path = f"/api/v1/tasks/{json.loads(body)['task_id']}"
+            for _ in range(4):
+                begun = time.perf_counter()
+                client.call("GET", path)
+                took["requests"].append((time.perf_counter() - begun) * 1000)
     return {kind: found or [seconds * 1000] for kind, found in took.items()}
 
 
 @contextmanager
-def attack(name: str, installation: Installation) -> Iterator[None]:
-    attacked = Attacked(
-        installation.web.port, installation.attacker, installation.cookie, installation.redis_url, installation.node_url
-    )
-    argv = guarded([sys.executable, "-m", "bench.attacks", ATTACKS[name]], dies_with=signal.SIGKILL)
-    process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, text=True)
+def attack(name: str, attacked: Attacked) -> Iterator[Counter[str]]:
+    """What it has done is known at its end. Raises RuntimeError if it did not attack."""
+    did: Counter[str] = Counter()
+    function, proof = ATTACKS[name]
+    argv = guarded([sys.executable, "-m", "bench.attacks", function], dies_with=signal.SIGKILL)
+    process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin
+    assert process.stdout
     try:
         process.stdin.write(json.dumps(dataclasses.asdict(attacked)) + "\n")
         process.stdin.flush()
-        yield
+        process.stdout.readline()  # it has begun, or has failed
+        yield did
         if process.poll() is not None:
             raise RuntimeError(f"the attack {name} ended with {process.returncode}")
+        did.update(json.loads(process.communicate(timeout=60)[0]))
+        if not did[proof]:
+            raise RuntimeError(f"the attack {name} did not attack: it needs {proof}, and did {did}")
     finally:
         process.kill()
         process.wait()
@@ -126,14 +137,20 @@ def abuse(names: list[str], *, rounds: int, seconds: float, history: int) -> Ite
 
 def _round(made: Rounds, name: str, figures: dict[str, Figures], seconds: float) -> None:
     with made.installation() as installation:
-        measure(installation, 1.0)  # late imports, first connections
-        quiet = measure(installation, seconds)
-        with attack(name, installation):
+        port, token = installation.web.port, installation.other
+        measure(port, token, 1.0)  # late imports, first connections
+        quiet = measure(port, token, seconds)
+        with attack(name, _target(installation)) as did:
             time.sleep(min(2.0, seconds / 2))  # until it is at full strength
-            attacked = measure(installation, seconds)
+            attacked = measure(port, token, seconds)
     for kind in KINDS:
         figures[kind].quiet.append(quiet[kind])
         figures[kind].attacked.append(attacked[kind])
+        figures[kind].did.update(did)
+
+
+def _target(of: Installation) -> Attacked:
+    return Attacked(of.web.port, of.attacker, of.cookie, of.redis_url, of.node_url)
 
 
 def _short(figures: dict[str, Figures]) -> str:
@@ -156,6 +173,8 @@ def _section(kind: str, found: dict[str, dict[str, Figures]], rounds: int) -> Se
         ["", "p50 without", "with", "ratio", "p99 without", "with", "ratio"],
     )
     for name, figures in found.items():
+        did = ", ".join(f"{count:,} × {what}" for what, count in sorted(figures[kind].did.items()))
+        section.notes.append(f"{name}: {did}")
         half, most = figures[kind].p(0.5), figures[kind].p(0.99)
         cells = [f"{half[0]:.1f}", f"{half[1]:.1f}", f"{half[2]:.2f}", f"{most[0]:.1f}", f"{most[1]:.1f}"]
         section.rows.append([name, *cells, f"{most[2]:.2f}"])

@@ -9,9 +9,14 @@ keys      a node's user of Redis, and another program that writes to it
 import http.client
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+done: Counter[str] = Counter()
+"""What this attack has done so far: answers by status, and what else it counts. An attack that does nothing would show
+that it costs nothing."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,7 @@ class Target:
     cookie: str  # a person's session
     redis_url: str  # of a program that shares the server
     node_url: str  # the same, with the user of a node
+    prefix: str = "dalston"  # of the keys
 
     def client(self, **headers: str) -> "Client":
         return Client(self.port, headers or {"Authorization": f"Bearer {self.token}"})
@@ -35,17 +41,24 @@ class Client:
         self._headers = headers
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
+    def close(self) -> None:
+        self._connection.close()
+
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
         """The status and the body; status 0 if the server closed the connection."""
         content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         kinds = {} if content is None else {"Content-Type": "application/json"}
         try:
             self._connection.request(method, path, content, {**self._headers, **kinds, **headers})
+            done["sent"] += 1
             response = self._connection.getresponse()
-            return response.status, response.read()
+            body = response.read()
         except (OSError, http.client.HTTPException):
             self._connection.close()
+            done["closed"] += 1
             return 0, b""
+        done[str(response.status)] += 1
+        return response.status, body
 
 
 Attack = Callable[[Target], None]
@@ -54,12 +67,18 @@ Attack = Callable[[Target], None]
 def side_by_side(count: int, act: Callable[[int], None]) -> None:
     """So many threads that act without end; each gets its number."""
 
+    broken: list[BaseException] = []
+
     def go_on(number: int) -> None:
-        while True:
-            act(number)
+        try:
+            while not broken:
+                act(number)
+        except BaseException as error:  # noqa: BLE001 - raised below
+            broken.append(error)
 
     threads = [threading.Thread(target=go_on, args=[number], daemon=True) for number in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    raise broken[0]

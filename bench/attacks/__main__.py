@@ -1,15 +1,18 @@
 """`python -m bench.attacks NAME < TARGET`: one attack without end, at the lowest priority of this machine's processor.
 
-An attacker has a machine of its own; here it must not take the processor from what it attacks. It ends with its input.
+An attacker has a machine of its own; here it must not take the processor from what it attacks. It ends with its input,
+or when it fails, prints `begun` when it has done the first thing, and at the end all that it has done.
 """
 
 import json
 import os
 import sys
 import threading
+import time
+import traceback
 from typing import cast
 
-from bench.attacks import Attack, Target, api, keys, pages, sockets
+from bench.attacks import Attack, Target, api, done, keys, pages, sockets
 
 MODULES = {module.__name__.rpartition(".")[2]: module for module in (api, keys, pages, sockets)}
 
@@ -19,8 +22,21 @@ def main(name: str) -> None:
     module, _, function = name.partition(".")
     attack = cast(Attack, getattr(MODULES[module], function))
     target = Target(**json.loads(sys.stdin.readline()))
-    threading.Thread(target=attack, args=[target], daemon=True).start()
+
+    def run() -> None:
+        try:
+            attack(target)
+        except BaseException:  # noqa: BLE001 - the process ends with it
+            traceback.print_exc()
+        os._exit(1)
+
+    threading.Thread(target=run, daemon=True).start()
+    while not done:
+        time.sleep(0.02)
+    print("begun", flush=True)
     sys.stdin.read()
+    print(json.dumps(dict(done)), flush=True)
+    os._exit(0)  # hundreds of threads may hold connections
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from bench.attacks import Target, side_by_side
+from bench.attacks import Target, done, side_by_side
 
 BATCH = "/api/v1/jobs:batch"
 
@@ -65,6 +65,7 @@ def hanging_webhooks(target: Target) -> None:
         def accept() -> None:
             while True:
                 held.append(receiver.accept()[0])
+                done["called"] += 1
 
         threading.Thread(target=accept, daemon=True).start()
         url = f"http://127.0.0.1:{receiver.getsockname()[1]}/"
@@ -96,6 +97,7 @@ def streams_and_waits(target: Target) -> None:
             connection.sendall(f"GET {paths[number % 2]} HTTP/1.1\r\nHost: localhost\r\n{authorised}".encode())
             status = connection.recv(65_536)[9:12]
             if status == b"200":
+                done["held"] += 1
                 while connection.recv(65_536):
                     pass
         time.sleep(1)
@@ -138,6 +140,41 @@ def fresh_keys(target: Target) -> None:
         _, body = client.call("POST", "/api/v1/tasks", {"task_type": "idle", "idempotency_key": key})
         with suppress(ValueError, KeyError):
             client.call("DELETE", f"/api/v1/tasks/{json.loads(body)['task_id']}")
+
+
+def distinct_keys(target: Target) -> None:
+    """Tasks in the queue that all use, each with a concurrency key of its own."""
+    client, numbers = target.client(), itertools.count()
+    while True:
+        stages = [{"stage": f"s{each}", "queue": "echo", "concurrency_key": str(next(numbers))} for each in range(200)]
+        client.call("POST", BATCH, {"jobs": [{"name": "keys", "stages": stages}]})
+
+
+def uploads(target: Target) -> None:
+    """Recordings of 8 MB of noise, no two of which are the same: what they fill is the disk."""
+    clients = [target.client() for _ in range(4)]
+    head = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
+    kind = {"Content-Type": "multipart/form-data; boundary=x"}
+
+    def send(number: int) -> None:
+        body = head + secrets.token_bytes(8_000_000) + b"\r\n--x--\r\n"
+        clients[number].call("POST", "/v1/audio/transcriptions", body, **kind)
+
+    side_by_side(4, send)
+
+
+READS = (
+    "/api/v1/jobs?limit=200", "/api/v1/jobs?error=x", "/api/v1/jobs?name=y&payload=a.b:1", "/api/v1/tasks?limit=200",
+    "/api/v1/tasks?task_type=none&payload=user.id:8", "/api/v1/queue/stats", "/api/v1/streams?limit=200",
+    "/api/v1/dead-letters?limit=200", "/api/v1/audio/transcriptions?limit=200", "/api/v1/jobs?format=csv&limit=200",
+    "/api/v1/models", "/api/v1/openapi.json",
+)  # fmt: skip
+
+
+def slow_reads(target: Target) -> None:
+    """The reads of the API that cost the most, 32 at a time."""
+    clients, paths = [target.client() for _ in range(32)], itertools.cycle(READS)
+    side_by_side(32, lambda number: _ignore(clients[number].call("GET", next(paths))))
 
 
 def _ignore(_: object) -> None:

@@ -1,11 +1,10 @@
 """Attacks through Redis: a node's user that tries what it may not, and another program that writes to our keys."""
 
 import itertools
-from contextlib import suppress
 
 import redis
 
-from bench.attacks import Target
+from bench.attacks import Target, done
 
 REFUSED = [
     ("FLUSHALL",), ("FLUSHDB",), ("CONFIG", "GET", "requirepass"), ("KEYS", "*"), ("SCAN", "0", "COUNT", "1000000"),
@@ -18,8 +17,11 @@ def node_user(target: Target) -> None:
     """The user that docs/redis-keys.md gives a node tries to delete, read or stop everything."""
     client = redis.Redis.from_url(target.node_url)
     for command in itertools.cycle(REFUSED):
-        with suppress(redis.RedisError):
+        try:
             client.execute_command(*command)
+        except redis.ResponseError:
+            done["refused"] += 1
+        else:
             raise SystemExit(f"a node's user may {' '.join(command)}")
 
 
@@ -28,8 +30,11 @@ def foreign_writes(target: Target) -> None:
     client, names = redis.Redis.from_url(target.redis_url), ["<img src=x onerror=alert(1)>", "a b", "../..", "x" * 300]
     for number in itertools.count():
         name = f"{names[number % len(names)]}{number % 100}"
-        client.sadd("dalston:nodes", name)
-        client.sadd("dalston:engines", name)
-        client.hset(f"dalston:node:{name}", mapping={"beat": "9" * 400, "at": "9" * 400, "state": "active"})
-        client.hset("dalston:counters:echo", "completed", "9" * 400)
-        client.hset(f"dalston:engine:e{number % 100}", mapping={"report": '{"state": "ready", "capacity": 1e308}'})
+        client.sadd(f"{target.prefix}:nodes", name)
+        client.sadd(f"{target.prefix}:engines", name)
+        client.hset(f"{target.prefix}:node:{name}", mapping={"beat": "9" * 400, "at": "9" * 400, "state": "active"})
+        client.hset(f"{target.prefix}:counters:echo", "completed", "9" * 400)
+        client.hset(
+            f"{target.prefix}:engine:e{number % 100}", mapping={"report": '{"state": "ready", "capacity": 1e308}'}
+        )
+        done["written"] += 1

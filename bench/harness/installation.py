@@ -66,6 +66,7 @@ class Rounds:
         env = {**os.environ, **self._base, "DATABASE_URL": url}
         subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=env, check=True)
         self._tokens = {name: _token(env, name) for name in ("attacker", "other")}
+        _output(env, "manage.py", "webhook", "secret", "--project", "attacker")  # without it none is called
         with psycopg.connect(url, autocommit=True) as connection:
             project = connection.execute("SELECT id FROM dalston_project WHERE name = 'attacker'").fetchone()
             connection.execute(_HISTORY, {"project": project and project[0], "count": history})
@@ -79,7 +80,7 @@ class Rounds:
         name = f"round_{self._number}"
         self._execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
         self._valkey.flush()
-        node_url = _node_user(self._valkey.url)
+        node_url = node_user(self._valkey.url)
         with tempfile.TemporaryDirectory(dir=self._folder) as store, ExitStack() as stack:
             env = {**self._base, "DATABASE_URL": self._url(name), "DALSTON_ARTIFACTS_URL": Path(store).as_uri()}
             stack.enter_context(_running(env, "manage.py", "runorchestrator"))
@@ -119,7 +120,7 @@ def _output(environment: Mapping[str, str], *argv: str) -> str:
     return done.stdout.strip()
 
 
-def _node_user(url: str) -> str:
+def node_user(url: str) -> str:
     """The user of docs/redis-keys.md."""
     page = (ROOT / "docs/redis-keys.md").read_text()
     found = re.search(r"^ACL SETUSER dalston-node (.*?)^```", page, re.MULTILINE | re.DOTALL)

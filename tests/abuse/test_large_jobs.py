@@ -26,6 +26,12 @@ def _event(job: UUID, kind: EventKind = EventKind.JOB_CREATED) -> Event:
     return Event(kind=kind, job_id=str(job))
 
 
+@pytest.fixture
+def thousand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "MAX_STAGES", 1000)
+
+
+@pytest.mark.usefixtures("thousand")
 def test_light_jobs_come_first_and_a_part_is_bounded() -> None:
     large, light = [uuid4() for _ in range(12)], uuid4()
     batch = [_event(job, EventKind.TASK_COMPLETED) for job in (*large, light)]
@@ -46,12 +52,14 @@ def test_the_events_of_a_job_stay_together_and_in_order() -> None:
     ] * 4
 
 
+@pytest.mark.usefixtures("thousand")
 def test_hints_beyond_the_first_part_are_left_to_the_poll() -> None:
     batch = [_event(uuid4()) for _ in range(20)]
     parts, left = chunked(batch, {event.job_id: 200 for event in batch})
     assert (len(parts), len(parts[0]), len(left)) == (1, 5, 15)
 
 
+@pytest.mark.usefixtures("thousand")
 def test_an_ordinary_batch_is_one_part() -> None:
     batch = [_event(uuid4()) for _ in range(400)]
     assert chunked(batch, {event.job_id: 2 for event in batch}) == ([batch], [])

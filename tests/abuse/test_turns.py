@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import signal
-import statistics
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-import pytest
-
-from dalston_queue.models import Project
 from dalston_queue.turns import ALONE, CHECK_S, Turn, Turns
-from dalston_site.embedded.guarded import guarded
 from dalston_site.web.holders import Holders
-from tests.support import keeps_time
-from tests.web import ROOT, Web
 
 HEADERS = [(b"authorization", b"Bearer dal_x")]
 
@@ -158,46 +145,3 @@ def test_only_a_credential_that_was_let_in_has_a_turn_of_its_own() -> None:
         other = {**scope, "headers": [(b"cookie", b"sessionid=%d" % number)]}
         holders.learn(other, _Request(f"user {number}"))  # type: ignore[arg-type]
     assert holders.of(scope) == "address 192.0.2.1", "no more than the limit are known"
-
-
-@contextmanager
-def crowd(web: Web, token: str) -> Iterator[None]:
-    """64 connections of one token, as fast as they are answered (bench/attacks/)."""
-    argv = guarded([sys.executable, "-m", "bench.attacks", "api.many_requests"], dies_with=signal.SIGKILL)
-    process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, text=True)
-    target = {"port": web.port, "token": token, "cookie": "", "redis_url": "", "node_url": ""}
-    assert process.stdin
-    process.stdin.write(json.dumps(target) + "\n")
-    process.stdin.flush()
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
-        process.stdin.close()
-
-
-@pytest.mark.django_db(transaction=True)
-def test_the_requests_of_one_project_do_not_wait_behind_those_of_another(
-    web: Web, token_for: Callable[..., str]
-) -> None:
-    attacker = token_for("read", "submit")
-    with web.client(token_for("read", project=Project.objects.create(name="other"))) as client:
-
-        def median() -> float:
-            took = []
-            for _ in range(15):
-                began = time.monotonic()
-                assert client.get("/api/v1/tasks").status_code == 200
-                took.append(time.monotonic() - began)
-            return statistics.median(took)
-
-        median()
-
-        def ratio() -> float:
-            quiet = median()
-            with crowd(web, attacker):
-                time.sleep(1)
-                return median() / quiet
-
-        keeps_time(10, ratio)

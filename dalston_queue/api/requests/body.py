@@ -37,16 +37,10 @@ MIN_WORKER_BYTES = 256 * 1024
 class StrictJson(Parser):
     def parse_body(self, request: HttpRequest) -> DictStrAny:
         raw = self._read(request)
-        try:
-            data = msgspec.json.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ApiProblem(400, Code.MALFORMED_BODY, f"The body is not valid JSON: {error}.") from error
-        except RecursionError:
-            raise _too_deep() from None
-        if is_batch(request) and isinstance(data, dict) and isinstance(data.get("jobs"), list):
-            check({**data, "jobs": None})  # an invalid job refuses that job alone (api/schemas/jobs.py)
-        else:
-            check(data)
+        if is_batch(request) and (parts := _batch(raw)) is not None:
+            return parts
+        data = decoded(raw)
+        check(data)
         return cast(DictStrAny, data)
 
     def _read(self, request: HttpRequest) -> bytes:
@@ -60,6 +54,28 @@ class StrictJson(Parser):
         if len(raw) > limit:
             raise too_large("body", limit)
         return raw
+
+
+def decoded(raw: bytes | msgspec.Raw) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ApiProblem(400, Code.MALFORMED_BODY, f"The body is not valid JSON: {error}.") from error
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def _batch(raw: bytes) -> DictStrAny | None:
+    """A batch whose jobs are JSON still: to decode 16 MiB at once takes 0.2 s, in which no other thread goes on. An
+    invalid job refuses that job alone (api/schemas/jobs.py). None: this is no batch, or no JSON."""
+    try:
+        parts: DictStrAny = {**msgspec.json.decode(raw, type=dict[str, msgspec.Raw])}
+        jobs = msgspec.json.decode(parts["jobs"], type=list[msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
+        return None
+    others = {name: decoded(value) for name, value in parts.items() if name != "jobs"}
+    check(others)
+    return {**others, "jobs": jobs}
 
 
 def max_body_bytes(request: HttpRequest) -> int:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Annotated, Any, Self
 from uuid import UUID
 
+import msgspec
 from django.db.models import Func, IntegerField, OuterRef, Subquery, TextField
 from django.db.models.functions import Cast
 from ninja import Schema
@@ -23,7 +24,7 @@ from pydantic import (
 )
 
 from dalston_queue.api.errors.problems import ApiProblem, Code
-from dalston_queue.api.requests.body import check, check_size
+from dalston_queue.api.requests.body import check, check_size, decoded
 from dalston_queue.api.schemas.base import ABSENT, BodyIn, Instant, PriorityIn, either
 from dalston_queue.api.schemas.tasks import (
     CallbackUrl,
@@ -167,8 +168,9 @@ class JobIn(BodyIn):
 def _or_its_problem(job: Any, validate: ValidatorFunctionWrapHandler) -> Any:
     """An invalid job must not refuse the other jobs of its batch."""
     try:
-        check(job)
-        return validate(job)
+        value = decoded(job) if isinstance(job, msgspec.Raw) else job
+        check(value)
+        return validate(value)
     except ApiProblem as problem:
         return problem
     except ValidationError as error:

@@ -1,0 +1,114 @@
+"""Each attack of `./dev bench abuse` in small, beside a second project: it stays under 3 × its quiet latency.
+
+The attacks are those of bench/attacks/, at full strength for a second or two. What they did is checked as well: an
+attack that does nothing proves nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+import django.test
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from bench.abuse import ATTACKS, attack, measure
+from bench.attacks import Target
+from bench.harness.installation import node_user
+from dalston_queue.models import ApiToken, Project, WebhookSecret
+from tests.support import Spawned, keeps_time, wait_until
+from tests.web import ROOT, Web
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.keeps_keys]
+MAX_RATIO = 3.0
+ROUNDS = 3
+ALWAYS = ("pipelined-requests", "large-batches", "many-requests")
+"""One of each kind that held others up: the parser, one long request, and many at a time. The others are slow tests."""
+NEEDS_NO_ENGINE = pytest.mark.parametrize("name", ALWAYS)
+FROM_START_TO_END = pytest.mark.parametrize("name", list(ATTACKS))
+
+
+@pytest.fixture(autouse=True)
+def own_broker() -> None:
+    """The servers have a key prefix of their own."""
+
+
+def _works(web: Web) -> bool:
+    """Whether the process uses a tenth of a processor or more."""
+
+    def used() -> int:
+        fields = Path(f"/proc/{web.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    before = used()
+    time.sleep(0.2)
+    return (used() - before) / os.sysconf("SC_CLK_TCK") > 0.02
+
+
+@pytest.fixture
+def target(web: Web, db: None) -> Iterator[Target]:
+    """A project of the attacker's, a viewer and a user of Redis."""
+    project = Project.objects.create(name="attacker")
+    WebhookSecret.issue(project, timezone.now())
+    browser = django.test.Client()
+    browser.force_login(User.objects.create_user("viewer"))
+    yield Target(
+        web.port, ApiToken.issue(project, "attacker", ["read", "submit"])[1], browser.cookies["sessionid"].value,
+        os.environ["REDIS_URL"], node_user(os.environ["REDIS_URL"]), web.prefix,
+    )  # fmt: skip
+    wait_until(lambda: not _works(web), what="what the attacker has sent is over")  # it writes rows
+
+
+@pytest.fixture
+def other(db: None) -> str:
+    return ApiToken.issue(Project.objects.create(name="other"), "other", ["read", "submit"])[1]
+
+
+@pytest.fixture
+def whole(web: Web, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """An orchestrator and an engine on the servers of the web process."""
+    folder, python = tmp_path_factory.mktemp("whole"), sys.executable
+    engine = [python, "-m", "engines.sdk", "run", "engines/demo/engine.yaml"]
+    argvs = {"orchestrator": [python, "manage.py", "runorchestrator"], "engine": engine}
+    started = [Spawned(argv, folder / name, web.env, ROOT) for name, argv in argvs.items()]
+    yield
+    for process in reversed(started):
+        process.stop()
+        process.reap()
+
+
+def ratios(name: str, target: Target, other: str, seconds: float, *, wait: bool) -> dict[str, float]:
+    """By kind of request, the median over rounds of the latency beside the attack to that before it."""
+
+    def rounds() -> list[dict[str, float]]:
+        found = [measure(target.port, other, seconds, wait=wait) for _ in range(ROUNDS)]
+        return [{kind: median(took) for kind, took in each.items()} for each in found]
+
+    measure(target.port, other, seconds, wait=wait)
+    quiet = rounds()
+    with attack(name, target):
+        time.sleep(1)
+        attacked = rounds()
+    return {
+        kind: median(during[kind] / before[kind] for before, during in zip(quiet, attacked, strict=True))
+        for kind in quiet[0]
+    }
+
+
+@NEEDS_NO_ENGINE
+def test_requests_of_another_project_stay_quick(name: str, target: Target, other: str) -> None:
+    keeps_time(MAX_RATIO, lambda: max(ratios(name, target, other, 0.3, wait=False).values()))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@FROM_START_TO_END
+@pytest.mark.usefixtures("whole")
+def test_requests_and_tasks_of_another_project_stay_quick(name: str, target: Target, other: str) -> None:
+    keeps_time(MAX_RATIO, lambda: max(ratios(name, target, other, 1.0, wait=True).values()))
