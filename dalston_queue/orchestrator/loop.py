@@ -1,4 +1,4 @@
-"""The orchestrator's loop: read events, apply, commit, acknowledge, follow up; poll Postgres once a second.
+"""The orchestrator's loop: read events, apply, commit, follow up, acknowledge; poll Postgres once a second.
 
 Events drive it; polling is the safety net. It finds work whose hint was lost, or whose process died between two steps,
 within a second. Each poll takes what no other process has locked, so any number of orchestrators may poll at once.
@@ -109,9 +109,9 @@ class Orchestrator:
         for part in self._chunked(batch):
             advanced = self._committed(part)
             crash_points.point("events.committed", _kinds(part))
+            follow_up(advanced)  # first: an engine may wait for it. Events that are read again change nothing
             self.reader.ack(part)
             crash_points.point("events.acknowledged", _kinds(part))
-            follow_up(advanced)
 
     def _chunked(self, batch: list[Event | Malformed]) -> list[list[Event | Malformed]]:
         """The batch in parts that make about MAX_STAGES stages READY. Hints of jobs beyond the first part are
@@ -162,7 +162,7 @@ def follow_up(advanced: Advanced) -> None:
     """Refill windows and stop tasks after a commit, each in transactions of its own."""
     now = timezone.now()
     if advanced.lanes:
-        refill(advanced.lanes, now, advanced.started)
+        refill(advanced.lanes, now, advanced.started, advanced.only_ready)
     if advanced.stopping:
         stop_tasks(advanced.stopping, now)
 

@@ -41,6 +41,11 @@ class Advanced:
         """The lanes whose windows may want a refill."""
         return self.left.union(moved.lane for moved in self.ready)
 
+    @property
+    def only_ready(self) -> Counter[tuple[str, str]]:
+        """How many tasks became READY, by lane and tier, if nothing else happened in their lanes."""
+        return Counter() if self.left else Counter((moved.lane, moved.tier) for moved in self.ready)
+
     def add(self, other: "Advanced") -> None:
         self.ready += other.ready
         self.ended += other.ended

@@ -78,6 +78,7 @@ TASK_TRANSITIONS: dict[str, Transition] = {
         ),
         _task("due", "scheduled", TaskStatus.READY, "scheduler: its time has come"),
         _task("promote", "ready queued", TaskStatus.READY, "ageing: it has waited long; from a window it is withdrawn"),
+        _task("withdraw", "queued", TaskStatus.READY, "refill: its limit is used up, and a better task waits for it"),
         _task("enqueue", "ready", TaskStatus.QUEUED, "refill: the entry is in its stream"),
         _task("start", _AT_ENGINE, TaskStatus.RUNNING, "orchestrator: an engine claimed it"),
         _task("recover", _AT_ENGINE, TaskStatus.QUEUED, "orchestrator: its engine died or released it"),

@@ -117,6 +117,7 @@ _WRITES: dict[str, str] = {
     "defer": "",
     "due": f"{_FIRST}, scheduled_at = NULL",
     "promote": "effective_priority = coalesce(v.priority, t.effective_priority)",
+    "withdraw": "",
     "enqueue": "queued_at = v.at",
     "start": f"{_SEEN}, started_at = v.at, assigned_worker_id = v.engine_id",
     "recover": f"{_SEEN}, queued_at = v.at, assigned_worker_id = '',"

@@ -24,6 +24,7 @@ TASK_EVENTS = {
     "defer": "task_deferred",
     "due": "task_due",
     "promote": "task_promoted",
+    "withdraw": "task_withdrawn",
     "enqueue": "task_queued",
     "start": "task_started",
     "recover": "task_recovered",

@@ -7,19 +7,17 @@ wait there for ever below an endless load of higher priority. What an engine cla
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 from django.conf import settings
 from django.db import connection, transaction
 
-from dalston_queue import crash_points
 from dalston_queue.broker.protocol.keys import queue_of_lane
 from dalston_queue.broker.protocol.types import Priority, Removed, Tier
 from dalston_queue.jobs.lifecycle.status import Change, lock_jobs, move_tasks
 from dalston_queue.jobs.order.depth import depths
 from dalston_queue.jobs.order.refill import refill
 from dalston_queue.jobs.order.window import LaneTier
-from dalston_queue.redis import get_broker
+from dalston_queue.jobs.order.withdrawal import Row, remove_entries
 
 AGED = """
     SELECT id, job_id, attempt FROM dalston_task
@@ -30,8 +28,6 @@ AGED_IN_WINDOW = """
     SELECT id, job_id, attempt FROM dalston_task
     WHERE queue = %s AND status = 'queued' AND lane = %s AND tier = %s AND event_seq = 0 AND first_enqueued_at <= %s
     LIMIT %s"""
-
-Row = tuple[UUID, UUID, int]
 
 
 def promotions() -> dict[Tier, tuple[Priority, timedelta]]:
@@ -90,20 +86,8 @@ def _promote_batch(
         return 0
     jobs = lock_jobs((job for _, job, _ in rows), skip_locked=True)
     mine = [row for row in rows if row[1] in jobs]
-    outcomes = _withdraw(queue_of_lane(lane), mine)
-    crash_points.point("ageing.withdrawn")
+    outcomes = remove_entries(queue_of_lane(lane), mine)
     return _promote([row for row in mine if outcomes.get(row[0]) in wanted], tier, now)
-
-
-def _withdraw(queue: str, rows: Sequence[Row]) -> dict[UUID, Removed]:
-    """Remove the entries of these tasks, except those that an engine has had: they wait in front of the others, and
-    their event numbers have gone on."""
-    broker = get_broker()
-    records = broker.records(queue, [str(task) for task, _, _ in rows])
-    had = {(UUID(task), record.attempt) for task, record in records.items() if record.seq > 0}
-    mine = [(task, attempt) for task, _, attempt in rows if (task, attempt) not in had]
-    outcomes = broker.remove_many(queue, [(str(task), attempt) for task, attempt in mine])
-    return {task: outcome for (task, _), outcome in zip(mine, outcomes, strict=True)}
 
 
 def _promote(rows: Sequence[Row], tier: str, now: datetime) -> int:

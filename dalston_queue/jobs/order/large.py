@@ -22,7 +22,7 @@ SMALL_BYTES = 8 * 1024
 _OF_PROJECTS = """
     SELECT project_id, sum(entry_bytes) FROM dalston_task
     WHERE entry_bytes > 0 AND status IN ('queued', 'running') AND ({where}) GROUP BY project_id"""
-_FULL = _OF_PROJECTS.format(where="true") + " HAVING sum(entry_bytes) >= %s"
+FULL = _OF_PROJECTS.format(where="true") + " HAVING sum(entry_bytes) >= %s"
 _USED = _OF_PROJECTS.format(where="project_id = ANY(%s::uuid[]) AND id <> ALL(%s::uuid[])")
 _PROJECTS = "SELECT id::text, project_id FROM dalston_task WHERE id = ANY(%s::uuid[])"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('dalston_entry_bytes'), hashtext(%s))"
@@ -34,7 +34,7 @@ _NOTE = """
 def full_projects() -> frozenset[UUID]:
     """The projects that may put no further entry into Redis now."""
     with connection.cursor() as cursor:
-        cursor.execute(_FULL, [settings.DALSTON_MAX_REDIS_BYTES])
+        cursor.execute(FULL, [settings.DALSTON_MAX_REDIS_BYTES])
         return frozenset(row[0] for row in cursor.fetchall())
 
 

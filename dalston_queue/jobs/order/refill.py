@@ -23,12 +23,13 @@ from dalston_queue.broker.protocol.keys import queue_of_lane
 from dalston_queue.jobs.lifecycle.dispatch import append_ready
 from dalston_queue.jobs.order import depth
 from dalston_queue.jobs.order.depth import LaneDepth
-from dalston_queue.jobs.order.large import full_projects
-from dalston_queue.jobs.order.limits import Spending, limits_of
-from dalston_queue.jobs.order.share import next_groups
+from dalston_queue.jobs.order.large import FULL
+from dalston_queue.jobs.order.limits import Spending, locked_limits
+from dalston_queue.jobs.order.share import Budget, Group, WaitingGroup, next_groups
 from dalston_queue.jobs.order.waiting import Found, groups, in_flight, oldest, oldest_of
 from dalston_queue.jobs.order.window import LaneTier, Windows
-from dalston_queue.models import Limit
+from dalston_queue.jobs.order.withdrawal import make_room
+from dalston_queue.models import Limit, StagePause
 from dalston_queue.redis import get_broker
 
 log = structlog.get_logger(__name__)
@@ -36,46 +37,56 @@ BATCH = 500
 """Tasks of one transaction."""
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('dalston_window'), hashtext(%s))"
+# How many entries the window has, whether there is a limit that may hold tasks of its queue, and the projects whose large
+# entries fill their share of Redis.
+_STATE = f"""
+    SELECT ({depth.QUEUED}), EXISTS (SELECT FROM dalston_limit WHERE queue IN (%s, '')),
+           ARRAY (SELECT project_id FROM ({FULL}) AS full_project)"""  # noqa: S608 - constants
 
 
-class _Engines:
-    """The engines that are alive, read once a second: their slots decide how long a window is."""
+class _Claimers:
+    """The engines that are alive, whose slots decide how long a window is, and the queues that they may not claim from.
+    Read by each poll, so that a refill after events seldom has to."""
 
     def __init__(self) -> None:
         self._engines: tuple[EngineInfo, ...] = ()
+        self._paused: frozenset[str] = frozenset()
         self._read_at = float("-inf")
         self._read_from: Broker | None = None
 
-    def read(self) -> tuple[EngineInfo, ...]:
+    def windows(self, started: Mapping[LaneTier, int], *, max_age_s: float) -> Windows:
         now, broker = time.monotonic(), get_broker()
-        if now - self._read_at >= 1 or broker is not self._read_from:
+        if now - self._read_at >= max_age_s or broker is not self._read_from:
             self._engines = tuple(broker.registry.engines())
+            self._paused = frozenset(StagePause.objects.values_list("queue", flat=True))
             self._read_at, self._read_from = now, broker
-        return self._engines
+        return Windows(settings.DALSTON_WINDOW, self._engines, started, self._paused)
 
 
-_engines = _Engines()
+_claimers = _Claimers()
 
 
-def refill(lanes: Collection[str] | None, now: datetime, started: Mapping[LaneTier, int] | None = None) -> int:
+def refill(
+    lanes: Collection[str] | None,
+    now: datetime,
+    started: Mapping[LaneTier, int] | None = None,
+    ready: Mapping[LaneTier, int] | None = None,
+) -> int:
     """Refill the windows of these lanes, or of all, that have less than half of their size; returns how many tasks were
-    queued. `started`: what engines have just started.
+    queued. `started`: what engines have just started. `ready`: how many tasks have just become READY, if that is all
+    that has happened in these lanes.
 
     While Redis is full the tasks stay READY in Postgres: the orchestrator must go on applying events, or nothing would
     ever drain Redis.
     """
-    waiting = [found for found in depth.depths(lanes) if found.ready > 0]
-    if not waiting:
-        return 0
-    full = full_projects()
-    windows = Windows(settings.DALSTON_WINDOW, _engines.read(), started or {})
+    windows = _claimers.windows(started or {}, max_age_s=0.5 if lanes is None else 2)
+    waiting = _waiting(lanes, ready or {})
     queued = 0
     skipped: list[Found] = []
     try:
-        for found in waiting:
-            size = windows.size(found.lane_tier)
-            if 2 * found.queued < size:
-                queued += _fill(found, size, now, skipped, full)
+        for found in sorted(waiting, key=lambda each: windows.rank(each.lane_tier)):  # as limits go by it
+            if 2 * found.queued < windows.size(found.lane_tier):
+                queued += _fill(found, windows, now, skipped)
         # The jobs were locked by another process. A poll leaves them to the next one; for these there may be none.
         if skipped and lanes is not None:
             queued += len(append_ready(skipped, now, skip_locked=False))
@@ -84,11 +95,19 @@ def refill(lanes: Collection[str] | None, now: datetime, started: Mapping[LaneTi
     return queued
 
 
-def _fill(found: LaneDepth, size: int, now: datetime, skipped: list[Found], full: frozenset[UUID]) -> int:
+def _waiting(lanes: Collection[str] | None, ready: Mapping[LaneTier, int]) -> list[LaneDepth]:
+    """The lanes and tiers with READY tasks. One in which tasks have just become READY need not be looked up: while the
+    system is idle these are all."""
+    if len(ready) == 1:
+        return [LaneDepth(*lane_tier, count, queued=0, running=0) for lane_tier, count in ready.items()]
+    return [found for found in depth.depths(lanes) if found.ready > 0]
+
+
+def _fill(found: LaneDepth, windows: Windows, now: datetime, skipped: list[Found]) -> int:
     """Fill one window, batch by batch."""
     queued = 0
     while True:
-        filled = _fill_batch(found, size, now, full)
+        filled = _fill_batch(found, windows, now, is_first=not queued)
         if filled.queued:
             crash_points.point("refill.committed")
         queued += len(filled.queued)
@@ -105,46 +124,69 @@ class _Filled:
 
 
 @transaction.atomic
-def _fill_batch(found: LaneDepth, size: int, now: datetime, full: frozenset[UUID]) -> _Filled:
-    """`full`: projects whose large entries fill their share of Redis."""
+def _fill_batch(found: LaneDepth, windows: Windows, now: datetime, *, is_first: bool) -> _Filled:
     lane_tier, queue = found.lane_tier, queue_of_lane(found.lane)
+    size = windows.size(lane_tier)
     with connection.cursor() as cursor:
         cursor.execute(_LOCK, [" ".join(lane_tier)])
-    limits = limits_of(queue, lock=True)
-    crash_points.point("refill.locked")
-    room = min(BATCH, size - depth.queued(lane_tier))
-    if room <= 0:
+        crash_points.point("refill.locked")
+        cursor.execute(_STATE, [*lane_tier, queue, settings.DALSTON_MAX_REDIS_BYTES])
+        in_window, is_limited, full = cursor.fetchone()
+    room = min(BATCH, size - in_window)
+    if room <= 0 or (is_first and 2 * in_window >= size):
         return _Filled()
-    if limits:
-        return _fill_within(limits, lane_tier, room, now, full)
-    alone = found.ready <= room and not full
-    chosen: Sequence[Found] = oldest(lane_tier, room) if alone else _next(lane_tier, queue, room, full)
+    chosen: Sequence[Found] = ()
+    alone = found.ready <= room and not full and not is_limited
+    if alone:
+        chosen = oldest(lane_tier, room + 1)
+    if not alone or len(chosen) > room:  # more have become READY since
+        waiting = groups(lane_tier)
+        limits = locked_limits(queue, [each.group for each in waiting]) if is_limited else []
+        if limits:
+            waiting = [each for each in waiting if each.project_id not in full]
+            return _fill_within(limits, found, windows, waiting, room, now)
+        chosen = _next(lane_tier, windows, waiting, room, full)
     queued = append_ready(chosen, now)
     more = bool(queued) and found.ready > room and (room == BATCH or len(chosen) < room)
     return _Filled(queued, _without(chosen, queued), more)
 
 
-def _next(lane_tier: LaneTier, queue: str, room: int, full: frozenset[UUID]) -> list[Found]:
+def _next(
+    lane_tier: LaneTier, windows: Windows, found: list[WaitingGroup], room: int, full: Collection[UUID]
+) -> list[Found]:
     """The next tasks by their groups' shares. A group alone has no need of them."""
-    found = groups(lane_tier)
     waiting = [each for each in found if each.project_id not in full]
     if len(found) == len(waiting) <= 1:
         return oldest(lane_tier, room)
-    flying = in_flight(queue)
-    return oldest_of(lane_tier, next_groups(waiting, flying.all, room, queued=flying.queued))
+    flying = in_flight(lane_tier, windows)
+    return oldest_of(lane_tier, next_groups(waiting, flying.before, room, queued=flying.queued_before))
 
 
 def _fill_within(
-    limits: Sequence[Limit], lane_tier: LaneTier, room: int, now: datetime, full: frozenset[UUID]
+    limits: Sequence[Limit],
+    found: LaneDepth,
+    windows: Windows,
+    waiting: list[WaitingGroup],
+    room: int,
+    now: datetime,
 ) -> _Filled:
     """Fill a window within these limits, which are locked."""
-    flying = in_flight(queue_of_lane(lane_tier[0]))
-    waiting = [each for each in groups(lane_tier) if each.project_id not in full]
-    spending = Spending.of(limits, flying.all, [each.group for each in waiting], now)
-    wanted = next_groups(waiting, flying.all, room, spending.budgets, queued=flying.queued)
+    lane_tier, room = found.lane_tier, min(room, found.ready)
+    waiting_groups = [each.group for each in waiting]
+    flying = in_flight(lane_tier, windows)
+
+    def choose(budgets: Sequence[Budget]) -> list[Group]:
+        return next_groups(waiting, flying.before, room, budgets, queued=flying.queued_before)
+
+    spending = Spending.of(limits, flying, waiting_groups, now)
+    wanted = choose(spending.budgets())
+    if len(wanted) < room and make_room(spending, lane_tier, windows, choose, now):
+        flying = in_flight(lane_tier, windows)
+        spending = Spending.of(limits, flying, waiting_groups, now)
+        wanted = choose(spending.budgets())
     chosen = oldest_of(lane_tier, wanted)
     queued = append_ready(chosen, now)
-    spending.spend([found.group for found in chosen if found.task_id in queued])
+    spending.spend([task.group for task in chosen if task.task_id in queued])
     return _Filled(queued, more=bool(queued) and len(chosen) < len(wanted))
 
 

@@ -6,14 +6,16 @@ group from its oldest. No row is read for a task that does not come next, howeve
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
 from django.db import connection
 
+from dalston_queue.broker.protocol.keys import queue_of_lane
 from dalston_queue.jobs.order.share import Group, WaitingGroup
-from dalston_queue.jobs.order.window import LaneTier
+from dalston_queue.jobs.order.window import LaneTier, Windows
 
 
 class Found(NamedTuple):
@@ -24,11 +26,15 @@ class Found(NamedTuple):
     group: Group
 
 
-class InFlight(NamedTuple):
-    """By group what is QUEUED or RUNNING in a queue."""
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """By group what is QUEUED or RUNNING in a queue. Limits go by all of it. Shares go by what comes before or beside the
+    window that is filled: an entry of a lower tier, or of a lane without an engine, has no slot and takes none."""
 
-    all: dict[Group, int]
-    queued: dict[Group, int]
+    all: Counter[Group] = field(default_factory=Counter)
+    queued: Counter[Group] = field(default_factory=Counter)
+    before: Counter[Group] = field(default_factory=Counter)
+    queued_before: Counter[Group] = field(default_factory=Counter)
 
 
 MAX_KEYS = 200
@@ -93,9 +99,11 @@ _AS_JSON = """
 _GROUPS_AS_JSON = _AS_JSON.format(groups=GROUPS)
 _OTHER_KEYS_AS_JSON = _AS_JSON.format(groups=OTHER_KEYS)
 _groups = msgspec.json.Decoder(list[WaitingGroup]).decode
+# What runs has no lane and tier here: it counts for each window.
 IN_FLIGHT = """
-    SELECT project_id, concurrency_key, count(*), count(*) FILTER (WHERE status = 'queued') FROM dalston_task
-    WHERE queue = %s AND status IN ('queued', 'running') GROUP BY project_id, concurrency_key"""
+    SELECT project_id, concurrency_key, CASE WHEN status = 'queued' THEN lane ELSE '' END AS in_lane,
+           CASE WHEN status = 'queued' THEN tier ELSE '' END AS in_tier, count(*) FROM dalston_task
+    WHERE queue = %s AND status IN ('queued', 'running') GROUP BY project_id, concurrency_key, in_lane, in_tier"""
 
 
 _last_keys: dict[tuple[LaneTier, UUID], str] = {}
@@ -128,14 +136,18 @@ def _read_groups(statement: str, lane_tier: LaneTier, **more: Any) -> list[Waiti
         return _groups(cursor.fetchone()[0])
 
 
-def in_flight(queue: str) -> InFlight:
-    """How many tasks of each group are QUEUED or RUNNING in a queue."""
-    found = InFlight({}, {})
+def in_flight(lane_tier: LaneTier, windows: Windows) -> InFlight:
+    """What each group has in flight in the queue of this window."""
+    found, mine = InFlight(), windows.rank(lane_tier)
     with connection.cursor() as cursor:
-        cursor.execute(IN_FLIGHT, [queue])
-        for project_id, key, count, queued in cursor.fetchall():
-            found.all[project_id, key] = count
-            found.queued[project_id, key] = queued
+        cursor.execute(IN_FLIGHT, [queue_of_lane(lane_tier[0])])
+        for project_id, key, lane, tier, count in cursor.fetchall():
+            group = project_id, key
+            found.all[group] += count
+            found.queued[group] += count if lane else 0
+            if not lane or windows.rank((lane, tier)) <= mine:
+                found.before[group] += count
+                found.queued_before[group] += count if lane else 0
     return found
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dalston_queue.broker.nodes.registry import EngineInfo
-from dalston_queue.broker.protocol.types import EngineState
+from dalston_queue.broker.protocol.keys import queue_of_lane
+from dalston_queue.broker.protocol.types import TIERS, EngineState, Tier
 
 LaneTier = tuple[str, str]
 """Lane (models/task.py) and tier."""
@@ -23,18 +24,29 @@ each batch while tasks take milliseconds, and stays short while they take second
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The sizes of all windows, from the engines that are alive and what they have just started."""
+    """The sizes of all windows, and which of them come first, from the engines that are alive and what they have just
+    started."""
 
     at_least: int
     engines: tuple[EngineInfo, ...] = ()
     started: Mapping[LaneTier, int] = field(default_factory=dict)
+    paused: frozenset[str] = frozenset()  # queues
     _capacity: dict[str, int] = field(default_factory=dict)
 
     def size(self, lane_tier: LaneTier) -> int:
         lane, _ = lane_tier
+        return max(self.at_least, ROUNDS * self._slots(lane), STARTS * self.started.get(lane_tier, 0))
+
+    def rank(self, lane_tier: LaneTier) -> tuple[bool, int]:
+        """The windows that engines claim from first have the least; those that none claims from the greatest."""
+        lane, tier = lane_tier
+        is_idle = queue_of_lane(lane) in self.paused or not self._slots(lane)
+        return is_idle, TIERS.index(Tier(tier))
+
+    def _slots(self, lane: str) -> int:
         if lane not in self._capacity:
             self._capacity[lane] = capacity(lane, self.engines)
-        return max(self.at_least, ROUNDS * self._capacity[lane], STARTS * self.started.get(lane_tier, 0))
+        return self._capacity[lane]
 
 
 def capacity(lane: str, engines: Iterable[EngineInfo]) -> int:

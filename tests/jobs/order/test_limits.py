@@ -1,18 +1,21 @@
 """Limits: what is in flight and what starts within a minute never exceed them, however many refill at once."""
 
+from collections import Counter
 from datetime import datetime, timedelta
 from itertools import pairwise
 from uuid import UUID
 
 import pytest
+from django.db import transaction
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pytest_django import Settings
 
 from dalston_queue.broker import Broker
-from dalston_queue.jobs.order.limits import MAX_SKEW, Bucket, Spending, applies, limits_of
+from dalston_queue.jobs.order.limits import MAX_SKEW, Bucket, Groups, Spending, applies, locked_limits
 from dalston_queue.jobs.order.refill import refill
 from dalston_queue.jobs.order.share import Group, WaitingGroup, next_groups
+from dalston_queue.jobs.order.waiting import InFlight
 from dalston_queue.models import Limit, Project, Task
 from tests.jobs import make
 from tests.jobs.make import NOW
@@ -100,22 +103,24 @@ def test_a_limit_without_a_rate_has_no_bucket() -> None:
     ],
 )
 def test_a_limit_counts_the_groups_in_its_scope(limit: Limit, counted: set[Group]) -> None:
-    assert {group for group in [(A, ""), (A, "x"), (B, "x")] if applies(limit, group)} == counted
+    groups: list[Group] = [(A, ""), (A, "x"), (B, "x")]
+    assert {group for group in groups if applies(limit, group)} == counted == set(Groups(groups).under(limit))
 
 
 def test_each_key_has_the_limit_for_itself() -> None:
     limit = Limit(id=1, queue="echo", project_id=A, concurrency_key="*", max_in_flight=2)
     waiting = [WaitingGroup(A, key, NOW) for key in ("", "x", "y")]
-    flying: dict[Group, int] = {(A, "x"): 1, (A, ""): 50}
-    spending = Spending.of([limit], flying, [each.group for each in waiting], NOW)
-    chosen = next_groups(waiting, flying, 60, spending.budgets)
+    flying: Counter[Group] = Counter({(A, "x"): 1, (A, ""): 50})
+    spending = Spending.of([limit], InFlight(flying), [each.group for each in waiting], NOW)
+    chosen = next_groups(waiting, flying, 60, spending.budgets())
     assert [chosen.count((A, key)) for key in ("", "x", "y")] == [57, 1, 2]
 
 
 def test_a_lowered_limit_starts_nothing_until_enough_have_ended() -> None:
     limit = Limit(id=1, queue="echo", max_in_flight=2)
-    spending = Spending.of([limit], {(A, ""): 5}, [(A, "")], NOW)
-    assert next_groups([WaitingGroup(A, "", NOW)], {(A, ""): 5}, 10, spending.budgets) == []
+    flying: Counter[Group] = Counter({(A, ""): 5})
+    spending = Spending.of([limit], InFlight(flying), [(A, "")], NOW)
+    assert next_groups([WaitingGroup(A, "", NOW)], flying, 10, spending.budgets()) == []
 
 
 def ready(count: int, key: str = "", queue: str = "echo") -> None:
@@ -169,8 +174,13 @@ def test_each_key_in_a_queue_gets_its_limit(refilled: None) -> None:
 @pytest.mark.django_db
 def test_no_more_are_queued_than_may_start_until_more_may(refilled: None) -> None:
     Limit.objects.create(queue="echo", starts_per_minute=60)
-    ready(6)
-    assert [refill(None, NOW + timedelta(seconds=second)) for second in (0, 0, 2)] == [3, 0, 1]
+    ready(8)
+    assert [refill(None, NOW + timedelta(seconds=second)) for second in (0, 0)] == [3, 0]
+    assert refill(None, NOW + timedelta(minutes=1)) == 0, "three wait in the window: all of them may start at once"
+    make.move("start", Task.objects.filter(status="queued"))
+    assert [refill(None, NOW + timedelta(minutes=1, seconds=second)) for second in (0, 0)] == [3, 0]
+    make.move("start", Task.objects.filter(status="queued"))
+    assert refill(None, NOW + timedelta(minutes=1, seconds=2)) == 1
 
 
 @pytest.mark.keeps_keys
@@ -221,6 +231,7 @@ def test_refills_of_two_queues_do_not_exceed_the_limit_of_their_project(refilled
 def test_limits_are_locked_in_the_order_of_their_ids() -> None:
     project = Project.objects.create(name="a")
     made = [Limit.objects.create(queue=queue, project=project, max_in_flight=1).pk for queue in ("echo", "", "other")]
-    found = [limit.pk for limit in limits_of("echo", lock=True)]
+    with transaction.atomic():
+        found = [limit.pk for limit in locked_limits("echo", [(project.pk, "")])]
     assert found == made[:2]
     assert all(first < second for first, second in pairwise(found))

@@ -172,7 +172,7 @@ def test_a_promotion_killed_after_the_withdrawal_is_completed_by_the_reconciler(
         "from dalston_queue.jobs.order.ageing import promote_aged;"
         "promote_aged(timezone.now() + timedelta(minutes=10))"
     )
-    killed(orchestrators.command("shell", "-c", code, DALSTON_FAULT="ageing.withdrawn"))
+    killed(orchestrators.command("shell", "-c", code, DALSTON_FAULT="withdrawal.removed"))
     assert list(Task.objects.values_list("status", "effective_priority")) == [("queued", "low")] * 3
     assert not broker.records("echo", [str(task.id) for task in tasks])
     reconcile()
