@@ -37,8 +37,8 @@ BATCH = 500
 """Tasks of one transaction."""
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('dalston_window'), hashtext(%s))"
-# How many entries the window has, whether there is a limit that may hold tasks of its queue, and the projects whose large
-# entries fill their share of Redis.
+# How many entries the window has, whether there is a limit that may hold tasks of its queue, and the projects whose
+# large entries fill their share of Redis.
 _STATE = f"""
     SELECT ({depth.QUEUED}), EXISTS (SELECT FROM dalston_limit WHERE queue IN (%s, '')),
            ARRAY (SELECT project_id FROM ({FULL}) AS full_project)"""  # noqa: S608 - constants

@@ -28,8 +28,9 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """By group what is QUEUED or RUNNING in a queue. Limits go by all of it. Shares go by what comes before or beside the
-    window that is filled: an entry of a lower tier, or of a lane without an engine, has no slot and takes none."""
+    """By group what is QUEUED or RUNNING in a queue. Limits go by all of it. Shares go by what engines claim before or
+    beside the window that is filled: an entry of a lower tier, or of a lane without an engine, takes no slot from it.
+    """
 
     all: Counter[Group] = field(default_factory=Counter)
     queued: Counter[Group] = field(default_factory=Counter)

@@ -36,8 +36,8 @@ def make_room(
     choose: Callable[[Sequence[Budget]], list[Group]],
     now: datetime,
 ) -> int:
-    """Withdraw entries that use up limits while a better task waits for them: one of a higher tier, or one that an engine
-    can run; returns how many. `choose`: the groups of the next tasks, within budgets. The limits must be locked.
+    """Withdraw entries that use up limits while a better task waits: one of a higher tier, or one that an engine can
+    run. Returns how many. `choose`: the groups of the next tasks, within budgets. The limits must be locked.
 
     A crash before the commit leaves QUEUED tasks without an entry: the reconciler gives them their next attempt.
     """

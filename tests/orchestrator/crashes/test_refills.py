@@ -162,20 +162,32 @@ def test_orchestrators_that_refill_at_once_and_are_killed_queue_nothing_twice_an
     assert depths() == counted() == []
 
 
-def test_a_promotion_killed_after_the_withdrawal_is_completed_by_the_reconciler(
-    orchestrators: Orchestrators, broker: Broker, steps: Steps
+PROMOTE = (
+    "from datetime import timedelta; from django.utils import timezone;"
+    "from dalston_queue.jobs.order.ageing import promote_aged;"
+    "promote_aged(timezone.now() + timedelta(minutes=10))"
+)
+REFILL = (
+    "from django.utils import timezone; from dalston_queue.jobs.order.refill import refill; refill(None, timezone.now())"
+)
+
+
+@pytest.mark.parametrize("code", [PROMOTE, pytest.param(REFILL, marks=pytest.mark.slow)], ids=["promotion", "refill"])
+def test_what_is_killed_after_the_withdrawal_is_completed_by_the_reconciler(
+    code: str, orchestrators: Orchestrators, broker: Broker, steps: Steps
 ) -> None:
+    """A refill withdraws what a limit holds for tasks of high priority."""
     tasks = [make.single(priority="low") for _ in range(3)]
     steps.poll()
-    code = (
-        "from datetime import timedelta; from django.utils import timezone;"
-        "from dalston_queue.jobs.order.ageing import promote_aged;"
-        "promote_aged(timezone.now() + timedelta(minutes=10))"
-    )
+    if code == REFILL:
+        Limit.objects.create(project=make.project(), max_in_flight=3)
+        make.claim(*[make.single(priority="high").job for _ in range(3)])
     killed(orchestrators.command("shell", "-c", code, DALSTON_FAULT="withdrawal.removed"))
-    assert list(Task.objects.values_list("status", "effective_priority")) == [("queued", "low")] * 3
+    low = Task.objects.filter(priority="low")
+    assert list(low.values_list("status", "effective_priority")) == [("queued", "low")] * 3
     assert not broker.records("echo", [str(task.id) for task in tasks])
     reconcile()
     with engine(broker, "echo") as consumer:
         run_to_the_end(steps, consumer)
-    assert list(Task.objects.values_list("status", "attempt")) == [("completed", 2)] * 3
+    assert list(low.values_list("status", "attempt")) == [("completed", 2)] * 3
+    assert set(Task.objects.values_list("status", flat=True)) == {"completed"}
