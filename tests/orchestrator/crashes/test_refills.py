@@ -168,7 +168,7 @@ PROMOTE = (
     "promote_aged(timezone.now() + timedelta(minutes=10))"
 )
 REFILL = (
-    "from django.utils import timezone; from dalston_queue.jobs.order.refill import refill; refill(None, timezone.now())"
+    "from django.utils import timezone;from dalston_queue.jobs.order.refill import refill;refill(None, timezone.now())"
 )
 
 
