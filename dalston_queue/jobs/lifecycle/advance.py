@@ -42,9 +42,12 @@ class Advanced:
         return self.left.union(moved.lane for moved in self.ready)
 
     @property
-    def only_ready(self) -> Counter[tuple[str, str]]:
-        """How many tasks became READY, by lane and tier, if nothing else happened in their lanes."""
-        return Counter() if self.left else Counter((moved.lane, moved.tier) for moved in self.ready)
+    def only_ready(self) -> list[Moved]:
+        """The tasks that became READY, the oldest first, if that is all that happened, and they are of one lane and
+        tier."""
+        if self.left or len({(moved.lane, moved.tier) for moved in self.ready}) != 1:
+            return []
+        return sorted(self.ready, key=lambda moved: moved.task_id)
 
     def add(self, other: "Advanced") -> None:
         self.ready += other.ready

@@ -35,7 +35,7 @@ _SUM = """
     GROUP BY lane, tier HAVING sum(ready) <> 0 OR sum(queued) <> 0 OR sum(running) <> 0"""
 _OF_ALL = _SUM.format(where="")
 OF_LANES = _SUM.format(where="WHERE lane = ANY(%s)")
-QUEUED = "SELECT coalesce(sum(queued), 0) FROM dalston_depth WHERE lane = %s AND tier = %s"
+READY_AND_QUEUED = "SELECT sum(ready), sum(queued) FROM dalston_depth WHERE lane = %s AND tier = %s"
 
 _LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('dalston_depth'))"
 # Rows that other transactions add meanwhile are not seen by this statement, and stay.
@@ -118,13 +118,6 @@ def waiting_by_project(*, count: bool = False) -> list[Waiting]:
     with connection.cursor() as cursor:
         cursor.execute(_REAL_BY_PROJECT if count else _BY_PROJECT)
         return [Waiting(*row) for row in cursor.fetchall()]
-
-
-def queued(lane_tier: LaneTier) -> int:
-    """How many tasks are in a window."""
-    with connection.cursor() as cursor:
-        cursor.execute(QUEUED, lane_tier)
-        return int(cursor.fetchone()[0])
 
 
 def compact() -> None:

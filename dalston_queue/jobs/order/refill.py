@@ -20,7 +20,8 @@ from dalston_queue.broker import Broker
 from dalston_queue.broker.errors import Denied
 from dalston_queue.broker.nodes.registry import EngineInfo
 from dalston_queue.broker.protocol.keys import queue_of_lane
-from dalston_queue.jobs.lifecycle.dispatch import append_ready
+from dalston_queue.jobs.lifecycle.dispatch import ReadyTask, append_ready
+from dalston_queue.jobs.lifecycle.status import Moved
 from dalston_queue.jobs.order import depth
 from dalston_queue.jobs.order.depth import LaneDepth
 from dalston_queue.jobs.order.large import FULL
@@ -37,11 +38,12 @@ BATCH = 500
 """Tasks of one transaction."""
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('dalston_window'), hashtext(%s))"
-# How many entries the window has, whether there is a limit that may hold tasks of its queue, and the projects whose
-# large entries fill their share of Redis.
+# How many tasks are READY and how many entries the window has, whether there is a limit that may hold tasks of its
+# queue, and the projects whose large entries fill their share of Redis.
 _STATE = f"""
-    SELECT ({depth.QUEUED}), EXISTS (SELECT FROM dalston_limit WHERE queue IN (%s, '')),
-           ARRAY (SELECT project_id FROM ({FULL}) AS full_project)"""  # noqa: S608 - constants
+    SELECT coalesce(ready, 0), coalesce(queued, 0), EXISTS (SELECT FROM dalston_limit WHERE queue IN (%s, '')),
+           ARRAY (SELECT project_id FROM ({FULL}) AS full_project)
+    FROM ({depth.READY_AND_QUEUED}) AS depth (ready, queued)"""  # noqa: S608 - constants
 
 
 class _Claimers:
@@ -70,23 +72,23 @@ def refill(
     lanes: Collection[str] | None,
     now: datetime,
     started: Mapping[LaneTier, int] | None = None,
-    ready: Mapping[LaneTier, int] | None = None,
+    ready: Sequence[Moved] = (),
 ) -> int:
     """Refill the windows of these lanes, or of all, that have less than half of their size; returns how many tasks were
-    queued. `started`: what engines have just started. `ready`: how many tasks have just become READY, if that is all
-    that has happened in these lanes.
+    queued. `started`: what engines have just started. `ready`: tasks of one lane and tier that have just become READY,
+    if that is all that has happened.
 
     While Redis is full the tasks stay READY in Postgres: the orchestrator must go on applying events, or nothing would
     ever drain Redis.
     """
     windows = _claimers.windows(started or {}, max_age_s=0.5 if lanes is None else 2)
-    waiting = _waiting(lanes, ready or {})
+    waiting = _waiting(lanes, ready)
     queued = 0
-    skipped: list[Found] = []
+    skipped: list[ReadyTask] = []
     try:
         for found in sorted(waiting, key=lambda each: windows.rank(each.lane_tier)):  # as limits go by it
             if 2 * found.queued < windows.size(found.lane_tier):
-                queued += _fill(found, windows, now, skipped)
+                queued += _fill(found.lane_tier, windows, now, ready, skipped)
         # The jobs were locked by another process. A poll leaves them to the next one; for these there may be none.
         if skipped and lanes is not None:
             queued += len(append_ready(skipped, now, skip_locked=False))
@@ -95,19 +97,20 @@ def refill(
     return queued
 
 
-def _waiting(lanes: Collection[str] | None, ready: Mapping[LaneTier, int]) -> list[LaneDepth]:
-    """The lanes and tiers with READY tasks. One in which tasks have just become READY need not be looked up: while the
-    system is idle these are all."""
-    if len(ready) == 1:
-        return [LaneDepth(*lane_tier, count, queued=0, running=0) for lane_tier, count in ready.items()]
+def _waiting(lanes: Collection[str] | None, ready: Sequence[Moved]) -> list[LaneDepth]:
+    """The lanes and tiers with READY tasks. The one of tasks that have just become READY need not be looked up."""
+    if ready:
+        return [LaneDepth(ready[0].lane, ready[0].tier, len(ready), queued=0, running=0)]
     return [found for found in depth.depths(lanes) if found.ready > 0]
 
 
-def _fill(found: LaneDepth, windows: Windows, now: datetime, skipped: list[Found]) -> int:
+def _fill(
+    lane_tier: LaneTier, windows: Windows, now: datetime, ready: Sequence[Moved], skipped: list[ReadyTask]
+) -> int:
     """Fill one window, batch by batch."""
     queued = 0
     while True:
-        filled = _fill_batch(found, windows, now, is_first=not queued)
+        filled = _fill_batch(lane_tier, windows, now, ready, is_first=not queued)
         if filled.queued:
             crash_points.point("refill.committed")
         queued += len(filled.queued)
@@ -119,35 +122,34 @@ def _fill(found: LaneDepth, windows: Windows, now: datetime, skipped: list[Found
 @dataclass(frozen=True, slots=True)
 class _Filled:
     queued: frozenset[UUID] = frozenset()
-    skipped: tuple[Found, ...] = ()  # their jobs were locked, and no limit applies
+    skipped: tuple[ReadyTask, ...] = ()  # their jobs were locked, and no limit applies
     more: bool = False  # the window may have room for more that wait
 
 
 @transaction.atomic
-def _fill_batch(found: LaneDepth, windows: Windows, now: datetime, *, is_first: bool) -> _Filled:
-    lane_tier, queue = found.lane_tier, queue_of_lane(found.lane)
-    size = windows.size(lane_tier)
+def _fill_batch(
+    lane_tier: LaneTier, windows: Windows, now: datetime, just_ready: Sequence[Moved], *, is_first: bool
+) -> _Filled:
+    queue, size = queue_of_lane(lane_tier[0]), windows.size(lane_tier)
     with connection.cursor() as cursor:
         cursor.execute(_LOCK, [" ".join(lane_tier)])
         crash_points.point("refill.locked")
-        cursor.execute(_STATE, [*lane_tier, queue, settings.DALSTON_MAX_REDIS_BYTES])
-        in_window, is_limited, full = cursor.fetchone()
+        cursor.execute(_STATE, [queue, settings.DALSTON_MAX_REDIS_BYTES, *lane_tier])
+        ready, in_window, is_limited, full = cursor.fetchone()
     room = min(BATCH, size - in_window)
     if room <= 0 or (is_first and 2 * in_window >= size):
         return _Filled()
-    chosen: Sequence[Found] = ()
-    alone = found.ready <= room and not full and not is_limited
-    if alone:
-        chosen = oldest(lane_tier, room + 1)
-    if not alone or len(chosen) > room:  # more have become READY since
+    if ready <= room and not full and not is_limited:
+        chosen: Sequence[ReadyTask] = just_ready if len(just_ready) == ready else oldest(lane_tier, room)
+    else:
         waiting = groups(lane_tier)
         limits = locked_limits(queue, [each.group for each in waiting]) if is_limited else []
         if limits:
             waiting = [each for each in waiting if each.project_id not in full]
-            return _fill_within(limits, found, windows, waiting, room, now)
+            return _fill_within(limits, lane_tier, windows, waiting, min(room, ready), now)
         chosen = _next(lane_tier, windows, waiting, room, full)
     queued = append_ready(chosen, now)
-    more = bool(queued) and found.ready > room and (room == BATCH or len(chosen) < room)
+    more = bool(queued) and ready > room and (room == BATCH or len(chosen) < room)
     return _Filled(queued, _without(chosen, queued), more)
 
 
@@ -164,14 +166,13 @@ def _next(
 
 def _fill_within(
     limits: Sequence[Limit],
-    found: LaneDepth,
+    lane_tier: LaneTier,
     windows: Windows,
     waiting: list[WaitingGroup],
     room: int,
     now: datetime,
 ) -> _Filled:
     """Fill a window within these limits, which are locked."""
-    lane_tier, room = found.lane_tier, min(room, found.ready)
     waiting_groups = [each.group for each in waiting]
     flying = in_flight(lane_tier, windows)
 
@@ -190,5 +191,5 @@ def _fill_within(
     return _Filled(queued, more=bool(queued) and len(chosen) < len(wanted))
 
 
-def _without(chosen: Sequence[Found], queued: frozenset[UUID]) -> tuple[Found, ...]:
+def _without(chosen: Sequence[ReadyTask], queued: frozenset[UUID]) -> tuple[ReadyTask, ...]:
     return tuple(found for found in chosen if found.task_id not in queued)
