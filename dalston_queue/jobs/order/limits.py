@@ -84,7 +84,7 @@ class Bucket:
     def of(cls, limit: Limit, now: datetime) -> Bucket | None:
         if limit.starts_per_minute is None:
             return None
-        size = _size(limit.starts_per_minute)
+        size = burst(limit.starts_per_minute)
         if limit.filled_at is None:
             return cls(limit.starts_per_minute, size, now)
         elapsed = now - limit.filled_at
@@ -100,13 +100,14 @@ class Bucket:
         return max(0.0, (1 - self.left) / _per_second(self.starts_per_minute))
 
 
-def _size(starts_per_minute: int) -> float:
+def burst(starts_per_minute: int) -> float:
+    """So many may start at once, and wait in windows."""
     return max(1.0, starts_per_minute / 20)
 
 
 def _per_second(starts_per_minute: int) -> float:
     """A full bucket and what fills it in a minute are one start more than the limit, at the end of that minute."""
-    return (starts_per_minute - _size(starts_per_minute) + 1) / 60
+    return (starts_per_minute - burst(starts_per_minute) + 1) / 60
 
 
 class Entry(NamedTuple):
@@ -158,8 +159,8 @@ class Spending:
             elif limit.max_in_flight is not None:
                 rules.append(_Rule(limit, limit.max_in_flight - sum(all_of[each] for each in those.under(limit)), mine))
             if bucket := Bucket.of(limit, now):
-                # Of what waits in windows all may start at once: no more than a full bucket.
-                room = floor(_size(bucket.starts_per_minute)) - sum(queued_of[each] for each in those.under(limit))
+                # All that waits in windows may start at once.
+                room = floor(burst(bucket.starts_per_minute)) - sum(queued_of[each] for each in those.under(limit))
                 rules += [_Rule(limit, floor(bucket.left), mine, holds=False), _Rule(limit, room, mine)]
                 buckets.append((limit, bucket))
         return cls(rules, buckets)

@@ -30,7 +30,7 @@ InFlight = Mapping[str, Mapping[Group, int]]
 """By queue, then by project and key."""
 
 IN_FLIGHT = """
-    SELECT queue, project_id, concurrency_key, count(*) FROM dalston_task
+    SELECT queue, project_id, concurrency_key, count(*), count(*) FILTER (WHERE status = 'queued') FROM dalston_task
     WHERE status IN ('queued', 'running') GROUP BY queue, project_id, concurrency_key"""
 # The keys between two: "" to "" of no key, x to x of one, "!" to the greatest of each.
 WAITING = """
@@ -71,12 +71,20 @@ def read_usage(limits: Sequence[Limit], now: datetime) -> list[Usage]:
 
 
 def in_flight_by_queue() -> InFlight:
+    found, _ = in_flight_and_windows()
+    return found
+
+
+def in_flight_and_windows() -> tuple[InFlight, InFlight]:
+    """All that is in flight, and of it what waits in windows."""
+    found: defaultdict[str, dict[Group, int]] = defaultdict(dict)
+    in_windows: defaultdict[str, dict[Group, int]] = defaultdict(dict)
     with connection.cursor() as cursor:
         cursor.execute(IN_FLIGHT)
-        found: defaultdict[str, dict[Group, int]] = defaultdict(dict)
-        for queue, project_id, key, count in cursor.fetchall():
+        for queue, project_id, key, count, queued in cursor.fetchall():
             found[queue][project_id, key] = count
-        return found
+            in_windows[queue][project_id, key] = queued
+    return found, in_windows
 
 
 def by_project(groups: Mapping[Group, int]) -> Counter[UUID]:

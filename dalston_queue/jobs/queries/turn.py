@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from math import floor
 from uuid import UUID
 
 from django.conf import settings
@@ -18,11 +19,11 @@ from django.db.models import Q
 from dalston_queue.broker.nodes.registry import EngineInfo
 from dalston_queue.broker.protocol.types import TIERS, Tier
 from dalston_queue.broker.views.snapshot import LaneStats
-from dalston_queue.jobs.order.limits import Bucket, applies
+from dalston_queue.jobs.order.limits import Bucket, applies, burst
 from dalston_queue.jobs.order.share import Group
 from dalston_queue.jobs.order.waiting import groups
 from dalston_queue.jobs.order.window import Windows
-from dalston_queue.jobs.queries.limits import InFlight, by_project, in_flight_by_queue
+from dalston_queue.jobs.queries.limits import InFlight, by_project, in_flight_and_windows
 from dalston_queue.jobs.queries.pace import in_words
 from dalston_queue.models import Limit, Project, Task
 
@@ -45,6 +46,7 @@ class Order:
     group: Group
     limits: tuple[Limit, ...] = ()  # that apply to it
     in_flight: InFlight = field(default_factory=dict)
+    in_windows: InFlight = field(default_factory=dict)  # of it, what no engine has started
     projects: Mapping[UUID, str] = field(default_factory=dict)  # names of those with tasks in flight in its queue
     older: int | None = None  # tasks of its group; None: not counted
     groups: int = 1  # that wait in its lane and tier
@@ -57,14 +59,14 @@ def orders(tasks: Sequence[Task]) -> dict[UUID, Order]:
         return {}
     queues = {task.queue for task in ready}
     limits = list(Limit.objects.filter(Q(queue__in=queues) | Q(queue="")).select_related("project").order_by("id"))
-    flying = in_flight_by_queue()
+    flying, in_windows = in_flight_and_windows()
     ids = {project for queue in queues for project in by_project(flying.get(queue, {}))}
     names = dict(Project.objects.filter(id__in=ids).values_list("id", "name"))
     found = {}
     for task in ready:
         group = task.project_id, task.concurrency_key
         mine = tuple(limit for limit in limits if limit.queue in ("", task.queue) and applies(limit, group))
-        found[task.id] = Order(group, mine, flying, names)
+        found[task.id] = Order(group, mine, flying, in_windows, names)
     return found
 
 
@@ -85,23 +87,28 @@ def held_by(order: Order, now: datetime) -> str | None:
 
 def _held(limit: Limit, order: Order, now: datetime) -> str | None:
     whose, where = _whose(limit, order), f" in the queue {limit.queue}" if limit.queue and limit.project_id else ""
-    used, maximum = _used(limit, order), limit.max_in_flight
+    used, maximum = _used(limit, order, order.in_flight), limit.max_in_flight
     if maximum is not None and used >= maximum:
         if maximum == 0:
             return f"A limit of 0 stops {whose}{where}."
         return f"A limit holds it back: {whose} has {used} of {maximum} in flight{where}."
     bucket = Bucket.of(limit, now)
-    if bucket is None or bucket.left >= 1:
+    if bucket is None:
         return None
+    if bucket.left >= 1:
+        waiting = _used(limit, order, order.in_windows)
+        if waiting < floor(burst(bucket.starts_per_minute)):
+            return None
+        rate = f"may start {bucket.starts_per_minute} a minute{where}; {waiting} that are queued start before it"
+        return f"A limit holds it back: {whose} {rate}."
     soon = in_words(max(1, bucket.next_start_s))
     rate = f"may start {bucket.starts_per_minute} a minute{where}; the next start is in about {soon}"
     return f"A limit holds it back: {whose} {rate}."
 
 
-def _used(limit: Limit, order: Order) -> int:
+def _used(limit: Limit, order: Order, by_queue: InFlight) -> int:
     """For each key: by the task's own key."""
-    queues = [limit.queue] if limit.queue else order.in_flight
-    counts = [order.in_flight.get(queue, {}) for queue in queues]
+    counts = [by_queue.get(queue, {}) for queue in ([limit.queue] if limit.queue else by_queue)]
     if limit.is_of_each_key:
         return sum(groups.get(order.group, 0) for groups in counts)
     return sum(count for groups in counts for group, count in groups.items() if applies(limit, group))

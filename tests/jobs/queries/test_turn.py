@@ -19,7 +19,7 @@ ACME = Project(id=A, name="acme")
 
 
 def order(*limits: Limit, flying: dict[Any, int] | None = None, **more: Any) -> Order:
-    return Order((A, "42"), limits, {"echo": flying or {}}, {A: "acme", B: "big"}, **more)
+    return Order((A, "42"), limits, {"echo": flying or {}}, projects={A: "acme", B: "big"}, **more)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,13 @@ def test_a_used_up_rate_says_when_the_next_start_is() -> None:
     held = held_by(order(limit), NOW + timedelta(seconds=20))
     assert held == ("A limit holds it back: the queue echo may start 1 a minute; the next start is in about 40 s.")
     assert held_by(order(limit), NOW + timedelta(seconds=61)) is None
+
+
+def test_a_rate_with_enough_in_windows_says_that_those_start_first() -> None:
+    limit = Limit(queue="echo", starts_per_minute=60, tokens=3.0, filled_at=NOW)
+    held = held_by(order(limit, in_windows={"echo": {(A, "42"): 1, (B, ""): 2}}), NOW)
+    assert held == "A limit holds it back: the queue echo may start 60 a minute; 3 that are queued start before it."
+    assert held_by(order(limit, in_windows={"echo": {(B, ""): 2}, "other": {(B, ""): 5}}), NOW) is None
 
 
 def test_the_project_with_most_of_the_slots_is_named_to_those_who_may_know() -> None:
