@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from dalston_queue.broker.protocol.types import Tier
 from dalston_queue.jobs.lifecycle import advance, status, stop
-from dalston_queue.jobs.order import ageing, limits, waiting, withdrawal
+from dalston_queue.jobs.order import ageing, spending, waiting, withdrawal
 from dalston_queue.jobs.queries import limits as limits_in_use
 from dalston_queue.jobs.queries import turn
 from dalston_queue.jobs.queries.lanes import read_ready
@@ -86,7 +86,7 @@ def test_each_poll_uses_its_index_and_never_reads_the_whole_table() -> None:
         "dalston_job_pkey": plan(status.LOCK_JOBS, jobs),
         "task_in_flight": plan(reconciler.IN_REDIS, "echo", UUID(int=0), "", UUID(int=0), 1000)
         + plan(waiting.IN_FLIGHT, "echo")
-        + plan(limits.IN_FLIGHT_ANYWHERE, [make.project().pk])
+        + plan(spending.IN_FLIGHT_ANYWHERE, [make.project().pk])
         + plan(limits_in_use.IN_FLIGHT)
         + plan(withdrawal.ENTRIES, ["echo"], [make.project().pk], 500)
         + plan(ageing.AGED_IN_WINDOW, "echo", "echo", "low", make.NOW, 9),

@@ -8,7 +8,8 @@ window      how many entries a window holds, pure
 depth       how many tasks are READY, QUEUED and RUNNING in each lane and tier
 waiting     which groups wait in a lane and tier, and the oldest tasks of each
 share       which groups come next, pure
-limits      limits of what is in flight and of starts per minute
+limits      limits of what is in flight and of starts per minute: which apply, and their token buckets
+spending    what the limits still allow in one refill
 withdrawal  takes entries out of windows: what has aged, and what holds a limit that a better task waits for
 large       bounds what a project's large entries take in Redis
 ageing      promotes tasks that have waited long to a higher tier

@@ -1,8 +1,8 @@
 """Refill: appends the next READY tasks to the windows that have room.
 
 Any orchestrator may refill: the one that applied starts and settlements, the one that made tasks READY, and each of
-them once a second. One transaction per window; its advisory lock, or the rows of the limits that apply, keep others out
-of the same window meanwhile, and the locks of the jobs keep a task from being queued twice.
+them once a second. One transaction per window: its advisory lock keeps others out of the window meanwhile, the rows of
+the limits that apply out of what these allow, and the locks of the jobs keep a task from being queued twice.
 """
 
 import time
@@ -25,8 +25,9 @@ from dalston_queue.jobs.lifecycle.status import Moved
 from dalston_queue.jobs.order import depth
 from dalston_queue.jobs.order.depth import LaneDepth
 from dalston_queue.jobs.order.large import FULL
-from dalston_queue.jobs.order.limits import Spending, locked_limits
+from dalston_queue.jobs.order.limits import locked_limits
 from dalston_queue.jobs.order.share import Budget, Group, WaitingGroup, next_groups
+from dalston_queue.jobs.order.spending import Spending
 from dalston_queue.jobs.order.waiting import Found, groups, in_flight, oldest, oldest_of
 from dalston_queue.jobs.order.window import LaneTier, Windows
 from dalston_queue.jobs.order.withdrawal import make_room

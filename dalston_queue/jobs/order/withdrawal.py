@@ -11,8 +11,8 @@ from django.db import connection
 from dalston_queue import crash_points
 from dalston_queue.broker.protocol.types import Removed
 from dalston_queue.jobs.lifecycle.status import Change, lock_jobs, move_tasks
-from dalston_queue.jobs.order.limits import Entry, Spending
 from dalston_queue.jobs.order.share import Budget, Group
+from dalston_queue.jobs.order.spending import Entry, Spending
 from dalston_queue.jobs.order.window import LaneTier, Windows
 from dalston_queue.redis import get_broker
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from dalston_queue.broker import Broker
-from dalston_queue.jobs.order.limits import MAX_SKEW, Bucket, Groups, Spending, applies, locked_limits
+from dalston_queue.jobs.order.limits import MAX_SKEW, Bucket, applies, locked_limits
 from dalston_queue.jobs.order.refill import refill
 from dalston_queue.jobs.order.share import Group, WaitingGroup, next_groups
+from dalston_queue.jobs.order.spending import Groups, Spending
 from dalston_queue.jobs.order.waiting import InFlight
 from dalston_queue.models import Limit, Project, Task
 from tests.jobs import make
