@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pocketsphinx import Decoder
 
 from engines.audio.samples import RATE, Samples
-from engines.audio.sphinx import decoded_words
+from engines.audio.sphinx import Hearing, decoded_words
 
 from .words import Times, plain
 
@@ -15,6 +15,11 @@ from .words import Times, plain
 class Aligner:
     def __init__(self) -> None:
         self._decoder = Decoder(samprate=float(RATE), loglevel="FATAL", lm=None)
+        self._hearing = Hearing(self._decoder)
+
+    def start_anew(self) -> None:
+        """Before the first seconds of a chunk."""
+        self._hearing.start_anew()
 
     def align(self, samples: Samples, words: Sequence[str], tick: Callable[[], None]) -> list[Times | None]:
         """Seconds in the samples for each word; None for one that the dictionary lacks, and for all if the text does

@@ -27,6 +27,7 @@ class Align(Engine):
         samples, offset = read(task.artifact(wanted["audio"])), float(wanted.get("offset", 0.0))
         duration = max(1.0, len(samples) / RATE)
         segments: list[dict[str, Any]] = []
+        self._aligner.start_anew()
         for group in groups(heard["segments"]):
             segments += self._aligned(group, samples, offset, task)
             end = group[-1]["end"] - offset

@@ -15,6 +15,16 @@ _VARIANT = re.compile(r"\(\d+\)$")  # of a word's pronunciation, as in "the(2)"
 _NO_WORD = ("<", "[", "(", "+")  # silence and noise
 
 
+class Hearing:
+    """A decoder adapts to what it hears. Without a new start a result would depend on the recordings before it."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder, self._unadapted = decoder, decoder.get_cmn(False)
+
+    def start_anew(self) -> None:
+        self._decoder.set_cmn(self._unadapted)
+
+
 def decoded_words(decoder: Decoder, samples: Samples, tick: Callable[[], None]) -> list[tuple[str, float, float]]:
     """Each word with its start and end, in seconds of the samples. `tick` may raise: the decoder stays usable."""
     decoder.start_utt()

@@ -8,7 +8,7 @@ from pocketsphinx import Decoder
 
 from engines.audio.samples import RATE, Samples
 from engines.audio.speech import Span, Window
-from engines.audio.sphinx import decoded_words
+from engines.audio.sphinx import Hearing, decoded_words
 
 from .recogniser import Heard, Word
 
@@ -22,6 +22,7 @@ class Sphinx:
 
     def __init__(self) -> None:
         self._decoder = Decoder(samprate=float(RATE), loglevel="FATAL", bestpath=True)
+        self._hearing = Hearing(self._decoder)
 
     def recognise(
         self,
@@ -32,6 +33,7 @@ class Sphinx:
         words: bool,  # noqa: ARG002 (it always gives them)
         tick: Callable[[], None],
     ) -> Iterator[Heard]:
+        self._hearing.start_anew()
         for window in windows:
             for phrase in phrases(self._words(window, samples, tick)):
                 span = Span(phrase[0].start, phrase[-1].end)

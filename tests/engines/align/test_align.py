@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dalston_queue.artifacts import open_store
+from engines.align.alignment import Aligner
 from engines.align.engine import Align, groups
 from engines.align.words import plain, with_times
-from engines.audio.samples import write
+from engines.audio.samples import RATE, write
 from engines.sdk import Done
 from engines.sdk.testing import run_task
 from tests.engines.transcribe.decoding import decoded
@@ -47,6 +48,18 @@ def test_words_get_their_times_and_unknown_ones_are_marked(tmp_path: Any) -> Non
     edges = [own[0][0]["start"], own[0][-1]["end"], own[1][0]["start"], own[1][-1]["end"]]
     assert edges == pytest.approx([101.2, 104.6, 105.0, 108.3], abs=0.2)
     assert [(each["start"], each["end"]) for each in result["segments"]] == [tuple(edges[:2]), tuple(edges[2:])]
+
+
+def test_times_do_not_depend_on_what_the_engine_heard_before() -> None:
+    """A decoder adapts to each recording: times differed by 10 ms from those of an engine that was started anew."""
+    text = (
+        "It was the best of times, it was the worst of times. It was the age of wisdom, it was the age of foolishness."
+    )
+    samples, aligner = decoded(recording("two_cities.wav"))[: 9 * RATE], Aligner()
+    first = aligner.align(samples, text.split(), lambda: None)
+    aligner.align(samples // 50, ["Ever", "tried."], lambda: None)
+    aligner.start_anew()
+    assert aligner.align(samples, text.split(), lambda: None) == first != [None] * len(first)
 
 
 def test_a_text_that_does_not_fit_is_interpolated_as_a_whole(tmp_path: Any) -> None:

@@ -57,20 +57,20 @@ def test_a_cancel_ends_moonshine_within_a_window(two_cities: Samples, moonshine:
 
 
 def test_pocketsphinx_gives_words_with_times_and_is_ready_after_a_cancel(two_cities: Samples) -> None:
-    model, part = Sphinx(), two_cities[: 9 * RATE]
-    windows = pack(find_speech(part), model.longest_s, 9.0)
+    model, part = Sphinx(), two_cities[: 5 * RATE]
+    windows = pack(find_speech(part), model.longest_s, 5.0)
 
     def cancel() -> None:
         raise TaskCancelled("t")
 
     with pytest.raises(TaskCancelled):
         list(model.recognise(part, windows, None, words=True, tick=cancel))
-    heard = list(model.recognise(part, windows, None, words=True, tick=lambda: None))
+    heard, again = (list(model.recognise(part, windows, None, words=True, tick=lambda: None)) for _ in range(2))
+    assert again == heard  # it adapts to a recording, and forgets that for the next
     text = " ".join(each.text for each in heard)
-    assert word_error_rate(text, "it was the best of times it was the worst of times it was the age of wisdom it was "
-                                 "the age of foolishness") < 0.3  # fmt: skip
+    assert word_error_rate(text, "it was the best of times it was the worst of times") < 0.3
     words = [word for each in heard for word in each.words]
-    assert all(0.0 <= word.start < word.end <= 9.0 for word in words)
+    assert all(0.0 <= word.start < word.end <= 5.0 for word in words)
     assert all(before.end <= after.start + 0.011 for before, after in pairwise(words))
     assert {word.confidence for word in words} == {None}
 
