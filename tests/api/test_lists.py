@@ -7,6 +7,8 @@ import io
 from collections.abc import Callable
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from dalston_queue.jobs.queries import search
 from dalston_queue.models import Project, Task
@@ -53,8 +55,16 @@ def test_dead_letters_are_counted_too(api: Api) -> None:
 def test_above_the_limit_a_count_is_at_least_that(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "COUNTED", 2)
     submit(api, 3)
-    page = api.get("/tasks").json()
+    page = api.get("/tasks?limit=1").json()
     assert (page["total_count"], page["total_count_is_exact"]) == (2, False)
+
+
+def test_a_page_that_has_all_rows_needs_no_second_query(api: Api) -> None:
+    submit(api, 2)
+    with CaptureQueriesContext(connection) as asked:
+        whole = api.get("/tasks?limit=2").json()
+    assert (whole["total_count"], whole["total_count_is_exact"]) == (2, True)
+    assert not [each for each in asked.captured_queries if "COUNT(" in each["sql"]]
 
 
 def test_a_count_that_takes_too_long_is_left_out(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

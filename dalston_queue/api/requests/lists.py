@@ -64,8 +64,15 @@ def page(
     items = [show(row) for row in found]
     if wanted is ListFormat.CSV and out is not None:
         return _as_csv(items, list(out.model_fields), after)
-    total, is_exact = count_of(rows) if cursor is None else (None, None)
+    total, is_exact = _total(rows, len(found), cursor, after)
     return {"items": items, "next_cursor": after, "total_count": total, "total_count_is_exact": is_exact}
+
+
+def _total(rows: QuerySet[Row], found: int, cursor: UUID | None, after: UUID | None) -> tuple[int | None, bool | None]:
+    """On the first page only. A page that has them all is counted already: a narrow search reads the table once."""
+    if cursor is not None:
+        return None, None
+    return (found, True) if after is None else count_of(rows)
 
 
 def _as_csv(items: Iterable[BaseModel], columns: list[str], after: UUID | None) -> HttpResponse:

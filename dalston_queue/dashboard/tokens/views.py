@@ -106,7 +106,7 @@ def _wanted(request: HttpRequest, form: Mapping[str, Any]) -> Wanted:
     lifetime = form.get("expires", "")
     if lifetime not in LIFETIMES:
         raise Refused("Expires: choose one of the times.")
-    rate = form.get("rate", "")
+    rate = form.get("rate", accounts.preset(settings.DALSTON_TOKEN_RATE_PRESET))
     if rate not in ("", *RatePreset):
         raise Refused("Rate: choose one of the presets.")
     expires_at = None if lifetime == "never" else timezone.now() + timedelta(days=int(lifetime))
