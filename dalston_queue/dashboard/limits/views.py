@@ -139,4 +139,4 @@ def _limit(query: Mapping[str, str]) -> Limit | None:
 
 
 def _project(query: Mapping[str, str]) -> Project | None:
-    return Project.objects.filter(name=query["project"]).first() if "project" in query else None
+    return Project.objects.filter(name=cleaned(query["project"])).first() if "project" in query else None
