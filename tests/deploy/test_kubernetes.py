@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from argparse import ArgumentParser
 from functools import cache
+from math import ceil
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -201,7 +202,7 @@ def test_keda_scales_the_deployment_of_nodes_by_an_endpoint_and_fields_that_exis
     assert 0 <= scaled["spec"]["minReplicaCount"] < scaled["spec"]["maxReplicaCount"]
     [secret] = login["spec"]["secretTargetRef"]
     assert secret.keys() == {"parameter", "name", "key"} and secret["parameter"] == "token"
-    locations = set()
+    locations = {}
     for trigger in scaled["spec"]["triggers"]:
         metadata = trigger["metadata"]
         assert (trigger["type"], metadata["authMode"]) == ("metrics-api", "bearer")
@@ -211,11 +212,60 @@ def test_keda_scales_the_deployment_of_nodes_by_an_endpoint_and_fields_that_exis
         route = ("GET", url.path.removeprefix("/api/v1"))
         assert ROUTES[route] == {"read"}
         parameters = {parameter["name"] for parameter in OPERATIONS[route]["parameters"]}
-        assert parse_qs(url.query).keys() <= parameters
+        asked = parse_qs(url.query, keep_blank_values=True).keys()
+        assert asked <= parameters
+        assert "capabilities" in asked, "a task that these nodes can't run would bring pods"
         assert url.scheme == "https" and url.hostname == maps["dalston-server"]["data"]["DALSTON_ALLOWED_HOSTS"]
-        locations.add(metadata["valueLocation"])
-        assert float(metadata["targetValue"]) > 0
-    assert locations == {"demand", "oldest_age_seconds"} <= ScaleOut.model_fields.keys()
+        locations[trigger["name"]] = metadata["valueLocation"]
+    assert set(locations.values()) == {"demand", "oldest_age_seconds"} <= ScaleOut.model_fields.keys()
+    modifiers = scaled["spec"]["advanced"]["scalingModifiers"]
+    assert set(re.findall(r"[a-z]\w*", modifiers["formula"])) == locations.keys() | {"min", "max"}
+    fallback = scaled["spec"]["fallback"]
+    assert fallback["behavior"] == "currentReplicasIfHigher", "while the API is away no busy pod goes"
+    assert modifiers["metricType"] == "AverageValue" and modifiers["target"] == "1", "or there is no fallback"
+
+
+@pytest.mark.parametrize(
+    ("demand", "oldest_age", "pods"),
+    [
+        (0, 0, 0),
+        (1, 0.2, 1),
+        (1, 900, 1),  # the first pod takes long to come: no further one for the same task
+        (8, 1, 2),
+        (8, 240, 4),
+        (1000, 5, 250),
+        (3, 0, 1),  # all of them run
+    ],
+)
+def test_keda_asks_for_pods_by_demand_and_age_and_never_for_more_than_there_are_tasks(
+    demand: int, oldest_age: float, pods: int
+) -> None:
+    [scaled] = of_kind("keda", "ScaledObject").values()
+    formula = scaled["spec"]["advanced"]["scalingModifiers"]["formula"]
+    names = {"demand": demand, "oldest_age": oldest_age, "min": min, "max": max}
+    assert ceil(eval(formula, {"__builtins__": {}}, names)) == pods  # arithmetic, the same in expr
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_a_pod_accepts_connections_on_the_ports_it_serves_and_metrics_only_from_prometheus(overlay: str) -> None:
+    policies = of_kind(overlay, "NetworkPolicy")
+    assert policies["dalston"]["spec"] == {
+        "podSelector": {"matchLabels": {"app.kubernetes.io/part-of": "dalston"}},
+        "policyTypes": ["Ingress"],
+    }, "nothing, but for what the others allow"
+    [web] = policies["dalston-web"]["spec"]["ingress"]
+    [metrics] = policies["dalston-metrics"]["spec"]["ingress"]
+    [selected] = policies["dalston-metrics"]["spec"]["podSelector"]["matchExpressions"]
+    assert "from" not in web and list(metrics["from"][0]) == ["namespaceSelector"]
+    for name, resource in workloads(overlay).items():
+        labels = resource["spec"]["template"]["metadata"]["labels"]
+        assert labels["app.kubernetes.io/part-of"] == "dalston"
+        ports = {port["name"] for port in pod(resource)["containers"][0].get("ports", [])}
+        if name == "dalston-web":
+            assert ports == {port["port"] for port in web["ports"]}
+        elif ports:
+            assert labels["app.kubernetes.io/name"] in selected["values"]
+            assert ports <= {port["port"] for port in metrics["ports"]}
 
 
 def test_nodes_of_the_daemonset_and_of_keda_are_the_same_but_for_what_must_differ() -> None:
