@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 
+import structlog
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 from django.db.migrations.loader import MigrationLoader
@@ -13,6 +14,8 @@ from dalston_queue.broker.errors import BrokerError, Misconfigured
 from dalston_queue.health.loops import Loop
 from dalston_queue.health.report import OK, Finding, Findings, Grade, Health, Probe, failed, standing_still
 from dalston_queue.redis import probe
+
+log = structlog.get_logger(__name__)
 
 _UNKNOWN = "unknown: {} does not answer"
 
@@ -51,6 +54,18 @@ def ask_postgres() -> Findings:
         return {"postgres": failed("does not answer"), "migrations": failed(_UNKNOWN.format("Postgres"))}
     finally:
         connection.close()  # of this thread
+
+
+def wait_for_migrations(wait: Callable[[float], bool]) -> None:
+    """Returns once all migrations of this version are applied. `wait` sleeps, and says whether to stop. While Postgres
+    is away it returns as well: that is for the caller's own retries."""
+    is_logged = False
+    while (found := ask_postgres())["postgres"] == OK and found["migrations"] != OK:
+        if not is_logged:
+            log.warning("waiting for migrations", reason=found["migrations"].reason)
+            is_logged = True
+        if wait(1.0):
+            return
 
 
 def _migrations() -> Finding:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from django.db import connection as database
 
 from tests.support import wait_until
 
@@ -42,6 +46,17 @@ def status(port: int, path: str) -> int:
 
 def becomes(port: int, path: str, code: int) -> None:
     wait_until(lambda: status(port, path) == code, what=lambda: f"{path} answers {code}: {ask(port, path)}")
+
+
+@contextmanager
+def a_migration_missing() -> Iterator[None]:
+    with database.cursor() as cursor:
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'dalston_queue' AND name LIKE '0002%%' RETURNING *")
+        (row,) = cursor.fetchall()
+        try:
+            yield
+        finally:
+            cursor.execute("INSERT INTO django_migrations VALUES (%s, %s, %s, %s)", row)
 
 
 def timed(port: int, path: str) -> float:

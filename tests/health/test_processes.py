@@ -12,7 +12,7 @@ from django.db import connection, transaction
 
 from dalston_queue.broker import Broker
 from dalston_site.embedded.server import Server
-from tests.health.ask import BOUND_S, ask, becomes, reason, status, timed
+from tests.health.ask import BOUND_S, a_migration_missing, ask, becomes, reason, status, timed
 from tests.jobs import make
 from tests.orchestrator.conftest import orchestrators
 from tests.orchestrator.processes import Orchestrators
@@ -74,6 +74,17 @@ def test_a_statement_that_hangs_fails_the_orchestrator_until_it_ends(start: Call
         assert reason(running.port, "/healthz", "main loop").startswith("stands still for ")
         keeps_time(BOUND_S, lambda: timed(running.port, "/readyz"))
     becomes(running.port, "/healthz", 200)
+
+
+def test_an_orchestrator_that_starts_before_its_migrations_waits_for_them(start: Callable[..., Running]) -> None:
+    with a_migration_missing():
+        running = start("runorchestrator", ready=False, DALSTON_STUCK_AFTER_S="1")
+        assert reason(running.port, "/readyz", "migrations") == "1 not applied: manage.py migrate"
+        running.process.wait_for("waiting for migrations")
+        assert ask(running.port, "/healthz")[0] == 200
+        assert "orchestrator ready" not in running.process.output
+    running.process.wait_for("orchestrator ready")
+    becomes(running.port, "/readyz", 200)
 
 
 def test_a_duty_that_hangs_fails_housekeeping(start: Callable[..., Running]) -> None:

@@ -10,12 +10,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from django.db import connection
 
 from dalston_site.embedded.server import Server
 from tests.api.errors.freezing import FreezingProxy
 from tests.conftest import ROOT
-from tests.health.ask import BOUND_S, ask, becomes, reason, status, timed
+from tests.health.ask import BOUND_S, a_migration_missing, ask, becomes, reason, status, timed
 from tests.support import Spawned, keeps_time, wait_until
 from tests.web import Web, environment
 
@@ -114,15 +113,10 @@ def test_a_postgres_that_hangs_delays_no_answer(own_web: Callable[..., Web]) -> 
 
 
 def test_a_missing_migration_is_counted(web: Web) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM django_migrations WHERE app = 'dalston_queue' AND name LIKE '0002%%' RETURNING *")
-        (row,) = cursor.fetchall()
-        try:
-            wait_until(lambda: status(web.port, "/readyz") == 503, what="not ready")
-            assert reason(web.port, "/readyz", "migrations") == "1 not applied: manage.py migrate"
-            assert ask(web.port, "/healthz")[0] == 200
-        finally:
-            cursor.execute("INSERT INTO django_migrations VALUES (%s, %s, %s, %s)", row)
+    with a_migration_missing():
+        wait_until(lambda: status(web.port, "/readyz") == 503, what="not ready")
+        assert reason(web.port, "/readyz", "migrations") == "1 not applied: manage.py migrate"
+        assert ask(web.port, "/healthz")[0] == 200
     becomes(web.port, "/readyz", 200)
 
 

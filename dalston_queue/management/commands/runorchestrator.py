@@ -4,7 +4,7 @@ import signal
 import threading
 from argparse import ArgumentParser, ArgumentTypeError
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -23,7 +23,7 @@ from dalston_queue.broker.protocol.types import Role
 from dalston_queue.health import watchdog
 from dalston_queue.health.loops import Loop
 from dalston_queue.health.report import Health
-from dalston_queue.health.servers import health_of
+from dalston_queue.health.servers import health_of, wait_for_migrations
 from dalston_queue.jobs.webhooks.sender import RECORD_INTERVAL_S, WebhookSender
 from dalston_queue.metrics import collector
 from dalston_queue.metrics.server import ProcessServer, health_routes, metrics_of, parse_address
@@ -81,6 +81,13 @@ class Command(BaseCommand):
         if options["metrics"]:
             self._serve(options["metrics"], health)
         watchdog.start(health)
+        # Started beside the migrations, as by Kubernetes: alive, not ready, and without a query of tables to come.
+        wait_for_migrations(partial(_rest, loops, stop))
+        if not stop.is_set():
+            self._run(main, beside, stop)
+        log.info("orchestrator stopped", name=name)
+
+    def _run(self, main: Orchestrator, beside: Sequence["_Thread"], stop: threading.Event) -> None:
         for thread in beside:
             thread.start()
         try:
@@ -92,7 +99,6 @@ class Command(BaseCommand):
         for thread in beside:
             if thread.failed:
                 raise CommandError(f"the {thread.name} thread failed; see the log. Start the orchestrator again.")
-        log.info("orchestrator stopped", name=name)
 
     def _serve(self, address: str, health: Health) -> None:
         collector.register()
@@ -119,6 +125,12 @@ class _Thread(threading.Thread):
             log.exception("a thread failed", thread=self.name)
             self.failed = True
             self._stop_all.set()
+
+
+def _rest(loops: Sequence[Loop], stop: threading.Event, seconds: float) -> bool:
+    for loop in loops:
+        loop.mark(seconds)
+    return stop.wait(seconds)
 
 
 def _address(text: str) -> str:
