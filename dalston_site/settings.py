@@ -145,7 +145,7 @@ DALSTON_MAX_QUEUES = whole("DALSTON_MAX_QUEUES", "E300", 1000, "Queues in all. A
 DALSTON_MAX_QUEUES_PER_PROJECT = whole("DALSTON_MAX_QUEUES_PER_PROJECT", "E301", 100, "Queues that one project may be the first to use.", high=100_000)
 DALSTON_MAX_LANES_PER_PROJECT = whole("DALSTON_MAX_LANES_PER_PROJECT", "E302", 16, "Combinations of required_capabilities in one queue that one project may be the first to use. A queue has 31.", high=31)
 DALSTON_FORGET_QUEUES_S = whole("DALSTON_FORGET_QUEUES_S", "E303", 3600, "Seconds after which an empty queue or combination of capabilities that is not used is forgotten.", low=120)
-DALSTON_SHOWN_QUEUES = whole("DALSTON_SHOWN_QUEUES", "E304", 100, "Queues that the overview, `/queue/stats`, `/metrics` and the samples show: the busiest. The others have their pages, and `/streams`.", high=10_000)
+DALSTON_SHOWN_QUEUES = whole("DALSTON_SHOWN_QUEUES", "E304", 100, "Queues that the overview, `/queue/stats`, `/metrics` and the samples show: those that engines serve, then the busiest. The others have their pages, and `/streams`.", high=10_000)
 
 DALSTON_MAX_REDIS_BYTES = whole("DALSTON_MAX_REDIS_BYTES", "E307", 67_108_864, "Bytes in Redis that the inputs of one project's tasks may take, counting those over 8 KiB; above, its tasks wait in Postgres, and those of other projects go on. The last one may exceed it.", low=65_536)
 

@@ -12,7 +12,8 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from dalston_queue.broker import Broker
-from dalston_queue.broker.protocol.types import Appended
+from dalston_queue.broker.nodes.registry import EngineBeat
+from dalston_queue.broker.protocol.types import Appended, EngineState
 from dalston_queue.dashboard.overview.read import latest, with_queue
 from dalston_queue.jobs.operator.cancel import cancel_job
 from dalston_queue.jobs.operator.pause import pause
@@ -80,6 +81,16 @@ def test_metrics_and_samples_are_those_of_the_busiest(many: None, client: Client
     assert 'stage="q0"' not in text
     take_samples(timezone.now())
     assert set(Sample.objects.filter(kind="queue").values_list("name", flat=True)) == {"q5", "q6", "q7"}
+
+
+def test_an_idle_queue_that_engines_serve_is_not_hidden_by_those_that_nobody_serves(many: None, broker: Broker) -> None:
+    """Else a client with many queues could hide its counters, and silence the alerts on them."""
+    for node, queue in (("gpu", "q0"), ("http", "q1")):
+        beat = EngineBeat(engine_id=f"{node}.demo.0.b", state=EngineState.READY, queues=(queue,), capacity=1)
+        broker.registry.beat_engine(beat, node)
+    redis = latest.get().redis
+    assert redis is not None
+    assert [stats.queue for stats in redis.snapshot.queues] == ["q0", "q5", "q6"]
 
 
 def test_the_api_pages_through_all_of_them(many: None, admin_client: Client, admin_user: User) -> None:

@@ -1,7 +1,9 @@
 """Queues by how busy they are, and by name: which of many a page, a scrape or an answer shows.
 
 What is shown is bounded (DALSTON_SHOWN_QUEUES), and so is what is read for it. While there are no more queues than
-that, all are shown. Names and numbers are from Postgres; a queue that only Redis knows is named by the caller.
+that, all are shown. Of more, those that engines of a node serve come first: a client that fills queues which nobody
+serves must not hide an idle one, with its counters and its alerts. Names and numbers are from Postgres; a queue that
+only Redis knows is named by the caller.
 """
 
 from collections.abc import Collection
@@ -10,6 +12,10 @@ from typing import NamedTuple
 
 from django.conf import settings
 from django.db import connection
+
+from dalston_queue.broker.engine.remote import NODE
+from dalston_queue.broker.errors import BrokerError
+from dalston_queue.redis import get_broker
 
 # The names, and how many tasks of each wait and run.
 _DEPTH = """
@@ -20,7 +26,7 @@ _BUSIEST = f"""
     WITH depth AS ({_DEPTH})
     SELECT n.name FROM unnest(%s::text[]) AS n (name)
     LEFT JOIN depth ON depth.queue = n.name LEFT JOIN dalston_lane l ON l.name = n.name
-    ORDER BY coalesce(depth.waiting + depth.running, 0) DESC, l.used_at DESC NULLS LAST, n.name
+    ORDER BY n.name = ANY(%s) DESC, coalesce(depth.waiting + depth.running, 0) DESC, l.used_at DESC NULLS LAST, n.name
     LIMIT %s"""  # noqa: S608
 _NAMES = f"""
     SELECT queue FROM ({_DEPTH}) AS depth UNION SELECT queue FROM dalston_lane WHERE name = queue"""  # noqa: S608
@@ -66,16 +72,25 @@ def names(in_redis: Collection[str]) -> list[str]:
 
 
 def select(in_redis: Collection[str]) -> Selection:
-    """The busiest queues, or all if Redis knows not many. Raises django.db.Error."""
+    """The queues that engines serve, then the busiest; or all if Redis knows not many. Raises django.db.Error."""
     limit = settings.DALSTON_SHOWN_QUEUES
     if len(in_redis) <= limit:
         return ALL
     known = names(in_redis)
     with connection.cursor() as cursor:
-        cursor.execute(_BUSIEST, [known, limit])
+        cursor.execute(_BUSIEST, [known, _served(), limit])
         shown = [row[0] for row in cursor.fetchall()]
         cursor.execute(_HIDDEN, [shown])
         return Selection(shown, len(known) - limit, *cursor.fetchone())
+
+
+def _served() -> list[str]:
+    """Queues of engines with a supervisor. A worker over HTTP names its queues itself."""
+    try:
+        engines = get_broker().registry.engines()
+    except BrokerError:
+        return []
+    return sorted({queue for engine in engines if engine.node_id != NODE for queue in engine.queues})
 
 
 def page(in_redis: Collection[str], after: str, limit: int) -> list[Line]:
