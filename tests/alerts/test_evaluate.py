@@ -184,6 +184,18 @@ def test_an_evaluation_overwrites_no_notification_that_is_sent_meanwhile(monkeyp
     assert (row.value, row.called) == (60, "firing")
 
 
+def test_an_alert_of_many_queues_hides_no_other(viewer: Client) -> None:
+    firing(*(f"q{number} medium" for number in range(60)), name="DalstonQueueStalled", severity="critical")
+    [other] = firing("gpu-1", name="DalstonDiskFilling")
+    AlertState.objects.filter(pk=other.pk).update(fired_at=timezone.now() - timedelta(days=1))
+    for page in ("/", "/alerts/"):
+        text = viewer.get(page).content.decode()
+        assert f'id="alert-{other.pk}' in text, page
+        assert text.count('href="/alerts/queue-stalled/"') >= 3 and "q59 medium" not in text
+        assert "nd 57 more" in text
+    assert "q49 medium" in viewer.get("/alerts/queue-stalled/").content.decode()
+
+
 def test_an_alert_of_an_earlier_version_ends() -> None:
     now = timezone.now()
     old = {"severity": "warning", "value": 1, "text": "x", "since": now, "held_at": now, "fired_at": now}

@@ -112,14 +112,24 @@ def _of_redis(redis: InRedis, past: Past) -> Iterator[Finding]:
     if not redis.is_led:
         text = "No orchestrator is the leader: nothing is dispatched. Start manage.py runorchestrator."
         yield Finding(Tone.BAD, text, duties_url())
-    for queue in redis.snapshot.queues:
-        yield from _of_queue(redis, past, queue)
-    yield from _of_lanes(redis)
-    for node in redis.nodes:
-        yield from _of_node(node)
+    of_queues = [each for queue in redis.snapshot.queues for each in _of_queue(redis, past, queue)]
+    yield from _first([*of_queues, *_of_lanes(redis)], "about queues", page_url("queues"))
+    yield from _first([each for node in redis.nodes for each in _of_node(node)], "about nodes", page_url("nodes"))
     if not _ready(redis):
         text = "No engine is ready: nothing can run. Start manage.py runsupervisor on a node."
         yield Finding(Tone.BAD, text, page_url("nodes"))
+
+
+MAX_ALIKE = 10
+"""Findings about queues, or about nodes. Clients make queues, and what else is wrong must stay in sight."""
+
+
+def _first(findings: Sequence[Finding], about: str, there: str) -> Iterator[Finding]:
+    """The worst of these, and how many more there are."""
+    worst = sorted(findings, key=badness, reverse=True)
+    yield from worst[:MAX_ALIKE]
+    if hidden := worst[MAX_ALIKE:]:
+        yield Finding(hidden[0].tone, f"{len(hidden)} more {about}.", there)
 
 
 def queue_finding(overview: Overview, queue: str) -> Finding:

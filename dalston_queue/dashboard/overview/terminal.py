@@ -49,14 +49,18 @@ def _alert_lines(overview: Overview) -> Iterator[str]:
     if overview.postgres is None:
         yield from ("", f"ALERTS  {NOT_KNOWN.format('Postgres')}")
         return
-    firing = Counter(alert.severity for alert in alerts if alert.fired_at)
-    counted = ", ".join(f"{number} {severity}" for severity, number in sorted(firing.items()))
-    pending = sum(not alert.fired_at for alert in alerts)
+    firing: Counter[str] = Counter()
+    for alert in alerts:
+        firing[alert.severity] += 1 + alert.more if alert.fired_at else 0
+    counted = ", ".join(f"{number} {severity}" for severity, number in sorted((+firing).items()))
+    pending = sum(1 + alert.more for alert in alerts if not alert.fired_at)
     yield from ("", f"ALERTS  {counted or 'none'}{f', {pending} pending' if pending else ''}")
     for alert in alerts[:MAX_ROWS]:
         state = alert.severity if alert.fired_at else "pending"
         about = f" ({alert.subject})" if alert.subject else ""
-        yield from _wrapped(f"  {state:8} ", f"{alert.name}{about}, {age(alert.since, overview.at)}: {alert.text}")
+        more = f" And {alert.more} more." if alert.more > 0 else ""
+        text = f"{alert.name}{about}, {age(alert.since, overview.at)}: {alert.text}{more}"
+        yield from _wrapped(f"  {state:8} ", text)
 
 
 def _queue_lines(overview: Overview) -> Iterator[str]:
@@ -174,7 +178,7 @@ def _worker_document(engine: EngineLine) -> dict[str, Any]:
 
 
 def _alert_document(alert: AlertLine) -> dict[str, Any]:
-    names = ("name", "subject", "severity", "state", "text", "since")
+    names = ("name", "subject", "severity", "state", "text", "since", "more")
     return {name: getattr(alert, name) for name in names}
 
 

@@ -158,6 +158,17 @@ def test_work_that_no_engine_serves_is_named() -> None:
     assert "echo: 5 waiting, and no ready engine serves it." in text_of(view)
 
 
+def test_many_queues_hide_nothing_else_that_is_wrong() -> None:
+    view = overview(queue(waiting=5), engines=())
+    assert view.redis is not None
+    many = [structs.replace(queue(waiting=5), queue=f"q{number}") for number in range(30)]
+    redis = replace(view.redis, snapshot=Snapshot(at_ms=0, queues=many))
+    texts = [finding.text for finding in judge(replace(view, redis=redis)).findings]
+    assert sum("no ready engine serves it" in text for text in texts) == 10
+    assert "20 more about queues." in texts
+    assert any(text.startswith("No engine is ready") for text in texts)
+
+
 def test_no_orchestrator_leads() -> None:
     view = overview(queue())
     assert view.redis
