@@ -83,7 +83,9 @@ def test_metrics_and_samples_are_those_of_the_busiest(many: None, client: Client
     assert set(Sample.objects.filter(kind="queue").values_list("name", flat=True)) == {"q5", "q6", "q7"}
 
 
-def test_an_idle_queue_that_engines_serve_is_not_hidden_by_those_that_nobody_serves(many: None, broker: Broker) -> None:
+def test_an_idle_queue_that_engines_serve_is_not_hidden_by_busy_ones_without_engines(
+    many: None, broker: Broker
+) -> None:
     """Else a client with many queues could hide its counters, and silence the alerts on them."""
     for node, queue in (("gpu", "q0"), ("http", "q1")):
         beat = EngineBeat(engine_id=f"{node}.demo.0.b", state=EngineState.READY, queues=(queue,), capacity=1)

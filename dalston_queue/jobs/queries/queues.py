@@ -1,8 +1,8 @@
 """Queues by how busy they are, and by name: which of many a page, a scrape or an answer shows.
 
 What is shown is bounded (DALSTON_SHOWN_QUEUES), and so is what is read for it. While there are no more queues than
-that, all are shown. Of more, those that engines of a node serve come first: a client that fills queues which nobody
-serves must not hide an idle one, with its counters and its alerts. Names and numbers are from Postgres; a queue that
+that, all are shown. Of more, those that engines of a node serve come first: a client that fills queues without any
+engine must not hide an idle one, with its counters and its alerts. Names and numbers are from Postgres; a queue that
 only Redis knows is named by the caller.
 """
 
