@@ -133,6 +133,20 @@ def answer(client: redis.Redis, *words: str) -> str:
         return f"{type(error).__name__} {error}"
 
 
+def test_redis_7_0_knows_each_command_of_the_rules(urls: Servers) -> None:
+    """It refuses the whole line otherwise."""
+    allowed = [word[1:] for word in documented() if word.startswith("+")]
+    with redis.Redis.from_url(urls.admin, decode_responses=True, protocol=3) as client:
+        newer = {}
+        for name in allowed:
+            command, _, subcommand = name.partition("|")
+            facts = client.execute_command("COMMAND DOCS", command)[command]
+            facts = facts["subcommands"][name] if subcommand else facts
+            if tuple(map(int, facts["since"].split("."))) > (7, 0, 0):
+                newer[name] = facts["since"]
+    assert len(allowed) > 30 and newer == {}
+
+
 def test_that_user_may_do_nothing_else(urls: Servers) -> None:
     allowed = {tuple(word[1:].split("|")) for word in documented() if word.startswith("+")}
     with redis.Redis.from_url(urls.admin, decode_responses=True, protocol=2) as client:

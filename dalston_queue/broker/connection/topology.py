@@ -117,6 +117,8 @@ def _client_maker(url: str, cluster: bool, timeout_s: float) -> Callable[[], Cli
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,
         "protocol": 2,
+        # No CLIENT SETINFO: Redis 7.0 does not know it, and refuses an ACL that names it.
+        "driver_info": None,
     }
     if scheme in ("redis+sentinel", "rediss+sentinel"):
         return lambda: _sentinel_client(url, options)

@@ -59,3 +59,14 @@ def test_a_bad_variable_is_named() -> None:
     done = run("manage.py", "check", DALSTON_MAX_DELIVERIES="three")
     assert done.returncode == 1
     assert "DALSTON_MAX_DELIVERIES is 'three'. Expected a whole number, such as 30." in done.stderr
+
+
+def test_browsers_keep_to_https_and_no_list_of_theirs_names_the_domain() -> None:
+    """A domain stays on the preload list for years, with all hosts below it."""
+    code = (
+        "import django; django.setup(); from django.test import Client;"
+        "print(Client().get('/login/', secure=True, headers={'host': 'dalston.example.com'})"
+        ".headers['Strict-Transport-Security'])"
+    )
+    done = run("-c", code, DJANGO_SETTINGS_MODULE="dalston_site.settings")
+    assert done.stdout.strip() == "max-age=31536000; includeSubDomains", done.stderr
