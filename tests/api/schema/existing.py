@@ -219,7 +219,7 @@ def _transcriptions(work: _Work, broker: Broker, store: Store) -> Part:
     made = []
     for number in range(2 * FEW):
         wanted = Wanted(filename=f"{number}.wav", audio=audio.ref)
-        job_id = submit(wanted.job(), project=work.project).job_id
+        job_id = submit(wanted.job(), project=work.project, brings={audio.ref}).job_id
         add_upload(work.project.pk, job_id, audio, wanted.filename)
         made.append({"transcription_id": str(job_id)})
     with engine(broker, *speech.QUEUES, name="node.speech.0.boot") as consumer:
