@@ -1,6 +1,6 @@
 """Benchmarks: Dalston and other queues in one run on one private server. `./dev bench NAME` starts one.
 
-abuse, api, broker, dashboard, order, pipeline, recovery, transcription   one benchmark each
+abuse, api, broker, dashboard, order, pipeline, recovery, sizing, transcription   one benchmark each
 subjects/   the parts of `broker`: throughput, latency, survival, depth
 peers/      the measured queues, one file each
 attacks/    what one client does to the others in `abuse`

@@ -299,7 +299,8 @@ USE_TZ = True
 
 STATIC_URL = "/static/"
 STATIC_ROOT = Path(env.text("DALSTON_STATIC_ROOT", str(VAR_DIR / "static")))
-STATICFILES_DIRS = [FILES_DIR / "static"]
+# In an installation they lie in an app, where Django finds them by itself.
+STATICFILES_DIRS = [] if INSTALLED else [FILES_DIR / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {

@@ -49,6 +49,14 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
 
 
 @pytest.mark.slow
+def test_sizing_bench_measures_each_process_and_a_job(tmp_path: Path) -> None:
+    bench("sizing", "--json", str(tmp_path / "figures.json"))
+    processes, sizes, cpu = json.loads((tmp_path / "figures.json").read_text())["sections"]
+    assert [row[0] for row in processes["rows"]] == ["web", "orchestrator", "housekeeping", "node"]
+    assert all(float(row[1].replace(",", "")) > 0 for section in (processes, sizes, cpu) for row in section["rows"])
+
+
+@pytest.mark.slow
 def test_pipeline_bench_takes_tasks_to_completed() -> None:
     assert "tasks/s through Postgres" in bench("pipeline", *NO_PEERS)
 

@@ -17,7 +17,7 @@ class Node:
     def __init__(self, folder: Path, *flags: str, role: str = "server") -> None:
         self.folder = folder
         self.port = reserve_port()
-        self._flags = flags
+        self.flags = flags
         self._role = role
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True)
@@ -36,11 +36,11 @@ class Node:
             config = self.folder / "sentinel.conf"
             if not config.exists():
                 config.write_text(
-                    f"port {self.port}\nbind 127.0.0.1\ndir {self.folder}\n" + "\n".join(self._flags) + "\n"
+                    f"port {self.port}\nbind 127.0.0.1\ndir {self.folder}\n" + "\n".join(self.flags) + "\n"
                 )
             argv = [str(valkey_server()), str(config), "--sentinel"]
         else:
-            argv = [str(valkey_server()), *base, *self._flags, *more]
+            argv = [str(valkey_server()), *base, *self.flags, *more]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         if ready:
