@@ -78,10 +78,13 @@ class Whisper:
 
 
 def heard_of(segment: Any, language: str, *, words: bool) -> Heard:
-    """A segment of faster-whisper. It has times of its own: all of it counts as speech."""
+    """A segment of faster-whisper. It has times of its own: all of it counts as speech. With times of words its numbers
+    are numpy's, which no result may hold."""
     timed = tuple(
-        Word(word.word.strip(), word.start, word.end, round(word.probability, 3)) for word in segment.words or ()
+        Word(word.word.strip(), float(word.start), float(word.end), round(float(word.probability), 3))
+        for word in segment.words or ()
     )
-    window = Window(segment.start, segment.end, (Span(segment.start, segment.end),))
+    start, end = float(segment.start), float(segment.end)
+    window = Window(start, end, (Span(start, end),))
     confidence = round(float(np.exp(segment.avg_logprob)), 3)
     return Heard(window, segment.text.strip(), confidence, timed if words else None, language)
