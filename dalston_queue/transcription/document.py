@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e8)]
+MAX_SECONDS = 1e8
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)]
 Small = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 
 

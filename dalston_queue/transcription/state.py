@@ -14,7 +14,7 @@ from dalston_queue.jobs.queries.progress import NO_PROGRESS, read_progress
 from dalston_queue.models import Job, Task
 from dalston_queue.redis import get_broker
 from dalston_queue.transcription import document
-from dalston_queue.transcription.wanted import MERGE, PREPARE
+from dalston_queue.transcription.wanted import MERGE, PREPARE, clean_name
 
 PREPARED = 0.05
 """The share of `prepare` in the progress while the other stages are not known."""
@@ -30,7 +30,7 @@ class Transcription:
 
     @property
     def filename(self) -> str:
-        return str(self.job.parameters.get("filename") or "audio")
+        return clean_name(str(self.job.parameters.get("filename") or ""))  # of any job that has the name
 
     @property
     def duration(self) -> float | None:

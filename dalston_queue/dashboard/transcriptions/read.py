@@ -25,8 +25,9 @@ from dalston_queue.jobs.queries.progress import read_progress
 from dalston_queue.jobs.queries.search import page_of
 from dalston_queue.models import Job, Task
 from dalston_queue.redis import get_broker
+from dalston_queue.transcription.document import MAX_SECONDS
 from dalston_queue.transcription.state import weighted
-from dalston_queue.transcription.wanted import MERGE, NAME, PREPARE
+from dalston_queue.transcription.wanted import MERGE, NAME, PREPARE, clean_name
 
 SHOWN = 50
 FIELDS = ("after",)
@@ -140,7 +141,7 @@ def _described(
 ) -> Transcription:
     return Transcription(
         id=str(job.pk),
-        filename=prepared.get("filename") or "recording",
+        filename=clean_name(prepared.get("filename") or "recording"),
         status=job.status,
         project=job.project.name,
         percent=percent(steps, reported) if steps else round(100 * job.progress),
@@ -177,8 +178,9 @@ def doing(steps: Sequence[Step]) -> str:
 
 
 def _number(text: str | None) -> float | None:
-    """An engine may report any JSON."""
+    """An engine may report any JSON, also "NaN" or 1e308."""
     try:
-        return None if text is None else float(text)
+        found = None if text is None else float(text)
     except ValueError:
         return None
+    return found if found is not None and 0 <= found <= MAX_SECONDS else None

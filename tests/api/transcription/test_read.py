@@ -124,6 +124,12 @@ def test_a_job_that_took_the_name_and_stored_something_else_is_no_500(
 ) -> None:
     made = upload().json()["id"]
     fleet.finish()
+    job = Job.objects.get(pk=made)
+    job.parameters["filename"] = "../a\r\nSet-Cookie: a=b\u202e.wav"
+    job.save()
+    for path, name in (("audio", "aSet-Cookie: a=b.wav"), ("export/srt", "aSet-Cookie: a=b.srt")):
+        answer = client.get(f"{URL}/{made}/{path}")
+        assert answer.headers["content-disposition"].endswith(f'; filename="{name}"'), answer.text
     others = [b"", b"\xff", b"[]", b"null", b"[" * 100_000, b'{"text": "a", "duration": 1, "segments": [{}]}']
     fields = [b'"a", "duration": 1e999', b'"a", "duration": -1', b'"a", "duration": "x"', b'"\xff", "duration": 1']
     for content in others + [b'{"text": %s, "segments": []}' % each for each in fields]:

@@ -163,6 +163,9 @@ def test_what_an_engine_may_report_by_mistake_is_no_500(viewer: Client, broker: 
     page = f"/transcriptions/{job_id}/"
     reported: tuple[Any, ...] = (
         {"duration": "long", "peaks": "loud"},
+        {"duration": "NaN", "peaks": [1e308, -1e308]},
+        {"duration": "1e999"},
+        {"duration": -1e308},
         {"duration": None, "peaks": {"a": 1}},
         {"peaks": [1, "x", None, 2.5, 10**400]},
         [],
@@ -171,6 +174,7 @@ def test_what_an_engine_may_report_by_mistake_is_no_500(viewer: Client, broker: 
     )
     for wrong in reported:
         Task.objects.filter(job_id=job_id, stage="prepare").update(result=wrong)
+        Task.objects.filter(job_id=job_id, stage="merge").update(result=wrong)
         text_of(viewer, page)
         text_of(viewer)
     wrong_files = (b"", b"[]", b"null", b'{"segments": [{}]}', b'{"segments": [{"start": "x", "text": 1}]}', b"\xff")
