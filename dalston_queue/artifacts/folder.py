@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -42,6 +43,12 @@ class FolderStore(Store):
                 raise StoreError(
                     f"the artifact store can't be written: {folder} belongs to user {owner}, and this is {os.geteuid()}"
                 )
+
+    def free_share(self) -> float | None:
+        with _reasons("read"):
+            self._incoming.mkdir(parents=True, exist_ok=True)
+            found = shutil.disk_usage(self._incoming)
+        return found.free / found.total
 
     def keep(self, path: Path, digest: str) -> None:
         """Always by a rename, also over the same content: a `delete` at the same time must see a fresh file."""

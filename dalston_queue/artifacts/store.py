@@ -109,6 +109,10 @@ class Store(ABC):
     def check(self) -> None:
         """Raises StoreError if this process can't store files here, as far as that shows without storing one."""
 
+    def free_share(self) -> float | None:
+        """The share of its disk that is free; None if it has no disk of its own."""
+        return None
+
     def exists(self, ref: str) -> bool:
         try:
             self.size(ref)

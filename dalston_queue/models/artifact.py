@@ -35,6 +35,13 @@ class JobArtifact(models.Model):
             models.Index(fields=["ref"], name="artifact_by_ref"),
             # Housekeeping, each minute: WHERE job_id IS NULL ORDER BY id
             models.Index(fields=["id"], name="artifact_released", condition=models.Q(job__isnull=True)),
+            # Before an upload: what the project has stored
+            models.Index(
+                fields=["project", "ref"],
+                name="artifact_uploads_of",
+                include=["size"],
+                condition=models.Q(kind=ArtifactKind.UPLOAD.value),
+            ),
         ]
         constraints = [
             # Also of one job, and expiry: WHERE job_id = ANY(%s)

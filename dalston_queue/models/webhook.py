@@ -7,7 +7,7 @@ import secrets
 from datetime import datetime
 from enum import StrEnum
 from typing import Self
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from django.db import models
 
@@ -23,10 +23,15 @@ class DeliveryState(StrEnum):
     GAVE_UP = "gave_up"  # every attempt failed; sending it again makes it pending
 
 
+UNKNOWN = UUID(int=0)
+
+
 class WebhookDelivery(models.Model):
     # The receiver gets it, and recognises a repetition by it.
     id = models.UUIDField(primary_key=True, default=uuid4, editable=False)
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="webhooks", db_index=False)
+    # Of the job: projects share the senders. Unknown of one that an older release made.
+    project_id = models.UUIDField(default=UNKNOWN, db_default=UNKNOWN, editable=False)
     url = models.TextField()
     origin = models.TextField(help_text="scheme, host and port: the limit of requests at a time counts by it")
     # Of the job when it ended: a replay may run it again before this is sent.
@@ -45,11 +50,15 @@ class WebhookDelivery(models.Model):
         db_table = "dalston_webhook_delivery"
         verbose_name_plural = "webhook deliveries"
         indexes = [
-            # Orchestrator, each second: WHERE state = 'pending' AND next_at <= %s ORDER BY next_at
-            models.Index(fields=["next_at"], name="webhook_due", condition=models.Q(state="pending")),
+            # Orchestrator, each second, of each project: WHERE state = 'pending' AND next_at <= %s ORDER BY next_at
+            models.Index(
+                fields=["project_id", "next_at"], name="webhook_due_by_project", condition=models.Q(state="pending")
+            ),
             # When those are all of busy receivers: the first of each other receiver, by a range of (origin, next_at)
             models.Index(
-                fields=["origin", "next_at"], name="webhook_due_by_origin", condition=models.Q(state="pending")
+                fields=["project_id", "origin", "next_at"],
+                name="webhook_due_by_receiver",
+                condition=models.Q(state="pending"),
             ),
             # Deliveries being sent to each receiver: WHERE sending_until > %s GROUP BY origin
             models.Index(

@@ -49,6 +49,7 @@ class Code(StrEnum):
     RESULT_PENDING = "result_pending"
     UPLOAD_BROKEN = "upload_broken"
     TOO_MANY_UPLOADS = "too_many_uploads"
+    STORAGE_FULL = "storage_full"
     STORE_UNAVAILABLE = "store_unavailable"
     AUDIO_REJECTED = "audio_rejected"
     TRANSCRIPTION_FAILED = "transcription_failed"
@@ -87,6 +88,7 @@ TITLES: Mapping[Code, str] = {
     Code.RESULT_PENDING: "The result is not stored yet",
     Code.UPLOAD_BROKEN: "The upload broke off",
     Code.TOO_MANY_UPLOADS: "Too many uploads",
+    Code.STORAGE_FULL: "The storage is full",
     Code.STORE_UNAVAILABLE: "The artifact store does not answer",
     Code.AUDIO_REJECTED: "The recording can't be transcribed",
     Code.TRANSCRIPTION_FAILED: "The transcription failed",

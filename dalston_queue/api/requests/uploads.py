@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
@@ -15,6 +16,7 @@ from django.core.files.uploadhandler import FileUploadHandler
 from django.http import HttpRequest
 
 from dalston_queue.api.errors.problems import ApiProblem, Code
+from dalston_queue.api.requests.storage import Room
 from dalston_queue.api.requests.stream import UploadTooLarge, limit, too_large_upload
 from dalston_queue.artifacts import Artifact, Writer
 from dalston_queue.database import before_wait
@@ -48,6 +50,7 @@ class StoreHandler(FileUploadHandler):
 
     chunk_size = 256 * 1024
     writer: Writer | None = None
+    room: Room | None = None
 
     def new_file(self, field_name: str, *args: Any, **kwargs: Any) -> None:
         super().new_file(field_name, *args, **kwargs)
@@ -61,6 +64,8 @@ class StoreHandler(FileUploadHandler):
         assert self.writer is not None  # noqa: S101 - new_file came first
         if start + len(raw_data) > settings.DALSTON_MAX_UPLOAD_BYTES:
             raise UploadTooLarge
+        if self.room is not None:
+            self.room.take(len(raw_data))
         self.writer.write(raw_data)
 
     def file_complete(self, file_size: int) -> StoredUpload:
@@ -70,6 +75,8 @@ class StoreHandler(FileUploadHandler):
     def discard(self) -> None:
         if self.writer is not None:
             self.writer.discard()
+        if self.room is not None:
+            self.room.close()
 
 
 def expect_upload(request: HttpRequest) -> None:
@@ -90,13 +97,17 @@ def is_form(request: HttpRequest) -> bool:
 
 
 @contextmanager
-def received(request: HttpRequest, holder: str) -> Iterator[tuple[dict[str, list[str]], StoredUpload | None]]:
+def received(
+    request: HttpRequest, holder: str, project_id: UUID
+) -> Iterator[tuple[dict[str, list[str]], StoredUpload | None]]:
     """The fields of the form and its file, which is discarded after the block unless it was kept."""
     handlers = [handler for handler in request.upload_handlers if isinstance(handler, StoreHandler)]
     with UPLOAD_SLOTS.take(holder) as free:
         if not free:
             detail = f"None of the {UPLOAD_SLOTS.limit} slots for uploads is free for this project. Nothing was stored."
             raise ApiProblem(503, Code.TOO_MANY_UPLOADS, detail, headers={"Retry-After": "5"})
+        for handler in handlers:
+            handler.room = Room(project_id)
         before_wait()  # an upload may take minutes
         try:
             fields, files = _parsed(request)

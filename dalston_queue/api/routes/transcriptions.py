@@ -51,7 +51,7 @@ PATH = "/audio/transcriptions"
 @router.post(
     PATH,
     auth=[expect_upload, *needs(Scope.SUBMIT)],
-    response=answers({200: OneTranscriptionOut, 201: OneTranscriptionOut}, 400, 409, 413, 504),
+    response=answers({200: OneTranscriptionOut, 201: OneTranscriptionOut}, 400, 409, 413, 504, 507),
     openapi_extra={"requestBody": REQUEST_BODY},
 )
 def transcribe(
@@ -67,13 +67,13 @@ def transcribe(
     if not is_form(request):
         raise ApiProblem(422, Code.INVALID, "file: send a form (multipart/form-data) with `file` or `audio_url`.")
     principal = principal_of(request)
-    with received(request, principal.holder) as (fields, file):
+    project = principal.project()
+    with received(request, principal.holder, project.pk) as (fields, file):
         form = form_of(fields)
         asked = Asked.of(request, prefer, form)
         wanted = _wanted(form, file)
         spec = wanted.job(trace_id=trace_id_of(request), callback_url=form.callback_url)
         check_depth(spec, principal)
-        project = principal.project()
         submission = asked.earlier(wanted, project) if idempotency_key is None else None
         if submission is None:
             artifact = file.keep() if file else None  # everything is checked by now

@@ -292,9 +292,10 @@ _JOB_WRITES = {
 # The webhook of a job that ends is made by the statement that ends it: one for each end, whatever crashes afterwards.
 _WEBHOOK = """
     INSERT INTO dalston_webhook_delivery
-        (id, job_id, url, origin, status, error, finished_at, state, attempts, next_at, last_error)
-    SELECT gen_random_uuid(), id, callback_url, coalesce(substring(callback_url FROM '^[^/]*//[^/?]*'), ''), status,
-           error, finished_at, 'pending', 0, finished_at, ''
+        (id, job_id, project_id, url, origin, status, error, finished_at, state, attempts, next_at, last_error)
+    SELECT gen_random_uuid(), id, project_id, callback_url,
+           coalesce(substring(callback_url FROM '^[^/]*//[^/?]*'), ''), status, error, finished_at, 'pending', 0,
+           finished_at, ''
     FROM moved WHERE callback_url <> ''"""
 
 
@@ -312,7 +313,7 @@ def move_jobs(
         WITH moved AS (
             UPDATE dalston_job j SET status = %(target)s, {_JOB_WRITES[name]}
             WHERE j.id = ANY(%(ids)s::uuid[]) AND j.status = ANY(%(sources)s)
-            RETURNING j.id, j.trace_id, j.callback_url, j.status, j.error, j.finished_at
+            RETURNING j.id, j.trace_id, j.project_id, j.callback_url, j.status, j.error, j.finished_at
         ){webhook}
         SELECT id, trace_id FROM moved"""  # noqa: S608 - built from the tables above, nothing else
     arguments: dict[str, Any] = {

@@ -1,9 +1,10 @@
 """Webhook deliveries in Postgres: checks callback URLs, claims the next delivery, decides about retries."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from ipaddress import ip_network
+from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
@@ -62,33 +63,51 @@ MAX_PER_ORIGIN = 2
 FIRST_LIMIT = 100
 LEASE_SLACK_S = 30.0
 
-# Each second, and after each delivery. `receivers` steps from one origin to the next by a probe of the index by origin.
-# Pairs are compared because `origin =` would let the planner choose the index by time, and read the whole backlog.
+# Each second, and after each delivery. `projects` and `receivers` step from one to the next by a probe of an index.
+# Rows are compared because `origin =` would let the planner choose the index by time, and read the whole backlog.
 CLAIM = """
     WITH RECURSIVE busy AS MATERIALIZED (
         SELECT origin FROM dalston_webhook_delivery
         WHERE state = 'pending' AND sending_until > %(now)s GROUP BY origin HAVING count(*) >= %(per_origin)s
-    ), first AS MATERIALIZED (
-        SELECT id, origin FROM dalston_webhook_delivery
-        WHERE state = 'pending' AND next_at <= %(now)s ORDER BY next_at LIMIT %(first)s
-    ), free AS MATERIALIZED (
-        SELECT id FROM first WHERE origin NOT IN (SELECT origin FROM busy) LIMIT 20
-    ), receivers AS (
-        SELECT min(origin) AS origin FROM dalston_webhook_delivery
-        WHERE state = 'pending' AND CASE WHEN EXISTS (SELECT 1 FROM free) THEN false
-            ELSE (SELECT count(*) FROM first) = %(first)s END
+    ), projects AS (
+        (SELECT project_id FROM dalston_webhook_delivery WHERE state = 'pending' ORDER BY project_id LIMIT 1)
         UNION ALL
         SELECT (
-            SELECT min(origin) FROM dalston_webhook_delivery WHERE state = 'pending' AND origin > receivers.origin
+            SELECT project_id FROM dalston_webhook_delivery
+            WHERE state = 'pending' AND project_id > projects.project_id ORDER BY project_id LIMIT 1
+        ) FROM projects WHERE project_id IS NOT NULL
+    ), first AS MATERIALIZED (
+        SELECT projects.project_id, due.* FROM projects CROSS JOIN LATERAL (
+            SELECT id, origin, next_at FROM dalston_webhook_delivery
+            WHERE state = 'pending' AND (project_id, next_at) >= (projects.project_id, '-infinity')
+                AND (project_id, next_at) <= (projects.project_id, %(now)s)
+            ORDER BY project_id, next_at LIMIT %(first)s
+        ) AS due WHERE projects.project_id IS NOT NULL AND projects.project_id <> ALL(%(full)s::uuid[])
+    ), free AS MATERIALIZED (
+        SELECT id, project_id FROM first WHERE origin NOT IN (SELECT origin FROM busy) ORDER BY next_at LIMIT 20
+    ), crowded AS (
+        SELECT project_id FROM first GROUP BY project_id
+        HAVING count(*) = %(first)s AND bool_and(origin IN (SELECT origin FROM busy))
+    ), receivers AS (
+        SELECT project_id, (
+            SELECT origin FROM dalston_webhook_delivery d WHERE state = 'pending' AND d.project_id = crowded.project_id
+            ORDER BY origin LIMIT 1
+        ) AS origin FROM crowded
+        UNION ALL
+        SELECT project_id, (
+            SELECT origin FROM dalston_webhook_delivery d
+            WHERE state = 'pending' AND d.project_id = receivers.project_id AND d.origin > receivers.origin
+            ORDER BY origin LIMIT 1
         ) FROM receivers WHERE origin IS NOT NULL
     ), found AS (
         SELECT id FROM free
         UNION ALL
         SELECT due.id FROM receivers CROSS JOIN LATERAL (
             SELECT id FROM dalston_webhook_delivery
-            WHERE state = 'pending' AND (origin, next_at) >= (receivers.origin, '-infinity')
-                AND (origin, next_at) <= (receivers.origin, %(now)s)
-            ORDER BY origin, next_at LIMIT %(per_origin)s
+            WHERE state = 'pending'
+                AND (project_id, origin, next_at) >= (receivers.project_id, receivers.origin, '-infinity')
+                AND (project_id, origin, next_at) <= (receivers.project_id, receivers.origin, %(now)s)
+            ORDER BY project_id, origin, next_at LIMIT %(per_origin)s
         ) AS due WHERE receivers.origin IS NOT NULL AND receivers.origin NOT IN (SELECT origin FROM busy)
     )
     UPDATE dalston_webhook_delivery d
@@ -101,15 +120,17 @@ CLAIM = """
     RETURNING d.id"""
 
 
-def claim(now: datetime) -> WebhookDelivery | None:
+def claim(now: datetime, full: Collection[UUID] = ()) -> WebhookDelivery | None:
     """Claim a due delivery of a receiver that is not busy, with its job, project and secret; counted as an attempt.
+    `full`: projects that have their share of the sender.
 
     The one that is due longest comes first. The backlog of a busy receiver may be long, and is not read: if the first
-    FIRST_LIMIT deliveries are all of busy receivers, the statement goes from receiver to receiver instead.
+    FIRST_LIMIT deliveries of a project are all of busy receivers, the statement goes from receiver to receiver.
     """
     until = now + timedelta(seconds=settings.DALSTON_WEBHOOK_TIMEOUT_S + LEASE_SLACK_S)
     with connection.cursor() as cursor:
-        cursor.execute(CLAIM, {"now": now, "until": until, "per_origin": MAX_PER_ORIGIN, "first": FIRST_LIMIT})
+        limits = {"per_origin": MAX_PER_ORIGIN, "first": FIRST_LIMIT}
+        cursor.execute(CLAIM, {"now": now, "until": until, "full": [str(project) for project in full], **limits})
         row = cursor.fetchone()
     if row is None:
         return None

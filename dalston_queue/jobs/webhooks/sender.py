@@ -6,6 +6,9 @@ a few at a time, so that a dead receiver does not hold up the others.
 
 Each delivery is sent in a daemon thread of its own, not in a pool: Python waits for a pool's threads when the process
 ends, and a slow receiver would delay the stop.
+
+A project may have a slot more while fewer are its own than are free: at most half of them, and one is left for a
+project that has none.
 """
 
 import threading
@@ -36,6 +39,7 @@ from dalston_queue.jobs.webhooks.target import read_target
 from dalston_queue.metrics.processes import WEBHOOKS
 from dalston_queue.models import Task, WebhookDelivery
 from dalston_queue.models.webhook import DeliveryState
+from dalston_queue.slots import has_room
 from dalston_queue.tracing import export, ids
 
 log = structlog.get_logger(__name__)
@@ -53,6 +57,7 @@ class _Lease:
     delivery_id: UUID
     attempts: int
     until: datetime | None  # identifies this claim
+    project_id: UUID
 
 
 @dataclass(slots=True)
@@ -86,8 +91,13 @@ class WebhookSender:
         for future in [future for future in self._sending if future.done()]:
             self._mark(self._sending[future], future.result(), timezone.now())
             del self._sending[future]
-        while len(self._sending) < MAX_SENDING and (delivery := claim(timezone.now())) is not None:
+        while len(self._sending) < MAX_SENDING and (delivery := claim(timezone.now(), self._full())) is not None:
             self._sending[self._submit(delivery)] = _lease(delivery)
+
+    def _full(self) -> list[UUID]:
+        """Projects that have their share of the slots: receivers that hang may have any number of names."""
+        taken = Counter(lease.project_id for lease in self._sending.values())
+        return [project for project, own in taken.items() if not has_room(own, taken.total(), MAX_SENDING)]
 
     def _submit(self, delivery: WebhookDelivery) -> "Future[Outcome]":
         """Reads all that needs Postgres in this thread: the sending thread has no database connection."""
@@ -170,7 +180,7 @@ def _start(attempt: Callable[[], Outcome]) -> "Future[Outcome]":
 
 
 def _lease(delivery: WebhookDelivery) -> _Lease:
-    return _Lease(delivery.id, delivery.attempts, delivery.sending_until)
+    return _Lease(delivery.id, delivery.attempts, delivery.sending_until, delivery.project_id)
 
 
 def message_of(delivery: WebhookDelivery) -> Message:

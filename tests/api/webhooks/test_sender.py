@@ -75,8 +75,9 @@ def test_a_name_that_is_not_found_keeps_no_other_receiver_waiting(
 def test_a_claim_does_not_read_a_whole_backlog(api: Api, signed: Project, receiver: Receiver, busy: bool) -> None:
     for url in ("http://127.0.0.1:1111/x", "http://127.0.0.1:2222/y"):
         complete(submit(api, url))
-    many = "INSERT INTO dalston_webhook_delivery (id, job_id, url, origin, status, error, finished_at, state, attempts,"
-    many += " next_at, last_error) SELECT gen_random_uuid(), job_id, url, origin, status, error, finished_at,"
+    many = "INSERT INTO dalston_webhook_delivery (id, job_id, project_id, url, origin, status, error, finished_at,"
+    many += " state, attempts, next_at, last_error)"
+    many += " SELECT gen_random_uuid(), job_id, project_id, url, origin, status, error, finished_at,"
     many += " (ARRAY['delivered', 'pending'])[1 + n %% 2], 1, next_at - interval '1 hour', ''"
     many += " FROM dalston_webhook_delivery, generate_series(1, 20000) n WHERE origin LIKE %s"
     now = timezone.now()
@@ -89,6 +90,7 @@ def test_a_claim_does_not_read_a_whole_backlog(api: Api, signed: Project, receiv
         assert claimed is not None and claimed.origin.endswith(":1111")
     with connection.cursor() as cursor:
         asked: dict[str, Any] = {"now": now, "until": until, "per_origin": 2, "first": webhook_claims.FIRST_LIMIT}
+        asked["full"] = []
         cursor.execute("EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + webhook_claims.CLAIM, asked)
         [[[explained]]] = cursor.fetchall()
     sent = WebhookDelivery.objects.filter(sending_until=until).get()

@@ -1,0 +1,77 @@
+"""Storage of uploads: what the recordings of one project may take in the artifact store, and what must stay free.
+
+Counted are the files that are stored and those that this process receives right now, while they come: a hundred
+uploads at a time would pass a check at their begin.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection
+
+from dalston_queue.api.errors.problems import ApiProblem, Code
+from dalston_queue.jobs.artifacts import the_store
+
+CHECK_BYTES = 16 * 1024 * 1024
+"""Between two checks of the disk."""
+
+# The same content is stored once.
+_STORED = """
+    SELECT coalesce(sum(size), 0) FROM (
+        SELECT DISTINCT ON (ref) size FROM dalston_job_artifact WHERE project_id = %s AND kind = 'upload' ORDER BY ref
+    ) AS file"""
+
+_lock = threading.Lock()
+_coming: Counter[UUID] = Counter()
+"""Bytes of unfinished uploads, by project."""
+
+
+class Room:
+    """What one upload takes. `close` it when its file is stored, or is not."""
+
+    def __init__(self, project_id: UUID) -> None:
+        """Raises ApiProblem if the project has no room left."""
+        self._project_id, self._taken, self._checked = project_id, 0, 0
+        with connection.cursor() as cursor:
+            cursor.execute(_STORED, [project_id])
+            self._stored = int(cursor.fetchone()[0])
+        _check_disk()
+        self.take(0)
+
+    def take(self, size: int) -> None:
+        """So many bytes more have come. Raises ApiProblem."""
+        with _lock:
+            _coming[self._project_id] += size
+            coming = _coming[self._project_id]
+        self._taken += size
+        if self._stored + coming > settings.DALSTON_MAX_STORED_BYTES:
+            raise _full(
+                f"The recordings of this project may take {settings.DALSTON_MAX_STORED_BYTES} bytes in the artifact "
+                "store (DALSTON_MAX_STORED_BYTES). Delete transcriptions that are over."
+            )
+        if self._taken - self._checked >= CHECK_BYTES:
+            self._checked = self._taken
+            _check_disk()
+
+    def close(self) -> None:
+        global _coming  # noqa: PLW0603 - of the process
+        with _lock:
+            _coming[self._project_id] -= self._taken
+            _coming += Counter()  # drops those with none
+        self._taken = 0
+
+
+def _check_disk() -> None:
+    if not settings.DALSTON_ARTIFACTS_URL:  # the upload itself is refused
+        return
+    free = the_store().free_share()
+    if free is not None and free < settings.DALSTON_MIN_FREE_DISK_RATIO:
+        raise _full("The disk of the artifact store is nearly full (DALSTON_MIN_FREE_DISK_RATIO).")
+
+
+def _full(detail: str) -> ApiProblem:
+    return ApiProblem(507, Code.STORAGE_FULL, f"{detail} Nothing was stored.")
