@@ -259,6 +259,7 @@ MIDDLEWARE = [
     "dalston_queue.api.errors.middleware.TraceMiddleware",
     "dalston_queue.dashboard.security.middleware.ContentSecurityPolicyMiddleware",
     "dalston_queue.dashboard.security.middleware.UnavailableMiddleware",
+    "dalston_queue.dashboard.security.middleware.NulMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "dalston_queue.dashboard.security.middleware.HostMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

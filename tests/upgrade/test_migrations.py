@@ -32,6 +32,7 @@ HARMLESS = (
 READ_BY_EYE = {
     "0005_fair_depth": "counts dalston_depth anew, under the lock that adding its columns has taken",
     "0009_dead_letter_patterns": "fills two new columns; the old code writes none of them",
+    "0015_webhook_project": "fills a new column, which the old code leaves at its default",
     "0014_deletes_of_0_1": "lets the old code delete more: references of new tables do not stop it",
 }
 """Migrations with SQL or Python of their own, and why the released code may run beside them."""

@@ -1,4 +1,4 @@
-"""Middleware of the pages: Content-Security-Policy, allowed hosts, and the page 503 while Postgres does not answer."""
+"""Middleware of the pages: CSP, allowed hosts, URLs without NUL, and the page 503 while Postgres does not answer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import structlog
 from django.conf import settings
+from django.core.exceptions import BadRequest
 from django.db import InterfaceError, OperationalError
-from django.http import HttpRequest, HttpResponse, HttpResponsePermanentRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponsePermanentRedirect
 from django.middleware.common import CommonMiddleware
 from django.template.loader import render_to_string
 
@@ -49,6 +50,21 @@ class HostMiddleware(CommonMiddleware):
         if any(re.match(path, request.path.lstrip("/")) for path in settings.SECURE_REDIRECT_EXEMPT):
             return None
         return super().process_request(request)
+
+
+class NulMiddleware:
+    """Refuses NUL characters in the URLs of pages: Postgres stores none, and a search for one is an error. The API
+    names the parameter itself."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if "\x00" in request.path:
+            raise Http404
+        if "%00" in request.META.get("QUERY_STRING", "") and not request.path.startswith("/api/"):
+            raise BadRequest("NUL in a query")
+        return self.get_response(request)
 
 
 class UnavailableMiddleware:

@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("dalston_queue", "0014_webhook_project")]
+    dependencies = [("dalston_queue", "0015_webhook_project")]
 
     operations = [
         migrations.AddIndex(

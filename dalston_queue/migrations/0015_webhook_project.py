@@ -10,7 +10,7 @@ _FILL = """
 
 
 class Migration(migrations.Migration):
-    dependencies = [("dalston_queue", "0013_identity")]
+    dependencies = [("dalston_queue", "0014_deletes_of_0_1")]
 
     operations = [
         migrations.AddField(
