@@ -13,6 +13,7 @@ workers                  the threads that run tasks, and the waiter that sleeps 
 settlement               an author's outcome as a message to the broker
 health                   answers the probe of the supervisor
 logs                     JSON lines, each with the ids of its task
+spans                    the spans of a task, if traces are on
 breaker                  circuit breaker of an engine that only fails
 notify, report           sd_notify; reports of tasks, progress and health to the supervisor
 """
