@@ -129,7 +129,7 @@ def _first(findings: Sequence[Finding], about: str, there: str) -> Iterator[Find
     worst = sorted(findings, key=badness, reverse=True)
     yield from worst[:MAX_ALIKE]
     if hidden := worst[MAX_ALIKE:]:
-        yield Finding(hidden[0].tone, f"{len(hidden)} more {about}.", there)
+        yield Finding(hidden[0].tone, f"{len(hidden)} more findings {about}.", there)
 
 
 def queue_finding(overview: Overview, queue: str) -> Finding:

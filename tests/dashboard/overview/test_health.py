@@ -165,7 +165,7 @@ def test_many_queues_hide_nothing_else_that_is_wrong() -> None:
     redis = replace(view.redis, snapshot=Snapshot(at_ms=0, queues=many))
     texts = [finding.text for finding in judge(replace(view, redis=redis)).findings]
     assert sum("no ready engine serves it" in text for text in texts) == 10
-    assert "20 more about queues." in texts
+    assert "20 more findings about queues." in texts
     assert any(text.startswith("No engine is ready") for text in texts)
 
 
