@@ -6,9 +6,12 @@ lines are made of the rows. The engines' lines come from the logs of their nodes
 
 from __future__ import annotations
 
+import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from datetime import time as clock
 from typing import Any
 from uuid import UUID
 
@@ -102,21 +105,41 @@ def _of_engine(line: DeliveryLine, task_id: UUID, end: float) -> list[LogEntry]:
     if not tail.complete:
         status = tail.status
         raise _Missing(f"{line.node}: {status.message or 'no answer'}." if status else f"{line.node} does not answer.")
-    return [LogEntry(moment(each.at_ms), line.slot, shown_text(_readable(each.text))) for each in tail.lines]
+    return [_engine_line(line.slot, moment(each.at_ms), each.text) for each in tail.lines]
 
 
 _IN_THE_PAGE = frozenset({"timestamp", "level", "logger", "event", "trace_id", "job_id", "task_id"})
 
 
-def _readable(text: str) -> str:
-    """A JSON line of the SDK, as words. Other output as it is."""
+_IN_WORDS = re.compile(r"(\d\d:\d\d:\d\d\.\d{6}) \[\w+ *\] ")
+"""The start of a line as development writes it."""
+LATE = timedelta(minutes=1)
+"""A line may be read so long after it was written; another time of its own is not believed."""
+
+
+def _engine_line(slot: str, read_at: datetime, text: str) -> LogEntry:
+    """A JSON line of the SDK in words, other output as it is; at the time of its own, if it has one: the supervisor
+    reads a line a moment later than the orchestrator applies what it is about."""
+    at, fields = read_at, _fields(text)
+    if fields is not None:
+        with suppress(ValueError):
+            at = datetime.fromisoformat(str(fields.get("timestamp")))
+        names = (f"{name}={value}" for name, value in fields.items() if name not in _IN_THE_PAGE)
+        text = " ".join([fields["event"], *names])
+    elif found := _IN_WORDS.match(text):
+        with suppress(ValueError):
+            at = datetime.combine(read_at.date(), clock.fromisoformat(found[1]), read_at.tzinfo)
+        text = text[found.end() :]
+    known = at.tzinfo is not None and timedelta(0) <= read_at - at < LATE
+    return LogEntry(at if known else read_at, slot, shown_text(text))
+
+
+def _fields(text: str) -> dict[str, Any] | None:
     try:
         fields = msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return text
-    if not isinstance(event := fields.get("event"), str):
-        return text
-    return " ".join([event, *(f"{name}={value}" for name, value in fields.items() if name not in _IN_THE_PAGE)])
+        return None
+    return fields if isinstance(fields.get("event"), str) else None
 
 
 def _ms(when: datetime) -> int:

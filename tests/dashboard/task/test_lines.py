@@ -45,10 +45,17 @@ def test_transitions_and_engine_lines_are_one_list_by_time(viewer: Client, task:
     stamp = (timezone.now() + timedelta(seconds=1)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
     logged = f'{stamp} {{"event": "decoding <b>", "task_id": "{task.pk}", "seconds": 3}}'
 
+    # Read by the supervisor after the end, and written before: as JSON, and as development writes it.
+    read, wrote = (timezone.now() + timedelta(seconds=second) for second in (3.8, 0.4))
+    late = f"{read:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
+    again = f'{late} {{"event": "json_line", "timestamp": "{wrote.isoformat()}", "task_id": "{task.pk}"}}'
+    words = f"{late} {wrote:%H:%M:%S.%f} [info     ] word_line      [engine] task_id={task.pk}"
+    lying = f'{late} {{"event": "lying", "timestamp": "1999-01-01T00:00:00Z", "task_id": "{task.pk}"}}'
+
     def answer() -> None:
         received.extend(broker.node("gpu-01").receive("0", block_ms=4000))
         command = received[0].command_id
-        broker.logs("gpu-01").write("demo.0", [(1, logged)], command)
+        broker.logs("gpu-01").write("demo.0", list(enumerate((logged, again, words, lying), 1)), command)
         broker.node("gpu-01").reply(Reply(command_id=command, state=CommandState.DONE))
 
     # Both deliveries of an attempt are one here, so one question comes.
@@ -57,7 +64,8 @@ def test_transitions_and_engine_lines_are_one_list_by_time(viewer: Client, task:
     text = lines(viewer, task, **{"HX-Request": "true"})
     node.join()
     assert received[0].arguments["containing"] == str(task.pk)
-    wanted = ["job_submitted trace_id=", "task_started attempt=1", "decoding &lt;b&gt; seconds=3", "task_dead_lettered"]
+    wanted = ["job_submitted trace_id=", "task_started attempt=1", "json_line", "word_line"]
+    wanted += ["decoding &lt;b&gt; seconds=3", "task_dead_lettered", "lying"]
     positions = [text.find(each) for each in wanted]
     assert -1 not in positions and positions == sorted(positions)
     assert "cause=rejected" in text and "a secret" not in text
