@@ -1,174 +1,231 @@
-"""The images of deploy/docker are built on a bare Debian, and a task runs through their processes."""
+"""The images of deploy/docker are built on a bare Debian, and tasks run through their processes."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
-import shutil
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 
 from tests.conftest import ROOT
-from tests.support import Spawned, need_tool, reserve_port, wait_until
-
-DEBIAN = "http://deb.debian.org/debian"
-CERTIFICATES = "/etc/ssl/certs"
-FROM_HERE = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CERT", "PIP_DEFAULT_TIMEOUT")
-"""How this machine reaches an index of packages. Nothing of it is in a file of the project."""
-BUILD_S = 900
+from tests.deploy.conftest import IMAGES
+from tests.deploy.images import FROM_HERE, Buildah, Container, inside, written
+from tests.support import Spawned, reserve_port, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-
-class Buildah:
-    """Images and containers in a folder of their own, without a daemon and without namespaces."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        storage = ["--storage-driver", "vfs", "--root", str(folder / "store"), "--runroot", str(folder / "run")]
-        self._program = [need_tool("buildah"), *storage]
-
-    def __call__(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [*self._program, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=BUILD_S, check=False
-        )
-        assert done.returncode == 0, f"{arguments}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-        return done.stdout.strip()
-
-    def build(self, target: str, base: str) -> None:
-        given = [f"{name}={os.environ[name]}" for name in FROM_HERE if name in os.environ]
-        # The certificates of the machine, as for its own pip: they are mounted while it builds, and in no image.
-        options = ["--isolation", "chroot", "--format", "docker", "-v", f"{CERTIFICATES}:{CERTIFICATES}:ro"]
-        for argument in (f"BASE={base}", *given):
-            options += ["--build-arg", argument]
-        self("bud", *options, "-f", "deploy/docker/Dockerfile", "--target", target, "-t", f"dalston-{target}", ".")
-
-    def container(self, image: str) -> str:
-        return self("from", "--pull-never", f"localhost/{image}")
-
-    def argv(self, container: str, env: dict[str, str], *command: str) -> list[str]:
-        variables = [f"--env={name}={value}" for name, value in env.items()]
-        return [*self._program, "run", "--isolation", "chroot", *variables, container, "--", *command]
-
-    def config(self, image: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self("inspect", "--type", "image", f"localhost/{image}"))["Docker"]["config"]
-        return found
-
-
-@pytest.fixture(scope="module")
-def buildah(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Buildah]:
-    if os.geteuid() != 0:
-        pytest.skip("debootstrap and buildah's chroot isolation need root")
-    folder = tmp_path_factory.mktemp("images")
-    made = Buildah(folder)
-    root = folder / "base"
-    packages = "--include=python3,python3-venv,ca-certificates"
-    debootstrap = [need_tool("debootstrap"), "--variant=minbase", packages, "bookworm", str(root), DEBIAN]
-    subprocess.run(debootstrap, check=True, capture_output=True, timeout=BUILD_S)
-    base = made("from", "scratch")
-    made("copy", "-q", base, str(root), "/")
-    made("commit", "-q", base, "localhost/base")
-    shutil.rmtree(root)
-    for target in ("server", "node"):
-        made.build(target, "localhost/base")
-    yield made
-    shutil.rmtree(folder)  # gigabytes
+START_S = 120
+STATE, FILES = "/var/lib/dalston", "/srv/dalston"
 
 
 @pytest.fixture
-def started() -> Iterator[list[Spawned]]:
-    made: list[Spawned] = []
-    yield made
-    for process in made:
-        for each in psutil.Process(process.pid).children(recursive=True) if process.running() else []:
-            each.kill()
-        process.reap()
+def for_all(redis_url: str, prefix: str) -> dict[str, str]:
+    return {
+        "REDIS_URL": redis_url,
+        "DALSTON_REDIS_PREFIX": prefix,
+        "DALSTON_ARTIFACTS_URL": f"file://{FILES}/artifacts",
+    }
 
 
-@pytest.mark.keeps_keys
-def test_a_task_runs_through_the_images(
-    buildah: Buildah, started: list[Spawned], redis_url: str, prefix: str, empty_database: str, tmp_path: Path
-) -> None:
-    server, node = buildah.container("dalston-server"), buildah.container("dalston-node")
-    for_all = {"REDIS_URL": redis_url, "DALSTON_REDIS_PREFIX": prefix}
-    metrics, port = reserve_port(), reserve_port()
-    settings = {
+@pytest.fixture
+def server(buildah: Buildah, for_all: dict[str, str], empty_database: str) -> Container:
+    made = buildah.container("dalston-server")
+    made.env = {
         **for_all,
         "DATABASE_URL": empty_database,
         "DALSTON_SECRET_KEY": secrets.token_urlsafe(50),
         "DALSTON_ALLOWED_HOSTS": "127.0.0.1",
         "DALSTON_HTTPS": "0",
-        "DALSTON_METRICS_ADDRESS": f"127.0.0.1:{metrics}",
     }
+    return made
 
-    def run(container: str, env: dict[str, str], *command: str) -> Spawned:
-        log = tmp_path / f"{len(started)}.log"
-        started.append(Spawned(buildah.argv(container, env, *command), log, os.environ, ROOT))
-        return started[-1]
 
-    def run_once(*command: str) -> str:
-        done = run(server, settings, *command)
-        assert done.wait(120) == 0, done.output
-        return done.output
+def volume(folder: Path, user: int) -> Path:
+    folder.mkdir()
+    os.chown(folder, user, 0)
+    return folder
 
-    def healthy(container: str, at: int) -> bool:
-        check = run(container, {}, "python", "/opt/dalston/healthy.py", str(at))
-        return check.wait(60) == 0
 
-    run_once("dalston-manage", "migrate", "--noinput")
-    token = run_once(
-        "dalston-manage", "token", "create", "--project", "p", "--name", "n", "--scope", "submit", "--scope", "read"
-    )
-    [token] = [row for row in token.splitlines() if row and " " not in row]
-    web = run(server, settings, *with_port(buildah.config("dalston-server")["Cmd"], port))
-    orchestrator = run(server, settings, "dalston-manage", "runorchestrator")
-    supervisor = run(node, for_all, *buildah.config("dalston-node")["Cmd"])
-    wait_until(lambda: healthy(server, port), 120, lambda: web.output)
-    wait_until(lambda: healthy(server, metrics), 120, lambda: orchestrator.output)
-    headers = {"Authorization": f"Bearer {token}"}
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=40) as api:
-        task = api.post("/api/v1/tasks", json={"task_type": "echo", "parameters": {"in": "a container"}}).json()
+def command_of(buildah: Buildah, image: str, **ports: int) -> list[str]:
+    """The image's own command: but this machine's network has other programs on its port."""
+    words: list[str] = buildah.image(image)["config"]["Cmd"]
+    return [str(ports.get(f"port_{word}", word)) for word in words]
 
-        def completed() -> dict[str, Any] | None:
-            found: dict[str, Any] = api.get(f"/api/v1/tasks/{task['task_id']}").json()
-            return found if found["status"] == "completed" else None
 
-        done = wait_until(completed, 120, lambda: supervisor.output)
-        assert done["result"] == {"in": "a container"}
-        styles = re.findall(r'href="(/static/[^"]+[.]css)"', api.get("/login/").text)
-        assert styles and all(api.get(each).status_code == 200 for each in styles), "the static files are in the image"
+def once(process: Spawned) -> str:
+    assert process.wait(START_S) == 0, process.output
+    return process.output
+
+
+def token_of(server: Container, start: Callable[..., Spawned]) -> str:
+    scopes = ("--scope", "submit", "--scope", "read")
+    printed = once(start(server, "dalston-manage", "token", "create", "--project", "p", "--name", "n", *scopes))
+    [token] = [row for row in printed.splitlines() if row and " " not in row]
+    return token
+
+
+def readiness(port: int) -> tuple[int, str]:
+    """The status of /readyz, and that of its check `migrations`."""
+    try:
+        answer = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=20)
+    except httpx.TransportError:
+        return 0, ""
+    return answer.status_code, answer.json()["checks"].get("migrations", {}).get("status", "")
+
+
+def become(wanted: tuple[int, str], ports: dict[str, int], running: dict[str, Spawned]) -> None:
+    def logs() -> str:
+        return "\n".join(f"{name} {readiness(port)}:\n{running[name].output}" for name, port in ports.items())
+
+    wait_until(lambda: all(readiness(port) == wanted for port in ports.values()), START_S, logs)
+
+
+@pytest.mark.keeps_keys
+@pytest.mark.parametrize("user", [10001, 54321], ids=["the user of the image", "any user"])
+def test_a_task_runs_through_the_images(
+    buildah: Buildah,
+    start: Callable[..., Spawned],
+    server: Container,
+    for_all: dict[str, str],
+    tmp_path: Path,
+    user: int,
+) -> None:
+    node = buildah.container("dalston-node")
+    node.env = for_all
+    files = volume(tmp_path / "files", user)
+    server.volumes, node.volumes = {files: FILES}, {files: FILES, volume(tmp_path / "state", user): STATE}
+    if user != 10001:
+        server.user = node.user = f"{user}:0"
+
+    def healthy(container: Container, at: int) -> bool:
+        return start(container, "python", "/opt/dalston/healthy.py", str(at)).wait(60) == 0
+
+    # As in Kubernetes, all starts at once: who needs the tables waits until the migrations are applied.
+    ports = {"web": reserve_port(), "orchestrator": reserve_port(), "housekeeping": reserve_port()}
+    running = {"web": start(server, *command_of(buildah, "dalston-server", port_8000=ports["web"]))}
+    for name, command in {"orchestrator": "runorchestrator", "housekeeping": "run_huey"}.items():
+        address = f"127.0.0.1:{ports[name]}"
+        running[name] = start(server, "dalston-manage", command, DALSTON_METRICS_ADDRESS=address)
+    running["node"] = start(node, *command_of(buildah, "dalston-node"))
+    become((503, "failed"), ports, running)
+    once(start(server, "dalston-manage", "migrate", "--noinput"))
+    become((200, "ok"), ports, running)
+    assert all(healthy(server, port) for port in ports.values())
+    wait_until(lambda: readiness(9201)[0] == 200, START_S, lambda: running["node"].output)
     assert healthy(node, 9201)
 
+    headers = {"Authorization": f"Bearer {token_of(server, start)}"}
+    with httpx.Client(base_url=f"http://127.0.0.1:{ports['web']}", headers=headers, timeout=40) as api:
 
-def with_port(command: list[str], port: int) -> list[str]:
-    """The image's own command: but this machine's network has other programs on 8000."""
-    return [str(port) if word == "8000" else word for word in command]
+        def submit(task_type: str, **parameters: Any) -> str:
+            answer = api.post("/api/v1/tasks", json={"task_type": task_type, "parameters": parameters})
+            assert answer.status_code == 201, answer.text
+            return str(answer.json()["task_id"])
+
+        def becomes(task: str, status: str) -> dict[str, Any]:
+            def found() -> dict[str, Any] | None:
+                row: dict[str, Any] = api.get(f"/api/v1/tasks/{task}").json()
+                return row if row["status"] == status else None
+
+            return wait_until(found, START_S, lambda: running["node"].output)
+
+        assert becomes(submit("echo", word="a container"), "completed")["result"] == {"word": "a container"}
+        large = "x" * 20_000  # goes through the store that both share
+        assert becomes(submit("echo", word=large), "completed")["result"] == {"word": large}
+        assert [each for each in (files / "artifacts").rglob("*") if each.is_file()]
+        styles = re.findall(r'href="(/static/[^"]+[.]css)"', api.get("/login/").text)
+        assert styles and all(api.get(each).status_code == 200 for each in styles), "the static files are in the image"
+
+        # TERM drains a node: the task that runs completes, and the process ends by itself.
+        task = submit("sleep", seconds=3)
+        becomes(task, "running")
+        inside(running["node"]).terminate()
+        assert running["node"].wait(START_S) == 0, running["node"].output
+        done = becomes(task, "completed")
+        assert (done["attempt"], done["deliveries"]) == (1, 0)
+    for name in ports:
+        inside(running[name]).terminate()
+        assert running[name].wait(START_S) == 0, running[name].output
+        assert "Traceback" not in running[name].output
+    # So the image may be mounted read-only.
+    assert written(server.root, user, {"tmp": "for files on their way"}) == []
+    assert written(node.root, user, {"tmp": "of engines"}) == []
 
 
-@pytest.mark.parametrize("image", ["dalston-server", "dalston-node"])
-def test_an_image_has_no_tools_to_build_and_runs_as_a_user_who_may_write_nothing_of_it(
-    buildah: Buildah, image: str, tmp_path: Path
+@pytest.mark.keeps_keys
+def test_a_recording_becomes_text_in_a_node_with_the_engines_for_audio(
+    buildah: Buildah, start: Callable[..., Spawned], server: Container, for_all: dict[str, str], tmp_path: Path
 ) -> None:
-    config = buildah.config(image)
+    node = buildah.container("dalston-audio")
+    node.env = for_all
+    config = tmp_path / "node.yaml"
+    config.write_text("engines: [builtin]\n")
+    files = volume(tmp_path / "files", 10001)
+    server.volumes, node.volumes = {files: FILES}, {files: FILES, config: "/etc/dalston/node.yaml"}
+    port = reserve_port()
+    once(start(server, "dalston-manage", "migrate", "--noinput"))
+    headers = {"Authorization": f"Bearer {token_of(server, start)}"}
+    start(server, *command_of(buildah, "dalston-server", port_8000=port))
+    start(server, "dalston-manage", "runorchestrator")
+    engines = start(node, *command_of(buildah, "dalston-node"))
+    wait_until(lambda: readiness(port) == (200, "ok"), START_S)
+    recording = {"file": ("hello.wav", (ROOT / "samples" / "hello.wav").read_bytes())}
+    # The model in the wheel: a test needs no network.
+    url = f"http://127.0.0.1:{port}/v1/audio/transcriptions"
+    answer = httpx.post(url, files=recording, data={"model": "pocketsphinx-en"}, headers=headers, timeout=60)
+    assert answer.status_code == 201, answer.text
+
+    def completed() -> dict[str, Any] | None:
+        found: dict[str, Any] = httpx.get(f"{url}/{answer.json()['id']}", headers=headers, timeout=60).json()
+        assert found["status"] in {"pending", "running", "completed"}, (found, engines.output)
+        return found if found["status"] == "completed" else None
+
+    done = wait_until(completed, 300, lambda: engines.output)
+    assert len(done["text"].split()) > 3, done
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_an_image_has_no_tools_to_build_and_runs_as_a_user_who_may_write_nothing_of_it(
+    buildah: Buildah, start: Callable[..., Spawned], image: str
+) -> None:
+    described = buildah.image(image)
+    config = described["config"]
     assert config["User"] == "10001:10001" and config["Healthcheck"]["Test"][0] == "CMD"
     assert not any(name in variable for name in FROM_HERE for variable in config["Env"])
-    container = buildah.container(image)
+    history = " ".join(each.get("created_by", "") for each in described["history"])
+    assert "healthy.py" in history and not re.search(r"PIP_|SECRET|of-the-build", history)
     script = """
         id -u
         for tool in pip pip3 gcc cc make git; do command -v $tool && echo "there is $tool"; done
         python -c 'import importlib.util as u; print([m for m in ("pip", "setuptools", "pytest") if u.find_spec(m)])'
         find / -xdev -writable -type f -not -path '/proc/*' -not -path '/sys/*' -not -path '/dev/*' 2>/dev/null | head
+        ls -d /src /dist /build 2>/dev/null
+        grep -rl of-the-build-only /opt /etc 2>/dev/null
         dalston-manage --version
     """
-    found = Spawned(buildah.argv(container, {}, "sh", "-c", script), tmp_path / "log", os.environ, ROOT)
-    assert found.wait(60) == 0, found.output
-    # No tool, no file that the user may write: only the three answers.
-    assert re.fullmatch(r"10001\n\[\]\ndalston [\d.]+\n", found.output), found.output
+    found = start(buildah.container(image), "sh", "-c", script)
+    # No tool, no file that the user may write, nothing of the build: only the three answers.
+    assert re.fullmatch(r"10001\n\[\]\ndalston [\d.]+\n", once(found)), found.output
+
+
+@pytest.mark.parametrize(
+    ("image", "command", "missing"),
+    [
+        ("dalston-server", ("dalston-manage", "runorchestrator"), {"E001", "E002", "E004", "E006"}),
+        ("dalston-server", ("dalston-manage", "run_huey"), {"E001", "E002", "E004", "E006"}),
+        ("dalston-server", ("python", "-m", "dalston_site.web"), {"E001", "E002", "E004", "E006"}),
+        ("dalston-node", ("dalston-manage", "runsupervisor", "--state-dir", STATE), {"E001"}),
+    ],
+)
+def test_without_settings_a_process_ends_and_names_them(
+    buildah: Buildah, start: Callable[..., Spawned], image: str, command: tuple[str, ...], missing: set[str]
+) -> None:
+    ended = start(buildah.container(image), *command)
+    assert ended.wait(START_S) == 1
+    assert set(re.findall(r"dalston\.(E\d+)", ended.output)) == missing
+    assert "HINT: Set it to redis://" in ended.output and "Traceback" not in ended.output
