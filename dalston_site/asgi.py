@@ -14,6 +14,7 @@ django.setup()  # loads the apps; the imports below need them
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
+from django.conf import settings
 from django.core.management.base import BaseCommand, SystemCheckError
 
 from dalston_queue.dashboard.security.sockets import SameOrigin, UnavailableSocket
@@ -36,6 +37,10 @@ try:
     BaseCommand().check(tags=["static"], include_deployment_checks=True)  # nothing else needs these files
 except SystemCheckError as error:
     sys.exit(str(error))
+
+if settings.DALSTON_OIDC_ISSUER:
+    # Half a second of work, in which the first sign-in would delay all other requests.
+    import dalston_queue.dashboard.sign_in.provider  # noqa: F401
 
 handler = OneStepHandler()
 health = Health("web", ready=[*probes(applies_events=False), free_thread(handler.threads)], stopping=stopping)

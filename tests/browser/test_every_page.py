@@ -31,6 +31,7 @@ WALKS = {
         "/alerts/": "No engine is ready",
         "/alerts/no-active-workers/": "What to press",
         "/audit/": "new model",
+        "/password/": "Changing it signs out your other sessions",
         "/nothing-here": "Page not found",
     },
     "machines": {
