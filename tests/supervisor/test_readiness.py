@@ -7,10 +7,13 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from dalston_queue.broker import connect
 from dalston_queue.broker.nodes.commands import Command
 from dalston_queue.broker.protocol.types import EngineState
 from dalston_site.embedded.server import Server
+from supervisor.redis_link import MAIN_LOOP_TIMEOUT_S
 from tests.health.ask import ask, becomes, reason
 from tests.supervisor.node import Node
 from tests.support import Spawned, reserve_port, wait_until
@@ -68,3 +71,21 @@ def test_a_redis_that_hangs_and_a_signal_are_seen(
     becomes(port, "/readyz", 503)
     assert reason(port, "/readyz", "stopping") == "the node drains"
     assert process.wait() == 0
+
+
+@pytest.mark.slow
+def test_a_main_loop_that_stands_still_fails_the_node_until_it_goes_on(make_node: Callable[..., Node]) -> None:
+    """The loop waits in a write: its state file's next version is a pipe that nothing reads."""
+    node = make_node()
+    port = serving(node)
+    node.engine("fix")
+    node.start()
+    [engine] = node.ready()
+    becomes(port, "/readyz", 200)
+    pipe = node.state_dir / "engines.new"
+    os.mkfifo(pipe)
+    os.kill(node.pid_of(engine.engine_id), signal.SIGKILL)
+    wait_until(lambda: ask(port, "/healthz")[0] == 503, MAIN_LOOP_TIMEOUT_S + 30, "the loop stands still")
+    assert reason(port, "/healthz", "main loop").startswith("stands still for ")
+    pipe.read_bytes()
+    becomes(port, "/readyz", 200)
