@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -111,6 +112,14 @@ def test_wrong_variables_are_one_warning_and_stop_nothing(env: dict[str, str]) -
     done = run("record('x', 1, 0); print(export.enabled())", **env)
     assert done.stdout == "False\n"
     assert done.stderr.count("tracing traces are not sent: ") == 1
+
+
+def test_without_the_extra_the_log_says_how_to_get_it(tmp_path: Path) -> None:
+    (tmp_path / "opentelemetry.py").write_text("raise ImportError")
+    env = {ENDPOINT: "http://127.0.0.1:4318", "PYTHONPATH": str(tmp_path)}
+    done = run("record('x', 1, 0); print(export.enabled())", **env)
+    assert done.stdout == "False\n"
+    assert "traces are not sent: the extra is not installed: pip install 'dalston[otel]'" in done.stderr
 
 
 def test_a_collector_that_is_away_is_one_line_of_the_log() -> None:
