@@ -131,7 +131,7 @@ Stage = Annotated[str, Path(pattern=f"^{NAME.pattern}$")]
 @router.get("/streams", auth=needs(Scope.READ), response=answers({200: list[StreamOut]}))
 def list_streams(
     request: HttpRequest,
-    after: Annotated[str, Query(max_length=41, description="The last queue of the page before.")] = "",
+    after: Annotated[str, Query(pattern=f"^({NAME.pattern})?$", description="The last queue of the page before.")] = "",
     limit: Annotated[int, Query(ge=1, le=200)] = 200,
 ) -> list[StreamOut]:
     """Queues with their lanes, by name. A page of `limit` queues may have another one behind it."""
