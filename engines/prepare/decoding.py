@@ -57,11 +57,12 @@ def decode(source: Source, folder: Path, tick: Callable[[float], None], *, separ
                     sound = sound.mean(axis=0, keepdims=True)
                 if not writers:
                     writers = [_Writer(folder / f"{number}.pcm") for number in range(len(sound))]
+                    source.check_length(source.declared or 0.0, len(writers))
                 if len(sound) != len(writers):
                     raise source.refuse(f"changes from {len(writers)} to {len(sound)} channels")
                 for writer, samples in zip(writers, sound, strict=True):
                     writer.write(samples, frame.sample_rate)
-                source.check_length(writers[0].seconds)
+                source.check_length(writers[0].seconds, len(writers))
             seconds = writers[0].seconds if writers else 0.0
             source.check_parts(packets, seconds)
             tick(seconds)

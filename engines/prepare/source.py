@@ -35,6 +35,7 @@ def _decodes_audio(name: str) -> bool:
 
 NO_DECODER = ("anull", "wavesynth")  # the one passes on what it gets, the other makes sound of a description
 OPTIONS = {"format_whitelist": FORMATS, "protocol_whitelist": "none", "codec_whitelist": _decoders_of_audio()}
+CHANNELS_OF_LIMIT = 4  # so many of the greatest length are transcribed, or more that are shorter
 RATES = (1_000, 768_000)
 BARELY_S, SHARE = 1.0, 0.95  # decoded less than this share of the declared duration, by more than that: truncated
 
@@ -90,10 +91,17 @@ class Source:
     def refuse(self, problem: str) -> Refused:
         return Refused(f"{self.name} {problem}")
 
-    def check_length(self, seconds: float) -> None:
-        if seconds > self.limits.seconds:
-            limit = self.limits.seconds
+    def check_length(self, seconds: float, channels: int = 1) -> None:
+        """`channels` that are transcribed each by itself."""
+        limit = self.limits.seconds
+        if seconds > limit:
             raise self.refuse(f"is too long: {clock(seconds)}, and the limit is {clock(limit)} (DALSTON_AUDIO_MAX_S)")
+        if seconds * channels > limit * CHANNELS_OF_LIMIT:
+            all_of_them = f"{channels} channels of {clock(seconds)} each"
+            together = (
+                f"{clock(limit * CHANNELS_OF_LIMIT)} for all of them ({CHANNELS_OF_LIMIT} times DALSTON_AUDIO_MAX_S)"
+            )
+            raise self.refuse(f"is too long: {all_of_them}, and the limit is {together}")
 
     def check_parts(self, packets: int, seconds: float) -> None:
         """While decoding: a part for each sample would take hours of work. No codec has parts of less than 2 ms."""

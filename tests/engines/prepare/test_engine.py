@@ -125,6 +125,16 @@ def test_a_file_that_can_t_be_transcribed_is_refused_by_name(
     assert "\n" not in outcome.message and str(tmp_path) not in outcome.message
 
 
+def test_many_channels_are_shorter_when_each_is_transcribed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """32 channels of 6 hours would be 22 GB on disk, and eight days of speech to recognise, of a file of megabytes."""
+    monkeypatch.setenv("DALSTON_AUDIO_MAX_S", "4")
+    file = encode(tmp_path / "a.flac", "flac", 44_100, 6)
+    outcome = prepare(file, tmp_path, channels="separate").outcome
+    assert isinstance(outcome, Reject)
+    assert outcome.message.startswith("a.flac is too long: 6 channels of 3.0 s each, and the limit is 16.0 s for all")
+    assert isinstance(prepare(file, tmp_path).outcome, Done)
+
+
 def test_a_bomb_that_declares_no_length_is_refused_while_it_is_decoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
