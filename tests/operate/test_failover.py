@@ -6,24 +6,19 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
-import httpx
-import psycopg
 import pytest
 import redis
 
 from tests.broker.servers import Node, nodes
 from tests.conftest import ROOT
 from tests.docs.blocks import blocks_of
-from tests.load import Load
-from tests.support import Spawned, reserve_port, wait_until
+from tests.operate.system import FAILOVER_TIMEOUT_S, System
+from tests.support import Spawned, wait_until
 
 SERVER, SENTINEL, URL = blocks_of("docs/operate/failover.md", "")
 PASSWORD = "a-password-of-the-test"
-FAILOVER_TIMEOUT_S = 60.0
-"""Of a failover on a busy machine; the page has what it takes on a quiet one."""
 
 
 def here(text: str, port: int, primary: int) -> str:
@@ -108,70 +103,21 @@ def test_the_primary_is_killed_twice_while_jobs_run_and_nothing_is_lost(
     three: Redis, spawn: Callable[..., Spawned], process_env: dict[str, str], empty_database: str, tmp_path: Path
 ) -> None:
     env = {**process_env, "REDIS_URL": three.url, "DATABASE_URL": empty_database, "DALSTON_REDIS_PREFIX": "dalston"}
-    assert spawn("manage.py", "migrate", env=env).wait(60) == 0
-    issued = spawn("manage.py", "token", "create", "--project", "failover", "--name", "load", env=env)
-    assert issued.wait(60) == 0
-    token = next(row for row in issued.output.splitlines() if row and " " not in row)
-    port = reserve_port()
-    web = spawn("-m", "dalston_site.web", "--port", str(port), "--log-level", "warning", env=env)
-    servers = [
-        web,
-        *(spawn("manage.py", "runorchestrator", env=env) for _ in range(2)),
-        spawn("manage.py", "run_huey", env=env),
-    ]
-    arguments = ["--engines", str(ROOT / "engines/demo"), "--state-dir", str(tmp_path / "state"), "--node-id", "n"]
-    # As the user of nodes, whose rules every server has.
+    # Nodes as their own user, whose rules every server has.
     of_node = three.url.replace(f"default:{PASSWORD}", f"dalston-node:{PASSWORD}-of-a-node")
-    servers.append(
-        spawn("manage.py", "runsupervisor", *arguments, env={**env, "DATABASE_URL": "", "REDIS_URL": of_node})
-    )
-    url = f"http://127.0.0.1:{port}"
-    wait_until(lambda: answers(url), 60, lambda: web.output)
-    figures = []
-    with Load(url, token, empty_database) as jobs:
+    system = System.start(spawn, env, tmp_path / "state", of_node)
+    with system.load as jobs:
         jobs.go_on(40)
         for _ in range(2):
             killed = three.primary()
-            figures.append(fail_over(three, killed, empty_database))
+            killed.kill()
+            start = time.monotonic()
+            wait_until(lambda: three.primary() is not killed, FAILOVER_TIMEOUT_S, "the Sentinels to choose another")  # noqa: B023
+            chosen = time.monotonic() - start
+            took = system.seconds_until_a_new_job_completes(start)
+            print(f"another primary after {chosen:.1f} s, a new job completed after {took:.1f} s")
             jobs.go_on(40)
             killed.start(ready=False)  # it becomes a replica
             wait_until(three.is_whole, FAILOVER_TIMEOUT_S, "the old primary to follow the new one")
         jobs.go_on(40)
-    jobs.nothing_is_lost(120)
-    for chosen, took in figures:
-        print(f"another primary after {chosen:.1f} s, jobs complete again after {took:.1f} s")
-    print(f"{jobs.accepted} jobs, {len(jobs.rerun())} tasks ran again")
-    assert all(process.running() for process in servers)
-    assert not [process.output for process in servers if "Traceback" in process.output]
-    with psycopg.connect(empty_database) as connection:
-        assert connection.execute("SELECT count(*) FROM dalston_dead_letter").fetchone() == (0,)
-
-
-def fail_over(three: Redis, primary: Node, database: str) -> tuple[float, float]:
-    """Seconds until the Sentinels have another primary, and until a job that was submitted after the death is over."""
-    primary.kill()
-    start, since = time.monotonic(), now(database)
-    wait_until(lambda: three.primary() is not primary, FAILOVER_TIMEOUT_S, "the Sentinels to choose another")
-    chosen = time.monotonic() - start
-    wait_until(lambda: completed(database, since), FAILOVER_TIMEOUT_S, "a new job to complete")
-    return chosen, time.monotonic() - start
-
-
-def now(database: str) -> datetime:
-    with psycopg.connect(database) as connection:
-        row = connection.execute("SELECT clock_timestamp()").fetchone()
-    return datetime.fromisoformat(str(row[0]))
-
-
-def completed(database: str, since: datetime) -> bool:
-    """Whether a job that was submitted since then is over."""
-    query = "SELECT 1 FROM dalston_job WHERE status = 'completed' AND created_at > %s LIMIT 1"
-    with psycopg.connect(database) as connection:
-        return connection.execute(query, [since]).fetchone() is not None
-
-
-def answers(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/readyz", timeout=10).status_code == 200
-    except httpx.TransportError:
-        return False
+    system.nothing_is_lost()
