@@ -100,14 +100,14 @@ def attack(name: str, attacked: Attacked) -> Iterator[Counter[str]]:
     """What it has done is known at its end. Raises RuntimeError if it did not attack."""
     did: Counter[str] = Counter()
     function, proof = ATTACKS[name]
-    argv = guarded([sys.executable, "-m", "bench.attacks", function], dies_with=signal.SIGKILL)
+    argv = guarded([sys.executable, "-m", "bench.attacks", function, proof], dies_with=signal.SIGKILL)
     process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin
     assert process.stdout
     try:
         process.stdin.write(json.dumps(dataclasses.asdict(attacked)) + "\n")
         process.stdin.flush()
-        process.stdout.readline()  # it has begun, or has failed
+        process.stdout.readline()  # it has begun, has failed, or is late
         yield did
         if process.poll() is not None:
             raise RuntimeError(f"the attack {name} ended with {process.returncode}")

@@ -1,7 +1,7 @@
-"""`python -m bench.attacks NAME < TARGET`: one attack without end, at the lowest priority of this machine's processor.
+"""`python -m bench.attacks NAME PROOF < TARGET`: one attack without end, at the lowest priority of the processor.
 
 An attacker has a machine of its own; here it must not take the processor from what it attacks. It ends with its input,
-or when it fails, prints `begun` when it has done the first thing, and at the end all that it has done.
+or when it fails, prints `begun` when it has done what proves that it attacks, and at the end all that it has done.
 """
 
 import json
@@ -17,7 +17,10 @@ from bench.attacks import Attack, Target, api, done, keys, pages, sockets
 MODULES = {module.__name__.rpartition(".")[2]: module for module in (api, keys, pages, sockets)}
 
 
-def main(name: str) -> None:
+BEGIN_TIMEOUT_S = 30.0
+
+
+def main(name: str, proof: str) -> None:
     os.nice(19)
     module, _, function = name.partition(".")
     attack = cast(Attack, getattr(MODULES[module], function))
@@ -31,7 +34,8 @@ def main(name: str) -> None:
         os._exit(1)
 
     threading.Thread(target=run, daemon=True).start()
-    while not done:
+    end = time.monotonic() + BEGIN_TIMEOUT_S
+    while not done[proof] and time.monotonic() < end:
         time.sleep(0.02)
     print("begun", flush=True)
     sys.stdin.read()
@@ -40,4 +44,4 @@ def main(name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
