@@ -7,12 +7,15 @@ import logging
 import threading
 from types import TracebackType
 from typing import Any, Self
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
 import psycopg
 
 from tests.support import wait_until
+
+FAILS = "fails"
+"""The name of the jobs of `fail_one`."""
 
 PACE_S = 0.05
 """Between two jobs: enough to have some in each state at every moment, and little beside what starts the processes."""
@@ -55,6 +58,18 @@ class Load:
             lambda: self._over() >= aim, timeout, lambda: f"{self._over()} of {aim} jobs are over:\n{self._open()}"
         )
 
+    def fail_one(self, timeout: float = 60) -> str:
+        """Submits a job that its engine rejects, beside the others, and returns the error of its dead letter."""
+        job = {"name": FAILS, "stages": [{"stage": "fail", "parameters": {"how": "reject"}}]}
+        answer = httpx.post(f"{self._next_url()}/api/v1/jobs", json=job, headers=self._headers, timeout=40)
+        assert answer.status_code == 201, answer.text
+        query = (
+            "SELECT d.error FROM dalston_dead_letter d JOIN dalston_task t ON t.id = d.task_id"
+            f" WHERE t.job_id = '{UUID(answer.json()['job_id'])}'"
+        )
+        [(error,)] = wait_until(lambda: self._rows(query), timeout, lambda: f"no dead letter:\n{self._open()}")
+        return str(error)
+
     def nothing_is_lost(self, timeout: float = 60) -> None:
         """After the end of the block: each job completed, each once."""
         assert not self._thread.is_alive()
@@ -64,7 +79,9 @@ class Load:
             timeout,
             lambda: f"{self._over()} of {self.accepted}:\n{self._open()}",
         )
-        assert self._rows("SELECT status, count(*) FROM dalston_job GROUP BY status") == [("completed", self.accepted)]
+        assert self._rows(f"SELECT status, count(*) FROM dalston_job WHERE name <> '{FAILS}' GROUP BY status") == [
+            ("completed", self.accepted)
+        ]
         # A job's row is there once for its key, and a task's completion counts once.
         twice = (
             "SELECT task_id FROM dalston_task_event WHERE transition = 'complete' GROUP BY task_id HAVING count(*) > 1"
@@ -110,7 +127,7 @@ class Load:
         return urls[self.accepted % len(urls)]
 
     def _over(self) -> int:
-        rows = self._rows("SELECT count(*) FROM dalston_job WHERE finished_at IS NOT NULL")
+        rows = self._rows(f"SELECT count(*) FROM dalston_job WHERE finished_at IS NOT NULL AND name <> '{FAILS}'")
         return int(rows[0][0]) if rows else 0
 
     def _open(self) -> list[Any]:
