@@ -89,11 +89,14 @@ def idle(environment: Mapping[str, str], size: Size) -> Section:
     took: list[float] = []
     consumer = Consumer(get_broker(), "lone.bench.0.boot", ["echo"])
     consumer.open()
-    with _orchestrator(environment):
+    # This engine does not beat: on a slow machine it would be taken for dead.
+    with _orchestrator({**environment, "DALSTON_DEAD_AFTER_S": "600"}) as orchestrator:
         for number in range(size.samples + 10):
             begun = time.perf_counter()
             submit_one(single_task("echo"), project=mine)
             while not (claimed := consumer.claim()):
+                if orchestrator.poll() is not None:
+                    raise SystemExit(f"the orchestrator has ended with {orchestrator.returncode}")
                 consumer.wait(1.0)
             if number >= 10:  # the first ones import modules, and wait for the orchestrator's start
                 took.append((time.perf_counter() - begun) * 1000)
@@ -109,13 +112,13 @@ def idle(environment: Mapping[str, str], size: Size) -> Section:
 
 
 @contextmanager
-def _orchestrator(environment: Mapping[str, str]) -> Iterator[None]:
+def _orchestrator(environment: Mapping[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
     argv = guarded([sys.executable, "manage.py", "runorchestrator"], dies_with=signal.SIGKILL)
     process = subprocess.Popen(
         argv, cwd=ROOT, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         process.wait(timeout=30)
