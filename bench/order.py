@@ -26,7 +26,7 @@ TASK = {"task_type": "echo", "parameters": {"language": "en", "audio": "s3://buc
 # A million waiting tasks are far above the steps at which submissions are refused.
 NO_BACKPRESSURE = {
     f"DALSTON_BACKPRESSURE_{step}": str(10**9 + number)
-    for number, step in enumerate(("WAITING", "HIGH_ONLY", "LISTED_ONLY"))
+    for number, step in enumerate(("WAITING", "HIGH_ONLY", "LISTED_ONLY", "PROJECT"))
 }
 MAX_REFILL_MS, MAX_GROWTH, MAX_MEMORY_MB, MAX_SUBMIT = 12.0, 1.25, 20.0, 1.5
 MAX_INDEX_MB = 20.0
