@@ -83,7 +83,7 @@ def refill(
     ever drain Redis.
     """
     windows = _claimers.windows(started or {}, max_age_s=0.5 if lanes is None else 2)
-    waiting = _waiting(lanes, ready)
+    waiting = _waiting(lanes, ready if len(ready) <= windows.at_least else ())
     queued = 0
     skipped: list[ReadyTask] = []
     try:
@@ -99,7 +99,8 @@ def refill(
 
 
 def _waiting(lanes: Collection[str] | None, ready: Sequence[Moved]) -> list[LaneDepth]:
-    """The lanes and tiers with READY tasks. The one of tasks that have just become READY need not be looked up."""
+    """The lanes and tiers with READY tasks. The one of a few tasks that have just become READY need not be looked up:
+    it is the one of an idle system."""
     if ready:
         return [LaneDepth(ready[0].lane, ready[0].tier, len(ready), queued=0, running=0)]
     return [found for found in depth.depths(lanes) if found.ready > 0]
