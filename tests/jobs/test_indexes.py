@@ -78,7 +78,9 @@ def test_each_poll_uses_its_index_and_never_reads_the_whole_table() -> None:
         "task_ready_by_age": plan(waiting.OLDEST, "echo", "medium", 500)
         + plan(ageing.AGED, "echo", "low", make.NOW, 9),
         "task_ready_by_group": plan(waiting.GROUPS, lane="echo", tier="medium", keys=9, last="z")
-        + plan(turn.OLDER, "echo", "medium", UUID(int=0), "", make.NOW, UUID(int=0), 9),
+        + plan(
+            turn.OLDER, lane="echo", tier="medium", project=UUID(int=0), key="", at=make.NOW, id=UUID(int=0), count=9
+        ),
         "task_stopping": plan(stop.STOPPING, 100),
         "task_scheduled": plan(scheduler.DUE, make.NOW, 100) + plan(scheduler.NEXT),
         "task_pending": plan(advance._UNBLOCKED, make.NOW, jobs),

@@ -30,12 +30,14 @@ from dalston_queue.models import Limit, Project, Task
 MAX_OLDER = 1_000
 """So many older tasks of its own group are counted, in their index."""
 
+# A range of task_ready_by_group: with = the planner may read all older tasks of other groups (jobs/order/waiting.py).
 OLDER = """
     SELECT count(*) FROM (
         SELECT 1 FROM dalston_task
-        WHERE status = 'ready' AND lane = %s AND tier = %s AND project_id = %s AND concurrency_key = %s
-          AND (first_enqueued_at, id) < (%s, %s)
-        LIMIT %s
+        WHERE status = 'ready' AND lane = %(lane)s AND tier = %(tier)s
+          AND (project_id, concurrency_key) >= (%(project)s, %(key)s)
+          AND (project_id, concurrency_key, first_enqueued_at, id) < (%(project)s, %(key)s, %(at)s, %(id)s)
+        LIMIT %(count)s
     ) AS found"""
 
 
@@ -72,11 +74,15 @@ def orders(tasks: Sequence[Task]) -> dict[UUID, Order]:
 
 def order_of(task: Task) -> Order:
     """With the older tasks of its group, and the groups that wait beside it."""
-    order, lane_tier = orders([task])[task.id], (task.lane, task.tier)
+    order = orders([task])[task.id]
+    arguments = {
+        "lane": task.lane, "tier": task.tier, "project": task.project_id, "key": task.concurrency_key,
+        "at": task.first_enqueued_at, "id": task.id, "count": MAX_OLDER,
+    }  # fmt: skip
     with connection.cursor() as cursor:
-        cursor.execute(OLDER, [*lane_tier, *order.group, task.first_enqueued_at, task.id, MAX_OLDER])
+        cursor.execute(OLDER, arguments)
         [older] = cursor.fetchone()
-    waiting = groups(lane_tier)
+    waiting = groups((task.lane, task.tier))
     return replace(order, older=older, groups=max(1, len(waiting)))
 
 

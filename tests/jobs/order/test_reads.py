@@ -11,7 +11,7 @@ from bench.harness.ready_tasks import add_ready
 from dalston_queue.broker import Broker
 from dalston_queue.jobs.order import waiting
 from dalston_queue.jobs.order.refill import refill
-from dalston_queue.models import Limit, Task
+from dalston_queue.models import Limit, Project, Task
 from tests.jobs import make
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.keeps_keys]
@@ -52,6 +52,24 @@ def test_a_refill_visits_no_row_for_a_task_that_a_limit_holds(broker: Broker) ->
     Limit.objects.create(queue="echo", project=held, concurrency_key="customer", max_in_flight=0)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE dalston_task")
+    check_reads(free)
+    refill(None, make.NOW)
+    assert set(Task.objects.filter(status="queued").values_list("project", flat=True)) == {free.pk}
+    assert broker.snapshot(["echo"]).queues[0].waiting == 4
+
+
+def test_without_statistics_they_are_the_same() -> None:
+    """A client submits thousands of tasks within a second; autovacuum comes within a minute."""
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM dalston_task")  # what other tests have deleted
+        cursor.execute("DELETE FROM pg_statistic WHERE starelid = 'dalston_task'::regclass")
+    held, free = make.project("held"), make.project("free")
+    add_ready(BLOCKED, [held.pk], key="customer")
+    add_ready(FREE, [free.pk], oldest="2026-01-01T13:00:00Z")
+    check_reads(free)
+
+
+def check_reads(free: Project) -> None:
     groups = run(waiting.GROUPS, {**LANE_TIER, "keys": waiting.MAX_KEYS, "last": "\U0010ffff"})
     assert rows_read(groups) == 2, "one per group"
     chosen = {"projects": [free.pk], "of_keys": [""], "counts": [FREE]}
@@ -61,6 +79,3 @@ def test_a_refill_visits_no_row_for_a_task_that_a_limit_holds(broker: Broker) ->
     assert rows_read(flying) == 0
     for plan in (groups, tasks, flying):
         assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 60, plan
-    refill(None, make.NOW)
-    assert set(Task.objects.filter(status="queued").values_list("project", flat=True)) == {free.pk}
-    assert broker.snapshot(["echo"]).queues[0].waiting == 4
