@@ -19,6 +19,9 @@ from engines.sdk import BrokenConfigError
 MAX_HOPS = 5
 CONNECT_S = 20.0  # also the longest pause between two bytes
 BLOCK = 1 << 18
+PACE_AFTER_S = 30.0
+MIN_BYTES_PER_S = 16_384
+"""On average, after PACE_AFTER_S: a server that drips would hold the engine until the task's timeout."""
 MOVED = (301, 302, 303, 307, 308)
 PASSING = (408, 425, 429, *range(500, 600))  # another attempt may succeed
 
@@ -104,13 +107,16 @@ def _save(
     problem = f"audio_url: the file has more than {max_bytes} bytes (DALSTON_MAX_UPLOAD_BYTES)"
     if total is not None and total > max_bytes:
         raise Refused(problem)
-    arrived, ticked_at = 0, 0.0
+    arrived, ticked_at, begun = 0, 0.0, time.monotonic()
     with into.open("wb") as file:
         while block := answer.read1(BLOCK):
             arrived += len(block)
             if arrived > max_bytes:
                 raise Refused(problem)
             file.write(block)
+            seconds = time.monotonic() - begun
+            if seconds > PACE_AFTER_S and arrived < MIN_BYTES_PER_S * seconds:
+                raise Failed(f"audio_url: the server sends too slowly: {arrived} bytes in {seconds:.0f} s")
             if time.monotonic() - ticked_at > 0.2:
                 ticked_at = time.monotonic()
                 tick(arrived, total)

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_network
@@ -27,6 +28,13 @@ class Handler(BaseHTTPRequestHandler):
             self.end_headers()
         elif kind == "status":
             self.send_error(int(rest))
+        elif kind == "dripping":
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                for _ in range(200):
+                    self.wfile.write(b"x")
+                    time.sleep(0.02)
         else:
             self.send_response(200)
             if kind != "endless":
@@ -56,6 +64,14 @@ def get(url: str, folder: Path, max_bytes: int = 10_000_000) -> bytes:
 
 def test_a_file_is_downloaded_through_redirects(server: str, tmp_path: Path) -> None:
     assert get(f"{server}/to/{server}/to/{server}/sound.mp3", tmp_path) == SOUND
+
+
+def test_a_server_that_drips_does_not_hold_the_engine(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engines.prepare.download.PACE_AFTER_S", 0.1)
+    with pytest.raises(Failed, match="sends too slowly"):
+        get(f"{server}/dripping", tmp_path)
 
 
 @pytest.mark.parametrize(
