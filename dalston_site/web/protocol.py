@@ -1,11 +1,14 @@
 """HTTP connections of the web process: what a client may hold without sending a whole request.
 
 A head must be complete in HEAD_S, and has at most MAX_HEAD_BYTES. A body must keep coming at MIN_BYTES in each PACE_S,
-however large it may be. While the server itself does not read, no time counts. h11 parses, because it keeps at most one
-head in memory, and reads nothing beyond the request that it works on.
+however large it may be. While the server itself does not read, no time counts. Of connections that wait for a head at
+most half of the files that the process may have are kept: the oldest gives way. h11 parses, because it keeps at most
+one head in memory, and reads nothing beyond the request that it works on.
 """
 
 import asyncio
+import resource
+from collections import OrderedDict
 from typing import Any
 
 import h11
@@ -19,6 +22,12 @@ MIN_BYTES = 64 * 1024
 """In PACE_S. A body that needs no token is no larger than that (bodies.py): it has 30 s at most."""
 
 
+_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+MAX_WAITING = (_files if 0 < _files < 131_072 else 131_072) // 2
+_waiting: "OrderedDict[BoundedProtocol, None]" = OrderedDict()
+"""Connections whose head is not complete, oldest first."""
+
+
 class BoundedProtocol(H11Protocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -28,7 +37,7 @@ class BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._head_timer = self.loop.call_later(HEAD_S, self._give_up)
+        self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
@@ -47,7 +56,7 @@ class BoundedProtocol(H11Protocol):
             # Between two requests uvicorn's own timer runs, until the next one begins.
             self._stop_pace()
             if self._head_timer is None and self.conn.trailing_data[0]:
-                self._head_timer = self.loop.call_later(HEAD_S, self._give_up)
+                self._await_head()
         else:
             self._stop_head()
             if self.conn.their_state is not h11.SEND_BODY:
@@ -59,6 +68,12 @@ class BoundedProtocol(H11Protocol):
     def handle_websocket_upgrade(self, event: Any) -> None:
         self._stop()
         super().handle_websocket_upgrade(event)
+
+    def _await_head(self) -> None:
+        self._head_timer = self.loop.call_later(HEAD_S, self._give_up)
+        _waiting[self] = None
+        if len(_waiting) > MAX_WAITING:
+            next(iter(_waiting))._give_up()  # noqa: SLF001 - another one of ours
 
     def _check_pace(self) -> None:
         self._pace_timer = None
@@ -72,7 +87,7 @@ class BoundedProtocol(H11Protocol):
 
     def _give_up(self) -> None:
         """Without an answer: a client that is slow on purpose would read it slowly as well."""
-        self._head_timer = None
+        self._stop()
         self.transport.abort()
 
     def _stop(self) -> None:
@@ -80,6 +95,7 @@ class BoundedProtocol(H11Protocol):
         self._stop_pace()
 
     def _stop_head(self) -> None:
+        _waiting.pop(self, None)
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None

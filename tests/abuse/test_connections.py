@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
@@ -103,6 +104,20 @@ def test_what_is_not_sent_in_time_is_closed(brisk: Web) -> None:
     kept.send(b"GET /")
     assert kept.closed_after() < 10, "the head of a second request as well"
     kept.close()
+
+
+def test_more_connections_than_files_lock_no_client_out(db: None, tmp_path: Path) -> None:
+    code = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))"
+    server = Web(environment(), tmp_path / "log", before=code)
+    held = [Raw(server) for _ in range(300)]
+    try:
+        assert _quick(server) < 5, "the oldest of those that send nothing give way"
+        held[-1].send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert held[-1].answer().startswith(b"HTTP/1.1 200")
+    finally:
+        for each in held:
+            each.close()
+        server.process.reap()
 
 
 def test_a_live_page_stays_open_although_its_browser_sends_nothing(brisk: Web) -> None:
