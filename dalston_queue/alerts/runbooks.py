@@ -26,7 +26,7 @@ class Runbook:
 
 _ENGINES = Step("Read why each engine is not ready: its state, its last exits, its log.", "nodes")
 _EXITS = Step("Read the last exits and the log of the engines that are not ready.", "node")
-_RESTART = Step("Restart the engine once its reason is mended.", "node", "Restart now")
+_RESTART = Step("Once its reason is mended, open Restart… of the engine.", "node", "Restart now")
 _RESUME = Step("If the node was drained, let it work again.", "node", "Resume")
 _UNCORDON = Step("If the node was cordoned, let its engines claim again.", "node", "Uncordon")
 _SCALE = Step("Run more processes of the engine, if the GPU has room.", "node", "Scale")
