@@ -42,7 +42,7 @@ def lines(viewer: Client, task: Task, **headers: str) -> str:
 def test_transitions_and_engine_lines_are_one_list_by_time(viewer: Client, task: Task, broker: Broker) -> None:
     broker.registry.beat_node("gpu-01", NodeState.ACTIVE, [])
     received: list[Command] = []
-    stamp = (timezone.now() + timedelta(seconds=1)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    stamp = f"{timezone.now() + timedelta(seconds=1):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
     logged = f'{stamp} {{"event": "decoding <b>", "task_id": "{task.pk}", "seconds": 3}}'
 
     # Read by the supervisor after the end, and written before: as JSON, and as development writes it.
