@@ -34,6 +34,18 @@ $curl --output /dev/null --referer $DALSTON_URL/login/ -H "Origin: $DALSTON_URL"
     --data-urlencode "csrfmiddlewaretoken=$token" -d "username=ada&password=wrong" $DALSTON_URL/login/
 rm /root/jar
 """
+# As on a machine that was installed anew: other passwords, another key, an empty database.
+LOSS = """
+systemctl stop dalston-web dalston-housekeeping dalston-orchestrator@1 dalston-orchestrator@2 dalston-supervisor
+cd /
+runuser -u postgres -- dropdb --force dalston
+runuser -u postgres -- createdb --owner dalston dalston
+rm -r /srv/dalston/*
+sed -i "s/[0-9a-f]\\{48\\}/$(openssl rand -hex 24)/" /etc/redis/users.acl
+echo REDIS_URL=redis://:another@127.0.0.1:6379/0 >/etc/dalston/server.env
+rm /etc/dalston/node.env /etc/ssl/dalston/key.pem
+systemctl restart redis-server
+"""
 CLONE = "/usr/local/src/dalston"
 PASSWORD = "correct horse battery staple"
 LOGIN = {"Username.*:": "ada", "Email.*:": "", "Password:": PASSWORD, r"Password \(again\):": PASSWORD}
@@ -151,8 +163,9 @@ def test_a_dump_is_restored_with_jobs_on_their_way(printed: list[str], machine: 
     follow(machine, BACKUP, "Dump")
     at_the_dump = sum(jobs(machine).values())
     wait_for_jobs(machine, jobs(machine)["completed"] + 5)  # Redis goes on beyond the dump
-    machine.run("runuser -u postgres -- dropdb --force dalston\nrm -r /srv/dalston/*\n")
-    follow(machine, BACKUP, "Restore the dump")
+    machine.run(LOSS)
+    follow(machine, BACKUP, "On a new machine")
+    follow(machine, BACKUP, "Database and files")
     follow(machine, BACKUP, "Empty Redis, and start")
     assert sum(jobs(machine).values()) == at_the_dump
     submit(machine, 5)  # the token of before
